@@ -1,0 +1,31 @@
+// What this processor, this kernel and METAL_MARLIN_ISA allow.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace metal_marlin::cpu {
+
+enum Feature : uint32_t {
+  kAvx2 = 1u << 0,    // with FMA, F16C
+  kAvx512 = 1u << 1,  // F, BW, DQ, VL, VBMI
+  kAvx512Vnni = 1u << 2,
+  kAvx512Bf16 = 1u << 3,
+  kNeon = 1u << 8,
+  kDotprod = 1u << 9,
+  kI8mm = 1u << 10,
+};
+
+struct CpuFeatures {
+  uint32_t bits = 0;                                   // of Feature
+  std::string name;                                    // "avx512-vnni-bf16", "avx2", "generic"
+  std::string model;                                   // the processor's own name
+  uint64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // per core, per core, whole; 0 unknown
+  bool has(uint32_t all) const { return (bits & all) == all; }
+};
+
+/// Asked once a context. METAL_MARLIN_ISA (generic, avx2, avx512, neon, dotprod, i8mm) can only lower it; an unknown value is
+/// ignored with a warning text in *warning.
+CpuFeatures detect_cpu_features(std::string* warning);
+
+}  // namespace metal_marlin::cpu

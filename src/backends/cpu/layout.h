@@ -1,0 +1,77 @@
+// The packed layout of the CPU: one contiguous stream for every format and every M, so that a GEMV walks memory once, in order,
+// and a GEMM stages the same bytes.
+//
+// A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots, each its codes and then its scales
+// and zeros, so that one prefetch distance covers all of it:
+//
+//   superblock = 4 blocks of 32 slots, each [v = 4 column groups of 16][line][64 bytes]
+//                4-bit: 4 lines a block; byte 4 c + i of line j holds column 16 v + c, slots 8 j + i (low nibble)
+//                       and 8 j + 4 + i (high nibble), i = 0..3
+//                8-bit: 8 lines a block; byte 4 c + i of line j holds column 16 v + c, slot 4 j + i (two's complement)
+//                then scales [slot group][64 columns] of scale_type, then zeros [slot group][64 columns]
+//
+// A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a 4-way dot product.
+// Slots are the k of the file, in order, padded at the end; with a group index they are sorted by group and each group is
+// padded to whole slot groups (slot_to_k). Group sizes that are multiples of 128, and one scale for a whole row, repeat their
+// scale in every superblock. Padded slots and columns hold codes and scales that decode to 0 (code 0 with scale 0 or its like).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bits.h"
+#include "core/backend.h"
+
+namespace metal_marlin::cpu {
+
+inline constexpr int kPanelColumns =
+    64;                                  // 4 vectors of 16 float lanes: enough independent sums to hide a dot product's latency
+inline constexpr int kSuperSlots = 128;  // shortest stretch that holds whole groups of 16, 32, 64 and 128
+inline constexpr int kBlockSlots = 32;   // block of the INT8 activations
+inline constexpr int kBlocksPerSuper = kSuperSlots / kBlockSlots;
+
+struct PackedLayout {
+  int64_t n = 0;        // columns of C, unpadded
+  int64_t k = 0;        // columns of A, unpadded
+  int64_t slots = 0;    // padded length of K, a multiple of kSuperSlots
+  int code_bits = 4;    // 4 or 8
+  int slot_group = 32;  // slots that share a scale inside a superblock: 16, 32, 64 or 128
+  ScaleType scale_type = ScaleType::f16;
+  ZeroKind zero_kind = ZeroKind::none;
+  ScaleType zero_type = ScaleType::f16;
+
+  int64_t panels() const { return ceil_div(n, kPanelColumns); }
+  int64_t superblocks() const { return slots / kSuperSlots; }
+  int groups_per_super() const { return kSuperSlots / slot_group; }
+  int64_t code_bytes() const { return int64_t{kPanelColumns} * kSuperSlots * code_bits / 8; }
+  int64_t scale_row_bytes() const { return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type)); }
+  int64_t zero_row_bytes() const {
+    return zero_kind == ZeroKind::none
+               ? 0
+               : kPanelColumns * (zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type)));
+  }
+  // Offsets inside a superblock.
+  int64_t scales_offset() const { return code_bytes(); }
+  int64_t zeros_offset() const { return scales_offset() + groups_per_super() * scale_row_bytes(); }
+  int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
+  int64_t panel_bytes() const { return superblocks() * super_bytes(); }
+  int64_t bytes() const { return panels() * panel_bytes(); }
+};
+
+class CpuWeights final : public PackedWeights {
+ public:
+  uint64_t bytes() const override {
+    return data.size() + slot_to_k.size() * sizeof(int32_t) +
+           (column_multiplier.size() + column_divisor.size()) * sizeof(float);
+  }
+  WeightMeta& mutable_meta() { return meta_; }
+
+  PackedLayout layout;
+  Block data;                      // layout.bytes(), panel after panel, 64-byte aligned
+  std::vector<int32_t> slot_to_k;  // [slots], -1: padding; empty: slot s is k s, padded at the end
+  // Tensor scales, one a column of the padded N; both empty when all are 1. A sum is multiplied, then divided; one of the two
+  // is always 1, so the stored convention (multiply or divide) rounds once, as the file's writer did.
+  std::vector<float> column_multiplier, column_divisor;
+};
+
+}  // namespace metal_marlin::cpu

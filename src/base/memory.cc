@@ -1,0 +1,30 @@
+#include "base/memory.h"
+
+#include <cstdlib>
+
+#include "base/checked.h"
+
+namespace metal_marlin {
+
+Allocator Allocator::system() {
+  return {[](void*, size_t size, size_t align) { return std::aligned_alloc(align, size); },
+          [](void*, void* p, size_t) { std::free(p); }, nullptr};
+}
+
+Result<Block> Block::allocate(const Allocator& allocator, size_t size, size_t align) {
+  Block b;
+  if (size == 0) return b;
+  const auto rounded = Checked(size).round_up(align).at_most(PTRDIFF_MAX);
+  void* p = rounded ? allocator.alloc(allocator.user, *rounded, align) : nullptr;
+  if (p == nullptr) return Status::error(MARLIN_E_MEMORY, "could not allocate %zu bytes", size);
+  b.data_ = p;
+  b.size_ = *rounded;
+  b.allocator_ = allocator;
+  return b;
+}
+
+Block::~Block() {
+  if (data_ != nullptr) allocator_.release(allocator_.user, data_, size_);
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,48 @@
+// Memory that comes from the host's allocator when it gave one.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/status.h"
+
+namespace metal_marlin {
+
+/// Plain functions, copied by value; the functions outlive every Block made from them.
+struct Allocator {
+  void* (*alloc)(void* user, size_t size, size_t align);
+  void (*release)(void* user, void* p, size_t size);
+  void* user;
+  /// aligned_alloc / free.
+  static Allocator system();
+};
+
+/// Owns one aligned allocation; movable; releases it through the allocator that made it.
+class Block {
+ public:
+  static constexpr size_t kAlign = 64;
+  Block() = default;
+  /// Uninitialised memory of at least `size` bytes (a multiple of 64 is asked for); size 0 gives an empty Block.
+  static Result<Block> allocate(const Allocator& allocator, size_t size, size_t align = kAlign);
+  Block(Block&& other) noexcept { swap(other); }
+  Block& operator=(Block&& other) noexcept {
+    Block tmp(std::move(other));
+    swap(tmp);
+    return *this;
+  }
+  ~Block();
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  size_t size() const { return size_; }
+
+ private:
+  void swap(Block& o) noexcept {
+    std::swap(data_, o.data_);
+    std::swap(size_, o.size_);
+    std::swap(allocator_, o.allocator_);
+  }
+  void* data_ = nullptr;
+  size_t size_ = 0;
+  Allocator allocator_{};
+};
+
+}  // namespace metal_marlin

@@ -1,0 +1,66 @@
+// Errors as values. A Status is OK or carries a pinned code of the C ABI and a message that says what was expected, what was
+// found and where. It never allocates, so that reporting "out of memory" cannot fail.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include "metal_marlin/metal_marlin.h"
+
+namespace metal_marlin {
+
+class [[nodiscard]] Status {
+ public:
+  Status() { message_[0] = '\0'; }
+  /// printf-style message; cut at the size of marlin_error::message.
+  [[gnu::format(printf, 2, 3)]] static Status error(marlin_status code, const char* format, ...);
+  /// Attaches errno, CUresult or NSError.code.
+  Status with_native(int32_t native) const {
+    Status s = *this;
+    s.native_ = native;
+    return s;
+  }
+  bool ok() const { return code_ == MARLIN_OK; }
+  marlin_status code() const { return code_; }
+  int32_t native_code() const { return native_; }
+  const char* message() const { return message_; }
+
+ private:
+  marlin_status code_ = MARLIN_OK;
+  int32_t native_ = 0;
+  char message_[240];
+};
+
+/// A value, or the Status that explains why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}
+  Result(Status error) : v_(std::in_place_index<1>, error) {}
+  bool ok() const { return v_.index() == 0; }
+  /// Precondition: ok().
+  T& value() { return *std::get_if<0>(&v_); }
+  const T& value() const { return *std::get_if<0>(&v_); }
+  T take() { return std::move(*std::get_if<0>(&v_)); }
+  Status status() const { return ok() ? Status() : *std::get_if<1>(&v_); }
+
+ private:
+  std::variant<T, Status> v_;
+};
+
+}  // namespace metal_marlin
+
+/// Returns the Status of `expr` from the enclosing function when it is an error.
+#define MARLIN_RETURN_IF_ERROR(expr)                                                                 \
+  do {                                                                                               \
+    if (::metal_marlin::Status marlin_status_ = (expr); !marlin_status_.ok()) return marlin_status_; \
+  } while (0)
+#define MARLIN_CONCAT_(a, b) a##b
+#define MARLIN_CONCAT(a, b) MARLIN_CONCAT_(a, b)
+/// MARLIN_ASSIGN(auto x, f()) declares x = the value of the Result, or returns its Status.
+#define MARLIN_ASSIGN(lhs, expr) MARLIN_ASSIGN_(MARLIN_CONCAT(marlin_result_, __LINE__), lhs, expr)
+#define MARLIN_ASSIGN_(tmp, lhs, expr) \
+  auto tmp = (expr);                   \
+  if (!tmp.ok()) return tmp.status();  \
+  lhs = tmp.take()

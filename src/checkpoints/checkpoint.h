@@ -1,0 +1,74 @@
+// An open checkpoint: its tensors, and the layers that an importer recognised in them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+/// Where a tensor's bytes are and what they mean. For tensors of a file the data is mapped and read only.
+struct TensorView {
+  std::string_view name;     ///< for messages; "values" etc. for operands given by pointer
+  std::string_view file;     ///< for messages; empty for operands
+  uint64_t file_offset = 0;  ///< for messages
+  marlin_dtype dtype = 0;    ///< 0: a type the C ABI has no name for (see type_name)
+  std::string_view type_name;
+  std::vector<int64_t> dims;  ///< outermost first; the last is contiguous
+  int64_t row_stride = 0;     ///< elements between rows of the last dimension; the last dim unless an operand is strided
+  const std::byte* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// The operands of one matrix in some layout: what marlin_pack_desc carries and what an importer collects from a file.
+struct LayoutOperands {
+  marlin_layout layout = MARLIN_LAYOUT_ROWS;
+  marlin_format format = MARLIN_FORMAT_NONE;
+  int64_t n = 0, k = 0, group_size = 0;                         ///< group_size 0: the format's own
+  uint32_t flags = 0;                                           ///< MARLIN_PACK_*
+  TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
+};
+
+/// A source that reads these operands; they must outlive it. Float values are quantised. Checks every shape, dtype and code.
+Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& operands);
+/// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source, which it owns. Group indices
+/// stay global where first_k is no multiple of the group size.
+Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source, int64_t first_n, int64_t count_n,
+                                                 int64_t first_k, int64_t count_k);
+/// The parts one below the other; they must agree in k, format, groups and kinds of scales and zeros.
+Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts);
+
+struct Layer {
+  std::string name;
+  int64_t n = 0, k = 0;
+  uint32_t experts = 1;
+  int64_t group_size = 0;
+  marlin_format format = MARLIN_FORMAT_NONE;
+  marlin_layout layout = MARLIN_LAYOUT_ROWS;
+  uint32_t flags = 0;      ///< marlin_layer_info::flags
+  marlin_dtype dtype = 0;  ///< of scales, or of values when format is NONE
+  uint64_t bytes = 0;      ///< in the file, all parts
+  Status status;           ///< why it would not load
+};
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+  /// path: .safetensors, .safetensors.index.json, .gguf or a folder with one of them. Reads headers and config.json only.
+  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, marlin_layout override_layout);
+
+  virtual std::span<const Layer> layers() const = 0;
+  virtual Result<TensorView> tensor(std::string_view name) const = 0;
+  /// One expert (0 for plain layers) of one layer. `quantize_to` and `group_size` serve layers of floats (NONE: an error then);
+  /// mse: search the scale. The source borrows from the checkpoint.
+  virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert, marlin_format quantize_to,
+                                                       int64_t group_size, bool mse) const = 0;
+};
+
+}  // namespace metal_marlin

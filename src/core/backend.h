@@ -1,0 +1,90 @@
+// What every backend does. The boundary (src/api) validates descriptors and turns them into these types; a backend never
+// sees a descriptor, an unchecked pointer or a matrix whose shape does not fit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+/// A checked matrix: data includes the descriptor's offset, stride is resolved, elements are naturally aligned.
+struct MatrixView {
+  void* data = nullptr;
+  int64_t rows = 0, cols = 0, stride = 0;  ///< in elements
+  marlin_dtype dtype = 0;
+  bool present() const { return data != nullptr; }
+};
+
+/// Packed weights on a device: immutable, shareable between threads.
+class PackedWeights {
+ public:
+  virtual ~PackedWeights() = default;
+  const WeightMeta& meta() const { return meta_; }
+  virtual uint64_t bytes() const = 0;
+
+ protected:
+  WeightMeta meta_;
+};
+
+/// C[M, N] = f(A W^T + bias) (+ C), checked: a is [M, k], c is [M, n] (n / 2 for two-input epilogues), bias [1, n] or absent.
+struct GemmProblem {
+  const PackedWeights* weights = nullptr;
+  MatrixView a, c, bias;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  bool accumulate = false;
+};
+/// True for SWIGLU, GEGLU_TANH and SWIGLU_OAI, which take gate and up rows and give n / 2 columns.
+constexpr bool is_two_input(marlin_epilogue e) { return e >= MARLIN_EPILOGUE_SWIGLU && e <= MARLIN_EPILOGUE_SWIGLU_OAI; }
+
+/// An in-order queue of one backend, with its scratch memory. One thread at a time.
+class BackendStream {
+ public:
+  virtual ~BackendStream() = default;
+};
+
+struct StreamOptions {
+  marlin_native kind = MARLIN_NATIVE_NONE;
+  void* native = nullptr;
+  std::span<std::byte> scratch;  ///< the host's; empty: the stream allocates its own, growing as needed
+};
+
+struct BackendOptions {
+  int32_t device_index = 0;
+  uint32_t threads = 0;  ///< 0: as many as the process may use
+  void* native_device = nullptr;
+  Allocator allocator = Allocator::system();
+  Logger logger;
+  /// The host's thread pool, or null: the backend's own.
+  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user) = nullptr;
+  void* parallel_for_user = nullptr;
+};
+
+/// One usable device. All members are safe to call from several threads at once; a stream is not.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) = 0;
+  /// Decodes the given rows (each inside [0, n)) to out [rows.size(), k], F32, F16 or BF16.
+  virtual Status unpack(const PackedWeights& weights, std::span<const int64_t> rows, const MatrixView& out) = 0;
+  virtual Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) = 0;
+  /// MARLIN_E_UNSUPPORTED with the reason when this backend cannot do it; never depends on pointers or strides.
+  virtual Status supports(const GemmProblem& problem) = 0;
+  /// Independent, supported products; M may be 0. stream may be null: done on return, scratch from a cache of the backend.
+  virtual Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) = 0;
+  /// Reserves for M up to max_m; returns the scratch bytes that gemm() of all these at once needs.
+  virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) = 0;
+  virtual Status flush(BackendStream& stream) = 0;
+  virtual Status wait(BackendStream& stream, uint64_t timeout_ns) = 0;
+  /// "kernel: NAME\n" and then "key: value\n" lines.
+  virtual Result<std::string> explain(const GemmProblem& problem) = 0;
+};
+
+}  // namespace metal_marlin

@@ -1,0 +1,56 @@
+// Scalar codecs of the number types, each once. All are exact where the target can hold the value, else round to nearest even.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+/// E2M1 values of codes 0..15: sign, 2 exponent bits (bias 1), 1 mantissa bit. Code 8 is -0.
+inline constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+
+constexpr float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
+/// NaN stays NaN (quiet).
+constexpr uint16_t f32_to_bf16(float f) {
+  const uint32_t u = std::bit_cast<uint32_t>(f);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(u >> 16 | 0x40u);
+  return static_cast<uint16_t>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+constexpr float f16_to_f32(uint16_t h) {
+  const uint32_t sign = uint32_t{h & 0x8000u} << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112u) << 23 | mantissa << 13);
+  // Subnormal: mantissa * 2^-24, normalised by hand so that a host's flush-to-zero mode cannot touch it.
+  if (mantissa == 0) return std::bit_cast<float>(sign);
+  const int shift = std::countl_zero(mantissa) - 21;
+  return std::bit_cast<float>(sign | static_cast<uint32_t>(113 - shift) << 23 | (mantissa << (13 + shift) & 0x7fffffu));
+}
+/// Overflow gives infinity, NaN stays NaN.
+uint16_t f32_to_f16(float f);
+/// 2^(e - 127); 0 is 2^-127, 255 is NaN (OCP MX v1.0).
+constexpr float e8m0_to_f32(uint8_t e) {
+  return std::bit_cast<float>(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : uint32_t{e} << 23);
+}
+/// E4M3FN: bias 7, no infinity, 0x7F and 0xFF are NaN, subnormals m * 2^-9.
+constexpr float e4m3_to_f32(uint8_t b) {
+  const uint32_t sign = uint32_t{b & 0x80u} << 24, exponent = b >> 3 & 15u, mantissa = b & 7u;
+  if ((b & 0x7f) == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 120u) << 23 | mantissa << 20);
+  if (mantissa == 0) return std::bit_cast<float>(sign);
+  const int shift = std::countl_zero(mantissa) - 28;
+  return std::bit_cast<float>(sign | static_cast<uint32_t>(121 - shift) << 23 | (mantissa << (20 + shift) & 0x7fffffu));
+}
+/// Saturates at 448; NaN stays NaN.
+uint8_t f32_to_e4m3(float f);
+
+/// One stored scale as float32; exact.
+float decode_scale(ScaleType type, const uint8_t* p);
+/// n floats from F32, F16 or BF16 memory of any alignment; exact.
+void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to);
+/// n floats to F32, F16 or BF16 memory; rounds to nearest even.
+void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to);
+
+}  // namespace metal_marlin

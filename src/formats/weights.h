@@ -1,0 +1,65 @@
+// Canonical weights: what a matrix is worth, free of any file's or device's layout. A WeightSource hands them out a stripe of
+// rows at a time, so that packing a layer never holds a second copy of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace metal_marlin {
+
+enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3 };
+/// Bytes of one scale.
+constexpr size_t scale_bytes(ScaleType t) {
+  return t == ScaleType::f32 ? 4 : t == ScaleType::f16 || t == ScaleType::bf16 ? 2 : 1;
+}
+
+enum class ZeroKind : uint8_t {
+  none,      ///< INT4: zero point 8; INT8: 0; FP4 family: there is none
+  integer,   ///< INT4 only: value = (q - zero) * scale, zero 0..16
+  additive,  ///< INT4, INT8: value = q * scale + zero, rounded once; INT4's q counts from 0
+};
+
+/// Rows from first_row on (up to the next entry's first_row) carry this factor on top of their group scales.
+struct TensorScale {
+  int64_t first_row = 0;
+  float value = 1;
+  bool divide = false;  ///< the file stores the reciprocal: weight / value
+};
+
+/// Everything about a matrix W[n, k] but its elements.
+struct WeightMeta {
+  marlin_format format = MARLIN_FORMAT_NONE;
+  int64_t n = 0, k = 0;
+  int64_t group_size = 0;  ///< elements of k that share a scale; k when one scale spans the row
+  int64_t groups = 0;      ///< scales a row: ceil(k / group_size), or what group_index refers to
+  ScaleType scale_type = ScaleType::f16;
+  ZeroKind zero_kind = ZeroKind::none;
+  ScaleType zero_type = ScaleType::f16;    ///< of additive zeros: f32, f16 or bf16
+  std::vector<int32_t> group_index;        ///< [k] in [0, groups), or empty: k / group_size
+  std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
+  bool gate_up_interleaved = false;        ///< rows alternate gate, up
+};
+
+/// Some whole rows of canonical weights.
+struct Stripe {
+  std::vector<uint8_t> codes;   ///< [rows][k], one byte a code: 0..15, or the bits of an int8
+  std::vector<uint8_t> scales;  ///< [rows][groups], little-endian, of meta.scale_type
+  std::vector<uint8_t> zeros;   ///< [rows][groups]: a byte each (integer) or of meta.zero_type (additive); or empty
+};
+
+/// A matrix that can be read by rows. Reading is const and may happen from several threads at once.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  const WeightMeta& meta() const { return meta_; }
+  /// Fills `out` (resized; its memory is reused) with rows [first, first + count), inside [0, n).
+  virtual Status read(int64_t first, int64_t count, Stripe& out) const = 0;
+
+ protected:
+  WeightMeta meta_;
+};
+
+}  // namespace metal_marlin
