@@ -1,0 +1,95 @@
+#include "formats/codecs.h"
+
+#include "base/bits.h"
+
+namespace metal_marlin {
+namespace {
+
+/// v / 2^shift rounded to nearest, ties to even; shift 1..31.
+constexpr uint32_t shift_right_rne(uint32_t v, uint32_t shift) {
+  const uint32_t half = 1u << (shift - 1);
+  return (v + (half - 1) + (v >> shift & 1u)) >> shift;
+}
+
+/// The significand of a finite float with its hidden bit: the value is significand * 2^(exponent field - 150).
+constexpr uint32_t significand(uint32_t magnitude) { return (magnitude & 0x7fffffu) | 0x800000u; }
+
+}  // namespace
+
+// Both encoders below work on bits only, so that neither a host's flush-to-zero mode nor its rounding mode can touch them. In
+// the normal range of the target the exponent is rebiased and the mantissa's tail rounded off; a carry runs into the exponent
+// and gives the next binade, which is right. Below it the significand is shifted to units of the target's smallest step.
+
+uint16_t f32_to_f16(float f) {
+  const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
+  uint32_t h;
+  if (magnitude > 0x7f800000u) {
+    h = 0x7e00u | (magnitude >> 13 & 0x1ffu);
+  } else if (magnitude >= 0x47800000u) {  // 2^16; [65520, 2^16) reaches infinity by the carry
+    h = 0x7c00u;
+  } else if (magnitude >= 0x38800000u) {  // 2^-14
+    h = shift_right_rne(magnitude - (112u << 23), 13);
+  } else if (magnitude >= 0x33000000u) {  // 2^-25, half of the smallest step 2^-24
+    h = shift_right_rne(significand(magnitude), 126u - (magnitude >> 23));
+  } else {
+    h = 0;
+  }
+  return static_cast<uint16_t>(sign | h);
+}
+
+uint8_t f32_to_e4m3(float f) {
+  const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu, sign = u >> 24 & 0x80u;
+  uint32_t b;
+  if (magnitude > 0x7f800000u) {
+    b = 0x7fu;
+  } else if (magnitude >= 0x43e00000u) {  // 448
+    b = 0x7eu;
+  } else if (magnitude >= 0x3c800000u) {  // 2^-6
+    b = shift_right_rne(magnitude - (120u << 23), 20);
+  } else if (magnitude >= 0x3a800000u) {  // 2^-10, half of the smallest step 2^-9
+    b = shift_right_rne(significand(magnitude), 141u - (magnitude >> 23));
+  } else {
+    b = 0;
+  }
+  return static_cast<uint8_t>(sign | b);
+}
+
+float decode_scale(ScaleType type, const uint8_t* p) {
+  switch (type) {
+    case ScaleType::f32:
+      return load<float>(p);
+    case ScaleType::f16:
+      return f16_to_f32(load<uint16_t>(p));
+    case ScaleType::bf16:
+      return bf16_to_f32(load<uint16_t>(p));
+    case ScaleType::e8m0:
+      return e8m0_to_f32(*p);
+    case ScaleType::e4m3:
+      return e4m3_to_f32(*p);
+  }
+  return 0;
+}
+
+void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to) {
+  const auto* p = static_cast<const uint8_t*>(from);
+  if (dtype == MARLIN_F32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+  } else if (dtype == MARLIN_F16) {
+    for (int64_t i = 0; i < n; ++i) to[i] = f16_to_f32(load<uint16_t>(p + 2 * i));
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = bf16_to_f32(load<uint16_t>(p + 2 * i));
+  }
+}
+
+void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to) {
+  auto* p = static_cast<uint8_t*>(to);
+  if (dtype == MARLIN_F32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+  } else if (dtype == MARLIN_F16) {
+    for (int64_t i = 0; i < n; ++i) store(p + 2 * i, f32_to_f16(from[i]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) store(p + 2 * i, f32_to_bf16(from[i]));
+  }
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,127 @@
+#include "formats/decode.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "formats/codecs.h"
+
+namespace metal_marlin {
+namespace {
+
+// Every value is computed in double, where the products are exact and nothing is subnormal, and rounded once at the end. Floats
+// enter and leave double by their bits where they are subnormal, because a host may have set flush-to-zero and
+// denormals-are-zero: 2^-127 * 0.5 is 2^-128 in every mode. (The rounding mode must be to nearest.)
+
+/// Exact, also for subnormals under denormals-are-zero.
+double widen(float f) {
+  const uint32_t u = std::bit_cast<uint32_t>(f);
+  if ((u & 0x7f800000u) != 0) return f;
+  const double magnitude = static_cast<double>(u & 0x7fffffu) * 0x1p-149;
+  return u >> 31 != 0 ? -magnitude : magnitude;
+}
+
+/// Nearest float, ties to even, also where that is subnormal under flush-to-zero.
+float narrow(double x) {
+  const double magnitude = std::fabs(x);
+  if (!(magnitude < 0x1p-126)) return static_cast<float>(x);
+  // Counted in the smallest step and added to 2^52, where doubles are the integers: the sum rounds to nearest even, and the low
+  // bits of its pattern are the float's pattern (2^23 steps are the smallest normal number).
+  const double steps = magnitude * 0x1p149 + 0x1p52;
+  const auto pattern = static_cast<uint32_t>(std::bit_cast<uint64_t>(steps) & 0xffffffffu);
+  return std::bit_cast<float>(pattern | (std::signbit(x) ? 0x80000000u : 0u));
+}
+
+/// hi is a sum or product rounded to nearest and lo its exact error: the same number rounded to odd, after which rounding to
+/// float is as if done once (53 >= 2 * 24 + 2; Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+double round_to_odd(double hi, double lo) {
+  const auto bits = std::bit_cast<uint64_t>(hi);
+  if (lo == 0 || !std::isfinite(hi) || (bits & 1u) != 0) return hi;
+  // Even and inexact: the odd neighbour lies towards the error.
+  return std::bit_cast<double>((lo > 0) == (hi > 0) ? bits + 1 : bits - 1);
+}
+
+double add_to_odd(double a, double b) {
+  const double sum = a + b, b_part = sum - a;
+  return round_to_odd(sum, (a - (sum - b_part)) + (b - b_part));  // Knuth's two-sum
+}
+
+double multiply_to_odd(double a, double b) {
+  const double product = a * b;
+  return round_to_odd(product, std::fma(a, b, -product));
+}
+
+/// The value without tensor scale. Exact for a code without additive zero: at most 8 + 24 bits.
+double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
+  const double scale = widen(group.scale);
+  double q;
+  if (meta.format == MARLIN_INT4) {
+    q = code;
+  } else if (meta.format == MARLIN_INT8) {
+    q = static_cast<int8_t>(code);
+  } else {
+    return static_cast<double>(kE2m1[code & 15]) * scale;
+  }
+  if (meta.zero_kind == ZeroKind::additive) return add_to_odd(q * scale, widen(group.zero));
+  return (q - static_cast<double>(group.zero)) * scale;
+}
+
+}  // namespace
+
+GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t row, int64_t group) {
+  const auto at = static_cast<size_t>(row * meta.groups + group);
+  GroupScale out;
+  out.scale = decode_scale(meta.scale_type, stripe.scales.data() + at * scale_bytes(meta.scale_type));
+  switch (meta.zero_kind) {
+    case ZeroKind::none:
+      out.zero = meta.format == MARLIN_INT4 ? 8.0f : 0.0f;
+      break;
+    case ZeroKind::integer:
+      out.zero = stripe.zeros[at];
+      break;
+    case ZeroKind::additive:
+      out.zero = decode_scale(meta.zero_type, stripe.zeros.data() + at * scale_bytes(meta.zero_type));
+      break;
+  }
+  return out;
+}
+
+float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group, const TensorScale* tensor) {
+  const double value = value_in_double(meta, code, group);
+  if (tensor == nullptr) return narrow(value);
+  const double factor = widen(tensor->value);
+  // The quotient of a number of at most 31 bits by one of 24 is either exactly half-way between two floats or at least 2^-49
+  // (relative) away from it, so the rounding to double in between changes nothing. Products have up to 55 bits (INT8 with
+  // float32 scales).
+  return narrow(tensor->divide ? value / factor : multiply_to_odd(value, factor));
+}
+
+const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
+  const auto after = std::upper_bound(meta.tensor_scales.begin(), meta.tensor_scales.end(), row,
+                                      [](int64_t r, const TensorScale& t) { return r < t.first_row; });
+  return after == meta.tensor_scales.begin() ? nullptr : &*(after - 1);
+}
+
+void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row, int64_t rows, float* out) {
+  const bool small_codes = meta.format != MARLIN_INT8;
+  for (int64_t r = 0; r < rows; ++r, out += meta.k) {
+    const uint8_t* codes = stripe.codes.data() + r * meta.k;
+    const TensorScale* tensor = tensor_scale_of(meta, first_row + r);
+    int64_t current = -1;
+    GroupScale group;
+    float table[16];
+    for (int64_t k = 0; k < meta.k; ++k) {
+      const int64_t g = meta.group_index.empty() ? k / meta.group_size : meta.group_index[static_cast<size_t>(k)];
+      if (g != current) {
+        current = g;
+        group = decode_group(meta, stripe, r, g);
+        if (small_codes) {
+          for (uint8_t code = 0; code < 16; ++code) table[code] = decode_value(meta, code, group, tensor);
+        }
+      }
+      out[k] = small_codes ? table[codes[k] & 15] : decode_value(meta, codes[k], group, tensor);
+    }
+  }
+}
+
+}  // namespace metal_marlin
