@@ -1,0 +1,126 @@
+#include "core/shapes.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "base/checked.h"
+
+namespace metal_marlin {
+namespace {
+
+/// From the first byte to past the last; 0 for an empty matrix. Valid once check_matrix() has passed.
+int64_t span_bytes(const MatrixView& m) {
+  if (m.rows == 0 || m.cols == 0) return 0;
+  return ((m.rows - 1) * m.stride + m.cols) * static_cast<int64_t>(float_bytes(m.dtype));
+}
+
+/// Floor of a / b for b > 0.
+constexpr int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+Status check_cols(const MatrixView& m, const char* name, int64_t expected, const char* what) {
+  if (m.cols == expected) return {};
+  return Status::error(MARLIN_E_SHAPE, "%s.cols is %" PRId64 ", expected %s = %" PRId64, name, m.cols, what, expected);
+}
+
+Status check_apart(const MatrixView& c, const MatrixView& input, const char* name) {
+  if (!overlap(c, input)) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "c overlaps %s: c [%" PRId64 ", %" PRId64 "] at %p, %s [%" PRId64 ", %" PRId64 "] at %p", name, c.rows,
+                       c.cols, c.data, name, input.rows, input.cols, input.data);
+}
+
+Status check_choices(const GemmProblem& p) {
+  if (p.weights == nullptr) return Status::error(MARLIN_E_ARGUMENT, "weights is NULL");
+  if (p.compute < MARLIN_COMPUTE_DEFAULT || p.compute > MARLIN_COMPUTE_FP8)
+    return Status::error(MARLIN_E_ARGUMENT, "compute is %d, expected 0 (default), 1 (INT8) or 2 (FP8)", p.compute);
+  if (p.epilogue < MARLIN_EPILOGUE_NONE || p.epilogue > MARLIN_EPILOGUE_SWIGLU_OAI)
+    return Status::error(MARLIN_E_ARGUMENT, "epilogue is %d, expected 0..%d", p.epilogue, MARLIN_EPILOGUE_SWIGLU_OAI);
+  return {};
+}
+
+}  // namespace
+
+Status check_matrix(const MatrixView& m, const char* name, Pointers pointers) {
+  const size_t element = float_bytes(m.dtype);
+  if (element == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected F32 (1), F16 (2) or BF16 (3)", name, m.dtype);
+  if (m.rows < 0 || m.cols < 0)
+    return Status::error(MARLIN_E_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name, m.rows, m.cols);
+  if (m.stride < m.cols)
+    return Status::error(MARLIN_E_SHAPE, "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name, m.stride,
+                         m.cols);
+  const auto address = reinterpret_cast<uintptr_t>(m.data);
+  // Rows times stride bounds every offset a kernel forms; the end must not wrap around the address space.
+  const Checked bytes = Checked(m.rows) * Checked(m.stride) * Checked(element);
+  if (!bytes.at_most(PTRDIFF_MAX) || !(bytes + Checked(uint64_t{address})).at_most(UINTPTR_MAX))
+    return Status::error(MARLIN_E_SHAPE, "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space", name,
+                         m.rows, m.stride);
+  if (pointers == Pointers::unread || m.rows == 0) return {};
+  if (m.data == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL", name);
+  if (address % element != 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s.data is %p, expected a multiple of its element's %zu bytes", name, m.data,
+                         element);
+  return {};
+}
+
+Status check_gemm(const GemmProblem& p, Pointers pointers) {
+  MARLIN_RETURN_IF_ERROR(check_choices(p));
+  const WeightMeta& w = p.weights->meta();
+  MARLIN_RETURN_IF_ERROR(check_matrix(p.a, "a", pointers));
+  MARLIN_RETURN_IF_ERROR(check_matrix(p.c, "c", pointers));
+  MARLIN_RETURN_IF_ERROR(check_cols(p.a, "a", w.k, "k of the weights"));
+  if (is_two_input(p.epilogue)) {
+    if (w.n % 2 != 0)
+      return Status::error(MARLIN_E_SHAPE, "n of the weights is %" PRId64 ", expected even: epilogue %d takes gate and up rows",
+                           w.n, p.epilogue);
+    MARLIN_RETURN_IF_ERROR(check_cols(p.c, "c", w.n / 2, "n / 2 of the weights"));
+  } else {
+    MARLIN_RETURN_IF_ERROR(check_cols(p.c, "c", w.n, "n of the weights"));
+  }
+  if (p.c.rows != p.a.rows)
+    return Status::error(MARLIN_E_SHAPE, "c.rows is %" PRId64 ", expected a.rows = %" PRId64, p.c.rows, p.a.rows);
+  if (p.bias.present()) {
+    MARLIN_RETURN_IF_ERROR(check_matrix(p.bias, "bias", pointers));
+    MARLIN_RETURN_IF_ERROR(check_cols(p.bias, "bias", w.n, "n of the weights"));
+    if (p.bias.rows != 1) return Status::error(MARLIN_E_SHAPE, "bias.rows is %" PRId64 ", expected 1", p.bias.rows);
+  }
+  if (pointers == Pointers::unread) return {};
+  MARLIN_RETURN_IF_ERROR(check_apart(p.c, p.a, "a"));
+  return p.bias.present() ? check_apart(p.c, p.bias, "bias") : Status();
+}
+
+Status check_independent(std::span<const GemmProblem> problems) {
+  for (size_t i = 0; i < problems.size(); ++i)
+    for (size_t j = 0; j < problems.size(); ++j) {
+      if (i == j) continue;
+      const GemmProblem &writer = problems[i], &other = problems[j];
+      const char* name = j > i && overlap(writer.c, other.c)                     ? "c"
+                         : overlap(writer.c, other.a)                            ? "a"
+                         : other.bias.present() && overlap(writer.c, other.bias) ? "bias"
+                                                                                 : nullptr;
+      if (name != nullptr)
+        return Status::error(MARLIN_E_ARGUMENT, "c of product %zu overlaps %s of product %zu; products must be independent", i,
+                             name, j);
+    }
+  return {};
+}
+
+bool overlap(const MatrixView& a, const MatrixView& b) {
+  const int64_t a_bytes = span_bytes(a), b_bytes = span_bytes(b);
+  if (a_bytes == 0 || b_bytes == 0) return false;
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
+  if (a_begin >= b_begin + static_cast<uint64_t>(b_bytes) || b_begin >= a_begin + static_cast<uint64_t>(a_bytes)) return false;
+
+  const int64_t a_element = static_cast<int64_t>(float_bytes(a.dtype)), b_element = static_cast<int64_t>(float_bytes(b.dtype));
+  const int64_t a_stride = a.stride * a_element, b_stride = b.stride * b_element;
+  if (a.rows > 1 && b.rows > 1 && a_stride != b_stride) return true;
+  if (a.rows == 1 && b.rows == 1) return true;
+  // Row i of a is [i s, i s + aw), row j of b is [d + j s, d + j s + bw) with d = b - a. They share a byte for t = j - i when
+  // -bw < d + t s < aw; i and j exist for every t in [-(a.rows - 1), b.rows - 1].
+  const int64_t s = a.rows > 1 ? a_stride : b_stride, d = static_cast<int64_t>(b_begin - a_begin);
+  const int64_t first = std::max(floor_div(-b.cols * b_element - d, s) + 1, -(a.rows - 1));
+  const int64_t last = std::min(-floor_div(d - a.cols * a_element, s) - 1, b.rows - 1);
+  return first <= last;
+}
+
+}  // namespace metal_marlin

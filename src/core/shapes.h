@@ -1,0 +1,34 @@
+// Do the operands of a product fit each other and the weights? Pure checks: nothing is read, allocated or computed.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.h"
+#include "core/backend.h"
+
+namespace metal_marlin {
+
+/// Bytes of one element of the dtypes that products read and write; 0 for every other dtype.
+constexpr size_t float_bytes(marlin_dtype d) { return d == MARLIN_F32 ? 4 : d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0; }
+
+/// Whether the elements will be touched. `unread` (prepare, explain) asks nothing of pointers.
+enum class Pointers { read, unread };
+
+/// rows x cols elements of F32, F16 or BF16 in host memory: sizes not negative, stride >= cols, bytes that fit the address
+/// space, naturally aligned, present unless it has no rows. `name` is the operand's in messages ("a", "out").
+Status check_matrix(const MatrixView& matrix, const char* name, Pointers pointers = Pointers::read);
+
+/// Everything that must hold before a backend may see the problem: known compute and epilogue, dtypes, shapes against the
+/// weights, and C apart from A and the bias.
+Status check_gemm(const GemmProblem& problem, Pointers pointers = Pointers::read);
+
+/// That no C overlaps another problem's A, C or bias. Each problem has passed check_gemm(). Quadratic in their number, which is
+/// a few (Q, K, V; gate, up) or the experts of a layer.
+Status check_independent(std::span<const GemmProblem> problems);
+
+/// True when some byte belongs to an element of both. Exact when the byte strides agree (columns of one buffer, side by side)
+/// or a matrix has a single row; otherwise the ranges from first to last byte decide.
+bool overlap(const MatrixView& a, const MatrixView& b);
+
+}  // namespace metal_marlin
