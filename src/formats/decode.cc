@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin {
 namespace {
@@ -54,14 +55,9 @@ double multiply_to_odd(double a, double b) {
 /// The value without tensor scale. Exact for a code without additive zero: at most 8 + 24 bits.
 double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
   const double scale = widen(group.scale);
-  double q;
-  if (meta.format == MARLIN_INT4) {
-    q = code;
-  } else if (meta.format == MARLIN_INT8) {
-    q = static_cast<int8_t>(code);
-  } else {
-    return static_cast<double>(kE2m1[code & 15]) * scale;
-  }
+  const FormatRow* row = format_row(meta.format);
+  if (row->codebook != nullptr) return static_cast<double>(row->codebook[code & 15]) * scale;
+  const double q = row->code_bits == 8 ? static_cast<int8_t>(code) : code;
   if (meta.zero_kind == ZeroKind::additive) return add_to_odd(q * scale, widen(group.zero));
   return (q - static_cast<double>(group.zero)) * scale;
 }
@@ -103,7 +99,7 @@ const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
 }
 
 void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row, int64_t rows, float* out) {
-  const bool small_codes = meta.format != MARLIN_INT8;
+  const bool small_codes = format_row(meta.format)->code_bits == 4;
   for (int64_t r = 0; r < rows; ++r, out += meta.k) {
     const uint8_t* codes = stripe.codes.data() + r * meta.k;
     const TensorScale* tensor = tensor_scale_of(meta, first_row + r);
