@@ -1,5 +1,7 @@
 #include "formats/codecs.h"
 
+#include <cmath>
+
 #include "base/bits.h"
 
 namespace metal_marlin {
@@ -52,6 +54,25 @@ uint8_t f32_to_e4m3(float f) {
     b = 0;
   }
   return static_cast<uint8_t>(sign | b);
+}
+
+// A processor that flushes subnormals would flush float's on the way to double and back; their bits are moved by hand.
+
+double f32_to_f64(float f) {
+  const uint32_t u = std::bit_cast<uint32_t>(f);
+  if ((u & 0x7f800000u) != 0) return f;
+  const double magnitude = static_cast<double>(u & 0x7fffffu) * 0x1p-149;
+  return u >> 31 != 0 ? -magnitude : magnitude;
+}
+
+float f64_to_f32(double x) {
+  const double magnitude = std::fabs(x);
+  if (!(magnitude < 0x1p-126)) return static_cast<float>(x);
+  // Counted in float's smallest step and added to 2^52, where doubles are the integers: the sum rounds to nearest even, and the
+  // low bits of its pattern are the float's pattern (2^23 steps are the smallest normal number).
+  const double steps = magnitude * 0x1p149 + 0x1p52;
+  const auto pattern = static_cast<uint32_t>(std::bit_cast<uint64_t>(steps) & 0xffffffffu);
+  return std::bit_cast<float>(pattern | (std::signbit(x) ? 0x80000000u : 0u));
 }
 
 float decode_scale(ScaleType type, const uint8_t* p) {

@@ -46,6 +46,11 @@ constexpr float e4m3_to_f32(uint8_t b) {
 /// Saturates at 448; NaN stays NaN.
 uint8_t f32_to_e4m3(float f);
 
+/// Exact, and right also under a host's denormals-are-zero.
+double f32_to_f64(float f);
+/// Right also where the result is subnormal under a host's flush-to-zero. The rounding mode must be to nearest.
+float f64_to_f32(double x);
+
 /// One stored scale as float32; exact.
 float decode_scale(ScaleType type, const uint8_t* p);
 /// n floats from F32, F16 or BF16 memory of any alignment; exact.

@@ -10,28 +10,8 @@
 namespace metal_marlin {
 namespace {
 
-// Every value is computed in double, where the products are exact and nothing is subnormal, and rounded once at the end. Floats
-// enter and leave double by their bits where they are subnormal, because a host may have set flush-to-zero and
-// denormals-are-zero: 2^-127 * 0.5 is 2^-128 in every mode. (The rounding mode must be to nearest.)
-
-/// Exact, also for subnormals under denormals-are-zero.
-double widen(float f) {
-  const uint32_t u = std::bit_cast<uint32_t>(f);
-  if ((u & 0x7f800000u) != 0) return f;
-  const double magnitude = static_cast<double>(u & 0x7fffffu) * 0x1p-149;
-  return u >> 31 != 0 ? -magnitude : magnitude;
-}
-
-/// Nearest float, ties to even, also where that is subnormal under flush-to-zero.
-float narrow(double x) {
-  const double magnitude = std::fabs(x);
-  if (!(magnitude < 0x1p-126)) return static_cast<float>(x);
-  // Counted in the smallest step and added to 2^52, where doubles are the integers: the sum rounds to nearest even, and the low
-  // bits of its pattern are the float's pattern (2^23 steps are the smallest normal number).
-  const double steps = magnitude * 0x1p149 + 0x1p52;
-  const auto pattern = static_cast<uint32_t>(std::bit_cast<uint64_t>(steps) & 0xffffffffu);
-  return std::bit_cast<float>(pattern | (std::signbit(x) ? 0x80000000u : 0u));
-}
+// Every value is computed in double, where the products are exact and nothing is subnormal, and rounded once at the end; so
+// 2^-127 * 0.5 is 2^-128 also where a host has set flush-to-zero. (The rounding mode must be to nearest.)
 
 /// hi is a sum or product rounded to nearest and lo its exact error: the same number rounded to odd, after which rounding to
 /// float is as if done once (53 >= 2 * 24 + 2; Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
@@ -54,11 +34,11 @@ double multiply_to_odd(double a, double b) {
 
 /// The value without tensor scale. Exact for a code without additive zero: at most 8 + 24 bits.
 double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
-  const double scale = widen(group.scale);
+  const double scale = f32_to_f64(group.scale);
   const FormatRow* row = format_row(meta.format);
   if (row->codebook != nullptr) return static_cast<double>(row->codebook[code & 15]) * scale;
   const double q = row->code_bits == 8 ? static_cast<int8_t>(code) : code;
-  if (meta.zero_kind == ZeroKind::additive) return add_to_odd(q * scale, widen(group.zero));
+  if (meta.zero_kind == ZeroKind::additive) return add_to_odd(q * scale, f32_to_f64(group.zero));
   return (q - static_cast<double>(group.zero)) * scale;
 }
 
@@ -84,12 +64,13 @@ GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t ro
 
 float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group, const TensorScale* tensor) {
   const double value = value_in_double(meta, code, group);
-  if (tensor == nullptr) return narrow(value);
-  const double factor = widen(tensor->value);
+  if (tensor == nullptr) return f64_to_f32(value);
+  const double factor = f32_to_f64(tensor->value);
   // The quotient of a number of at most 31 bits by one of 24 is either exactly half-way between two floats or at least 2^-49
-  // (relative) away from it, so the rounding to double in between changes nothing. Products have up to 55 bits (INT8 with
-  // float32 scales).
-  return narrow(tensor->divide ? value / factor : multiply_to_odd(value, factor));
+  // (relative) away from it, so the rounding to double in between changes nothing. A product has at most 28 + 24 bits and is
+  // exact, but for INT8 with float32 scales (31 + 24).
+  if (tensor->divide) return f64_to_f32(value / factor);
+  return f64_to_f32(meta.format == MARLIN_INT8 ? multiply_to_odd(value, factor) : value * factor);
 }
 
 const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
