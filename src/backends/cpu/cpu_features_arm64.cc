@@ -1,0 +1,99 @@
+#if defined(__aarch64__)
+
+#include "backends/cpu/cpu_features.h"
+
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#else
+#include <sys/auxv.h>
+
+#include <fstream>
+#endif
+
+namespace metal_marlin::cpu {
+namespace {
+
+#if defined(__APPLE__)
+
+/// 0 when the system does not know the name.
+uint64_t read_number(const char* name) {
+  uint64_t value = 0;
+  size_t size = sizeof value;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 ? value : 0;
+}
+
+uint32_t detect_bits() {
+  return kNeon | (read_number("hw.optional.arm.FEAT_DotProd") != 0 ? kDotprod : 0u) |
+         (read_number("hw.optional.arm.FEAT_I8MM") != 0 ? kI8mm : 0u);
+}
+
+void detect_caches(CpuFeatures& out) {
+  out.l1d_bytes = read_number("hw.perflevel0.l1dcachesize");
+  out.l2_bytes = read_number("hw.perflevel0.l2cachesize");
+}
+
+std::string detect_model() {
+  char text[128] = {};
+  size_t size = sizeof text - 1;
+  return sysctlbyname("machdep.cpu.brand_string", text, &size, nullptr, 0) == 0 ? text : "arm64";
+}
+
+#else
+
+// Bits of AT_HWCAP and AT_HWCAP2 (Linux, arch/arm64/include/uapi/asm/hwcap.h); spelled out because old headers lack some.
+constexpr unsigned long kHwcapDotprod = 1ul << 20, kHwcap2I8mm = 1ul << 13;
+
+uint32_t detect_bits() {
+  return kNeon | ((getauxval(AT_HWCAP) & kHwcapDotprod) != 0 ? kDotprod : 0u) |
+         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u);
+}
+
+std::string read_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  while (!line.empty() && line.back() == '\0') line.pop_back();  // the device tree ends its strings so
+  return line;
+}
+
+/// "48K", "1024K", "32M".
+uint64_t parse_size(const std::string& text) {
+  uint64_t value = 0;
+  size_t i = 0;
+  for (; i < text.size() && i < 15 && text[i] >= '0' && text[i] <= '9'; ++i) value = value * 10 + uint64_t(text[i] - '0');
+  return value << (text.substr(i) == "K" ? 10 : text.substr(i) == "M" ? 20 : 0);
+}
+
+void detect_caches(CpuFeatures& out) {
+  for (int i = 0; i < 8; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
+    const std::string level = read_line(folder + "level");
+    if (level.empty()) return;
+    if (read_line(folder + "type") == "Instruction") continue;
+    const uint64_t bytes = parse_size(read_line(folder + "size"));
+    if (level == "1") out.l1d_bytes = bytes;
+    if (level == "2") out.l2_bytes = bytes;
+    if (level == "3") out.l3_bytes = bytes;
+  }
+}
+
+std::string detect_model() {
+  const std::string model = read_line("/proc/device-tree/model");
+  return model.empty() ? "arm64" : model;
+}
+
+#endif
+
+}  // namespace
+
+CpuFeatures detect_hardware() {
+  CpuFeatures out;
+  out.bits = detect_bits();
+  out.model = detect_model();
+  detect_caches(out);
+  return out;
+}
+
+}  // namespace metal_marlin::cpu
+
+#endif

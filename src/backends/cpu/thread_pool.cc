@@ -1,0 +1,228 @@
+#include "backends/cpu/thread_pool.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "backends/cpu/fp_environment.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+// A sleeping thread takes 5 to 50 us to wake. Decoding calls one product after another within that time, so a thread looks for
+// work this long before it sleeps, and no longer, so that the host gets its processors back.
+constexpr std::chrono::microseconds kSpinTime{60};
+constexpr int kPausesPerLook = 64;  // between looks at the clock, which costs as much as a pause
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/// Waits for `ready` without sleeping; false when kSpinTime was not enough.
+template <class Ready>
+bool spin_until(const Ready& ready) {
+  if (ready()) return true;
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      if (ready()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+void run_inline(uint32_t tasks, TaskRef task) {
+  const FpEnvironment environment;
+  for (uint32_t i = 0; i < tasks; ++i) task(i);
+}
+
+/// New threads take the creator's signal mask: with everything blocked, the host's handlers never run on them.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved_);
+  }
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+
+ private:
+  sigset_t saved_;
+};
+
+}  // namespace
+
+// One job at a time. `state_` holds the job's number, whether it is open, whether its caller sleeps and how many workers are
+// inside it. A worker enters by adding 1: it may touch the job only when the same addition saw it open. The caller closes the
+// job and then waits until nobody is inside, so a job's fields never change under a worker, and a worker that comes late
+// finds the door shut and leaves. All steps are read-modify-writes of one word, hence totally ordered.
+class ThreadPool::Crew {
+ public:
+  /// Starts as many of the wanted workers as the system grants, maybe none.
+  explicit Crew(uint32_t workers) noexcept : threads_(new(std::nothrow) pthread_t[workers]) {
+    const BlockedSignals blocked;
+    while (threads_ != nullptr && started_ < workers && pthread_create(&threads_[started_], nullptr, &Crew::work, this) == 0) {
+      ++started_;
+    }
+  }
+
+  ~Crew() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_.store(true);
+    }
+    wake_.notify_all();
+    for (uint32_t i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
+  }
+
+  /// Frees the memory of a parent's crew. Its threads do not exist in this process, so nothing is joined, and to destroy its
+  /// condition variables would wait for them for ever.
+  static void forget(Crew* crew) {
+    if (crew == nullptr) return;
+    crew->threads_.reset();
+    ::operator delete(crew, std::align_val_t{alignof(Crew)});
+  }
+
+  void run(uint32_t tasks, TaskRef task) {
+    task_ = &task;
+    tasks_ = tasks;
+    next_.store(0, std::memory_order_relaxed);
+    state_.fetch_add(kNumberStep | kOpen);
+    // A worker counts itself asleep before its last look at state_, so either it sees the new number or we see it here.
+    if (sleepers_.load() != 0) {
+      {
+        const std::lock_guard lock(mutex_);
+      }
+      wake_.notify_all();
+    }
+    take_tasks();
+    close();
+  }
+
+ private:
+  static constexpr uint64_t kInside = 0xffff, kOpen = 1u << 16, kCallerSleeps = 1u << 17, kNumberStep = 1u << 18;
+  static_assert(kMaxThreads < kInside);
+
+  static constexpr uint64_t number(uint64_t state) { return state / kNumberStep; }
+
+  static void* work(void* self) {
+#if defined(__linux__)
+    pthread_setname_np(pthread_self(), "metal-marlin");
+#endif
+    const FpEnvironment environment;
+    static_cast<Crew*>(self)->work_until_stopped();
+    return nullptr;
+  }
+
+  void work_until_stopped() {
+    uint64_t seen = 0;
+    while (true) {
+      const auto news = [&] { return stop_.load() || number(state_.load()) != seen; };
+      if (!spin_until(news)) {
+        std::unique_lock lock(mutex_);
+        sleepers_.fetch_add(1);
+        wake_.wait(lock, news);
+        sleepers_.fetch_sub(1);
+      }
+      if (stop_.load()) return;
+      const uint64_t before = state_.fetch_add(1);
+      seen = number(before);
+      if ((before & kOpen) != 0) take_tasks();
+      const uint64_t after = state_.fetch_sub(1) - 1;
+      if ((after & kInside) == 0 && (after & kCallerSleeps) != 0) {
+        {
+          const std::lock_guard lock(mutex_);
+        }
+        done_.notify_one();
+      }
+    }
+  }
+
+  void take_tasks() {
+    const TaskRef task = *task_;
+    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task(static_cast<uint32_t>(i));
+  }
+
+  void close() {
+    state_.fetch_and(~kOpen);
+    const auto empty = [&] { return (state_.load() & kInside) == 0; };
+    if (spin_until(empty)) return;
+    std::unique_lock lock(mutex_);
+    state_.fetch_or(kCallerSleeps);
+    done_.wait(lock, empty);
+    state_.fetch_and(~kCallerSleeps);
+  }
+
+  // Each on its own cache line: workers poll the first and hammer the second.
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<uint64_t> next_{0};  // wide enough never to wrap past tasks_
+  alignas(64) const TaskRef* task_ = nullptr;
+  uint32_t tasks_ = 0;
+  std::atomic<bool> stop_{false};
+  std::atomic<uint32_t> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::unique_ptr<pthread_t[]> threads_;
+  uint32_t started_ = 0;  // of threads_; used by the owner only
+};
+
+ThreadPool::ThreadPool(uint32_t threads) : threads_(std::clamp(threads, 1u, kMaxThreads)) {}
+
+ThreadPool::~ThreadPool() {
+  if (crew_process_ == getpid()) {
+    delete crew_;
+  } else {
+    Crew::forget(crew_);
+  }
+}
+
+bool ThreadPool::take() {
+  pid_t expected = holder_.load(std::memory_order_relaxed);
+  const pid_t self = getpid();
+  return expected != self && holder_.compare_exchange_strong(expected, self, std::memory_order_acquire);
+}
+
+ThreadPool::Crew* ThreadPool::crew() {
+  const pid_t self = getpid();
+  if (crew_process_ != self) {
+    Crew::forget(crew_);
+    crew_process_ = self;
+    crew_ = new (std::nothrow) Crew(threads_ - 1);
+  }
+  return crew_;
+}
+
+void ThreadPool::run(uint32_t tasks, TaskRef task) {
+  if (tasks <= 1 || threads_ == 1 || !take()) return run_inline(tasks, task);
+  if (Crew* const workers = crew()) {
+    const FpEnvironment environment;
+    workers->run(tasks, task);
+  } else {
+    run_inline(tasks, task);
+  }
+  holder_.store(0, std::memory_order_release);
+}
+
+void HostRunner::run(uint32_t tasks, TaskRef task) {
+  if (tasks <= 1) return run_inline(tasks, task);
+  parallel_for_(
+      user_, tasks,
+      [](void* user, uint32_t index) {
+        const FpEnvironment environment;
+        (*static_cast<const TaskRef*>(user))(index);
+      },
+      &task);
+}
+
+}  // namespace metal_marlin::cpu

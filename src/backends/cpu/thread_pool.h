@@ -1,0 +1,62 @@
+// The backend's own threads, and the host's.
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/tasks.h"
+
+namespace metal_marlin::cpu {
+
+/// Persistent threads that the first run() starts and the destructor joins. Tasks run under FpEnvironment and must not throw.
+///
+/// run() may be called from several threads and from a task: whoever finds the pool busy runs all its tasks itself, so nobody
+/// waits for a stranger's work. When threads cannot be created there are fewer of them. After fork() the child has none of the
+/// parent's threads; its first run() starts new ones, even when the parent's pool was busy at that moment.
+class ThreadPool final : public TaskRunner {
+ public:
+  /// A bound on what a descriptor can ask for; more threads than this help no product.
+  static constexpr uint32_t kMaxThreads = 1024;
+
+  /// `threads` counts the caller of run(): 1 never starts any. 0 counts as 1.
+  explicit ThreadPool(uint32_t threads);
+  ~ThreadPool() override;
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  void run(uint32_t tasks, TaskRef task) override;
+  uint32_t width() const override { return threads_; }
+
+ private:
+  class Crew;
+
+  bool take();
+  Crew* crew();
+
+  const uint32_t threads_;
+  // The process that is inside run() with the crew, or 0. A foreign process id means that the parent was inside when it forked.
+  std::atomic<pid_t> holder_{0};
+  // Only the holder touches what follows.
+  Crew* crew_ = nullptr;
+  pid_t crew_process_ = 0;
+};
+
+/// Tasks run by the host's parallel_for, under FpEnvironment.
+class HostRunner final : public TaskRunner {
+ public:
+  using ParallelFor = void (*)(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user);
+
+  HostRunner(ParallelFor parallel_for, void* user, uint32_t width) : parallel_for_(parallel_for), user_(user), width_(width) {}
+  void run(uint32_t tasks, TaskRef task) override;
+  uint32_t width() const override { return width_; }
+
+ private:
+  ParallelFor parallel_for_;
+  void* user_;
+  uint32_t width_;
+};
+
+}  // namespace metal_marlin::cpu

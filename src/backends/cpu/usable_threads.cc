@@ -1,0 +1,104 @@
+#include "backends/cpu/usable_threads.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+
+#include <cerrno>
+#include <vector>
+#endif
+
+namespace metal_marlin::cpu {
+namespace {
+
+/// 0 when there is no such mask.
+uint32_t affinity_count() {
+#if defined(__linux__)
+  // The kernel refuses masks shorter than its own, which may be longer than cpu_set_t.
+  for (size_t cpus = CPU_SETSIZE; cpus <= size_t{1} << 20; cpus *= 2) {
+    std::vector<cpu_set_t> mask(cpus / CPU_SETSIZE);
+    const size_t bytes = mask.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, mask.data()) == 0) return static_cast<uint32_t>(CPU_COUNT_S(bytes, mask.data()));
+    if (errno != EINVAL) return 0;
+  }
+#endif
+  return 0;
+}
+
+/// ceil(quota / period), or 0 when either is absent or means "unlimited".
+uint32_t ratio(int64_t quota, int64_t period) {
+  if (quota <= 0 || period <= 0) return 0;
+  return static_cast<uint32_t>(std::min<int64_t>(quota / period + (quota % period != 0), UINT32_MAX));
+}
+
+uint32_t limit_v2(const std::string& folder) {
+  std::ifstream file(folder + "/cpu.max");  // "200000 100000" or "max 100000"
+  int64_t quota = 0, period = 0;
+  file >> quota >> period;
+  return file ? ratio(quota, period) : 0;
+}
+
+uint32_t limit_v1(const std::string& folder) {
+  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"), period_file(folder + "/cpu.cfs_period_us");
+  int64_t quota = 0, period = 0;  // -1: unlimited
+  quota_file >> quota;
+  period_file >> period;
+  return quota_file && period_file ? ratio(quota, period) : 0;
+}
+
+uint32_t lower(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+/// The least limit of `path` and all above it. A container may see a path that is not mounted; its root then has the limit.
+uint32_t walk_up(const std::string& mount, std::string_view path, uint32_t (*limit)(const std::string&)) {
+  uint32_t least = 0;
+  while (true) {
+    while (!path.empty() && path.back() == '/') path.remove_suffix(1);
+    least = lower(least, limit(mount + std::string(path)));
+    if (path.empty()) return least;
+    path = path.substr(0, path.rfind('/') + 1);
+  }
+}
+
+bool lists_cpu(std::string_view controllers) {
+  while (!controllers.empty()) {
+    const size_t comma = std::min(controllers.find(','), controllers.size());
+    if (controllers.substr(0, comma) == "cpu") return true;
+    controllers.remove_prefix(std::min(comma + 1, controllers.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount) {
+  uint32_t least = 0;
+  while (!self.empty()) {  // lines "hierarchy:controllers:path"
+    const size_t end = std::min(self.find('\n'), self.size());
+    const std::string_view line = self.substr(0, end);
+    self.remove_prefix(std::min(end + 1, self.size()));
+    const size_t first = line.find(':'), second = first == line.npos ? first : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    if (controllers.empty()) {
+      least = lower(least, walk_up(mount, path, limit_v2));
+    } else if (lists_cpu(controllers)) {
+      // Mounted under its controllers' names, in either order, with links from each single name.
+      least = lower(least, walk_up(mount + "/cpu", path, limit_v1));
+    }
+  }
+  return least;
+}
+
+uint32_t usable_threads() {
+  uint32_t count = affinity_count();
+  if (count == 0) count = std::max(1u, std::thread::hardware_concurrency());
+  std::ifstream file("/proc/self/cgroup");
+  const std::string self{std::istreambuf_iterator<char>(file), {}};
+  return std::max(1u, lower(count, cgroup_cpu_limit(self, "/sys/fs/cgroup")));
+}
+
+}  // namespace metal_marlin::cpu

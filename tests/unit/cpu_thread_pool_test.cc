@@ -1,0 +1,285 @@
+#include "backends/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu/fp_environment.h"
+#include "backends/cpu/usable_threads.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// The child of a fork starts threads of its own, which ThreadSanitizer refuses unless told otherwise.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
+namespace metal_marlin::cpu {
+namespace {
+
+int threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+/// A joined thread may stay listed for a moment.
+bool threads_become(int expected) {
+  for (int i = 0; i < 1000 && threads_of_this_process() != expected; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return threads_of_this_process() == expected;
+}
+
+/// Runs tasks that each add to their own counter; true when each ran once.
+bool each_runs_once(TaskRunner& runner, uint32_t tasks) {
+  std::vector<std::atomic<int>> ran(tasks);
+  const auto task = [&](uint32_t i) { ran[i].fetch_add(1, std::memory_order_relaxed); };
+  runner.run(tasks, task);
+  return std::all_of(ran.begin(), ran.end(), [](const auto& n) { return n.load() == 1; });
+}
+
+TEST(ThreadPool, EachTaskRunsOnce) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (const uint32_t threads : {0u, 1u, 2u, 3u, 8u}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.width(), std::max(threads, 1u));
+    for (int round = 0; round < 2500; ++round) ASSERT_TRUE(each_runs_once(pool, random() % 40)) << threads << " threads";
+  }
+}
+
+TEST(ThreadPool, StartsNothingBeforeTheFirstRunAndJoinsAll) {
+  const int before = threads_of_this_process();
+  {
+    ThreadPool pool(4);
+    EXPECT_EQ(threads_of_this_process(), before);
+    EXPECT_TRUE(each_runs_once(pool, 1));
+    EXPECT_EQ(threads_of_this_process(), before);
+    EXPECT_TRUE(each_runs_once(pool, 2));
+    EXPECT_EQ(threads_of_this_process(), before + 3);
+  }
+  EXPECT_TRUE(threads_become(before));
+}
+
+TEST(ThreadPool, UsesItsThreads) {
+  ThreadPool pool(2);
+  std::atomic<int> inside{0};
+  // Both tasks wait for each other: only two threads at once can finish this.
+  const auto task = [&](uint32_t) {
+    inside.fetch_add(1);
+    while (inside.load() < 2) std::this_thread::yield();
+  };
+  for (const int sleep_ms : {0, 0, 5, 0, 5}) {  // awake and asleep workers
+    inside = 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
+    pool.run(2, task);
+  }
+}
+
+TEST(ThreadPool, CallerSleepsUntilALongTaskEnds) {
+  ThreadPool pool(2);
+  std::atomic<int> finished{0};
+  std::atomic<std::thread::id> caller{std::this_thread::get_id()};
+  for (int round = 0; round < 20; ++round) {
+    finished = 0;
+    std::atomic<int> inside{0};
+    const auto task = [&](uint32_t) {
+      inside.fetch_add(1);
+      while (inside.load() < 2) std::this_thread::yield();
+      if (std::this_thread::get_id() != caller.load()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      finished.fetch_add(1);
+    };
+    pool.run(2, task);
+    ASSERT_EQ(finished.load(), 2);
+  }
+}
+
+TEST(ThreadPool, ConcurrentCallersRunTheirTasksThemselves) {
+  ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  std::atomic<int> failures{0};
+  for (int c = 0; c < 6; ++c) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 1000; ++round)
+        if (!each_runs_once(pool, 17)) failures.fetch_add(1);
+    });
+  }
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(failures.load(), 0);
+}
+
+TEST(ThreadPool, TasksMayRunTasks) {
+  ThreadPool pool(3);
+  std::atomic<int> sum{0};
+  const auto inner = [&](uint32_t i) { sum.fetch_add(static_cast<int>(i)); };
+  const auto outer = [&](uint32_t) { pool.run(4, inner); };
+  pool.run(5, outer);
+  EXPECT_EQ(sum.load(), 5 * 6);
+}
+
+TEST(ThreadPool, AbsurdThreadCountIsBounded) {
+  ThreadPool pool(UINT32_MAX);
+  EXPECT_EQ(pool.width(), ThreadPool::kMaxThreads);
+}
+
+/// Runs `work` in a forked child with a time limit; its exit status, or -1.
+template <class Work>
+int in_child(const Work& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a hang ends in a signal
+    _exit(work() ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
+  ThreadPool pool(3);
+  ASSERT_TRUE(each_runs_once(pool, 10));
+  for (int round = 0; round < 50; ++round) {
+    const int status = in_child([&] {
+      const bool alone = threads_of_this_process() == 1;
+      const bool ran = each_runs_once(pool, 100) && each_runs_once(pool, 3);
+      const int threads = threads_of_this_process();
+      pool.~ThreadPool();
+      return alone && ran && threads == 3 && threads_become(1);
+    });
+    ASSERT_EQ(status, 0);
+    ASSERT_TRUE(each_runs_once(pool, 10));
+  }
+}
+
+TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
+  ThreadPool pool(3);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop.load()) each_runs_once(pool, 50);
+  });
+  for (int round = 0; round < 50; ++round) {
+    const int status = in_child([&] {
+      // Atomics of its own: the vector in each_runs_once() needs malloc, which fork() keeps usable.
+      return each_runs_once(pool, 100) && each_runs_once(pool, 100) && threads_of_this_process() == 3;
+    });
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  other.join();
+}
+
+TEST(ThreadPool, UnusedPoolDiesCleanlyInAChild) {
+  ThreadPool pool(3);
+  ASSERT_TRUE(each_runs_once(pool, 10));
+  EXPECT_EQ(in_child([&] {
+              pool.~ThreadPool();
+              return true;
+            }),
+            0);
+}
+
+TEST(HostRunner, SerialLoopIsLegal) {
+  uint32_t calls = 0;
+  HostRunner runner(
+      [](void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user) {
+        ++*static_cast<uint32_t*>(user);
+        for (uint32_t i = tasks; i-- > 0;) task(task_user, i);
+      },
+      &calls, 4);
+  EXPECT_EQ(runner.width(), 4u);
+  EXPECT_TRUE(each_runs_once(runner, 9));
+  EXPECT_TRUE(each_runs_once(runner, 0));
+  EXPECT_EQ(calls, 1u);
+}
+
+#if defined(__x86_64__)
+TEST(FpEnvironment, TasksRunInTheDefaultModesAndTheHostsComeBack) {
+  constexpr unsigned kHost = 0x1f80 | 0x8040 | 0x6000;  // flush-to-zero, denormals-are-zero, towards zero
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(kHost);
+  ThreadPool pool(3);
+  HostRunner host(
+      [](void*, uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
+        for (uint32_t i = 0; i < tasks; ++i) task(user, i);
+      },
+      nullptr, 1);
+  for (TaskRunner* runner : {static_cast<TaskRunner*>(&pool), static_cast<TaskRunner*>(&host)})
+    for (const uint32_t tasks : {1u, 64u}) {
+      std::atomic<int> wrong{0};
+      const auto task = [&](uint32_t) {
+        if ((_mm_getcsr() & ~0x3fu) != 0x1f80) wrong.fetch_add(1);
+        _mm_setcsr(_mm_getcsr() | 0x3f);  // exception flags of our own, which the host must not see
+      };
+      runner->run(tasks, task);
+      EXPECT_EQ(wrong.load(), 0);
+      EXPECT_EQ(_mm_getcsr(), kHost);
+    }
+  _mm_setcsr(saved);
+}
+#endif
+
+TEST(UsableThreads, FollowsTheAffinityMask) {
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  EXPECT_LE(usable_threads(), static_cast<uint32_t>(CPU_COUNT(&all)));
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_threads(), 1u);
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+class CgroupLimit : public testing::Test {
+ protected:
+  void SetUp() override {
+    mount_ = testing::TempDir() + "/cgroup-" + std::to_string(getpid());
+    std::filesystem::remove_all(mount_);
+  }
+  void TearDown() override { std::filesystem::remove_all(mount_); }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(mount_ + path).parent_path());
+    std::ofstream(mount_ + path) << text;
+  }
+  std::string mount_;
+};
+
+TEST_F(CgroupLimit, NoneWithoutFiles) {
+  EXPECT_EQ(cgroup_cpu_limit("", mount_), 0u);
+  EXPECT_EQ(cgroup_cpu_limit("0::/a/b\n1:cpu:/c\nnonsense\n:\n", mount_), 0u);
+}
+
+TEST_F(CgroupLimit, V2TakesTheLeastOfAllAncestors) {
+  write("/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(cgroup_cpu_limit("0::/a/b\n", mount_), 0u);
+  write("/a/cpu.max", "350000 100000\n");
+  EXPECT_EQ(cgroup_cpu_limit("0::/a/b\n", mount_), 4u);
+  write("/a/b/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cgroup_cpu_limit("0::/a/b\n", mount_), 1u);
+  EXPECT_EQ(cgroup_cpu_limit("0::/a", mount_), 4u);
+  write("/cpu.max", "200000 100000\n");
+  EXPECT_EQ(cgroup_cpu_limit("0::/not/visible/here\n", mount_), 2u);
+}
+
+TEST_F(CgroupLimit, V1ReadsTheCpuController) {
+  write("/cpu/docker/x/cpu.cfs_quota_us", "-1\n");
+  write("/cpu/docker/x/cpu.cfs_period_us", "100000\n");
+  const char* self = "5:memory:/docker/x\n4:cpuset:/docker/x\n3:cpu,cpuacct:/docker/x\n";
+  EXPECT_EQ(cgroup_cpu_limit(self, mount_), 0u);
+  write("/cpu/docker/x/cpu.cfs_quota_us", "250000\n");
+  EXPECT_EQ(cgroup_cpu_limit(self, mount_), 3u);
+  EXPECT_EQ(cgroup_cpu_limit("4:cpuset:/docker/x\n", mount_), 0u);
+}
+
+}  // namespace
+}  // namespace metal_marlin::cpu
