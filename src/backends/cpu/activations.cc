@@ -1,0 +1,101 @@
+#include "backends/cpu/activations.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "formats/codecs.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+/// One block of one row as floats, 0 where there is no k.
+void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
+  const MatrixView& a = *args.a;
+  const size_t element = a.dtype == MARLIN_F32 ? 4 : 2;
+  const auto* from = static_cast<const std::byte*>(a.data) + static_cast<size_t>(row * a.stride) * element;
+  const int64_t first = block * kBlockSlots;
+  if (args.slot_to_k == nullptr) {
+    const int64_t n = std::min<int64_t>(kBlockSlots, a.cols - first);
+    if (n > 0) decode_floats(a.dtype, from + static_cast<size_t>(first) * element, n, x);
+    for (int64_t i = std::max<int64_t>(n, 0); i < kBlockSlots; ++i) x[i] = 0;
+    return;
+  }
+  for (int i = 0; i < kBlockSlots; ++i) {
+    const int64_t k = args.slot_to_k[first + i];
+    if (k < 0)
+      x[i] = 0;
+    else
+      decode_floats(a.dtype, from + static_cast<size_t>(k) * element, 1, &x[i]);
+  }
+}
+
+/// The scale of a block: NaN if it holds NaN or Inf.
+float block_scale(const float* x) {
+  uint32_t largest = 0;  // of |x| as bits: ordered like the floats, and NaN and Inf come last
+  for (int i = 0; i < kBlockSlots; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+  if (largest >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(largest) / 127.0f;
+}
+
+void write_int8(const float* x, const ActivationLayout& layout, uint32_t* record) {
+  const int rows = layout.tile_rows;
+  const float d = block_scale(x);
+  int8_t q[kBlockSlots] = {};
+  if (d > 0)  // false for NaN too
+    for (int i = 0; i < kBlockSlots; ++i) q[i] = static_cast<int8_t>(std::nearbyint(x[i] / d));
+  for (int s = 0; s < 8; ++s) record[s * rows] = load<uint32_t>(q + 4 * s);
+  record[8 * rows] = std::bit_cast<uint32_t>(d);
+  const int part = layout.sums_per_block == 2 ? kBlockSlots / 2 : kBlockSlots;
+  for (int p = 0; p < layout.sums_per_block; ++p) {
+    int32_t sum = 0;
+    for (int i = 0; i < part; ++i) sum += q[p * part + i];
+    record[(9 + p) * rows] = static_cast<uint32_t>(sum * layout.sum_factor);
+  }
+}
+
+void write_float_sums(const float* x, const ActivationLayout& layout, uint32_t* extras) {
+  if (layout.sums_per_block == 0) return;
+  const int part = kBlockSlots / layout.sums_per_block;
+  for (int p = 0; p < layout.sums_per_block; ++p) {
+    float sum = 0;
+    for (int i = 0; i < part; ++i) sum += x[p * part + i];
+    extras[p * layout.tile_rows] = std::bit_cast<uint32_t>(sum);
+  }
+}
+
+void write_record(const float* x, const ActivationLayout& layout, uint32_t* record) {
+  const int rows = layout.tile_rows;
+  switch (layout.form) {
+    case ActivationForm::int8:
+      write_int8(x, layout, record);
+      break;
+    case ActivationForm::bf16:
+      for (int s = 0; s < 16; ++s) {  // only BF16 activations take this form, so nothing is cut off
+        const int slot = first_slot_of_pair(s);
+        record[s * rows] = std::bit_cast<uint32_t>(x[slot]) >> 16 | (std::bit_cast<uint32_t>(x[slot + 2]) & 0xffff0000u);
+      }
+      write_float_sums(x, layout, record + 16 * rows);
+      break;
+    case ActivationForm::f32:
+      for (int s = 0; s < 32; ++s) record[s * rows] = std::bit_cast<uint32_t>(x[slot_of_step(s)]);
+      write_float_sums(x, layout, record + 32 * rows);
+      break;
+  }
+}
+
+}  // namespace
+
+void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
+  const ActivationLayout& layout = args.layout;
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile)
+    for (int64_t block = 0; block < layout.blocks; ++block)
+      for (int r = 0; r < layout.tile_rows; ++r) {
+        const int64_t row = tile * layout.tile_rows + r;
+        float x[kBlockSlots] = {};
+        if (row < args.rows) read_block(args, args.first_row + row, block, x);
+        write_record(x, layout, args.out + layout.offset(tile, block) + r);
+      }
+}
+
+}  // namespace metal_marlin::cpu

@@ -1,0 +1,63 @@
+// Rows of A in the order and type that a kernel reads: tiles of a few rows, blocks of 32 slots, one record a block.
+//
+//   record (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
+//     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
+//     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
+//
+// The records of one chunk of blocks lie together, tile after tile, so that a kernel that stages a chunk of a panel walks them
+// as one stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/layout.h"
+#include "core/backend.h"
+
+namespace metal_marlin::cpu {
+
+enum class ActivationForm : uint8_t { int8, bf16, f32 };
+
+/// Slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1 5 2 6 3 7 from its low nibble
+/// up (layout.h), and decoding shifts it right by 4 a step.
+constexpr int slot_of_step(int i) { return (i & ~7) | (i & 1) << 2 | (i >> 1 & 3); }
+/// First slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h, 4 + h; its neighbour's are 2 higher.
+constexpr int first_slot_of_pair(int i) { return (i >> 2) * 8 + ((i & 1) << 2) + (i >> 1 & 1); }
+
+struct ActivationLayout {
+  ActivationForm form = ActivationForm::f32;
+  int tile_rows = 1;
+  int chunk_blocks = 0;    ///< blocks whose records lie together; a multiple of 4
+  int sums_per_block = 0;  ///< 0, 1 or 2
+  int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
+  int64_t tiles = 0, blocks = 0;
+
+  int steps() const { return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32; }
+  int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
+  /// In dwords.
+  int64_t record_size() const { return int64_t{steps() + extras()} * tile_rows; }
+  /// Blocks in the chunk that starts at `block`.
+  int64_t chunk_length(int64_t block) const { return blocks - block < chunk_blocks ? blocks - block : int64_t{chunk_blocks}; }
+  /// Dword index of a record.
+  int64_t offset(int64_t tile, int64_t block) const {
+    const int64_t in_chunk = block % chunk_blocks, first = block - in_chunk;
+    return (first * tiles + tile * chunk_length(first) + in_chunk) * record_size();
+  }
+  uint64_t bytes() const { return static_cast<uint64_t>(tiles * blocks * record_size()) * 4; }
+  bool operator==(const ActivationLayout&) const = default;
+};
+
+/// Where activations come from and where they go.
+struct PrepareArgs {
+  const MatrixView* a = nullptr;
+  int64_t first_row = 0, rows = 0;     ///< of A; rows past them in the last tile are 0
+  const int32_t* slot_to_k = nullptr;  ///< [slots], or null: slot s is k s
+  ActivationLayout layout;
+  uint32_t* out = nullptr;
+};
+
+/// Writes the records of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
+/// d); a block with NaN or Inf gets d = NaN, a block of zeros (or one whose d would be 0) d = 0 and q = 0.
+void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
+
+}  // namespace metal_marlin::cpu

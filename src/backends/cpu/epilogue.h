@@ -1,0 +1,26 @@
+// What happens to finished FP32 sums: tensor scale, bias, f, + C, one rounding.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/layout.h"
+#include "core/backend.h"
+
+namespace metal_marlin::cpu {
+
+/// Applies the whole epilogue to the sums of one panel and stores them to C. Not for two-input epilogues. `sums` is
+/// [rows][kPanelColumns] and is overwritten; row r is row first_row + r of C; columns past N are dropped.
+void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
+
+/// For two-input epilogues: tensor scale and bias, then to `out`, [rows][stride] floats, at the panel's columns.
+void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out);
+
+/// The second half of a two-input epilogue: combines gate and up columns of `staged`, [][stride], into one row of C.
+void finish_pairs(const GemmProblem& problem, int64_t row, const float* staged);
+
+/// f of a one-input epilogue, in place.
+void apply_activation(marlin_epilogue epilogue, int64_t n, float* x);
+/// f(gate, up) of a two-input one, into out.
+void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const float* up, float* out);
+
+}  // namespace metal_marlin::cpu

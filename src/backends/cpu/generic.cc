@@ -1,0 +1,181 @@
+// Portable C++ kernels: every format, any processor, and what the others are checked against. A superblock is decoded once into
+// a buffer that stays in cache, value first, then all rows walk it; loops run over 16 columns so that compilers vectorise them.
+#include <bit>
+#include <cstring>
+
+#include "backends/cpu/kernels.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+/// Scales and zeros of one superblock as floats. Without zeros, `zeros` holds what the code stands for: 8 or 0.
+struct SuperScales {
+  float scales[8][kPanelColumns];
+  float zeros[8][kPanelColumns];
+};
+
+void decode_scales(ScaleType type, const uint8_t* p, int n, float* out) {
+  const auto each = [&](size_t size, auto decode) {
+    for (int i = 0; i < n; ++i) out[i] = decode(p + static_cast<size_t>(i) * size);
+  };
+  switch (type) {
+    case ScaleType::f32:
+      return each(4, [](const uint8_t* q) { return load<float>(q); });
+    case ScaleType::f16:
+      return each(2, [](const uint8_t* q) { return f16_to_f32(load<uint16_t>(q)); });
+    case ScaleType::bf16:
+      return each(2, [](const uint8_t* q) { return bf16_to_f32(load<uint16_t>(q)); });
+    case ScaleType::e8m0:
+      return each(1, [](const uint8_t* q) { return e8m0_to_f32(*q); });
+    case ScaleType::e4m3:
+      return each(1, [](const uint8_t* q) { return e4m3_to_f32(*q); });
+  }
+}
+
+void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& out) {
+  const int n = layout.groups_per_super() * kPanelColumns;
+  decode_scales(layout.scale_type, super + layout.scales_offset(), n, &out.scales[0][0]);
+  float* zeros = &out.zeros[0][0];
+  if (layout.zero_kind == ZeroKind::additive) return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
+  for (int i = 0; i < n; ++i)
+    zeros[i] = code == CodeKind::w4zero  ? static_cast<float>(super[layout.zeros_offset() + i])
+               : code == CodeKind::w4sym ? 8.0f
+                                         : 0.0f;
+}
+
+/// Code of column 16 v + c in `slot` of a superblock.
+int code_at(const uint8_t* super, int code_bits, int slot, int v, int c) {
+  const int block = slot / kBlockSlots, s = slot % kBlockSlots;
+  if (code_bits == 8) return static_cast<int8_t>(super[block * 2048 + v * 512 + s / 4 * 64 + 4 * c + s % 4]);
+  const int byte = super[block * 1024 + v * 256 + s / 8 * 64 + 4 * c + s % 4];
+  return s % 8 < 4 ? byte & 15 : byte >> 4;
+}
+
+/// Calls each(slot, v, c, code) for all of a superblock.
+template <class Each>
+void for_codes(const uint8_t* super, int code_bits, Each each) {
+  for (int slot = 0; slot < kSuperSlots; ++slot)
+    for (int v = 0; v < 4; ++v)
+      for (int c = 0; c < 16; ++c) each(slot, v, c, code_at(super, code_bits, slot, v, c));
+}
+
+/// [v][step][16 columns], steps in the order of f32 activations. Padded slots may hold anything: their activations are 0, and
+/// their scales finite.
+using FloatSuper = float[4][kSuperSlots][16];
+
+void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super, FloatSuper& w) {
+  SuperScales group;
+  decode_super(layout, code, super, group);
+  int step_of_slot[kSuperSlots];
+  for (int i = 0; i < kSuperSlots; ++i) step_of_slot[slot_of_step(i)] = i;
+  for_codes(super, layout.code_bits, [&](int slot, int v, int c, int q) {
+    const int g = slot / layout.slot_group, column = 16 * v + c;
+    const float s = group.scales[g][column], z = group.zeros[g][column];
+    float value;
+    if (code == CodeKind::fp4)
+      value = kE2m1[q] * s;
+    else if (is_additive(code))  // in double, where q * s is exact: one rounding, as decoding has it
+      value = static_cast<float>(static_cast<double>(q) * static_cast<double>(s) + static_cast<double>(z));
+    else
+      value = (static_cast<float>(q) - z) * s;
+    w[v][step_of_slot[slot]][c] = value;
+  });
+}
+
+template <int kRows>
+void multiply_float(const PanelArgs& args) {
+  const PackedLayout& layout = *args.layout;
+  const ActivationLayout& act = args.activations;
+  std::memset(args.sums, 0, static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
+  alignas(64) FloatSuper w;
+  for (int64_t s = 0; s < layout.superblocks(); ++s) {
+    stage_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
+    for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
+      for (int v = 0; v < 4; ++v) {
+        float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns + 16 * v;
+        for (int b = 0; b < kBlocksPerSuper; ++b) {
+          const uint32_t* record = args.records + act.offset(tile, s * kBlocksPerSuper + b);
+          for (int r = 0; r < kRows; ++r) {
+            float acc[16];
+            std::memcpy(acc, sums + r * kPanelColumns, sizeof acc);
+            for (int i = 0; i < kBlockSlots; ++i) {
+              const float x = std::bit_cast<float>(record[i * kRows + r]);
+              for (int c = 0; c < 16; ++c) acc[c] += x * w[v][b * kBlockSlots + i][c];
+            }
+            std::memcpy(sums + r * kPanelColumns, acc, sizeof acc);
+          }
+        }
+      }
+  }
+}
+
+/// [v][slot][16 columns]: the integer that the scale multiplies; FP4 as 2 * value.
+using IntSuper = int16_t[4][kSuperSlots][16];
+
+void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& group, IntSuper& w) {
+  decode_super(layout, code, super, group);
+  for_codes(super, layout.code_bits, [&](int slot, int v, int c, int q) {
+    int value = q;
+    if (code == CodeKind::fp4)
+      value = static_cast<int>(2 * kE2m1[q]);
+    else if (!is_additive(code))
+      value = q - static_cast<int>(group.zeros[slot / layout.slot_group][16 * v + c]);
+    w[v][slot][c] = static_cast<int16_t>(value);
+  });
+}
+
+/// Adds slots [first, first + count) of one block to 16 columns of one row. In double, so that a huge scale times a huge d
+/// cannot overflow where the integer sum is 0 and that the sum rounds once.
+void add_int_part(const int16_t (*w)[16], const int8_t* x, int count, const float* scales, const float* zeros, double d,
+                  double scale_factor, float* sums) {
+  int32_t dot[16] = {}, total = 0;
+  for (int i = 0; i < count; ++i) {
+    total += x[i];
+    for (int c = 0; c < 16; ++c) dot[c] += x[i] * w[i][c];
+  }
+  for (int c = 0; c < 16; ++c) {
+    double sum = static_cast<double>(sums[c]) + dot[c] * (static_cast<double>(scales[c]) * scale_factor * d);
+    if (zeros != nullptr) sum += total * (static_cast<double>(zeros[c]) * d);
+    sums[c] = static_cast<float>(sum);
+  }
+}
+
+template <int kRows>
+void multiply_int8(const PanelArgs& args) {
+  const PackedLayout& layout = *args.layout;
+  const ActivationLayout& act = args.activations;
+  const int part = layout.slot_group == 16 ? 16 : kBlockSlots;
+  const double factor = args.code == CodeKind::fp4 ? 0.5 : 1.0;
+  std::memset(args.sums, 0, static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
+  SuperScales group;
+  IntSuper w;
+  for (int64_t s = 0; s < layout.superblocks(); ++s) {
+    stage_int(layout, args.code, args.panel + s * layout.super_bytes(), group, w);
+    for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
+      for (int b = 0; b < kBlocksPerSuper; ++b) {
+        const uint32_t* record = args.records + act.offset(tile, s * kBlocksPerSuper + b);
+        for (int r = 0; r < kRows; ++r) {
+          int8_t x[kBlockSlots];
+          for (int i = 0; i < 8; ++i) store(x + 4 * i, record[i * kRows + r]);
+          const double d = static_cast<double>(std::bit_cast<float>(record[8 * kRows + r]));
+          float* sums = args.sums + ((tile - args.tile_begin) * kRows + r) * kPanelColumns;
+          for (int first = 0; first < kBlockSlots; first += part)
+            for (int v = 0; v < 4; ++v) {
+              const int slot = b * kBlockSlots + first, g = slot / layout.slot_group;
+              add_int_part(w[v] + slot, x + first, part, group.scales[g] + 16 * v,
+                           is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor, sums + 16 * v);
+            }
+        }
+      }
+  }
+}
+
+}  // namespace
+
+void cpu_generic_int8_gemv_any(const PanelArgs& args) { multiply_int8<1>(args); }
+void cpu_generic_int8_gemm_any(const PanelArgs& args) { multiply_int8<4>(args); }
+void cpu_generic_f32_gemv_any(const PanelArgs& args) { multiply_float<1>(args); }
+void cpu_generic_f32_gemm_any(const PanelArgs& args) { multiply_float<4>(args); }
+
+}  // namespace metal_marlin::cpu

@@ -1,0 +1,66 @@
+// One row a kernel (kernels.inc): what it needs, what it serves, how to call it.
+//
+// Names: cpu_ISA_FORM_SHAPE_CODES, every part from its list:
+//   ISA    generic, avx2, avx512, avx512vnni, avx512bf16
+//   FORM   how activations are multiplied: int8, bf16, f32
+//   SHAPE  gemv: weights are decoded in registers, for few rows; gemm: decoded once into cache, for many; fold: gemm with the
+//          scales multiplied into the decoded weights
+//   CODES  w4sym (INT4, zero 8), w4zero (INT4, integer zeros), w4add (INT4, additive zeros), fp4 (E2M1), w8sym, w8add (INT8);
+//          any: all of them
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "backends/cpu/activations.h"
+#include "backends/cpu/layout.h"
+
+namespace metal_marlin::cpu {
+
+enum class CodeKind : uint8_t { w4sym, w4zero, w4add, fp4, w8sym, w8add };
+inline constexpr uint32_t kAllCodes = 0x3f;
+constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
+constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
+CodeKind code_kind(const CpuWeights& weights);
+constexpr bool is_additive(CodeKind kind) { return kind == CodeKind::w4add || kind == CodeKind::w8add; }
+
+/// One panel times some tiles of rows.
+struct PanelArgs {
+  const PackedLayout* layout = nullptr;
+  CodeKind code = CodeKind::w4sym;
+  const uint8_t* panel = nullptr;
+  ActivationLayout activations;
+  const uint32_t* records = nullptr;
+  int64_t tile_begin = 0, tile_end = 0;
+  float* sums = nullptr;  ///< [(tile_end - tile_begin) * tile_rows][kPanelColumns], 64-byte aligned; written, not read
+};
+using MultiplyPanel = void (*)(const PanelArgs&);
+
+struct KernelRow {
+  std::string_view name;
+  uint32_t features;  ///< of Feature, all needed
+  ActivationForm form;
+  uint32_t codes;        ///< of bit(CodeKind)
+  uint32_t scales;       ///< of bit(ScaleType)
+  bool bf16_only;        ///< serves BF16 activations only
+  int64_t m_min, m_max;  ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
+  int tile_rows;         ///< most rows of a tile
+  bool fit_tiles;        ///< smaller tiles when that leaves fewer rows unused
+  int chunk_blocks;      ///< blocks staged at a time; 0: no staging, K is walked once
+  MultiplyPanel multiply;
+};
+
+/// All kernels, best first.
+std::span<const KernelRow> kernel_rows();
+/// How activations of m rows are laid out for a kernel and these weights.
+ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weights, int64_t m);
+
+// The kernels named by kernels.inc. All follow MultiplyPanel; sums of a row are formed in one order that depends on nothing
+// but K and the group size.
+#define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles, chunk_blocks) \
+  void name(const PanelArgs& args);
+#include "backends/cpu/kernels.inc"
+#undef MARLIN_CPU_KERNEL
+
+}  // namespace metal_marlin::cpu

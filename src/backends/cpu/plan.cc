@@ -1,0 +1,154 @@
+// Which kernel runs a product, and how much memory it needs.
+#include "core/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+constexpr KernelRow kRows[] = {
+#define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles, chunk_blocks) \
+  {#name, features, ActivationForm::form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles, chunk_blocks, name},
+#include "backends/cpu/kernels.inc"
+#undef MARLIN_CPU_KERNEL
+};
+
+/// A multiple of every tile's rows, so that a full block of rows leaves no tile unfilled.
+constexpr int64_t kRowUnit = 12;
+/// Activations of one block of rows stay well inside a last-level cache, and scratch stays bounded for any M.
+constexpr int64_t kActivationBudget = 8 << 20;
+constexpr int64_t kOutputBudget = 32 << 20;
+
+const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const CpuWeights&>(*problem.weights); }
+
+bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& weights) {
+  if ((row.form == ActivationForm::int8) != (problem.compute == MARLIN_COMPUTE_INT8)) return false;
+  if (row.bf16_only && problem.a.dtype != MARLIN_BF16) return false;
+  return (row.codes & bit(code_kind(weights))) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
+}
+
+/// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros need the plain sum.
+int sum_factor(CodeKind kind) {
+  switch (kind) {
+    case CodeKind::w4sym:
+      return -8;
+    case CodeKind::w4zero:
+      return -16;
+    case CodeKind::fp4:
+      return -12;
+    case CodeKind::w8sym:
+      return -128;
+    default:
+      return 1;
+  }
+}
+
+int64_t staged_columns(const CpuWeights& weights) { return weights.layout.panels() * kPanelColumns; }
+
+/// Most rows that are prepared at a time: all, unless that would need much memory.
+int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
+  const CpuWeights& weights = weights_of(problem);
+  const int64_t bytes_per_row = static_cast<int64_t>(activation_layout(row, weights, kRowUnit).bytes()) / kRowUnit;
+  int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
+  if (is_two_input(problem.epilogue)) rows = std::min(rows, kOutputBudget / (staged_columns(weights) * 4));
+  return std::max(kRowUnit, rows / kRowUnit * kRowUnit);
+}
+
+[[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...) {
+  char line[256];
+  va_list args;
+  va_start(args, format);
+  const int n = std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (n > 0) text.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
+}
+
+}  // namespace
+
+std::span<const KernelRow> kernel_rows() { return kRows; }
+
+CodeKind code_kind(const CpuWeights& weights) {
+  const bool additive = weights.layout.zero_kind == ZeroKind::additive;
+  switch (weights.meta().format) {
+    case MARLIN_INT4:
+      return additive ? CodeKind::w4add : weights.layout.zero_kind == ZeroKind::integer ? CodeKind::w4zero : CodeKind::w4sym;
+    case MARLIN_INT8:
+      return additive ? CodeKind::w8add : CodeKind::w8sym;
+    default:
+      return CodeKind::fp4;
+  }
+}
+
+ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weights, int64_t m) {
+  const CodeKind kind = code_kind(weights);
+  ActivationLayout layout;
+  layout.form = row.form;
+  layout.tile_rows = row.tile_rows;
+  if (row.fit_tiles) layout.tile_rows = static_cast<int>(ceil_div(m, ceil_div(m, row.tile_rows)));
+  layout.tiles = ceil_div(m, layout.tile_rows);
+  layout.blocks = weights.layout.slots / kBlockSlots;
+  layout.chunk_blocks = row.chunk_blocks != 0 ? row.chunk_blocks : static_cast<int>(layout.blocks);
+  if (row.form == ActivationForm::int8 || is_additive(kind)) layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
+  if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
+  return layout;
+}
+
+Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
+                           std::string_view kernel_override) {
+  if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
+    return Status::error(MARLIN_E_UNSUPPORTED, "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
+                         problem.compute);
+  const CpuWeights& weights = weights_of(problem);
+  m = std::max<int64_t>(m, 1);
+  std::array<KernelCandidate, std::size(kRows)> candidates;
+  // Kernels that scale partial sums round a term once more than the contract's gamma_K counts; that shows when K is 1 or 2.
+  const bool portable_only = weights.layout.k < kBlockSlots && kernel_override.empty();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const KernelRow& row = kRows[i];
+    const bool fits = serves(row, problem, weights) && !(portable_only && row.features != 0);
+    candidates[i] = {row.name, row.features, row.m_min, row.m_max, fits};
+  }
+  MARLIN_ASSIGN(const size_t index, choose_kernel(candidates, features.bits, m, kernel_override));
+
+  GemmPlan plan;
+  plan.row = &kRows[index];
+  const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
+  plan.m_block = std::min(m, round_up(ceil_div(m, blocks), kRowUnit));
+  // Memory for the most unfavourable M up to m, so that what is reserved for one M serves every smaller one.
+  const int64_t rows = std::min(m, most), capacity = rows <= 4 ? rows : round_up(rows, kRowUnit);
+  plan.activation_bytes = activation_layout(*plan.row, weights, capacity).bytes();
+  if (is_two_input(problem.epilogue)) plan.output_bytes = static_cast<uint64_t>(rows * staged_columns(weights)) * 4;
+  return plan;
+}
+
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const CpuFeatures& features) {
+  const CpuWeights& weights = weights_of(problem);
+  const KernelRow& row = *plan.row;
+  const ActivationLayout layout = activation_layout(row, weights, plan.m_block);
+  std::string text;
+  append(text, "kernel: %.*s\n", static_cast<int>(row.name.size()), row.name.data());
+  append(text, "isa: %s\n", features.name.c_str());
+  append(text, "tile: %d rows x %d columns\n", layout.tile_rows, kPanelColumns);
+  append(text, "m_block: %" PRId64 "\n", plan.m_block);
+  append(text, "k_chunk: %" PRId64 "\n", std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
+  append(text, "activations: %s\n",
+         row.form == ActivationForm::int8   ? "int8 in blocks of 32"
+         : row.form == ActivationForm::bf16 ? "bf16 as given"
+                                            : "f32, exact");
+  append(text, "slot_group: %d\n", weights.layout.slot_group);
+  if (!weights.slot_to_k.empty()) append(text, "act_order: columns of A are gathered while they are prepared\n");
+  append(text, "scratch_bytes: %" PRIu64 "\n", plan.activation_bytes + plan.output_bytes);
+  append(text, "why: first kernel that this processor has for these types and M from %" PRId64, row.m_min);
+  if (row.m_max != 0) append(text, " to %" PRId64, row.m_max);
+  text += '\n';
+  return text;
+}
+
+}  // namespace metal_marlin::cpu

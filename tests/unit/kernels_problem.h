@@ -1,0 +1,188 @@
+// Random packed weights and a plain scalar product to hold kernels against. Reads the packed layout by its definition in
+// layout.h and shares no code with the kernels.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin::cpu {
+
+/// What makes a weight matrix, as far as kernels care.
+struct WeightKind {
+  marlin_format format = MARLIN_INT4;
+  ScaleType scale = ScaleType::f16;
+  ZeroKind zero = ZeroKind::none;
+  int group = 32;
+  bool tensor_scale = false;
+  bool act_order = false;
+};
+
+inline std::string to_string(const WeightKind& w) {
+  return "format " + std::to_string(w.format) + " scale " + std::to_string(static_cast<int>(w.scale)) + " zero " +
+         std::to_string(static_cast<int>(w.zero)) + " group " + std::to_string(w.group) +
+         (w.tensor_scale ? " tensor scale" : "") + (w.act_order ? " act-order" : "");
+}
+
+/// A scale of ordinary size in its stored form.
+inline void random_scale(ScaleType type, std::mt19937& rng, uint8_t* p) {
+  const float value = std::ldexp(static_cast<float>(rng() % 1024 + 1), -12) * (rng() % 4 == 0 ? -1.0f : 1.0f);
+  switch (type) {
+    case ScaleType::f32:
+      store(p, value);
+      break;
+    case ScaleType::f16:
+      store(p, f32_to_f16(value));
+      break;
+    case ScaleType::bf16:
+      store(p, f32_to_bf16(value));
+      break;
+    case ScaleType::e8m0:
+      *p = static_cast<uint8_t>(110 + rng() % 20);
+      break;
+    case ScaleType::e4m3:
+      *p = static_cast<uint8_t>(rng() % 0x7e);
+      break;
+  }
+}
+
+inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, std::mt19937& rng) {
+  CpuWeights w;
+  WeightMeta& meta = w.mutable_meta();
+  meta.format = kind.format;
+  meta.n = n;
+  meta.k = k;
+  meta.group_size = kind.group;
+  meta.groups = ceil_div(k, kind.group);
+  meta.scale_type = kind.scale;
+  meta.zero_kind = kind.zero;
+  PackedLayout& l = w.layout;
+  l.n = n;
+  l.k = k;
+  l.code_bits = kind.format == MARLIN_INT8 ? 8 : 4;
+  l.slot_group = kind.group;
+  l.scale_type = kind.scale;
+  l.zero_kind = kind.zero;
+  l.zero_type = kind.scale;
+  if (kind.act_order) {  // any injection of k into the slots will do
+    l.slots = round_up(k + 37, kSuperSlots);
+    w.slot_to_k.assign(static_cast<size_t>(l.slots), -1);
+    std::vector<int32_t> places(static_cast<size_t>(l.slots));
+    for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int32_t>(i);
+    std::shuffle(places.begin(), places.end(), rng);
+    for (int32_t i = 0; i < k; ++i) w.slot_to_k[static_cast<size_t>(places[static_cast<size_t>(i)])] = i;
+  } else {
+    l.slots = round_up(k, kSuperSlots);
+  }
+  w.data = Block::allocate(Allocator::system(), static_cast<size_t>(l.bytes())).take();
+  auto* bytes = reinterpret_cast<uint8_t*>(w.data.data());
+  for (int64_t s = 0; s < l.panels() * l.superblocks(); ++s) {
+    uint8_t* super = bytes + s * l.super_bytes();
+    for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
+    for (int i = 0; i < l.groups_per_super() * kPanelColumns; ++i) {
+      random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
+      if (l.zero_kind == ZeroKind::integer) super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % 17);
+      if (l.zero_kind == ZeroKind::additive)
+        random_scale(l.zero_type, rng, super + l.zeros_offset() + i * static_cast<int64_t>(scale_bytes(l.zero_type)));
+    }
+  }
+  if (kind.tensor_scale) {
+    const size_t padded = static_cast<size_t>(l.panels() * kPanelColumns);
+    w.column_multiplier.resize(padded);
+    w.column_divisor.assign(padded, 1.0f);
+    for (float& f : w.column_multiplier) f = std::ldexp(static_cast<float>(rng() % 1000 + 1), -9);
+  }
+  return w;
+}
+
+/// The parts of a weight: value = integer * scale + offset.
+struct WeightParts {
+  double integer = 0, scale = 0, offset = 0;
+};
+
+inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) {
+  const PackedLayout& l = w.layout;
+  const auto* super =
+      reinterpret_cast<const uint8_t*>(w.data.data()) + column / 64 * l.panel_bytes() + slot / kSuperSlots * l.super_bytes();
+  const int64_t s = slot % kSuperSlots, block = s / 32, i = s % 32, v = column % 64 / 16, c = column % 16;
+  const int64_t g = s / l.slot_group * 64 + column % 64;
+  WeightParts parts;
+  parts.scale = static_cast<double>(
+      decode_scale(l.scale_type, super + l.scales_offset() + g * static_cast<int64_t>(scale_bytes(l.scale_type))));
+  if (l.zero_kind == ZeroKind::additive)
+    parts.offset = static_cast<double>(
+        decode_scale(l.zero_type, super + l.zeros_offset() + g * static_cast<int64_t>(scale_bytes(l.zero_type))));
+  if (l.code_bits == 8) {
+    parts.integer = static_cast<int8_t>(super[block * 2048 + v * 512 + i / 4 * 64 + 4 * c + i % 4]);
+    return parts;
+  }
+  const uint8_t byte = super[block * 1024 + v * 256 + i / 8 * 64 + 4 * c + i % 4];
+  const int q = i % 8 < 4 ? byte & 15 : byte >> 4;
+  if (w.meta().format != MARLIN_INT4)
+    parts.integer = static_cast<double>(kE2m1[q]);
+  else if (l.zero_kind == ZeroKind::integer)
+    parts.integer = q - super[l.zeros_offset() + g];
+  else
+    parts.integer = l.zero_kind == ZeroKind::additive ? q : q - 8;
+  return parts;
+}
+
+/// One row of activations in slot order, as the compute sees them: as given, or rounded to INT8 in blocks of 32.
+inline std::vector<double> activations_in_slots(const CpuWeights& w, const std::vector<float>& row, marlin_compute compute) {
+  std::vector<float> x(static_cast<size_t>(w.layout.slots), 0.0f);
+  for (size_t s = 0; s < x.size(); ++s) {
+    const int64_t k = !w.slot_to_k.empty()                   ? w.slot_to_k[s]
+                      : static_cast<int64_t>(s) < w.layout.k ? static_cast<int64_t>(s)
+                                                             : -1;
+    if (k >= 0) x[s] = row[static_cast<size_t>(k)];
+  }
+  std::vector<double> out(x.begin(), x.end());
+  if (compute != MARLIN_COMPUTE_INT8) return out;
+  for (size_t b = 0; b < x.size(); b += 32) {
+    float largest = 0;
+    bool finite = true;
+    for (size_t i = b; i < b + 32; ++i) {
+      finite = finite && std::isfinite(x[i]);
+      largest = std::max(largest, std::fabs(x[i]));
+    }
+    const float d = largest / 127.0f;
+    for (size_t i = b; i < b + 32; ++i)
+      out[i] = !finite ? std::nan("") : d == 0 ? 0.0 : static_cast<double>(d) * std::nearbyint(static_cast<double>(x[i] / d));
+  }
+  return out;
+}
+
+/// A sum in float64 and the bound of its error.
+struct Expected {
+  double value = 0;
+  double bound = 0;
+};
+
+inline Expected expected_sum(const CpuWeights& w, const std::vector<double>& x, int64_t column, int extra_roundings) {
+  Expected e;
+  double s = 0, largest = 1;
+  for (int64_t slot = 0; slot < w.layout.slots; ++slot) {
+    const double a = x[static_cast<size_t>(slot)];
+    if (a == 0) continue;
+    const WeightParts p = weight_at(w, slot, column);
+    e.value += a * (p.integer * p.scale + p.offset);
+    s += std::fabs(a) * (std::fabs(p.integer * p.scale) + std::fabs(p.offset));
+    largest = std::max({largest, std::fabs(a), std::fabs(p.integer * p.scale)});
+  }
+  const double terms = static_cast<double>(w.layout.k + extra_roundings), u = std::ldexp(1.0, -24);
+  e.bound = terms * u / (1 - terms * u) * s + terms * std::ldexp(largest, -126);
+  if (!w.column_multiplier.empty()) {
+    const double t = static_cast<double>(w.column_multiplier[static_cast<size_t>(column)]);
+    e.value *= t;
+    e.bound = e.bound * t + u * std::fabs(e.value);
+  }
+  return e;
+}
+
+}  // namespace metal_marlin::cpu
