@@ -1,0 +1,106 @@
+// The float64 oracle: plain scalar code from the definitions in docs, sharing nothing with src/ but the numbers of the C ABI.
+//
+// It answers two questions. What is a code worth? As a real number, and rounded once to float32. What is a product worth, and
+// how far may a float32 kernel be from it? Every element comes with its own bound:
+//
+//   |C - C64| <= gamma(K + e) * S + K * 2^-126 * max(1, max|a|, max|w|, |t|) + one rounding to C's type
+//
+// gamma(n) = n u / (1 - n u), u = 2^-24. S = sum |a w| + |bias|; with zero points or additive zeros, which a kernel may correct
+// by sums of activations, S = sum |a| (|q s| + |z s|) + |bias|. K counts a product and an addition of a dot product, of which
+// one is free; e counts the operations on top: group scale, zeros, activation scale, tensor scale t, bias. The middle term
+// allows units that flush subnormals. An epilogue passes the bound on by its slope and adds its own evaluation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "metal_marlin/metal_marlin.h"
+
+namespace oracle {
+
+// --- number types
+// --------------------------------------------------------------------------------------------------------------
+
+double e2m1(int code);  ///< codes 0..15
+double e8m0(int byte);
+double e4m3(int byte);
+double f16(int bits);
+double bf16(int bits);
+/// Nearest, ties to even; overflow is infinity, NaN is quiet.
+uint16_t to_f16(double x);
+uint16_t to_bf16(double x);
+/// Element `index` of F32, F16 or BF16 memory of any alignment; E8M0 and E4M3 can be read too.
+double read(marlin_dtype dtype, const void* from, int64_t index);
+void write(marlin_dtype dtype, void* to, int64_t index, double x);
+int64_t bytes_of(marlin_dtype dtype);
+
+// --- weights
+// -------------------------------------------------------------------------------------------------------------------
+
+struct Weights {
+  marlin_format format = MARLIN_INT4;
+  int64_t n = 0, k = 0, group_size = 0, groups = 0;
+  std::vector<uint8_t> codes;        ///< [n][k]: 0..15, or the bits of an int8
+  std::vector<double> scale;         ///< [n][groups]
+  std::vector<double> zero;          ///< [n][groups], or empty
+  bool additive = false;             ///< q * s + zero
+  std::vector<int32_t> group_index;  ///< [k], or empty: k / group_size
+  std::vector<double> tensor_scale;  ///< [n], or empty
+  bool divide = false;               ///< by the tensor scale
+  bool interleaved = false;          ///< rows alternate gate, up
+
+  int64_t group_of(int64_t column) const;
+};
+
+/// The real number, as near as a double comes.
+double value(const Weights& w, int64_t row, int64_t column);
+/// The real number rounded once to float32.
+float value_f32(const Weights& w, int64_t row, int64_t column);
+
+// --- products
+// ------------------------------------------------------------------------------------------------------------------
+
+struct Product {
+  const Weights* weights = nullptr;
+  int64_t m = 0;
+  std::vector<double> a;  ///< [m][k]
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  std::vector<double> bias;  ///< [n], or empty
+  std::vector<double> c;     ///< what C held when accumulating: [m][columns()]; or empty
+  marlin_dtype c_dtype = MARLIN_F32;
+
+  int64_t columns() const;
+};
+
+struct Element {
+  enum Kind : uint8_t {
+    finite,      ///< value +- bound
+    non_finite,  ///< an infinity takes part: infinity or NaN, whichever the order of operations gives
+    any,         ///< an infinity went through an epilogue
+    nan,         ///< a NaN takes part, or INT8 activations that are not finite
+  } kind = finite;
+  double value = 0, bound = 0;
+
+  bool accepts(double got) const;
+};
+
+/// [m][columns()].
+std::vector<Element> multiply(const Product& product);
+
+/// INT8 activations: blocks of 32 in the library's order of K (with a group index: sorted by group, each group padded to whole
+/// groups of slots, so that a block may span groups of 16 but never mixes longer ones).
+struct Activations {
+  std::vector<double> value;  ///< d * q, [m][k]
+  /// d where x / d is so near a tie that float32 arithmetic may round it either way, else 0.
+  std::vector<double> slack;
+  std::vector<bool> poisoned;  ///< [m]: NaN or infinity in the row
+};
+Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a);
+
+/// sum (got - expected)^2 / sum expected^2, over finite elements.
+double nmse(const std::vector<Element>& expected, const std::vector<double>& got);
+
+double apply_epilogue(marlin_epilogue epilogue, double gate, double up);
+
+}  // namespace oracle

@@ -1,0 +1,120 @@
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "oracle.h"
+
+namespace oracle {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// sign | exponent | mantissa, with subnormals; no special codes.
+double decode_float(int bits, int exponent_bits, int mantissa_bits, int bias) {
+  const int mantissa = bits & ((1 << mantissa_bits) - 1);
+  const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
+  const int sign = bits >> (exponent_bits + mantissa_bits) & 1;
+  const double fraction = std::ldexp(mantissa, -mantissa_bits);
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+/// As decode_float, but the highest exponent holds infinity and NaN.
+double decode_ieee(int bits, int exponent_bits, int mantissa_bits) {
+  const int top = (1 << exponent_bits) - 1;
+  if ((bits >> mantissa_bits & top) != top) return decode_float(bits, exponent_bits, mantissa_bits, top >> 1);
+  if ((bits & ((1 << mantissa_bits) - 1)) != 0) return kNaN;
+  return (bits >> (exponent_bits + mantissa_bits) & 1) != 0 ? -kInf : kInf;
+}
+
+uint16_t encode_ieee(double x, int exponent_bits, int mantissa_bits) {
+  const int top = (1 << exponent_bits) - 1, bias = top >> 1;
+  const int sign = std::signbit(x) ? 0x8000 : 0, infinity = top << mantissa_bits;
+  if (std::isnan(x)) return static_cast<uint16_t>(sign | infinity | 1 << (mantissa_bits - 1));
+  if (std::isinf(x)) return static_cast<uint16_t>(sign | infinity);
+  if (x == 0) return static_cast<uint16_t>(sign);
+  const int exponent = std::max(std::ilogb(x), 1 - bias);
+  if (exponent > bias) return static_cast<uint16_t>(sign | infinity);
+  // In units of the last place; nearbyint rounds ties to even. The hidden bit adds one to the exponent field, as does a carry.
+  const int units = static_cast<int>(std::nearbyint(std::ldexp(std::fabs(x), mantissa_bits - exponent)));
+  return static_cast<uint16_t>(sign | (((exponent + bias - 1) << mantissa_bits) + units));
+}
+
+}  // namespace
+
+double e2m1(int code) { return decode_float(code, 2, 1, 1); }
+double e8m0(int byte) { return byte == 255 ? kNaN : std::ldexp(1.0, byte - 127); }
+double e4m3(int byte) { return (byte & 127) == 127 ? kNaN : decode_float(byte, 4, 3, 7); }
+double f16(int bits) { return decode_ieee(bits, 5, 10); }
+double bf16(int bits) { return decode_ieee(bits, 8, 7); }
+uint16_t to_f16(double x) { return encode_ieee(x, 5, 10); }
+uint16_t to_bf16(double x) { return encode_ieee(x, 8, 7); }
+
+int64_t bytes_of(marlin_dtype dtype) { return dtype == MARLIN_F32 ? 4 : dtype == MARLIN_F16 || dtype == MARLIN_BF16 ? 2 : 1; }
+
+double read(marlin_dtype dtype, const void* from, int64_t index) {
+  const auto* p = static_cast<const unsigned char*>(from) + index * bytes_of(dtype);
+  if (dtype == MARLIN_F32) {
+    float f;
+    std::memcpy(&f, p, sizeof f);
+    return f;
+  }
+  if (dtype == MARLIN_E8M0) return e8m0(*p);
+  if (dtype == MARLIN_E4M3) return e4m3(*p);
+  const int bits = p[0] | p[1] << 8;
+  return dtype == MARLIN_F16 ? f16(bits) : bf16(bits);
+}
+
+void write(marlin_dtype dtype, void* to, int64_t index, double x) {
+  auto* p = static_cast<unsigned char*>(to) + index * bytes_of(dtype);
+  if (dtype == MARLIN_F32) {
+    const auto f = static_cast<float>(x);
+    std::memcpy(p, &f, sizeof f);
+    return;
+  }
+  const uint16_t bits = dtype == MARLIN_F16 ? to_f16(x) : to_bf16(x);
+  p[0] = static_cast<unsigned char>(bits & 255);
+  p[1] = static_cast<unsigned char>(bits >> 8);
+}
+
+// Wide enough that every value below is exact unless its terms are more than 2^80 apart.
+#ifdef __SIZEOF_FLOAT128__
+__extension__ typedef __float128 Wide;
+#else
+using Wide = long double;
+#endif
+
+namespace {
+
+Wide wide_value(const Weights& w, int64_t row, int64_t column) {
+  const int64_t group = row * w.groups + w.group_of(column);
+  const int code = w.codes[static_cast<size_t>(row * w.k + column)];
+  const Wide scale = w.scale[static_cast<size_t>(group)];
+  const Wide zero = w.zero.empty() ? Wide(0) : Wide(w.zero[static_cast<size_t>(group)]);
+  Wide v;
+  if (w.format == MARLIN_INT4 || w.format == MARLIN_INT8) {
+    const int q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
+    if (w.additive) {
+      v = q * scale + zero;
+    } else {
+      const Wide from = w.format == MARLIN_INT4 && w.zero.empty() ? Wide(8) : zero;
+      v = (q - from) * scale;
+    }
+  } else {
+    v = Wide(e2m1(code)) * scale;
+  }
+  if (w.tensor_scale.empty()) return v;
+  const Wide t = w.tensor_scale[static_cast<size_t>(row)];
+  return w.divide ? v / t : v * t;
+}
+
+}  // namespace
+
+int64_t Weights::group_of(int64_t column) const {
+  return group_index.empty() ? column / group_size : group_index[static_cast<size_t>(column)];
+}
+double value(const Weights& w, int64_t row, int64_t column) { return static_cast<double>(wide_value(w, row, column)); }
+float value_f32(const Weights& w, int64_t row, int64_t column) { return static_cast<float>(wide_value(w, row, column)); }
+
+}  // namespace oracle

@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "oracle.h"
+
+namespace oracle {
+namespace {
+
+constexpr double kUnit = 0x1p-24;  // float32's
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double gamma(double roundings) { return roundings * kUnit / (1 - roundings * kUnit); }
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+/// The columns of each block of INT8 activations.
+std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
+  std::vector<int64_t> slots;
+  if (w.group_index.empty()) {
+    for (int64_t k = 0; k < w.k; ++k) slots.push_back(k);
+  } else {
+    const bool short_group = w.group_size == 16 || w.group_size == 32 || w.group_size == 64;
+    const size_t unit = short_group ? at(w.group_size) : 128;
+    for (int64_t g = 0; g < w.groups; ++g) {
+      for (int64_t k = 0; k < w.k; ++k) {
+        if (w.group_of(k) == g) slots.push_back(k);
+      }
+      while (slots.size() % unit != 0) slots.push_back(-1);
+    }
+  }
+  std::vector<std::vector<int64_t>> blocks((slots.size() + 31) / 32);
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (slots[s] >= 0) blocks[s / 32].push_back(slots[s]);
+  }
+  return blocks;
+}
+
+/// Of a row of A or W.
+struct Facts {
+  bool nan = false, infinite = false;
+  double largest = 0;
+
+  void see(double x) {
+    nan |= std::isnan(x);
+    infinite |= std::isinf(x);
+    if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+  }
+};
+
+/// Decoded once: the values, and what each adds to S a unit of activation; both [k][n].
+struct DecodedWeights {
+  std::vector<double> value, magnitude;
+  std::vector<Facts> facts;  // [n]
+};
+
+double magnitude_of(const Weights& w, int64_t row, int64_t column, double decoded) {
+  if (w.zero.empty()) return std::fabs(decoded);
+  const size_t group = at(row * w.groups + w.group_of(column));
+  const int code = w.codes[at(row * w.k + column)], q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
+  double m = std::fabs(q * w.scale[group]) + std::fabs(w.additive ? w.zero[group] : w.zero[group] * w.scale[group]);
+  if (!w.tensor_scale.empty()) m = std::fabs(w.divide ? m / w.tensor_scale[at(row)] : m * w.tensor_scale[at(row)]);
+  return m;
+}
+
+DecodedWeights decode(const Weights& w) {
+  DecodedWeights d;
+  d.value.resize(at(w.n * w.k));
+  d.magnitude.resize(at(w.n * w.k));
+  d.facts.resize(at(w.n));
+  for (int64_t r = 0; r < w.n; ++r) {
+    for (int64_t k = 0; k < w.k; ++k) {
+      const double v = value(w, r, k);
+      const size_t group = at(r * w.groups + w.group_of(k));
+      const bool nan = std::isnan(w.scale[group]) || (!w.zero.empty() && std::isnan(w.zero[group])) ||
+                       (!w.tensor_scale.empty() && std::isnan(w.tensor_scale[at(r)]));
+      // 0 * infinity is NaN, but a kernel that scales a group's sum may rightly get infinity: only a stored NaN must stay one.
+      Facts& facts = d.facts[at(r)];
+      if (std::isfinite(v)) facts.largest = std::max(facts.largest, std::fabs(v));
+      facts.nan |= nan;
+      facts.infinite |= !nan && !std::isfinite(v);
+      d.value[at(k * w.n + r)] = v;
+      d.magnitude[at(k * w.n + r)] = magnitude_of(w, r, k, v);
+    }
+  }
+  return d;
+}
+
+/// A number and how far a kernel may be from it.
+struct Approximate {
+  Element::Kind kind = Element::finite;
+  double value = 0, bound = 0;
+};
+
+int extra_roundings(const Product& p) {
+  const Weights& w = *p.weights;
+  return 1 + (w.zero.empty() ? 0 : 2) + (p.compute == MARLIN_COMPUTE_INT8 ? 1 : 0) + (w.tensor_scale.empty() ? 0 : 1) +
+         (p.bias.empty() ? 0 : 1);
+}
+
+/// Sums of one row of A with every row of W, before the epilogue.
+class RowSums {
+ public:
+  RowSums(const Product& p, const DecodedWeights& d) : p_(p), d_(d), n_(at(p.weights->n)) {}
+
+  std::vector<Approximate> compute(const double* a, const double* slack, bool poisoned) {
+    sum_.assign(n_, 0);
+    magnitude_.assign(n_, 0);
+    slack_.assign(n_, 0);
+    Facts row;
+    for (int64_t k = 0; k < p_.weights->k; ++k) {
+      row.see(a[k]);
+      const double x = a[k], y = std::fabs(x), *value = &d_.value[at(k) * n_], *magnitude = &d_.magnitude[at(k) * n_];
+      for (size_t n = 0; n < n_; ++n) {
+        sum_[n] += x * value[n];
+        magnitude_[n] += y * magnitude[n];
+      }
+      if (slack != nullptr && slack[k] != 0) {
+        for (size_t n = 0; n < n_; ++n) slack_[n] += slack[k] * std::fabs(value[n]);
+      }
+    }
+    std::vector<Approximate> out(n_);
+    for (size_t n = 0; n < n_; ++n) out[n] = finish(n, row, poisoned);
+    return out;
+  }
+
+ private:
+  Approximate finish(size_t n, const Facts& row, bool poisoned) const {
+    const Facts& column = d_.facts[n];
+    const double bias = p_.bias.empty() ? 0 : p_.bias[n];
+    if (poisoned || row.nan || column.nan || std::isnan(bias)) return {Element::nan, kNaN, 0};
+    if (row.infinite || column.infinite || std::isinf(bias)) return {Element::non_finite, kNaN, 0};
+    const auto k = static_cast<double>(p_.weights->k);
+    const double tensor = p_.weights->tensor_scale.empty() ? 1 : std::fabs(p_.weights->tensor_scale[n]);
+    // A block of 127 * 2^-126 or less has a subnormal scale, and may be flushed as a whole.
+    const double smallest = p_.compute == MARLIN_COMPUTE_INT8 ? 0x1p-119 : 0x1p-126;
+    const double flushed =
+        k * smallest * std::max({1.0, row.largest, column.largest, p_.weights->divide ? 1 / tensor : tensor});
+    if (magnitude_[n] >= 0x1p127) return {Element::any, kNaN, 0};  // float32 sums may overflow
+    return {Element::finite, sum_[n] + bias,
+            gamma(k + extra_roundings(p_)) * (magnitude_[n] + std::fabs(bias)) + slack_[n] + flushed};
+  }
+
+  const Product& p_;
+  const DecodedWeights& d_;
+  size_t n_;
+  std::vector<double> sum_, magnitude_, slack_;
+};
+
+// Steepest slopes: silu 1.0999, gelu 1.1290 (erf), 1.1291 (tanh).
+constexpr double kSlope = 1.13;
+// An epilogue's own arithmetic, exp and tanh included: 16 roundings of its argument.
+constexpr double kEvaluation = 16 * kUnit;
+
+Approximate activate(marlin_epilogue e, const Approximate& x) {
+  if (e == MARLIN_EPILOGUE_NONE) return x;
+  if (x.kind != Element::finite) return {x.kind == Element::nan ? Element::nan : Element::any, kNaN, 0};
+  return {Element::finite, apply_epilogue(e, x.value, 0), kSlope * x.bound + kEvaluation * std::fabs(x.value)};
+}
+
+Approximate combine(marlin_epilogue e, Approximate gate, Approximate up) {
+  if (gate.kind == Element::nan || up.kind == Element::nan) return {Element::nan, kNaN, 0};
+  if (gate.kind != Element::finite || up.kind != Element::finite) return {Element::any, kNaN, 0};
+  // f(g) u with |f'| <= slope and |f(g)| <= |g|. gpt-oss's f is silu(1.702 g) / 1.702; clamping passes bounds on.
+  const bool oai = e == MARLIN_EPILOGUE_SWIGLU_OAI;
+  const double g = std::fabs(oai ? std::min(gate.value, 7.0) : gate.value);
+  const double u = std::fabs(oai ? std::clamp(up.value, -7.0, 7.0) + 1 : up.value), plus_one = oai ? 1 : 0;
+  const double bound = kSlope * gate.bound * (u + up.bound) + g * up.bound + kEvaluation * g * (u + plus_one);
+  return {Element::finite, apply_epilogue(e, gate.value, up.value), bound};
+}
+
+/// + C, and the one rounding to C's type.
+Element finish_element(const Product& p, Approximate x, size_t index) {
+  if (!p.c.empty()) {
+    const double old = p.c[index];
+    if (std::isnan(old)) return {Element::nan, kNaN, 0};
+    if (x.kind != Element::finite) return {x.kind, x.value, 0};
+    if (std::isinf(old)) return {Element::non_finite, kNaN, 0};
+    x.value += old;
+    x.bound += kUnit * (std::fabs(x.value) + x.bound);
+  }
+  if (x.kind != Element::finite) return {x.kind, x.value, 0};
+  const double unit = p.c_dtype == MARLIN_F32 ? 0x1p-24 : p.c_dtype == MARLIN_F16 ? 0x1p-11 : 0x1p-8;
+  const double step = p.c_dtype == MARLIN_F16 ? 0x1p-25 : 0x1p-126;
+  const double bound = x.bound + std::max(unit * (std::fabs(x.value) + x.bound), step);
+  // Where the rounding may overflow, infinity and everything near are right.
+  const double limit = p.c_dtype == MARLIN_F32 ? 0x1.ffffffp127 : p.c_dtype == MARLIN_F16 ? 65520 : 0x1.ffp127;
+  if (std::fabs(x.value) - x.bound >= limit) return {Element::non_finite, x.value, 0};
+  if (std::fabs(x.value) + x.bound >= limit) return {Element::any, x.value, 0};
+  return {Element::finite, x.value, bound};
+}
+
+}  // namespace
+
+double apply_epilogue(marlin_epilogue epilogue, double gate, double up) {
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto gelu_tanh = [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
+  switch (epilogue) {
+    case MARLIN_EPILOGUE_SILU:
+      return gate * sigmoid(gate);
+    case MARLIN_EPILOGUE_GELU_TANH:
+      return gelu_tanh(gate);
+    case MARLIN_EPILOGUE_GELU_ERF:
+      return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0)));
+    case MARLIN_EPILOGUE_SWIGLU:
+      return gate * sigmoid(gate) * up;
+    case MARLIN_EPILOGUE_GEGLU_TANH:
+      return gelu_tanh(gate) * up;
+    case MARLIN_EPILOGUE_SWIGLU_OAI: {
+      const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
+      return g * sigmoid(1.702 * g) * (u + 1);
+    }
+    default:
+      return gate;
+  }
+}
+
+Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a) {
+  Activations out;
+  out.value.resize(a.size());
+  out.slack.resize(a.size());
+  out.poisoned.resize(at(m));
+  const auto blocks = blocks_of(w);
+  for (int64_t r = 0; r < m; ++r) {
+    const double* x = &a[at(r * w.k)];
+    for (const auto& block : blocks) {
+      Facts facts;
+      for (const int64_t k : block) facts.see(x[k]);
+      if (facts.nan || facts.infinite) out.poisoned[at(r)] = true;
+      const double d = static_cast<float>(facts.largest / 127);
+      if (d == 0) continue;
+      int exponent;
+      const bool exact_inverse = std::frexp(d, &exponent) == 0.5;
+      for (const int64_t k : block) {
+        const double ratio = x[k] / d, q = std::nearbyint(ratio), to_tie = 0.5 - std::fabs(ratio - q);
+        out.value[at(r * w.k + k)] = std::clamp(q, -127.0, 127.0) * d;
+        // Three roundings of a number up to 127, unless all of them are exact.
+        if (to_tie < 3 * 127 * kUnit && !(to_tie == 0 && exact_inverse)) out.slack[at(r * w.k + k)] = d;
+      }
+    }
+  }
+  return out;
+}
+
+int64_t Product::columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? weights->n / 2 : weights->n; }
+
+bool Element::accepts(double got) const {
+  switch (kind) {
+    case finite:
+      return std::fabs(got - value) <= bound;
+    case non_finite:
+      return !std::isfinite(got);
+    case nan:
+      return std::isnan(got);
+    default:
+      return true;
+  }
+}
+
+std::vector<Element> multiply(const Product& p) {
+  const Weights& w = *p.weights;
+  const DecodedWeights decoded = decode(w);
+  const bool int8 = p.compute == MARLIN_COMPUTE_INT8;
+  const Activations quantized = int8 ? quantize_activations(w, p.m, p.a) : Activations{};
+  const int64_t columns = p.columns();
+  RowSums sums(p, decoded);
+  std::vector<Element> out(at(p.m * columns));
+  for (int64_t m = 0; m < p.m; ++m) {
+    const double* a = int8 ? &quantized.value[at(m * w.k)] : &p.a[at(m * w.k)];
+    const auto row = sums.compute(a, int8 ? &quantized.slack[at(m * w.k)] : nullptr, int8 && quantized.poisoned[at(m)]);
+    for (int64_t n = 0; n < columns; ++n) {
+      const size_t index = at(m * columns + n);
+      if (columns == w.n) {
+        out[index] = finish_element(p, activate(p.epilogue, row[at(n)]), index);
+      } else {
+        const size_t gate = at(w.interleaved ? 2 * n : n), up = at(w.interleaved ? 2 * n + 1 : n + columns);
+        out[index] = finish_element(p, combine(p.epilogue, row[gate], row[up]), index);
+      }
+    }
+  }
+  return out;
+}
+
+double nmse(const std::vector<Element>& expected, const std::vector<double>& got) {
+  double error = 0, power = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].kind != Element::finite) continue;
+    const double e = expected[i].value, d = got[i] - e;
+    error += d * d;
+    power += e * e;
+  }
+  return power == 0 ? error : error / power;
+}
+
+}  // namespace oracle
