@@ -1,0 +1,147 @@
+# The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
+# wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
+all_suites="structure reference unit kernels abi tools install portable avx2 asan tsan"
+
+about_suite() {
+  case $1 in
+    structure) echo "the sources: include arrows, sizes, words; no library code runs" ;;
+    reference) echo "the float64 oracle and its own tests" ;;
+    unit) echo "each part of the library alone, with bad input" ;;
+    kernels) echo "every kernel against the oracle" ;;
+    abi) echo "the public header: every function, descriptor and rule" ;;
+    tools) echo "the metal-marlin command" ;;
+    install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
+    portable) echo "kernels and ABI with METAL_MARLIN_ISA=generic" ;;
+    avx2) echo "kernels and ABI with METAL_MARLIN_ISA=avx2" ;;
+    asan) echo "everything above under AddressSanitizer and UBSan" ;;
+    tsan) echo "the tests with threads under ThreadSanitizer" ;;
+  esac
+}
+
+results=$PWD/build/results
+
+# count_junit XML: prints "passed failed skipped", then a line for each failed and skipped test. A test that could not even
+# start is a failure, though ctest files it under skipped.
+count_junit() {
+  awk '
+    function attribute(name) { return match($0, " " name "=\"[^\"]*\"") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4) : "" }
+    /^\t<testcase / { test = attribute("name"); state = attribute("status"); reason = ""; take = 0
+                      if (state == "run") passed++
+                      else if (state == "fail") { failed++; lines = lines "  FAILED  " test "\n" } }
+    /^\t\t<skipped message="SKIP_/ { state = "skip" }
+    /^\t\t<skipped message=/ && state == "notrun" { failed++; lines = lines "  FAILED  " test ": could not start\n" }
+    state == "skip" && take { reason = $0; take = 0 }
+    state == "skip" && /: Skipped$/ { take = 1 }
+    state == "skip" && /skipped: / { reason = substr($0, index($0, "skipped: ") + 9) }
+    /^\t<\/testcase>/ && state == "skip" { skipped++; lines = lines "  skipped " test ": " reason "\n" }
+    END { printf "%d %d %d\n%s", passed, failed, skipped, lines }' "$1"
+}
+
+# ctest_in NAME FOLDER [ctest argument...]: runs and counts the tests of one build folder.
+ctest_in() {
+  local name=$1 folder=$2 xml=$results/$1.xml log=$results/$1.log status=0 counts p f s
+  shift 2
+  ${launcher:-} ctest --test-dir "$folder" -j "$jobs" --timeout 900 --no-tests=error --output-on-failure --output-junit "$xml" "$@" \
+    >>"$log" 2>&1 || status=$?
+  [ -s "$xml" ] && counts=$(count_junit "$xml") || counts="0 0 0"
+  read -r p f s <<END
+$counts
+END
+  [ "$counts" = "${counts#*
+}" ] || printf '%s\n' "${counts#*
+}"
+  if [ $((p + f + s)) = 0 ] || { [ "$status" != 0 ] && [ "$f" = 0 ]; }; then
+    tail -n 20 "$log"
+    f=$((f + 1))
+  elif [ "$f" != 0 ]; then
+    grep -n -A 12 -E ': Failure$|ERROR: |WARNING: ThreadSanitizer|runtime error:' "$log" | head -n 60 || true
+    say "  the whole output: ${log#"$PWD/"}"
+  fi
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+skip() {
+  say "  skipped $1: $2"
+  skipped=$((skipped + 1))
+}
+
+# built PRESET: builds it once; later calls give the same answer.
+built() {
+  local outcome=build/results/$1.built
+  if [ ! -e "$outcome" ]; then
+    local start=$SECONDS
+    if build "$1" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
+    say "  built $1 in $((SECONDS - start)) s"
+  fi
+  [ "$(cat "$outcome")" = yes ] || { failed=$((failed + 1)); return 1; }
+}
+
+folder_suite() {
+  built release || return 0
+  ctest_in "$1" "build/release/tests/$1"
+}
+suite_structure() { folder_suite structure; }
+suite_reference() { folder_suite reference; }
+suite_unit() { folder_suite unit; }
+suite_kernels() { folder_suite kernels; }
+suite_abi() { folder_suite abi; }
+suite_tools() { folder_suite tools; }
+suite_install() { folder_suite install; }
+
+# The levels below this processor's own.
+forced_isa() {
+  built release || return 0
+  export METAL_MARLIN_ISA=$2
+  ctest_in "$1" build/release/tests -L "^(kernels|abi)"
+  unset METAL_MARLIN_ISA
+}
+suite_portable() { forced_isa portable generic; }
+suite_avx2() {
+  if grep -q -w avx2 /proc/cpuinfo 2>/dev/null; then forced_isa avx2 avx2; else
+    skip avx2 "this processor has no AVX2"
+  fi
+}
+
+suite_asan() {
+  built asan || return 0
+  ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    ctest_in asan build/asan/tests -LE '^(structure|install)|slow'
+}
+
+# ThreadSanitizer needs its part of the address space free: where the kernel spreads mappings too widely for it, programs and
+# all their children run without that (setarch -R), and where that is forbidden, not at all.
+suite_tsan() {
+  local calm="" probe=build/results/tsan-probe
+  echo 'int main(void) { return 0; }' >"$probe.c"
+  cc -fsanitize=thread "$probe.c" -o "$probe" 2>"$probe.log" || { skip tsan "this compiler has no ThreadSanitizer"; return 0; }
+  if ! "$probe" 2>"$probe.log"; then
+    calm="setarch -R"
+    $calm "$probe" 2>>"$probe.log" || { skip tsan "ThreadSanitizer cannot run here: $(head -n 1 "$probe.log")"; return 0; }
+  fi
+  quietly configure-tsan cmake --preset tsan &&
+    quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads || { failed=$((failed + 1)); return 0; }
+  launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ctest_in tsan build/tsan/tests -L threads
+}
+
+# run_suites [NAME...]: a table, and as the last line the sums of all parts.
+run_suites() {
+  local name start table="" p=0 f=0 s=0 t
+  for name; do
+    case " $all_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites" >&2; exit 2 ;; esac
+  done
+  [ $# != 0 ] || set -- $all_suites
+  rm -rf "$results" && mkdir -p "$results"
+  (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
+  for name; do
+    passed=0 failed=0 skipped=0 start=$SECONDS
+    say "$name: $(about_suite "$name")"
+    "suite_$name"
+    t=$((SECONDS - start))
+    table=$table$(printf '%-10s %8d %8d %8d %6d:%02d' "$name" $passed $failed $skipped $((t / 60)) $((t % 60)))$'\n'
+    p=$((p + passed)) f=$((f + failed)) s=$((s + skipped))
+  done
+  printf '\n%-10s %8s %8s %8s %9s\n%s\n' suite passed failed skipped minutes "$table"
+  [ $((p + f)) != 0 ] || f=1
+  say "$p passed, $f failed, $s skipped"
+  [ $f = 0 ]
+}
