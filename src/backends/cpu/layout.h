@@ -56,6 +56,13 @@ struct PackedLayout {
   int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
   int64_t panel_bytes() const { return superblocks() * super_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
+  /// Where a column's 4 bytes in line 0 of a block lie in a panel, blocks counted along all of K; its next lines are 64 bytes
+  /// apart.
+  int64_t block_offset(int column, int64_t block) const {
+    const int64_t vector_bytes = int64_t{16} * kBlockSlots * code_bits / 8;
+    return block / kBlocksPerSuper * super_bytes() +
+           (block % kBlocksPerSuper * (kPanelColumns / 16) + column / 16) * vector_bytes + column % 16 * 4;
+  }
 };
 
 class CpuWeights final : public PackedWeights {

@@ -1,0 +1,175 @@
+#include "backends/cpu/pack.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/slots.h"
+#include "base/checked.h"
+#include "formats/decode.h"
+#include "formats/format_table.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace metal_marlin::cpu {
+namespace {
+
+/// Codes and scales of padding: they decode to 0 and never to NaN. E8M0 has no 0 and takes 2^0, since its codes are 0.
+uint8_t padding_code(const WeightMeta& meta) { return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0; }
+uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
+
+/// Packs panels one after another; one a thread.
+class PanelPacker {
+ public:
+  PanelPacker(const WeightSource& source, const CpuWeights& out, const std::vector<int32_t>& groups)
+      : source_(source), out_(out), groups_(groups), slot_codes_(static_cast<size_t>(out.layout.slots)) {}
+
+  Status operator()(int64_t panel) {
+    const PackedLayout& layout = out_.layout;
+    const int64_t first = panel * kPanelColumns, rows = std::min<int64_t>(kPanelColumns, layout.n - first);
+    MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
+    std::byte* const to = out_.data.data() + panel * layout.panel_bytes();
+    for (int column = 0; column < kPanelColumns; ++column) {
+      const int64_t row = column < rows ? column : kPaddingRow;
+      order_codes(row);
+      if (layout.code_bits == 4)
+        write_nibbles(column, to);
+      else
+        write_bytes(column, to);
+      const size_t scale = scale_bytes(layout.scale_type);
+      write_groups(row, stripe_.scales.data(), scale, padding_scale_byte(layout.scale_type),
+                   to + layout.scales_offset() + column * scale, layout.scale_row_bytes());
+      if (layout.zero_kind == ZeroKind::none) continue;
+      const auto zero = static_cast<size_t>(layout.zero_row_bytes() / kPanelColumns);
+      write_groups(row, stripe_.zeros.data(), zero, 0, to + layout.zeros_offset() + column * zero, layout.zero_row_bytes());
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kPaddingRow = -1;
+
+  /// One row's codes in the order of the slots.
+  void order_codes(int64_t row) {
+    const uint8_t pad = padding_code(out_.meta());
+    const int64_t k_count = out_.meta().k;
+    if (row == kPaddingRow) {
+      std::fill(slot_codes_.begin(), slot_codes_.end(), pad);
+      return;
+    }
+    const uint8_t* const codes = stripe_.codes.data() + row * k_count;
+    if (out_.slot_to_k.empty()) {
+      std::copy_n(codes, k_count, slot_codes_.begin());
+      for (size_t slot = static_cast<size_t>(k_count); slot < slot_codes_.size(); ++slot) slot_codes_[slot] = pad_of(row, slot);
+      return;
+    }
+    for (size_t slot = 0; slot < slot_codes_.size(); ++slot) {
+      const int32_t k = out_.slot_to_k[slot];
+      slot_codes_[slot] = k >= 0 ? codes[k] : pad_of(row, slot);
+    }
+  }
+
+  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code, when that is 16).
+  uint8_t pad_of(int64_t row, size_t slot) const {
+    if (out_.meta().zero_kind != ZeroKind::integer) return padding_code(out_.meta());
+    const int32_t group = groups_[slot / static_cast<size_t>(out_.layout.slot_group)];
+    if (group < 0) return 0;
+    return std::min<uint8_t>(stripe_.zeros[static_cast<size_t>(row * source_.meta().groups + group)], 15);
+  }
+
+  void write_nibbles(int column, std::byte* panel) const {
+    for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
+      const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
+      std::byte* const to = panel + out_.layout.block_offset(column, block);
+      for (int line = 0; line < 4; ++line) {
+        const auto eight = load<uint64_t>(codes + 8 * line);
+        store(to + 64 * line, static_cast<uint32_t>(eight) | static_cast<uint32_t>(eight >> 32) << 4);
+      }
+    }
+  }
+
+  void write_bytes(int column, std::byte* panel) const {
+    for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
+      const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
+      std::byte* const to = panel + out_.layout.block_offset(column, block);
+      for (int line = 0; line < 8; ++line) std::memcpy(to + 64 * line, codes + 4 * line, 4);
+    }
+  }
+
+  /// One row's scales or zeros, `size` bytes each; `to` is the row's place in the first superblock.
+  void write_groups(int64_t row, const uint8_t* from, size_t size, uint8_t pad, std::byte* to, int64_t row_bytes) const {
+    const int in_super = out_.layout.groups_per_super();
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const auto super = static_cast<int64_t>(i) / in_super, in = static_cast<int64_t>(i) % in_super;
+      std::byte* const at = to + super * out_.layout.super_bytes() + in * row_bytes;
+      if (row == kPaddingRow || groups_[i] < 0) {
+        std::memset(at, pad, size);
+      } else {
+        std::memcpy(at, from + static_cast<size_t>(row * source_.meta().groups + groups_[i]) * size, size);
+      }
+    }
+  }
+
+  const WeightSource& source_;
+  const CpuWeights& out_;
+  const std::vector<int32_t>& groups_;
+  Stripe stripe_;
+  std::vector<uint8_t> slot_codes_;
+};
+
+void set_tensor_scales(CpuWeights& out) {
+  const std::vector<TensorScale>& scales = out.meta().tensor_scales;
+  if (std::all_of(scales.begin(), scales.end(), [](const TensorScale& t) { return t.value == 1; })) return;
+  const auto columns = static_cast<size_t>(out.layout.panels() * kPanelColumns);
+  out.column_multiplier.assign(columns, 1.0f);
+  out.column_divisor.assign(columns, 1.0f);
+  for (int64_t n = 0; n < out.layout.n; ++n) {
+    const TensorScale& scale = *tensor_scale_of(out.meta(), n);
+    (scale.divide ? out.column_divisor : out.column_multiplier)[n] = scale.value;
+  }
+}
+
+/// Memory of weights that are read from end to end in every product: huge pages spare most of the misses of the address
+/// translation. Only asked of our own allocator; what the host's does is the host's business.
+Result<Block> allocate_packed(const Allocator& allocator, size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const bool huge = allocator.alloc == Allocator::system().alloc && bytes >= 4 * kHugePage;
+  MARLIN_ASSIGN(Block block, Block::allocate(allocator, bytes, huge ? kHugePage : Block::kAlign));
+#if defined(MADV_HUGEPAGE)
+  if (huge) madvise(block.data(), block.size(), MADV_HUGEPAGE);  // advice: no harm when refused
+#endif
+  return block;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, const Allocator& allocator, TaskRunner& runner) {
+  auto out = std::make_unique<CpuWeights>();
+  WeightMeta& meta = out->mutable_meta();
+  meta = source.meta();
+  PackedLayout& layout = out->layout;
+  layout.n = meta.n;
+  layout.k = meta.k;
+  layout.code_bits = format_row(meta.format)->code_bits;
+  layout.scale_type = meta.scale_type;
+  layout.zero_kind = meta.zero_kind;
+  layout.zero_type = meta.zero_type;
+  MARLIN_ASSIGN(out->slot_to_k, assign_slots(meta, layout));
+
+  const auto bytes =
+      (Checked(layout.panels()) * Checked(layout.superblocks()) * Checked(layout.super_bytes())).at_most(PTRDIFF_MAX);
+  if (!bytes)
+    return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,
+                         meta.k);
+  MARLIN_ASSIGN(out->data, allocate_packed(allocator, *bytes));
+  set_tensor_scales(*out);
+
+  const std::vector<int32_t> groups = groups_of_slots(meta, layout, out->slot_to_k);
+  MARLIN_RETURN_IF_ERROR(for_each_item(runner, layout.panels(), [&] { return PanelPacker(source, *out, groups); }));
+  return out;
+}
+
+}  // namespace metal_marlin::cpu

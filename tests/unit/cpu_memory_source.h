@@ -1,0 +1,109 @@
+// Random canonical weights in memory, for tests of packing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "formats/format_table.h"
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+class MemorySource final : public WeightSource {
+ public:
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    const auto rows = [&](const std::vector<uint8_t>& all, std::vector<uint8_t>& part) {
+      const size_t width = all.size() / static_cast<size_t>(meta_.n);
+      part.assign(all.begin() + static_cast<ptrdiff_t>(first * width),
+                  all.begin() + static_cast<ptrdiff_t>((first + count) * width));
+    };
+    rows(all_.codes, out.codes);
+    rows(all_.scales, out.scales);
+    rows(all_.zeros, out.zeros);
+    return {};
+  }
+  WeightMeta& mutable_meta() { return meta_; }
+  Stripe& all() { return all_; }
+  const Stripe& all() const { return all_; }
+
+ private:
+  Stripe all_;
+};
+
+/// Fills codes, scales and zeros at random; the meta is set. Scales are any bytes, NaN and infinity too, unless `tame`: then
+/// they are normal numbers around 1.
+inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame) {
+  const WeightMeta& meta = source.meta();
+  const auto elements = static_cast<size_t>(meta.n * meta.k), groups = static_cast<size_t>(meta.n * meta.groups);
+  Stripe& all = source.all();
+  const auto fill = [&](std::vector<uint8_t>& bytes, size_t count, uint32_t below) {
+    bytes.resize(count);
+    for (uint8_t& b : bytes) b = static_cast<uint8_t>(random() % below);
+  };
+  const auto fill_scales = [&](std::vector<uint8_t>& bytes, ScaleType type) {
+    fill(bytes, groups * scale_bytes(type), 256);
+    if (!tame) return;
+    for (size_t i = 0; i < groups; ++i) {
+      uint8_t* const high = &bytes[(i + 1) * scale_bytes(type) - 1];  // sign and exponent, or the whole of a byte
+      if (type == ScaleType::e8m0)
+        *high = static_cast<uint8_t>(120 + *high % 12);
+      else if (type == ScaleType::e4m3)
+        *high = static_cast<uint8_t>(0x30 + *high % 0x20);
+      else if (type == ScaleType::f16)
+        *high = static_cast<uint8_t>(0x34 + *high % 8);
+      else
+        *high = static_cast<uint8_t>(0x3e + *high % 2);
+    }
+  };
+  fill(all.codes, elements, meta.format == MARLIN_INT8 ? 256 : 16);
+  fill_scales(all.scales, meta.scale_type);
+  all.zeros.clear();
+  if (meta.zero_kind == ZeroKind::integer) fill(all.zeros, groups, 17);
+  if (meta.zero_kind == ZeroKind::additive) fill_scales(all.zeros, meta.zero_type);
+}
+
+enum class Order { plain, regular_index, shuffled, shard, offset };
+
+/// Gives the meta its groups, and an index of the wanted kind: k / group_size spelled out, shuffled (act-order), a few k of
+/// each of many groups (a shard of an act-order file) or in order from a later group on (a shard of a plain file).
+inline void set_groups(WeightMeta& meta, Order order, std::mt19937& random) {
+  meta.groups = (meta.k + meta.group_size - 1) / meta.group_size;
+  meta.group_index.clear();
+  if (order == Order::plain) return;
+  for (int64_t k = 0; k < meta.k; ++k) meta.group_index.push_back(static_cast<int32_t>(k / meta.group_size));
+  if (order == Order::shuffled) std::shuffle(meta.group_index.begin(), meta.group_index.end(), random);
+  if (order == Order::shard) {
+    meta.groups *= 3;
+    for (int32_t& g : meta.group_index) g = static_cast<int32_t>(random() % static_cast<uint32_t>(meta.groups));
+  }
+  if (order == Order::offset) {
+    for (int32_t& g : meta.group_index) g += 2;
+    meta.groups += 2;
+  }
+}
+
+/// Every combination of a format's scale types and kinds of zeros (with each of their types), one call each.
+template <class Use>
+void for_each_kind(const FormatRow& row, const Use& use) {
+  constexpr ScaleType kAll[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16, ScaleType::e8m0, ScaleType::e4m3};
+  for (const ScaleType scale : kAll) {
+    if (!row.allows(scale)) continue;
+    for (const ZeroKind zero : {ZeroKind::none, ZeroKind::integer, ZeroKind::additive}) {
+      if (!row.allows(zero)) continue;
+      for (const ScaleType zero_type : {ScaleType::f32, ScaleType::f16, ScaleType::bf16}) {
+        WeightMeta meta;
+        meta.format = row.format;
+        meta.scale_type = scale;
+        meta.zero_kind = zero;
+        meta.zero_type = zero_type;
+        use(meta);
+        if (zero != ZeroKind::additive) break;
+      }
+    }
+  }
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,366 @@
+#include "backends/cpu/pack.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <numeric>
+
+#include "backends/cpu/slots.h"
+#include "backends/cpu/thread_pool.h"
+#include "cpu_memory_source.h"
+#include "formats/codecs.h"
+#include "formats/decode.h"
+
+// Counts what the program holds beside what the allocator given to the packer holds.
+namespace {
+std::atomic<size_t> live{0}, peak{0};
+void* counted(size_t size) {
+  void* const p = std::malloc(size);
+  if (p == nullptr) throw std::bad_alloc();
+  const size_t now = live += malloc_usable_size(p);
+  for (size_t seen = peak; now > seen && !peak.compare_exchange_weak(seen, now);) {
+  }
+  return p;
+}
+}  // namespace
+void* operator new(size_t size) { return counted(size); }
+void operator delete(void* p) noexcept {
+  live -= malloc_usable_size(p);
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept { operator delete(p); }
+
+namespace metal_marlin::cpu {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Order kOrders[] = {Order::plain, Order::regular_index, Order::shuffled, Order::shard, Order::offset};
+
+class Packing : public testing::Test {
+ protected:
+  Packing()
+      : seed_(std::random_device{}()), random_(seed_), trace_(__FILE__, __LINE__, testing::Message() << "seed " << seed_) {}
+
+  int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+
+  /// Calls use(source) for every format, kind, group size and order of k, each with a small ragged shape.
+  template <class Use>
+  void for_each_source(bool tame, const Use& use) {
+    for (const FormatRow& row : format_table())
+      for_each_kind(row, [&](WeightMeta meta) {
+        for (const int64_t group : {16, 32, 64, 128, 256, 1 << 20})
+          for (const Order order : kOrders) {
+            meta.n = pick(1, 3) == 1 ? 64 : pick(1, 150);
+            meta.k = pick(1, 3) == 1 ? 256 : pick(1, 600);
+            const auto size = resolve_group_size(row, group, meta.k);
+            if (!size.ok()) continue;
+            meta.group_size = size.value();
+            set_groups(meta, order, random_);
+            MemorySource source;
+            source.mutable_meta() = meta;
+            if (meta.zero_kind != ZeroKind::additive && pick(0, 1) == 1) {
+              source.mutable_meta().tensor_scales = {{0, 0.37f, pick(0, 1) == 1}};
+              if (meta.n > 1) source.mutable_meta().tensor_scales.push_back({pick(1, meta.n - 1), 3.7f, pick(0, 1) == 1});
+            }
+            ASSERT_TRUE(check_meta(source.meta()).ok()) << check_meta(source.meta()).message();
+            fill_randomly(source, random_, tame);
+            SCOPED_TRACE(testing::Message()
+                         << row.name << " " << scale_type_name(meta.scale_type) << " zeros " << int(meta.zero_kind) << " n "
+                         << meta.n << " k " << meta.k << " group " << meta.group_size << " order " << int(order));
+            use(source);
+            if (HasFatalFailure()) return;
+          }
+      });
+  }
+
+  std::unique_ptr<CpuWeights> pack(const WeightSource& source) {
+    auto packed = pack_weights(source, Allocator::system(), pool_);
+    EXPECT_TRUE(packed.ok()) << packed.status().message();
+    return packed.take();
+  }
+
+  const unsigned seed_;
+  std::mt19937 random_;
+  testing::ScopedTrace trace_;
+  ThreadPool pool_{3};
+};
+
+/// One place of the packed layout, read as the comment of layout.h says and not as the packer writes.
+struct Place {
+  uint8_t code;
+  GroupScale group;
+};
+Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
+  const PackedLayout& l = weights.layout;
+  const auto* super =
+      reinterpret_cast<const uint8_t*>(weights.data.data()) + column / 64 * l.panel_bytes() + slot / 128 * l.super_bytes();
+  const int64_t v = column % 64 / 16, c = column % 16, block = slot % 128 / 32, s = slot % 32;
+  Place place{};
+  if (l.code_bits == 4) {
+    const int64_t j = s / 8, high = s % 8 / 4, i = s % 4;
+    const uint8_t byte = super[block * 1024 + v * 256 + j * 64 + 4 * c + i];
+    place.code = high ? byte >> 4 : byte & 15;
+  } else {
+    const int64_t j = s / 4, i = s % 4;
+    place.code = super[block * 2048 + v * 512 + j * 64 + 4 * c + i];
+  }
+  const int64_t group = slot % 128 / l.slot_group, groups = 128 / l.slot_group, codes = 64 * 128 * l.code_bits / 8;
+  const auto scale = static_cast<int64_t>(scale_bytes(l.scale_type));
+  place.group.scale = decode_scale(l.scale_type, super + codes + (group * 64 + column % 64) * scale);
+  const uint8_t* const zeros = super + codes + groups * 64 * scale;
+  if (l.zero_kind == ZeroKind::none) place.group.zero = weights.meta().format == MARLIN_INT4 ? 8 : 0;
+  if (l.zero_kind == ZeroKind::integer) place.group.zero = zeros[group * 64 + column % 64];
+  if (l.zero_kind == ZeroKind::additive)
+    place.group.zero =
+        decode_scale(l.zero_type, zeros + (group * 64 + column % 64) * static_cast<int64_t>(scale_bytes(l.zero_type)));
+  return place;
+}
+
+bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+
+TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
+  for_each_source(true, [&](const MemorySource& source) {
+    const auto packed = pack(source);
+    const WeightMeta& meta = source.meta();
+    const PackedLayout& layout = packed->layout;
+    ASSERT_EQ(layout.slots % 128, 0);
+    ASSERT_GE(static_cast<int64_t>(packed->data.size()), layout.bytes());
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(packed->data.data()) % 64, 0u);
+    std::vector<bool> seen(static_cast<size_t>(meta.k));
+    for (int64_t slot = 0; slot < layout.slots; ++slot) {
+      const int64_t k = !packed->slot_to_k.empty() ? packed->slot_to_k[slot] : slot < meta.k ? slot : -1;
+      if (k >= 0) {
+        ASSERT_FALSE(seen[k]);
+        seen[k] = true;
+      }
+      const int64_t group = k < 0 ? -1 : meta.group_index.empty() ? k / meta.group_size : meta.group_index[k];
+      for (int64_t n = 0; n < layout.panels() * 64; ++n) {
+        const Place place = read_place(*packed, n, slot);
+        if (k >= 0 && n < meta.n) {
+          const GroupScale expected = decode_group(meta, source.all(), n, group);
+          ASSERT_EQ(place.code, source.all().codes[n * meta.k + k]) << "n " << n << " slot " << slot;
+          ASSERT_TRUE(same_bits(place.group.scale, expected.scale)) << "n " << n << " slot " << slot;
+          ASSERT_TRUE(same_bits(place.group.zero, expected.zero)) << "n " << n << " slot " << slot;
+        } else {
+          // An additive zero, or the zero point 16, of a group that real elements share cannot decode to 0; it stays finite.
+          const float value = decode_value(meta, place.code, place.group, nullptr);
+          const bool shared = n < meta.n && (meta.zero_kind == ZeroKind::additive || place.group.zero == 16);
+          ASSERT_TRUE(shared ? std::isfinite(value) : value == 0) << "padding, n " << n << " slot " << slot << ": " << value;
+        }
+      }
+    }
+    ASSERT_TRUE(std::all_of(seen.begin(), seen.end(), [](bool b) { return b; }));
+  });
+}
+
+TEST_F(Packing, UnpackGivesBackEveryBit) {
+  for_each_source(false, [&](const MemorySource& source) {
+    const auto packed = pack(source);
+    const WeightMeta& meta = source.meta();
+    std::vector<float> expected(static_cast<size_t>(meta.n * meta.k));
+    decode_rows(meta, source.all(), 0, meta.n, expected.data());
+
+    std::vector<int64_t> rows(static_cast<size_t>(pick(1, 2 * meta.n)));
+    for (int64_t& r : rows) r = pick(0, meta.n - 1);
+    const int64_t stride = meta.k + pick(0, 3);
+    for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
+      const size_t element = dtype == MARLIN_F32 ? 4 : 2;
+      std::vector<uint8_t> out(rows.size() * stride * element, 0xa5), row(meta.k * element);
+      const MatrixView view{out.data(), static_cast<int64_t>(rows.size()), meta.k, stride, dtype};
+      ASSERT_TRUE(unpack_rows(*packed, rows, view, pool_).ok());
+      for (size_t r = 0; r < rows.size(); ++r) {
+        encode_floats(dtype, expected.data() + rows[r] * meta.k, meta.k, row.data());
+        const uint8_t* const got = out.data() + r * stride * element;
+        ASSERT_EQ(std::memcmp(got, row.data(), row.size()), 0) << "dtype " << dtype << " row " << rows[r];
+        ASSERT_TRUE(std::all_of(got + row.size(), got + stride * element, [](uint8_t b) { return b == 0xa5; }));
+      }
+    }
+  });
+}
+
+TEST_F(Packing, EveryPartitionGivesTheSameBytes) {
+  MemorySource source;
+  WeightMeta& meta = source.mutable_meta();
+  meta.format = MARLIN_INT4;
+  meta.n = 777;
+  meta.k = 300;
+  meta.group_size = 64;
+  meta.zero_kind = ZeroKind::integer;
+  set_groups(meta, Order::shuffled, random_);
+  fill_randomly(source, random_, false);
+  const auto packed = pack(source);
+  HostRunner serial(
+      [](void*, uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
+        for (uint32_t i = tasks; i-- > 0;) task(user, i);
+      },
+      nullptr, 5);
+  for (uint32_t threads = 0; threads < 5; ++threads) {
+    ThreadPool pool(threads);
+    TaskRunner* const runner = threads == 0 ? static_cast<TaskRunner*>(&serial) : &pool;
+    const auto again = pack_weights(source, Allocator::system(), *runner);
+    ASSERT_TRUE(again.ok());
+    const CpuWeights& other = *again.value();
+    EXPECT_EQ(std::memcmp(packed->data.data(), other.data.data(), static_cast<size_t>(packed->layout.bytes())), 0);
+  }
+}
+
+TEST_F(Packing, IndexThatSaysNothingIsDropped) {
+  MemorySource source;
+  WeightMeta& meta = source.mutable_meta();
+  meta.format = MARLIN_INT4;
+  meta.n = 3;
+  meta.k = 300;
+  meta.group_size = 128;
+  set_groups(meta, Order::regular_index, random_);
+  fill_randomly(source, random_, true);
+  const auto regular = pack(source);
+  EXPECT_TRUE(regular->meta().group_index.empty());
+  EXPECT_TRUE(regular->slot_to_k.empty());
+  set_groups(meta, Order::offset, random_);
+  fill_randomly(source, random_, true);
+  const auto offset = pack(source);
+  EXPECT_FALSE(offset->meta().group_index.empty());
+  EXPECT_TRUE(offset->slot_to_k.empty());
+  EXPECT_EQ(offset->layout.slot_group, 128);
+}
+
+TEST_F(Packing, SlotGroupKeepsPaddingSmall) {
+  WeightMeta meta;
+  meta.format = MARLIN_INT4;
+  meta.n = 1;
+  meta.k = 1024;
+  meta.group_size = 128;
+  set_groups(meta, Order::shuffled, random_);
+  PackedLayout layout;
+  layout.n = 1;
+  layout.k = meta.k;
+  ASSERT_TRUE(assign_slots(meta, layout).ok());
+  EXPECT_EQ(layout.slot_group, 128);
+  EXPECT_EQ(layout.slots, 1024);
+  // 16 elements of each of 64 groups: no slot is wasted.
+  for (int64_t k = 0; k < meta.k; ++k) meta.group_index[k] = static_cast<int32_t>(k % 64);
+  meta.groups = 64;
+  ASSERT_TRUE(assign_slots(meta, layout).ok());
+  EXPECT_EQ(layout.slot_group, 16);
+  EXPECT_EQ(layout.slots, 1024);
+}
+
+TEST_F(Packing, RejectsGroupsThatDoNotFit) {
+  MemorySource source;
+  WeightMeta& meta = source.mutable_meta();
+  meta.format = MARLIN_INT4;
+  meta.n = 2;
+  meta.k = 96;
+  meta.group_size = 48;
+  meta.groups = 2;
+  const auto packed = pack_weights(source, Allocator::system(), pool_);
+  EXPECT_EQ(packed.status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(packed.status().message(), HasSubstr("group_size is 48"));
+}
+
+TEST_F(Packing, TensorScalesBecomeColumns) {
+  MemorySource source;
+  WeightMeta& meta = source.mutable_meta();
+  meta.format = MARLIN_NVFP4;
+  meta.scale_type = ScaleType::e4m3;
+  meta.n = 70;
+  meta.k = 32;
+  meta.group_size = 16;
+  meta.groups = 2;
+  fill_randomly(source, random_, true);
+  meta.tensor_scales = {{0, 1.0f, true}, {5, 1.0f, false}};
+  EXPECT_TRUE(pack(source)->column_multiplier.empty());
+  meta.tensor_scales = {{0, 3.0f, true}, {5, 7.0f, false}};
+  const auto packed = pack(source);
+  ASSERT_EQ(packed->column_multiplier.size(), 128u);
+  ASSERT_EQ(packed->column_divisor.size(), 128u);
+  for (size_t n = 0; n < 128; ++n) {
+    EXPECT_EQ(packed->column_divisor[n], n < 5 ? 3.0f : 1.0f);
+    EXPECT_EQ(packed->column_multiplier[n], n >= 5 && n < 70 ? 7.0f : 1.0f);
+  }
+}
+
+/// Fails from some row on, by Status or by exception.
+class FailingSource final : public WeightSource {
+ public:
+  FailingSource(int64_t bad_row, bool throws) : bad_row_(bad_row), throws_(throws) {
+    meta_.format = MARLIN_INT4;
+    meta_.n = 1000;
+    meta_.k = 32;
+    meta_.group_size = 32;
+    meta_.groups = 1;
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    if (first + count > bad_row_) {
+      if (throws_) throw std::bad_alloc();
+      return Status::error(MARLIN_E_FILE, "row %lld", static_cast<long long>(first));
+    }
+    out.codes.assign(static_cast<size_t>(count * 32), 3);
+    out.scales.assign(static_cast<size_t>(count * 2), 0);
+    return {};
+  }
+
+ private:
+  int64_t bad_row_;
+  bool throws_;
+};
+
+TEST_F(Packing, ReportsTheFirstFailureOfTheSource) {
+  for (int round = 0; round < 50; ++round) {
+    const auto packed = pack_weights(FailingSource(300, false), Allocator::system(), pool_);
+    ASSERT_EQ(packed.status().code(), MARLIN_E_FILE);
+    ASSERT_STREQ(packed.status().message(), "row 256");
+  }
+  EXPECT_EQ(pack_weights(FailingSource(300, true), Allocator::system(), pool_).status().code(), MARLIN_E_MEMORY);
+}
+
+TEST_F(Packing, AllocatorThatRefusesIsAnError) {
+  const Allocator refusing{[](void*, size_t, size_t) -> void* { return nullptr; }, [](void*, void*, size_t) {}, nullptr};
+  EXPECT_EQ(pack_weights(FailingSource(2000, false), refusing, pool_).status().code(), MARLIN_E_MEMORY);
+}
+
+/// Makes its rows up, so that a large matrix costs no memory.
+class EndlessSource final : public WeightSource {
+ public:
+  EndlessSource() {
+    meta_.format = MARLIN_MXFP4;
+    meta_.scale_type = ScaleType::e8m0;
+    meta_.n = 4096;
+    meta_.k = 8192;
+    meta_.group_size = 32;
+    meta_.groups = 256;
+  }
+  Status read(int64_t, int64_t count, Stripe& out) const override {
+    out.codes.assign(static_cast<size_t>(count * meta_.k), 5);
+    out.scales.assign(static_cast<size_t>(count * meta_.groups), 127);
+    return {};
+  }
+};
+
+TEST_F(Packing, HoldsOneStripeAThread) {
+  ASSERT_TRUE(pool_.width() == 3);
+  const EndlessSource source;
+  std::atomic<size_t> given{0};
+  const Allocator host{[](void* user, size_t size, size_t align) {
+                         *static_cast<std::atomic<size_t>*>(user) += size;
+                         return std::aligned_alloc(align, size);
+                       },
+                       [](void*, void* p, size_t) { std::free(p); }, &given};
+  const size_t before = live;
+  peak = before;
+  const auto packed = pack_weights(source, host, pool_);
+  ASSERT_TRUE(packed.ok());
+  EXPECT_EQ(given.load(), static_cast<size_t>(packed.value()->layout.bytes()));
+  EXPECT_LT(peak - before, size_t{3} * 64 * (8192 + 256) + (size_t{1} << 16));
+  EXPECT_LT(live - before, size_t{1} << 16);
+}
+
+}  // namespace
+}  // namespace metal_marlin::cpu
