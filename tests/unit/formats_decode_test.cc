@@ -194,9 +194,9 @@ TEST(Decode, AdditiveZerosRoundOnce) {
 }
 
 TEST(Decode, AdditiveZerosInTheMiddleBetweenTwoFloats) {
-  // 1 + 2^-24 is a tie and rounds down; any tail, however small, must push it up, and double alone would lose this one.
-  const Row r = make_row(MARLIN_INT4, scales_of(ScaleType::f32, {0x1.000001p-24, 0x1p-24, 0x1.000002p-24}), ZeroKind::additive,
-                         scales_of(ScaleType::f32, {1.0, 1.0, 1.0}));
+  // 3 * (1 + 2^-23) is a tie in [2, 4); a zero of 2^-100, which double alone would lose, decides it.
+  const Row r = make_row(MARLIN_INT4, scales_of(ScaleType::f32, {0x1.000002p0, 0x1.000002p0, 0x1.000002p0}), ZeroKind::additive,
+                         scales_of(ScaleType::f32, {0x1p-100, -0x1p-100, 0}));
   expect_exact(r);
   const Row tiny = make_row(MARLIN_INT4, scales_of(ScaleType::f32, {0x1p-149, 0x1p-120}), ZeroKind::additive,
                             scales_of(ScaleType::f32, {0x1.000001p0, -0x1p-149}));
@@ -205,6 +205,27 @@ TEST(Decode, AdditiveZerosInTheMiddleBetweenTwoFloats) {
 
 TEST(Decode, EveryInt8Code) {
   expect_exact(make_row(MARLIN_INT8, scales_of(ScaleType::f16, {1.0, 0.1, -3.0, 65504, 0x1p-24})));
+}
+
+TEST(Decode, Int8TimesTwoFloatsRoundsOnce) {
+  // 127 S T has 55 bits; the search finds S, T with 24 bits each whose product is a float32 tie and one unit in the 55th bit,
+  // above or below: rounding to double on the way would make it the tie.
+  const auto inverse = [](uint32_t odd) {
+    uint32_t x = odd;  // Newton: each step doubles the right bits, 3 to begin with
+    for (int i = 0; i < 4; ++i) x *= 2 - odd * x;
+    return x;
+  };
+  int found = 0;
+  for (uint32_t s = (1u << 24) - 1; found < 40; s -= 2) {
+    for (const uint32_t target : {(1u << 30) + 1, (1u << 30) - 1}) {
+      const uint32_t t = inverse(127 * s) * target & 0x7fffffffu;
+      if (t >= 1u << 24 || uint64_t{127} * s * t < uint64_t{1} << 54) continue;
+      Row r = make_row(MARLIN_INT8, scales_of(ScaleType::f32, {static_cast<double>(s)}));
+      set_tensor_scale(r, static_cast<float>(t), false);
+      expect_exact(r);
+      ++found;
+    }
+  }
 }
 
 TEST(Decode, WorkedExamples) {
