@@ -1,11 +1,10 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure reference unit kernels abi tools install portable avx2 asan tsan"
+all_suites="structure unit kernels abi tools install portable avx2 asan tsan"
 
 about_suite() {
   case $1 in
     structure) echo "the sources: include arrows, sizes, words; no library code runs" ;;
-    reference) echo "the float64 oracle and its own tests" ;;
     unit) echo "each part of the library alone, with bad input" ;;
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
@@ -81,7 +80,6 @@ folder_suite() {
   ctest_in "$1" "build/release/tests/$1"
 }
 suite_structure() { folder_suite structure; }
-suite_reference() { folder_suite reference; }
 suite_unit() { folder_suite unit; }
 suite_kernels() { folder_suite kernels; }
 suite_abi() { folder_suite abi; }

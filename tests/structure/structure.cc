@@ -1,0 +1,222 @@
+#include "structure.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace fs = std::filesystem;
+
+namespace structure {
+namespace {
+
+constexpr size_t kMaxLines = 500;
+
+struct File {
+  fs::path path;  // relative to the root
+  std::vector<std::string> lines;
+};
+
+std::vector<std::string> read_lines(const fs::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// The files of these folders (or single files) whose name ends so. Checkpoints and build folders are no sources.
+std::vector<File> files(const fs::path& root, const std::vector<std::string>& places, const std::set<std::string>& extensions) {
+  std::vector<fs::path> paths;
+  for (const std::string& place : places) {
+    const fs::path at = root / place;
+    if (fs::is_regular_file(at)) paths.push_back(at);
+    if (!fs::is_directory(at)) continue;
+    for (auto it = fs::recursive_directory_iterator(at); it != fs::recursive_directory_iterator(); ++it) {
+      if (it->is_directory() && it->path() == root / "tests" / "data") it.disable_recursion_pending();
+      if (it->is_regular_file() && extensions.contains(it->path().extension().string())) paths.push_back(it->path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<File> found;
+  for (const fs::path& path : paths) found.push_back({path.lexically_relative(root), read_lines(path)});
+  return found;
+}
+
+const std::set<std::string> kCode = {".h", ".hpp", ".c", ".cc", ".inc", ".mm"};
+const std::set<std::string> kText = {".h",  ".hpp", ".c",  ".cc",   ".inc", ".mm",  ".txt", ".cmake",
+                                     ".in", ".sh",  ".md", ".json", ".1",   ".map", ""};
+
+std::string at(const File& file, size_t line, const std::string& what) {
+  return file.path.generic_string() + ":" + std::to_string(line + 1) + ": " + what;
+}
+
+// The part of the project that a file belongs to: "include", "formats", "backends", "tests/reference", ...
+std::string part_of(const fs::path& path) {
+  std::vector<std::string> names;
+  for (const fs::path& name : path) names.push_back(name.string());
+  if (path == fs::path("src/api/backends.cc")) return "api/backends.cc";
+  if (names[0] == "src" && names.size() > 2) return names[1];
+  if (names[0] == "tests" && names.size() > 2 && names[1] == "reference") return "tests/reference";
+  return names[0];
+}
+
+// Who may include whom; itself and `include` always.
+const std::map<std::string, std::set<std::string>> kArrows = {
+    {"include", {}},
+    {"base", {}},
+    {"formats", {"base"}},
+    {"core", {"base", "formats"}},
+    {"device", {"base"}},
+    {"checkpoints", {"base", "formats", "core"}},
+    {"backends", {"base", "formats", "core", "device", "shaders"}},
+    {"api", {"base", "formats", "core", "checkpoints", "device"}},
+    {"api/backends.cc", {"api", "base", "formats", "core", "checkpoints", "device", "backends"}},
+    {"tools", {}},
+    {"bench", {}},
+    {"examples", {}},
+    {"bindings", {}},
+    {"tests/reference", {}},
+};
+
+// Where a quoted include leads, or empty.
+fs::path resolve(const fs::path& root, const fs::path& from, const std::string& name) {
+  for (const fs::path& base :
+       {from.parent_path(), fs::path("src"), fs::path("include"), fs::path("tests"), fs::path("tests/reference")}) {
+    if (fs::is_regular_file(root / base / name)) return (base / name).lexically_normal();
+  }
+  return {};
+}
+
+bool has_allowance(const File& file) {
+  return part_of(file.path) == "backends" && std::any_of(file.lines.begin(), file.lines.end(), [](const std::string& line) {
+           return line.find("Longer than 500 lines: ") != std::string::npos;
+         });
+}
+
+}  // namespace
+
+Breaches include_arrows(const fs::path& root) {
+  static const std::regex include(R"re(^\s*#\s*include\s*(["<])([^">]+)[">])re");
+  Breaches breaches;
+  for (const File& file : files(root, {"include", "src", "tools", "bench", "examples", "bindings", "tests"}, kCode)) {
+    const std::string part = part_of(file.path);
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      std::smatch match;
+      if (!std::regex_search(file.lines[i], match, include)) continue;
+      const fs::path target = resolve(root, file.path, match[2]);
+      if (target.empty()) {
+        if (match[1] == "\"")
+          breaches.push_back(at(file, i, "includes " + match[2].str() + ", which is no file of the project"));
+        continue;
+      }
+      const std::string to = part_of(target);
+      if (part == "tests" || to == part || to == "include") continue;
+      const auto arrows = kArrows.find(part);
+      if (arrows == kArrows.end() || !arrows->second.contains(to)) {
+        breaches.push_back(at(file, i, part + " may not include " + to + " (" + target.generic_string() + ")"));
+      }
+    }
+  }
+  return breaches;
+}
+
+Breaches file_lengths(const fs::path& root) {
+  Breaches breaches;
+  for (const File& file :
+       files(root, {"include", "src", "tools", "bench", "tests", "cmake", "dev", ".ci", "CMakeLists.txt"}, kText)) {
+    if (file.lines.size() > kMaxLines && !has_allowance(file)) {
+      breaches.push_back(at(file, kMaxLines, "has " + std::to_string(file.lines.size()) + " lines, more than 500"));
+    }
+  }
+  return breaches;
+}
+
+Breaches words(const fs::path& root) {
+  // Put together from halves, so that this file does not break its own rule.
+  static const std::regex unwanted(
+      "\\b(TO"
+      "DO|FIX"
+      "ME|XX"
+      "X|HA"
+      "CK)\\b|(^|[^\\w.])/(ho"
+      "me|ro"
+      "ot|Us"
+      "ers|wo"
+      "rk)/");
+  Breaches breaches;
+  for (const File& file :
+       files(root,
+             {"include", "src", "tools", "bench", "tests", "docs", "cmake", "pkgconfig", ".ci", "dev", "CMakeLists.txt",
+              "CMakePresets.json", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"},
+             kText)) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      std::smatch match;
+      if (std::regex_search(file.lines[i], match, unwanted)) breaches.push_back(at(file, i, "says " + match.str()));
+    }
+  }
+  return breaches;
+}
+
+Breaches library_manners(const fs::path& root) {
+  static const std::regex unwanted(
+      R"re(\b(printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror|abort|exit|_exit|quick_exit|assert)\s*\(|std::(cout|cerr|clog|terminate)\b|#\s*include\s*<iostream>)re");
+  static const std::regex comment(R"re(^\s*(//|\*|/\*))re");
+  static const std::regex isa_flag(R"re(-m(arch|tune|cpu|avx|sse|fma|f16c)|#\s*pragma\s+GCC\s+target)re");
+  Breaches breaches;
+  for (const File& file : files(root, {"src", "CMakeLists.txt", "cmake"}, {".h", ".cc", ".inc", ".mm", ".txt", ".cmake"})) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      std::smatch match;
+      if (std::regex_search(line, comment)) continue;
+      if (file.path.begin()->string() == "src" && std::regex_search(line, match, unwanted)) {
+        breaches.push_back(at(file, i, "prints or ends the process: " + match.str()));
+      }
+      if (std::regex_search(line, match, isa_flag))
+        breaches.push_back(at(file, i, "an instruction set for a whole file: " + match.str()));
+    }
+  }
+  return breaches;
+}
+
+Breaches sources_listed(const fs::path& root) {
+  Breaches breaches;
+  for (const File& file : files(root, {"src", "tools", "bench", "tests"}, kCode)) {
+    const std::string name = file.path.filename().string(), extension = file.path.extension().string();
+    if (extension == ".h") {
+      const bool guarded = std::any_of(file.lines.begin(), file.lines.end(), [](const std::string& line) {
+        return line.rfind("#pragma once", 0) == 0 || line.rfind("#ifndef ", 0) == 0;
+      });
+      if (!guarded) breaches.push_back(at(file, 0, "has no include guard"));
+    }
+    if (extension != ".cc" && extension != ".c") continue;
+    bool listed = false;
+    for (fs::path folder = file.path.parent_path(); !listed && !folder.empty(); folder = folder.parent_path()) {
+      for (const char* list : {"CMakeLists.txt", "run.sh"}) {
+        for (const std::string& line : read_lines(root / folder / list))
+          listed = listed || line.find(name) != std::string::npos;
+      }
+    }
+    if (!listed) breaches.push_back(at(file, 0, "no CMakeLists.txt builds it"));
+  }
+  return breaches;
+}
+
+Breaches data_described(const fs::path& root) {
+  const fs::path data = root / "tests" / "data";
+  std::ostringstream index;
+  index << std::ifstream(data / "index.json").rdbuf();
+  Breaches breaches;
+  for (const auto& entry : fs::directory_iterator(data)) {
+    if (!entry.is_directory()) continue;
+    const std::string name = entry.path().filename().string();
+    if (index.str().find('"' + name + '"') == std::string::npos)
+      breaches.push_back("tests/data/" + name + ": not in index.json");
+    if (!fs::exists(entry.path() / "decoded.safetensors"))
+      breaches.push_back("tests/data/" + name + ": has no decoded.safetensors");
+  }
+  return breaches;
+}
+
+}  // namespace structure

@@ -1,0 +1,25 @@
+// Rules about the source tree. Each takes the root of a tree and returns one line for each breach: "file:line: what is wrong".
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace structure {
+
+using Breaches = std::vector<std::string>;
+
+/// Folders include only what lies below them (the arrows of CONTRIBUTING.md); every quoted include names an existing file.
+Breaches include_arrows(const std::filesystem::path& root);
+/// No file has more than 500 lines, but kernels that say why in a line "Longer than 500 lines: ...".
+Breaches file_lengths(const std::filesystem::path& root);
+/// No notes of things left undone and no paths of somebody's machine.
+Breaches words(const std::filesystem::path& root);
+/// src/ neither prints nor ends the process, and sets no instruction set for a whole file.
+Breaches library_manners(const std::filesystem::path& root);
+/// Every source is named by a CMakeLists.txt of its folder or of one above; every header guards itself.
+Breaches sources_listed(const std::filesystem::path& root);
+/// Every checkpoint of tests/data is described in its index.json, and has its true values beside it.
+Breaches data_described(const std::filesystem::path& root);
+
+}  // namespace structure

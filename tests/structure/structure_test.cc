@@ -1,0 +1,123 @@
+// Applies each rule to this project, and to a small tree that breaks it: a rule that cannot fail checks nothing.
+#include "structure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+namespace structure {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const fs::path kProject = MARLIN_SOURCE_ROOT;
+
+// A source tree that lives as long as its test.
+class Tree {
+ public:
+  explicit Tree(const std::map<std::string, std::string>& texts) {
+    root_ = fs::path(::testing::TempDir()) /
+            ("structure-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(root_);
+    for (const auto& [path, text] : texts) {
+      fs::create_directories((root_ / path).parent_path());
+      std::ofstream(root_ / path) << text;
+    }
+  }
+  ~Tree() { fs::remove_all(root_); }
+  const fs::path& root() const { return root_; }
+
+ private:
+  fs::path root_;
+};
+
+TEST(Structure, IncludesFollowTheArrows) { EXPECT_THAT(include_arrows(kProject), IsEmpty()); }
+TEST(Structure, FilesAreShort) { EXPECT_THAT(file_lengths(kProject), IsEmpty()); }
+TEST(Structure, NothingIsLeftUndone) { EXPECT_THAT(words(kProject), IsEmpty()); }
+TEST(Structure, TheLibraryNeitherPrintsNorExits) { EXPECT_THAT(library_manners(kProject), IsEmpty()); }
+TEST(Structure, SourcesAreListed) { EXPECT_THAT(sources_listed(kProject), IsEmpty()); }
+TEST(Structure, CheckpointsAreDescribed) { EXPECT_THAT(data_described(kProject), IsEmpty()); }
+
+TEST(StructureRules, FindAnArrowThatTurnsBack) {
+  const Tree tree({{"src/core/plan.h", "#include \"backends/cpu/gemm.h\"\n"},
+                   {"src/backends/cpu/gemm.h", "#include \"core/plan.h\"\n"},
+                   {"src/api/gemm.cc", "#include <backends/cpu/gemm.h>\n"},
+                   {"src/api/backends.cc", "#include \"backends/cpu/gemm.h\"\n"},
+                   {"tools/main.cc", "#include \"core/plan.h\"\n"},
+                   {"tests/reference/oracle.cc", "#include \"core/plan.h\"\n"},
+                   {"src/base/a.h", "#include \"nowhere.h\"\n"}});
+  const Breaches found = include_arrows(tree.root());
+  EXPECT_EQ(found.size(), 5u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/plan.h:1: core may not include backends")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/api/gemm.cc:1: api may not include backends")));
+  EXPECT_THAT(found, Contains(HasSubstr("tools/main.cc:1: tools may not include core")));
+  EXPECT_THAT(found, Contains(HasSubstr("tests/reference/oracle.cc:1: tests/reference may not include core")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/base/a.h:1: includes nowhere.h")));
+}
+
+TEST(StructureRules, FindALongFile) {
+  std::string lines;
+  for (int i = 0; i < 501; ++i) lines += "\n";
+  const Tree tree({{"src/core/long.cc", lines},
+                   {"src/core/excused.cc", "// Longer than 500 lines: only kernels may.\n" + lines},
+                   {"src/backends/cpu/kernel.cc", "// Longer than 500 lines: one kernel, unrolled.\n" + lines},
+                   {"dev", lines}});
+  const Breaches found = file_lengths(tree.root());
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/long.cc:501: has 501 lines")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/excused.cc")));
+  EXPECT_THAT(found, Contains(HasSubstr("dev:501")));
+}
+
+TEST(StructureRules, FindUnwantedWords) {
+  const Tree tree({{"src/core/a.cc",
+                    "// TO"
+                    "DO: later\n"},
+                   {"docs/a.md",
+                    "see /ho"
+                    "me/me/notes\n"},
+                   {"README.md", "https://example.org/home/page is fine, and so is HACKING\n"}});
+  const Breaches found = words(tree.root());
+  EXPECT_EQ(found.size(), 2u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/a.cc:1")));
+  EXPECT_THAT(found, Contains(HasSubstr("docs/a.md:1")));
+}
+
+TEST(StructureRules, FindBadManners) {
+  const Tree tree(
+      {{"src/core/a.cc", "void f() { std::printf(\"x\"); }\n// printf( in a comment\nvoid g() { snprintf(p, 1, \"\"); }\n"},
+       {"src/core/b.cc", "static_assert(true);\nvoid h() { abort (); }\n"},
+       {"src/core/CMakeLists.txt", "set_source_files_properties(a.cc PROPERTIES COMPILE_FLAGS -mavx2)\n"},
+       {"tools/main.cc", "int main() { printf(\"x\"); }\n"}});
+  const Breaches found = library_manners(tree.root());
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/a.cc:1")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/b.cc:2")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/CMakeLists.txt:1")));
+}
+
+TEST(StructureRules, FindAForgottenSource) {
+  const Tree tree({{"src/core/CMakeLists.txt", "target_sources(x PRIVATE known.cc)\n"},
+                   {"src/core/known.cc", ""},
+                   {"src/core/forgotten.cc", ""},
+                   {"src/core/bare.h", "int x;\n"}});
+  const Breaches found = sources_listed(tree.root());
+  EXPECT_EQ(found.size(), 2u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/forgotten.cc")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/bare.h")));
+}
+
+TEST(StructureRules, FindAnUndescribedCheckpoint) {
+  const Tree tree({{"tests/data/index.json", "{\"one\": {}}\n"},
+                   {"tests/data/one/decoded.safetensors", ""},
+                   {"tests/data/two/model.gguf", ""}});
+  EXPECT_EQ(data_described(tree.root()).size(), 2u);
+}
+
+}  // namespace
+}  // namespace structure
