@@ -53,7 +53,7 @@ class BackendStream {
 struct StreamOptions {
   marlin_native kind = MARLIN_NATIVE_NONE;
   void* native = nullptr;
-  std::span<std::byte> scratch;  ///< the host's; empty: the stream allocates its own, growing as needed
+  std::span<std::byte> scratch{};  ///< the host's; empty: the stream allocates its own, growing as needed
 };
 
 struct BackendOptions {
@@ -61,7 +61,7 @@ struct BackendOptions {
   uint32_t threads = 0;  ///< 0: as many as the process may use
   void* native_device = nullptr;
   Allocator allocator = Allocator::system();
-  Logger logger;
+  Logger logger{};
   /// The host's thread pool, or null: the backend's own.
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user) = nullptr;
   void* parallel_for_user = nullptr;

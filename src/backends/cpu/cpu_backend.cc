@@ -1,0 +1,183 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "backends/cpu/cpu_features.h"
+#include "backends/cpu/fp_environment.h"
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/pack.h"
+#include "backends/cpu/thread_pool.h"
+#include "backends/cpu/usable_threads.h"
+#include "backends/cpu/workspace.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+struct CpuStream final : BackendStream {
+  std::optional<std::span<std::byte>> host_scratch;  // aligned; none: the workspace has its own
+  Workspace workspace;
+};
+
+const CpuWeights& cpu_weights(const PackedWeights& weights) { return static_cast<const CpuWeights&>(weights); }
+
+/// The part of the host's memory that starts on a cache line.
+std::span<std::byte> align(std::span<std::byte> memory) {
+  const size_t skip = -reinterpret_cast<uintptr_t>(memory.data()) % Block::kAlign;
+  return memory.subspan(std::min(skip, memory.size()));
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const BackendOptions& options, CpuFeatures features, const char* kernel)
+      : features_(std::move(features)), kernel_(kernel != nullptr ? kernel : ""), allocator_(options.allocator) {
+    const uint32_t threads = options.threads != 0 ? options.threads : usable_threads();
+    if (options.parallel_for != nullptr) {
+      runner_ = std::make_unique<HostRunner>(options.parallel_for, options.parallel_for_user, threads);
+    } else {
+      runner_ = std::make_unique<ThreadPool>(threads);
+    }
+  }
+
+  Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
+    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_weights(source, allocator_, *runner_));
+    return packed;
+  }
+
+  Status unpack(const PackedWeights& weights, std::span<const int64_t> rows, const MatrixView& out) override {
+    return unpack_rows(cpu_weights(weights), rows, out, *runner_);
+  }
+
+  Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
+    if (options.kind != MARLIN_NATIVE_NONE)
+      return Status::error(MARLIN_E_UNSUPPORTED, "stream kind is %d, expected 0: the CPU has no native streams", options.kind);
+    auto stream = std::make_unique<CpuStream>();
+    if (!options.scratch.empty()) stream->host_scratch = align(options.scratch);
+    return std::unique_ptr<BackendStream>(std::move(stream));
+  }
+
+  Status supports(const GemmProblem& problem) override {
+    return plan_gemm(problem, problem.a.rows, features_, kernel_).status();
+  }
+
+  Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) override {
+    if (stream != nullptr) {
+      auto& own = static_cast<CpuStream&>(*stream);
+      return gemm(own.workspace, own.host_scratch, problems);
+    }
+    const WorkspaceCache::Lease lease(cache_);
+    return gemm(*lease, std::nullopt, problems);
+  }
+
+  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) override {
+    if (stream != nullptr) {
+      auto& own = static_cast<CpuStream&>(*stream);
+      return prepare(own.workspace, own.host_scratch.has_value(), problems, max_m);
+    }
+    const WorkspaceCache::Lease lease(cache_);
+    return prepare(*lease, false, problems, max_m);
+  }
+
+  Status flush(BackendStream&) override { return {}; }
+  Status wait(BackendStream&, uint64_t) override { return {}; }
+
+  Result<std::string> explain(const GemmProblem& problem) override {
+    MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, problem.a.rows, features_, kernel_));
+    return explain_gemm(plan, problem, features_) + "threads: " + std::to_string(runner_->width()) + "\n";
+  }
+
+ private:
+  Status gemm(Workspace& workspace, std::optional<std::span<std::byte>> scratch, std::span<const GemmProblem> problems) {
+    const FpEnvironment environment;
+    workspace.problems.clear();
+    workspace.plans.clear();
+    for (const GemmProblem& problem : problems) {
+      if (problem.a.rows == 0) continue;
+      MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, problem.a.rows, features_, kernel_));
+      workspace.problems.push_back(problem);
+      workspace.plans.push_back(plan);
+    }
+    if (workspace.problems.empty()) return {};
+
+    const uint64_t bytes = scratch_bytes(workspace.plans, workspace.problems);
+    if (!scratch) {
+      MARLIN_ASSIGN(scratch, workspace.scratch(bytes, allocator_));
+    } else if (scratch->size() < bytes) {
+      return Status::error(
+          MARLIN_E_MEMORY,
+          "the stream's scratch holds %zu bytes from its first multiple of 64 on, these products need %" PRIu64,
+          scratch->size(), bytes);
+    }
+    run_gemm(workspace.plans, workspace.problems, *scratch, *runner_);
+    return {};
+  }
+
+  /// The plan that needs the most scratch for M up to max_m. Within one kernel's range of M more rows never need less
+  /// (plan_gemm), so the ends of the ranges suffice.
+  Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m) const {
+    MARLIN_ASSIGN(GemmPlan largest, plan_gemm(problem, max_m, features_, kernel_));
+    for (const KernelRow& row : kernel_rows())
+      for (const int64_t m : {row.m_min - 1, row.m_max}) {
+        if (m < 1 || m >= max_m) continue;
+        MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, m, features_, kernel_));
+        if (scratch_bytes({&plan, 1}, {&problem, 1}) > scratch_bytes({&largest, 1}, {&problem, 1})) largest = plan;
+      }
+    return largest;
+  }
+
+  Result<uint64_t> prepare(Workspace& workspace, bool has_host_scratch, std::span<const GemmProblem> problems, int64_t max_m) {
+    if (max_m == 0 || problems.empty()) return uint64_t{0};
+    workspace.problems.assign(problems.begin(), problems.end());
+    workspace.plans.clear();
+    for (const GemmProblem& problem : problems) {
+      MARLIN_ASSIGN(const GemmPlan plan, largest_plan(problem, max_m));
+      workspace.plans.push_back(plan);
+    }
+    const uint64_t bytes = scratch_bytes(workspace.plans, workspace.problems);
+    if (!has_host_scratch) MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, allocator_).status());
+    runner_->run(runner_->width(), [](uint32_t) {});  // starts the threads
+    return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere
+  }
+
+  const CpuFeatures features_;
+  const std::string kernel_;
+  const Allocator allocator_;
+  std::unique_ptr<TaskRunner> runner_;
+  WorkspaceCache cache_;
+};
+
+}  // namespace
+
+uint32_t device_count() { return 1; }
+
+void describe_device(uint32_t, marlin_device_info& out) {
+  std::string warning;
+  const CpuFeatures features = detect_cpu_features(&warning);
+  std::snprintf(out.name, sizeof out.name, "%s", features.model.c_str());
+  std::snprintf(out.isa_or_arch, sizeof out.isa_or_arch, "%s", features.name.c_str());
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  out.memory_bytes = pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes) : 0;
+  out.why_not[0] = '\0';
+}
+
+Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
+  if (options.device_index != 0)
+    return Status::error(MARLIN_E_NO_DEVICE, "device_index is %d, expected 0: the CPU is one device", options.device_index);
+  if (options.native_device != nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "native_device is %p, expected NULL: the CPU has none", options.native_device);
+  std::string warning;
+  CpuFeatures features = detect_cpu_features(&warning);
+  if (!warning.empty()) options.logger(LogLevel::warning, warning.c_str());
+  return std::unique_ptr<Backend>(
+      std::make_unique<CpuBackend>(options, std::move(features), std::getenv("METAL_MARLIN_KERNEL")));
+}
+
+}  // namespace metal_marlin::cpu

@@ -1,0 +1,18 @@
+// The CPU as a backend: always there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/backend.h"
+
+namespace metal_marlin::cpu {
+
+/// One device: all processors together.
+uint32_t device_count();
+/// Fills name, isa_or_arch, memory_bytes and why_not of device 0.
+void describe_device(uint32_t index, marlin_device_info& out);
+/// Reads METAL_MARLIN_ISA and METAL_MARLIN_KERNEL; starts no thread. MARLIN_E_NO_DEVICE for another index than 0.
+Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options);
+
+}  // namespace metal_marlin::cpu

@@ -1,0 +1,26 @@
+#include "counting_new.h"
+
+#include <malloc.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace counting_new {
+std::atomic<int64_t> calls{0};
+std::atomic<size_t> live{0}, peak{0};
+}  // namespace counting_new
+
+void* operator new(size_t size) {
+  void* const p = std::malloc(size);
+  if (p == nullptr) throw std::bad_alloc();
+  ++counting_new::calls;
+  const size_t bytes = malloc_usable_size(p), now = counting_new::live.fetch_add(bytes) + bytes;
+  for (size_t seen = counting_new::peak; now > seen && !counting_new::peak.compare_exchange_weak(seen, now);) {
+  }
+  return p;
+}
+void operator delete(void* p) noexcept {
+  if (p != nullptr) counting_new::live -= malloc_usable_size(p);
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept { operator delete(p); }

@@ -1,0 +1,389 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "counting_new.h"
+#include "cpu_memory_source.h"
+#include "formats/codecs.h"
+#include "formats/decode.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
+namespace metal_marlin::cpu {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// Counts what a host's allocator gives.
+struct CountingHost {
+  std::atomic<int64_t> calls{0}, live{0};
+  Allocator allocator() {
+    return {[](void* user, size_t size, size_t align) {
+              auto& host = *static_cast<CountingHost*>(user);
+              ++host.calls;
+              host.live += static_cast<int64_t>(size);
+              return std::aligned_alloc(align, size);
+            },
+            [](void* user, void* p, size_t size) {
+              static_cast<CountingHost*>(user)->live -= static_cast<int64_t>(size);
+              std::free(p);
+            },
+            this};
+  }
+};
+
+class CpuBackendTest : public testing::Test {
+ protected:
+  CpuBackendTest()
+      : seed_(std::random_device{}()), random_(seed_), trace_(__FILE__, __LINE__, testing::Message() << "seed " << seed_) {
+    backend_ = make({.threads = 3, .allocator = host_.allocator()});
+    packed_ = pack(*backend_, MARLIN_INT4, 200, 300);
+  }
+
+  static std::unique_ptr<Backend> make(const BackendOptions& options) {
+    auto made = create_backend(options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.take();
+  }
+
+  std::unique_ptr<PackedWeights> pack(Backend& backend, marlin_format format, int64_t n, int64_t k) {
+    WeightMeta& meta = source_.mutable_meta();
+    const FormatRow& row = *format_row(format);
+    meta = {};
+    meta.format = format;
+    meta.scale_type = row.default_type;
+    meta.n = n;
+    meta.k = k;
+    meta.group_size = row.default_group;
+    set_groups(meta, Order::plain, random_);
+    fill_randomly(source_, random_, true);
+    auto packed = backend.pack(source_);
+    EXPECT_TRUE(packed.ok()) << packed.status().message();
+    return packed.take();
+  }
+
+  /// Operands of one product with random A; c starts as 99.
+  struct Operands {
+    std::vector<float> a, c;
+    GemmProblem problem;
+  };
+  Operands operands(const PackedWeights& weights, int64_t m) {
+    const int64_t n = weights.meta().n, k = weights.meta().k;
+    Operands o;
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < m * k; ++i) o.a.push_back(normal(random_));
+    o.c.assign(static_cast<size_t>(m * n), 99.0f);
+    o.problem.weights = &weights;
+    o.problem.a = {o.a.data(), m, k, k, MARLIN_F32};
+    o.problem.c = {o.c.data(), m, n, n, MARLIN_F32};
+    return o;
+  }
+
+  /// True when every element is within the bound of a float32 dot product of the weights of source_.
+  bool right(const Operands& o) const {
+    const WeightMeta& meta = source_.meta();
+    std::vector<float> w(static_cast<size_t>(meta.n * meta.k));
+    decode_rows(meta, source_.all(), 0, meta.n, w.data());
+    for (int64_t m = 0; m < o.problem.a.rows; ++m)
+      for (int64_t n = 0; n < meta.n; ++n) {
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < meta.k; ++k) {
+          const double term = double(o.a[m * meta.k + k]) * w[n * meta.k + k];
+          sum += term;
+          size += std::abs(term);
+        }
+        // Zeros are corrected by sums of A, whose terms are up to 16 times the products.
+        if (!(std::abs(o.c[m * meta.n + n] - sum) <= 16 * size * meta.k * 0x1p-24)) return false;
+      }
+    return true;
+  }
+
+  const unsigned seed_;
+  std::mt19937 random_;
+  testing::ScopedTrace trace_;
+  CountingHost host_;
+  MemorySource source_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<PackedWeights> packed_;
+};
+
+TEST_F(CpuBackendTest, MultipliesOnAStreamAndWithout) {
+  const auto stream = backend_->create_stream({}).take();
+  for (const FormatRow& row : format_table()) {
+    const auto packed = pack(*backend_, row.format, 70, 100);
+    for (const int64_t m : {1, 2, 5, 33}) {
+      Operands o = operands(*packed, m);
+      ASSERT_TRUE(backend_->supports(o.problem).ok());
+      ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+      EXPECT_TRUE(right(o)) << row.name << " m " << m;
+      const std::vector<float> first = o.c;
+      o.c.assign(o.c.size(), 99.0f);
+      ASSERT_TRUE(backend_->gemm(stream.get(), {&o.problem, 1}).ok());
+      EXPECT_EQ(o.c, first);
+    }
+  }
+  EXPECT_TRUE(backend_->flush(*stream).ok());
+  EXPECT_TRUE(backend_->wait(*stream, 0).ok());
+}
+
+TEST_F(CpuBackendTest, NoRowsWriteNothing) {
+  Operands o = operands(*packed_, 1);
+  o.problem.a.rows = o.problem.c.rows = 0;
+  EXPECT_TRUE(backend_->supports(o.problem).ok());
+  EXPECT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+  EXPECT_TRUE(backend_->gemm(nullptr, {}).ok());
+  EXPECT_EQ(o.c[0], 99.0f);
+}
+
+TEST_F(CpuBackendTest, PreparedCallsDoNotAllocate) {
+  constexpr int64_t kMaxM = 70;
+  std::vector<Operands> all;
+  for (int i = 0; i < 3; ++i) all.push_back(operands(*packed_, kMaxM));
+  const auto stream = backend_->create_stream({}).take();
+  for (BackendStream* s : {stream.get(), static_cast<BackendStream*>(nullptr)})
+    for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU}) {
+      GemmProblem problems[3];
+      for (int i = 0; i < 3; ++i) {
+        problems[i] = all[i].problem;
+        problems[i].epilogue = epilogue;
+        if (is_two_input(epilogue)) problems[i].c.cols /= 2;
+      }
+      ASSERT_TRUE(backend_->prepare(s, problems, kMaxM).ok());
+      const int64_t from_host = host_.calls, from_new = counting_new::calls;
+      for (int64_t m = 1; m <= kMaxM; ++m) {
+        for (GemmProblem& p : problems) p.a.rows = p.c.rows = m;
+        const Status status = backend_->gemm(s, problems);
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      EXPECT_EQ(host_.calls.load(), from_host);
+      EXPECT_EQ(counting_new::calls.load(), from_new);
+    }
+}
+
+TEST_F(CpuBackendTest, HostScratchOfThePreparedSizeSuffices) {
+  constexpr int64_t kMaxM = 40;
+  Operands o = operands(*packed_, kMaxM);
+  o.problem.compute = MARLIN_COMPUTE_INT8;
+  const uint64_t bytes = backend_->prepare(nullptr, {&o.problem, 1}, kMaxM).value();
+  std::vector<std::byte> memory(bytes + 65, std::byte{0x5a});
+  for (const size_t offset : {0, 1, 33, 63}) {
+    const auto stream = backend_->create_stream({.scratch = std::span(memory).subspan(offset, bytes)}).take();
+    const int64_t calls = host_.calls;
+    EXPECT_EQ(backend_->prepare(stream.get(), {&o.problem, 1}, kMaxM).value(), bytes);
+    for (const int64_t m : {1, 4, 7, 39, 40}) {
+      o.problem.a.rows = o.problem.c.rows = m;
+      ASSERT_TRUE(backend_->gemm(stream.get(), {&o.problem, 1}).ok());
+    }
+    EXPECT_EQ(host_.calls.load(), calls);
+    EXPECT_EQ(memory[offset + bytes], std::byte{0x5a});
+    std::fill(memory.begin(), memory.end(), std::byte{0x5a});
+  }
+}
+
+TEST_F(CpuBackendTest, SmallHostScratchIsAnErrorThatNamesBothSizes) {
+  Operands o = operands(*packed_, 40);
+  alignas(64) std::byte memory[128];
+  for (const size_t size : {size_t{1}, size_t{128}}) {
+    const auto stream = backend_->create_stream({.scratch = {memory, size}}).take();
+    const Status status = backend_->gemm(stream.get(), {&o.problem, 1});
+    EXPECT_EQ(status.code(), MARLIN_E_MEMORY);
+    EXPECT_THAT(status.message(), HasSubstr("holds " + std::to_string(size) + " bytes"));
+    EXPECT_THAT(status.message(), HasSubstr("these products need "));
+    EXPECT_EQ(o.c[0], 99.0f);
+  }
+}
+
+TEST_F(CpuBackendTest, AllocatorThatRefusesIsAnErrorAndTheBackendLivesOn) {
+  static bool refuse = false;
+  const Allocator moody{[](void*, size_t size, size_t align) { return refuse ? nullptr : std::aligned_alloc(align, size); },
+                        [](void*, void* p, size_t) { std::free(p); }, nullptr};
+  const auto backend = make({.threads = 2, .allocator = moody});
+  const auto packed = pack(*backend, MARLIN_INT4, 65, 200);
+  Operands o = operands(*packed, 3);
+  refuse = true;
+  EXPECT_EQ(backend->pack(source_).status().code(), MARLIN_E_MEMORY);
+  EXPECT_EQ(backend->gemm(nullptr, {&o.problem, 1}).code(), MARLIN_E_MEMORY);
+  EXPECT_EQ(backend->prepare(nullptr, {&o.problem, 1}, 3).status().code(), MARLIN_E_MEMORY);
+  refuse = false;
+  EXPECT_TRUE(backend->gemm(nullptr, {&o.problem, 1}).ok());
+  EXPECT_TRUE(right(o));
+}
+
+TEST_F(CpuBackendTest, EverythingComesFromAndReturnsToTheHost) {
+  Operands o = operands(*packed_, 3);
+  ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+  EXPECT_GT(host_.live.load(), 200 * 300 / 2);
+  packed_.reset();
+  backend_.reset();
+  EXPECT_EQ(host_.live.load(), 0);
+}
+
+TEST_F(CpuBackendTest, SameBitsForEveryNumberOfThreads) {
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const int64_t m : {1, 3, 20, 100}) {
+      Operands o = operands(*packed_, m);
+      o.problem.compute = compute;
+      ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+      const std::vector<float> expected = o.c;
+      for (uint32_t threads = 0; threads <= 4; ++threads) {
+        BackendOptions options{.threads = threads};
+        if (threads == 0) {
+          options.threads = 7;
+          options.parallel_for = [](void*, uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
+            for (uint32_t i = tasks; i-- > 0;) task(user, i);
+          };
+        }
+        const auto other = make(options);
+        o.c.assign(o.c.size(), 99.0f);
+        ASSERT_TRUE(other->gemm(nullptr, {&o.problem, 1}).ok());
+        ASSERT_EQ(o.c, expected) << threads << " threads, m " << m;
+      }
+    }
+}
+
+TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
+  std::vector<Operands> all;
+  std::vector<std::vector<float>> expected;
+  for (int64_t m : {1, 2, 9, 17, 30, 64}) all.push_back(operands(*packed_, m));
+  for (Operands& o : all) {
+    ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+    expected.push_back(o.c);
+  }
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < all.size(); ++t) {
+    threads.emplace_back([&, t] {
+      const auto stream = backend_->create_stream({}).take();
+      for (int round = 0; round < 30; ++round) {
+        all[t].c.assign(all[t].c.size(), 99.0f);
+        const bool ok = backend_->gemm(round % 2 == 0 ? stream.get() : nullptr, {&all[t].problem, 1}).ok();
+        if (!ok || all[t].c != expected[t]) ++failures;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(failures.load(), 0);
+}
+
+TEST_F(CpuBackendTest, ComputesInTheChildOfAFork) {
+  Operands o = operands(*packed_, 5);
+  ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+  const std::vector<float> expected = o.c;
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    Operands own = operands(*packed_, 20);
+    while (!stop.load())
+      if (!backend_->gemm(nullptr, {&own.problem, 1}).ok()) std::abort();
+  });
+  for (int round = 0; round < 30; ++round) {
+    o.c.assign(o.c.size(), 99.0f);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      const bool ok = backend_->gemm(nullptr, {&o.problem, 1}).ok() && o.c == expected;
+      packed_.reset();
+      backend_.reset();
+      _exit(ok ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  busy.join();
+}
+
+#if defined(__x86_64__)
+TEST_F(CpuBackendTest, HostsFloatingPointModesChangeNothingAndComeBack) {
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const int64_t m : {1, 40}) {
+      Operands o = operands(*packed_, m);
+      for (size_t i = 0; i < o.a.size(); ++i) o.a[i] *= i % 3 == 0 ? 0x1p-130f : 1.0f;
+      o.problem.compute = compute;
+      ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+      const std::vector<float> expected = o.c;
+      constexpr unsigned kHost = 0x1f80 | 0x8040 | 0x6000;  // flush-to-zero, denormals-are-zero, towards zero
+      const unsigned saved = _mm_getcsr();
+      _mm_setcsr(kHost);
+      const Status status = backend_->gemm(nullptr, {&o.problem, 1});
+      const unsigned after = _mm_getcsr();
+      _mm_setcsr(saved);
+      EXPECT_TRUE(status.ok());
+      EXPECT_EQ(after, kHost);
+      EXPECT_EQ(std::memcmp(o.c.data(), expected.data(), expected.size() * sizeof(float)), 0);
+    }
+}
+#endif
+
+TEST_F(CpuBackendTest, UnpacksRows) {
+  std::vector<float> all(200 * 300), out(2 * 300);
+  decode_rows(source_.meta(), source_.all(), 0, 200, all.data());
+  const int64_t rows[] = {199, 3};
+  ASSERT_TRUE(backend_->unpack(*packed_, rows, {out.data(), 2, 300, 300, MARLIN_F32}).ok());
+  EXPECT_EQ(std::memcmp(out.data(), &all[199 * 300], 1200), 0);
+  EXPECT_EQ(std::memcmp(out.data() + 300, &all[3 * 300], 1200), 0);
+}
+
+TEST_F(CpuBackendTest, ExplainsTheChoice) {
+  Operands o = operands(*packed_, 4);
+  const auto text = backend_->explain(o.problem);
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(text.value(), StartsWith("kernel: "));
+  EXPECT_THAT(text.value(), HasSubstr("\nthreads: 3\n"));
+  o.problem.compute = MARLIN_COMPUTE_FP8;
+  EXPECT_EQ(backend_->explain(o.problem).status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(backend_->supports(o.problem).code(), MARLIN_E_UNSUPPORTED);
+}
+
+TEST_F(CpuBackendTest, RejectsWhatACpuDoesNotHave) {
+  EXPECT_EQ(create_backend({.device_index = 1}).status().code(), MARLIN_E_NO_DEVICE);
+  EXPECT_EQ(create_backend({.device_index = -1}).status().code(), MARLIN_E_NO_DEVICE);
+  EXPECT_EQ(create_backend({.native_device = this}).status().code(), MARLIN_E_ARGUMENT);
+  EXPECT_EQ(backend_->create_stream({.kind = MARLIN_NATIVE_CUDA_STREAM}).status().code(), MARLIN_E_UNSUPPORTED);
+}
+
+TEST_F(CpuBackendTest, EnvironmentIsReadWhenTheContextIsMade) {
+  std::string logged;
+  BackendOptions options{.threads = 1};
+  options.logger = {[](void* user, int32_t, const char* text) { *static_cast<std::string*>(user) += text; }, &logged};
+  setenv("METAL_MARLIN_ISA", "vax", 1);
+  setenv("METAL_MARLIN_KERNEL", "no_such_kernel", 1);
+  const auto odd = make(options);
+  setenv("METAL_MARLIN_ISA", "generic", 1);
+  unsetenv("METAL_MARLIN_KERNEL");
+  const auto generic = make(options);
+  unsetenv("METAL_MARLIN_ISA");
+  EXPECT_THAT(logged, HasSubstr("\"vax\""));
+  Operands o = operands(*packed_, 4);
+  EXPECT_EQ(odd->supports(o.problem).code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(odd->supports(o.problem).message(), HasSubstr("no_such_kernel"));
+  EXPECT_THAT(generic->explain(o.problem).value(), StartsWith("kernel: cpu_generic_"));
+}
+
+TEST(CpuDevice, DescribesItself) {
+  ASSERT_EQ(device_count(), 1u);
+  marlin_device_info info{};
+  info.why_not[0] = 'x';
+  describe_device(0, info);
+  EXPECT_NE(info.name[0], '\0');
+  EXPECT_NE(info.isa_or_arch[0], '\0');
+  EXPECT_GT(info.memory_bytes, uint64_t{1} << 28);
+  EXPECT_STREQ(info.why_not, "");
+}
+
+}  // namespace
+}  // namespace metal_marlin::cpu
