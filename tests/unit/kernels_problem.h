@@ -2,6 +2,7 @@
 // layout.h and shares no code with the kernels.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>

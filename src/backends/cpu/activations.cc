@@ -38,7 +38,8 @@ float block_scale(const float* x) {
   return std::bit_cast<float>(largest) / 127.0f;
 }
 
-void write_int8(const float* x, const ActivationLayout& layout, uint32_t* record) {
+/// Returns d.
+float write_int8(const float* x, const ActivationLayout& layout, uint32_t* record) {
   const int rows = layout.tile_rows;
   const float d = block_scale(x);
   int8_t q[kBlockSlots] = {};
@@ -52,6 +53,7 @@ void write_int8(const float* x, const ActivationLayout& layout, uint32_t* record
     for (int i = 0; i < part; ++i) sum += q[p * part + i];
     record[(9 + p) * rows] = static_cast<uint32_t>(sum * layout.sum_factor);
   }
+  return d;
 }
 
 void write_float_sums(const float* x, const ActivationLayout& layout, uint32_t* extras) {
@@ -64,12 +66,12 @@ void write_float_sums(const float* x, const ActivationLayout& layout, uint32_t* 
   }
 }
 
-void write_record(const float* x, const ActivationLayout& layout, uint32_t* record) {
+/// Returns d of an int8 block, else 0.
+float write_record(const float* x, const ActivationLayout& layout, uint32_t* record) {
   const int rows = layout.tile_rows;
   switch (layout.form) {
     case ActivationForm::int8:
-      write_int8(x, layout, record);
-      break;
+      return write_int8(x, layout, record);
     case ActivationForm::bf16:
       for (int s = 0; s < 16; ++s) {  // only BF16 activations take this form, so nothing is cut off
         const int slot = first_slot_of_pair(s);
@@ -82,20 +84,25 @@ void write_record(const float* x, const ActivationLayout& layout, uint32_t* reco
       write_float_sums(x, layout, record + 32 * rows);
       break;
   }
+  return 0;
 }
 
 }  // namespace
 
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
-  for (int64_t tile = tile_begin; tile < tile_end; ++tile)
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    float largest_d = 0;
     for (int64_t block = 0; block < layout.blocks; ++block)
       for (int r = 0; r < layout.tile_rows; ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.first_row + row, block, x);
-        write_record(x, layout, args.out + layout.offset(tile, block) + r);
+        const float d = write_record(x, layout, args.out + layout.offset(tile, block) + r);
+        if (d > largest_d) largest_d = d;  // never true for NaN
       }
+    if (layout.form == ActivationForm::int8) store(args.out + layout.largest_d_offset() + tile, largest_d);
+  }
 }
 
 }  // namespace metal_marlin::cpu

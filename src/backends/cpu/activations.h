@@ -43,7 +43,10 @@ struct ActivationLayout {
     const int64_t in_chunk = block % chunk_blocks, first = block - in_chunk;
     return (first * tiles + tile * chunk_length(first) + in_chunk) * record_size();
   }
-  uint64_t bytes() const { return static_cast<uint64_t>(tiles * blocks * record_size()) * 4; }
+  /// int8: after the records, the largest finite d of every tile as a float; kernels that multiply scales by d must know when
+  /// that could overflow. Dword index.
+  int64_t largest_d_offset() const { return tiles * blocks * record_size(); }
+  uint64_t bytes() const { return static_cast<uint64_t>(largest_d_offset() + (form == ActivationForm::int8 ? tiles : 0)) * 4; }
   bool operator==(const ActivationLayout&) const = default;
 };
 

@@ -1,0 +1,113 @@
+// What the AVX-512 kernels share: target attributes, scales of a superblock, prefetching.
+#pragma once
+
+// GCC 12 warns of its own headers, which spell "undefined" as a variable initialised by itself (GCC bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include <bit>
+#include <cfloat>
+#include <cstdint>
+
+#include "backends/cpu/kernels.h"
+
+// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code.
+#define MARLIN_AVX512 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]]
+#define MARLIN_AVX512_VNNI [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]]
+#define MARLIN_AVX512_BF16 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]]
+#define MARLIN_INLINE [[gnu::always_inline]] inline
+
+namespace metal_marlin::cpu {
+
+/// Keeps the compiler from moving loads over each other: both g++ and clang would hoist them until accumulators spill, which
+/// costs a quarter of the speed of a large tile.
+MARLIN_INLINE void fence() { __asm__ volatile("" ::: "memory"); }
+
+/// 16 scales, as floats, exact. `index` counts scales.
+template <ScaleType kType>
+MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) {
+  if constexpr (kType == ScaleType::f32) {
+    return _mm512_loadu_ps(p + 4 * index);
+  } else if constexpr (kType == ScaleType::f16) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
+  } else if constexpr (kType == ScaleType::bf16) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  } else if constexpr (kType == ScaleType::e8m0) {
+    // 2^(e - 127): e is the exponent field, and with the highest mantissa bit set 0 becomes 2^-127 and 255 a NaN.
+    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index)));
+    const __m512i next = _mm512_and_si512(_mm512_add_epi32(e, _mm512_set1_epi32(1)), _mm512_set1_epi32(255));
+    const __mmask16 edge = _mm512_cmple_epu32_mask(next, _mm512_set1_epi32(1));
+    const __m512i bits = _mm512_slli_epi32(e, 23);
+    return _mm512_castsi512_ps(_mm512_mask_or_epi32(bits, edge, bits, _mm512_set1_epi32(0x400000)));
+  } else {
+    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN. The shift drags copies of
+    // the sign into bit 14, which must be 0.
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index));
+    const __m256i half =
+        _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7), _mm256_set1_epi16(static_cast<short>(0xbfff)));
+    const __mmask16 nan = _mm_cmpeq_epi8_mask(_mm_and_si128(bytes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
+    const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0f));
+    return _mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
+  }
+}
+
+/// Decodes `groups` rows of scales for columns 16 v0 .. 16 (v0 + nv) to out[group][64], times `factor`. Returns the largest
+/// magnitude in every lane, as bits (a NaN is larger than all).
+template <ScaleType kType>
+MARLIN_AVX512 inline __m512i decode_scale_rows(const uint8_t* p, int groups, int v0, int nv, float factor, float* out) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i largest = _mm512_setzero_si512();
+  for (int g = 0; g < groups; ++g)
+    for (int v = v0; v < v0 + nv; ++v) {
+      const __m512 s = _mm512_mul_ps(load_scales<kType>(p, g * kPanelColumns + 16 * v), _mm512_set1_ps(factor));
+      largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(s), magnitude));
+      _mm512_storeu_ps(out + g * kPanelColumns + 16 * v, s);
+    }
+  return largest;
+}
+
+MARLIN_AVX512 inline __m512i decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0, int nv, float factor,
+                                               float* out) {
+  switch (type) {
+    case ScaleType::f32:
+      return decode_scale_rows<ScaleType::f32>(p, groups, v0, nv, factor, out);
+    case ScaleType::f16:
+      return decode_scale_rows<ScaleType::f16>(p, groups, v0, nv, factor, out);
+    case ScaleType::bf16:
+      return decode_scale_rows<ScaleType::bf16>(p, groups, v0, nv, factor, out);
+    case ScaleType::e8m0:
+      return decode_scale_rows<ScaleType::e8m0>(p, groups, v0, nv, factor, out);
+    case ScaleType::e4m3:
+      return decode_scale_rows<ScaleType::e4m3>(p, groups, v0, nv, factor, out);
+  }
+  return _mm512_setzero_si512();
+}
+
+/// Memory to fetch while one pass over a panel runs: `blocks` equal parts, one a block.
+///
+/// One pass over the panel: its own bytes, some KB ahead. Several (more rows than a tile holds): the first pass finds the panel
+/// in L2, and each fetches its share of the next panel there, so that memory is busy all the time.
+struct PrefetchShare {
+  const char* from = nullptr;
+  int64_t lines = 0, blocks = 1;
+
+  MARLIN_INLINE void operator()(int64_t block) const {
+    for (int64_t i = lines * block / blocks, end = lines * (block + 1) / blocks; i < end; ++i)
+      _mm_prefetch(from + 64 * i, _MM_HINT_T1);
+  }
+};
+
+inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8_t* panel, int64_t pass, int64_t passes) {
+  const int64_t lines = layout.panel_bytes() / 64, first = lines * pass / passes;
+  return {reinterpret_cast<const char*>(panel) + layout.panel_bytes() + 64 * first, lines * (pass + 1) / passes - first,
+          layout.slots / kBlockSlots};
+}
+
+/// How far ahead of itself a single pass fetches: more than the latency of memory at a core's share of the bandwidth.
+inline constexpr int64_t kPrefetchAhead = 6144;
+
+}  // namespace metal_marlin::cpu

@@ -1,0 +1,69 @@
+// INT8 activations by vpdpbusd: weights as unsigned bytes (code + offset), activations signed, the offset undone by the block's
+// sum. Sums stay integers over a block of 32 slots (16 with groups of 16) and are then scaled in float.
+#pragma once
+
+#include "backends/cpu/x86/avx512.h"
+
+namespace metal_marlin::cpu {
+
+/// What one superblock needs besides its codes. 16-byte columns of `offsets` repeat a column's byte 4 times.
+struct alignas(64) Int8Super {
+  float scale[8][kPanelColumns];
+  float zero[8][kPanelColumns];         ///< additive zeros
+  uint8_t offset[8][4][kPanelColumns];  ///< w4zero: 16 - zero, a byte for every code of the column
+  bool clamp = false;                   ///< scale * d may overflow
+};
+
+/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv).
+template <CodeKind kCode>
+MARLIN_AVX512 inline void decode_int8_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv, float largest_d,
+                                            Int8Super& out) {
+  const int groups = layout.groups_per_super();
+  // FP4 codes are multiplied as 2 * value.
+  const __m512i largest = decode_scale_rows(layout.scale_type, super + layout.scales_offset(), groups, v0, nv,
+                                            kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
+  out.clamp = !(std::bit_cast<float>(_mm512_reduce_max_epu32(largest)) * largest_d <= FLT_MAX);
+  const uint8_t* zeros = super + layout.zeros_offset();
+  if constexpr (kCode == CodeKind::w4zero) {
+    const __m512i four_times = _mm512_set1_epi32(0x01010101);
+    for (int g = 0; g < groups; ++g)
+      for (int v = v0; v < v0 + nv; ++v) {
+        const __m512i z =
+            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v)));
+        const __m512i offset = _mm512_mullo_epi32(_mm512_sub_epi32(_mm512_set1_epi32(16), z), four_times);
+        _mm512_store_si512(out.offset[g][v], offset);
+      }
+  }
+  if constexpr (is_additive(kCode)) decode_scale_rows(layout.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
+}
+
+/// Slots 0..3 of a step as unsigned bytes: the low (0) or high (1) nibbles of a line, or the bytes of an 8-bit line.
+template <CodeKind kCode, int kNibble>
+MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(__m512i line, __m512i offset) {
+  if constexpr (kCode == CodeKind::w8sym || kCode == CodeKind::w8add) {
+    return _mm512_xor_si512(line, _mm512_set1_epi8(static_cast<char>(0x80)));
+  } else {
+    const __m512i nibble = kNibble == 0 ? line : _mm512_srli_epi16(line, 4);
+    if constexpr (kCode == CodeKind::fp4) {
+      // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbour's bits not matter.
+      const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+      return _mm512_permutexvar_epi8(nibble, table);
+    } else {
+      const __m512i code = _mm512_and_si512(nibble, _mm512_set1_epi8(15));
+      return kCode == CodeKind::w4zero ? _mm512_add_epi8(code, offset) : code;
+    }
+  }
+}
+
+template <CodeKind kCode>
+inline constexpr bool kEightBits = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
+/// What unsigned_codes adds to the value, where the activations' sums do not carry it already (activations.h: sum_factor).
+template <CodeKind kCode>
+inline constexpr int kUncorrected = kCode == CodeKind::w8add ? 128 : 0;
+
+/// scale * d, kept finite: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
+MARLIN_AVX512 MARLIN_INLINE __m512 finite(__m512 x) {
+  return _mm512_max_ps(_mm512_set1_ps(-FLT_MAX), _mm512_min_ps(_mm512_set1_ps(FLT_MAX), x));
+}
+
+}  // namespace metal_marlin::cpu

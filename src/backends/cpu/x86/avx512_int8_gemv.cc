@@ -1,0 +1,172 @@
+// INT8 compute for few rows: one walk over the packed stream, codes decoded in registers.
+#if defined(__x86_64__)
+
+#include <algorithm>
+
+#include "backends/cpu/x86/avx512_int8.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+/// One tile of rows times kVectors groups of 16 columns, over the whole of K.
+struct Pass {
+  const PackedLayout* layout;
+  const uint8_t* panel;
+  const uint32_t* records;  ///< of the tile
+  float largest_d;
+  int v0;
+  bool alone;  ///< the only pass over the panel
+  PrefetchShare next;
+  float* sums;  ///< [kRows][64]
+};
+
+/// Integer sums of one part (16 or 32 slots) of a block: kLines lines of codes of every column group.
+template <CodeKind kCode, int kRows, int kVectors, int kLines>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* codes, int line_stride, const Int8Super& super, int group,
+                                                int v0, const uint32_t* x, const char* ahead, __m512i (&dot)[kRows][kVectors]) {
+  constexpr int kNibbles = kEightBits<kCode> ? 1 : 2;
+#pragma GCC unroll 8
+  for (int line = 0; line < kLines; ++line) {
+    __m512i w[2][kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512i packed = _mm512_load_si512(codes + v * line_stride + line * 64);
+      const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(super.offset[group][v0 + v]) : packed;
+      w[0][v] = unsigned_codes<kCode, 0>(packed, offset);
+      if constexpr (kNibbles == 2) w[1][v] = unsigned_codes<kCode, 1>(packed, offset);
+      if (ahead != nullptr) _mm_prefetch(ahead + v * line_stride + line * 64, _MM_HINT_T0);
+    }
+#pragma GCC unroll 2
+    for (int n = 0; n < kNibbles; ++n) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i b = _mm512_set1_epi32(static_cast<int>(x[(kNibbles * line + n) * kRows + r]));
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
+      }
+      fence();
+    }
+  }
+}
+
+/// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h).
+template <CodeKind kCode, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const Int8Super& super, int group,
+                                                 int v0, const uint32_t* extras, int part, __m512 (&acc)[kRows][kVectors]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 d = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(extras[r])));
+    if constexpr (is_additive(kCode)) {
+      const auto sum = static_cast<float>(static_cast<int32_t>(extras[(1 + part) * kRows + r]));
+      const __m512 scaled = _mm512_mul_ps(_mm512_set1_ps(sum), d);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        acc[r][v] = _mm512_fmadd_ps(scaled, _mm512_load_ps(&super.zero[group][16 * (v0 + v)]), acc[r][v]);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      __m512 factor = _mm512_mul_ps(_mm512_load_ps(&super.scale[group][16 * (v0 + v)]), d);
+      if (super.clamp) [[unlikely]]
+        factor = finite(factor);
+      acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
+    }
+  }
+}
+
+template <CodeKind kCode, int kRows, int kVectors, int kParts>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
+  constexpr int kLinesPerBlock = kEightBits<kCode> ? 8 : 4, kLines = kLinesPerBlock / kParts;
+  constexpr int kRecord = (9 + kParts) * kRows, kStride = kLinesPerBlock * 64;
+  const PackedLayout& layout = *pass.layout;
+  const int64_t super_bytes = layout.super_bytes();
+  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  Int8Super super;
+  __m512 acc[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
+  const uint8_t* bytes = pass.panel;
+  const uint32_t* record = pass.records;
+  for (int64_t s = 0; s < layout.superblocks(); ++s, bytes += super_bytes) {
+    decode_int8_super<kCode>(layout, bytes, pass.v0, kVectors, pass.largest_d, super);
+    if (pass.alone)
+      for (int64_t i = layout.scales_offset(); i < super_bytes; i += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(bytes) + kPrefetchAhead + i, _MM_HINT_T0);
+    for (int b = 0; b < kBlocksPerSuper; ++b, record += kRecord) {
+      if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
+#pragma GCC unroll 2
+      for (int part = 0; part < kParts; ++part) {
+        const uint8_t* codes = bytes + b * 4 * kStride + pass.v0 * kStride + part * kLines * 64;
+        const uint32_t* extras = record + 8 * kRows;
+        __m512i dot[kRows][kVectors];
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) {
+          __m512i start = _mm512_setzero_si512();
+          if constexpr (!is_additive(kCode)) start = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
+          if constexpr (kUncorrected<kCode> != 0)
+            start = _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(extras[(1 + part) * kRows + r]));
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
+        }
+        const int group = (b * 2 + part) >> shift;
+        const char* ahead = pass.alone ? reinterpret_cast<const char*>(codes) + kPrefetchAhead : nullptr;
+        dot_lines<kCode, kRows, kVectors, kLines>(codes, kStride, super, group, pass.v0, record + part * 4 * kRows, ahead, dot);
+        add_scaled<kCode, kRows, kVectors>(dot, super, group, pass.v0, extras, part, acc);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
+}
+
+/// All tiles of a panel. Up to 3 rows fit beside 4 vectors of columns in registers; 4 rows take the columns in halves.
+template <CodeKind kCode, int kRows, int kParts>
+void run_tiles(const PanelArgs& args) {
+  constexpr int kVectors = kRows == 4 ? 2 : 4;
+  const ActivationLayout& act = args.activations;
+  const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / kVectors);
+  Pass pass{};
+  pass.layout = args.layout;
+  pass.panel = args.panel;
+  pass.alone = passes == 1;
+  for (int64_t i = 0; i < passes; ++i) {
+    const int64_t tile = args.tile_begin + i / (4 / kVectors);
+    pass.records = args.records + act.offset(tile, 0);
+    pass.largest_d = std::bit_cast<float>(args.records[act.largest_d_offset() + tile]);
+    pass.v0 = static_cast<int>(i % (4 / kVectors)) * kVectors;
+    pass.next = share_of_next_panel(*args.layout, args.panel, i, passes);
+    pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
+    run_pass<kCode, kRows, kVectors, kParts>(pass);
+  }
+}
+
+template <CodeKind kCode, int kParts>
+void run_rows(const PanelArgs& args) {
+  switch (args.activations.tile_rows) {
+    case 1:
+      return run_tiles<kCode, 1, kParts>(args);
+    case 2:
+      return run_tiles<kCode, 2, kParts>(args);
+    case 3:
+      return run_tiles<kCode, 3, kParts>(args);
+    default:
+      return run_tiles<kCode, 4, kParts>(args);
+  }
+}
+
+template <CodeKind kCode>
+void run(const PanelArgs& args) {
+  return args.layout->slot_group == 16 ? run_rows<kCode, 2>(args) : run_rows<kCode, 1>(args);
+}
+
+}  // namespace
+
+void cpu_avx512vnni_int8_gemv_w4sym(const PanelArgs& args) { run<CodeKind::w4sym>(args); }
+void cpu_avx512vnni_int8_gemv_w4zero(const PanelArgs& args) { run<CodeKind::w4zero>(args); }
+void cpu_avx512vnni_int8_gemv_w4add(const PanelArgs& args) { run<CodeKind::w4add>(args); }
+void cpu_avx512vnni_int8_gemv_fp4(const PanelArgs& args) { run<CodeKind::fp4>(args); }
+void cpu_avx512vnni_int8_gemv_w8sym(const PanelArgs& args) { run<CodeKind::w8sym>(args); }
+void cpu_avx512vnni_int8_gemv_w8add(const PanelArgs& args) { run<CodeKind::w8add>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif
