@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,12 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define MARLIN_SANITIZED  // their shadow memory needs an address space without limit
+#endif
 #endif
 
 // The child of a fork starts threads of its own, which ThreadSanitizer refuses unless told otherwise.
@@ -148,7 +155,7 @@ int in_child(const Work& work) {
 TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
   ThreadPool pool(3);
   ASSERT_TRUE(each_runs_once(pool, 10));
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const int status = in_child([&] {
       const bool alone = threads_of_this_process() == 1;
       const bool ran = each_runs_once(pool, 100) && each_runs_once(pool, 3);
@@ -167,7 +174,7 @@ TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
   std::thread other([&] {
     while (!stop.load()) each_runs_once(pool, 50);
   });
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const int status = in_child([&] {
       // Atomics of its own: the vector in each_runs_once() needs malloc, which fork() keeps usable.
       return each_runs_once(pool, 100) && each_runs_once(pool, 100) && threads_of_this_process() == 3;
@@ -177,6 +184,23 @@ TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
   stop = true;
   other.join();
 }
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && !defined(MARLIN_SANITIZED)
+TEST(ThreadPool, FewerThreadsWhenTheSystemRefuses) {
+  EXPECT_EQ(in_child([] {
+              ThreadPool pool(64);
+              std::ifstream statm("/proc/self/statm");
+              size_t pages = 0;
+              statm >> pages;
+              // Room for the stacks of a few threads only.
+              const rlim_t bytes = pages * static_cast<size_t>(getpagesize()) + (size_t{20} << 20);
+              const rlimit limit{bytes, bytes};
+              if (setrlimit(RLIMIT_AS, &limit) != 0 || !each_runs_once(pool, 1000)) return false;
+              return threads_of_this_process() < 32 && each_runs_once(pool, 1000);
+            }),
+            0);
+}
+#endif
 
 TEST(ThreadPool, UnusedPoolDiesCleanlyInAChild) {
   ThreadPool pool(3);

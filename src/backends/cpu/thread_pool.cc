@@ -187,14 +187,12 @@ ThreadPool::~ThreadPool() {
   }
 }
 
-bool ThreadPool::take() {
+bool ThreadPool::take(pid_t self) {
   pid_t expected = holder_.load(std::memory_order_relaxed);
-  const pid_t self = getpid();
   return expected != self && holder_.compare_exchange_strong(expected, self, std::memory_order_acquire);
 }
 
-ThreadPool::Crew* ThreadPool::crew() {
-  const pid_t self = getpid();
+ThreadPool::Crew* ThreadPool::crew(pid_t self) {
   if (crew_process_ != self) {
     Crew::forget(crew_);
     crew_process_ = self;
@@ -204,8 +202,10 @@ ThreadPool::Crew* ThreadPool::crew() {
 }
 
 void ThreadPool::run(uint32_t tasks, TaskRef task) {
-  if (tasks <= 1 || threads_ == 1 || !take()) return run_inline(tasks, task);
-  if (Crew* const workers = crew()) {
+  if (tasks <= 1 || threads_ == 1) return run_inline(tasks, task);
+  const pid_t self = getpid();
+  if (!take(self)) return run_inline(tasks, task);
+  if (Crew* const workers = crew(self)) {
     const FpEnvironment environment;
     workers->run(tasks, task);
   } else {

@@ -33,8 +33,9 @@ class ThreadPool final : public TaskRunner {
  private:
   class Crew;
 
-  bool take();
-  Crew* crew();
+  // `self` is getpid(): asked once a run, because it is a system call.
+  bool take(pid_t self);
+  Crew* crew(pid_t self);
 
   const uint32_t threads_;
   // The process that is inside run() with the crew, or 0. A foreign process id means that the parent was inside when it forked.

@@ -1,26 +1,39 @@
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "backends/cpu/pack.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/slots.h"
+#include "core/shapes.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
+/// The same matrix with its k in the order of the slots, where groups lie together: the decoder then meets each group once,
+/// however an act-order file scatters them.
+WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& groups) {
+  WeightMeta meta = weights.meta();
+  meta.k = weights.layout.slots;
+  meta.group_index.resize(static_cast<size_t>(meta.k));
+  for (size_t slot = 0; slot < meta.group_index.size(); ++slot)
+    meta.group_index[slot] = std::max(0, groups[slot / static_cast<size_t>(weights.layout.slot_group)]);
+  return meta;
+}
+
 /// Turns packed rows back into canonical ones, which the one decoder then decodes; one a thread.
 class RowUnpacker {
  public:
-  RowUnpacker(const CpuWeights& weights, const std::vector<int32_t>& groups, std::span<const int64_t> rows,
-              const MatrixView& out)
-      : weights_(weights), groups_(groups), rows_(rows), out_(out) {
-    const WeightMeta& meta = weights.meta();
-    slot_codes_.resize(static_cast<size_t>(weights.layout.slots));
+  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
+              std::span<const int64_t> rows, const MatrixView& out)
+      : weights_(weights), meta_(meta), groups_(groups), rows_(rows), out_(out) {
     stripe_.codes.resize(static_cast<size_t>(meta.k));
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
     stripe_.zeros.resize(static_cast<size_t>(meta.groups) * zero_bytes());
-    floats_.resize(static_cast<size_t>(meta.k));
+    by_slot_.resize(static_cast<size_t>(meta.k));
+    if (!weights.slot_to_k.empty()) by_k_.resize(static_cast<size_t>(weights.layout.k));
   }
 
   Status operator()(int64_t item) {
@@ -32,9 +45,9 @@ class RowUnpacker {
     const size_t scale = scale_bytes(layout.scale_type), zero = zero_bytes();
     read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale, stripe_.scales);
     if (zero != 0) read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero, stripe_.zeros);
-    decode_rows(weights_.meta(), stripe_, row, 1, floats_.data());
-    const size_t element = out_.dtype == MARLIN_F32 ? 4 : 2;
-    encode_floats(out_.dtype, floats_.data(), layout.k, static_cast<std::byte*>(out_.data) + item * out_.stride * element);
+    decode_rows(meta_, stripe_, row, 1, by_slot_.data());
+    encode_floats(out_.dtype, in_file_order(), layout.k,
+                  static_cast<std::byte*>(out_.data) + item * out_.stride * float_bytes(out_.dtype));
     return {};
   }
 
@@ -46,7 +59,7 @@ class RowUnpacker {
     const int lines = layout.code_bits, slots_a_line = kBlockSlots / lines;  // 4 lines of 8 nibbles, 8 lines of 4 bytes
     for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
       const std::byte* const from = panel + layout.block_offset(column, block);
-      uint8_t* const to = slot_codes_.data() + block * kBlockSlots;
+      uint8_t* const to = stripe_.codes.data() + block * kBlockSlots;
       for (int line = 0; line < lines; ++line) {
         const auto word = load<uint32_t>(from + 64 * line);
         if (lines == 8) {
@@ -57,12 +70,6 @@ class RowUnpacker {
         }
       }
     }
-    if (weights_.slot_to_k.empty()) {
-      std::memcpy(stripe_.codes.data(), slot_codes_.data(), stripe_.codes.size());
-      return;
-    }
-    for (size_t slot = 0; slot < slot_codes_.size(); ++slot)
-      if (const int32_t k = weights_.slot_to_k[slot]; k >= 0) stripe_.codes[k] = slot_codes_[slot];
   }
 
   /// `from` is the row's first scale (or zero) in the first superblock.
@@ -75,20 +82,29 @@ class RowUnpacker {
     }
   }
 
+  const float* in_file_order() {
+    if (by_k_.empty()) return by_slot_.data();
+    for (size_t slot = 0; slot < by_slot_.size(); ++slot)
+      if (const int32_t k = weights_.slot_to_k[slot]; k >= 0) by_k_[k] = by_slot_[slot];
+    return by_k_.data();
+  }
+
   const CpuWeights& weights_;
+  const WeightMeta& meta_;  // meta_of_slots()
   const std::vector<int32_t>& groups_;
   const std::span<const int64_t> rows_;
   const MatrixView& out_;
-  std::vector<uint8_t> slot_codes_;
   Stripe stripe_;
-  std::vector<float> floats_;
+  std::vector<float> by_slot_, by_k_;
 };
 
 }  // namespace
 
 Status unpack_rows(const CpuWeights& weights, std::span<const int64_t> rows, const MatrixView& out, TaskRunner& runner) {
   const std::vector<int32_t> groups = groups_of_slots(weights.meta(), weights.layout, weights.slot_to_k);
-  return for_each_item(runner, static_cast<int64_t>(rows.size()), [&] { return RowUnpacker(weights, groups, rows, out); });
+  const WeightMeta meta = meta_of_slots(weights, groups);
+  return for_each_item(runner, static_cast<int64_t>(rows.size()),
+                       [&] { return RowUnpacker(weights, meta, groups, rows, out); });
 }
 
 }  // namespace metal_marlin::cpu
