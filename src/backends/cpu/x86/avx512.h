@@ -2,11 +2,15 @@
 #pragma once
 
 // GCC 12 warns of its own headers, which spell "undefined" as a variable initialised by itself (GCC bug 105593).
+#if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
+#if !defined(__clang__)
 #pragma GCC diagnostic pop
+#endif
 
 #include <bit>
 #include <cfloat>

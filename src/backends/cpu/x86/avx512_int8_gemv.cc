@@ -82,7 +82,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   Int8Super super;
   __m512 acc[kRows][kVectors];
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
   const uint8_t* bytes = pass.panel;
   const uint32_t* record = pass.records;
@@ -114,14 +116,17 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
       }
     }
   }
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
 }
 
-/// All tiles of a panel. Up to 3 rows fit beside 4 vectors of columns in registers; 4 rows take the columns in halves.
+/// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and 4 rows take the columns in
+/// halves.
 template <CodeKind kCode, int kRows, int kParts>
 void run_tiles(const PanelArgs& args) {
-  constexpr int kVectors = kRows == 4 ? 2 : 4;
+  constexpr int kVectors = kRows > 2 ? 2 : 4;
   const ActivationLayout& act = args.activations;
   const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / kVectors);
   Pass pass{};

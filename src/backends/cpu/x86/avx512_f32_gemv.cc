@@ -1,0 +1,22 @@
+// F32 and F16 activations for few rows, by FMA.
+#if defined(__x86_64__)
+
+#include "backends/cpu/x86/avx512.h"
+
+#define MARLIN_FORM f32
+#define MARLIN_IS_BF16 0
+#define MARLIN_TARGET MARLIN_AVX512
+#include "backends/cpu/x86/avx512_float_gemv.h"
+
+namespace metal_marlin::cpu {
+
+void cpu_avx512_f32_gemv_w4sym(const PanelArgs& args) { run<CodeKind::w4sym>(args); }
+void cpu_avx512_f32_gemv_w4zero(const PanelArgs& args) { run<CodeKind::w4zero>(args); }
+void cpu_avx512_f32_gemv_w4add(const PanelArgs& args) { run<CodeKind::w4add>(args); }
+void cpu_avx512_f32_gemv_fp4(const PanelArgs& args) { run<CodeKind::fp4>(args); }
+void cpu_avx512_f32_gemv_w8sym(const PanelArgs& args) { run<CodeKind::w8sym>(args); }
+void cpu_avx512_f32_gemv_w8add(const PanelArgs& args) { run<CodeKind::w8add>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif

@@ -1,0 +1,84 @@
+// Codes to floats, 16 columns at a time: what the BF16 and F32 kernels share. Steps are in the order of activations.h.
+#pragma once
+
+#include "backends/cpu/x86/avx512.h"
+
+namespace metal_marlin::cpu {
+
+/// The 4 sign-extended bytes of every dword, byte kByte as a float. An int8 has 8 significant bits, so it is exact in BF16 too.
+template <int kByte>
+MARLIN_AVX512 MARLIN_INLINE __m512 byte_to_float(__m512i x) {
+  return _mm512_cvtepi32_ps(_mm512_srai_epi32(kByte == 3 ? x : _mm512_slli_epi32(x, 24 - 8 * kByte), 24));
+}
+
+/// Values of 4-bit codes as floats; with integer zeros the zero is still to be subtracted.
+template <CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
+  if constexpr (kCode == CodeKind::fp4)
+    return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f,
+                          -6.0f);
+  const float first = kCode == CodeKind::w4sym ? -8.0f : 0.0f;
+  return _mm512_add_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_ps(first));
+}
+
+/// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter; with integer zeros the index
+/// is code + 16 - zero and the table counts from -16.
+template <CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
+  const __m512 low =
+      kCode == CodeKind::w4zero ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f)) : float_table<kCode>();
+  const __m512 high = float_table<kCode>();
+  const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
+  const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
+
+/// Step kStep (0..7) of a 4-bit line, 8 slots, in F32: the value that the scale multiplies. `zero`: as floats, for w4zero.
+template <CodeKind kCode, int kStep>
+MARLIN_AVX512 MARLIN_INLINE __m512 float_step(__m512i line, __m512 table, __m512 zero) {
+  const __m512 value = _mm512_permutexvar_ps(kStep == 0 ? line : _mm512_srli_epi32(line, 4 * kStep), table);
+  return kCode == CodeKind::w4zero ? _mm512_sub_ps(value, zero) : value;
+}
+
+/// Step kStep (0..3) of a 4-bit line in BF16: two slots. `offset`: 16 - zero in every 16-bit word, for w4zero.
+template <CodeKind kCode, int kStep>
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_step(__m512i line, __m512i table, __m512i offset) {
+  __m512i index = kStep == 0 ? line : _mm512_srli_epi16(line, 4 * kStep);
+  if constexpr (kCode == CodeKind::w4zero) index = _mm512_add_epi16(_mm512_and_si512(index, _mm512_set1_epi16(15)), offset);
+  return _mm512_permutexvar_epi16(index, table);
+}
+
+/// Bytes kByte and kByte + 2 of an 8-bit line as a BF16 pair.
+template <int kByte>
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
+  const __m512i low = _mm512_castps_si512(byte_to_float<kByte>(line)),
+                high = _mm512_castps_si512(byte_to_float<kByte + 2>(line));
+  return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
+}
+
+/// Scales and zeros of a superblock. `zero`: integer zeros as floats for w4zero (BF16: as words, see bf16_step), additive
+/// zeros.
+struct alignas(64) FloatSuper {
+  float scale[8][kPanelColumns];
+  float zero[8][kPanelColumns];
+};
+
+template <CodeKind kCode, ActivationForm kForm>
+MARLIN_AVX512 inline void decode_float_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv,
+                                             FloatSuper& out) {
+  const int groups = layout.groups_per_super();
+  decode_scale_rows(layout.scale_type, super + layout.scales_offset(), groups, v0, nv, 1.0f, &out.scale[0][0]);
+  const uint8_t* zeros = super + layout.zeros_offset();
+  if constexpr (is_additive(kCode)) decode_scale_rows(layout.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
+  if constexpr (kCode == CodeKind::w4zero)
+    for (int g = 0; g < groups; ++g)
+      for (int v = v0; v < v0 + nv; ++v) {
+        const auto* from = reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v);
+        const __m512i z = _mm512_cvtepu8_epi32(_mm_loadu_si128(from));
+        const __m512i words = _mm512_mullo_epi32(_mm512_sub_epi32(_mm512_set1_epi32(16), z), _mm512_set1_epi32(0x00010001));
+        const __m512 stored = kForm == ActivationForm::bf16 ? _mm512_castsi512_ps(words) : _mm512_cvtepi32_ps(z);
+        _mm512_store_ps(&out.zero[g][16 * v], stored);
+      }
+}
+
+}  // namespace metal_marlin::cpu
