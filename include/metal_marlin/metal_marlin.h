@@ -5,31 +5,38 @@
  * One header, C99, 64-bit targets. The rules, once:
  *
  * Errors     A function returns MARLIN_OK or a negative status; on failure *out is NULL and nothing was done. `err` may be
- *            NULL, belongs to the caller, and is filled only on failure. Nothing is kept per thread or per process, no
- *            exception crosses, nothing aborts, exits or prints. Every descriptor is validated before any work starts. A
- *            device failure after that sticks to its stream and comes out of the next call on it.
- * Structs    Descriptors start with struct_size = sizeof the struct the caller was compiled with. 0, or less than the size
- *            of version 1, is MARLIN_E_STRUCT_SIZE. A longer one is accepted when its unknown tail is zero, else it is
- *            MARLIN_E_UNSUPPORTED. Output structs are filled up to the caller's struct_size. There is no implicit padding.
- *            marlin_matrix and marlin_shard are frozen: they never grow. `reserved` fields must be 0.
- * Defaults   A zero field means the default. An absent matrix has data == NULL (rows == 0 also counts as given).
- * Matrices   Row-major. row_stride 0 means cols; a negative one is an error. Strides count elements, *_bytes count bytes.
- *            Natural alignment of the element type suffices.
+ *            NULL, belongs to the caller, and is filled only on failure; one with a bad struct_size is
+ *            MARLIN_E_STRUCT_SIZE. Nothing is kept per thread or per process, no exception crosses, nothing aborts, exits
+ *            or prints. Every descriptor is validated before any work starts. A device failure after that sticks to its
+ *            stream and comes out of the next call on it.
+ * Structs    Descriptors start with struct_size = sizeof the struct the caller was compiled with. 0, less than the size of
+ *            version 1, or more than 4096 is MARLIN_E_STRUCT_SIZE. A longer one than this version's is accepted when its
+ *            unknown tail is zero, else it is MARLIN_E_UNSUPPORTED. Output structs are filled up to the caller's
+ *            struct_size, what this version does not know with 0. There is no implicit padding. marlin_matrix and
+ *            marlin_shard are frozen: they never grow. `reserved` fields and unknown bits of flags must be 0:
+ *            MARLIN_E_UNSUPPORTED. An unknown enum value is MARLIN_E_ARGUMENT.
+ * Defaults   A zero field means the default. An absent matrix has data == NULL. A matrix that must be given may have data
+ *            == NULL only when it has no rows.
+ * Matrices   Row-major. row_stride 0 means cols; a negative one is MARLIN_E_ARGUMENT, one below cols MARLIN_E_SHAPE.
+ *            Strides count elements, *_bytes count bytes. Natural alignment of the element type suffices, less is
+ *            MARLIN_E_ARGUMENT, as is memory that the context's backend does not reach.
  * Sizes      M (rows of A) or count 0: MARLIN_OK, no work. N or K 0: MARLIN_E_SHAPE. Outputs that overlap each other or an
  *            input: MARLIN_E_ARGUMENT.
  * Lifetime   Children keep their context alive: handles may be destroyed in any order. Operands, weights and scratch must
- *            live until the stream has passed them. destroy(NULL) does nothing. marlin_stream_destroy never waits.
- * Threads    Contexts, weights and checkpoints may be used by any number of threads at once. A stream: one thread at a time,
- *            but it may move between threads. No handle may be destroyed while another thread uses it.
+ *            live until the stream has passed them. NULL, a handle of another kind, and a destroyed stream of a live
+ *            context are MARLIN_E_ARGUMENT; destroying them does nothing. marlin_stream_destroy never waits.
+ * Threads    Contexts, weights and checkpoints may be used by any number of threads at once. A stream: one thread at a
+ *            time, but it may move between threads. No handle may be destroyed while another thread uses it. A forked child
+ *            may go on with CPU contexts that no other thread was using. No thread may be cancelled inside a call.
  * Callbacks  Run on threads that are inside a call of this library or on its workers, maybe several at once, never after
- *            the context and all its children are destroyed. They must not call this library. Tasks given to parallel_for
- *            never wait for each other: a serial loop is a legal parallel_for.
+ *            the context and all its children are destroyed. They must not call this library, throw or jump out. Tasks
+ *            given to parallel_for never wait for each other: a serial loop is a legal parallel_for.
  * CPU        Work is done when the call returns. A stream adds order, nothing else.
  * Results    Which kernel runs depends only on the device, the descriptor and M; never on the number of threads, on what
  *            else runs, or on which other rows are in the batch. An unavailable compute is MARLIN_E_UNSUPPORTED, never a
  *            silent fallback. marlin_explain tells which kernel, and why.
- * Files      A checkpoint is mapped. A file that another process shrinks while it is mapped faults in the reader
- *            (SIGBUS); write new files and rename them over old ones, as all tools do. Loaded weights never alias a file.
+ * Files      A checkpoint is mapped. A file that another process shrinks while it is mapped faults in the reader (SIGBUS);
+ *            write new files and rename them over old ones, as all tools do. Loaded weights never alias a file.
  */
 #ifndef METAL_MARLIN_METAL_MARLIN_H_
 #define METAL_MARLIN_METAL_MARLIN_H_
@@ -197,9 +204,9 @@ typedef struct marlin_device_info {
 typedef struct marlin_context_desc {
   uint32_t struct_size;
   marlin_backend backend;
-  int32_t device_index;
-  uint32_t threads;    /* CPU threads to use; 0: as many as the process may run on (affinity, cgroup) */
-  void* native_device; /* CUcontext or id<MTLDevice> of the host; NULL: by index */
+  int32_t device_index; /* marlin_device_info::index; 0 with AUTO */
+  uint32_t threads;     /* CPU threads to use; 0: as many as the process may run on (affinity, cgroup) */
+  void* native_device;  /* CUcontext or id<MTLDevice> of the host; NULL: by index, and always with AUTO and CPU */
   void* (*alloc)(void* user, size_t size, size_t align);       /* NULL result is MARLIN_E_MEMORY; align is a power of two */
   void (*release)(void* user, void* p, size_t size);           /* both or neither of alloc and release */
   void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
@@ -211,7 +218,8 @@ typedef struct marlin_stream_desc {
   uint32_t struct_size;
   marlin_native kind;
   void* native;
-  marlin_matrix scratch; /* the host's memory for temporaries, U8; absent: the library's own, owned by the stream */
+  marlin_matrix scratch; /* the host's memory for temporaries, U8, any alignment, no gaps between rows, apart from all
+                            operands; marlin_prepare says how much; absent: the library's own, owned by the stream */
 } marlin_stream_desc;
 
 /* One matrix W[n, k] to pack. Quantised values come with scales; float values (F32, F16, BF16 [n, k]) are quantised here. */
@@ -275,7 +283,7 @@ typedef struct marlin_layer_info {
   uint32_t experts;     /* 1 for a plain layer */
   uint32_t group_size;  /* k when one group spans the row */
   marlin_format format; /* MARLIN_FORMAT_NONE: floats of `dtype`, can be quantised on load */
-  marlin_layout layout;
+  marlin_layout layout; /* in the file; of packed weights: what their first part came in */
   uint32_t flags;
   marlin_dtype dtype; /* of the scales; of the values when format is NONE */
   uint64_t bytes;     /* in the file, or on the device */
@@ -283,7 +291,8 @@ typedef struct marlin_layer_info {
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
 
-/* Describes device `index` (0-based, over all backends, unusable ones included); past the end: MARLIN_E_NOT_FOUND. */
+/* Describes device `index` (0-based, over all backends in the order of MARLIN_BACKEND_AUTO, unusable ones included); past the
+ * end: MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_device_get(uint32_t index, marlin_device_info* out, marlin_error* err);
 /* desc NULL: all defaults. Starts no thread before the first work. */
 MARLIN_EXPORT marlin_status marlin_context_create(const marlin_context_desc* desc, marlin_context** out, marlin_error* err);
@@ -292,7 +301,7 @@ MARLIN_EXPORT void marlin_context_destroy(marlin_context* context);
 /* desc NULL: all defaults. Cheap: one a frame is fine. */
 MARLIN_EXPORT marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_desc* desc, marlin_stream** out,
                                                  marlin_error* err);
-/* Submits what is recorded; does not wait. */
+/* Submits what is recorded; does not wait. stream must not be NULL, here and in marlin_stream_wait. */
 MARLIN_EXPORT marlin_status marlin_stream_flush(marlin_stream* stream, marlin_error* err);
 /* Waits until the work given so far is done. timeout_ns 0 polls, UINT64_MAX waits for ever; MARLIN_E_TIMEOUT. */
 MARLIN_EXPORT marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, marlin_error* err);
@@ -300,7 +309,7 @@ MARLIN_EXPORT void marlin_stream_destroy(marlin_stream* stream);
 /* bytes > 0; zero-filled, aligned to 64 bytes. */
 MARLIN_EXPORT marlin_status marlin_buffer_create(marlin_context* context, uint64_t bytes, marlin_buffer** out,
                                                  marlin_error* err);
-/* The host's view of it; NULL for NULL. */
+/* The host's view of it; NULL for NULL and for what is no buffer. */
 MARLIN_EXPORT void* marlin_buffer_host(marlin_buffer* buffer);
 MARLIN_EXPORT void marlin_buffer_destroy(marlin_buffer* buffer);
 
@@ -312,8 +321,8 @@ MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const m
                                                 uint32_t part_count, uint32_t expert_count, marlin_weights** out,
                                                 marlin_error* err);
 /* Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is [T, K] F32,
- * F16 or BF16 in the file's order of k. row_ids [T, 1] I32, or NULL: rows first_row .. first_row + T - 1. An id outside
- * [0, N) is MARLIN_E_ARGUMENT. stream may be NULL. */
+ * F16 or BF16 in the file's order of k. row_ids [T, 1] I32 (first_row is ignored), or NULL: the T rows from first_row on.
+ * An id outside [0, N) is MARLIN_E_ARGUMENT. stream may be NULL. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
                                                   marlin_error* err);
@@ -331,16 +340,17 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marli
 MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* checkpoint, uint64_t index, marlin_layer_info* out,
                                                     marlin_error* err);
 /* A borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. More than two
- * dimensions: all but the last are rows. */
+ * dimensions: all but the last are rows; one or none: one row. It starts wherever the file has it, so an operand made of it may
+ * have to be copied to its natural alignment first. A type that marlin_dtype does not name is MARLIN_E_UNSUPPORTED. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name, marlin_matrix* out,
                                                      marlin_error* err);
 MARLIN_EXPORT void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint);
-/* Loads and packs the named layers, a stripe of rows at a time. A layer with experts needs a shard that picks one. */
+/* Loads and packs the named layers, a stripe of rows at a time. A layer with experts needs a shard that picks one. A shard that
+ * leaves the layer is MARLIN_E_SHAPE. */
 MARLIN_EXPORT marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                 const marlin_load_desc* desc, marlin_weights** out, marlin_error* err);
 
-/* --- work (stream NULL: on the weights' context, done on return) -----------------------------------------------------------
- */
+/* --- work (stream NULL: on the weights' context, done on return; all weights of a call are of one context) ---------------- */
 
 MARLIN_EXPORT marlin_status marlin_gemm(marlin_stream* stream, const marlin_gemm_desc* desc, marlin_error* err);
 /* Independent products in one submission; an A that several of them share is prepared once. All are validated first. */
@@ -361,8 +371,7 @@ MARLIN_EXPORT uint32_t marlin_version(void); /* major << 16 | minor << 8 | patch
 /* Static text like "MARLIN_E_SHAPE"; never NULL. */
 MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
 
-/* --- plugins: dlopen, dlsym("marlin_get_api"), done --------------------------------------------------------------------------
- */
+/* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
 
 typedef struct marlin_api { /* append-only; inside struct_size no member is NULL */
   uint32_t struct_size, abi_major, abi_minor, version;

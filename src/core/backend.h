@@ -53,7 +53,7 @@ class BackendStream {
 struct StreamOptions {
   marlin_native kind = MARLIN_NATIVE_NONE;
   void* native = nullptr;
-  std::span<std::byte> scratch{};  ///< the host's; empty: the stream allocates its own, growing as needed
+  std::span<std::byte> scratch{};  ///< the host's, of any alignment; empty: the stream allocates its own, growing as needed
 };
 
 struct BackendOptions {
@@ -79,7 +79,7 @@ class Backend {
   virtual Status supports(const GemmProblem& problem) = 0;
   /// Independent, supported products; M may be 0. stream may be null: done on return, scratch from a cache of the backend.
   virtual Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) = 0;
-  /// Reserves for M up to max_m; returns the scratch bytes that gemm() of all these at once needs.
+  /// Reserves for M up to max_m; returns the scratch bytes, of any alignment, that gemm() of all these at once needs.
   virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) = 0;
   virtual Status flush(BackendStream& stream) = 0;
   virtual Status wait(BackendStream& stream, uint64_t timeout_ns) = 0;
