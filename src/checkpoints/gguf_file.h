@@ -1,0 +1,24 @@
+// Reads the header of a GGUF file, versions 2 and 3, little-endian.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "checkpoints/tensor_table.h"
+
+namespace metal_marlin {
+
+/// Adds the tensors of one file in its order, dimensions outermost first (the file has them innermost first). Reads the header
+/// only; of the key-values it keeps general.alignment. Every count is bounded by the bytes left before anything is allocated.
+Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table);
+
+/// Numbers of the block types that importers read; the table of all types is in gguf_file.cc.
+inline constexpr const char* kGgufQ4_0 = "Q4_0";
+inline constexpr const char* kGgufQ4_1 = "Q4_1";
+inline constexpr const char* kGgufQ8_0 = "Q8_0";
+inline constexpr const char* kGgufMxfp4 = "MXFP4";
+inline constexpr const char* kGgufNvfp4 = "NVFP4";
+
+}  // namespace metal_marlin

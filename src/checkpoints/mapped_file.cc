@@ -1,0 +1,62 @@
+#include "checkpoints/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+namespace metal_marlin {
+namespace {
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+Status file_error(const std::string& path, const char* what, int error) {
+  char text[96];
+  // glibc's strerror_r returns the text, others' return a number: this form takes both and neither shares a buffer.
+  const auto got = ::strerror_r(error, text, sizeof text);
+  const char* reason = text;
+  if constexpr (std::is_same_v<decltype(got), char* const>) reason = got;
+  return Status::error(MARLIN_E_FILE, "%.150s: %s: %s", path.c_str(), what, reason).with_native(error);
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return file_error(path, "name with a NUL", EINVAL);
+  // O_NONBLOCK: opening a pipe without a writer would wait for one.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) return file_error(path, "cannot open", errno);
+  struct stat info{};
+  if (::fstat(file.fd, &info) != 0) return file_error(path, "cannot examine", errno);
+  if (S_ISDIR(info.st_mode)) return file_error(path, "expected a file", EISDIR);
+  if (!S_ISREG(info.st_mode)) return file_error(path, "expected a regular file, found a pipe or device", EINVAL);
+  if (info.st_size <= 0) return Status::error(MARLIN_E_FORMAT, "%.150s: byte 0: the file is empty", path.c_str());
+  if (static_cast<uint64_t>(info.st_size) > SIZE_MAX) return file_error(path, "too large to map", EFBIG);
+  const auto size = static_cast<size_t>(info.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (data == MAP_FAILED) return file_error(path, "cannot map", errno);
+  return MappedFile(std::span(static_cast<const std::byte*>(data), size));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::release_pages(std::span<const std::byte> part) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(part.data()) + part.size()) / page * page;
+  // A failure leaves the pages where they are, which is correct too.
+  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,35 @@
+// A file of the disk as read-only memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace metal_marlin {
+
+/// Owns one mapping of a whole regular file. Nothing is read before it is touched.
+class MappedFile {
+ public:
+  /// MARLIN_E_FILE with errno as native code when the system refuses, and for folders, pipes and devices; MARLIN_E_FORMAT for
+  /// an empty file. Never blocks on a pipe.
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// Gives back the physical pages that lie wholly inside `part`, a piece of some mapping of this class; they are read again
+  /// when touched. Keeps the memory of loading at one tensor instead of the whole file.
+  static void release_pages(std::span<const std::byte> part);
+
+ private:
+  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace metal_marlin

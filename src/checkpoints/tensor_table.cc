@@ -1,0 +1,76 @@
+#include "checkpoints/tensor_table.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <numeric>
+
+#include "base/checked.h"
+
+namespace metal_marlin {
+
+uint32_t TensorTable::add_file(std::string name, std::span<const std::byte> bytes) {
+  files_.push_back({std::move(name), bytes});
+  return static_cast<uint32_t>(files_.size() - 1);
+}
+
+void TensorTable::add(uint32_t file, std::string_view name, const ElementType& type, std::span<const int64_t> dims,
+                      uint64_t offset, uint64_t bytes) {
+  records_.push_back({&type, offset, bytes, names_.size(), dims_.size(), static_cast<uint32_t>(name.size()),
+                      static_cast<uint32_t>(dims.size()), file});
+  names_.insert(names_.end(), name.begin(), name.end());
+  dims_.insert(dims_.end(), dims.begin(), dims.end());
+}
+
+Status TensorTable::finish() {
+  by_name_.resize(records_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::sort(by_name_.begin(), by_name_.end(), [&](uint32_t a, uint32_t b) { return name(a) < name(b); });
+  const auto twice =
+      std::adjacent_find(by_name_.begin(), by_name_.end(), [&](uint32_t a, uint32_t b) { return name(a) == name(b); });
+  if (twice == by_name_.end()) return {};
+  const Record& record = records_[std::max(twice[0], twice[1])];
+  return Status::error(MARLIN_E_FORMAT, "%.80s: byte %" PRIu64 ": tensor '%.*s' occurs twice", files_[record.file].name.c_str(),
+                       record.offset, static_cast<int>(std::min<size_t>(record.name_size, 80)), names_.data() + record.name);
+}
+
+std::string_view TensorTable::name(size_t index) const {
+  return {names_.data() + records_[index].name, records_[index].name_size};
+}
+
+TensorView TensorTable::view(size_t index) const {
+  const Record& record = records_[index];
+  TensorView view;
+  view.name = name(index);
+  view.file = files_[record.file].name;
+  view.file_offset = record.offset;
+  view.dtype = record.type->dtype;
+  view.type_name = record.type->name;
+  const auto first = dims_.begin() + static_cast<ptrdiff_t>(record.dims);
+  view.dims.assign(first, first + record.rank);
+  view.row_stride = view.dims.empty() ? 1 : view.dims.back();
+  view.data = files_[record.file].bytes.data() + record.offset;
+  view.bytes = record.bytes;
+  return view;
+}
+
+std::optional<size_t> TensorTable::find(std::string_view wanted) const {
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
+                                   [&](uint32_t index, std::string_view text) { return name(index) < text; });
+  if (at == by_name_.end() || name(*at) != wanted) return std::nullopt;
+  return *at;
+}
+
+TensorView TensorTable::view(std::string_view wanted) const {
+  const auto index = find(wanted);
+  return index ? view(*index) : TensorView{};
+}
+
+std::optional<uint64_t> tensor_bytes(const ElementType& type, std::span<const int64_t> dims) {
+  Checked elements = 1;
+  for (const int64_t d : dims) elements = elements * Checked(d);
+  const auto count = elements.get();
+  if (!count || *count % type.block != 0) return std::nullopt;
+  return (Checked(*count / type.block) * Checked(type.bytes)).get();
+}
+
+}  // namespace metal_marlin

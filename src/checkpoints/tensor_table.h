@@ -1,0 +1,64 @@
+// All tensors of a checkpoint, over all its files: where they are, not what they mean.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoints/checkpoint.h"
+
+namespace metal_marlin {
+
+/// How the elements of a tensor lie in a file: `block` of them take `bytes` bytes.
+struct ElementType {
+  const char* name;
+  uint16_t block, bytes;
+  marlin_dtype dtype;  ///< 0: the C ABI has no name for it
+};
+
+/// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in two common pools.
+class TensorTable {
+ public:
+  /// The file's bytes must outlive the table. Returns its number.
+  uint32_t add_file(std::string name, std::span<const std::byte> bytes);
+  /// The range [offset, offset + bytes) lies inside the file; dims are >= 0 and outermost first.
+  void add(uint32_t file, std::string_view name, const ElementType& type, std::span<const int64_t> dims, uint64_t offset,
+           uint64_t bytes);
+  /// Call once after the last add, before find. MARLIN_E_FORMAT when two tensors have one name.
+  Status finish();
+
+  size_t size() const { return records_.size(); }
+  std::string_view name(size_t index) const;
+  uint32_t file(size_t index) const { return records_[index].file; }
+  const std::string& file_name(uint32_t file) const { return files_[file].name; }
+  TensorView view(size_t index) const;
+  std::optional<size_t> find(std::string_view name) const;
+  /// A view with data == nullptr when there is none.
+  TensorView view(std::string_view name) const;
+
+ private:
+  struct File {
+    std::string name;
+    std::span<const std::byte> bytes;
+  };
+  struct Record {
+    const ElementType* type;
+    uint64_t offset, bytes;
+    size_t name, dims;  // into the pools
+    uint32_t name_size, rank, file;
+  };
+  std::vector<File> files_;
+  std::vector<Record> records_;
+  std::vector<char> names_;  // no std::string: views into it survive a move of the table
+  std::vector<int64_t> dims_;
+  std::vector<uint32_t> by_name_;
+};
+
+/// Bytes of a tensor, or nothing when a product wraps or the elements are no whole number of blocks.
+std::optional<uint64_t> tensor_bytes(const ElementType& type, std::span<const int64_t> dims);
+
+}  // namespace metal_marlin
