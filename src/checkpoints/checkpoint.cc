@@ -1,0 +1,129 @@
+#include "checkpoints/checkpoint.h"
+
+#include <cinttypes>
+
+#include "base/bits.h"
+#include "checkpoints/config.h"
+#include "checkpoints/gguf_file.h"
+#include "checkpoints/open.h"
+#include "checkpoints/recognise.h"
+#include "checkpoints/safetensors_file.h"
+
+namespace metal_marlin {
+namespace {
+
+/// Gives a layer's pages back when it has been read: loading a model then needs the memory of one tensor, not of the file.
+class MappedSource final : public WeightSource {
+ public:
+  MappedSource(std::unique_ptr<WeightSource> source, const Folder& folder, const LayoutOperands& o)
+      : source_(std::move(source)),
+        folder_(folder),
+        values_(o.values.data, o.values.bytes),
+        scales_(o.scales.data, o.scales.bytes) {
+    meta_ = source_->meta();
+  }
+  ~MappedSource() override {
+    folder_.release(values_);
+    folder_.release(scales_);
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override { return source_->read(first, count, out); }
+
+ private:
+  std::unique_ptr<WeightSource> source_;
+  const Folder& folder_;
+  std::span<const std::byte> values_, scales_;
+};
+
+class FileCheckpoint final : public Checkpoint {
+ public:
+  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, std::vector<Finding> findings)
+      : folder_(std::move(folder)), tensors_(std::move(tensors)) {
+    for (Finding& found : findings) {
+      layers_.push_back(std::move(found.layer));
+      readers_.push_back({std::move(found.operands), found.make, found.stacked});
+    }
+  }
+
+  std::span<const Layer> layers() const override { return layers_; }
+
+  Result<TensorView> tensor(std::string_view name) const override {
+    TensorView view = tensors_.view(name);
+    if (view.data != nullptr) return view;
+    return Status::error(MARLIN_E_NOT_FOUND, "tensor '%.*s' is in none of the files",
+                         static_cast<int>(std::min<size_t>(name.size(), 160)), name.data());
+  }
+
+  Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert, marlin_format quantize_to, int64_t group_size,
+                                               bool mse) const override {
+    if (index >= layers_.size())
+      return Status::error(MARLIN_E_NOT_FOUND, "layer %zu: the checkpoint has %zu", index, layers_.size());
+    const Layer& layer = layers_[index];
+    const Reader& reader = readers_[index];
+    if (!layer.status.ok()) return layer.status;
+    if (expert >= layer.experts) {
+      return Status::error(MARLIN_E_ARGUMENT, "layer '%.120s': expert: expected 0..%u, found %u", layer.name.c_str(),
+                           layer.experts - 1, expert);
+    }
+    const LayoutOperands one = reader.stacked ? expert_slice(reader.operands, expert, layer.experts) : reader.operands;
+    MARLIN_ASSIGN(auto source,
+                  reader.make != nullptr ? reader.make(one, Depth::full) : quantize(layer, one, quantize_to, group_size, mse));
+    return std::unique_ptr<WeightSource>(std::make_unique<MappedSource>(std::move(source), *folder_, one));
+  }
+
+ private:
+  struct Reader {
+    LayoutOperands operands;
+    SourceMaker make;
+    bool stacked;
+  };
+
+  static Result<std::unique_ptr<WeightSource>> quantize(const Layer& layer, const LayoutOperands& o, marlin_format to,
+                                                        int64_t group_size, bool mse) {
+    if (to == MARLIN_FORMAT_NONE) {
+      return view_error(o.values, MARLIN_E_ARGUMENT, "layer '%.80s' is not quantised: name a format to quantise it to",
+                        layer.name.c_str());
+    }
+    return quantize_floats(o.values, o.n, o.k, to, group_size, mse);
+  }
+
+  std::unique_ptr<Folder> folder_;
+  TensorTable tensors_;
+  std::vector<Layer> layers_;
+  std::vector<Reader> readers_;
+};
+
+bool is_known_layout(marlin_layout layout) { return layout >= MARLIN_LAYOUT_AUTO && layout <= MARLIN_LAYOUT_MARLIN_24; }
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder, const std::string& file,
+                                                    marlin_layout override_layout) {
+  if (!is_known_layout(override_layout)) {
+    return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
+  }
+  TensorTable tensors;
+  QuantConfig config;
+  bool is_gguf = false;
+  if (file.ends_with(".json")) {
+    MARLIN_RETURN_IF_ERROR(read_safetensors_index(file, *folder, tensors));
+  } else {
+    MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder->open(file));
+    is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
+    MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf") ? read_gguf(file, bytes, tensors)
+                                                              : read_safetensors(file, bytes, tensors));
+    MARLIN_RETURN_IF_ERROR(tensors.finish());
+  }
+  if (!is_gguf) {
+    MARLIN_ASSIGN(config, read_config(*folder));
+  }
+  std::vector<Finding> layers = find_layers({tensors, config, is_gguf, override_layout});
+  return std::unique_ptr<Checkpoint>(
+      std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(layers)));
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, marlin_layout override_layout) {
+  MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
+  return open_checkpoint(disk_folder(found.folder), found.file, override_layout);
+}
+
+}  // namespace metal_marlin

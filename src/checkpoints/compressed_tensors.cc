@@ -1,0 +1,100 @@
+// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed along N. The FP4 formats of
+// the same writer are in mxfp4.cc and nvfp4.cc.
+#include <cinttypes>
+
+#include "base/bits.h"
+#include "checkpoints/recognise.h"
+#include "checkpoints/rows_source.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+namespace {
+
+bool has_minus_one(const TensorView& index) {
+  for (int64_t k = 0; k < cols_of(index); ++k) {
+    if (load<int32_t>(index.data + 4 * k) == -1) return true;
+  }
+  return false;
+}
+
+/// n and k from weight_shape, which is data but as small as a header; from the codes when it is absent.
+Status take_shape(const TensorView& shape, Finding& found) {
+  const TensorView& codes = found.operands.values;
+  found.layer.n = rows_of(codes);
+  found.layer.k = std::min<int64_t>(cols_of(codes), INT32_MAX) * 8;
+  if (!present(shape)) return {};
+  MARLIN_RETURN_IF_ERROR(expect_dtype(shape, {MARLIN_I64, MARLIN_I32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(shape, 1, 2));
+  const bool wide = shape.dtype == MARLIN_I64;
+  const int64_t n = wide ? load<int64_t>(shape.data) : load<int32_t>(shape.data);
+  const int64_t k = wide ? load<int64_t>(shape.data + 8) : load<int32_t>(shape.data + 4);
+  if (n != found.layer.n || k < 1 || k > INT32_MAX) {
+    return view_error(shape, MARLIN_E_FORMAT, "expected [%" PRId64 ", 1..2147483647], found [%" PRId64 ", %" PRId64 "]",
+                      found.layer.n, n, k);
+  }
+  if (ceil_div(k, 8) != cols_of(codes)) {
+    const bool bytes = ceil_div(k, 4) == cols_of(codes);
+    return view_error(codes, bytes ? MARLIN_E_UNSUPPORTED : MARLIN_E_FORMAT,
+                      "expected 4-bit codes: %" PRId64 " words for %" PRId64 " elements, found %" PRId64 "%s", ceil_div(k, 8),
+                      k, cols_of(codes), bytes ? " (8-bit codes)" : "");
+  }
+  found.layer.k = k;
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands, Depth depth) {
+  LayoutOperands o = operands;
+  if (present(o.group_index)) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.group_index, {MARLIN_I32}));
+    MARLIN_RETURN_IF_ERROR(expect_shape(o.group_index, 1, o.k));
+    if (depth == Depth::full && has_minus_one(o.group_index)) o.group_index = {};  // the writer's "none"
+  }
+  RowsParts parts;
+  MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, ceil_div(o.k, 8)));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups));
+  parts.codes = o.values.data;
+  parts.code_stride = cols_of(o.values) * 4;
+  parts.scales = o.scales.data;
+  parts.scale_stride = parts.meta.groups * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
+  if (present(o.zeros)) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
+    MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, ceil_div(o.n, 8), parts.meta.groups));
+    parts.meta.zero_kind = ZeroKind::integer;
+    parts.zeros = o.zeros.data;
+    parts.zero_stride = parts.meta.groups * 4;
+    parts.zeros_packed_along_n = true;
+  }
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, depth));
+  return make_rows_source(std::move(parts));
+}
+
+std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".weight_packed");
+  if (!base || (tensor.dtype != MARLIN_I32 && tensor.dtype != MARLIN_U32)) return std::nullopt;
+  if (present(finder.find(*base, ".meta"))) return std::nullopt;  // marlin-24
+  Finding found;
+  found.layer.name = *base;
+  found.layer.format = MARLIN_INT4;
+  found.layer.layout = MARLIN_LAYOUT_ROWS;
+  LayoutOperands& o = found.operands;
+  o.format = MARLIN_INT4;
+  o.values = tensor;
+  o.scales = finder.find(*base, ".weight_scale");
+  o.zeros = finder.find(*base, ".weight_zero_point");
+  o.group_index = finder.find(*base, ".weight_g_idx");
+  if (present(o.group_index)) found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
+  found.layer.status = take_shape(finder.find(*base, ".weight_shape"), found);
+  if (!present(o.scales)) found.set_missing(".weight_scale");
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
+  found.make = make_compressed_tensors;
+  return found;
+}
+
+}  // namespace metal_marlin

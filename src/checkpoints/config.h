@@ -1,0 +1,40 @@
+// What the files beside the tensors say about how they were quantised.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoints/folder.h"
+
+namespace metal_marlin {
+
+/// Everything is optional: tensors' names and types decide where nothing is said. Texts are in lower case.
+struct QuantConfig {
+  std::string method;  ///< quant_method: "gptq", "awq", "compressed-tensors", "mxfp4", "modelopt", "quark", "mlx"
+  std::string format;  ///< checkpoint_format, version or format: "gptq_v2", "gemm", "pack-quantized"
+  std::optional<int64_t> bits;
+  std::vector<int64_t> group_sizes;  ///< each positive; a whole row is not listed
+  std::optional<bool> symmetric, act_order;
+
+  struct Mlx {
+    std::optional<int64_t> bits, group_size;
+    std::string mode;  ///< "affine", "mxfp4", "nvfp4" or ""
+  };
+  Mlx mlx;                                             ///< for all layers
+  std::map<std::string, Mlx, std::less<>> mlx_layers;  ///< that differ, by name
+};
+
+/// Reads config.json and, when it says nothing about quantisation, quantize_config.json, quant_config.json and
+/// hf_quant_config.json. Files that are not there are no error; malformed ones are.
+Result<QuantConfig> read_config(Folder& folder);
+
+/// The size of the groups of a row of k elements that has this many scales: one that the config names, else k / groups.
+/// Nothing when none fits.
+std::optional<int64_t> group_size_of(const QuantConfig& config, int64_t k, int64_t groups);
+
+}  // namespace metal_marlin

@@ -1,0 +1,167 @@
+// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros packed along N.
+#include <algorithm>
+#include <cinttypes>
+
+#include "base/bits.h"
+#include "checkpoints/columns.h"
+#include "checkpoints/nibbles.h"
+#include "checkpoints/operands.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+namespace {
+
+constexpr uint8_t kNaturalOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/// How zeros are kept: not at all, as K8N has them ([groups, N] bytes or floats), or as GPTQ packs them.
+enum class Zeros { none, plain, packed };
+
+struct Parts {
+  WeightMeta meta;
+  const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
+  Zeros zeros_as = Zeros::none;
+  uint8_t zero_plus = 0;
+};
+
+class WordsSource final : public WeightSource {
+ public:
+  explicit WordsSource(Parts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    // Eight words of a column are one cache line of its row; neighbouring columns share the lines of the words.
+    for (int64_t k = 0; k < meta_.k; k += 64) {
+      for (int64_t n = 0; n < count; ++n) read_line(first + n, k, out.codes.data() + n * meta_.k + k);
+    }
+    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first, count, out.scales);
+    switch (parts_.zeros_as) {
+      case Zeros::none:
+        out.zeros.clear();
+        break;
+      case Zeros::plain:
+        gather_columns(parts_.zeros, meta_.n, meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type),
+                       meta_.groups, first, count, out.zeros);
+        break;
+      case Zeros::packed:
+        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero_plus, meta_.groups, first, count,
+                              out.zeros);
+    }
+    return {};
+  }
+
+ private:
+  void read_line(int64_t n, int64_t k, uint8_t* to) const {
+    const std::byte* from = parts_.words + (k / 8 * meta_.n + n) * 4;
+    const int64_t stride = meta_.n * 4, left = std::min<int64_t>(64, meta_.k - k);
+    for (int64_t i = 0; i + 8 <= left; i += 8, from += stride) store(to + i, spread_nibbles(load<uint32_t>(from)));
+    if (const int64_t rest = left % 8; rest != 0) {
+      const uint64_t codes = spread_nibbles(load<uint32_t>(from));
+      std::memcpy(to + left - rest, &codes, static_cast<size_t>(rest));
+    }
+  }
+
+  Parts parts_;
+};
+
+/// Everything but the zeros.
+Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
+  Parts parts;
+  MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
+  if (format_row(o.format)->code_bits != 4) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: words of eight codes hold 4-bit formats, found %s",
+                         format_name(o.format));
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U32, MARLIN_I32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, ceil_div(o.k, 8), o.n));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, parts.meta.groups, o.n));
+  parts.words = o.values.data;
+  parts.scales = o.scales.data;
+  return parts;
+}
+
+Result<std::unique_ptr<WeightSource>> finish(Parts parts, Depth depth) {
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, depth));
+  return std::unique_ptr<WeightSource>(std::make_unique<WordsSource>(std::move(parts)));
+}
+
+Status check_plain_zeros(const LayoutOperands& o, Depth depth, Parts& parts) {
+  WeightMeta& meta = parts.meta;
+  const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
+  if (!present(o.zeros)) {
+    if (!additive) return {};
+    return Status::error(MARLIN_E_ARGUMENT, "zeros: the flags promise additive zeros, found none");
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, meta.groups, meta.n));
+  parts.zeros = o.zeros.data;
+  parts.zeros_as = Zeros::plain;
+  if (additive) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
+    meta.zero_kind = ZeroKind::additive;
+    meta.zero_type = *scale_type_of(o.zeros.dtype);
+    return {};
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_U8}));
+  meta.zero_kind = ZeroKind::integer;
+  if (depth == Depth::header) return {};
+  const std::byte* end = parts.zeros + meta.groups * meta.n;
+  const std::byte* bad = std::find_if(parts.zeros, end, [](std::byte z) { return std::to_integer<int>(z) > 15; });
+  if (bad == end) return {};
+  return view_error(o.zeros, MARLIN_E_FORMAT, "group %" PRId64 ", column %" PRId64 ": expected 0..15, found %d",
+                    (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
+}
+
+Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
+  if (o.format != MARLIN_INT4) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: GPTQ holds INT4, found %s", format_name(o.format));
+  }
+  if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
+    return Status::error(MARLIN_E_ARGUMENT, "flags: GPTQ has no additive zeros");
+  }
+  MARLIN_ASSIGN(Parts parts, check_words(o, depth));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
+  if (!present(o.zeros)) return parts;
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, parts.meta.groups, ceil_div(o.n, 8)));
+  parts.zeros = o.zeros.data;
+  parts.zeros_as = Zeros::packed;
+  parts.meta.zero_kind = ZeroKind::integer;
+  // v1 stores zero - 1. A stored 15 is read as 16: what AutoGPTQ's torch and triton paths and vLLM compute (others wrap it to
+  // 0), the reading in which every nibble stands for itself.
+  parts.zero_plus = o.layout == MARLIN_LAYOUT_GPTQ_V1 ? 1 : 0;
+  return parts;
+}
+
+bool all_zeros_are_8(const Parts& parts) {
+  const int64_t words = ceil_div(parts.meta.n, 8), used = parts.meta.n % 8 == 0 ? 8 : parts.meta.n % 8;
+  const uint32_t expected = parts.zero_plus == 1 ? 0x77777777u : 0x88888888u;
+  const uint32_t last = 0xffffffffu >> 4 * (8 - used);
+  for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
+    const uint32_t mask = i % words == words - 1 ? last : 0xffffffffu;
+    if (((load<uint32_t>(parts.zeros + 4 * i) ^ expected) & mask) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_k8n(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(Parts parts, check_words(operands, depth));
+  MARLIN_RETURN_IF_ERROR(check_plain_zeros(operands, depth, parts));
+  return finish(std::move(parts), depth);
+}
+
+Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
+  return finish(std::move(parts), depth);
+}
+
+Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
+  if (depth == Depth::header || (present(operands.zeros) && all_zeros_are_8(parts))) {
+    parts.zeros_as = Zeros::none;
+    parts.meta.zero_kind = ZeroKind::none;
+  }
+  return finish(std::move(parts), depth);
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,101 @@
+// MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and `biases` in the affine mode.
+#include <algorithm>
+
+#include "checkpoints/odd_scales.h"
+#include "checkpoints/recognise.h"
+#include "checkpoints/rows_source.h"
+
+namespace metal_marlin {
+namespace {
+
+bool any_byte(const RowsParts& parts, uint8_t a, uint8_t b) {
+  for (int64_t n = 0; n < parts.meta.n; ++n) {
+    const std::byte* row = parts.scales + n * parts.scale_stride;
+    const bool found = std::any_of(row, row + parts.meta.groups, [&](std::byte s) {
+      return std::to_integer<uint8_t>(s) == a || std::to_integer<uint8_t>(s) == b;
+    });
+    if (found) return true;
+  }
+  return false;
+}
+
+/// "affine", "mxfp4" or "nvfp4": what the config says, else what the tensors can be.
+std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight, const TensorView& scales, bool has_biases) {
+  if (!config.mode.empty()) return config.mode;
+  if (has_biases || scales.dtype != MARLIN_U8) return "affine";
+  return cols_of(scales) * 4 == cols_of(weight) ? "mxfp4" : "nvfp4";
+}
+
+QuantConfig::Mlx config_of(const QuantConfig& config, std::string_view layer) {
+  QuantConfig::Mlx mlx = config.mlx;
+  if (const auto own = config.mlx_layers.find(layer); own != config.mlx_layers.end()) {
+    if (own->second.bits) mlx.bits = own->second.bits;
+    if (own->second.group_size) mlx.group_size = own->second.group_size;
+    if (!own->second.mode.empty()) mlx.mode = own->second.mode;
+  }
+  return mlx;
+}
+
+void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, Finding& found) {
+  LayoutOperands& o = found.operands;
+  o.format = MARLIN_INT4;
+  o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
+  o.zeros = biases;
+  const int64_t groups = std::max<int64_t>(cols_of(o.scales), 1);
+  o.group_size = mlx.group_size.value_or(o.k % groups == 0 ? o.k / groups : 0);
+  if (!present(biases)) found.set_missing(".biases");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, Depth depth) {
+  MARLIN_RETURN_IF_ERROR(expect_dtype(operands.values, {MARLIN_U32}));
+  LayoutOperands rows = operands;
+  rows.values.dtype = MARLIN_U8;
+  rows.values.dims.back() *= 4;
+  rows.values.row_stride *= 4;
+  MARLIN_ASSIGN(RowsParts parts, check_rows(rows, depth));
+  if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 && any_byte(parts, 0xff, 0xff)) {
+    parts.meta.scale_type = ScaleType::bf16;
+    parts.scale_meaning = &kMlxE8m0;
+  } else if (depth == Depth::full && parts.meta.scale_type == ScaleType::e4m3 && any_byte(parts, 0x7f, 0xff)) {
+    parts.meta.scale_type = ScaleType::f16;
+    parts.scale_meaning = &kMlxE4m3;
+  }
+  return make_rows_source(std::move(parts));
+}
+
+std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".weight");
+  if (!base || tensor.dtype != MARLIN_U32 || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
+  Finding found;
+  found.layer.name = *base;
+  found.layer.layout = MARLIN_LAYOUT_ROWS;
+  found.take_matrix(tensor);
+  LayoutOperands& o = found.operands;
+  o.scales = finder.find(*base, ".scales");
+  found.layer.k = o.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 8;
+  o.n = found.layer.n;
+  if (!present(o.scales)) {
+    found.set_missing(".scales");
+    return found;
+  }
+  const TensorView biases = finder.find(*base, ".biases");
+  const QuantConfig::Mlx mlx = config_of(finder.config, *base);
+  const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
+  found.make = make_mlx;
+  if (mlx.bits.value_or(4) != 4) {
+    found.layer.k = 0;
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
+                                    static_cast<long long>(*mlx.bits));
+  } else if (mode == "affine") {
+    set_affine(biases, mlx, found);
+  } else if (mode == "mxfp4" || mode == "nvfp4") {
+    o.format = mode == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4;
+  } else {
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "the mode '%.40s' is not known", mode.c_str());
+  }
+  return found;
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,117 @@
+// `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ share. Which one it is follows
+// from the caller's word, the config, or the shapes, in this order.
+#include "checkpoints/recognise.h"
+
+namespace metal_marlin {
+namespace {
+
+struct Parts {
+  TensorView qweight, scales, qzeros, g_idx;
+};
+
+/// What the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with scales [G, N]; AWQ gemv [N, K/8] with scales
+/// [N, 8 Zw]. AUTO when that is none or several.
+marlin_layout layout_of_shapes(const Parts& p) {
+  if (p.qweight.dtype == MARLIN_I16) return MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  if (present(p.g_idx)) return MARLIN_LAYOUT_GPTQ_V1;
+  if (p.qweight.dims.size() != 2 || p.scales.dims.size() != 2) return MARLIN_LAYOUT_AUTO;
+  const bool gptq = p.scales.dims[1] == p.qweight.dims[1];
+  const bool awq = p.qweight.dims[1] <= INT64_MAX / 8 && p.scales.dims[1] == 8 * p.qweight.dims[1];
+  const bool gemv = p.scales.dims[0] == p.qweight.dims[0] && p.scales.dims[1] % 8 == 0;
+  if (gptq + awq + gemv != 1) return MARLIN_LAYOUT_AUTO;
+  return gptq ? MARLIN_LAYOUT_GPTQ_V1 : awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
+}
+
+bool is_qweight_layout(marlin_layout layout) {
+  return layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2 || layout == MARLIN_LAYOUT_AWQ ||
+         layout == MARLIN_LAYOUT_AWQ_GEMV || layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
+}
+
+/// AUTO when the config names a variant that is unknown to us.
+marlin_layout layout_of_config(const QuantConfig& config, const Parts& p) {
+  if (config.method == "gptq") {
+    if (config.format == "gptq_v2") return MARLIN_LAYOUT_GPTQ_V2;
+    return config.format.empty() || config.format == "gptq" ? MARLIN_LAYOUT_GPTQ_V1 : MARLIN_LAYOUT_AUTO;
+  }
+  if (p.qweight.dtype == MARLIN_I16 || config.format == "gemv_fast" || config.format == "llm-awq") {
+    return MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  }
+  if (config.format == "gemv") return MARLIN_LAYOUT_AWQ_GEMV;
+  return config.format.empty() || config.format == "gemm" ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AUTO;
+}
+
+marlin_layout layout_of(const Finder& finder, const Parts& p) {
+  if (is_qweight_layout(finder.layout)) return finder.layout;
+  const bool told = finder.config.method == "gptq" || finder.config.method == "awq";
+  return told ? layout_of_config(finder.config, p) : layout_of_shapes(p);
+}
+
+Status unsupported(const Finder& finder, const Parts& p, marlin_layout layout) {
+  const char* name = layout == MARLIN_LAYOUT_AWQ_GEMV ? "AWQ \"gemv\"" : "AWQ \"gemv_fast\"";
+  if (layout != MARLIN_LAYOUT_AUTO) {
+    return view_error(p.qweight, MARLIN_E_UNSUPPORTED, "the layout %s comes in the next release", name);
+  }
+  return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
+                    "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
+                    finder.config.method.c_str(), finder.config.format.c_str());
+}
+
+void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
+  LayoutOperands& o = found.operands;
+  o.group_index = p.g_idx;
+  found.layer.n = cols_of(p.qweight);
+  found.layer.k = present(p.g_idx) ? cols_of(p.g_idx) : rows_of(p.qweight) * 8;
+  // Files without act-order have a g_idx too, which is k / group; the data is read when the layer is.
+  if (present(p.g_idx) && finder.config.act_order.value_or(true)) found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
+  found.make = finder.config.symmetric.value_or(false) ? make_gptq_symmetric : make_gptq;
+}
+
+void set_awq(const Parts& p, Finding& found) {
+  found.layer.n = cols_of(p.scales);
+  found.layer.k = rows_of(p.qweight);
+  found.make = make_awq;
+}
+
+}  // namespace
+
+std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".qweight");
+  if (!base) return std::nullopt;
+  const Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"), finder.find(*base, ".g_idx")};
+  const marlin_layout layout = layout_of(finder, p);
+  Finding found;
+  found.layer.name = *base;
+  found.layer.format = MARLIN_INT4;
+  found.layer.layout = layout;
+  LayoutOperands& o = found.operands;
+  o.layout = layout;
+  o.format = MARLIN_INT4;
+  o.values = p.qweight;
+  o.scales = p.scales;
+  o.zeros = p.qzeros;
+  const bool gptq = layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2;
+  if (!gptq && layout != MARLIN_LAYOUT_AWQ) {
+    found.layer.status = unsupported(finder, p, layout);
+    return found;
+  }
+  if (finder.config.bits.value_or(4) != 4) {
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
+                                    static_cast<long long>(*finder.config.bits));
+    return found;
+  }
+  if (!present(p.scales)) {
+    found.set_missing(".scales");
+    return found;
+  }
+  if (!present(p.qzeros) && !gptq) {
+    found.set_missing(".qzeros");
+    return found;
+  }
+  gptq ? set_gptq(finder, p, found) : set_awq(p, found);
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  o.group_size = group_size_of(finder.config, o.k, rows_of(p.scales)).value_or(0);
+  return found;
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,128 @@
+#include "checkpoints/recognise.h"
+
+#include <algorithm>
+
+#include "checkpoints/tensor_table.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+
+std::optional<std::string_view> without_suffix(std::string_view name, std::string_view suffix) {
+  if (!name.ends_with(suffix) || name.size() == suffix.size()) return std::nullopt;
+  return name.substr(0, name.size() - suffix.size());
+}
+
+void Finding::set_missing(std::string_view part) {
+  layer.status = view_error(operands.values, MARLIN_E_NOT_FOUND, "'%.80s%.*s' is in none of the files", layer.name.c_str(),
+                            static_cast<int>(part.size()), part.data());
+}
+
+std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".weight");
+  if (!base || !is_float(tensor.dtype) || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
+  // Three dimensions are experts only where the name says so: convolutions have them too.
+  const bool experts = tensor.name.find("expert") != tensor.name.npos || tensor.name.find("_exps") != tensor.name.npos ||
+                       tensor.name.find("switch_mlp") != tensor.name.npos;
+  if (tensor.dims.size() == 3 && !experts) return std::nullopt;
+  Finding found;
+  found.layer.name = finder.is_gguf ? tensor.name : *base;
+  found.take_matrix(tensor);
+  found.layer.layout = finder.is_gguf ? MARLIN_LAYOUT_GGUF : MARLIN_LAYOUT_ROWS;
+  found.layer.dtype = tensor.dtype;
+  found.layer.group_size = found.layer.k;
+  found.operands.n = found.layer.n;
+  found.operands.k = found.layer.k;
+  if (found.layer.n < 1 || found.layer.n > INT32_MAX || found.layer.k < 1 || found.layer.k > INT32_MAX) {
+    found.layer.status = view_error(tensor, MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each");
+  }
+  return found;
+}
+
+std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor) {
+  struct Kind {
+    const char *codes, *sign, *what;
+    marlin_layout layout;
+  };
+  static constexpr Kind kKinds[] = {
+      {".weight_packed", ".meta", "the layout marlin-24", MARLIN_LAYOUT_MARLIN_24},
+      {".compressed", ".bitmask", "the layout sparse-24-bitmask", MARLIN_LAYOUT_ROWS},
+      {".B", ".meta", "the layout of Sparse-Marlin (2:4)", MARLIN_LAYOUT_MARLIN_24},
+      {".B", ".s", "the layout Marlin", MARLIN_LAYOUT_MARLIN},
+  };
+  for (const Kind& kind : kKinds) {
+    const auto base = without_suffix(tensor.name, kind.codes);
+    if (!base || !present(finder.find(*base, kind.sign))) continue;
+    Finding found;
+    found.layer.name = *base;
+    found.layer.layout = kind.layout;
+    found.layer.format = kind.layout == MARLIN_LAYOUT_ROWS ? MARLIN_FORMAT_NONE : MARLIN_INT4;
+    found.operands.values = tensor;
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "%s comes in the next release", kind.what);
+    return found;
+  }
+  const auto base = without_suffix(tensor.name, ".weight");
+  const bool eight_bits = tensor.dtype == MARLIN_E4M3 || tensor.dtype == MARLIN_I8;
+  if (!base || !eight_bits || tensor.dims.size() != 2) return std::nullopt;
+  Finding found;
+  found.layer.name = *base;
+  found.take_matrix(tensor);
+  found.layer.dtype = tensor.dtype;
+  found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "weights of 8 bits (%.*s) are not read",
+                                  static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
+  return found;
+}
+
+namespace {
+
+/// Fills in what the operands say, by building the source as far as headers allow.
+void describe(Finding& found) {
+  Layer& layer = found.layer;
+  const LayoutOperands& o = found.operands;
+  for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) layer.bytes += view->bytes;
+  if (!layer.status.ok() || found.make == nullptr) return;
+  if (layer.experts == 0) {
+    layer.status = view_error(o.values, MARLIN_E_SHAPE, "expected experts, found none");
+    return;
+  }
+  const auto source = found.make(found.stacked ? expert_slice(o, 0, layer.experts) : o, Depth::header);
+  if (!source.ok()) {
+    layer.status = source.status();
+    return;
+  }
+  const WeightMeta& meta = source.value()->meta();
+  layer.format = meta.format;
+  layer.group_size = meta.group_size;
+  layer.dtype = scale_dtype(meta.scale_type);
+  layer.flags |= o.flags;
+  if (meta.zero_kind == ZeroKind::integer) layer.flags |= MARLIN_LAYER_ZEROS;
+}
+
+}  // namespace
+
+std::vector<Finding> find_layers(const Finder& finder) {
+  static constexpr decltype(&recognise_floats) kRecognisers[] = {
+      recognise_gguf,
+      recognise_qweight,
+      recognise_gpt_oss,
+      recognise_nvfp4,
+      recognise_mxfp4,
+      recognise_mlx,
+      recognise_compressed_tensors,
+      recognise_unsupported,
+      recognise_floats,
+  };
+  std::vector<Finding> layers;
+  for (size_t i = 0; i < finder.tensors.size(); ++i) {
+    const TensorView tensor = finder.tensors.view(i);
+    for (const auto recognise : kRecognisers) {
+      if (auto found = recognise(finder, tensor)) {
+        describe(*found);
+        layers.push_back(std::move(*found));
+        break;
+      }
+    }
+  }
+  return layers;
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,66 @@
+// Finding layers among the tensors of a checkpoint. One recogniser a family of files, each in its importer's file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/config.h"
+#include "checkpoints/operands.h"
+#include "checkpoints/tensor_table.h"
+
+namespace metal_marlin {
+
+/// Where recognisers look.
+struct Finder {
+  const TensorTable& tensors;
+  const QuantConfig& config;
+  bool is_gguf = false;
+  marlin_layout layout = MARLIN_LAYOUT_AUTO;  ///< the caller's, taken on trust
+
+  /// The tensor base + suffix; data == nullptr when there is none.
+  TensorView find(std::string_view base, std::string_view suffix) const {
+    return tensors.view(std::string(base) + std::string(suffix));
+  }
+};
+
+/// One layer: what is listed and how it is read.
+struct Finding {
+  Layer layer;                 ///< name, layout and flags that only the recogniser knows; or why it is not served
+  LayoutOperands operands;     ///< of all experts
+  SourceMaker make = nullptr;  ///< null when layer.status tells why, and for floats (layer.format NONE)
+  bool stacked = false;        ///< operands have the experts as first dimension
+
+  /// values, n and k of a tensor [n, k] or [experts, n, k].
+  void take_matrix(const TensorView& tensor) {
+    operands.values = tensor;
+    stacked = tensor.dims.size() > 2;
+    layer.experts = stacked ? static_cast<uint32_t>(std::min<int64_t>(tensor.dims[0], UINT32_MAX)) : 1;
+    layer.k = tensor.dims.back();
+    layer.n = tensor.dims[tensor.dims.size() - 2];
+  }
+  /// The layer is listed, but a part of it is nowhere in the files.
+  void set_missing(std::string_view part);
+};
+
+/// Each looks at one tensor: nothing unless it is the codes (or floats) of a layer of its family.
+std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView& tensor);  // GPTQ and AWQ
+std::optional<Finding> recognise_gpt_oss(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_mxfp4(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_nvfp4(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_gguf(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& tensor);
+
+/// All layers, in the tensors' order, each described by its shapes and types; nothing but headers (and weight_shape, which is
+/// one) is read. `layout`: AUTO, or how to read tensors whose names leave it open.
+std::vector<Finding> find_layers(const Finder& finder);
+
+/// name without suffix, or nothing.
+std::optional<std::string_view> without_suffix(std::string_view name, std::string_view suffix);
+
+}  // namespace metal_marlin

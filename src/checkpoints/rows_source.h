@@ -1,0 +1,34 @@
+// The reader of every layout that keeps a row of W together: codes along K, low nibble first, and a row of scales. What differs
+// between files (the meaning of scale bytes, where zeros are) is data here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "checkpoints/operands.h"
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+/// Where the parts lie; strides in bytes between rows of W. All memory is borrowed.
+struct RowsParts {
+  WeightMeta meta;  ///< checked
+  const std::byte* codes = nullptr;
+  int64_t code_stride = 0;
+  const std::byte* scales = nullptr;
+  int64_t scale_stride = 0;
+  /// The float16 or bfloat16 (meta.scale_type) that a scale byte means, for files whose bytes mean what no canonical byte does;
+  /// null: scales are stored as meta.scale_type says.
+  const std::array<uint16_t, 256>* scale_meaning = nullptr;
+  const std::byte* zeros = nullptr;  ///< null when meta.zero_kind is none
+  int64_t zero_stride = 0;
+  /// Zeros are words of 32 bits [ceil(N / 8)][groups], nibble n % 8 is row n (compressed-tensors).
+  bool zeros_packed_along_n = false;
+};
+std::unique_ptr<WeightSource> make_rows_source(RowsParts parts);
+/// The parts of operands in the layout ROWS, checked.
+Result<RowsParts> check_rows(const LayoutOperands& operands, Depth depth);
+
+}  // namespace metal_marlin

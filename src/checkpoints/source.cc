@@ -1,0 +1,60 @@
+// make_source: from operands given by pointer to the layout's reader.
+#include <string>
+
+#include "checkpoints/operands.h"
+#include "formats/quantize.h"
+
+namespace metal_marlin {
+namespace {
+
+Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o) {
+  if (o.layout != MARLIN_LAYOUT_ROWS && o.layout != MARLIN_LAYOUT_AUTO) {
+    return Status::error(MARLIN_E_ARGUMENT, "layout: float values are rows [n, k], found layout %d", o.layout);
+  }
+  if ((o.flags & MARLIN_PACK_PRUNE_2_4) != 0) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags: pruning to 2:4 comes in the next release");
+  }
+  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+    MARLIN_RETURN_IF_ERROR(expect_absent(*view));
+  }
+  return quantize_floats(o.values, o.n, o.k, o.format, o.group_size, (o.flags & MARLIN_PACK_SCALES_MSE) != 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> quantize_floats(const TensorView& values, int64_t n, int64_t k, marlin_format format,
+                                                      int64_t group_size, bool mse) {
+  MARLIN_RETURN_IF_ERROR(expect_shape(values, n, k, true));
+  const FloatMatrix matrix{values.data, values.dtype, n, k, n > 1 ? values.row_stride : k, std::string(values.name)};
+  return make_quantized(matrix, format, group_size, {.asymmetric = false, .search_mse = mse});
+}
+
+Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
+  if (is_float(o.values.dtype)) return quantize(o);
+  switch (o.layout) {
+    case MARLIN_LAYOUT_AUTO:
+    case MARLIN_LAYOUT_ROWS:
+      return make_rows(o, Depth::full);
+    case MARLIN_LAYOUT_K8N:
+      return make_k8n(o, Depth::full);
+    case MARLIN_LAYOUT_GPTQ_V1:
+    case MARLIN_LAYOUT_GPTQ_V2:
+      return make_gptq(o, Depth::full);
+    case MARLIN_LAYOUT_AWQ:
+      return make_awq(o, Depth::full);
+    case MARLIN_LAYOUT_GGUF:
+      return make_gguf(o, Depth::full);
+    case MARLIN_LAYOUT_AWQ_GEMV:
+      return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ_GEMV comes in the next release");
+    case MARLIN_LAYOUT_AWQ_GEMV_FAST:
+      return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ_GEMV_FAST comes in the next release");
+    case MARLIN_LAYOUT_MARLIN:
+      return Status::error(MARLIN_E_UNSUPPORTED, "layout: MARLIN comes in the next release");
+    case MARLIN_LAYOUT_MARLIN_24:
+      return Status::error(MARLIN_E_UNSUPPORTED, "layout: MARLIN_24 comes in the next release");
+    default:
+      return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", o.layout);
+  }
+}
+
+}  // namespace metal_marlin

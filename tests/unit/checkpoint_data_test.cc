@@ -1,0 +1,308 @@
+// The checkpoints of tests/data, written by the tools that people write them with, decode to their true values bit for bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <filesystem>
+
+#include "checkpoint_files.h"
+
+namespace metal_marlin::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct DataRow {
+  const char* name;
+  size_t layers;
+  marlin_format format;
+  marlin_layout layout;
+  int64_t group_size;
+  uint32_t flags;
+};
+void PrintTo(const DataRow& f, std::ostream* out) { *out << f.name; }
+
+constexpr uint32_t kZeros = MARLIN_LAYER_ZEROS, kActOrder = MARLIN_LAYER_ACT_ORDER, kAdditive = MARLIN_PACK_ADDITIVE_ZEROS;
+
+constexpr DataRow kFolders[] = {
+    {"awq-gemm-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ, 128, kZeros},
+    {"ct-int4-asym-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 32, kZeros},
+    {"ct-int4-sym-channel", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 320, 0},
+    {"ct-int4-sym-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 128, 0},
+    {"ct-int4-sym-g64-actorder", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kActOrder},
+    {"ct-mxfp4", 1, MARLIN_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"ct-nvfp4", 1, MARLIN_NVFP4, MARLIN_LAYOUT_ROWS, 16, MARLIN_PACK_DIVIDE_SCALE},
+    {"gptq-v1-asym-g64-actorder", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros | kActOrder},
+    {"gptq-v1-sym-column", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 288, 0},
+    {"gptq-v1-sym-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 128, 0},
+    {"gptq-v2-asym-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
+    {"mlx-affine-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 32, kAdditive},
+    {"mlx-affine-g64", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
+    {"mlx-mxfp4-g32", 1, MARLIN_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"mlx-nvfp4-g16", 1, MARLIN_NVFP4, MARLIN_LAYOUT_ROWS, 16, 0},
+    {"mxfp4-quark", 1, MARLIN_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"nvfp4-modelopt", 2, MARLIN_NVFP4, MARLIN_LAYOUT_ROWS, 16, 0},
+    {"sharded-gptq", 3, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 32, 0},
+};
+
+std::unique_ptr<Checkpoint> open_data(const std::string& name) {
+  auto opened = Checkpoint::open(data_path(name), MARLIN_LAYOUT_AUTO);
+  EXPECT_TRUE(opened.ok()) << name << ": " << opened.status().message();
+  return opened.ok() ? opened.take() : nullptr;
+}
+
+/// The true values of one layer (of one expert).
+std::vector<float> true_values(const std::string& folder, const std::string& layer, uint32_t expert, int64_t n, int64_t k) {
+  auto decoded = Checkpoint::open(data_path(folder) + "/decoded.safetensors", MARLIN_LAYOUT_AUTO);
+  EXPECT_TRUE(decoded.ok()) << decoded.status().message();
+  const auto tensor = decoded.value()->tensor(layer);
+  EXPECT_TRUE(tensor.ok()) << tensor.status().message();
+  if (!tensor.ok()) return {};
+  std::vector<float> values(static_cast<size_t>(n * k));
+  const uint64_t bytes = values.size() * sizeof(float);
+  EXPECT_LE((expert + 1) * bytes, tensor.value().bytes);
+  std::memcpy(values.data(), tensor.value().data + expert * bytes, bytes);
+  return values;
+}
+
+/// Where two matrices of floats differ in any bit, in words; "" when they do not.
+std::string difference(const std::vector<float>& found, const std::vector<float>& expected, int64_t k) {
+  if (found.size() != expected.size()) return "sizes differ";
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::bit_cast<uint32_t>(found[i]) != std::bit_cast<uint32_t>(expected[i])) {
+      return "[" + std::to_string(i / static_cast<size_t>(k)) + ", " + std::to_string(i % static_cast<size_t>(k)) +
+             "]: expected " + std::to_string(expected[i]) + ", found " + std::to_string(found[i]);
+    }
+  }
+  return "";
+}
+
+void expect_true_values(const std::string& folder, const Checkpoint& checkpoint, size_t index) {
+  const Layer& layer = checkpoint.layers()[index];
+  ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+  for (uint32_t e = 0; e < layer.experts; ++e) {
+    const auto expected = true_values(folder, layer.name, e, layer.n, layer.k);
+    const auto source = checkpoint.source(index, e, MARLIN_FORMAT_NONE, 0, false);
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    for (const int64_t stripe : {int64_t{1}, int64_t{7}, int64_t{64}, layer.n}) {
+      const auto found = decode_all(*source.value(), stripe);
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      EXPECT_EQ(difference(found.value(), expected, layer.k), "") << layer.name << " expert " << e << " stripe " << stripe;
+    }
+  }
+}
+
+class DataFolder : public ::testing::TestWithParam<DataRow> {};
+
+TEST_P(DataFolder, DecodesBitForBit) {
+  const DataRow& folder = GetParam();
+  const auto checkpoint = open_data(folder.name);
+  ASSERT_NE(checkpoint, nullptr);
+  ASSERT_EQ(checkpoint->layers().size(), folder.layers);
+  for (size_t i = 0; i < folder.layers; ++i) {
+    const Layer& layer = checkpoint->layers()[i];
+    SCOPED_TRACE(layer.name);
+    EXPECT_EQ(layer.format, folder.format);
+    EXPECT_EQ(layer.layout, folder.layout);
+    EXPECT_EQ(layer.group_size, folder.group_size);
+    EXPECT_EQ(layer.flags, folder.flags);
+    EXPECT_EQ(layer.experts, 1u);
+    EXPECT_GT(layer.bytes, static_cast<uint64_t>(layer.n * layer.k / 2));
+    expect_true_values(folder.name, *checkpoint, i);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DataFolder, ::testing::ValuesIn(kFolders), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(CheckpointData, GptOssExpertStacks) {
+  const auto checkpoint = open_data("mxfp4-gpt-oss-experts");
+  ASSERT_NE(checkpoint, nullptr);
+  ASSERT_EQ(checkpoint->layers().size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const Layer& layer = checkpoint->layers()[i];
+    EXPECT_EQ(layer.experts, 4u);
+    EXPECT_EQ(layer.format, MARLIN_MXFP4);
+    const bool gate_up = layer.name.ends_with("gate_up_proj");
+    EXPECT_EQ(layer.flags, gate_up ? MARLIN_PACK_GATE_UP_INTERLEAVED : 0u);
+    expect_true_values("mxfp4-gpt-oss-experts", *checkpoint, i);
+    EXPECT_EQ(checkpoint->source(i, 4, 0, 0, false).status().code(), MARLIN_E_ARGUMENT);
+  }
+}
+
+TEST(CheckpointData, GgufMixed) {
+  const auto checkpoint = open_data("gguf-mixed");
+  ASSERT_NE(checkpoint, nullptr);
+  const std::pair<const char*, marlin_format> expected[] = {
+      {"blk.0.ffn_down.weight", MARLIN_INT4},  {"blk.1.ffn_down.weight", MARLIN_INT4},  {"blk.2.ffn_down.weight", MARLIN_INT8},
+      {"blk.3.ffn_down.weight", MARLIN_MXFP4}, {"blk.4.ffn_down.weight", MARLIN_NVFP4},
+  };
+  for (const auto& [name, format] : expected) {
+    const size_t i = find_layer(*checkpoint, name);
+    ASSERT_NE(i, SIZE_MAX) << name;
+    EXPECT_EQ(checkpoint->layers()[i].format, format) << name;
+    EXPECT_EQ(checkpoint->layers()[i].layout, MARLIN_LAYOUT_GGUF);
+    expect_true_values("gguf-mixed", *checkpoint, i);
+  }
+  const size_t experts = find_layer(*checkpoint, "blk.9.ffn_up_exps.weight");
+  ASSERT_NE(experts, SIZE_MAX);
+  EXPECT_EQ(checkpoint->layers()[experts].experts, 3u);
+  expect_true_values("gguf-mixed", *checkpoint, experts);
+
+  const size_t floats = find_layer(*checkpoint, "output.weight");
+  ASSERT_NE(floats, SIZE_MAX);
+  EXPECT_EQ(checkpoint->layers()[floats].format, MARLIN_FORMAT_NONE);
+  EXPECT_EQ(checkpoint->layers()[floats].dtype, MARLIN_F16);
+  EXPECT_EQ(checkpoint->source(floats, 0, MARLIN_FORMAT_NONE, 0, false).status().code(), MARLIN_E_ARGUMENT);
+  EXPECT_TRUE(checkpoint->source(floats, 0, MARLIN_NVFP4, 0, false).ok());
+}
+
+TEST(CheckpointData, FloatsAreListedAndQuantised) {
+  const std::pair<const char*, marlin_dtype> folders[] = {
+      {"float-f32", MARLIN_F32}, {"float-f16", MARLIN_F16}, {"float-bf16", MARLIN_BF16}};
+  for (const auto& [name, dtype] : folders) {
+    SCOPED_TRACE(name);
+    const auto checkpoint = open_data(name);
+    ASSERT_NE(checkpoint, nullptr);
+    ASSERT_EQ(checkpoint->layers().size(), 1u);
+    const Layer& layer = checkpoint->layers()[0];
+    EXPECT_EQ(layer.name, "encoder.layer.0.attention.self.query");
+    EXPECT_EQ(layer.format, MARLIN_FORMAT_NONE);
+    EXPECT_EQ(layer.dtype, dtype);
+    EXPECT_EQ(layer.n, 96);
+    EXPECT_EQ(layer.k, 384);
+    const auto expected = true_values(name, layer.name, 0, layer.n, layer.k);
+    for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
+      const auto source = checkpoint->source(0, 0, format, 0, false);
+      ASSERT_TRUE(source.ok()) << source.status().message();
+      const auto found = decode_all(*source.value());
+      ASSERT_TRUE(found.ok());
+      double error = 0, square = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        error += (found.value()[i] - expected[i]) * (found.value()[i] - expected[i]);
+        square += expected[i] * expected[i];
+      }
+      EXPECT_LT(error / square, format == MARLIN_INT8 ? 1e-4 : 0.03) << "format " << format;
+    }
+    EXPECT_TRUE(checkpoint->tensor(layer.name + ".bias").ok());
+  }
+}
+
+TEST(CheckpointData, LayoutsOfTheNextReleaseAreListedAsUnsupported) {
+  const std::pair<const char*, marlin_layout> folders[] = {
+      {"awq-gemv-g64", MARLIN_LAYOUT_AWQ_GEMV},       {"awq-gemv-fast-g128", MARLIN_LAYOUT_AWQ_GEMV_FAST},
+      {"marlin-g128", MARLIN_LAYOUT_MARLIN},          {"marlin-column", MARLIN_LAYOUT_MARLIN},
+      {"ct-marlin-24-g128", MARLIN_LAYOUT_MARLIN_24}, {"ct-marlin-24-channel", MARLIN_LAYOUT_MARLIN_24},
+      {"ct-sparse-24-bitmask", MARLIN_LAYOUT_ROWS},
+  };
+  for (const auto& [name, layout] : folders) {
+    SCOPED_TRACE(name);
+    const auto checkpoint = open_data(name);
+    ASSERT_NE(checkpoint, nullptr);
+    ASSERT_EQ(checkpoint->layers().size(), 1u);
+    const Layer& layer = checkpoint->layers()[0];
+    EXPECT_EQ(layer.status.code(), MARLIN_E_UNSUPPORTED);
+    EXPECT_EQ(layer.layout, layout);
+    EXPECT_THAT(layer.status.message(), HasSubstr("next release"));
+    EXPECT_EQ(checkpoint->source(0, 0, 0, 0, false).status().code(), MARLIN_E_UNSUPPORTED);
+  }
+}
+
+TEST(CheckpointData, LayerListsAgreeWithTheDecodedFiles) {
+  for (const auto& entry : std::filesystem::directory_iterator(MARLIN_TEST_DATA)) {
+    if (!entry.is_directory()) continue;
+    const std::string folder = entry.path().filename().string();
+    SCOPED_TRACE(folder);
+    const auto checkpoint = open_data(folder);
+    ASSERT_NE(checkpoint, nullptr);
+    auto decoded = Checkpoint::open(data_path(folder) + "/decoded.safetensors", MARLIN_LAYOUT_AUTO);
+    ASSERT_TRUE(decoded.ok());
+    for (const Layer& layer : checkpoint->layers()) {
+      if (layer.name == "output.weight") continue;
+      EXPECT_TRUE(decoded.value()->tensor(layer.name).ok()) << layer.name;
+    }
+  }
+}
+
+TEST(CheckpointData, ShardsAreTheSamePartsOfTheMatrix) {
+  struct Cut {
+    int64_t first_n, count_n, first_k, count_k;
+  };
+  constexpr Cut kCuts[] = {{0, 16, 0, 64}, {16, 16, 128, 128}, {3, 5, 0, 1}, {1, 1, 100, 37}, {8, 24, 65, 64}, {0, 48, 17, 31}};
+  for (const DataRow& folder : kFolders) {
+    SCOPED_TRACE(folder.name);
+    const auto checkpoint = open_data(folder.name);
+    ASSERT_NE(checkpoint, nullptr);
+    const Layer& layer = checkpoint->layers()[0];
+    const auto whole = true_values(folder.name, layer.name, 0, layer.n, layer.k);
+    for (const Cut& cut : kCuts) {
+      if (cut.first_k + cut.count_k > layer.k) continue;
+      auto source = checkpoint->source(0, 0, 0, 0, false);
+      ASSERT_TRUE(source.ok());
+      const auto shard = make_shard(source.take(), cut.first_n, cut.count_n, cut.first_k, cut.count_k);
+      ASSERT_TRUE(shard.ok()) << shard.status().message();
+      const WeightMeta& meta = shard.value()->meta();
+      const bool aligned = layer.group_size == layer.k || cut.first_k % layer.group_size == 0;
+      const bool keeps_index = (layer.flags & MARLIN_LAYER_ACT_ORDER) != 0 || !aligned;
+      EXPECT_EQ(meta.group_index.empty(), !keeps_index);
+      std::vector<float> expected;
+      for (int64_t n = cut.first_n; n < cut.first_n + cut.count_n; ++n) {
+        const auto row = whole.begin() + n * layer.k + cut.first_k;
+        expected.insert(expected.end(), row, row + cut.count_k);
+      }
+      const auto found = decode_all(*shard.value(), 3);
+      ASSERT_TRUE(found.ok());
+      EXPECT_EQ(difference(found.value(), expected, cut.count_k), "");
+    }
+  }
+}
+
+TEST(CheckpointData, LayersWithDifferentTensorScalesConcatenate) {
+  const auto checkpoint = open_data("nvfp4-modelopt");
+  ASSERT_NE(checkpoint, nullptr);
+  std::vector<std::unique_ptr<WeightSource>> parts;
+  std::vector<float> expected;
+  for (size_t i = 0; i < 2; ++i) {
+    const Layer& layer = checkpoint->layers()[i];
+    auto source = checkpoint->source(i, 0, 0, 0, false);
+    ASSERT_TRUE(source.ok());
+    parts.push_back(source.take());
+    const auto values = true_values("nvfp4-modelopt", layer.name, 0, layer.n, layer.k);
+    expected.insert(expected.end(), values.begin(), values.end());
+  }
+  auto both = make_concat(std::move(parts));
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both.value()->meta().n, 160);
+  EXPECT_EQ(both.value()->meta().tensor_scales.size(), 2u);
+  for (const int64_t stripe : {1, 64, 160}) {
+    const auto found = decode_all(*both.value(), stripe);
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(difference(found.value(), expected, 240), "");
+  }
+  const auto middle = make_shard(both.take(), 70, 20, 0, 240);
+  ASSERT_TRUE(middle.ok());
+  EXPECT_EQ(middle.value()->meta().tensor_scales.size(), 2u);
+  EXPECT_EQ(middle.value()->meta().tensor_scales[1].first_row, 10);
+  const auto found = decode_all(*middle.value());
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(difference(found.value(), {expected.begin() + 70 * 240, expected.begin() + 90 * 240}, 240), "");
+}
+
+TEST(CheckpointData, TensorsAreBorrowed) {
+  const auto checkpoint = open_data("sharded-gptq");
+  ASSERT_NE(checkpoint, nullptr);
+  const auto norm = checkpoint->tensor("model.layers.2.input_layernorm.weight");
+  ASSERT_TRUE(norm.ok());
+  EXPECT_EQ(norm.value().dims, std::vector<int64_t>{128});
+  EXPECT_EQ(norm.value().dtype, MARLIN_F16);
+  EXPECT_EQ(norm.value().bytes, 256u);
+  const auto none = checkpoint->tensor("model.norm");
+  EXPECT_EQ(none.status().code(), MARLIN_E_NOT_FOUND);
+  EXPECT_THAT(none.status().message(), HasSubstr("model.norm"));
+}
+
+}  // namespace
+}  // namespace metal_marlin::testing
