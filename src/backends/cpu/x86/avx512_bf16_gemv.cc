@@ -6,7 +6,7 @@
 #define MARLIN_FORM bf16
 #define MARLIN_IS_BF16 1
 #define MARLIN_TARGET MARLIN_AVX512_BF16
-#include "backends/cpu/x86/avx512_float_gemv.h"
+#include "backends/cpu/x86/avx512_float_gemv.inc"
 
 namespace metal_marlin::cpu {
 

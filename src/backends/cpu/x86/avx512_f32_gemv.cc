@@ -6,7 +6,7 @@
 #define MARLIN_FORM f32
 #define MARLIN_IS_BF16 0
 #define MARLIN_TARGET MARLIN_AVX512
-#include "backends/cpu/x86/avx512_float_gemv.h"
+#include "backends/cpu/x86/avx512_float_gemv.inc"
 
 namespace metal_marlin::cpu {
 
