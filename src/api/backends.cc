@@ -1,0 +1,56 @@
+// The only file that names backends. A backend that is not built has a stub with the same three functions (absent.cc).
+#include "api/backends.h"
+
+#include <cinttypes>
+
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/metal/metal_backend.h"
+
+namespace metal_marlin::api {
+namespace {
+
+struct Entry {
+  marlin_backend kind;
+  uint32_t (*device_count)();
+  void (*describe_device)(uint32_t index, marlin_device_info& out);
+  Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
+};
+
+constexpr Entry kBackends[] = {
+    {MARLIN_BACKEND_CUDA, cuda::device_count, cuda::describe_device, cuda::create_backend},
+    {MARLIN_BACKEND_METAL, metal::device_count, metal::describe_device, metal::create_backend},
+    {MARLIN_BACKEND_CPU, cpu::device_count, cpu::describe_device, cpu::create_backend},
+};
+
+}  // namespace
+
+Status describe_device(uint32_t index, marlin_device_info& out) {
+  uint32_t first = 0;
+  for (const Entry& entry : kBackends) {
+    const uint32_t count = entry.device_count();
+    if (index - first < count) {
+      out.backend = entry.kind;
+      out.index = static_cast<int32_t>(index - first);
+      entry.describe_device(index - first, out);
+      return {};
+    }
+    first += count;
+  }
+  return Status::error(MARLIN_E_NOT_FOUND, "device %u of %u", index, first);
+}
+
+Result<NamedBackend> create_backend(marlin_backend which, const BackendOptions& options) {
+  Status last =
+      Status::error(MARLIN_E_ARGUMENT, "backend is %" PRId32 ", expected 0 (auto), 1 (CPU), 2 (Metal) or 3 (CUDA)", which);
+  for (const Entry& entry : kBackends) {
+    if (which != MARLIN_BACKEND_AUTO && which != entry.kind) continue;
+    auto made = entry.create(options);
+    if (made.ok()) return NamedBackend{entry.kind, made.take()};
+    last = made.status();
+    if (which != MARLIN_BACKEND_AUTO || last.code() != MARLIN_E_NO_DEVICE) break;
+  }
+  return last;
+}
+
+}  // namespace metal_marlin::api

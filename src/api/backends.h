@@ -1,0 +1,22 @@
+// The backends by name, in the order in which MARLIN_BACKEND_AUTO tries them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "core/backend.h"
+
+namespace metal_marlin::api {
+
+/// Describes device `index` over all backends, struct_size left alone. MARLIN_E_NOT_FOUND past the end.
+Status describe_device(uint32_t index, marlin_device_info& out);
+
+struct NamedBackend {
+  marlin_backend kind;
+  std::unique_ptr<Backend> backend;
+};
+/// `which` may be AUTO: the first that has a usable device. MARLIN_E_NO_DEVICE with the reason when there is none.
+Result<NamedBackend> create_backend(marlin_backend which, const BackendOptions& options);
+
+}  // namespace metal_marlin::api

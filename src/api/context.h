@@ -1,0 +1,41 @@
+// A context: one backend with the host's callbacks, kept alive by its children.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "api/handle.h"
+#include "api/stream.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "core/backend.h"
+#include "metal_marlin/metal_marlin.h"
+
+struct marlin_context final : metal_marlin::api::Handle {
+  static constexpr auto kKind = metal_marlin::api::HandleKind::context;
+
+  /// The caller holds the first count.
+  marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made, metal_marlin::Allocator memory)
+      : Handle(kKind), backend_kind(which), allocator(memory), backend(std::move(made)) {}
+
+  void add_ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  /// The last one deletes, which joins the backend's threads.
+  void drop_ref() {
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  const marlin_backend backend_kind;
+  const metal_marlin::Allocator allocator;  ///< for buffers; the backend has its own copy for weights and scratch
+  const std::unique_ptr<metal_marlin::Backend> backend;
+  metal_marlin::api::StreamShells stream_shells;
+
+ private:
+  ~marlin_context() = default;
+  std::atomic<uint32_t> refs_{1};
+};
+
+namespace metal_marlin::api {
+
+using ContextRef = Ref<marlin_context>;
+
+}  // namespace metal_marlin::api

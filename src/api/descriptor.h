@@ -1,0 +1,72 @@
+// The one reader and writer of structs that carry a struct_size, so that every descriptor grows by the same rule.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace metal_marlin::api {
+
+/// Bytes of each struct in version 1 of the ABI. They never change; a struct grows behind them.
+template <class T>
+inline constexpr uint32_t kVersion1Size = 0;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_error> = 256;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_device_info> = 280;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_context_desc> = 64;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_stream_desc> = 64;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_pack_desc> = 328;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_gemm_desc> = 264;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_load_desc> = 40;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_open_desc> = 16;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
+
+/// No struct will ever be longer: a larger struct_size is uninitialised memory, and must not make us walk through it.
+inline constexpr uint32_t kMaxStructSize = 4096;
+
+/// The struct_size of a caller's struct of any alignment, when it is legal.
+Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, const char* name);
+/// Copies a caller's input struct into `to` of `size` bytes: fields that the caller does not know are 0, and the fields that we
+/// do not know must be 0. to's struct_size becomes `size`.
+Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version1_size, const char* name);
+/// Copies `from` of `size` bytes to a caller's output struct, as much as fits; fields that we do not know become 0. The
+/// caller's struct_size stays.
+Status write_struct(void* caller, const void* from, uint32_t size, uint32_t version1_size, const char* name);
+
+/// `caller` must not be NULL.
+template <class T>
+Result<T> read_descriptor(const T* caller, const char* name) {
+  static_assert(kVersion1Size<T> != 0 && sizeof(T) <= kMaxStructSize);
+  T local;
+  MARLIN_RETURN_IF_ERROR(read_struct(caller, &local, sizeof local, kVersion1Size<T>, name));
+  return local;
+}
+/// `caller` may be NULL: all defaults.
+template <class T>
+Result<T> read_optional_descriptor(const T* caller, const char* name) {
+  if (caller != nullptr) return read_descriptor(caller, name);
+  T local{};
+  local.struct_size = sizeof local;
+  return local;
+}
+/// That `caller` is an output struct that write_descriptor() will take, before any work is done for it.
+template <class T>
+Status check_output(const T* caller, const char* name) {
+  if (caller == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s is NULL", name);
+  return struct_size_of(caller, kVersion1Size<T>, name).status();
+}
+template <class T>
+Status write_descriptor(T* caller, const T& from, const char* name) {
+  static_assert(kVersion1Size<T> != 0 && sizeof(T) <= kMaxStructSize);
+  return write_struct(caller, &from, sizeof from, kVersion1Size<T>, name);
+}
+
+}  // namespace metal_marlin::api

@@ -1,0 +1,39 @@
+// How a call ends: its Status becomes the return value and the caller's marlin_error, and no exception gets out.
+#pragma once
+
+#include "api/descriptor.h"
+#include "base/status.h"
+
+namespace metal_marlin::api {
+
+/// Fills `err` (may be NULL) when `status` is an error. Returns the code.
+marlin_status report(const Status& status, marlin_error* err) noexcept;
+/// Inside a catch block: the error that the exception in flight stands for.
+Status status_of_exception() noexcept;
+/// The same error with "where: " before its message, or "array[index]: ".
+Status prefixed(const char* where, const Status& status);
+Status prefixed(const char* array, uint32_t index, const Status& status);
+
+/// Runs `body`, a Status(), as one call of the C ABI. An `err` that cannot be filled is refused before anything is done.
+template <class F>
+marlin_status boundary(marlin_error* err, F&& body) noexcept {
+  if (err != nullptr && !check_output(err, "err").ok()) return MARLIN_E_STRUCT_SIZE;
+  try {
+    return report(body(), err);
+  } catch (...) {
+    return report(status_of_exception(), err);
+  }
+}
+
+/// Likewise for calls that make a handle: `body` is a Result<T*>(), and *out is NULL unless it succeeds.
+template <class T, class F>
+marlin_status boundary_create(T** out, marlin_error* err, F&& body) noexcept {
+  if (out != nullptr) *out = nullptr;
+  return boundary(err, [&]() -> Status {
+    if (out == nullptr) return Status::error(MARLIN_E_ARGUMENT, "out is NULL");
+    MARLIN_ASSIGN(*out, body());
+    return {};
+  });
+}
+
+}  // namespace metal_marlin::api

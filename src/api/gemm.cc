@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "api/errors.h"
+#include "api/operand.h"
+#include "api/stream.h"
+#include "api/weights.h"
+
+namespace metal_marlin::api {
+namespace {
+
+Status check_absent(const marlin_matrix& m, const char* name) {
+  if (m.data == nullptr) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED, "%s is given; this version serves no mixture of experts in one product", name);
+}
+
+/// C and the host's scratch must be apart, and so must be the inputs: scratch is written while they are read.
+Status check_scratch(const marlin_stream* stream, const Operand& operand, const char* name) {
+  if (stream == nullptr || !ranges_overlap(stream->scratch.data(), stream->scratch.size(), operand.data, operand.bytes))
+    return {};
+  return Status::error(MARLIN_E_ARGUMENT, "%s overlaps the scratch memory of the stream", name);
+}
+
+/// One call: where its products run and whether their operands are touched.
+struct Call {
+  Call(marlin_stream* on, Pointers touched)
+      : stream(on), context(on != nullptr ? on->context.get() : nullptr), pointers(touched) {}
+
+  marlin_stream* const stream;  ///< may be null
+  marlin_context* context;      ///< null until the first weights say it
+  const Pointers pointers;
+};
+
+Result<MatrixView> read_operand(const marlin_matrix& m, const char* name, const Call& call) {
+  MARLIN_ASSIGN(const Operand operand, resolve(m, name, *call.context, call.pointers));
+  if (call.pointers == Pointers::read) MARLIN_RETURN_IF_ERROR(check_scratch(call.stream, operand, name));
+  return operand.view();
+}
+
+/// A problem that the call's backend accepts.
+Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
+  if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");
+  MARLIN_ASSIGN(const marlin_gemm_desc d, read_descriptor(desc, "desc"));
+  MARLIN_RETURN_IF_ERROR(check_weights(d.weights, call.context));
+  call.context = d.weights->context.get();
+  if ((d.flags & ~MARLIN_GEMM_ACCUMULATE) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~MARLIN_GEMM_ACCUMULATE);
+  MARLIN_RETURN_IF_ERROR(check_absent(d.expert_ids, "expert_ids"));
+  MARLIN_RETURN_IF_ERROR(check_absent(d.expert_scales, "expert_scales"));
+  GemmProblem problem;
+  problem.weights = d.weights->packed.get();
+  problem.compute = d.compute;
+  problem.epilogue = d.epilogue;
+  problem.accumulate = (d.flags & MARLIN_GEMM_ACCUMULATE) != 0;
+  MARLIN_ASSIGN(problem.a, read_operand(d.a, "a", call));
+  MARLIN_ASSIGN(problem.c, read_operand(d.c, "c", call));
+  if (d.bias.data != nullptr) {
+    MARLIN_ASSIGN(problem.bias, read_operand(d.bias, "bias", call));
+  }
+  MARLIN_RETURN_IF_ERROR(check_gemm(problem, call.pointers));
+  MARLIN_RETURN_IF_ERROR(call.context->backend->supports(problem));
+  return problem;
+}
+
+/// The problems of one call. A few live here, on the caller's stack; more in the stream, where marlin_prepare has made room, or
+/// on the heap when there is no stream: a prepared call does not allocate.
+class Problems {
+ public:
+  explicit Problems(const Call& call) : many_(call.stream != nullptr ? call.stream->problems : own_) { many_.clear(); }
+
+  Status read(const marlin_gemm_desc* const* descs, uint32_t count, Call& call) {
+    if (descs == nullptr) return Status::error(MARLIN_E_ARGUMENT, "descs is NULL, expected %u descriptors", count);
+    for (uint32_t i = 0; i < count; ++i) {
+      auto problem = read_problem(descs[i], call);
+      if (!problem.ok()) return prefixed("descs", i, problem.status());
+      add(problem.value());
+    }
+    return {};
+  }
+  std::span<const GemmProblem> all() const { return many_.empty() ? std::span(few_, few_count_) : std::span(many_); }
+
+ private:
+  static constexpr size_t kFew = 8;
+
+  void add(const GemmProblem& problem) {
+    if (few_count_ < kFew) {
+      few_[few_count_++] = problem;
+      return;
+    }
+    if (many_.empty()) many_.assign(few_, few_ + kFew);
+    many_.push_back(problem);
+  }
+
+  GemmProblem few_[kFew];
+  size_t few_count_ = 0;
+  std::vector<GemmProblem> own_;
+  std::vector<GemmProblem>& many_;
+};
+
+Status check_stream(const marlin_stream* stream) { return stream != nullptr ? check_handle(stream, "stream") : Status(); }
+BackendStream* backend_stream(marlin_stream* stream) { return stream != nullptr ? stream->backend.get() : nullptr; }
+
+Status gemm(marlin_stream* stream, const marlin_gemm_desc* desc) {
+  MARLIN_RETURN_IF_ERROR(check_stream(stream));
+  Call call(stream, Pointers::read);
+  MARLIN_ASSIGN(const GemmProblem problem, read_problem(desc, call));
+  if (problem.a.rows == 0) return {};
+  return call.context->backend->gemm(backend_stream(stream), {&problem, 1});
+}
+
+Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count) {
+  MARLIN_RETURN_IF_ERROR(check_stream(stream));
+  if (count == 0) return {};
+  Call call(stream, Pointers::read);
+  Problems problems(call);
+  MARLIN_RETURN_IF_ERROR(problems.read(descs, count, call));
+  MARLIN_RETURN_IF_ERROR(check_independent(problems.all()));
+  return call.context->backend->gemm(backend_stream(stream), problems.all());
+}
+
+Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, int64_t max_m,
+               uint64_t* scratch_bytes) {
+  MARLIN_RETURN_IF_ERROR(check_stream(stream));
+  if (max_m < 0) return Status::error(MARLIN_E_ARGUMENT, "max_m is %" PRId64 ", expected 0 or more", max_m);
+  uint64_t bytes = 0;
+  if (count != 0) {
+    Call call(stream, Pointers::unread);
+    Problems problems(call);
+    MARLIN_RETURN_IF_ERROR(problems.read(descs, count, call));
+    MARLIN_ASSIGN(bytes, call.context->backend->prepare(backend_stream(stream), problems.all(), max_m));
+  }
+  if (scratch_bytes != nullptr) *scratch_bytes = bytes;
+  return {};
+}
+
+Status explain(const marlin_gemm_desc* desc, char* text, size_t capacity, size_t* needed) {
+  if (text == nullptr && capacity != 0)
+    return Status::error(MARLIN_E_ARGUMENT, "text is NULL, but capacity is %zu, expected 0", capacity);
+  Call call(nullptr, Pointers::unread);
+  MARLIN_ASSIGN(const GemmProblem problem, read_problem(desc, call));
+  MARLIN_ASSIGN(const std::string full, call.context->backend->explain(problem));
+  if (capacity != 0) {
+    const size_t length = std::min(full.size(), capacity - 1);
+    std::memcpy(text, full.data(), length);
+    text[length] = '\0';
+  }
+  if (needed != nullptr) *needed = full.size() + 1;
+  return {};
+}
+
+}  // namespace
+}  // namespace metal_marlin::api
+
+using namespace metal_marlin;
+
+marlin_status marlin_gemm(marlin_stream* stream, const marlin_gemm_desc* desc, marlin_error* err) {
+  return api::boundary(err, [&] { return api::gemm(stream, desc); });
+}
+
+marlin_status marlin_gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, marlin_error* err) {
+  return api::boundary(err, [&] { return api::gemm_many(stream, descs, count); });
+}
+
+marlin_status marlin_prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, int64_t max_m,
+                             uint64_t* scratch_bytes, marlin_error* err) {
+  return api::boundary(err, [&] { return api::prepare(stream, descs, count, max_m, scratch_bytes); });
+}
+
+marlin_status marlin_explain(const marlin_gemm_desc* desc, char* text, size_t capacity, size_t* needed, marlin_error* err) {
+  return api::boundary(err, [&] { return api::explain(desc, text, capacity, needed); });
+}

@@ -1,0 +1,75 @@
+// What all handles share: a tag in their first bytes, so that NULL, another kind of handle and (while its memory is known to
+// live) a destroyed one are errors and not crashes; and the count that keeps a context alive while it has children.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "base/status.h"
+
+namespace metal_marlin::api {
+
+/// Odd, unlikely values: a pointer, a size or a float in the first bytes of something else is none of them.
+enum class HandleKind : uint32_t {
+  context = 0x6d6c0c11,
+  stream = 0x6d6c0c23,
+  buffer = 0x6d6c0c35,
+  weights = 0x6d6c0c47,
+  checkpoint = 0x6d6c0c59,
+  destroyed = 0x6d6c0cdd,
+};
+
+/// The first base of every handle, at offset 0.
+class Handle {
+ public:
+  explicit Handle(HandleKind kind) : kind_(kind) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { kind_.store(HandleKind::destroyed, std::memory_order_relaxed); }
+
+  HandleKind kind() const { return kind_.load(std::memory_order_relaxed); }
+  /// Marks it destroyed; false when it already was, or is of another kind.
+  bool retire(HandleKind kind) { return kind_.compare_exchange_strong(kind, HandleKind::destroyed); }
+  void revive(HandleKind kind) { kind_.store(kind, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<HandleKind> kind_;
+};
+
+/// What is wrong with a handle that should be a `kind`; `name` is the argument's.
+Status check_handle(const void* handle, HandleKind kind, const char* name);
+/// For T with a static kKind.
+template <class T>
+Status check_handle(const T* handle, const char* name) {
+  return check_handle(handle, T::kKind, name);
+}
+/// The handle to destroy, or null when there is none or it is no live T: destroying has no way to report.
+template <class T>
+T* take_for_destroy(T* handle) {
+  return check_handle(handle, "handle").ok() && handle->retire(T::kKind) ? handle : nullptr;
+}
+
+/// Holds one count of a T that has add_ref() and drop_ref().
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(T& object) : object_(&object) { object.add_ref(); }
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_ != nullptr) object_->drop_ref();
+  }
+  T* get() const { return object_; }
+  T& operator*() const { return *object_; }
+  T* operator->() const { return object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace metal_marlin::api

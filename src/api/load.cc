@@ -1,0 +1,95 @@
+#include <cinttypes>
+#include <string_view>
+#include <vector>
+
+#include "api/checkpoint.h"
+#include "api/errors.h"
+#include "api/weights.h"
+
+namespace metal_marlin::api {
+namespace {
+
+Status check_load_desc(const marlin_load_desc& d) {
+  if ((d.flags & ~MARLIN_LOAD_SCALES_MSE) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags & ~MARLIN_LOAD_SCALES_MSE);
+  if (d.expert_count > 1)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->expert_count is %u; this version loads one expert a handle, by its shard",
+                         d.expert_count);
+  if (d.format < MARLIN_FORMAT_NONE || d.format > MARLIN_INT8)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0 (none) .. 5 (INT8)", d.format);
+  if (d.layers == nullptr || d.layer_count == 0) return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
+  return {};
+}
+
+Result<size_t> find_layer(std::span<const Layer> layers, const char* name) {
+  if (name == nullptr) return Status::error(MARLIN_E_ARGUMENT, "NULL, expected a layer's name");
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].name == std::string_view(name)) return i;
+  return Status::error(MARLIN_E_NOT_FOUND, "no layer is called %s", name);
+}
+
+struct Range {
+  int64_t first, count;
+};
+
+/// The part of `whole` elements that a shard takes along one axis.
+Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* axis) {
+  if (first < 0 || count < 0)
+    return Status::error(MARLIN_E_ARGUMENT, "shard: %s is first %" PRId64 ", count %" PRId64 ", expected 0 or more", axis,
+                         first, count);
+  if (first >= whole || count > whole - first)
+    return Status::error(MARLIN_E_SHAPE, "shard: %s is first %" PRId64 ", count %" PRId64 ", but the layer has %" PRId64, axis,
+                         first, count, whole);
+  return Range{first, count != 0 ? count : whole - first};
+}
+
+/// What one name and its shard stand for.
+Result<std::unique_ptr<WeightSource>> layer_source(const Checkpoint& files, size_t index, const marlin_shard& shard,
+                                                   const marlin_load_desc& d) {
+  const Layer& layer = files.layers()[index];
+  if (!layer.status.ok()) return layer.status;
+  MARLIN_ASSIGN(const Range n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
+  MARLIN_ASSIGN(const Range k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
+  MARLIN_ASSIGN(const Range experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
+  if (experts.count != 1)
+    return Status::error(MARLIN_E_UNSUPPORTED, "the layer has %u experts; this version loads one by its shard, count[2] = 1",
+                         layer.experts);
+  MARLIN_ASSIGN(auto source, files.source(index, static_cast<uint32_t>(experts.first), d.format, d.group_size,
+                                          (d.flags & MARLIN_LOAD_SCALES_MSE) != 0));
+  if (n.count == layer.n && k.count == layer.k) return source;
+  return make_shard(std::move(source), n.first, n.count, k.first, k.count);
+}
+
+Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, const marlin_load_desc& d) {
+  MARLIN_RETURN_IF_ERROR(check_load_desc(d));
+  const auto layers = files.layers();
+  std::vector<std::unique_ptr<WeightSource>> sources;
+  const Layer* first = nullptr;
+  for (uint32_t i = 0; i < d.layer_count; ++i) {
+    const auto index = find_layer(layers, d.layers[i]);
+    if (!index.ok()) return prefixed("desc->layers", i, index.status());
+    auto source = layer_source(files, index.value(), d.shards != nullptr ? d.shards[i] : marlin_shard{}, d);
+    if (!source.ok()) return prefixed(layers[index.value()].name.c_str(), source.status());
+    sources.push_back(source.take());
+    if (i == 0) first = &layers[index.value()];
+  }
+  if (sources.size() == 1) return make_weights(context, *sources[0], first->layout, first->name);
+  MARLIN_ASSIGN(const auto all, make_concat(std::move(sources)));
+  return make_weights(context, *all, first->layout, first->name);
+}
+
+}  // namespace
+}  // namespace metal_marlin::api
+
+using namespace metal_marlin;
+
+marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_load_desc* desc,
+                                  marlin_weights** out, marlin_error* err) {
+  return api::boundary_create(out, err, [&]() -> Result<marlin_weights*> {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
+    MARLIN_RETURN_IF_ERROR(api::check_handle(checkpoint, "checkpoint"));
+    if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");
+    MARLIN_ASSIGN(const marlin_load_desc d, api::read_descriptor(desc, "desc"));
+    return api::load(*context, *checkpoint->files, d);
+  });
+}

@@ -1,0 +1,128 @@
+#include "api/operand.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "api/buffer.h"
+#include "api/context.h"
+#include "base/checked.h"
+
+namespace metal_marlin::api {
+namespace {
+
+/// 0 for an unknown dtype.
+constexpr uint64_t dtype_bits(marlin_dtype dtype) {
+  switch (dtype) {
+    case MARLIN_U4:
+      return 4;
+    case MARLIN_I8:
+    case MARLIN_U8:
+    case MARLIN_E8M0:
+    case MARLIN_E4M3:
+      return 8;
+    case MARLIN_F16:
+    case MARLIN_BF16:
+    case MARLIN_I16:
+      return 16;
+    case MARLIN_F32:
+    case MARLIN_I32:
+    case MARLIN_U32:
+      return 32;
+    case MARLIN_I64:
+      return 64;
+    default:
+      return 0;
+  }
+}
+
+Status check_memory(marlin_memory memory, const char* name, marlin_backend backend) {
+  switch (memory) {
+    case MARLIN_MEM_HOST:
+    case MARLIN_MEM_BUFFER:
+      return {};
+    case MARLIN_MEM_CUDA:
+      if (backend == MARLIN_BACKEND_CUDA) return {};
+      return Status::error(MARLIN_E_ARGUMENT, "%s.memory is CUDA (1), but the context's backend is %d", name, backend);
+    case MARLIN_MEM_METAL:
+      if (backend == MARLIN_BACKEND_METAL) return {};
+      return Status::error(MARLIN_E_ARGUMENT, "%s.memory is METAL (2), but the context's backend is %d", name, backend);
+    default:
+      return Status::error(MARLIN_E_ARGUMENT, "%s.memory is %d, expected 0 (host), 1 (CUDA), 2 (Metal) or 3 (buffer)", name,
+                           memory);
+  }
+}
+
+/// Sizes, stride and dtype; everything but data and bytes of the result.
+Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
+  if (dtype_bits(m.dtype) == 0) return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected 1..12", name, m.dtype);
+  if (m.rows < 0 || m.cols < 0)
+    return Status::error(MARLIN_E_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name, m.rows, m.cols);
+  if (m.row_stride < 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s.row_stride is %" PRId64 ", expected 0 (cols) or more", name, m.row_stride);
+  const int64_t stride = m.row_stride == 0 ? m.cols : m.row_stride;
+  if (stride < m.cols)
+    return Status::error(MARLIN_E_SHAPE, "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name, stride,
+                         m.cols);
+  if (m.dtype == MARLIN_U4 && (m.cols % 2 != 0 || stride % 2 != 0))
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s is U4 [%" PRId64 ", %" PRId64 "] of stride %" PRId64 ", expected even cols and stride", name,
+                         m.rows, m.cols, stride);
+  return Operand{nullptr, m.rows, m.cols, stride, m.dtype, 0};
+}
+
+/// From the first byte to past the last.
+Result<uint64_t> byte_length(const Operand& o, const char* name) {
+  if (o.rows == 0 || o.cols == 0) return uint64_t{0};
+  const Checked elements = Checked(o.rows - 1) * Checked(o.stride) + Checked(o.cols);
+  const auto bits = (elements * Checked(dtype_bits(o.dtype))).get();
+  if (!bits || *bits / 8 > PTRDIFF_MAX)
+    return Status::error(MARLIN_E_SHAPE, "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space", name,
+                         o.rows, o.stride);
+  return *bits / 8;
+}
+
+/// Where the matrix starts in host memory, its whole length being inside the buffer or the address space.
+Result<std::byte*> locate(const marlin_matrix& m, uint64_t bytes, const char* name, const marlin_context& context) {
+  if (m.memory != MARLIN_MEM_BUFFER) {
+    const auto begin = Checked(uint64_t{reinterpret_cast<uintptr_t>(m.data)}) + Checked(m.offset_bytes);
+    if (!(begin + Checked(bytes)).at_most(UINTPTR_MAX))
+      return Status::error(MARLIN_E_ARGUMENT, "%s: %" PRIu64 " bytes at offset %" PRIu64 " wrap around the address space", name,
+                           bytes, m.offset_bytes);
+    return static_cast<std::byte*>(m.data) + m.offset_bytes;
+  }
+  const auto* buffer = static_cast<const marlin_buffer*>(m.data);
+  MARLIN_RETURN_IF_ERROR(check_handle(buffer, name));
+  if (buffer->context.get() != &context)
+    return Status::error(MARLIN_E_ARGUMENT, "%s: the buffer belongs to another context", name);
+  if (!(Checked(m.offset_bytes) + Checked(bytes)).at_most(buffer->bytes))
+    return Status::error(MARLIN_E_ARGUMENT, "%s needs %" PRIu64 " bytes at offset %" PRIu64 ", the buffer holds %" PRIu64, name,
+                         bytes, m.offset_bytes, buffer->bytes);
+  return buffer->memory.data() + m.offset_bytes;
+}
+
+}  // namespace
+
+Result<Operand> resolve(const marlin_matrix& m, const char* name, const marlin_context& context, Pointers pointers) {
+  MARLIN_RETURN_IF_ERROR(check_memory(m.memory, name, context.backend_kind));
+  MARLIN_ASSIGN(Operand operand, check_shape(m, name));
+  MARLIN_ASSIGN(operand.bytes, byte_length(operand, name));
+  operand.data = static_cast<std::byte*>(m.data);
+  if (pointers == Pointers::unread) return operand;
+  if (m.data == nullptr) {
+    if (m.rows == 0) return operand;
+    return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL, expected %" PRId64 " rows", name, m.rows);
+  }
+  MARLIN_ASSIGN(operand.data, locate(m, operand.bytes, name, context));
+  const uint64_t align = std::max<uint64_t>(dtype_bits(m.dtype) / 8, 1);
+  if (operand.bytes != 0 && reinterpret_cast<uintptr_t>(operand.data) % align != 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s is at %p, expected a multiple of its element's %" PRIu64 " bytes", name,
+                         static_cast<void*>(operand.data), align);
+  return operand;
+}
+
+bool ranges_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a), b_begin = reinterpret_cast<uintptr_t>(b);
+  return a_bytes != 0 && b_bytes != 0 && a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+}
+
+}  // namespace metal_marlin::api

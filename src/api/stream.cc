@@ -1,0 +1,108 @@
+#include "api/stream.h"
+
+#include <cinttypes>
+
+#include "api/context.h"
+#include "api/errors.h"
+#include "api/operand.h"
+
+namespace metal_marlin::api {
+
+StreamShells::~StreamShells() {
+  while (oldest_ != nullptr) delete std::exchange(oldest_, oldest_->next_shell);
+}
+
+std::unique_ptr<marlin_stream> StreamShells::take() {
+  const std::lock_guard lock(mutex_);
+  if (count_ <= kKept) return std::make_unique<marlin_stream>();
+  std::unique_ptr<marlin_stream> shell(std::exchange(oldest_, oldest_->next_shell));
+  shell->next_shell = nullptr;
+  --count_;
+  return shell;
+}
+
+void StreamShells::put(std::unique_ptr<marlin_stream> shell) noexcept {
+  const std::lock_guard lock(mutex_);
+  marlin_stream* const last = std::exchange(newest_, shell.release());
+  (count_++ == 0 ? oldest_ : last->next_shell) = newest_;
+}
+
+namespace {
+
+Status check_native(const marlin_stream_desc& desc, marlin_backend backend) {
+  switch (desc.kind) {
+    case MARLIN_NATIVE_NONE:
+      if (desc.native == nullptr) return {};
+      return Status::error(MARLIN_E_ARGUMENT, "desc->native is given, but desc->kind is NONE (0)");
+    case MARLIN_NATIVE_CUDA_STREAM:
+      if (backend == MARLIN_BACKEND_CUDA) return {};
+      break;
+    case MARLIN_NATIVE_METAL_QUEUE:
+    case MARLIN_NATIVE_METAL_COMMAND_BUFFER:
+    case MARLIN_NATIVE_METAL_ENCODER:
+      if (backend == MARLIN_BACKEND_METAL) return {};
+      break;
+    default:
+      return Status::error(MARLIN_E_ARGUMENT, "desc->kind is %d, expected 0..4", desc.kind);
+  }
+  return Status::error(MARLIN_E_ARGUMENT, "desc->kind is %d, which the context's backend %d does not have", desc.kind, backend);
+}
+
+/// The host's scratch; empty when it is absent.
+Result<std::span<std::byte>> check_scratch(const marlin_matrix& m, const marlin_context& context) {
+  if (m.data == nullptr) return std::span<std::byte>();
+  MARLIN_ASSIGN(const Operand scratch, resolve(m, "desc->scratch", context));
+  if (m.dtype != MARLIN_U8)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.dtype is %d, expected U8 (%d)", m.dtype, MARLIN_U8);
+  if (scratch.rows > 1 && scratch.stride != scratch.cols)
+    return Status::error(MARLIN_E_SHAPE, "desc->scratch.row_stride is %" PRId64 ", expected cols = %" PRId64 ": no gaps",
+                         scratch.stride, scratch.cols);
+  if (scratch.bytes == 0) return Status::error(MARLIN_E_SHAPE, "desc->scratch is given but holds no bytes");
+  return std::span(scratch.data, scratch.bytes);
+}
+
+}  // namespace
+}  // namespace metal_marlin::api
+
+using namespace metal_marlin;
+
+marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_desc* desc, marlin_stream** out,
+                                   marlin_error* err) {
+  return api::boundary_create(out, err, [&]() -> Result<marlin_stream*> {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
+    MARLIN_ASSIGN(const marlin_stream_desc d, api::read_optional_descriptor(desc, "desc"));
+    MARLIN_RETURN_IF_ERROR(api::check_native(d, context->backend_kind));
+    MARLIN_ASSIGN(const auto scratch, api::check_scratch(d.scratch, *context));
+    MARLIN_ASSIGN(auto backend_stream, context->backend->create_stream({d.kind, d.native, scratch}));
+    auto stream = context->stream_shells.take();
+    stream->backend = std::move(backend_stream);
+    stream->scratch = scratch;
+    stream->context = api::ContextRef(*context);
+    stream->revive(marlin_stream::kKind);
+    return stream.release();
+  });
+}
+
+marlin_status marlin_stream_flush(marlin_stream* stream, marlin_error* err) {
+  return api::boundary(err, [&]() -> Status {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(stream, "stream"));
+    return stream->context->backend->flush(*stream->backend);
+  });
+}
+
+marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, marlin_error* err) {
+  return api::boundary(err, [&]() -> Status {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(stream, "stream"));
+    return stream->context->backend->wait(*stream->backend, timeout_ns);
+  });
+}
+
+void marlin_stream_destroy(marlin_stream* stream) {
+  if (api::take_for_destroy(stream) == nullptr) return;
+  // The context lives until the shell is with it; then this may have been its last child.
+  const api::ContextRef context = std::move(stream->context);
+  stream->backend.reset();
+  stream->scratch = {};
+  stream->problems = {};
+  context->stream_shells.put(std::unique_ptr<marlin_stream>(stream));
+}

@@ -1,0 +1,51 @@
+// Streams. A destroyed stream leaves its shell with the context, so that a call on it is an error and not a crash; the oldest
+// shells serve again, so that a stream a frame does not add up.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "api/handle.h"
+#include "core/backend.h"
+#include "metal_marlin/metal_marlin.h"
+
+struct marlin_stream final : metal_marlin::api::Handle {
+  static constexpr auto kKind = metal_marlin::api::HandleKind::stream;
+
+  marlin_stream() : Handle(metal_marlin::api::HandleKind::destroyed) {}
+
+  metal_marlin::api::Ref<marlin_context> context;  ///< null in a shell
+  std::unique_ptr<metal_marlin::BackendStream> backend;
+  std::span<std::byte> scratch;                     ///< the host's, or empty
+  std::vector<metal_marlin::GemmProblem> problems;  ///< of one call; kept so that prepared calls do not allocate
+  marlin_stream* next_shell = nullptr;
+};
+
+namespace metal_marlin::api {
+
+/// The destroyed streams of a context, oldest first. Safe from several threads.
+class StreamShells {
+ public:
+  /// So many streams must be destroyed later before a destroyed one's address means a new stream.
+  static constexpr size_t kKept = 256;
+
+  StreamShells() = default;
+  StreamShells(const StreamShells&) = delete;
+  StreamShells& operator=(const StreamShells&) = delete;
+  ~StreamShells();
+  /// An empty stream marked destroyed: the oldest shell when there are enough, else a new one.
+  std::unique_ptr<marlin_stream> take();
+  /// Never allocates.
+  void put(std::unique_ptr<marlin_stream> shell) noexcept;
+
+ private:
+  std::mutex mutex_;
+  marlin_stream* oldest_ = nullptr;
+  marlin_stream* newest_ = nullptr;
+  size_t count_ = 0;
+};
+
+}  // namespace metal_marlin::api

@@ -1,0 +1,166 @@
+#include "api/weights.h"
+
+#include <cinttypes>
+#include <vector>
+
+#include "api/errors.h"
+#include "api/operand.h"
+#include "checkpoints/checkpoint.h"
+
+namespace metal_marlin::api {
+
+Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource& source, marlin_layout layout,
+                                     const std::string& name) {
+  MARLIN_ASSIGN(auto packed, context.backend->pack(source));
+  return new marlin_weights(context, std::move(packed), layout, name);
+}
+
+Status check_weights(const marlin_weights* weights, const marlin_context* context) {
+  MARLIN_RETURN_IF_ERROR(check_handle(weights, "weights"));
+  if (context == nullptr || weights->context.get() == context) return {};
+  return Status::error(MARLIN_E_ARGUMENT, "weights belong to another context than the rest of the call");
+}
+
+namespace {
+
+constexpr uint32_t kPackFlags =
+    MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE | MARLIN_PACK_GATE_UP_INTERLEAVED | MARLIN_PACK_SCALES_MSE;
+
+Status check_pack_desc(const marlin_pack_desc& d) {
+  if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
+    return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1 (INT4) .. 5 (INT8)", d.format);
+  if (d.layout < MARLIN_LAYOUT_AUTO || d.layout > MARLIN_LAYOUT_MARLIN_24)
+    return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..10", d.layout);
+  if (d.n <= 0 || d.k <= 0)
+    return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more", d.n, d.k);
+  if ((d.flags & MARLIN_PACK_PRUNE_2_4) != 0 || d.sparse_meta.data != nullptr)
+    return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse weights are not served by this version");
+  if ((d.flags & ~kPackFlags) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~kPackFlags);
+  if (d.reserved != 0) return Status::error(MARLIN_E_UNSUPPORTED, "reserved is %u, expected 0", d.reserved);
+  return {};
+}
+
+/// An operand of a part as importers take it; empty when absent. `name` has static storage.
+Result<TensorView> tensor_view(const marlin_matrix& m, const char* name, const marlin_context& context) {
+  TensorView view;
+  view.name = name;
+  if (m.data == nullptr) return view;
+  MARLIN_ASSIGN(const Operand operand, resolve(m, name, context));
+  view.dtype = operand.dtype;
+  view.dims = {operand.rows, operand.cols};
+  view.row_stride = operand.stride;
+  view.data = operand.data;
+  view.bytes = operand.bytes;
+  return view;
+}
+
+Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_context& context) {
+  MARLIN_RETURN_IF_ERROR(check_pack_desc(d));
+  LayoutOperands operands;
+  operands.layout = d.layout == MARLIN_LAYOUT_AUTO ? MARLIN_LAYOUT_ROWS : d.layout;
+  operands.format = d.format;
+  operands.n = d.n;
+  operands.k = d.k;
+  operands.group_size = d.group_size;
+  operands.flags = d.flags;
+  if (d.values.data == nullptr) return Status::error(MARLIN_E_ARGUMENT, "values.data is NULL");
+  MARLIN_ASSIGN(operands.values, tensor_view(d.values, "values", context));
+  MARLIN_ASSIGN(operands.scales, tensor_view(d.scales, "scales", context));
+  MARLIN_ASSIGN(operands.zeros, tensor_view(d.zeros, "zeros", context));
+  MARLIN_ASSIGN(operands.group_index, tensor_view(d.group_index, "group_index", context));
+  MARLIN_ASSIGN(operands.tensor_scale, tensor_view(d.tensor_scale, "tensor_scale", context));
+  return operands;
+}
+
+/// One part, checked down to its last code when make_source() does so.
+Result<std::unique_ptr<WeightSource>> part_source(const marlin_pack_desc* part, const marlin_context& context,
+                                                  marlin_layout& layout) {
+  if (part == nullptr) return Status::error(MARLIN_E_ARGUMENT, "NULL, expected a descriptor");
+  MARLIN_ASSIGN(const marlin_pack_desc desc, read_descriptor(part, "part"));
+  MARLIN_ASSIGN(const LayoutOperands operands, operands_of(desc, context));
+  layout = operands.layout;
+  return make_source(operands);
+}
+
+Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* const* parts, uint32_t part_count,
+                             uint32_t expert_count) {
+  if (expert_count > 1)
+    return Status::error(MARLIN_E_UNSUPPORTED, "expert_count is %u; this version packs one expert a handle", expert_count);
+  if (parts == nullptr || part_count == 0) return Status::error(MARLIN_E_ARGUMENT, "there are no parts");
+  marlin_layout first_layout = MARLIN_LAYOUT_ROWS;
+  std::vector<std::unique_ptr<WeightSource>> sources;
+  for (uint32_t i = 0; i < part_count; ++i) {
+    marlin_layout layout = MARLIN_LAYOUT_ROWS;
+    auto source = part_source(parts[i], context, layout);
+    if (!source.ok()) return prefixed("parts", i, source.status());
+    if (i == 0) first_layout = layout;
+    sources.push_back(source.take());
+  }
+  if (sources.size() == 1) return make_weights(context, *sources[0], first_layout, "");
+  MARLIN_ASSIGN(const auto all, make_concat(std::move(sources)));
+  return make_weights(context, *all, first_layout, "");
+}
+
+marlin_dtype dtype_of(ScaleType type) {
+  switch (type) {
+    case ScaleType::f32:
+      return MARLIN_F32;
+    case ScaleType::f16:
+      return MARLIN_F16;
+    case ScaleType::bf16:
+      return MARLIN_BF16;
+    case ScaleType::e8m0:
+      return MARLIN_E8M0;
+    case ScaleType::e4m3:
+      return MARLIN_E4M3;
+  }
+  return 0;
+}
+
+uint32_t flags_of(const WeightMeta& meta) {
+  uint32_t flags = 0;
+  if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+  if (meta.zero_kind == ZeroKind::integer) flags |= MARLIN_LAYER_ZEROS;
+  if (!meta.group_index.empty()) flags |= MARLIN_LAYER_ACT_ORDER;
+  if (meta.gate_up_interleaved) flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
+  for (const TensorScale& scale : meta.tensor_scales)
+    if (scale.divide) flags |= MARLIN_PACK_DIVIDE_SCALE;
+  return flags;
+}
+
+}  // namespace
+}  // namespace metal_marlin::api
+
+using namespace metal_marlin;
+
+marlin_status marlin_weights_pack(marlin_context* context, const marlin_pack_desc* const* parts, uint32_t part_count,
+                                  uint32_t expert_count, marlin_weights** out, marlin_error* err) {
+  return api::boundary_create(out, err, [&]() -> Result<marlin_weights*> {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
+    return api::pack(*context, parts, part_count, expert_count);
+  });
+}
+
+marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_info* out, marlin_error* err) {
+  return api::boundary(err, [&]() -> Status {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(weights, "weights"));
+    MARLIN_RETURN_IF_ERROR(api::check_output(out, "out"));
+    const WeightMeta& meta = weights->packed->meta();
+    marlin_layer_info info{};
+    info.status = MARLIN_OK;
+    info.name = weights->name.c_str();
+    info.n = meta.n;
+    info.k = meta.k;
+    info.experts = 1;
+    info.group_size = api::saturate_u32(meta.group_size);
+    info.format = meta.format;
+    info.layout = weights->layout;
+    info.flags = api::flags_of(meta);
+    info.dtype = api::dtype_of(meta.scale_type);
+    info.bytes = weights->packed->bytes();
+    return api::write_descriptor(out, info, "out");
+  });
+}
+
+void marlin_weights_destroy(marlin_weights* weights) { delete api::take_for_destroy(weights); }

@@ -1,0 +1,34 @@
+// Packed weights of one context.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/context.h"
+#include "api/handle.h"
+#include "core/backend.h"
+
+struct marlin_weights final : metal_marlin::api::Handle {
+  static constexpr auto kKind = metal_marlin::api::HandleKind::weights;
+
+  marlin_weights(marlin_context& of, std::unique_ptr<metal_marlin::PackedWeights> made, marlin_layout from, std::string called)
+      : Handle(kKind), context(of), packed(std::move(made)), layout(from), name(std::move(called)) {}
+
+  const metal_marlin::api::ContextRef context;  ///< first: released after the packed memory
+  const std::unique_ptr<const metal_marlin::PackedWeights> packed;
+  const marlin_layout layout;  ///< that the first part came in
+  const std::string name;      ///< the first layer's, or ""
+};
+
+namespace metal_marlin::api {
+
+/// Packs `source` on the context's device. The handle is the caller's.
+Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource& source, marlin_layout layout,
+                                     const std::string& name);
+
+/// That `weights` is a live handle, of `context` unless that is null.
+Status check_weights(const marlin_weights* weights, const marlin_context* context);
+/// A length for a 32-bit field of marlin_layer_info.
+constexpr uint32_t saturate_u32(int64_t v) { return v < INT64_C(0xffffffff) ? static_cast<uint32_t>(v) : UINT32_MAX; }
+
+}  // namespace metal_marlin::api

@@ -1,0 +1,24 @@
+// Stands in for the Metal backend in a library that is built without it.
+#include <cstring>
+
+#include "backends/metal/metal_backend.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+constexpr char kWhyNot[] = "not built into this library";
+
+}  // namespace
+
+uint32_t device_count() { return 1; }
+
+void describe_device(uint32_t, marlin_device_info& out) {
+  std::strcpy(out.name, "Apple GPU");
+  std::strcpy(out.why_not, kWhyNot);
+}
+
+Result<std::unique_ptr<Backend>> create_backend(const BackendOptions&) {
+  return Status::error(MARLIN_E_NO_DEVICE, "Metal: %s", kWhyNot);
+}
+
+}  // namespace metal_marlin::metal
