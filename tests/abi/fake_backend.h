@@ -1,0 +1,101 @@
+// A Backend that multiplies nothing and does what a test tells it to, to see what the boundary makes of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/context.h"
+#include "core/backend.h"
+
+namespace abi_test {
+
+class FakeWeights final : public metal_marlin::PackedWeights {
+ public:
+  explicit FakeWeights(const metal_marlin::WeightMeta& meta, int* alive) : alive_(alive) {
+    meta_ = meta;
+    ++*alive_;
+  }
+  ~FakeWeights() override { --*alive_; }
+  uint64_t bytes() const override { return 4711; }
+
+ private:
+  int* alive_;
+};
+
+class FakeStream final : public metal_marlin::BackendStream {
+ public:
+  FakeStream(const metal_marlin::StreamOptions& options, int* alive) : scratch(options.scratch), alive_(alive) { ++*alive_; }
+  ~FakeStream() override { --*alive_; }
+  const std::span<std::byte> scratch;
+
+ private:
+  int* alive_;
+};
+
+/// What the fake was asked, and what it shall answer. Outlives the context.
+struct FakeRecord {
+  std::function<metal_marlin::Status(const char* call)> answer = [](const char*) { return metal_marlin::Status(); };
+  int backends = 0, streams = 0, weights = 0;  ///< alive
+  std::vector<std::string> calls;
+  std::vector<size_t> products;  ///< of each gemm()
+  uint64_t timeout_ns = 0;
+  metal_marlin::BackendStream* stream = nullptr;  ///< of the last gemm()
+};
+
+class FakeBackend final : public metal_marlin::Backend {
+ public:
+  explicit FakeBackend(FakeRecord& record) : record_(record) { ++record_.backends; }
+  ~FakeBackend() override { --record_.backends; }
+
+  metal_marlin::Result<std::unique_ptr<metal_marlin::PackedWeights>> pack(const metal_marlin::WeightSource& source) override {
+    MARLIN_RETURN_IF_ERROR(ask("pack"));
+    return std::unique_ptr<metal_marlin::PackedWeights>(std::make_unique<FakeWeights>(source.meta(), &record_.weights));
+  }
+  metal_marlin::Status unpack(const metal_marlin::PackedWeights&, std::span<const int64_t>,
+                              const metal_marlin::MatrixView&) override {
+    return ask("unpack");
+  }
+  metal_marlin::Result<std::unique_ptr<metal_marlin::BackendStream>> create_stream(
+      const metal_marlin::StreamOptions& options) override {
+    MARLIN_RETURN_IF_ERROR(ask("create_stream"));
+    return std::unique_ptr<metal_marlin::BackendStream>(std::make_unique<FakeStream>(options, &record_.streams));
+  }
+  metal_marlin::Status supports(const metal_marlin::GemmProblem&) override { return ask("supports"); }
+  metal_marlin::Status gemm(metal_marlin::BackendStream* stream, std::span<const metal_marlin::GemmProblem> problems) override {
+    record_.stream = stream;
+    record_.products.push_back(problems.size());
+    return ask("gemm");
+  }
+  metal_marlin::Result<uint64_t> prepare(metal_marlin::BackendStream*, std::span<const metal_marlin::GemmProblem>,
+                                         int64_t) override {
+    MARLIN_RETURN_IF_ERROR(ask("prepare"));
+    return uint64_t{12345};
+  }
+  metal_marlin::Status flush(metal_marlin::BackendStream&) override { return ask("flush"); }
+  metal_marlin::Status wait(metal_marlin::BackendStream&, uint64_t timeout_ns) override {
+    record_.timeout_ns = timeout_ns;
+    return ask("wait");
+  }
+  metal_marlin::Result<std::string> explain(const metal_marlin::GemmProblem&) override {
+    MARLIN_RETURN_IF_ERROR(ask("explain"));
+    return std::string("kernel: fake\nwhy: a test\n");
+  }
+
+ private:
+  metal_marlin::Status ask(const char* call) {
+    record_.calls.push_back(call);
+    return record_.answer(call);
+  }
+  FakeRecord& record_;
+};
+
+/// A context over a FakeBackend that passes for `kind`. The caller destroys it.
+inline marlin_context* fake_context(FakeRecord& record, marlin_backend kind = MARLIN_BACKEND_CPU,
+                                    metal_marlin::Allocator allocator = metal_marlin::Allocator::system()) {
+  return new marlin_context(kind, std::make_unique<FakeBackend>(record), allocator);
+}
+
+}  // namespace abi_test

@@ -1,0 +1,139 @@
+// metal_marlin.hpp, as a C++17 program uses it.
+#include "metal_marlin/metal_marlin.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace mm = metal_marlin;
+
+namespace {
+
+static_assert(!std::is_copy_constructible<mm::weights>::value, "one owner each");
+static_assert(std::is_nothrow_move_constructible<mm::weights>::value, "moves cannot fail");
+static_assert(sizeof(mm::context) == sizeof(marlin_context*), "an owner is a pointer");
+
+std::vector<float> ramp(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int>(i % 15)) - 7.0f;
+  return values;
+}
+
+/// Small whole numbers: exact in INT4 with scale 1.
+mm::weights make_weights(const mm::context& context, std::int64_t n, std::int64_t k, std::vector<float>& values) {
+  values = ramp(static_cast<std::size_t>(n * k));
+  auto desc = mm::make<marlin_pack_desc>();
+  desc.format = MARLIN_INT4;
+  desc.n = n;
+  desc.k = k;
+  desc.values = mm::matrix_view(values.data(), n, k);
+  return mm::pack(context, desc);
+}
+
+TEST(Hpp, PacksMultipliesAndUnpacks) {
+  const mm::context context(MARLIN_BACKEND_AUTO);
+  std::vector<float> w;
+  const mm::weights weights = make_weights(context, 6, 64, w);
+  EXPECT_EQ(mm::info(weights).n, 6);
+  EXPECT_EQ(mm::info(weights).format, MARLIN_INT4);
+
+  std::vector<float> back(6 * 64);
+  mm::unpack(weights, mm::matrix_view(back.data(), 6, 64));
+  EXPECT_EQ(back, w);
+
+  const std::vector<float> x(64, 1.0f);
+  std::vector<float> y(6);
+  auto desc = mm::make<marlin_gemm_desc>();
+  desc.weights = weights.get();
+  desc.a = mm::matrix_view(x.data(), 1, 64);
+  desc.c = mm::matrix_view(y.data(), 1, 6);
+  mm::gemm(desc);
+  for (std::size_t j = 0; j < 6; ++j) {
+    float sum = 0;
+    for (std::size_t l = 0; l < 64; ++l) sum += w[j * 64 + l];
+    EXPECT_EQ(y[j], sum);
+  }
+  EXPECT_EQ(mm::explain(desc).compare(0, 8, "kernel: "), 0);
+}
+
+TEST(Hpp, StreamsAndBuffers) {
+  const mm::context context(MARLIN_BACKEND_CPU);
+  std::vector<float> w;
+  const mm::weights weights = make_weights(context, 4, 32, w);
+  mm::stream stream(context);
+  const mm::buffer memory(context, 4096);
+  ASSERT_NE(memory.data(), nullptr);
+  static_cast<float*>(memory.data())[0] = 2.0f;
+  auto desc = mm::make<marlin_gemm_desc>();
+  desc.weights = weights.get();
+  desc.a = memory.matrix<float>(1, 32);
+  desc.c = memory.matrix<float>(1, 4, 1024);
+  mm::gemm(stream, desc);
+  stream.flush();
+  stream.wait();
+  EXPECT_TRUE(stream.wait_for(0));
+  const float* y = static_cast<const float*>(memory.data()) + 256;
+  for (std::size_t j = 0; j < 4; ++j) EXPECT_EQ(y[j], 2.0f * w[j * 32]);
+}
+
+TEST(Hpp, FailuresAreExceptionsWithAllThereIsToKnow) {
+  const mm::context context(MARLIN_BACKEND_CPU);
+  try {
+    mm::buffer(context, 0);
+    FAIL() << "expected an exception";
+  } catch (const mm::error& e) {
+    EXPECT_EQ(e.status(), MARLIN_E_ARGUMENT);
+    EXPECT_EQ(e.native_code(), 0);
+    EXPECT_NE(std::string(e.what()).find("bytes is 0"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(mm::checkpoint("/nonexistent/model.safetensors"), mm::error);
+  EXPECT_THROW(mm::context(marlin_backend{77}), mm::error);
+}
+
+TEST(Hpp, OwnersMoveAndLetGo) {
+  mm::context context(MARLIN_BACKEND_CPU);
+  std::vector<float> w;
+  mm::weights first = make_weights(context, 2, 32, w), second;
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(second);
+  marlin_weights* const handle = first.get();
+  second = std::move(first);
+  EXPECT_EQ(second.get(), handle);
+  EXPECT_FALSE(first);
+  second = std::move(*&second);  // to itself: still there
+  EXPECT_EQ(second.get(), handle);
+  mm::weights third(second.release());
+  EXPECT_FALSE(second);
+  context.reset();  // the weights keep it alive
+  EXPECT_EQ(mm::info(third).n, 2);
+
+  mm::context filled;
+  EXPECT_EQ(marlin_context_create(nullptr, filled.out(), nullptr), MARLIN_OK);
+  EXPECT_TRUE(filled);
+  EXPECT_EQ(marlin_context_create(nullptr, filled.out(), nullptr), MARLIN_OK);  // the first one is destroyed, not leaked
+}
+
+TEST(Hpp, Devices) {
+  bool cpu = false;
+  for (const marlin_device_info& device : mm::devices())
+    cpu |= device.backend == MARLIN_BACKEND_CPU && device.why_not[0] == '\0';
+  EXPECT_TRUE(cpu);
+}
+
+TEST(Hpp, MatrixViews) {
+  const std::vector<float> values(12);
+  const marlin_matrix m = mm::matrix_view(values.data(), 2, 3, 6);
+  EXPECT_EQ(m.data, values.data());
+  EXPECT_EQ(m.rows, 2);
+  EXPECT_EQ(m.cols, 3);
+  EXPECT_EQ(m.row_stride, 6);
+  EXPECT_EQ(m.dtype, MARLIN_F32);
+  EXPECT_EQ(m.memory, MARLIN_MEM_HOST);
+  mm::bf16 half{0x3f80};
+  EXPECT_EQ(mm::matrix_view(&half, 1, 1).dtype, MARLIN_BF16);
+}
+
+}  // namespace

@@ -1,0 +1,515 @@
+// The rules at the head of metal_marlin.h, one by one, over the shared library and the CPU. What needs a backend that
+// misbehaves is in boundary_test.cc, every length of a struct in descriptor_test.cc, every argument of every function in
+// exports_test.cc.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+
+#include "support.h"
+
+namespace abi_test {
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+class Rules : public testing::Test {
+ protected:
+  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::weights weights = quantised(context, 10, 64);
+  Product product{weights, 3};
+  const marlin_gemm_desc* desc() const { return &product.desc; }
+};
+
+TEST_F(Rules, ErrorsFillErrOnlyOnFailureAndNullIsFine) {
+  auto err = mm::make<marlin_error>();
+  err.native_code = 5;
+  EXPECT_EQ(marlin_gemm(nullptr, desc(), &err), MARLIN_OK);
+  EXPECT_EQ(err.native_code, 5);
+  EXPECT_TRUE(product.right());
+  EXPECT_EQ(marlin_gemm(nullptr, nullptr, nullptr), MARLIN_E_ARGUMENT);
+  marlin_buffer* buffer = reinterpret_cast<marlin_buffer*>(&err);
+  EXPECT_EQ(marlin_buffer_create(context.get(), 0, &buffer, nullptr), MARLIN_E_ARGUMENT);
+  EXPECT_EQ(buffer, nullptr);
+  EXPECT_EQ(marlin_buffer_create(context.get(), 64, nullptr, nullptr), MARLIN_E_ARGUMENT);
+}
+
+TEST_F(Rules, StructsReservedFieldsAndUnknownFlagsAreUnsupported) {
+  const std::vector<float> values = numbers(64, 3);
+  for (uint32_t bit = 0; bit < 32; ++bit) {
+    marlin_gemm_desc g = *desc();
+    g.flags = 1u << bit;
+    const bool known = g.flags == MARLIN_GEMM_ACCUMULATE;
+    EXPECT_EQ(marlin_gemm(nullptr, &g, nullptr), known ? MARLIN_OK : MARLIN_E_UNSUPPORTED) << bit;
+
+    marlin_pack_desc p = pack_desc(values, 2, 32);
+    const marlin_pack_desc* const parts[] = {&p};
+    p.reserved = 1u << bit;
+    mm::weights w;
+    EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "parts[0]: reserved", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+    p.reserved = 0;
+    p.flags = 1u << bit;
+    if (p.flags > MARLIN_PACK_SCALES_MSE || p.flags == MARLIN_PACK_PRUNE_2_4)
+      EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "parts[0]: ", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+
+    auto open = mm::make<marlin_open_desc>();
+    mm::checkpoint file;
+    open.flags = 1u << bit;
+    EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "flags", marlin_checkpoint_open, "x", &open, file.out());
+    open.flags = 0;
+    open.reserved = 1u << bit;
+    EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "reserved", marlin_checkpoint_open, "x", &open, file.out());
+  }
+}
+
+TEST_F(Rules, UnknownEnumValuesAreArguments) {
+  for (const int32_t bad : {-1, 99, INT32_MIN, INT32_MAX}) {
+    auto c = mm::make<marlin_context_desc>();
+    c.backend = bad;
+    mm::context none;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "backend", marlin_context_create, &c, none.out());
+    auto s = mm::make<marlin_stream_desc>();
+    s.kind = bad;
+    mm::stream stream;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "kind", marlin_stream_create, context.get(), &s, stream.out());
+    auto o = mm::make<marlin_open_desc>();
+    o.layout = bad;
+    mm::checkpoint file;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "layout", marlin_checkpoint_open, "x", &o, file.out());
+
+    const auto change = [&](auto set, const char* mentioned) {
+      marlin_gemm_desc g = *desc();
+      set(g);
+      EXPECT_FAILS(MARLIN_E_ARGUMENT, mentioned, marlin_gemm, nullptr, &g);
+    };
+    change([&](auto& g) { g.compute = bad; }, "compute");
+    change([&](auto& g) { g.epilogue = bad; }, "epilogue");
+    change([&](auto& g) { g.a.dtype = bad; }, "a.dtype");
+    change([&](auto& g) { g.c.dtype = bad; }, "c.dtype");
+    change([&](auto& g) { g.a.memory = bad; }, "a.memory");
+    change([&](auto& g) { g.c.memory = bad; }, "c.memory");
+
+    const std::vector<float> values = numbers(64, 3);
+    const auto change_part = [&](auto set, const char* mentioned) {
+      marlin_pack_desc p = pack_desc(values, 2, 32);
+      set(p);
+      const marlin_pack_desc* const parts[] = {&p};
+      mm::weights w;
+      EXPECT_FAILS(MARLIN_E_ARGUMENT, mentioned, marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+    };
+    change_part([&](auto& p) { p.format = bad; }, "format");
+    change_part([&](auto& p) { p.layout = bad; }, "layout");
+    change_part([&](auto& p) { p.values.dtype = bad; }, "values.dtype");
+    change_part([&](auto& p) { p.values.memory = bad; }, "values.memory");
+  }
+}
+
+TEST_F(Rules, MatricesHaveStridesOffsetsAndAlignment) {
+  // a and c inside larger matrices, with every element between their rows left alone.
+  std::vector<float> a(3 * 70 + 2), c(3 * 13 + 1, 77.0f);
+  for (int64_t i = 0; i < 3; ++i) std::copy_n(product.a.begin() + i * 64, 64, a.begin() + 2 + i * 70);
+  EXPECT_OK(marlin_gemm, nullptr, desc());
+  marlin_gemm_desc g = *desc();
+  g.a = mm::matrix_view(a.data(), 3, 64, 70);
+  g.a.offset_bytes = 8;
+  g.c = mm::matrix_view(c.data() + 1, 3, 10, 13);
+  EXPECT_OK(marlin_gemm, nullptr, &g);
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t j = 0; j < 10; ++j) EXPECT_EQ(c[1 + i * 13 + j], product.c[i * 10 + j]);
+    for (int64_t j = 10; j < 13 && i < 2; ++j) EXPECT_EQ(c[1 + i * 13 + j], 77.0f);
+  }
+  g.a.row_stride = -1;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "a.row_stride is -1", marlin_gemm, nullptr, &g);
+  g.a.row_stride = INT64_MIN;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "a.row_stride", marlin_gemm, nullptr, &g);
+  g.a.row_stride = 63;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "a.row_stride is 63", marlin_gemm, nullptr, &g);
+  g.a.row_stride = 70;
+  for (const uint64_t odd : {1, 2, 3, 5}) {
+    g.a.offset_bytes = odd;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "multiple", marlin_gemm, nullptr, &g);
+  }
+  g.a.offset_bytes = UINT64_MAX - 7;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "wrap", marlin_gemm, nullptr, &g);
+}
+
+TEST_F(Rules, MatricesMustFitEachOther) {
+  const auto change = [&](auto set, marlin_status status, const char* mentioned) {
+    marlin_gemm_desc g = *desc();
+    set(g);
+    EXPECT_FAILS(status, mentioned, marlin_gemm, nullptr, &g);
+    EXPECT_TRUE(product.untouched());
+  };
+  change([](auto& g) { g.a.cols = 63; }, MARLIN_E_SHAPE, "a.cols is 63");
+  change([](auto& g) { g.c.cols = 9; }, MARLIN_E_SHAPE, "c.cols is 9");
+  change([](auto& g) { g.c.rows = 2; }, MARLIN_E_SHAPE, "c.rows is 2");
+  change([](auto& g) { g.a.rows = -1; }, MARLIN_E_SHAPE, "a is [-1, 64]");
+  change([](auto& g) { g.a.cols = INT64_MIN; }, MARLIN_E_SHAPE, "a is [3, ");
+  change([](auto& g) { g.a.data = nullptr; }, MARLIN_E_ARGUMENT, "a.data is NULL");
+  change([](auto& g) { g.c.data = nullptr; }, MARLIN_E_ARGUMENT, "c.data is NULL");
+  change([](auto& g) { g.a.dtype = MARLIN_I8; }, MARLIN_E_ARGUMENT, "a.dtype");
+  change([](auto& g) { g.weights = nullptr; }, MARLIN_E_ARGUMENT, "weights is NULL");
+  change([](auto& g) { g.bias = mm::matrix_view(static_cast<float*>(g.a.data), 2, 10); }, MARLIN_E_SHAPE, "bias.rows is 2");
+  change([](auto& g) { g.bias = mm::matrix_view(static_cast<float*>(g.a.data), 1, 11); }, MARLIN_E_SHAPE, "bias.cols is 11");
+  change([](auto& g) { g.expert_ids = g.a; }, MARLIN_E_UNSUPPORTED, "expert_ids");
+  change([](auto& g) { g.expert_scales = g.a; }, MARLIN_E_UNSUPPORTED, "expert_scales");
+  change([](auto& g) { g.epilogue = MARLIN_EPILOGUE_SWIGLU; }, MARLIN_E_SHAPE, "c.cols is 10");
+  change([](auto& g) { g.compute = MARLIN_COMPUTE_FP8; }, MARLIN_E_UNSUPPORTED, "");
+}
+
+TEST_F(Rules, SizesWhoseProductsWrapAreTypedErrorsBeforeAnyWork) {
+  for (const int64_t big : {int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 61, kHuge / 4, kHuge}) {
+    marlin_gemm_desc g = *desc();
+    g.a.row_stride = big;
+    g.c.row_stride = big;
+    if (big >= int64_t{1} << 61) EXPECT_FAILS(MARLIN_E_SHAPE, "address space", marlin_gemm, nullptr, &g);
+    g = *desc();
+    g.a.rows = g.c.rows = big;
+    if (big >= int64_t{1} << 61) EXPECT_FAILS(MARLIN_E_SHAPE, "address space", marlin_gemm, nullptr, &g);
+    g = *desc();
+    g.a.cols = big;
+    EXPECT_NE(marlin_gemm(nullptr, &g, nullptr), MARLIN_OK);
+
+    const std::vector<float> values = numbers(64, 3);
+    for (const auto& [n, k] : {std::pair(big, int64_t{32}), std::pair(int64_t{2}, big), std::pair(big, big)}) {
+      marlin_pack_desc p = pack_desc(values, 2, 32);
+      p.n = n;
+      p.k = k;
+      const marlin_pack_desc* const parts[] = {&p};
+      mm::weights w;
+      EXPECT_FAILS(MARLIN_E_SHAPE, "", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+      if (n < int64_t{1} << 61 && k < int64_t{1} << 61) continue;
+      p.values.rows = n;
+      p.values.cols = k;
+      EXPECT_FAILS(MARLIN_E_SHAPE, "", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+    }
+  }
+}
+
+TEST_F(Rules, SizesNoRowsIsNoWorkAndNoColumnsAreAShape) {
+  marlin_gemm_desc g = *desc();
+  g.a.rows = g.c.rows = 0;
+  EXPECT_OK(marlin_gemm, nullptr, &g);
+  g.a.data = g.c.data = nullptr;
+  EXPECT_OK(marlin_gemm, nullptr, &g);
+  const marlin_gemm_desc* const descs[] = {&g, desc()};
+  EXPECT_OK(marlin_gemm_many, nullptr, descs, 2u);
+  EXPECT_TRUE(product.right());
+  g.a.cols = 63;  // no rows do not excuse a wrong shape
+  EXPECT_FAILS(MARLIN_E_SHAPE, "a.cols", marlin_gemm, nullptr, &g);
+
+  const std::vector<float> values = numbers(64, 3);
+  for (const auto& [n, k] : {std::pair(0, 32), std::pair(2, 0), std::pair(-1, 32), std::pair(2, -32)}) {
+    marlin_pack_desc p = pack_desc(values, n, k);
+    const marlin_pack_desc* const parts[] = {&p};
+    mm::weights w;
+    EXPECT_FAILS(MARLIN_E_SHAPE, "parts[0]: ", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+  }
+}
+
+TEST_F(Rules, SizesOutputsMayNotOverlap) {
+  marlin_gemm_desc g = *desc();
+  g.c.data = g.a.data;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c overlaps a", marlin_gemm, nullptr, &g);
+  g.c.data = product.a.data() + product.a.size() - 1;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c overlaps a", marlin_gemm, nullptr, &g);
+  g = *desc();
+  g.bias = mm::matrix_view(product.c.data() + 29, 1, 10);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c overlaps bias", marlin_gemm, nullptr, &g);
+
+  // Two products, side by side in one matrix: fine. One element shared: not.
+  std::vector<float> both(3 * 20);
+  marlin_gemm_desc left = *desc(), right = *desc();
+  left.c = mm::matrix_view(both.data(), 3, 10, 20);
+  right.c = mm::matrix_view(both.data() + 10, 3, 10, 20);
+  const marlin_gemm_desc* const descs[] = {&left, &right};
+  EXPECT_OK(marlin_gemm_many, nullptr, descs, 2u);
+  right.c = mm::matrix_view(both.data() + 9, 3, 10, 20);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "overlaps", marlin_gemm_many, nullptr, descs, 2u);
+  right.c = left.a;
+  right.c.cols = right.c.row_stride = 10;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "overlaps", marlin_gemm_many, nullptr, descs, 2u);
+}
+
+TEST_F(Rules, BuffersAreZeroAlignedAndBounded) {
+  for (const uint64_t bytes : {1, 63, 64, 65, 100000}) {
+    const mm::buffer buffer(context, bytes);
+    const auto* p = static_cast<const unsigned char*>(buffer.data());
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0u);
+    for (uint64_t i = 0; i < bytes; ++i) ASSERT_EQ(p[i], 0);
+  }
+  mm::buffer none;
+  for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - 62, uint64_t{1} << 63, uint64_t{1} << 62})
+    EXPECT_FAILS(MARLIN_E_MEMORY, "bytes", marlin_buffer_create, context.get(), bytes, none.out());
+  EXPECT_EQ(marlin_buffer_host(nullptr), nullptr);
+  EXPECT_EQ(marlin_buffer_host(reinterpret_cast<marlin_buffer*>(weights.get())), nullptr);
+
+  const mm::buffer memory(context, (3 * 64 + 3 * 10) * 4);
+  std::memcpy(memory.data(), product.a.data(), 3 * 64 * 4);
+  marlin_gemm_desc g = *desc();
+  g.a = memory.matrix<float>(3, 64);
+  g.c = memory.matrix<float>(3, 10, 3 * 64 * 4);
+  EXPECT_OK(marlin_gemm, nullptr, &g);
+  EXPECT_OK(marlin_gemm, nullptr, desc());
+  EXPECT_EQ(std::memcmp(static_cast<char*>(memory.data()) + 3 * 64 * 4, product.c.data(), 3 * 10 * 4), 0);
+  g.c.offset_bytes += 4;  // one element too far
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "the buffer holds", marlin_gemm, nullptr, &g);
+  g.c.offset_bytes = UINT64_MAX - 3;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "the buffer holds", marlin_gemm, nullptr, &g);
+  g.c = memory.matrix<float>(3, 10, 3 * 64 * 4);
+  g.c.row_stride = 11;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "the buffer holds", marlin_gemm, nullptr, &g);
+  g.c = memory.matrix<float>(3, 10);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c overlaps a", marlin_gemm, nullptr, &g);
+  g.c.data = weights.get();
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c is a marlin_weights, expected a marlin_buffer", marlin_gemm, nullptr, &g);
+}
+
+TEST_F(Rules, LifetimeHandlesAreDestroyedInAnyOrder) {
+  for (int order = 0; order < 24; ++order) {
+    mm::context c(MARLIN_BACKEND_CPU);
+    mm::weights w = quantised(c, 4, 32);
+    mm::stream s(c);
+    mm::buffer b(c, 64);
+    int left = order, alive[4] = {0, 1, 2, 3};
+    for (int n = 4; n > 0; --n) {
+      const int pick = left % n;
+      left /= n;
+      switch (alive[pick]) {
+        case 0:
+          c.reset();
+          break;
+        case 1:
+          w.reset();
+          break;
+        case 2:
+          s.reset();
+          break;
+        case 3:
+          b.reset();
+          break;
+      }
+      std::swap(alive[pick], alive[n - 1]);
+      if (!w) continue;
+      Product p(w, 2);
+      EXPECT_OK(marlin_gemm, s.get(), &p.desc);
+      EXPECT_TRUE(p.right());
+    }
+  }
+}
+
+TEST_F(Rules, LifetimeOtherKindsAreNotDestroyed) {
+  mm::stream stream(context);
+  mm::buffer buffer(context, 64);
+  marlin_context_destroy(reinterpret_cast<marlin_context*>(stream.get()));
+  marlin_stream_destroy(reinterpret_cast<marlin_stream*>(buffer.get()));
+  marlin_buffer_destroy(reinterpret_cast<marlin_buffer*>(weights.get()));
+  marlin_weights_destroy(reinterpret_cast<marlin_weights*>(context.get()));
+  marlin_checkpoint_destroy(reinterpret_cast<marlin_checkpoint*>(stream.get()));
+  marlin_context_destroy(nullptr);
+  marlin_stream_destroy(nullptr);
+  marlin_buffer_destroy(nullptr);
+  marlin_weights_destroy(nullptr);
+  marlin_checkpoint_destroy(nullptr);
+  EXPECT_OK(marlin_gemm, stream.get(), desc());
+  EXPECT_NE(marlin_buffer_host(buffer.get()), nullptr);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "stream is a marlin_buffer, expected a marlin_stream", marlin_gemm,
+               reinterpret_cast<marlin_stream*>(buffer.get()), desc());
+  double zeros[16] = {};
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "something else", marlin_gemm, reinterpret_cast<marlin_stream*>(zeros), desc());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "something else", marlin_gemm,
+               reinterpret_cast<marlin_stream*>(reinterpret_cast<char*>(zeros) + 1), desc());
+}
+
+TEST_F(Rules, CpuWorkIsDoneOnReturnWithAndWithoutAStream) {
+  mm::stream stream(context);
+  EXPECT_OK(marlin_gemm, stream.get(), desc());
+  EXPECT_TRUE(product.right());
+  EXPECT_OK(marlin_stream_flush, stream.get());
+  EXPECT_OK(marlin_stream_wait, stream.get(), uint64_t{0});
+  EXPECT_OK(marlin_stream_wait, stream.get(), UINT64_MAX);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "stream is NULL", marlin_stream_wait, nullptr, uint64_t{0});
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "stream is NULL", marlin_stream_flush, nullptr);
+}
+
+TEST_F(Rules, ResultsDoNotDependOnOtherRowsOrThreads) {
+  const mm::weights w = quantised(context, 70, 200);
+  Product all(w, 17);
+  EXPECT_OK(marlin_gemm, nullptr, &all.desc);
+  for (const uint32_t threads : {1u, 2u, 3u}) {
+    auto d = mm::make<marlin_context_desc>();
+    d.threads = threads;
+    const mm::context c(d);
+    const mm::weights again = quantised(c, 70, 200);
+    Product p(again, 17);
+    EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+    EXPECT_EQ(p.c, all.c) << threads << " threads";
+  }
+}
+
+TEST_F(Rules, ContextDescriptors) {
+  mm::context none;
+  auto d = mm::make<marlin_context_desc>();
+  d.alloc = [](void*, size_t, size_t) -> void* { return nullptr; };
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "release is NULL", marlin_context_create, &d, none.out());
+  d.alloc = nullptr;
+  d.release = [](void*, void*, size_t) {};
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "alloc is NULL", marlin_context_create, &d, none.out());
+  d.release = nullptr;
+  d.device_index = -1;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "device_index is -1", marlin_context_create, &d, none.out());
+  d.device_index = 1;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "device_index", marlin_context_create, &d, none.out());
+  d.backend = MARLIN_BACKEND_CPU;
+  EXPECT_FAILS(MARLIN_E_NO_DEVICE, "device_index", marlin_context_create, &d, none.out());
+  d.device_index = 0;
+  d.native_device = &d;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "native_device", marlin_context_create, &d, none.out());
+  d.backend = MARLIN_BACKEND_AUTO;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "native_device", marlin_context_create, &d, none.out());
+  EXPECT_OK(marlin_context_create, nullptr, none.out());
+}
+
+TEST_F(Rules, DevicesAreListedUntilNotFoundAndTellWhyNot) {
+  auto info = mm::make<marlin_device_info>();
+  uint32_t index = 0, usable = 0;
+  marlin_status status;
+  for (; (status = marlin_device_get(index, &info, nullptr)) == MARLIN_OK; ++index) {
+    EXPECT_NE(info.name[0], '\0');
+    auto d = mm::make<marlin_context_desc>();
+    d.backend = info.backend;
+    d.device_index = info.index;
+    mm::context c;
+    const Outcome outcome = call(marlin_context_create, &d, c.out());
+    EXPECT_EQ(outcome.status, info.why_not[0] == '\0' ? MARLIN_OK : MARLIN_E_NO_DEVICE) << outcome.message;
+    if (info.why_not[0] != '\0') {
+      EXPECT_TRUE(contains(outcome.message, info.why_not)) << outcome.message;
+      continue;
+    }
+    ++usable;
+    EXPECT_NE(info.memory_bytes, 0u);
+    EXPECT_NE(info.isa_or_arch[0], '\0');
+  }
+  EXPECT_EQ(status, MARLIN_E_NOT_FOUND);
+  EXPECT_GE(usable, 1u);
+  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "device 4294967295", marlin_device_get, UINT32_MAX, &info);
+}
+
+TEST_F(Rules, UnpackTakesRowsByIdOrInARow) {
+  std::vector<float> all(10 * 64), some(4 * 64);
+  mm::unpack(weights, mm::matrix_view(all.data(), 10, 64));
+  const marlin_matrix out = mm::matrix_view(some.data(), 4, 64);
+  int32_t ids[] = {9, -1, 0, -1, 9, -1, 5, -1};  // every second one
+  marlin_matrix row_ids = mm::matrix_view(ids, 4, 1, 2);
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), &row_ids, int64_t{123}, &out);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(std::memcmp(&some[i * 64], &all[ids[2 * i] * 64], 256), 0) << i;
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{6}, &out);
+  EXPECT_EQ(std::memcmp(some.data(), &all[6 * 64], 4 * 256), 0);
+
+  std::fill(some.begin(), some.end(), 77.0f);
+  for (const int32_t bad : {-1, 10, INT32_MIN, INT32_MAX}) {
+    ids[6] = bad;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "output row 3", marlin_weights_unpack, nullptr, weights.get(), &row_ids, int64_t{0}, &out);
+  }
+  for (const int64_t bad : {int64_t{7}, int64_t{-1}, kHuge, INT64_MIN})
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "outside [0, 10)", marlin_weights_unpack, nullptr, weights.get(), nullptr, bad, &out);
+  EXPECT_EQ(some, std::vector<float>(4 * 64, 77.0f));
+
+  const auto fails = [&](const marlin_matrix* row, marlin_matrix to, marlin_status status, const char* mentioned) {
+    EXPECT_FAILS(status, mentioned, marlin_weights_unpack, nullptr, weights.get(), row, int64_t{0}, &to);
+  };
+  row_ids.rows = 3;
+  fails(&row_ids, out, MARLIN_E_SHAPE, "row_ids is [3, 1]");
+  row_ids = mm::matrix_view(ids, 1, 4);
+  fails(&row_ids, out, MARLIN_E_SHAPE, "row_ids is [1, 4]");
+  row_ids = mm::matrix_view(reinterpret_cast<uint32_t*>(ids), 4, 1);
+  fails(&row_ids, out, MARLIN_E_ARGUMENT, "row_ids.dtype");
+  row_ids = mm::matrix_view(reinterpret_cast<int32_t*>(some.data()), 4, 1);
+  fails(&row_ids, out, MARLIN_E_ARGUMENT, "overlaps");
+  row_ids.data = nullptr;
+  fails(&row_ids, out, MARLIN_E_ARGUMENT, "row_ids.data is NULL");
+  fails(nullptr, mm::matrix_view(some.data(), 4, 63, 64), MARLIN_E_SHAPE, "out.cols is 63");
+  fails(nullptr, mm::matrix_view(reinterpret_cast<int32_t*>(some.data()), 4, 64), MARLIN_E_ARGUMENT, "out.dtype");
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "out is NULL", marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{0}, nullptr);
+  const marlin_matrix nothing = mm::matrix_view(static_cast<float*>(nullptr), 0, 64);
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{10}, &nothing);
+}
+
+TEST_F(Rules, UnpackOfManyRowsGoesInChunks) {
+  const mm::weights tall = quantised(context, 2500, 16);
+  std::vector<float> all(2500 * 16), shuffled(2500 * 16);
+  mm::unpack(tall, mm::matrix_view(all.data(), 2500, 16));
+  std::vector<int32_t> ids(2500);
+  for (int32_t i = 0; i < 2500; ++i) ids[i] = (i * 1777) % 2500;
+  const marlin_matrix row_ids = mm::matrix_view(ids.data(), 2500, 1), out = mm::matrix_view(shuffled.data(), 2500, 16);
+  EXPECT_OK(marlin_weights_unpack, nullptr, tall.get(), &row_ids, int64_t{0}, &out);
+  for (int32_t i = 0; i < 2500; ++i) ASSERT_EQ(std::memcmp(&shuffled[i * 16], &all[ids[i] * 16], 64), 0) << i;
+}
+
+TEST_F(Rules, PackRefusesWhatItDoesNotServe) {
+  const std::vector<float> values = numbers(64, 3);
+  marlin_pack_desc p = pack_desc(values, 2, 32);
+  const marlin_pack_desc* const parts[] = {&p, nullptr};
+  mm::weights w;
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "expert_count is 2", marlin_weights_pack, context.get(), parts, 1u, 2u, w.out());
+  EXPECT_OK(marlin_weights_pack, context.get(), parts, 1u, 0u, w.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), parts, 0u, 1u, w.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), nullptr, 1u, 1u, w.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "parts[1]: NULL", marlin_weights_pack, context.get(), parts, 2u, 1u, w.out());
+  p.sparse_meta = p.values;
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "2:4", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+  p.sparse_meta = {};
+  p.values.data = nullptr;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "values.data is NULL", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+}
+
+TEST_F(Rules, InfoDescribesWeights) {
+  const marlin_layer_info info = mm::info(weights);
+  EXPECT_EQ(info.status, MARLIN_OK);
+  EXPECT_STREQ(info.name, "");
+  EXPECT_EQ(info.n, 10);
+  EXPECT_EQ(info.k, 64);
+  EXPECT_EQ(info.experts, 1u);
+  EXPECT_EQ(info.group_size, 32u);
+  EXPECT_EQ(info.format, MARLIN_INT4);
+  EXPECT_EQ(info.dtype, MARLIN_F16);
+  EXPECT_GT(info.bytes, 10u * 64 / 2);
+}
+
+TEST_F(Rules, AboutStatusesVersionAndTable) {
+  EXPECT_STREQ(marlin_status_name(MARLIN_E_SHAPE), "MARLIN_E_SHAPE");
+  for (int32_t status = -200; status < 200; ++status) ASSERT_NE(marlin_status_name(status), nullptr);
+  EXPECT_NE(marlin_status_name(INT32_MIN), nullptr);
+  ASSERT_NE(marlin_get_api(MARLIN_ABI_MAJOR), nullptr);
+  EXPECT_EQ(marlin_get_api(MARLIN_ABI_MAJOR)->version, marlin_version());
+  EXPECT_EQ(marlin_get_api(MARLIN_ABI_MAJOR + 1), nullptr);
+  EXPECT_EQ(marlin_get_api(UINT32_MAX), nullptr);
+}
+
+TEST_F(Rules, PrepareThenScratchOfTheHostSuffices) {
+  const mm::weights w = quantised(context, 130, 256);
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const int64_t m : {1, 5, 40}) {
+      Product p(w, m);
+      p.desc.compute = compute;
+      const marlin_gemm_desc* const descs[] = {&p.desc};
+      uint64_t bytes = 0;
+      EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{40}, &bytes);
+      EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+      const std::vector<float> expected = p.c;
+      for (const uint64_t misalign : {0, 1, 63}) {
+        std::vector<uint8_t> memory(bytes + misalign + 1, 0xAB);
+        auto d = mm::make<marlin_stream_desc>();
+        d.scratch = mm::matrix_view(memory.data() + misalign, 1, static_cast<int64_t>(bytes));
+        if (bytes == 0) d.scratch = {};
+        mm::stream stream(context, d);
+        std::fill(p.c.begin(), p.c.end(), 0.0f);
+        EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+        EXPECT_EQ(p.c, expected);
+        EXPECT_EQ(memory.back(), 0xAB);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace abi_test

@@ -1,0 +1,115 @@
+// What the tests of the ABI share. Public headers only: most of these programs link the shared library.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "metal_marlin/metal_marlin.h"
+#include "metal_marlin/metal_marlin.hpp"
+
+namespace abi_test {
+
+namespace mm = metal_marlin;
+
+/// Numbers that look random and are the same everywhere, in [-1, 1).
+inline std::vector<float> numbers(size_t count, uint32_t seed) {
+  std::vector<float> values(count);
+  for (float& v : values) {
+    seed = seed * 1664525u + 1013904223u;
+    v = static_cast<float>(static_cast<int32_t>(seed)) / 2147483648.0f;
+  }
+  return values;
+}
+
+/// A descriptor that quantises floats [n, k] to `format`.
+inline marlin_pack_desc pack_desc(const std::vector<float>& values, int64_t n, int64_t k, marlin_format format = MARLIN_INT4) {
+  auto d = mm::make<marlin_pack_desc>();
+  d.format = format;
+  d.n = n;
+  d.k = k;
+  d.values = mm::matrix_view(values.data(), n, k);
+  return d;
+}
+
+inline mm::weights quantised(const mm::context& context, int64_t n, int64_t k, uint32_t seed = 1,
+                             marlin_format format = MARLIN_INT4) {
+  const auto values = numbers(static_cast<size_t>(n * k), seed);
+  return mm::pack(context, pack_desc(values, n, k, format));
+}
+
+/// A product with memory of its own: a is [m, k], c [m, n], both float32, c full of 77.
+struct Product {
+  Product(const mm::weights& w, int64_t m, uint32_t seed = 2) {
+    const marlin_layer_info info = mm::info(w);
+    a = numbers(static_cast<size_t>(m * info.k), seed);
+    c.assign(static_cast<size_t>(m * info.n), 77.0f);
+    desc = mm::make<marlin_gemm_desc>();
+    desc.weights = w.get();
+    desc.a = mm::matrix_view(a.data(), m, info.k);
+    desc.c = mm::matrix_view(c.data(), m, info.n);
+  }
+  Product(const Product&) = delete;
+
+  /// Is c = a W^T, for W as unpack gives it, but for rounding?
+  bool right() const {
+    const int64_t m = desc.a.rows, k = desc.a.cols, n = desc.c.cols;
+    std::vector<float> w(static_cast<size_t>(n * k));
+    const marlin_matrix out = mm::matrix_view(w.data(), n, k);
+    if (marlin_weights_unpack(nullptr, desc.weights, nullptr, 0, &out, nullptr) != MARLIN_OK) return false;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0, size = 0;
+        for (int64_t l = 0; l < k; ++l) {
+          const double term = double{a[static_cast<size_t>(i * k + l)]} * double{w[static_cast<size_t>(j * k + l)]};
+          sum += term;
+          size += std::abs(term);
+        }
+        if (!(std::abs(double{c[static_cast<size_t>(i * n + j)]} - sum) <= 1e-5 * size + 1e-30)) return false;
+      }
+    return true;
+  }
+  bool untouched() const {
+    for (float v : c)
+      if (v != 77.0f) return false;
+    return true;
+  }
+
+  std::vector<float> a, c;
+  marlin_gemm_desc desc;
+};
+
+/// A failed call: its status and message, for EXPECT_EQ and a look at the text.
+struct Outcome {
+  marlin_status status = MARLIN_OK;
+  std::string message;
+};
+
+/// Calls a function of the C ABI with an error behind its arguments and checks that the two agree.
+template <class... Parameters, class... Arguments>
+Outcome call(marlin_status (*function)(Parameters...), Arguments... arguments) {
+  auto err = mm::make<marlin_error>();
+  const marlin_status status = function(arguments..., &err);
+  if (status != err.status) return {MARLIN_E_INTERNAL, "the returned status is not the one in marlin_error"};
+  if ((status == MARLIN_OK) != (err.message[0] == '\0')) return {MARLIN_E_INTERNAL, "a message without failure, or none"};
+  return {status, err.message};
+}
+
+inline bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace abi_test
+
+/// EXPECT_CALL-like: that a call fails with a status and a message that mentions `part`.
+#define EXPECT_FAILS(expected, part, ...)                                                                \
+  do {                                                                                                   \
+    const ::abi_test::Outcome outcome_ = ::abi_test::call(__VA_ARGS__);                                  \
+    EXPECT_STREQ(marlin_status_name(outcome_.status), marlin_status_name(expected)) << outcome_.message; \
+    EXPECT_TRUE(::abi_test::contains(outcome_.message, part)) << "message: " << outcome_.message;        \
+  } while (0)
+#define EXPECT_OK(...)                                                  \
+  do {                                                                  \
+    const ::abi_test::Outcome outcome_ = ::abi_test::call(__VA_ARGS__); \
+    EXPECT_EQ(outcome_.status, MARLIN_OK) << outcome_.message;          \
+  } while (0)
