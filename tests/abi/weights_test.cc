@@ -1,0 +1,127 @@
+// Packing, unpacking, describing and preparing, over the shared library and the CPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "support.h"
+
+namespace abi_test {
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+class Weights : public testing::Test {
+ protected:
+  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::weights weights = quantised(context, 10, 64);
+};
+
+TEST_F(Weights, UnpackTakesRowsByIdOrInARow) {
+  std::vector<float> all(10 * 64), some(4 * 64);
+  mm::unpack(weights, mm::matrix_view(all.data(), 10, 64));
+  const marlin_matrix out = mm::matrix_view(some.data(), 4, 64);
+  int32_t ids[] = {9, -1, 0, -1, 9, -1, 5, -1};  // every second one
+  marlin_matrix row_ids = mm::matrix_view(ids, 4, 1, 2);
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), &row_ids, int64_t{123}, &out);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(std::memcmp(&some[i * 64], &all[ids[2 * i] * 64], 256), 0) << i;
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{6}, &out);
+  EXPECT_EQ(std::memcmp(some.data(), &all[6 * 64], 4 * 256), 0);
+
+  std::fill(some.begin(), some.end(), 77.0f);
+  for (const int32_t bad : {-1, 10, INT32_MIN, INT32_MAX}) {
+    ids[6] = bad;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "output row 3", marlin_weights_unpack, nullptr, weights.get(), &row_ids, int64_t{0}, &out);
+  }
+  for (const int64_t bad : {int64_t{7}, int64_t{-1}, kHuge, INT64_MIN})
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "outside [0, 10)", marlin_weights_unpack, nullptr, weights.get(), nullptr, bad, &out);
+  EXPECT_EQ(some, std::vector<float>(4 * 64, 77.0f));
+
+  const auto fails = [&](const marlin_matrix* row, marlin_matrix to, marlin_status status, const char* mentioned) {
+    EXPECT_FAILS(status, mentioned, marlin_weights_unpack, nullptr, weights.get(), row, int64_t{0}, &to);
+  };
+  row_ids.rows = 3;
+  fails(&row_ids, out, MARLIN_E_SHAPE, "row_ids is [3, 1]");
+  row_ids = mm::matrix_view(ids, 1, 4);
+  fails(&row_ids, out, MARLIN_E_SHAPE, "row_ids is [1, 4]");
+  row_ids = mm::matrix_view(reinterpret_cast<uint32_t*>(ids), 4, 1);
+  fails(&row_ids, out, MARLIN_E_ARGUMENT, "row_ids.dtype");
+  row_ids = mm::matrix_view(reinterpret_cast<int32_t*>(some.data()), 4, 1);
+  fails(&row_ids, out, MARLIN_E_ARGUMENT, "overlaps");
+  row_ids.data = nullptr;
+  fails(&row_ids, out, MARLIN_E_ARGUMENT, "row_ids.data is NULL");
+  fails(nullptr, mm::matrix_view(some.data(), 4, 63, 64), MARLIN_E_SHAPE, "out.cols is 63");
+  fails(nullptr, mm::matrix_view(reinterpret_cast<int32_t*>(some.data()), 4, 64), MARLIN_E_ARGUMENT, "out.dtype");
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "out is NULL", marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{0}, nullptr);
+  const marlin_matrix nothing = mm::matrix_view(static_cast<float*>(nullptr), 0, 64);
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{10}, &nothing);
+}
+
+TEST_F(Weights, UnpackOfManyRowsGoesInChunks) {
+  const mm::weights tall = quantised(context, 2500, 16);
+  std::vector<float> all(2500 * 16), shuffled(2500 * 16);
+  mm::unpack(tall, mm::matrix_view(all.data(), 2500, 16));
+  std::vector<int32_t> ids(2500);
+  for (int32_t i = 0; i < 2500; ++i) ids[i] = (i * 1777) % 2500;
+  const marlin_matrix row_ids = mm::matrix_view(ids.data(), 2500, 1), out = mm::matrix_view(shuffled.data(), 2500, 16);
+  EXPECT_OK(marlin_weights_unpack, nullptr, tall.get(), &row_ids, int64_t{0}, &out);
+  for (int32_t i = 0; i < 2500; ++i) ASSERT_EQ(std::memcmp(&shuffled[i * 16], &all[ids[i] * 16], 64), 0) << i;
+}
+
+TEST_F(Weights, PackRefusesWhatItDoesNotServe) {
+  const std::vector<float> values = numbers(64, 3);
+  marlin_pack_desc p = pack_desc(values, 2, 32);
+  const marlin_pack_desc* const parts[] = {&p, nullptr};
+  mm::weights w;
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "expert_count is 2", marlin_weights_pack, context.get(), parts, 1u, 2u, w.out());
+  EXPECT_OK(marlin_weights_pack, context.get(), parts, 1u, 0u, w.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), parts, 0u, 1u, w.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), nullptr, 1u, 1u, w.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "parts[1]: NULL", marlin_weights_pack, context.get(), parts, 2u, 1u, w.out());
+  p.sparse_meta = p.values;
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "2:4", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+  p.sparse_meta = {};
+  p.values.data = nullptr;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "values.data is NULL", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+}
+
+TEST_F(Weights, InfoDescribesWeights) {
+  const marlin_layer_info info = mm::info(weights);
+  EXPECT_EQ(info.status, MARLIN_OK);
+  EXPECT_STREQ(info.name, "");
+  EXPECT_EQ(info.n, 10);
+  EXPECT_EQ(info.k, 64);
+  EXPECT_EQ(info.experts, 1u);
+  EXPECT_EQ(info.group_size, 32u);
+  EXPECT_EQ(info.format, MARLIN_INT4);
+  EXPECT_EQ(info.dtype, MARLIN_F16);
+  EXPECT_GT(info.bytes, 10u * 64 / 2);
+}
+
+TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {
+  const mm::weights w = quantised(context, 130, 256);
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const int64_t m : {1, 5, 40}) {
+      Product p(w, m);
+      p.desc.compute = compute;
+      const marlin_gemm_desc* const descs[] = {&p.desc};
+      uint64_t bytes = 0;
+      EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{40}, &bytes);
+      EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+      const std::vector<float> expected = p.c;
+      for (const uint64_t misalign : {0, 1, 63}) {
+        std::vector<uint8_t> memory(bytes + misalign + 1, 0xAB);
+        auto d = mm::make<marlin_stream_desc>();
+        d.scratch = mm::matrix_view(memory.data() + misalign, 1, static_cast<int64_t>(bytes));
+        if (bytes == 0) d.scratch = {};
+        mm::stream stream(context, d);
+        std::fill(p.c.begin(), p.c.end(), 0.0f);
+        EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+        EXPECT_EQ(p.c, expected);
+        EXPECT_EQ(memory.back(), 0xAB);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace abi_test
