@@ -137,7 +137,7 @@ Result<JsonValue> parse_json(const JsonText& json) {
     if (open.empty()) return root;
     JsonValue& parent = *open.back();
     if (parent.kind == Kind::array) return parent.items.emplace_back();
-    return parent.members.emplace_back(key, JsonValue{}).second;
+    return parent.members.emplace_back(key, JsonValue{}).value;
   };
   MARLIN_RETURN_IF_ERROR(walk_json(json, [&](const JsonEvent& event) -> Status {
     if (event.kind == Kind::end_object || event.kind == Kind::end_array) {

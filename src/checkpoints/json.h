@@ -35,17 +35,23 @@ struct JsonEvent {
 /// names a key of one object twice.
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit);
 
+struct JsonMember;
+
 /// A text as a tree; for small files.
 struct JsonValue {
   JsonEvent::Kind kind = JsonEvent::Kind::null;
   std::string text;
   double number = 0;
   bool boolean = false;
-  std::vector<std::pair<std::string, JsonValue>> members;  ///< of an object, in the text's order
-  std::vector<JsonValue> items;                            ///< of an array
+  std::vector<JsonMember> members;  ///< of an object, in the text's order
+  std::vector<JsonValue> items;     ///< of an array
   /// The member, or null when there is none or this is no object.
   const JsonValue* find(std::string_view key) const;
   bool is_object() const { return kind == JsonEvent::Kind::object; }
+};
+struct JsonMember {
+  std::string key;
+  JsonValue value;
 };
 Result<JsonValue> parse_json(const JsonText& json);
 

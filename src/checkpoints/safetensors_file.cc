@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <optional>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -74,8 +75,9 @@ class HeaderReader {
 
   /// The tensors, sorted by their data, which must cover the data exactly.
   Status finish(uint32_t file, TensorTable& table) {
-    std::stable_sort(tensors_.begin(), tensors_.end(),
-                     [](const Tensor& a, const Tensor& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
+    std::sort(tensors_.begin(), tensors_.end(), [](const Tensor& a, const Tensor& b) {
+      return std::tie(a.begin, a.end, a.header_offset) < std::tie(b.begin, b.end, b.header_offset);
+    });
     uint64_t expected = 0;
     for (const Tensor& t : tensors_) {
       if (t.begin != expected) {
