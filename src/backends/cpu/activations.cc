@@ -1,5 +1,6 @@
 #include "backends/cpu/activations.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,25 +10,19 @@
 namespace metal_marlin::cpu {
 namespace {
 
+const std::byte* row_of(const PrepareArgs& args, int64_t row, size_t element) {
+  return static_cast<const std::byte*>(args.a->data) + static_cast<size_t>(row * args.a->stride) * element;
+}
+
+size_t element_bytes(marlin_dtype dtype) { return dtype == MARLIN_F32 ? 4 : 2; }
+
 /// One block of one row as floats, 0 where there is no k.
 void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
-  const MatrixView& a = *args.a;
-  const size_t element = a.dtype == MARLIN_F32 ? 4 : 2;
-  const auto* from = static_cast<const std::byte*>(a.data) + static_cast<size_t>(row * a.stride) * element;
-  const int64_t first = block * kBlockSlots;
-  if (args.slot_to_k == nullptr) {
-    const int64_t n = std::min<int64_t>(kBlockSlots, a.cols - first);
-    if (n > 0) decode_floats(a.dtype, from + static_cast<size_t>(first) * element, n, x);
-    for (int64_t i = std::max<int64_t>(n, 0); i < kBlockSlots; ++i) x[i] = 0;
-    return;
-  }
-  for (int i = 0; i < kBlockSlots; ++i) {
-    const int64_t k = args.slot_to_k[first + i];
-    if (k < 0)
-      x[i] = 0;
-    else
-      decode_floats(a.dtype, from + static_cast<size_t>(k) * element, 1, &x[i]);
-  }
+  if (args.slot_to_k != nullptr) return gather_block(args, row, block, x);
+  const size_t element = element_bytes(args.a->dtype);
+  const int64_t first = block * kBlockSlots, n = std::clamp<int64_t>(args.a->cols - first, 0, kBlockSlots);
+  if (n > 0) decode_floats(args.a->dtype, row_of(args, row, element) + static_cast<size_t>(first) * element, n, x);
+  std::fill(x + n, x + kBlockSlots, 0.0f);
 }
 
 /// The scale of a block: NaN if it holds NaN or Inf.
@@ -88,6 +83,16 @@ float write_record(const float* x, const ActivationLayout& layout, uint32_t* rec
 }
 
 }  // namespace
+
+void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
+  const size_t element = element_bytes(args.a->dtype);
+  const std::byte* from = row_of(args, row, element);
+  for (int i = 0; i < kBlockSlots; ++i) {
+    const int64_t k = args.slot_to_k[block * kBlockSlots + i];
+    x[i] = 0;
+    if (k >= 0) decode_floats(args.a->dtype, from + static_cast<size_t>(k) * element, 1, &x[i]);
+  }
+}
 
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;

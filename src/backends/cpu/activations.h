@@ -62,5 +62,9 @@ struct PrepareArgs {
 /// Writes the records of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
 /// d); a block with NaN or Inf gets d = NaN, a block of zeros (or one whose d would be 0) d = 0 and q = 0.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
+void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
+
+/// One block of one row as floats, by slot_to_k, 0 where there is no k.
+void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x);
 
 }  // namespace metal_marlin::cpu

@@ -11,6 +11,7 @@ namespace metal_marlin::cpu {
 /// Applies the whole epilogue to the sums of one panel and stores them to C. Not for two-input epilogues. `sums` is
 /// [rows][kPanelColumns] and is overwritten; row r is row first_row + r of C; columns past N are dropped.
 void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
+void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
 
 /// For two-input epilogues: tensor scale and bias, then to `out`, [rows][stride] floats, at the panel's columns.
 void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out);

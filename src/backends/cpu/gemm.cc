@@ -115,7 +115,7 @@ void prepare(std::span<Job> jobs, TaskRunner& runner) {
         args.slot_to_k = job.weights->slot_to_k.empty() ? nullptr : job.weights->slot_to_k.data();
         args.layout = job.layout;
         args.out = job.records;
-        prepare_activations(args, begin, end);
+        job.plan->row->steps.prepare(args, begin, end);
       });
 }
 
@@ -140,7 +140,7 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
     const int64_t stride = layout.panels() * kPanelColumns;
     stage_panel(*job.problem, panel, rows, sums, stride, job.staged + first * stride);
   } else {
-    finish_panel(*job.problem, panel, job.first_row + first, rows, sums);
+    job.plan->row->steps.finish_panel(*job.problem, panel, job.first_row + first, rows, sums);
   }
 }
 

@@ -37,6 +37,12 @@ struct PanelArgs {
 };
 using MultiplyPanel = void (*)(const PanelArgs&);
 
+/// What surrounds a kernel, in the instructions that it needs anyway.
+struct KernelSteps {
+  void (*prepare)(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
+  void (*finish_panel)(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
+};
+
 struct KernelRow {
   std::string_view name;
   uint32_t features;  ///< of Feature, all needed
@@ -49,6 +55,7 @@ struct KernelRow {
   bool fit_tiles;        ///< smaller tiles when that leaves fewer rows unused
   int chunk_blocks;      ///< blocks staged at a time; 0: no staging, K is walked once
   MultiplyPanel multiply;
+  KernelSteps steps;
 };
 
 /// All kernels, best first.

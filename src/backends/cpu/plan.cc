@@ -7,15 +7,24 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "backends/cpu/epilogue.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
+constexpr KernelSteps steps_for(uint32_t features) {
+#if defined(__x86_64__)
+  if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512};
+#endif
+  return {prepare_activations, finish_panel};
+}
+
 constexpr KernelRow kRows[] = {
 #define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles, chunk_blocks) \
-  {#name, features, ActivationForm::form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles, chunk_blocks, name},
+  {#name,        features, ActivationForm::form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles,              \
+   chunk_blocks, name,     steps_for(features)},
 #include "backends/cpu/kernels.inc"
 #undef MARLIN_CPU_KERNEL
 };

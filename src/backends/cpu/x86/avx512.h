@@ -111,6 +111,22 @@ inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8
           layout.slots / kBlockSlots};
 }
 
+/// Many rows: decodes a chunk of a panel into cache (kStage), then multiplies all tiles by it (kTile), chunk after chunk. Tiles
+/// continue from the sums of the chunk before; the first starts from 0.
+template <class Staged, auto kStage, auto kTile>
+void walk_chunks(const PanelArgs& args) {
+  const ActivationLayout& act = args.activations;
+  alignas(64) Staged staged;
+  for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
+    const int blocks = static_cast<int>(act.chunk_length(block));
+    kStage(args, args.panel + block / kBlocksPerSuper * args.layout->super_bytes(), blocks, staged);
+    for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
+      float* sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
+      kTile(staged, blocks, block == 0, args, tile, args.records + act.offset(tile, block), sums);
+    }
+  }
+}
+
 /// How far ahead of itself a single pass fetches: more than the latency of memory at a core's share of the bandwidth.
 inline constexpr int64_t kPrefetchAhead = 6144;
 

@@ -63,6 +63,9 @@ struct alignas(64) FloatSuper {
   float zero[8][kPanelColumns];
 };
 
+template <CodeKind kCode>
+inline constexpr bool kHasZeros = kCode == CodeKind::w4zero || is_additive(kCode);
+
 template <CodeKind kCode, ActivationForm kForm>
 MARLIN_AVX512 inline void decode_float_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv,
                                              FloatSuper& out) {

@@ -11,18 +11,18 @@ struct alignas(64) Int8Super {
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];         ///< additive zeros
   uint8_t offset[8][4][kPanelColumns];  ///< w4zero: 16 - zero, a byte for every code of the column
-  bool clamp = false;                   ///< scale * d may overflow
 };
 
-/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv).
+/// Whether a scale times a d can overflow. The largest scale is a NaN when any is.
+inline bool may_overflow(float largest_scale, float largest_d) { return !(largest_scale * largest_d <= FLT_MAX); }
+
+/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv); returns the largest magnitude of a scale.
 template <CodeKind kCode>
-MARLIN_AVX512 inline void decode_int8_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv, float largest_d,
-                                            Int8Super& out) {
+MARLIN_AVX512 inline float decode_int8_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv, Int8Super& out) {
   const int groups = layout.groups_per_super();
   // FP4 codes are multiplied as 2 * value.
   const __m512i largest = decode_scale_rows(layout.scale_type, super + layout.scales_offset(), groups, v0, nv,
                                             kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
-  out.clamp = !(std::bit_cast<float>(_mm512_reduce_max_epu32(largest)) * largest_d <= FLT_MAX);
   const uint8_t* zeros = super + layout.zeros_offset();
   if constexpr (kCode == CodeKind::w4zero) {
     const __m512i four_times = _mm512_set1_epi32(0x01010101);
@@ -35,6 +35,7 @@ MARLIN_AVX512 inline void decode_int8_super(const PackedLayout& layout, const ui
       }
   }
   if constexpr (is_additive(kCode)) decode_scale_rows(layout.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
+  return std::bit_cast<float>(_mm512_reduce_max_epu32(largest));
 }
 
 /// Slots 0..3 of a step as unsigned bytes: the low (0) or high (1) nibbles of a line, or the bytes of an 8-bit line.

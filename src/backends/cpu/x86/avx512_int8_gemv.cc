@@ -52,7 +52,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* codes, int line_s
 /// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h).
 template <CodeKind kCode, int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const Int8Super& super, int group,
-                                                 int v0, const uint32_t* extras, int part, __m512 (&acc)[kRows][kVectors]) {
+                                                 int v0, const uint32_t* extras, int part, bool clamp,
+                                                 __m512 (&acc)[kRows][kVectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512 d = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(extras[r])));
@@ -66,7 +67,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       __m512 factor = _mm512_mul_ps(_mm512_load_ps(&super.scale[group][16 * (v0 + v)]), d);
-      if (super.clamp) [[unlikely]]
+      if (clamp) [[unlikely]]
         factor = finite(factor);
       acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
     }
@@ -89,7 +90,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   const uint8_t* bytes = pass.panel;
   const uint32_t* record = pass.records;
   for (int64_t s = 0; s < layout.superblocks(); ++s, bytes += super_bytes) {
-    decode_int8_super<kCode>(layout, bytes, pass.v0, kVectors, pass.largest_d, super);
+    const float largest_scale = decode_int8_super<kCode>(layout, bytes, pass.v0, kVectors, super);
+    const bool clamp = may_overflow(largest_scale, pass.largest_d);
     if (pass.alone)
       for (int64_t i = layout.scales_offset(); i < super_bytes; i += 64)
         _mm_prefetch(reinterpret_cast<const char*>(bytes) + kPrefetchAhead + i, _MM_HINT_T0);
@@ -112,7 +114,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
         const int group = (b * 2 + part) >> shift;
         const char* ahead = pass.alone ? reinterpret_cast<const char*>(codes) + kPrefetchAhead : nullptr;
         dot_lines<kCode, kRows, kVectors, kLines>(codes, kStride, super, group, pass.v0, record + part * 4 * kRows, ahead, dot);
-        add_scaled<kCode, kRows, kVectors>(dot, super, group, pass.v0, extras, part, acc);
+        add_scaled<kCode, kRows, kVectors>(dot, super, group, pass.v0, extras, part, clamp, acc);
       }
     }
   }

@@ -1,0 +1,223 @@
+// BF16 activations for many rows, by vdpbf16ps. Two ways to apply scales, both exact up to the sums:
+//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the staged weights carry their scale
+//   and
+//         tiles are 6 rows x 64 columns. (Products below 2^-126 are BF16 subnormals, which vdpbf16ps takes as 0.)
+//   gemm: everything else keeps the bare codes, and a block's partial sums are multiplied by the scales: 3 rows x 64 columns.
+#if defined(__x86_64__)
+
+#include "backends/cpu/x86/avx512_float.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+constexpr int kVectors = 4, kChunk = 8, kSteps = 16;
+constexpr int kFoldRows = 6, kPartialRows = 3;
+
+using StagedWeights = uint8_t[kChunk][kSteps][kVectors][64];
+
+struct Folded {
+  StagedWeights weights;
+};
+
+struct Partial {
+  StagedWeights weights;
+  float scale[kChunk][2][kPanelColumns];  ///< one row a block, or two with groups of 16
+  float zero[kChunk][2][kPanelColumns];   ///< additive zeros
+};
+
+/// Steps of a 4-bit line without scale.
+template <CodeKind kCode, int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void stage_line(__m512i line, __m512i table, __m512i offset, uint8_t (*out)[kVectors][64]) {
+  if constexpr (kStep < 4) {
+    _mm512_store_si512(out[kStep][0], bf16_step<kCode, kStep>(line, table, offset));
+    stage_line<kCode, kStep + 1>(line, table, offset, out);
+  }
+}
+
+template <CodeKind kCode>
+MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks, Partial& out) {
+  constexpr bool kEight = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
+  constexpr int kLines = kEight ? 8 : 4;
+  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)), parts = layout.slot_group == 16 ? 2 : 1;
+  const __m512i table = bf16_table<kCode>();
+  FloatSuper scales;
+  for (int b = 0; b < blocks; ++b) {
+    if (b % kBlocksPerSuper == 0) {
+      if (b != 0) super += layout.super_bytes();
+      decode_float_super<kCode, ActivationForm::bf16>(layout, super, 0, kVectors, scales);
+    }
+    const int unit = b % kBlocksPerSuper * 2;
+    for (int line = 0; line < kLines; ++line)
+      for (int v = 0; v < kVectors; ++v) {
+        const uint8_t* from = super + (unit / 2 * kVectors * kLines + v * kLines + line) * 64;
+        const __m512i codes = _mm512_load_si512(from);
+        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+        auto* to = reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][0][v]);
+        if constexpr (kEight) {
+          _mm512_store_si512(to[line / 2 * 4 + line % 2][0], bf16_byte_pair<0>(codes));
+          _mm512_store_si512(to[line / 2 * 4 + line % 2 + 2][0], bf16_byte_pair<1>(codes));
+        } else {
+          const int group = (unit + line / 2) >> shift;
+          const __m512i offset = kHasZeros<kCode> ? _mm512_load_si512(&scales.zero[group][16 * v]) : codes;
+          stage_line<kCode>(codes, table, offset, to + line * 4);
+        }
+      }
+    for (int part = 0; part < parts; ++part)
+      for (int v = 0; v < kVectors; ++v) {
+        const int group = (unit + part) >> shift;
+        _mm512_store_ps(&out.scale[b][part][16 * v], _mm512_load_ps(&scales.scale[group][16 * v]));
+        if constexpr (is_additive(kCode))
+          _mm512_store_ps(&out.zero[b][part][16 * v], _mm512_load_ps(&scales.zero[group][16 * v]));
+      }
+  }
+}
+
+void stage_partial_any(const PanelArgs& args, const uint8_t* super, int blocks, Partial& out) {
+  const PackedLayout& layout = *args.layout;
+  switch (args.code) {
+    case CodeKind::w4sym:
+      return stage_partial<CodeKind::w4sym>(layout, super, blocks, out);
+    case CodeKind::w4zero:
+      return stage_partial<CodeKind::w4zero>(layout, super, blocks, out);
+    case CodeKind::w4add:
+      return stage_partial<CodeKind::w4add>(layout, super, blocks, out);
+    case CodeKind::fp4:
+      return stage_partial<CodeKind::fp4>(layout, super, blocks, out);
+    case CodeKind::w8sym:
+      return stage_partial<CodeKind::w8sym>(layout, super, blocks, out);
+    case CodeKind::w8add:
+      return stage_partial<CodeKind::w8add>(layout, super, blocks, out);
+  }
+}
+
+/// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both products are cut to BF16 exactly.
+template <int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(__m512i line, __m512 table, __m512 scale, uint8_t (*out)[kVectors][64]) {
+  if constexpr (kStep < 4) {
+    const __m512 low = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(line, 4 * kStep), table), scale);
+    const __m512 high = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(line, 4 * kStep + 16), table), scale);
+    const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
+    _mm512_store_si512(out[kStep][0], _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
+    stage_folded_line<kStep + 1>(line, table, scale, out);
+  }
+}
+
+MARLIN_AVX512 void stage_folded(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
+  const PackedLayout& layout = *args.layout;
+  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  const __m512 table = float_table<CodeKind::fp4>();
+  FloatSuper scales;
+  for (int b = 0; b < blocks; ++b) {
+    if (b % kBlocksPerSuper == 0) {
+      if (b != 0) super += layout.super_bytes();
+      decode_float_super<CodeKind::fp4, ActivationForm::bf16>(layout, super, 0, kVectors, scales);
+    }
+    const int unit = b % kBlocksPerSuper * 2;
+    for (int v = 0; v < kVectors; ++v)
+#pragma GCC unroll 4
+      for (int line = 0; line < 4; ++line) {
+        const uint8_t* from = super + (unit / 2 * kVectors * 4 + v * 4 + line) * 64;
+        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+        const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shift][16 * v]);
+        stage_folded_line(_mm512_load_si512(from), table, scale,
+                          reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
+      }
+  }
+}
+
+/// One step (two slots) of kRows rows x 64 columns.
+template <int kRows>
+MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVectors][64], const uint32_t* x,
+                                                    __m512 (&sum)[kRows][kVectors]) {
+  __m512i w[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_si512(weights[v]);
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i b = _mm512_set1_epi32(static_cast<int>(x[r]));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      sum[r][v] = _mm512_dpbf16_ps(sum[r][v], reinterpret_cast<__m512bh>(w[v]), reinterpret_cast<__m512bh>(b));
+  }
+  fence();
+}
+
+/// 24 sums, 4 vectors of weights and one of activations in registers.
+MARLIN_AVX512_BF16 void folded_tile(const Folded& staged, int blocks, bool first, const PanelArgs& args, int64_t,
+                                    const uint32_t* record, float* sums) {
+  const int64_t record_size = args.activations.record_size();
+  __m512 acc[kFoldRows][kVectors];
+#pragma GCC unroll 6
+  for (int r = 0; r < kFoldRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  for (int b = 0; b < blocks; ++b, record += record_size)
+#pragma GCC unroll 4
+    for (int step = 0; step < kSteps; ++step) multiply_step(staged.weights[b][step], record + step * kFoldRows, acc);
+#pragma GCC unroll 6
+  for (int r = 0; r < kFoldRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+}
+
+/// 12 partial sums and 12 sums. A group of more than 32 slots is scaled block by block.
+template <int kParts, bool kAdditive>
+MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool first, const uint32_t* record, float* sums) {
+  constexpr int kRows = kPartialRows, kRecord = (kSteps + (kAdditive ? kParts : 0)) * kRows;
+  __m512 acc[kRows][kVectors];
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  for (int b = 0; b < blocks; ++b, record += kRecord)
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
+      __m512 partial[kRows][kVectors];
+#pragma GCC unroll 3
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) partial[r][v] = _mm512_setzero_ps();
+#pragma GCC unroll 16
+      for (int step = part * kSteps / kParts; step < (part + 1) * kSteps / kParts; ++step)
+        multiply_step(staged.weights[b][step], record + step * kRows, partial);
+      if constexpr (kAdditive)
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) {
+          const __m512 sum = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(record[(kSteps + part) * kRows + r])));
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v)
+            acc[r][v] = _mm512_fmadd_ps(sum, _mm512_load_ps(&staged.zero[b][part][16 * v]), acc[r][v]);
+        }
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const __m512 scale = _mm512_load_ps(&staged.scale[b][part][16 * v]);
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) acc[r][v] = _mm512_fmadd_ps(partial[r][v], scale, acc[r][v]);
+      }
+    }
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+}
+
+void partial_tile_any(const Partial& staged, int blocks, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+                      float* sums) {
+  const bool halves = args.layout->slot_group == 16;
+  if (is_additive(args.code))
+    return halves ? partial_tile<2, true>(staged, blocks, first, record, sums)
+                  : partial_tile<1, true>(staged, blocks, first, record, sums);
+  return halves ? partial_tile<2, false>(staged, blocks, first, record, sums)
+                : partial_tile<1, false>(staged, blocks, first, record, sums);
+}
+
+}  // namespace
+
+void cpu_avx512bf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Folded, stage_folded, folded_tile>(args); }
+void cpu_avx512bf16_bf16_gemm_any(const PanelArgs& args) { walk_chunks<Partial, stage_partial_any, partial_tile_any>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif

@@ -1,0 +1,120 @@
+// F32 and F16 activations for many rows: weights are decoded to their value in F32 (so additive zeros cost nothing), 4 blocks
+// at a time into L1, and multiplied by tiles of 6 rows x 64 columns.
+#if defined(__x86_64__)
+
+#include "backends/cpu/x86/avx512_float.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+constexpr int kRows = 6, kVectors = 4, kChunk = 4;
+
+struct Staged {
+  float weights[kChunk][kBlockSlots][kVectors][16];  ///< [block][step]
+};
+
+/// The value that a scale multiplies, times the scale, plus the additive zero: rounded once.
+template <CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE __m512 weight(__m512 code, __m512 scale, __m512 zero) {
+  return is_additive(kCode) ? _mm512_fmadd_ps(code, scale, zero) : _mm512_mul_ps(code, scale);
+}
+
+/// 8 slots of 16 columns from a 4-bit line.
+template <CodeKind kCode, int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void stage_line(__m512i line, __m512 table, __m512 scale, __m512 zero, float (*out)[kVectors][16]) {
+  if constexpr (kStep < 8) {
+    _mm512_store_ps(out[kStep][0], weight<kCode>(float_step<kCode, kStep>(line, table, zero), scale, zero));
+    stage_line<kCode, kStep + 1>(line, table, scale, zero, out);
+  }
+}
+
+/// 4 slots from an 8-bit line: every second step of 8 (activations.h).
+template <CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE void stage_bytes(__m512i line, __m512 scale, __m512 zero, float (*out)[kVectors][16]) {
+  _mm512_store_ps(out[0][0], weight<kCode>(byte_to_float<0>(line), scale, zero));
+  _mm512_store_ps(out[2][0], weight<kCode>(byte_to_float<1>(line), scale, zero));
+  _mm512_store_ps(out[4][0], weight<kCode>(byte_to_float<2>(line), scale, zero));
+  _mm512_store_ps(out[6][0], weight<kCode>(byte_to_float<3>(line), scale, zero));
+}
+
+template <CodeKind kCode>
+MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
+  constexpr bool kEight = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
+  constexpr int kLines = kEight ? 8 : 4;
+  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  const __m512 table = float_table<kCode>();
+  FloatSuper scales;
+  decode_float_super<kCode, ActivationForm::f32>(layout, super, 0, kVectors, scales);
+  for (int b = 0; b < blocks; ++b)
+    for (int line = 0; line < kLines; ++line) {
+      const int group = (2 * b + line * 2 / kLines) >> shift;
+      for (int v = 0; v < kVectors; ++v) {
+        const uint8_t* from = super + ((b * kVectors + v) * kLines + line) * 64;
+        const __m512i codes = _mm512_load_si512(from);
+        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+        const __m512 scale = _mm512_load_ps(&scales.scale[group][16 * v]);
+        const __m512 zero = kHasZeros<kCode> ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
+        auto* to = reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][0][v]);
+        if constexpr (kEight)
+          stage_bytes<kCode>(codes, scale, zero, to + line / 2 * 8 + line % 2);
+        else
+          stage_line<kCode>(codes, table, scale, zero, to + line * 8);
+      }
+    }
+}
+
+void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
+  const PackedLayout& layout = *args.layout;
+  switch (args.code) {
+    case CodeKind::w4sym:
+      return stage<CodeKind::w4sym>(layout, super, blocks, out);
+    case CodeKind::w4zero:
+      return stage<CodeKind::w4zero>(layout, super, blocks, out);
+    case CodeKind::w4add:
+      return stage<CodeKind::w4add>(layout, super, blocks, out);
+    case CodeKind::fp4:
+      return stage<CodeKind::fp4>(layout, super, blocks, out);
+    case CodeKind::w8sym:
+      return stage<CodeKind::w8sym>(layout, super, blocks, out);
+    case CodeKind::w8add:
+      return stage<CodeKind::w8add>(layout, super, blocks, out);
+  }
+}
+
+/// 24 sums, 4 vectors of weights and one of activations in registers.
+MARLIN_AVX512 void multiply_tile(const Staged& staged, int blocks, bool first, const PanelArgs& args, int64_t,
+                                 const uint32_t* record, float* sums) {
+  const int64_t record_size = args.activations.record_size();
+  __m512 acc[kRows][kVectors];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  for (int b = 0; b < blocks; ++b, record += record_size)
+#pragma GCC unroll 4
+    for (int step = 0; step < kBlockSlots; ++step) {
+      __m512 w[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_ps(staged.weights[b][step][v]);
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(record[step * kRows + r])));
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_fmadd_ps(w[v], x, acc[r][v]);
+      }
+      fence();
+    }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+}
+
+}  // namespace
+
+void cpu_avx512_f32_fold_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, multiply_tile>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif

@@ -1,0 +1,175 @@
+// INT8 compute for many rows: 12 blocks of a panel are decoded into L1 and multiplied by tiles of 3 rows x 64 columns, whose
+// integer and float sums all stay in registers.
+#if defined(__x86_64__)
+
+#include <algorithm>
+
+#include "backends/cpu/x86/avx512_int8.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+constexpr int kRows = 3, kVectors = 4, kChunk = 12;
+
+/// A chunk as the tiles read it. Scales: one row a block, or two with groups of 16.
+struct Staged {
+  uint8_t codes[kChunk][8][kVectors][64];  ///< [block][step]
+  float scale[kChunk][2][kPanelColumns];
+  float largest_scale;
+  float zero[kChunk][2][kPanelColumns];  ///< additive zeros
+};
+
+template <CodeKind kCode>
+MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
+  constexpr int kLines = kEightBits<kCode> ? 8 : 4;
+  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)), parts = layout.slot_group == 16 ? 2 : 1;
+  Int8Super scales;
+  uint32_t largest = 0;
+  for (int b = 0; b < blocks; ++b) {
+    if (b % kBlocksPerSuper == 0) {
+      if (b != 0) super += layout.super_bytes();
+      largest = std::max(largest, std::bit_cast<uint32_t>(decode_int8_super<kCode>(layout, super, 0, kVectors, scales)));
+    }
+    const uint8_t* codes = super + b % kBlocksPerSuper * kLines * 256;
+    for (int line = 0; line < kLines; ++line)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const uint8_t* from = codes + (v * kLines + line) * 64;
+        const __m512i packed = _mm512_load_si512(from);
+        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+        const int group = (b % kBlocksPerSuper * 2 + line * 2 / kLines) >> shift;
+        const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(scales.offset[group][v]) : packed;
+        if constexpr (kEightBits<kCode>) {
+          _mm512_store_si512(out.codes[b][line][v], unsigned_codes<kCode, 0>(packed, offset));
+        } else {
+          _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, 0>(packed, offset));
+          _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, 1>(packed, offset));
+        }
+      }
+    for (int part = 0; part < parts; ++part)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const int group = (b % kBlocksPerSuper * 2 + part) >> shift;
+        _mm512_store_ps(&out.scale[b][part][16 * v], _mm512_load_ps(&scales.scale[group][16 * v]));
+        if constexpr (is_additive(kCode))
+          _mm512_store_ps(&out.zero[b][part][16 * v], _mm512_load_ps(&scales.zero[group][16 * v]));
+      }
+  }
+  out.largest_scale = std::bit_cast<float>(largest);
+}
+
+void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
+  const PackedLayout& layout = *args.layout;
+  switch (args.code) {
+    case CodeKind::w4sym:
+      return stage<CodeKind::w4sym>(layout, super, blocks, out);
+    case CodeKind::w4zero:
+      return stage<CodeKind::w4zero>(layout, super, blocks, out);
+    case CodeKind::w4add:
+      return stage<CodeKind::w4add>(layout, super, blocks, out);
+    case CodeKind::fp4:
+      return stage<CodeKind::fp4>(layout, super, blocks, out);
+    case CodeKind::w8sym:
+      return stage<CodeKind::w8sym>(layout, super, blocks, out);
+    case CodeKind::w8add:
+      return stage<CodeKind::w8add>(layout, super, blocks, out);
+  }
+}
+
+/// Scales the integer sums of one part of a block and adds them to the float sums.
+template <bool kAdditive, bool kClamp>
+MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const float* scale, const float* zero,
+                                                 const uint32_t* d, const uint32_t* sums, __m512 (&acc)[kRows][kVectors]) {
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 scale_of_row = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(d[r])));
+    if constexpr (kAdditive) {
+      const __m512 sum = _mm512_mul_ps(_mm512_set1_ps(static_cast<float>(static_cast<int32_t>(sums[r]))), scale_of_row);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_fmadd_ps(sum, _mm512_load_ps(zero + 16 * v), acc[r][v]);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      __m512 factor = _mm512_mul_ps(_mm512_load_ps(scale + 16 * v), scale_of_row);
+      if constexpr (kClamp) factor = finite(factor);
+      acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
+    }
+  }
+}
+
+/// 3 rows x 64 columns over the blocks of a chunk: 12 integer and 12 float sums, 4 vectors of codes and one of activations.
+template <int kParts, bool kAdditive, bool kClamp>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_tile(const Staged& staged, int blocks, bool first, int uncorrected,
+                                                        const uint32_t* record, float* sums) {
+  constexpr int kSteps = 8 / kParts, kRecord = (9 + kParts) * kRows;
+  __m512 acc[kRows][kVectors];
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  for (int b = 0; b < blocks; ++b, record += kRecord) {
+    _mm_prefetch(reinterpret_cast<const char*>(record) + 2048, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(record) + 2112, _MM_HINT_T0);
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
+      const uint32_t* extra = record + (9 + part) * kRows;
+      __m512i dot[kRows][kVectors];
+#pragma GCC unroll 3
+      for (int r = 0; r < kRows; ++r) {
+        const auto sum = static_cast<int32_t>(extra[r]);
+        const __m512i start = _mm512_set1_epi32(kAdditive ? -uncorrected * sum : sum);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
+      }
+#pragma GCC unroll 8
+      for (int step = part * kSteps; step < (part + 1) * kSteps; ++step) {
+        __m512i w[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_si512(staged.codes[b][step][v]);
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) {
+          const __m512i x = _mm512_set1_epi32(static_cast<int>(record[step * kRows + r]));
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], x);
+        }
+        fence();
+      }
+      add_scaled<kAdditive, kClamp>(dot, staged.scale[b][part], staged.zero[b][part], record + 8 * kRows, extra, acc);
+    }
+  }
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+}
+
+template <int kParts>
+void tile_of_parts(const Staged& staged, int blocks, bool first, CodeKind code, bool clamp, const uint32_t* record,
+                   float* sums) {
+  if (is_additive(code)) {
+    const int uncorrected = code == CodeKind::w8add ? 128 : 0;
+    return clamp ? multiply_tile<kParts, true, true>(staged, blocks, first, uncorrected, record, sums)
+                 : multiply_tile<kParts, true, false>(staged, blocks, first, uncorrected, record, sums);
+  }
+  return clamp ? multiply_tile<kParts, false, true>(staged, blocks, first, 0, record, sums)
+               : multiply_tile<kParts, false, false>(staged, blocks, first, 0, record, sums);
+}
+
+void tile_any(const Staged& staged, int blocks, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
+              float* sums) {
+  const float largest_d = std::bit_cast<float>(args.records[args.activations.largest_d_offset() + tile]);
+  const bool clamp = may_overflow(staged.largest_scale, largest_d);
+  if (args.layout->slot_group == 16)
+    tile_of_parts<2>(staged, blocks, first, args.code, clamp, record, sums);
+  else
+    tile_of_parts<1>(staged, blocks, first, args.code, clamp, record, sums);
+}
+
+}  // namespace
+
+void cpu_avx512vnni_int8_gemm_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, tile_any>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif
