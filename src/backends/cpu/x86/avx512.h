@@ -1,34 +1,14 @@
-// What the AVX-512 kernels share: target attributes, scales of a superblock, prefetching.
+// What the AVX-512 kernels share: scales of a superblock, prefetching.
 #pragma once
-
-// GCC 12 warns of its own headers, which spell "undefined" as a variable initialised by itself (GCC bug 105593).
-#if !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#if !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
 
 #include <bit>
 #include <cfloat>
 #include <cstdint>
 
 #include "backends/cpu/kernels.h"
-
-// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code.
-#define MARLIN_AVX512 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]]
-#define MARLIN_AVX512_VNNI [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]]
-#define MARLIN_AVX512_BF16 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]]
-#define MARLIN_INLINE [[gnu::always_inline]] inline
+#include "backends/cpu/x86/intrinsics.h"
 
 namespace metal_marlin::cpu {
-
-/// Keeps the compiler from moving loads over each other: both g++ and clang would hoist them until accumulators spill, which
-/// costs a quarter of the speed of a large tile.
-MARLIN_INLINE void fence() { __asm__ volatile("" ::: "memory"); }
 
 /// 16 scales, as floats, exact. `index` counts scales.
 template <ScaleType kType>
@@ -110,24 +90,5 @@ inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8
   return {reinterpret_cast<const char*>(panel) + layout.panel_bytes() + 64 * first, lines * (pass + 1) / passes - first,
           layout.slots / kBlockSlots};
 }
-
-/// Many rows: decodes a chunk of a panel into cache (kStage), then multiplies all tiles by it (kTile), chunk after chunk. Tiles
-/// continue from the sums of the chunk before; the first starts from 0.
-template <class Staged, auto kStage, auto kTile>
-void walk_chunks(const PanelArgs& args) {
-  const ActivationLayout& act = args.activations;
-  alignas(64) Staged staged;
-  for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
-    const int blocks = static_cast<int>(act.chunk_length(block));
-    kStage(args, args.panel + block / kBlocksPerSuper * args.layout->super_bytes(), blocks, staged);
-    for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-      float* sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
-      kTile(staged, blocks, block == 0, args, tile, args.records + act.offset(tile, block), sums);
-    }
-  }
-}
-
-/// How far ahead of itself a single pass fetches: more than the latency of memory at a core's share of the bandwidth.
-inline constexpr int64_t kPrefetchAhead = 6144;
 
 }  // namespace metal_marlin::cpu

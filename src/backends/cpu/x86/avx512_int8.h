@@ -62,9 +62,11 @@ inline constexpr bool kEightBits = kCode == CodeKind::w8sym || kCode == CodeKind
 template <CodeKind kCode>
 inline constexpr int kUncorrected = kCode == CodeKind::w8add ? 128 : 0;
 
-/// scale * d, kept finite: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
-MARLIN_AVX512 MARLIN_INLINE __m512 finite(__m512 x) {
-  return _mm512_max_ps(_mm512_set1_ps(-FLT_MAX), _mm512_min_ps(_mm512_set1_ps(FLT_MAX), x));
+/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
+MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
+  const __m512 limit = _mm512_set1_ps(FLT_MAX), product = _mm512_mul_ps(scale, d);
+  const __mmask16 clamp = _mm512_cmp_ps_mask(_mm512_abs_ps(scale), limit, _CMP_LE_OQ);
+  return _mm512_mask_max_ps(product, clamp, _mm512_set1_ps(-FLT_MAX), _mm512_min_ps(limit, product));
 }
 
 }  // namespace metal_marlin::cpu

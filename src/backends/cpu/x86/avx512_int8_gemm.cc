@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/cpu/x86/avx512_int8.h"
+#include "backends/cpu/x86/chunks.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -90,8 +91,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      __m512 factor = _mm512_mul_ps(_mm512_load_ps(scale + 16 * v), scale_of_row);
-      if constexpr (kClamp) factor = finite(factor);
+      const __m512 s = _mm512_load_ps(scale + 16 * v);
+      const __m512 factor = kClamp ? finite_product(s, scale_of_row) : _mm512_mul_ps(s, scale_of_row);
       acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
     }
   }

@@ -66,9 +66,10 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      __m512 factor = _mm512_mul_ps(_mm512_load_ps(&super.scale[group][16 * (v0 + v)]), d);
+      const __m512 scale = _mm512_load_ps(&super.scale[group][16 * (v0 + v)]);
+      __m512 factor = _mm512_mul_ps(scale, d);
       if (clamp) [[unlikely]]
-        factor = finite(factor);
+        factor = finite_product(scale, d);
       acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
     }
   }
