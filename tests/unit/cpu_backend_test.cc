@@ -15,6 +15,7 @@
 #include <span>
 #include <thread>
 
+#include "backends/cpu/gemm.h"
 #include "counting_new.h"
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"
@@ -181,6 +182,28 @@ TEST_F(CpuBackendTest, PreparedCallsDoNotAllocate) {
       EXPECT_EQ(host_.calls.load(), from_host);
       EXPECT_EQ(counting_new::calls.load(), from_new);
     }
+}
+
+TEST_F(CpuBackendTest, PreparedScratchCoversEveryM) {
+  std::string warning;
+  const CpuFeatures features = detect_cpu_features(&warning);
+  for (const FormatRow& row : format_table())
+    for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16})
+      for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+        for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_GEGLU_TANH}) {
+          std::uniform_int_distribution<int64_t> size(1, 300);
+          const auto packed = pack(*backend_, row.format, 2 * size(random_), size(random_));
+          GemmProblem problem{.weights = packed.get(), .a{}, .c{}, .bias{}, .compute = compute, .epilogue = epilogue};
+          problem.a.dtype = dtype;
+          const int64_t max_m = size(random_);
+          const uint64_t prepared = backend_->prepare(nullptr, {&problem, 1}, max_m).value();
+          for (int64_t m = 1; m <= max_m; ++m) {
+            const GemmPlan plan = plan_gemm(problem, m, features, "").value();
+            ASSERT_GE(prepared, scratch_bytes({&plan, 1}, {&problem, 1}))
+                << row.name << " dtype " << dtype << " compute " << compute << " epilogue " << epilogue << " max_m " << max_m
+                << " m " << m;
+          }
+        }
 }
 
 TEST_F(CpuBackendTest, HostScratchOfThePreparedSizeSuffices) {
