@@ -92,7 +92,7 @@ Result<std::unique_ptr<WeightSource>> make_awq(const LayoutOperands& o, Depth de
     parts.zeros = o.zeros.data;
     parts.meta.zero_kind = ZeroKind::integer;
   }
-  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, depth));
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return std::unique_ptr<WeightSource>(std::make_unique<AwqSource>(std::move(parts)));
 }
 

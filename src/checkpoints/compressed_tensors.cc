@@ -69,7 +69,7 @@ Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperan
     parts.zero_stride = parts.meta.groups * 4;
     parts.zeros_packed_along_n = true;
   }
-  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, depth));
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return make_rows_source(std::move(parts));
 }
 

@@ -45,10 +45,13 @@ void add_group_size(const JsonValue& object, QuantConfig& config) {
   }
 }
 
-/// quantization_config of config.json, and the whole of the other files.
-void read_quantization(const JsonValue& q, QuantConfig& config) {
-  config.method = text_of(q, {"quant_method", "method"});
-  config.format = text_of(q, {"checkpoint_format", "version", "format"});
+/// quantization_config of config.json, and the whole of the other files, which leave the method to their name.
+void read_quantization(const JsonValue& q, const char* default_method, QuantConfig& config) {
+  config.method = text_of(q, {"quant_method"});
+  if (config.method.empty()) config.method = default_method;
+  // AWQ calls its variant "version"; in others that is the version of the writer.
+  if (config.method == "awq") config.format = text_of(q, {"version"});
+  if (config.format.empty()) config.format = text_of(q, {"checkpoint_format", "format"});
   config.bits = integer_of(q, {"bits", "w_bit"});
   config.symmetric = bool_of(q, "sym");
   config.act_order = bool_of(q, "desc_act");
@@ -102,7 +105,7 @@ Result<QuantConfig> read_config(Folder& folder) {
       return config;
     }
     if (q != nullptr && q->is_object()) {
-      read_quantization(*q, config);
+      read_quantization(*q, "", config);
       return config;
     }
   }
@@ -113,8 +116,7 @@ Result<QuantConfig> read_config(Folder& folder) {
     MARLIN_ASSIGN(const bool there, read_file(folder, other.file, file));
     if (!there) continue;
     const JsonValue* q = file.find("quantization");
-    read_quantization(q != nullptr ? *q : file, config);
-    if (config.method.empty()) config.method = other.method;
+    read_quantization(q != nullptr ? *q : file, other.method, config);
     return config;
   }
   return config;

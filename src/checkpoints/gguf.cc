@@ -206,7 +206,7 @@ Result<std::unique_ptr<WeightSource>> make_gguf(const LayoutOperands& o, Depth d
     meta.zero_type = ScaleType::f16;
   }
   if (o.format == MARLIN_NVFP4 && depth == Depth::full && any_scale_is_480(o)) meta.scale_type = ScaleType::f16;
-  MARLIN_RETURN_IF_ERROR(check_source_meta(meta, depth));
+  MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
   return make_block_source(std::move(meta), o, additive);
 }
 

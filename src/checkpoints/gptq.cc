@@ -79,8 +79,8 @@ Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
   return parts;
 }
 
-Result<std::unique_ptr<WeightSource>> finish(Parts parts, Depth depth) {
-  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, depth));
+Result<std::unique_ptr<WeightSource>> finish(Parts parts, const LayoutOperands& o, Depth depth) {
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return std::unique_ptr<WeightSource>(std::make_unique<WordsSource>(std::move(parts)));
 }
 
@@ -147,12 +147,12 @@ bool all_zeros_are_8(const Parts& parts) {
 Result<std::unique_ptr<WeightSource>> make_k8n(const LayoutOperands& operands, Depth depth) {
   MARLIN_ASSIGN(Parts parts, check_words(operands, depth));
   MARLIN_RETURN_IF_ERROR(check_plain_zeros(operands, depth, parts));
-  return finish(std::move(parts), depth);
+  return finish(std::move(parts), operands, depth);
 }
 
 Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, Depth depth) {
   MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
-  return finish(std::move(parts), depth);
+  return finish(std::move(parts), operands, depth);
 }
 
 Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands, Depth depth) {
@@ -161,7 +161,7 @@ Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& 
     parts.zeros_as = Zeros::none;
     parts.meta.zero_kind = ZeroKind::none;
   }
-  return finish(std::move(parts), depth);
+  return finish(std::move(parts), operands, depth);
 }
 
 }  // namespace metal_marlin

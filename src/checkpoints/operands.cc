@@ -25,6 +25,20 @@ Status view_error(const TensorView& view, marlin_status code, const char* format
                        view.name.data(), text);
 }
 
+namespace {
+
+Status absent(const TensorView& view) {
+  return Status::error(MARLIN_E_ARGUMENT, "%.*s: expected this operand, found none",
+                       static_cast<int>(std::min<size_t>(view.name.size(), 80)), view.name.data());
+}
+
+/// Says which tensor it was, for an error that a file's content caused.
+Status in_file(const TensorView& view, const Status& status) {
+  return status.ok() || view.file.empty() ? status : view_error(view, status.code(), "%s", status.message());
+}
+
+}  // namespace
+
 bool is_float(marlin_dtype dtype) { return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16; }
 
 int64_t rows_of(const TensorView& view) {
@@ -36,10 +50,7 @@ int64_t rows_of(const TensorView& view) {
 int64_t cols_of(const TensorView& view) { return view.dims.empty() ? 1 : view.dims.back(); }
 
 Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided) {
-  if (!present(view)) {
-    return Status::error(MARLIN_E_ARGUMENT, "%.*s: expected [%" PRId64 ", %" PRId64 "], found none",
-                         static_cast<int>(view.name.size()), view.name.data(), rows, cols);
-  }
+  if (!present(view)) return absent(view);
   if (rows_of(view) != rows || cols_of(view) != cols) {
     std::string found;
     for (const int64_t d : view.dims) found.append(found.empty() ? "" : ", ").append(std::to_string(d));
@@ -62,6 +73,7 @@ const char* dtype_name(marlin_dtype dtype) {
 }  // namespace
 
 Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed) {
+  if (!present(view)) return absent(view);
   if (std::find(allowed.begin(), allowed.end(), view.dtype) != allowed.end()) return {};
   std::string names;
   for (const marlin_dtype dtype : allowed) names.append(names.empty() ? "" : ", ").append(dtype_name(dtype));
@@ -77,6 +89,7 @@ namespace {
 
 /// Scales as U8 mean the format's own byte type.
 Result<ScaleType> scale_type(const LayoutOperands& o) {
+  if (o.scales.dtype == 0 && !present(o.scales)) return absent(o.scales);
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_MXFP4) return ScaleType::e8m0;
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_NVFP4) return ScaleType::e4m3;
   if (const auto type = scale_type_of(o.scales.dtype)) return *type;
@@ -110,7 +123,9 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
   meta.format = o.format;
   meta.n = o.n;
   meta.k = o.k;
-  MARLIN_ASSIGN(meta.group_size, resolve_group_size(*row, o.group_size, o.k));
+  const auto group_size = resolve_group_size(*row, o.group_size, o.k);
+  if (!group_size.ok()) return in_file(o.values, group_size.status());
+  meta.group_size = group_size.value();
   meta.groups = ceil_div(o.k, meta.group_size);
   MARLIN_ASSIGN(meta.scale_type, scale_type(o));
   meta.gate_up_interleaved = (o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0;
@@ -135,11 +150,11 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
   return meta;
 }
 
-Status check_source_meta(const WeightMeta& meta, Depth depth) {
-  if (depth == Depth::full) return check_meta(meta);
+Status check_source_meta(const WeightMeta& meta, const LayoutOperands& operands, Depth depth) {
+  if (depth == Depth::full) return in_file(operands.values, check_meta(meta));
   WeightMeta without_index = meta;
   without_index.groups = ceil_div(meta.k, meta.group_size);
-  return check_meta(without_index);
+  return in_file(operands.values, check_meta(without_index));
 }
 
 namespace {

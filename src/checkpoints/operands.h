@@ -39,7 +39,7 @@ Status expect_absent(const TensorView& view);
 Result<WeightMeta> begin_meta(const LayoutOperands& operands, int64_t groups_in_scales, Depth depth);
 
 /// check_meta, as far as this depth allows: at Depth::header a group index has not been read.
-Status check_source_meta(const WeightMeta& meta, Depth depth);
+Status check_source_meta(const WeightMeta& meta, const LayoutOperands& operands, Depth depth);
 
 /// One matrix of operands whose first dimension is the expert.
 LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int64_t experts);

@@ -42,8 +42,9 @@ marlin_layout layout_of_config(const QuantConfig& config, const Parts& p) {
 
 marlin_layout layout_of(const Finder& finder, const Parts& p) {
   if (is_qweight_layout(finder.layout)) return finder.layout;
-  const bool told = finder.config.method == "gptq" || finder.config.method == "awq";
-  return told ? layout_of_config(finder.config, p) : layout_of_shapes(p);
+  if (finder.config.method == "gptq" || finder.config.method == "awq") return layout_of_config(finder.config, p);
+  const marlin_layout layout = layout_of_shapes(p);
+  return layout == MARLIN_LAYOUT_GPTQ_V1 && finder.config.format == "gptq_v2" ? MARLIN_LAYOUT_GPTQ_V2 : layout;
 }
 
 Status unsupported(const Finder& finder, const Parts& p, marlin_layout layout) {

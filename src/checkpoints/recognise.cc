@@ -32,8 +32,12 @@ std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& 
   found.layer.group_size = found.layer.k;
   found.operands.n = found.layer.n;
   found.operands.k = found.layer.k;
-  if (found.layer.n < 1 || found.layer.n > INT32_MAX || found.layer.k < 1 || found.layer.k > INT32_MAX) {
-    found.layer.status = view_error(tensor, MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each");
+  const bool sane = found.layer.n >= 1 && found.layer.n <= INT32_MAX && found.layer.k >= 1 && found.layer.k <= INT32_MAX;
+  if (!sane || found.layer.experts < 1) {
+    found.layer.status = view_error(tensor, MARLIN_E_SHAPE, "n, k, experts: expected 1..2147483647 each");
+  }
+  if (finder.is_gguf && present(finder.find(*base, ".scale"))) {
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "floats with a tensor of scale beside them are not read");
   }
   return found;
 }

@@ -79,7 +79,7 @@ class RowsSource final : public WeightSource {
 Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   const TensorView& v = o.values;
   if (code_bits == 8) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_I8, MARLIN_U8}));
+    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_I8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
     return v.row_stride;
   }
@@ -140,7 +140,7 @@ Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
   parts.scales = o.scales.data;
   parts.scale_stride = o.scales.row_stride * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
   MARLIN_RETURN_IF_ERROR(check_zeros(o, depth, parts));
-  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, depth));
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return parts;
 }
 

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <filesystem>
+#include <sstream>
 
 #include "checkpoint_files.h"
 
@@ -70,8 +71,10 @@ std::string difference(const std::vector<float>& found, const std::vector<float>
   if (found.size() != expected.size()) return "sizes differ";
   for (size_t i = 0; i < found.size(); ++i) {
     if (std::bit_cast<uint32_t>(found[i]) != std::bit_cast<uint32_t>(expected[i])) {
-      return "[" + std::to_string(i / static_cast<size_t>(k)) + ", " + std::to_string(i % static_cast<size_t>(k)) +
-             "]: expected " + std::to_string(expected[i]) + ", found " + std::to_string(found[i]);
+      std::ostringstream text;
+      text << "[" << i / static_cast<size_t>(k) << ", " << i % static_cast<size_t>(k) << "]: expected " << expected[i]
+           << ", found " << found[i];
+      return text.str();
     }
   }
   return "";
