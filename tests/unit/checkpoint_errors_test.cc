@@ -1,0 +1,302 @@
+// Every check of the readers: what is malformed is refused with a message that names file, byte and field.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint_files.h"
+#include "checkpoints/json.h"
+
+namespace metal_marlin::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Status open_status(const std::string& name, const std::string& content) { return open_memory({{name, content}}).status(); }
+
+void expect_refused(const std::string& file, const std::string& content, const std::string& field) {
+  const Status status = open_status(file, content);
+  EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << field;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(file + ": byte "), HasSubstr(field)));
+}
+
+// --- JSON ---------------------------------------------------------------------------------------------------------------
+
+Result<JsonValue> parse(const std::string& text, size_t max_bytes = 1000, int max_depth = 4) {
+  return parse_json({text, "f.json", 100, max_bytes, max_depth});
+}
+
+TEST(CheckpointJson, Tree) {
+  const auto root = parse(R"({"a":[1,-2,2.5,true,null,"x\u00e9"],"b":{"c":18446744073709551615}})");
+  ASSERT_TRUE(root.ok()) << root.status().message();
+  const auto& items = root.value().find("a")->items;
+  ASSERT_EQ(items.size(), 6u);
+  EXPECT_EQ(items[0].number, 1);
+  EXPECT_EQ(items[1].number, -2);
+  EXPECT_EQ(items[2].number, 2.5);
+  EXPECT_TRUE(items[3].boolean);
+  EXPECT_EQ(items[4].kind, JsonEvent::Kind::null);
+  EXPECT_EQ(items[5].text, "x\xc3\xa9");
+  EXPECT_EQ(root.value().find("b")->find("c")->kind, JsonEvent::Kind::integer);
+  EXPECT_EQ(root.value().find("z"), nullptr);
+}
+
+TEST(CheckpointJson, Limits) {
+  EXPECT_TRUE(parse("[[[[]]]]").ok());
+  EXPECT_THAT(parse("[[[[[]]]]]").status().message(), HasSubstr("nested"));
+  EXPECT_THAT(parse(std::string(1 << 20, '[')).status().message(), HasSubstr("at most 1000 bytes"));
+  EXPECT_THAT(parse(std::string(1 << 20, '['), 1 << 20).status().message(), HasSubstr("nested"));
+  EXPECT_THAT(parse(R"({"a":1,"b":2,"a":3})").status().message(), AllOf(HasSubstr("twice"), HasSubstr("a")));
+  EXPECT_TRUE(parse(R"([{"a":1},{"a":2}])").ok());
+  EXPECT_THAT(parse(R"({"a\u0000":1})").status().message(), HasSubstr("NUL"));
+}
+
+TEST(CheckpointJson, MalformedTextsNameTheByte) {
+  const std::pair<const char*, int> texts[] = {{"{\"a\" 1}", 105}, {"[1,]", 103},  {"{", 101},
+                                               {"nul", 103},       {"[1] 2", 104}, {"\"\x01\"", 101}};
+  for (const auto& [text, byte] : texts) {
+    const auto status = parse(text).status();
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << text;
+    EXPECT_THAT(status.message(), HasSubstr("f.json: byte " + std::to_string(byte) + ":")) << text;
+  }
+}
+
+// --- safetensors ----------------------------------------------------------------------------------------------------------
+
+TEST(CheckpointSafetensors, ValidFiles) {
+  EXPECT_TRUE(open_status("f.safetensors", safetensors("{}", "")).ok());
+  EXPECT_TRUE(open_status("f.safetensors", safetensors("{}   ", "")).ok()) << "padded";
+  EXPECT_TRUE(open_status("f.safetensors", safetensors(R"({"__metadata__":{"a":"b"}})", "")).ok());
+  EXPECT_TRUE(
+      open_status("f.safetensors", safetensors(R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", "1234")).ok());
+  EXPECT_TRUE(
+      open_status("f.safetensors", safetensors(R"({"a":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]}})", "")).ok());
+  EXPECT_TRUE(open_status("f.safetensors", safetensors(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},
+      "a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"later":{"x":[1,{}]}}})",
+                                                       "xy"))
+                  .ok());
+  for (const auto& [type, bytes] :
+       {std::pair{"BOOL", 4}, {"U8", 4},   {"I8", 4},   {"F8_E5M2", 4}, {"F8_E4M3", 4}, {"F8_E8M0", 4}, {"I16", 8},
+        {"U16", 8},           {"F16", 8},  {"BF16", 8}, {"I32", 16},    {"U32", 16},    {"F32", 16},    {"F64", 32},
+        {"I64", 32},          {"U64", 32}, {"C64", 32}, {"F4", 2},      {"F6_E2M3", 3}, {"F6_E3M2", 3}}) {
+    const auto opened =
+        open_memory({{"f.safetensors", safetensors({{"a", type, "2,2", std::string(static_cast<size_t>(bytes), 'x')}})}});
+    ASSERT_TRUE(opened.ok()) << type << opened.status().message();
+    EXPECT_EQ(opened.value()->tensor("a").value().type_name, type);
+  }
+}
+
+TEST(CheckpointSafetensors, HeaderLength) {
+  for (const char* content : {"x", "1234567"}) expect_refused("f.safetensors", content, "header length");
+  std::string file = safetensors("{}", "");
+  for (const uint64_t length :
+       {uint64_t{3}, uint64_t{100'000'001}, uint64_t{1} << 32, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 7}) {
+    std::memcpy(file.data(), &length, 8);
+    expect_refused("f.safetensors", file, "header length");
+  }
+  expect_refused("f.safetensors", safetensors("", ""), "header");
+  expect_refused("f.safetensors", safetensors(" {}", ""), "header");
+}
+
+TEST(CheckpointSafetensors, Headers) {
+  const auto refused = [](const std::string& header, const std::string& data, const char* field) {
+    expect_refused("f.safetensors", safetensors(header, data), field);
+  };
+  refused("[]", "", "header");
+  refused(R"({"a":7})", "", "header");
+  refused(R"({"a":[1]})", "", "header");
+  refused(R"({"a":{}})", "", "dtype");
+  refused(R"({"a":{"dtype":7,"shape":[],"data_offsets":[0,0]}})", "", "dtype");
+  refused(R"({"a":{"dtype":["F32"],"shape":[],"data_offsets":[0,0]}})", "", "dtype");
+  refused(R"({"a":{"dtype":"F31","shape":[],"data_offsets":[0,0]}})", "", "F31");
+  refused(R"({"a":{"dtype":"U8","data_offsets":[0,0]}})", "", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,0]}})", "", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":{"x":1},"data_offsets":[0,0]}})", "", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", "x", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,0]}})", "", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", "x", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":["1"],"data_offsets":[0,1]}})", "x", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,0]}})", "", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,0]}})", "", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[1]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":"01"}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[-1,0]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,2]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", "x", "data_offsets");
+  refused(R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}})", "x", "shape");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy", "hole");
+  refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "xyz",
+          "overlap");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "xy", "data");
+  refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy",
+          "twice");
+  refused(R"({"__metadata__":{"a":1}})", "", "metadata");
+  refused(R"({"__metadata__":{"a":{}}})", "", "metadata");
+  refused(R"({"__metadata__":[]})", "", "metadata");
+  refused(R"({"__metadata__":"x"})", "", "header");
+  std::string deep = R"({"a":{"dtype":"U8","shape":[1)";
+  for (int i = 0; i < 65; ++i) deep += ",1";
+  refused(deep + R"(],"data_offsets":[0,1]}})", "x", "64 dimensions");
+}
+
+TEST(CheckpointSafetensors, MessagesNameTheTensorAndTheByte) {
+  const std::string header = R"({"some.tensor":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})";
+  const Status status = open_status("f.safetensors", safetensors(header, "x"));
+  EXPECT_THAT(status.message(), HasSubstr("f.safetensors: byte " + std::to_string(8 + header.size() - 1)));
+  EXPECT_THAT(status.message(), HasSubstr("some.tensor"));
+  EXPECT_THAT(status.message(), HasSubstr("expected 2 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("found 1"));
+}
+
+// --- GGUF -----------------------------------------------------------------------------------------------------------------
+
+std::string u32(uint32_t v) { return bytes_of({v}); }
+std::string u64(uint64_t v) { return bytes_of({v}); }
+
+TEST(CheckpointGgufFile, ValidFiles) {
+  for (const uint32_t version : {2u, 3u}) {
+    GgufWriter writer;
+    writer.version = version;
+    writer.alignment = 64;
+    writer.key("general.alignment", 4, u32(64));
+    writer.key("a", 0, "x");
+    writer.key("b", 12, std::string(8, 'x'));
+    writer.key("c", 8, GgufWriter::text("text"));
+    writer.key("d", 9, u32(8) + u64(2) + GgufWriter::text("one") + GgufWriter::text(""));
+    writer.key("e", 9, u32(1) + u64(3) + "abc");
+    writer.key("f", 9, u32(12) + u64(0));
+    writer.tensor("one", {3}, 0, std::string(12, 'x'));
+    writer.tensor("two.weight", {32, 2}, 2, std::string(36, 'x'));
+    writer.tensor("three", {}, 24, "x");
+    const auto opened = open_memory({{"f.gguf", writer.file()}});
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const auto two = opened.value()->tensor("two.weight").value();
+    EXPECT_EQ(two.dims, (std::vector<int64_t>{2, 32})) << "outermost first";
+    EXPECT_EQ(two.type_name, "Q4_0");
+    EXPECT_EQ(two.bytes, 36u);
+    EXPECT_EQ(two.file_offset % 64, 0u);
+  }
+  EXPECT_TRUE(open_status("f.gguf", GgufWriter().file()).ok()) << "no tensor, no key";
+}
+
+TEST(CheckpointGgufFile, Head) {
+  const auto refused = [](auto change, const char* field) {
+    GgufWriter writer;
+    writer.tensor("a", {1}, 0, "1234");
+    change(writer);
+    expect_refused("f.gguf", writer.file(), field);
+  };
+  refused([](auto& w) { w.magic = 0x46554746; }, "magic");
+  refused([](auto& w) { w.version = 1; }, "version 1");
+  refused([](auto& w) { w.version = 4; }, "version");
+  refused([](auto& w) { w.version = 0; }, "version");
+  refused([](auto& w) { w.version = 0x03000000; }, "big-endian");
+  refused([](auto& w) { w.extra_tensors = 1; }, "");
+  refused([](auto& w) { w.extra_tensors = UINT64_MAX - 1; }, "tensor count");
+  refused([](auto& w) { w.extra_keys = 100; }, "key-value count");
+  refused([](auto& w) { w.extra_keys = UINT64_MAX; }, "key-value count");
+  expect_refused("f.gguf", "GG", "magic");
+  expect_refused("f.gguf", "GGUF", "version");
+}
+
+TEST(CheckpointGgufFile, KeyValues) {
+  const auto refused = [](const char* name, int32_t type, const std::string& value, const char* field) {
+    GgufWriter writer;
+    writer.key(name, type, value);
+    expect_refused("f.gguf", writer.file(), field);
+  };
+  refused("k", 13, "12345678", "value type");
+  refused("k", -1, "12345678", "value type");
+  refused("k", 8, u64(1000) + "x", "length");
+  refused("k", 8, u64(UINT64_MAX) + "x", "length");
+  refused("k", 9, u32(9) + u64(1) + u32(0) + u64(0), "array type");
+  refused("k", 9, u32(13) + u64(1), "array type");
+  refused("k", 9, u32(static_cast<uint32_t>(-1)) + u64(1), "array type");
+  refused("k", 9, u32(10) + u64(UINT64_MAX / 8 + 2) + "12345678", "array length");
+  refused("k", 9, u32(8) + u64(UINT64_MAX) + "12345678", "array length");
+  refused("k", 9, u32(0) + u64(1000), "array length");
+  refused("k", 9, u32(8) + u64(2) + GgufWriter::text("x") + u64(500) + "padding to have bytes", "string in an array");
+  for (const uint32_t alignment : {0u, 3u, 33u, 0x80000000u, 0xffffffffu, 1u << 21}) {
+    refused("general.alignment", 4, u32(alignment), "general.alignment");
+  }
+  refused("general.alignment", 5, u32(32), "general.alignment");
+  refused("general.alignment", 10, u64(32), "general.alignment");
+  refused("general.alignment", 9, u32(4) + u64(1) + u32(32), "general.alignment");
+  GgufWriter writer;
+  writer.key("same", 4, u32(1));
+  writer.key("other", 4, u32(1));
+  writer.key("same", 4, u32(1));
+  expect_refused("f.gguf", writer.file(), "'same' occurs twice");
+}
+
+TEST(CheckpointGgufFile, Tensors) {
+  const auto refused = [](const std::string& name, std::initializer_list<int64_t> dims, int32_t type, uint64_t offset,
+                          const char* field) {
+    GgufWriter writer;
+    writer.tensor_at(name, dims, type, offset, std::string(64, 'x'));
+    expect_refused("f.gguf", writer.file(), field);
+  };
+  refused(std::string(64, 'n'), {1}, 0, 0, "tensor name");
+  refused(std::string("a\0b", 3), {1}, 0, 0, "NUL");
+  refused("t", {1, 1, 1, 1, 1}, 0, 0, "at most 4");
+  refused("t", {-1}, 0, 0, "dimension");
+  refused("t", {INT64_MIN}, 0, 0, "dimension");
+  refused("t", {1}, 41, 0, "type");
+  refused("t", {1}, -1, 0, "type");
+  refused("t", {1}, 4, 0, "type");
+  refused("t", {31}, 2, 0, "dimensions");
+  refused("t", {32, INT64_MAX}, 2, 0, "dimensions");
+  refused("t", {INT64_MAX, INT64_MAX}, 24, 0, "dimensions");
+  refused("t", {1}, 0, 32, "offset");
+  refused("t", {1}, 0, UINT64_MAX, "offset");
+  refused("t", {17}, 0, 0, "data");
+  refused("t", {INT64_MAX / 4}, 0, 0, "data");
+  GgufWriter twice;
+  twice.tensor("t", {1}, 0, "1234");
+  twice.tensor("t", {1}, 0, "1234");
+  expect_refused("f.gguf", twice.file(), "'t' occurs twice");
+  GgufWriter gap;
+  gap.tensor("a", {1}, 0, "1234");
+  gap.tensor_at("b", {1}, 0, 64, "1234");
+  expect_refused("f.gguf", gap.file(), "expected 32");
+}
+
+// --- layers -----------------------------------------------------------------------------------------------------------------
+
+TEST(CheckpointLayers, ShapesThatDoNotFitNameTheTensor) {
+  const std::string z(1024, '\0');
+  const auto expect = [](std::vector<TestTensor> tensors, const char* tensor, const char* what) {
+    const auto opened = open_memory({{"f.safetensors", safetensors(tensors)}});
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    ASSERT_EQ(opened.value()->layers().size(), 1u);
+    const Status& status = opened.value()->layers()[0].status;
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(tensor), HasSubstr(what)));
+    EXPECT_EQ(opened.value()->source(0, 0, MARLIN_INT4, 0, false).status().code(), status.code());
+  };
+  expect({{"a.qweight", "I32", "4,8", z.substr(0, 128)},
+          {"a.g_idx", "I32", "32", z.substr(0, 128)},
+          {"a.scales", "F16", "1,7", z.substr(0, 14)}},
+         "a.scales", "expected [1, 8], found [1, 7]");
+  expect({{"a.qweight", "I32", "4,8", z.substr(0, 128)},
+          {"a.g_idx", "I32", "32", z.substr(0, 128)},
+          {"a.scales", "I32", "1,8", z.substr(0, 32)}},
+         "a.scales", "dtype");
+  expect({{"a.weight", "U8", "2,16", z.substr(0, 32)}, {"a.weight_scale", "U8", "2,2", z.substr(0, 4)}}, "a.weight_scale",
+         "[2, 1]");
+  expect({{"a.weight", "U8", "2,8", z.substr(0, 16)},
+          {"a.weight_scale", "F8_E4M3", "2,1", z.substr(0, 2)},
+          {"a.weight_scale_2", "F32", "2", z.substr(0, 8)}},
+         "a.weight_scale_2", "[1, 1]");
+  expect({{"a_blocks", "U8", "0,2,1,16", ""}, {"a_scales", "U8", "0,2,1", ""}}, "a_blocks", "experts");
+  expect({{"a.weight", "F32", "0,4", ""}}, "a.weight", "n, k");
+  expect({{"a.weight", "U32", "2,3", z.substr(0, 24)},
+          {"a.scales", "F16", "2,1", z.substr(0, 4)},
+          {"a.biases", "F32", "2,2", z.substr(0, 16)}},
+         "a.biases", "[2, 1]");
+}
+
+}  // namespace
+}  // namespace metal_marlin::testing

@@ -1,0 +1,203 @@
+// Thousands of damaged files, each opened and all its layers read: a typed error that names the file, or success; never a
+// crash, and under the address sanitiser never a byte outside the file (the files end where their heap blocks end).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/bits.h"
+#include "checkpoint_files.h"
+
+namespace metal_marlin::testing {
+namespace {
+
+struct Tally {
+  size_t files = 0, refused = 0, layers_refused = 0;
+};
+
+/// Opens the file, reads every layer, and checks the form of every error.
+void try_file(const std::string& name, const std::string& content, const std::string& config, Tally& tally) {
+  ++tally.files;
+  auto opened = open_memory({{name, content}, {"config.json", config}});
+  if (!opened.ok()) {
+    ++tally.refused;
+    const std::string message = opened.status().message();
+    const marlin_status code = opened.status().code();
+    ASSERT_TRUE(code == MARLIN_E_FORMAT || code == MARLIN_E_UNSUPPORTED) << message;
+    ASSERT_NE(message.find(name + ": byte "), std::string::npos) << message;
+    return;
+  }
+  const Checkpoint& checkpoint = *opened.value();
+  Stripe stripe;
+  for (size_t i = 0; i < checkpoint.layers().size(); ++i) {
+    const Layer& layer = checkpoint.layers()[i];
+    for (uint32_t e = 0; e < std::min<uint32_t>(std::max(layer.experts, 1u), 4u); ++e) {
+      const auto source = checkpoint.source(i, e, MARLIN_MXFP4, 0, false);
+      Status status = source.status();
+      if (source.ok()) status = source.value()->read(0, source.value()->meta().n, stripe);
+      if (!status.ok()) ++tally.layers_refused;
+      ASSERT_NE(status.code(), MARLIN_E_INTERNAL) << status.message();
+    }
+  }
+}
+
+/// Small files with every kind of tensor that has a reader.
+std::string small_safetensors() {
+  const std::string z(256, '\x11');
+  return safetensors({{"g.qweight", "I32", "2,8", z.substr(0, 64)},
+                      {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
+                      {"g.scales", "F16", "1,8", z.substr(0, 16)},
+                      {"m.weight", "U8", "2,16", z.substr(0, 32)},
+                      {"m.weight_scale", "U8", "2,1", z.substr(0, 2)},
+                      {"v.weight_packed", "U8", "1,8", z.substr(0, 8)},
+                      {"v.weight_scale", "F8_E4M3", "1,1", z.substr(0, 1)},
+                      {"v.weight_global_scale", "F32", "1", z.substr(0, 4)},
+                      {"c.weight_packed", "I32", "1,1", z.substr(0, 4)},
+                      {"c.weight_scale", "F32", "1,1", z.substr(0, 4)},
+                      {"c.weight_shape", "I64", "2", bytes_of<int64_t>({1, 8})},
+                      {"x.e_blocks", "U8", "2,1,1,16", z.substr(0, 32)},
+                      {"x.e_scales", "U8", "2,1,1", z.substr(0, 2)},
+                      {"l.weight", "U32", "1,4", z.substr(0, 16)},
+                      {"l.scales", "U8", "1,1", z.substr(0, 1)},
+                      {"f.weight", "F32", "1,2", z.substr(0, 8)}});
+}
+
+std::string small_gguf() {
+  const std::string z(256, '\x11');
+  GgufWriter writer;
+  writer.key("general.alignment", 4, bytes_of<uint32_t>({32}));
+  writer.key("a", 8, GgufWriter::text("b"));
+  writer.key("c", 9, bytes_of<uint32_t>({8}) + bytes_of<uint64_t>({2}) + GgufWriter::text("d") + GgufWriter::text("e"));
+  writer.tensor("q.weight", {32, 2}, 2, z.substr(0, 36));
+  writer.tensor("r.weight", {32, 1}, 3, z.substr(0, 20));
+  writer.tensor("m.weight", {32, 1, 2}, 39, z.substr(0, 34));
+  writer.tensor("n.weight", {64, 1}, 40, z.substr(0, 36));
+  writer.tensor("n.scale", {1}, 0, z.substr(0, 4));
+  writer.tensor("f.weight", {2, 1}, 1, z.substr(0, 4));
+  return writer.file();
+}
+
+constexpr const char* kConfig = R"({"quantization_config":{"quant_method":"gptq","bits":4,"group_size":16}})";
+
+/// A cheap way to have a few thousand files: every place of a few sizes gets every nasty value.
+template <class T>
+void damage_integers(const std::string& name, const std::string& good, size_t begin, size_t end, Tally& tally) {
+  for (size_t at = begin; at + sizeof(T) <= end; ++at) {
+    T old;
+    std::memcpy(&old, good.data() + at, sizeof old);
+    const auto u = static_cast<uint64_t>(old);
+    for (const uint64_t value : {u + 1, u - 1, u + (uint64_t{1} << 31), u + (uint64_t{1} << 32), u + (uint64_t{1} << 63),
+                                 (uint64_t{1} << 31) - 1, uint64_t{1} << 31, (uint64_t{1} << 32) - 1, uint64_t{1} << 32,
+                                 (uint64_t{1} << 63) - 1, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 31}) {
+      const auto damaged = static_cast<T>(value);
+      if (damaged == old) continue;
+      std::string file = good;
+      std::memcpy(file.data() + at, &damaged, sizeof damaged);
+      try_file(name, file, kConfig, tally);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+void damage_everywhere(const std::string& name, const std::string& good, Tally& tally) {
+  for (size_t size = 0; size < good.size(); ++size) {
+    try_file(name, good.substr(0, size), kConfig, tally);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string file = good;
+    file[bit / 8] = static_cast<char>(file[bit / 8] ^ 1 << bit % 8);
+    try_file(name, file, kConfig, tally);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(CheckpointMalformed, TheSmallFilesAreGood) {
+  for (const auto& [name, content, layers] :
+       {std::tuple{"f.safetensors", small_safetensors(), 7u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+    auto opened = open_memory({{name, content}, {"config.json", kConfig}});
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    EXPECT_EQ(opened.value()->layers().size(), layers);
+    for (const Layer& layer : opened.value()->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+  }
+}
+
+TEST(CheckpointMalformed, Gguf) {
+  Tally tally;
+  const std::string good = small_gguf();
+  damage_everywhere("f.gguf", good, tally);
+  const size_t header = good.find("f.weight") + 40;
+  damage_integers<uint32_t>("f.gguf", good, 4, header, tally);
+  damage_integers<uint64_t>("f.gguf", good, 8, header, tally);
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GT(tally.refused, 1'000u);
+}
+
+TEST(CheckpointMalformed, Safetensors) {
+  Tally tally;
+  const std::string good = small_safetensors();
+  damage_everywhere("f.safetensors", good, tally);
+  damage_integers<uint64_t>("f.safetensors", good, 0, 8, tally);
+  // Every number of the header, as text.
+  for (size_t at = 8; at < good.size() - 8; ++at) {
+    if (good[at] < '0' || good[at] > '9' || (good[at - 1] != '[' && good[at - 1] != ',')) continue;
+    size_t end = at;
+    while (good[end] >= '0' && good[end] <= '9') ++end;
+    const uint64_t old = std::strtoull(good.c_str() + at, nullptr, 10);
+    for (const uint64_t value : {old + 1, old - 1, old + (uint64_t{1} << 31), old + (uint64_t{1} << 32),
+                                 old + (uint64_t{1} << 63), uint64_t{0}, uint64_t{1} << 61, uint64_t{1} << 62, UINT64_MAX}) {
+      std::string file = good;
+      file.replace(at, end - at, std::to_string(value));
+      const uint64_t length = load<uint64_t>(reinterpret_cast<const std::byte*>(good.data())) + file.size() - good.size();
+      std::memcpy(file.data(), &length, 8);
+      try_file("f.safetensors", file, kConfig, tally);
+      ASSERT_FALSE(HasFatalFailure());
+    }
+  }
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GT(tally.refused, 1'000u);
+}
+
+TEST(CheckpointMalformed, Index) {
+  Tally tally;
+  const std::string shard = safetensors({{"a.weight", "F32", "1,1", "1234"}});
+  const std::string good = R"({"metadata":{"total_size":4},"weight_map":{"a.weight":"a.safetensors"}})";
+  const auto attempt = [&](const std::string& index) {
+    ++tally.files;
+    const auto opened = open_memory({{"m.safetensors.index.json", index}, {"a.safetensors", shard}});
+    const marlin_status code = opened.status().code();
+    EXPECT_TRUE(code == MARLIN_OK || code == MARLIN_E_FORMAT || code == MARLIN_E_FILE) << opened.status().message();
+  };
+  for (size_t size = 0; size < good.size(); ++size) attempt(good.substr(0, size));
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string index = good;
+    index[bit / 8] = static_cast<char>(index[bit / 8] ^ 1 << bit % 8);
+    attempt(index);
+  }
+  std::cout << tally.files << " files\n";
+}
+
+TEST(CheckpointMalformed, Configs) {
+  const std::string weights = small_safetensors();
+  const std::string good =
+      R"({"quantization_config":{"quant_method":"gptq","bits":4,"group_size":16,"sym":true,"desc_act":false},
+    "quantization":{"group_size":32,"bits":4,"l":{"bits":4}}})";
+  size_t files = 0;
+  const auto attempt = [&](const std::string& config) {
+    ++files;
+    const auto opened = open_memory({{"f.safetensors", weights}, {"config.json", config}});
+    EXPECT_TRUE(opened.ok() || opened.status().code() == MARLIN_E_FORMAT) << opened.status().message();
+  };
+  for (size_t size = 0; size < good.size(); ++size) attempt(good.substr(0, size));
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string config = good;
+    config[bit / 8] = static_cast<char>(config[bit / 8] ^ 1 << bit % 8);
+    attempt(config);
+  }
+  std::cout << files << " files\n";
+}
+
+}  // namespace
+}  // namespace metal_marlin::testing
