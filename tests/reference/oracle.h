@@ -45,6 +45,7 @@ struct Weights {
   std::vector<double> zero;          ///< [n][groups], or empty
   bool additive = false;             ///< q * s + zero
   std::vector<int32_t> group_index;  ///< [k], or empty: k / group_size
+  int64_t slot_group = 1;            ///< with group_index and INT8 activations: see quantize_activations
   std::vector<double> tensor_scale;  ///< [n], or empty
   bool divide = false;               ///< by the tensor scale
   bool interleaved = false;          ///< rows alternate gate, up
@@ -88,12 +89,12 @@ struct Element {
 /// [m][columns()].
 std::vector<Element> multiply(const Product& product);
 
-/// INT8 activations: blocks of 32 in the library's order of K (with a group index: sorted by group, each group padded to whole
-/// groups of slots, so that a block may span groups of 16 but never mixes longer ones).
+/// INT8 activations: d = max|x| / 127 and q = round(x / d), ties to even, where both quotients are rounded to float32 (with
+/// BF16 activations ties are common: x = max / 2). Blocks of 32 along K. With a group index, K is first sorted by group,
+/// keeping the order inside a group, and each group is padded to a multiple of slot_group, which is the packer's choice
+/// (`explain` tells it).
 struct Activations {
-  std::vector<double> value;  ///< d * q, [m][k]
-  /// d where x / d is so near a tie that float32 arithmetic may round it either way, else 0.
-  std::vector<double> slack;
+  std::vector<double> value;   ///< d * q, [m][k]
   std::vector<bool> poisoned;  ///< [m]: NaN or infinity in the row
 };
 Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a);

@@ -78,7 +78,7 @@ void write(marlin_dtype dtype, void* to, int64_t index, double x) {
   p[1] = static_cast<unsigned char>(bits >> 8);
 }
 
-// Wide enough that every value below is exact unless its terms are more than 2^80 apart.
+// Wide enough that every value below is exact unless its terms are more than 2^80 apart; so rounding it to float32 rounds once.
 #ifdef __SIZEOF_FLOAT128__
 __extension__ typedef __float128 Wide;
 #else
@@ -87,25 +87,26 @@ using Wide = long double;
 
 namespace {
 
-Wide wide_value(const Weights& w, int64_t row, int64_t column) {
+template <class Real>
+Real real_value(const Weights& w, int64_t row, int64_t column) {
   const int64_t group = row * w.groups + w.group_of(column);
   const int code = w.codes[static_cast<size_t>(row * w.k + column)];
-  const Wide scale = w.scale[static_cast<size_t>(group)];
-  const Wide zero = w.zero.empty() ? Wide(0) : Wide(w.zero[static_cast<size_t>(group)]);
-  Wide v;
+  const Real scale = w.scale[static_cast<size_t>(group)];
+  const Real zero = w.zero.empty() ? Real(0) : Real(w.zero[static_cast<size_t>(group)]);
+  Real v;
   if (w.format == MARLIN_INT4 || w.format == MARLIN_INT8) {
     const int q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
     if (w.additive) {
       v = q * scale + zero;
     } else {
-      const Wide from = w.format == MARLIN_INT4 && w.zero.empty() ? Wide(8) : zero;
+      const Real from = w.format == MARLIN_INT4 && w.zero.empty() ? Real(8) : zero;
       v = (q - from) * scale;
     }
   } else {
-    v = Wide(e2m1(code)) * scale;
+    v = Real(e2m1(code)) * scale;
   }
   if (w.tensor_scale.empty()) return v;
-  const Wide t = w.tensor_scale[static_cast<size_t>(row)];
+  const Real t = w.tensor_scale[static_cast<size_t>(row)];
   return w.divide ? v / t : v * t;
 }
 
@@ -114,7 +115,9 @@ Wide wide_value(const Weights& w, int64_t row, int64_t column) {
 int64_t Weights::group_of(int64_t column) const {
   return group_index.empty() ? column / group_size : group_index[static_cast<size_t>(column)];
 }
-double value(const Weights& w, int64_t row, int64_t column) { return static_cast<double>(wide_value(w, row, column)); }
-float value_f32(const Weights& w, int64_t row, int64_t column) { return static_cast<float>(wide_value(w, row, column)); }
+double value(const Weights& w, int64_t row, int64_t column) {
+  return static_cast<double>(real_value<long double>(w, row, column));
+}
+float value_f32(const Weights& w, int64_t row, int64_t column) { return static_cast<float>(real_value<Wide>(w, row, column)); }
 
 }  // namespace oracle

@@ -19,13 +19,11 @@ std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
   if (w.group_index.empty()) {
     for (int64_t k = 0; k < w.k; ++k) slots.push_back(k);
   } else {
-    const bool short_group = w.group_size == 16 || w.group_size == 32 || w.group_size == 64;
-    const size_t unit = short_group ? at(w.group_size) : 128;
     for (int64_t g = 0; g < w.groups; ++g) {
       for (int64_t k = 0; k < w.k; ++k) {
         if (w.group_of(k) == g) slots.push_back(k);
       }
-      while (slots.size() % unit != 0) slots.push_back(-1);
+      while (slots.size() % at(w.slot_group) != 0) slots.push_back(-1);
     }
   }
   std::vector<std::vector<int64_t>> blocks((slots.size() + 31) / 32);
@@ -38,6 +36,7 @@ std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
 /// Of a row of A or W.
 struct Facts {
   bool nan = false, infinite = false;
+  bool overflows = false;  // parts of a finite weight may be infinite in float32
   double largest = 0;
 
   void see(double x) {
@@ -62,6 +61,14 @@ double magnitude_of(const Weights& w, int64_t row, int64_t column, double decode
   return m;
 }
 
+/// From here on float32 may overflow.
+constexpr double kHuge = 0x1p127;
+/// A number may be met with and without its tensor scale: the larger factor, at least 1.
+double tensor_range(const Weights& w, int64_t row) {
+  const double t = w.tensor_scale.empty() ? 1 : std::fabs(w.tensor_scale[at(row)]);
+  return std::max({1.0, t, 1 / t});
+}
+
 DecodedWeights decode(const Weights& w) {
   DecodedWeights d;
   d.value.resize(at(w.n * w.k));
@@ -78,8 +85,10 @@ DecodedWeights decode(const Weights& w) {
       if (std::isfinite(v)) facts.largest = std::max(facts.largest, std::fabs(v));
       facts.nan |= nan;
       facts.infinite |= !nan && !std::isfinite(v);
+      const double magnitude = magnitude_of(w, r, k, v);
+      facts.overflows |= magnitude * tensor_range(w, r) >= kHuge;
       d.value[at(k * w.n + r)] = v;
-      d.magnitude[at(k * w.n + r)] = magnitude_of(w, r, k, v);
+      d.magnitude[at(k * w.n + r)] = magnitude;
     }
   }
   return d;
@@ -102,10 +111,9 @@ class RowSums {
  public:
   RowSums(const Product& p, const DecodedWeights& d) : p_(p), d_(d), n_(at(p.weights->n)) {}
 
-  std::vector<Approximate> compute(const double* a, const double* slack, bool poisoned) {
+  std::vector<Approximate> compute(const double* a, bool poisoned) {
     sum_.assign(n_, 0);
     magnitude_.assign(n_, 0);
-    slack_.assign(n_, 0);
     Facts row;
     for (int64_t k = 0; k < p_.weights->k; ++k) {
       row.see(a[k]);
@@ -113,9 +121,6 @@ class RowSums {
       for (size_t n = 0; n < n_; ++n) {
         sum_[n] += x * value[n];
         magnitude_[n] += y * magnitude[n];
-      }
-      if (slack != nullptr && slack[k] != 0) {
-        for (size_t n = 0; n < n_; ++n) slack_[n] += slack[k] * std::fabs(value[n]);
       }
     }
     std::vector<Approximate> out(n_);
@@ -130,20 +135,18 @@ class RowSums {
     if (poisoned || row.nan || column.nan || std::isnan(bias)) return {Element::nan, kNaN, 0};
     if (row.infinite || column.infinite || std::isinf(bias)) return {Element::non_finite, kNaN, 0};
     const auto k = static_cast<double>(p_.weights->k);
-    const double tensor = p_.weights->tensor_scale.empty() ? 1 : std::fabs(p_.weights->tensor_scale[n]);
-    // A block of 127 * 2^-126 or less has a subnormal scale, and may be flushed as a whole.
-    const double smallest = p_.compute == MARLIN_COMPUTE_INT8 ? 0x1p-119 : 0x1p-126;
-    const double flushed =
-        k * smallest * std::max({1.0, row.largest, column.largest, p_.weights->divide ? 1 / tensor : tensor});
-    if (magnitude_[n] >= 0x1p127) return {Element::any, kNaN, 0};  // float32 sums may overflow
-    return {Element::finite, sum_[n] + bias,
-            gamma(k + extra_roundings(p_)) * (magnitude_[n] + std::fabs(bias)) + slack_[n] + flushed};
+    // With INT8 activations it is the product of the two scales that may be flushed, and 127 * 127 of it are lost.
+    const double smallest = p_.compute == MARLIN_COMPUTE_INT8 ? 0x1p-112 : 0x1p-126;
+    const double tensor = tensor_range(*p_.weights, static_cast<int64_t>(n));
+    const double flushed = k * smallest * std::max({1.0, row.largest, column.largest, tensor});
+    if (column.overflows || magnitude_[n] * tensor >= kHuge) return {Element::any, kNaN, 0};
+    return {Element::finite, sum_[n] + bias, gamma(k + extra_roundings(p_)) * (magnitude_[n] + std::fabs(bias)) + flushed};
   }
 
   const Product& p_;
   const DecodedWeights& d_;
   size_t n_;
-  std::vector<double> sum_, magnitude_, slack_;
+  std::vector<double> sum_, magnitude_;
 };
 
 // Steepest slopes: silu 1.0999, gelu 1.1290 (erf), 1.1291 (tanh).
@@ -217,7 +220,6 @@ double apply_epilogue(marlin_epilogue epilogue, double gate, double up) {
 Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a) {
   Activations out;
   out.value.resize(a.size());
-  out.slack.resize(a.size());
   out.poisoned.resize(at(m));
   const auto blocks = blocks_of(w);
   for (int64_t r = 0; r < m; ++r) {
@@ -228,13 +230,9 @@ Activations quantize_activations(const Weights& w, int64_t m, const std::vector<
       if (facts.nan || facts.infinite) out.poisoned[at(r)] = true;
       const double d = static_cast<float>(facts.largest / 127);
       if (d == 0) continue;
-      int exponent;
-      const bool exact_inverse = std::frexp(d, &exponent) == 0.5;
       for (const int64_t k : block) {
-        const double ratio = x[k] / d, q = std::nearbyint(ratio), to_tie = 0.5 - std::fabs(ratio - q);
-        out.value[at(r * w.k + k)] = std::clamp(q, -127.0, 127.0) * d;
-        // Three roundings of a number up to 127, unless all of them are exact.
-        if (to_tie < 3 * 127 * kUnit && !(to_tie == 0 && exact_inverse)) out.slack[at(r * w.k + k)] = d;
+        const double q = std::nearbyint(static_cast<float>(x[k] / d));
+        out.value[at(r * w.k + k)] = std::clamp(q, -127.0, 127.0) * d;  // a subnormal d may be far from max / 127
       }
     }
   }
@@ -266,7 +264,7 @@ std::vector<Element> multiply(const Product& p) {
   std::vector<Element> out(at(p.m * columns));
   for (int64_t m = 0; m < p.m; ++m) {
     const double* a = int8 ? &quantized.value[at(m * w.k)] : &p.a[at(m * w.k)];
-    const auto row = sums.compute(a, int8 ? &quantized.slack[at(m * w.k)] : nullptr, int8 && quantized.poisoned[at(m)]);
+    const auto row = sums.compute(a, int8 && quantized.poisoned[at(m)]);
     for (int64_t n = 0; n < columns; ++n) {
       const size_t index = at(m * columns + n);
       if (columns == w.n) {

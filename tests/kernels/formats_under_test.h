@@ -1,0 +1,44 @@
+// Every kind of code a kernel decodes, once, with the scales its files have: for tests that vary something else.
+#pragma once
+
+#include "trial.h"
+
+namespace trial {
+
+struct Kind {
+  const char* name;
+  marlin_format format;
+  Zeros zeros;
+  int64_t group;
+  marlin_dtype scale_type;
+  Tensor tensor;
+};
+
+inline constexpr Kind kKinds[] = {
+    {"int4", MARLIN_INT4, Zeros::none, 128, MARLIN_F16, Tensor::none},
+    {"int4_zeros", MARLIN_INT4, Zeros::integer, 64, MARLIN_F16, Tensor::none},
+    {"int4_additive", MARLIN_INT4, Zeros::additive, 32, MARLIN_F16, Tensor::none},
+    {"fp4", MARLIN_FP4, Zeros::none, 32, MARLIN_BF16, Tensor::none},
+    {"mxfp4", MARLIN_MXFP4, Zeros::none, 32, MARLIN_E8M0, Tensor::none},
+    {"nvfp4", MARLIN_NVFP4, Zeros::none, 16, MARLIN_E4M3, Tensor::multiply},
+    {"int8", MARLIN_INT8, Zeros::none, 32, MARLIN_F16, Tensor::none},
+    {"int8_additive", MARLIN_INT8, Zeros::additive, 64, MARLIN_F32, Tensor::none},
+};
+inline constexpr int kKindCount = sizeof kKinds / sizeof kKinds[0];
+
+inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t n, int64_t k) {
+  Case c;
+  c.format = kind.format;
+  c.zeros = kind.zeros;
+  c.group = kind.group;
+  c.scale_type = kind.scale_type;
+  c.tensor = kind.tensor;
+  c.compute = compute;
+  c.a_type = MARLIN_BF16;  // what both float forms of activations serve
+  c.m = m;
+  c.n = n;
+  c.k = k;
+  return c;
+}
+
+}  // namespace trial

@@ -1,0 +1,196 @@
+// NaN, infinity, -0 and subnormals in every operand, and hosts that changed the floating-point modes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "flush_to_zero.h"
+#include "formats_under_test.h"
+
+namespace {
+
+using trial::Case;
+using trial::Trial;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// NaN and, where the type has one, infinity in the scales of two rows; the other rows must not notice.
+void poison_scales(Trial& t) {
+  const int64_t last = t.scales.view().cols - 1;
+  switch (t.spec.scale_type) {
+    case MARLIN_E8M0:
+      t.scales.bytes(1)[last] = 255;
+      t.scales.bytes(3)[0] = 0;  // 2^-127, subnormal in float32
+      break;
+    case MARLIN_E4M3:
+      t.scales.bytes(1)[last] = 0x7f;
+      t.scales.bytes(3)[0] = 0xff;
+      break;
+    default:
+      t.scales.set(1, last, kNaN);
+      t.scales.set(3, 0, -kInf);
+      t.scales.set(5, 0, 0.0);
+      t.scales.set(6, last, t.spec.scale_type == MARLIN_F16 ? 0x1p-24 : 0x1p-130);
+  }
+  if (t.spec.zeros == trial::Zeros::additive) {
+    t.zeros.set(7, 0, kNaN);
+    t.zeros.set(8, last, kInf);
+    t.zeros.set(9, 0, -0.0);
+  }
+}
+
+void poison_activations(Trial& t) {
+  const int64_t k = t.spec.k;
+  for (int64_t i = 0; i < k; ++i) t.a.set(0, i, i % 3 == 0 ? -0.0 : i % 3 == 1 ? 0.0 : 0x1p-130);
+  if (t.spec.m < 5) return;
+  t.a.set(1, k - 1, kNaN);
+  t.a.set(2, 0, kInf);
+  t.a.set(3, k / 2, -kInf);
+  for (int64_t i = 0; i < k; ++i) t.a.set(4, i, -0.0);
+}
+
+struct Modes {
+  const char* name;
+  bool flush;
+  bool toward_zero;
+};
+constexpr Modes kModes[] = {{"default", false, false}, {"flush", true, false}, {"toward zero", false, true}};
+
+/// As a host would have left them; put back at the end.
+class HostModes {
+ public:
+  explicit HostModes(const Modes& m) : saved_(oracle::float_control()), flush_(m.flush) {
+#if defined(__x86_64__)
+    if (m.toward_zero) oracle::set_float_control(oracle::float_control() | 0x6000);
+#elif defined(__aarch64__)
+    if (m.toward_zero) oracle::set_float_control(oracle::float_control() | uint64_t{3} << 22);
+#endif
+    set_ = oracle::float_control();
+  }
+  ~HostModes() { oracle::set_float_control(saved_); }
+  bool unchanged() const { return oracle::float_control() == set_; }
+
+ private:
+  uint64_t saved_, set_;
+  oracle::FlushToZero flush_;
+};
+
+class SpecialValues : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(SpecialValues, ReachExactlyTheOutputsThatUseThem) {
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    for (const int64_t m : {1, 5, 40}) {
+      for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_BF16, MARLIN_F16}) {
+        for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_GELU_TANH,
+                                               MARLIN_EPILOGUE_GELU_ERF, MARLIN_EPILOGUE_SWIGLU_OAI}) {
+          Case c = trial::case_of(trial::kKinds[GetParam()], compute, m, 70, 150);
+          c.a_type = a_type;
+          c.epilogue = epilogue;
+          c.bias_type = MARLIN_F32;
+          c.threads = 2;
+          Trial t(c);
+          poison_scales(t);
+          poison_activations(t);
+          t.bias.set(0, 10, kNaN);
+          t.bias.set(0, 11, -kInf);
+          ASSERT_TRUE(t.pack());
+          ASSERT_TRUE(t.run());
+          ASSERT_TRUE(t.check()) << c.describe();
+        }
+      }
+    }
+  }
+}
+
+/// Scales and activations of every size their types have, a size a row.
+TEST_P(SpecialValues, SizesOfEveryOrder) {
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    for (const marlin_dtype scale_type : {trial::kKinds[GetParam()].scale_type, MARLIN_F32}) {
+      for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_BF16, MARLIN_F16}) {
+        for (const int64_t m : {3, 50}) {
+          Case c = trial::case_of(trial::kKinds[GetParam()], compute, m, 260, 150);
+          c.scale_type = scale_type;
+          c.a_type = a_type;
+          Trial t(c);
+          for (int64_t n = 0; n < c.n; ++n) {
+            const int size = static_cast<int>(n) - 130;
+            for (int64_t g = 0; g < t.scales.view().cols; ++g) {
+              if (scale_type == MARLIN_E8M0 || scale_type == MARLIN_E4M3) {
+                t.scales.bytes(n)[g] = static_cast<uint8_t>(n - 2 * g);
+              } else {
+                t.scales.set(n, g, std::ldexp(1 + 0.125 * static_cast<double>(g), scale_type == MARLIN_F16 ? size / 4 : size));
+              }
+            }
+          }
+          for (int64_t r = 0; r < m; ++r) {
+            const int size = static_cast<int>(r * 240 / m) - 120;
+            for (int64_t k = 0; k < c.k; ++k) t.a.set(r, k, std::ldexp(t.a.get(r, k), a_type == MARLIN_F16 ? size / 10 : size));
+          }
+          ASSERT_TRUE(t.pack());
+          ASSERT_TRUE(t.run());
+          ASSERT_TRUE(t.check()) << c.describe();
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SpecialValues, OldNanInCStaysNan) {
+  Case c = trial::case_of(trial::kKinds[GetParam()], MARLIN_COMPUTE_DEFAULT, 3, 20, 40);
+  c.accumulate = true;
+  Trial t(c);
+  t.c_before[5] = kNaN;
+  t.c_before[6] = kInf;
+  ASSERT_TRUE(t.pack());
+  ASSERT_TRUE(t.run());
+  EXPECT_TRUE(t.check());
+}
+
+/// The host's modes change no bit of a result and come back as they were.
+TEST_P(SpecialValues, HostModesDoNotMatter) {
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    for (const int64_t m : {1, 6, 40}) {
+      Case c = trial::case_of(trial::kKinds[GetParam()], compute, m, 130, 150);
+      c.a_type = MARLIN_F32;
+      c.threads = 3;
+      c.epilogue = MARLIN_EPILOGUE_SILU;
+      Trial t(c);
+      poison_activations(t);
+      std::vector<uint8_t> expected;
+      for (const Modes& modes : kModes) {
+        SCOPED_TRACE(modes.name);
+        bool unchanged = false;
+        {
+          const HostModes host(modes);
+          ASSERT_TRUE(t.pack());
+          ASSERT_TRUE(t.run());
+          unchanged = host.unchanged();
+        }
+        EXPECT_TRUE(unchanged);
+        if (expected.empty()) expected = t.c.raw();
+        EXPECT_EQ(t.c.raw(), expected);
+      }
+    }
+  }
+}
+
+TEST_P(SpecialValues, UnpackKeepsSubnormalsUnderFlushToZero) {
+  Trial t(trial::case_of(trial::kKinds[GetParam()], MARLIN_COMPUTE_DEFAULT, 1, 20, 150));
+  poison_scales(t);
+  ASSERT_TRUE(t.pack());
+  testing::AssertionResult same = testing::AssertionSuccess();
+  const oracle::FlushToZero mode(true);
+  same = t.check_unpack();
+  EXPECT_TRUE(same);
+}
+
+INSTANTIATE_TEST_SUITE_P(Format, SpecialValues, testing::Range(0, trial::kKindCount),
+                         [](const auto& info) { return trial::kKinds[info.param].name; });
+
+}  // namespace

@@ -1,0 +1,108 @@
+// One product through the C ABI, checked element by element against the oracle.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "guarded.h"
+#include "metal_marlin/metal_marlin.h"
+#include "oracle.h"
+
+namespace trial {
+
+enum class Zeros : uint8_t { none, integer, additive };
+enum class Order : uint8_t { plain, permuted, unequal };   ///< columns' groups: k / group; shuffled; any number a group
+enum class Strides : uint8_t { contiguous, padded, odd };  ///< odd: rows one element apart from contiguous, unaligned starts
+enum class Tensor : uint8_t { none, multiply, divide, two_parts };
+
+struct Case {
+  marlin_format format = MARLIN_INT4;
+  Zeros zeros = Zeros::none;
+  int64_t group = 32;  ///< 0: the whole row
+  marlin_dtype scale_type = MARLIN_F16;
+  Order order = Order::plain;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  marlin_dtype a_type = MARLIN_F32, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none
+  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  bool accumulate = false;
+  Strides strides = Strides::contiguous;
+  int64_t m = 1, n = 1, k = 1;
+  uint32_t threads = 1;
+  Tensor tensor = Tensor::none;
+  bool interleaved = false;
+  uint32_t seed = 1;
+
+  std::string describe() const;
+  int64_t columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
+};
+
+/// A matrix in guarded memory. The gaps between its rows hold 0xff, which is NaN to whoever reads them.
+class Matrix {
+ public:
+  Matrix() = default;
+  Matrix(int64_t rows, int64_t cols, marlin_dtype dtype, Strides strides);
+  const marlin_matrix& view() const { return view_; }
+  double get(int64_t row, int64_t col) const;
+  /// Rounds to the dtype and returns what was stored.
+  double set(int64_t row, int64_t col, double x);
+  uint8_t* bytes(int64_t row) const;
+  void make_read_only() const { memory_.make_read_only(); }
+  bool gaps_untouched() const;
+  std::vector<uint8_t> raw() const;
+
+ private:
+  int64_t stride() const { return view_.row_stride != 0 ? view_.row_stride : view_.cols; }
+  guarded::Memory memory_;
+  marlin_matrix view_{};
+};
+
+/// A context that lives as long as the process, by number of threads.
+marlin_context* context(uint32_t threads);
+/// "avx512-vnni-bf16", ...: what the contexts run on.
+std::string isa();
+/// Why this run cannot be what METAL_MARLIN_ISA asks for on this processor; empty when it can.
+std::string unreachable_isa();
+
+/// The operands of a case, filled at random by its seed. Members may be changed before pack().
+class Trial {
+ public:
+  explicit Trial(const Case& c);
+  ~Trial() { marlin_weights_destroy(weights_); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  testing::AssertionResult pack();
+  /// The product, into a C as it was before: NaN, unless it accumulates.
+  testing::AssertionResult run();
+  /// Every element against its bound, and the gaps of C.
+  testing::AssertionResult check();
+  /// marlin_weights_unpack against the oracle, bit for bit.
+  testing::AssertionResult check_unpack();
+  std::string explain() const;
+  /// What `explain` says under this key.
+  std::string explained(const std::string& key) const;
+  marlin_gemm_desc gemm_desc() const;
+  oracle::Product product() const;
+
+  Case spec;
+  oracle::Weights expected;  ///< refreshed from the matrices by pack()
+  Matrix values, scales, zeros, group_index, a, bias, c;
+  std::vector<double> tensor_scales;  ///< one a part, or empty
+  std::vector<double> c_before;       ///< [m][columns]; used when accumulating
+  double worst = 0;                   ///< largest error / bound that check() saw
+
+ private:
+  void fill_weights();
+  void fill_activations();
+  void read_back();
+
+  marlin_weights* weights_ = nullptr;
+};
+
+/// pack, run, check: the failure says which case.
+testing::AssertionResult holds(const Case& c, double* worst = nullptr);
+
+}  // namespace trial
