@@ -2,6 +2,8 @@
 // layout.h and shares no code with the kernels.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +13,7 @@
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
+#include "core/shapes.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
@@ -184,6 +187,75 @@ inline Expected expected_sum(const CpuWeights& w, const std::vector<double>& x, 
     e.bound = e.bound * t + u * std::fabs(e.value);
   }
   return e;
+}
+
+/// Runs tasks one after the other, backwards, claiming any width.
+class SerialRunner : public TaskRunner {
+ public:
+  explicit SerialRunner(uint32_t width) : width_(width) {}
+  void run(uint32_t tasks, TaskRef task) override {
+    for (uint32_t i = tasks; i-- > 0;) task(i);
+  }
+  uint32_t width() const override { return width_; }
+
+ private:
+  uint32_t width_;
+};
+
+inline CpuFeatures this_machine() {
+  std::string warning;
+  return detect_cpu_features(&warning);
+}
+
+/// Operands in memory that is exactly as large as it must be, with strides and gaps filled with NaN.
+struct Operands {
+  std::vector<std::vector<float>> rows;  ///< A as exact floats
+  std::vector<std::byte> a, c, bias;
+  std::vector<float> bias_values;
+  GemmProblem problem;
+};
+
+inline Operands make_operands(const CpuWeights& w, int64_t m, marlin_dtype a_type, marlin_dtype c_type, std::mt19937& rng) {
+  Operands o;
+  const int64_t k = w.layout.k, n = w.layout.n, a_stride = k + rng() % 5, c_stride = n + rng() % 5;
+  o.a.resize(static_cast<size_t>(m * a_stride) * float_bytes(a_type));
+  const float nan = std::nanf("");
+  for (int64_t i = 0; i < m * a_stride; ++i)
+    encode_floats(a_type, &nan, 1, o.a.data() + static_cast<size_t>(i) * float_bytes(a_type));
+  o.rows.resize(static_cast<size_t>(m), std::vector<float>(static_cast<size_t>(k)));
+  std::normal_distribution<float> normal;
+  for (int64_t r = 0; r < m; ++r)
+    for (int64_t i = 0; i < k; ++i) {
+      float& x = o.rows[static_cast<size_t>(r)][static_cast<size_t>(i)];
+      x = normal(rng);
+      std::byte* p = o.a.data() + static_cast<size_t>(r * a_stride + i) * float_bytes(a_type);
+      encode_floats(a_type, &x, 1, p);
+      decode_floats(a_type, p, 1, &x);
+    }
+  o.c.resize(static_cast<size_t>(m * c_stride) * float_bytes(c_type), std::byte{0x5a});
+  o.problem.weights = &w;
+  o.problem.a = {o.a.data(), m, k, a_stride, a_type};
+  o.problem.c = {o.c.data(), m, n, c_stride, c_type};
+  return o;
+}
+
+inline void run(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel, uint32_t width) {
+  auto plan = plan_gemm(problem, problem.a.rows, features, kernel);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const GemmPlan plans[] = {plan.value()};
+  const GemmProblem problems[] = {problem};
+  Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans, problems)).take();
+  SerialRunner runner(width);
+  run_gemm(plans, problems, {scratch.data(), scratch.size()}, runner);
+}
+
+inline float element(const MatrixView& view, int64_t row, int64_t column) {
+  float x = 0;
+  decode_floats(
+      view.dtype,
+      static_cast<const std::byte*>(view.data) + static_cast<size_t>(row * view.stride + column) * float_bytes(view.dtype), 1,
+      &x);
+  return x;
 }
 
 }  // namespace metal_marlin::cpu

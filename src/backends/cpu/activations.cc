@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "core/shapes.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
@@ -13,12 +14,10 @@ const std::byte* row_of(const PrepareArgs& args, int64_t row, size_t element) {
   return static_cast<const std::byte*>(args.a->data) + static_cast<size_t>(row * args.a->stride) * element;
 }
 
-size_t element_bytes(marlin_dtype dtype) { return dtype == MARLIN_F32 ? 4 : 2; }
-
 /// One block of one row as floats, 0 where there is no k.
 void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
   if (args.slot_to_k != nullptr) return gather_block(args, row, block, x);
-  const size_t element = element_bytes(args.a->dtype);
+  const size_t element = float_bytes(args.a->dtype);
   const int64_t first = block * kBlockSlots, n = std::clamp<int64_t>(args.a->cols - first, 0, kBlockSlots);
   if (n > 0) decode_floats(args.a->dtype, row_of(args, row, element) + static_cast<size_t>(first) * element, n, x);
   std::fill(x + n, x + kBlockSlots, 0.0f);
@@ -89,7 +88,7 @@ float write_record(const float* x, const ActivationLayout& layout, uint32_t* rec
 }  // namespace
 
 void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
-  const size_t element = element_bytes(args.a->dtype);
+  const size_t element = float_bytes(args.a->dtype);
   const std::byte* from = row_of(args, row, element);
   for (int i = 0; i < kBlockSlots; ++i) {
     const int64_t k = args.slot_to_k[block * kBlockSlots + i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/shapes.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
@@ -53,7 +54,7 @@ void scale_and_bias(const CpuWeights& weights, const float* bias, int64_t first_
 /// The panel's bias as floats, 0 past N; null when there is none.
 const float* panel_bias(const GemmProblem& problem, int64_t first_column, int64_t columns, float* buffer) {
   if (!problem.bias.present()) return nullptr;
-  const size_t element = problem.bias.dtype == MARLIN_F32 ? 4 : 2;
+  const size_t element = float_bytes(problem.bias.dtype);
   const auto* from = static_cast<const std::byte*>(problem.bias.data) + static_cast<size_t>(first_column) * element;
   decode_floats(problem.bias.dtype, from, columns, buffer);
   std::fill(buffer + columns, buffer + kPanelColumns, 0.0f);
@@ -62,7 +63,7 @@ const float* panel_bias(const GemmProblem& problem, int64_t first_column, int64_
 
 /// Adds the old C where asked, rounds once and stores n elements.
 void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t n, float* x) {
-  const size_t element = problem.c.dtype == MARLIN_F32 ? 4 : 2;
+  const size_t element = float_bytes(problem.c.dtype);
   auto* to = static_cast<std::byte*>(problem.c.data) + static_cast<size_t>(row * problem.c.stride + column) * element;
   if (problem.accumulate) {
     float old[kPanelColumns];

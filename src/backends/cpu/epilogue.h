@@ -18,6 +18,7 @@ void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float*
 
 /// The second half of a two-input epilogue: combines gate and up columns of `staged`, [][stride], into one row of C.
 void finish_pairs(const GemmProblem& problem, int64_t row, const float* staged);
+void finish_pairs_avx512(const GemmProblem& problem, int64_t row, const float* staged);
 
 /// f of a one-input epilogue, in place.
 void apply_activation(marlin_epilogue epilogue, int64_t n, float* x);

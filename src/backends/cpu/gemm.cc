@@ -159,7 +159,8 @@ void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
   for (const Job& job : jobs) elements += rows(job) * job.weights->layout.n;
   run_items(jobs, runner, elements <= kFinishAlone, rows, [](const Job& job, int64_t begin, int64_t end) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
-    for (int64_t row = begin; row < end; ++row) finish_pairs(*job.problem, job.first_row + row, job.staged + row * stride);
+    for (int64_t row = begin; row < end; ++row)
+      job.plan->row->steps.finish_pairs(*job.problem, job.first_row + row, job.staged + row * stride);
   });
 }
 

@@ -41,6 +41,7 @@ using MultiplyPanel = void (*)(const PanelArgs&);
 struct KernelSteps {
   void (*prepare)(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
   void (*finish_panel)(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
+  void (*finish_pairs)(const GemmProblem& problem, int64_t row, const float* staged);
 };
 
 struct KernelRow {

@@ -16,9 +16,9 @@ namespace {
 
 constexpr KernelSteps steps_for(uint32_t features) {
 #if defined(__x86_64__)
-  if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512};
+  if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512, finish_pairs_avx512};
 #endif
-  return {prepare_activations, finish_panel};
+  return {prepare_activations, finish_panel, finish_pairs};
 }
 
 constexpr KernelRow kRows[] = {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backends/cpu/x86/avx512.h"
+#include "core/shapes.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -28,7 +29,7 @@ MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t 
     gather_block(args, row, block, x);
     return {_mm512_load_ps(x), _mm512_load_ps(x + 16)};
   }
-  const int64_t element = a.dtype == MARLIN_F32 ? 4 : 2, first = block * kBlockSlots, left = a.cols - first;
+  const int64_t element = static_cast<int64_t>(float_bytes(a.dtype)), first = block * kBlockSlots, left = a.cols - first;
   const uint32_t mask = left >= 32 ? ~0u : left <= 0 ? 0 : (1u << left) - 1;
   const std::byte* from = static_cast<const std::byte*>(a.data) + (row * a.stride + (left > 0 ? first : 0)) * element;
   return {load_16(a.dtype, from, static_cast<__mmask16>(mask)),

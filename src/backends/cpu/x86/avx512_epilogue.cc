@@ -1,10 +1,11 @@
-// Finishing sums 16 at a time: tensor scale, bias, + C and the rounding. Activation functions go through the portable code.
+// Finishing sums 16 at a time. GELU by erf goes through the portable code; all other functions are x * sigmoid(t).
 #if defined(__x86_64__)
 
 #include <algorithm>
 
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/x86/avx512.h"
+#include "core/shapes.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -42,6 +43,55 @@ MARLIN_AVX512 MARLIN_INLINE __m512 apply(const Linear& linear, __m512 x) {
   return linear.multiplies ? _mm512_fmadd_ps(x, linear.multiplier, linear.bias) : _mm512_add_ps(x, linear.bias);
 }
 
+/// e^x, relative error below 1e-7: x = n ln 2 + r, e^r by Cephes' polynomial (expf), scaled by 2^n. Beyond +-104 the result is
+/// infinite or 0 in float32 anyway; NaN stays NaN.
+MARLIN_AVX512 MARLIN_INLINE __m512 exponential(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-104.0f), _mm512_min_ps(_mm512_set1_ps(104.0f), x));
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT);
+  // ln 2 in two parts: n times the first is exact.
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+  __m512 p = _mm512_set1_ps(1.9875691500e-4f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
+  p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
+  return _mm512_scalef_ps(p, n);
+}
+
+/// x / (1 + e^-t); at x = -infinity its limit -0.
+MARLIN_AVX512 MARLIN_INLINE __m512 times_sigmoid(__m512 x, __m512 t) {
+  const __m512 one = _mm512_set1_ps(1.0f), minus_zero = _mm512_set1_ps(-0.0f);
+  const __m512 result = _mm512_div_ps(x, _mm512_add_ps(one, exponential(_mm512_xor_ps(t, minus_zero))));
+  return _mm512_mask_mov_ps(result, _mm512_cmp_ps_mask(x, _mm512_set1_ps(-3.0e38f), _CMP_LT_OQ), minus_zero);
+}
+
+MARLIN_AVX512 MARLIN_INLINE __m512 gelu_tanh(__m512 x) {
+  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_mul_ps(x, _mm512_set1_ps(0.044715f)));
+  return times_sigmoid(x, _mm512_mul_ps(_mm512_set1_ps(1.5957691216057308f), _mm512_add_ps(x, cube)));  // 2 sqrt(2 / pi)
+}
+
+/// One-input functions of n columns; `buffer` holds 16 floats.
+MARLIN_AVX512 MARLIN_INLINE __m512 activate(marlin_epilogue epilogue, __m512 x, int64_t n, float* buffer) {
+  if (epilogue == MARLIN_EPILOGUE_NONE) return x;
+  if (epilogue == MARLIN_EPILOGUE_SILU) return times_sigmoid(x, x);
+  if (epilogue == MARLIN_EPILOGUE_GELU_TANH) return gelu_tanh(x);
+  _mm512_storeu_ps(buffer, x);
+  apply_activation(epilogue, n, buffer);
+  return _mm512_loadu_ps(buffer);
+}
+
+MARLIN_AVX512 MARLIN_INLINE __m512 activate_pair(marlin_epilogue epilogue, __m512 gate, __m512 up) {
+  if (epilogue == MARLIN_EPILOGUE_SWIGLU) return _mm512_mul_ps(times_sigmoid(gate, gate), up);
+  if (epilogue == MARLIN_EPILOGUE_GEGLU_TANH) return _mm512_mul_ps(gelu_tanh(gate), up);
+  // SWIGLU_OAI; min and max give their second operand when one is NaN.
+  const __m512 g = _mm512_min_ps(_mm512_set1_ps(7.0f), gate);
+  const __m512 u = _mm512_max_ps(_mm512_set1_ps(-7.0f), _mm512_min_ps(_mm512_set1_ps(7.0f), up));
+  return _mm512_mul_ps(times_sigmoid(g, _mm512_mul_ps(_mm512_set1_ps(1.702f), g)), _mm512_add_ps(u, _mm512_set1_ps(1.0f)));
+}
+
 }  // namespace
 
 MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
@@ -49,8 +99,8 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
   const auto& weights = static_cast<const CpuWeights&>(*problem.weights);
   const MatrixView& c = problem.c;
   const int64_t column = panel * kPanelColumns, columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
-  const int64_t element = c.dtype == MARLIN_F32 ? 4 : 2, bias_element = problem.bias.dtype == MARLIN_F32 ? 4 : 2;
-  const bool functions = problem.epilogue != MARLIN_EPILOGUE_NONE;
+  const int64_t element = static_cast<int64_t>(float_bytes(c.dtype)),
+                bias_element = static_cast<int64_t>(float_bytes(problem.bias.dtype));
   for (int v = 0; v < 4 && 16 * v < columns; ++v) {
     const int64_t first = column + 16 * v, n = std::min<int64_t>(16, columns - 16 * v);
     const auto mask = static_cast<__mmask16>((1u << n) - 1);
@@ -68,15 +118,37 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
     std::byte* to = static_cast<std::byte*>(c.data) + (first_row * c.stride + first) * element;
     for (int64_t r = 0; r < rows; ++r, to += c.stride * element) {
       float* sum = sums + r * kPanelColumns + 16 * v;
-      __m512 x = apply(linear, _mm512_load_ps(sum));
-      if (functions) {
-        _mm512_store_ps(sum, x);
-        apply_activation(problem.epilogue, n, sum);
-        x = _mm512_load_ps(sum);
-      }
+      __m512 x = activate(problem.epilogue, apply(linear, _mm512_load_ps(sum)), n, sum);
       if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, to, mask));
       store_c(c.dtype, to, mask, x);
     }
+  }
+}
+
+MARLIN_AVX512 void finish_pairs_avx512(const GemmProblem& problem, int64_t row, const float* staged) {
+  const WeightMeta& meta = problem.weights->meta();
+  const MatrixView& c = problem.c;
+  const int64_t half = meta.n / 2, element = static_cast<int64_t>(float_bytes(c.dtype));
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+  std::byte* to = static_cast<std::byte*>(c.data) + row * c.stride * element;
+  for (int64_t column = 0; column < half; column += 16) {
+    const int64_t n = std::min<int64_t>(16, half - column);
+    const auto mask = static_cast<__mmask16>((1u << n) - 1);
+    __m512 gate, up;
+    if (meta.gate_up_interleaved) {
+      const uint32_t both = n == 16 ? ~0u : (1u << 2 * n) - 1;
+      const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both), staged + 2 * column);
+      const __m512 b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both >> 16), staged + 2 * column + 16);
+      gate = _mm512_permutex2var_ps(a, even, b);
+      up = _mm512_permutex2var_ps(a, odd, b);
+    } else {
+      gate = _mm512_maskz_loadu_ps(mask, staged + column);
+      up = _mm512_maskz_loadu_ps(mask, staged + half + column);
+    }
+    __m512 x = activate_pair(problem.epilogue, gate, up);
+    if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, to + column * element, mask));
+    store_c(c.dtype, to + column * element, mask, x);
   }
 }
 

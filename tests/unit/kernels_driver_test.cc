@@ -1,0 +1,345 @@
+// What surrounds the kernels: epilogues, many products, blocks of rows, special values, the plan.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <thread>
+
+#include "kernels_problem.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+constexpr WeightKind kInt4{MARLIN_INT4, ScaleType::f16, ZeroKind::none, 32};
+constexpr WeightKind kMxfp4{MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32};
+constexpr WeightKind kNvfp4{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true};
+
+std::vector<float> results(const GemmProblem& problem) {
+  std::vector<float> out;
+  for (int64_t r = 0; r < problem.c.rows; ++r)
+    for (int64_t c = 0; c < problem.c.cols; ++c) out.push_back(element(problem.c, r, c));
+  return out;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+
+/// f of a sum (gate) and, for two-input ones, of its partner.
+double reference_epilogue(marlin_epilogue epilogue, double gate, double up) {
+  switch (epilogue) {
+    case MARLIN_EPILOGUE_SILU:
+      return gate * sigmoid(gate);
+    case MARLIN_EPILOGUE_GELU_TANH:
+      return gelu_tanh(gate);
+    case MARLIN_EPILOGUE_GELU_ERF:
+      return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0)));
+    case MARLIN_EPILOGUE_SWIGLU:
+      return gate * sigmoid(gate) * up;
+    case MARLIN_EPILOGUE_GEGLU_TANH:
+      return gelu_tanh(gate) * up;
+    case MARLIN_EPILOGUE_SWIGLU_OAI: {
+      const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
+      return g * sigmoid(1.702 * g) * (u + 1);
+    }
+    default:
+      return gate;
+  }
+}
+
+void check_epilogue(marlin_epilogue epilogue, bool interleaved, const CpuFeatures& features, std::mt19937& rng) {
+  const int64_t m = 1 + rng() % 7, n = 2 * (1 + rng() % 100), k = 33 + rng() % 100;
+  CpuWeights w = random_weights(rng() % 2 ? kNvfp4 : kInt4, n, k, rng);
+  w.mutable_meta().gate_up_interleaved = interleaved;
+  const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
+  Operands o = make_operands(w, m, MARLIN_F32, dtypes[rng() % 3], rng);
+  const marlin_dtype bias_type = dtypes[rng() % 3];
+  std::vector<float> bias(static_cast<size_t>(n));
+  o.bias.resize(bias.size() * float_bytes(bias_type));
+  for (size_t i = 0; i < bias.size(); ++i) {
+    bias[i] = static_cast<float>(static_cast<int>(rng() % 33) - 16) / 8;  // exact in all three types
+    encode_floats(bias_type, &bias[i], 1, o.bias.data() + i * float_bytes(bias_type));
+  }
+  o.problem.epilogue = epilogue;
+  o.problem.bias = {o.bias.data(), 1, n, n, bias_type};
+  o.problem.c.cols = is_two_input(epilogue) ? n / 2 : n;
+  o.problem.accumulate = rng() % 2;
+  const float two = 2;
+  for (int64_t r = 0; r < m && o.problem.accumulate; ++r)
+    for (int64_t c = 0; c < o.problem.c.cols; ++c)
+      encode_floats(o.problem.c.dtype, &two, 1,
+                    o.c.data() + static_cast<size_t>(r * o.problem.c.stride + c) * float_bytes(o.problem.c.dtype));
+  run(o.problem, features, "", 2);
+
+  const double u = o.problem.c.dtype == MARLIN_F32 ? 1e-6 : o.problem.c.dtype == MARLIN_F16 ? 6e-4 : 5e-3;
+  for (int64_t r = 0; r < m; ++r) {
+    const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], MARLIN_COMPUTE_DEFAULT);
+    for (int64_t c = 0; c < o.problem.c.cols; ++c) {
+      const bool pair = is_two_input(epilogue);
+      const int64_t first = pair && interleaved ? 2 * c : c, second = !pair ? c : interleaved ? 2 * c + 1 : c + n / 2;
+      const Expected a = expected_sum(w, x, first, 2), b = expected_sum(w, x, second, 2);
+      const double gate = a.value + static_cast<double>(bias[static_cast<size_t>(first)]);
+      const double up = b.value + static_cast<double>(bias[static_cast<size_t>(second)]);
+      const double want = reference_epilogue(epilogue, gate, up) + (o.problem.accumulate ? 2 : 0);
+      if (o.problem.c.dtype == MARLIN_F16 && std::fabs(want) > 65000) continue;  // may be infinite
+      // No f is steeper than 1.2 in its first argument; |f| <= |gate| bounds the slope in the second.
+      const double of_sums = 1.2 * (a.bound * (pair ? 1 + std::fabs(up) : 1) + (pair ? b.bound * (1 + std::fabs(gate)) : 0));
+      ASSERT_NEAR(static_cast<double>(element(o.problem.c, r, c)), want, of_sums + u * (10 + std::fabs(want) + std::fabs(gate)))
+          << "epilogue " << epilogue << " interleaved " << interleaved << " row " << r << " column " << c << " gate " << gate
+          << " up " << up;
+    }
+  }
+}
+
+TEST(Epilogues, MatchTheirFormulas) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 rng(seed);
+  CpuFeatures portable;
+  portable.name = "generic";
+  for (const CpuFeatures& features : {portable, this_machine()})
+    for (marlin_epilogue e = MARLIN_EPILOGUE_NONE; e <= MARLIN_EPILOGUE_SWIGLU_OAI; ++e)
+      for (int round = 0; round < 4; ++round) {
+        check_epilogue(e, round % 2 == 1, features, rng);
+        if (HasFatalFailure()) return;
+      }
+}
+
+/// Sums of chosen values: A is 1 x 1, the only weight is 1, the bias is the value.
+float epilogue_of(marlin_epilogue epilogue, float value, const CpuFeatures& features) {
+  std::mt19937 rng(1);
+  CpuWeights w = random_weights(kInt4, 1, 32, rng);
+  Operands o = make_operands(w, 1, MARLIN_F32, MARLIN_F32, rng);
+  std::fill_n(reinterpret_cast<float*>(o.a.data()), 32, 0.0f);
+  GemmProblem p = o.problem;
+  p.epilogue = epilogue;
+  p.bias = {&value, 1, 1, 1, MARLIN_F32};
+  run(p, features, "", 1);
+  return element(p.c, 0, 0);
+}
+
+TEST(Epilogues, KeepNanAndGoToTheirLimits) {
+  CpuFeatures portable;
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const CpuFeatures& features : {portable, this_machine()})
+    for (marlin_epilogue e : {MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_GELU_TANH, MARLIN_EPILOGUE_GELU_ERF}) {
+      SCOPED_TRACE(testing::Message() << "epilogue " << e << " features " << features.bits);
+      EXPECT_TRUE(std::isnan(epilogue_of(e, std::nanf(""), features)));
+      EXPECT_EQ(epilogue_of(e, inf, features), inf);
+      EXPECT_EQ(epilogue_of(e, -inf, features), 0.0f);
+      EXPECT_EQ(epilogue_of(e, 1e30f, features), 1e30f);
+      EXPECT_EQ(epilogue_of(e, -1e30f, features), 0.0f);
+      EXPECT_EQ(epilogue_of(e, 0.0f, features), 0.0f);
+    }
+}
+
+class Rows : public testing::TestWithParam<const KernelRow*> {};
+
+TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbours) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  const uint32_t seed = std::random_device{}();
+  std::mt19937 rng(seed);
+  for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
+                                 WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
+                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
+                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}}) {
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind));
+    const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
+    const CpuWeights w = random_weights(kind, n, k, rng);
+    Operands o = make_operands(w, m, MARLIN_BF16, MARLIN_F32, rng);
+    o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    if (!plan_gemm(o.problem, m, features, row.name).ok()) continue;
+    run(o.problem, features, row.name, 1);
+    const std::vector<float> all = results(o.problem);
+    run(o.problem, features, row.name, 7);
+    ASSERT_EQ(all, results(o.problem)) << "depends on the number of threads";
+    for (int64_t r = 0; r < m; r += 1 + rng() % 5) {
+      GemmProblem one = o.problem;
+      one.a.data = o.a.data() + static_cast<size_t>(r * one.a.stride) * 2;
+      one.a.rows = one.c.rows = 1;
+      run(one, features, row.name, 2);
+      for (int64_t c = 0; c < n; ++c)
+        ASSERT_EQ(element(one.c, 0, c), all[static_cast<size_t>(r * n + c)]) << "row " << r << " of " << m << " column " << c;
+    }
+  }
+}
+
+/// For weights whose scales may be anything: K = 32, one group, codes chosen; returns C for A = `a` in every slot.
+float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8_t> scale, uint8_t code, float a,
+                 const CpuFeatures& features) {
+  std::mt19937 rng(1);
+  CpuWeights w = random_weights(kind, 3, 128, rng);
+  auto* super = reinterpret_cast<uint8_t*>(w.data.data());
+  std::fill_n(super, w.layout.code_bytes(), static_cast<uint8_t>(code | code << 4));
+  for (int i = 0; i < w.layout.groups_per_super() * kPanelColumns; ++i)
+    std::copy(scale.begin(), scale.end(), super + w.layout.scales_offset() + static_cast<size_t>(i) * scale.size());
+  Operands o = make_operands(w, 1, MARLIN_BF16, MARLIN_F32, rng);
+  std::vector<float> values(128, 0.0f);
+  values[5] = a;
+  encode_floats(MARLIN_BF16, values.data(), 128, o.a.data());
+  o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  run(o.problem, features, row.name, 1);
+  return element(o.problem.c, 0, 2);
+}
+
+class Fp4Rows : public Rows {};
+
+TEST_P(Fp4Rows, TakeEveryE8m0Scale) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  for (int e = 0; e < 255; ++e) {
+    const double scale = std::ldexp(1.0, e - 127);
+    // 1.5 * 2^(e - 127) * 127 in float32 range, for activations that INT8 holds exactly.
+    const float a = e > 200 ? std::ldexp(127.0f, -60) : e < 60 ? std::ldexp(127.0f, 40) : 127.0f;
+    const double want = 1.5 * scale * static_cast<double>(a);
+    // 2nd term of the contract: units that flush subnormals may lose what is below 2^-126 times an activation.
+    ASSERT_NEAR(static_cast<double>(with_scale(row, kMxfp4, {static_cast<uint8_t>(e)}, 3, a, features)), want,
+                want * 1e-7 + 128 * std::ldexp(std::max(1.0, static_cast<double>(a)), -126))
+        << row.name << " e " << e;
+  }
+  EXPECT_TRUE(std::isnan(with_scale(row, kMxfp4, {255}, 3, 1.0f, features)));
+}
+
+TEST_P(Fp4Rows, AreNotDisturbedByAHugeScaleOfZeroWeights) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  EXPECT_EQ(with_scale(row, kMxfp4, {254}, 0, 8128.0f, features), 0.0f);
+}
+
+TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  std::mt19937 rng(7);
+  for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64},
+                                 WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32},
+                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
+                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::additive, 32}}) {
+    const CpuWeights w = random_weights(kind, 70, 200, rng);
+    Operands o = make_operands(w, 5, MARLIN_BF16, MARLIN_F32, rng);
+    o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    if (!plan_gemm(o.problem, 5, features, row.name).ok()) continue;
+    const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity()};
+    for (int64_t r : {1, 3})
+      encode_floats(MARLIN_BF16, &bad[r / 2], 1, o.a.data() + static_cast<size_t>(r * o.problem.a.stride + 150) * 2);
+    run(o.problem, features, row.name, 1);
+    for (int64_t r = 0; r < 5; ++r)
+      for (int64_t c = 0; c < 70; ++c) {
+        const float got = element(o.problem.c, r, c);
+        if (r == 1 || (r == 3 && row.form == ActivationForm::int8))
+          ASSERT_TRUE(std::isnan(got)) << row.name << " " << to_string(kind) << " row " << r << " column " << c << " is "
+                                       << got;
+        else if (r == 3)
+          ASSERT_FALSE(std::isfinite(got)) << row.name << " " << to_string(kind) << " column " << c;
+        else
+          ASSERT_TRUE(std::isfinite(got)) << row.name << " " << to_string(kind) << " row " << r << " column " << c;
+      }
+  }
+}
+
+std::vector<const KernelRow*> rows_serving(uint32_t codes) {
+  std::vector<const KernelRow*> rows;
+  for (const KernelRow& row : kernel_rows())
+    if ((row.codes & codes) != 0) rows.push_back(&row);
+  return rows;
+}
+
+std::string name_of(const testing::TestParamInfo<const KernelRow*>& info) { return std::string(info.param->name); }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_serving(kAllCodes)), name_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_serving(bit(CodeKind::fp4))), name_of);
+
+TEST(ManyProducts, GiveWhatEachGivesAlone) {
+  std::mt19937 rng(3);
+  const CpuFeatures features = this_machine();
+  const CpuWeights q = random_weights(kInt4, 100, 300, rng), k = random_weights(kInt4, 7, 300, rng);
+  const CpuWeights v = random_weights(kMxfp4, 70, 300, rng);
+  std::vector<Operands> operands;
+  for (const CpuWeights* w : {&q, &k, &v}) operands.push_back(make_operands(*w, 9, MARLIN_BF16, MARLIN_F32, rng));
+  operands[0].problem.epilogue = MARLIN_EPILOGUE_SWIGLU;
+  operands[0].problem.c.cols = 50;
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    std::vector<GemmProblem> problems;
+    std::vector<GemmPlan> plans;
+    std::vector<std::vector<float>> alone;
+    for (Operands& o : operands) {
+      o.problem.a = operands[0].problem.a;  // one A for all
+      o.problem.compute = compute;
+      run(o.problem, features, "", 2);
+      alone.push_back(results(o.problem));
+      std::fill(o.c.begin(), o.c.end(), std::byte{0});
+      problems.push_back(o.problem);
+      plans.push_back(plan_gemm(o.problem, 9, features, "").take());
+    }
+    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans, problems)).take();
+    SerialRunner runner(3);
+    run_gemm(plans, problems, {scratch.data(), scratch.size()}, runner);
+    for (size_t i = 0; i < operands.size(); ++i) EXPECT_EQ(results(operands[i].problem), alone[i]) << i;
+  }
+}
+
+TEST(BlocksOfRows, GiveWhatOneBlockGives) {
+  std::mt19937 rng(4);
+  const CpuFeatures features = this_machine();
+  const CpuWeights w = random_weights(kInt4, 5, 30000, rng);
+  Operands o = make_operands(w, 150, MARLIN_F32, MARLIN_F32, rng);
+  auto plan = plan_gemm(o.problem, 150, features, "");
+  ASSERT_TRUE(plan.ok());
+  ASSERT_LT(plan.value().m_block, 150) << "the test needs an M that is cut into blocks";
+  run(o.problem, features, "", 2);
+  const std::vector<float> all = results(o.problem);
+  for (int64_t r = 0; r < 150; r += 13) {
+    GemmProblem one = o.problem;
+    one.a.data = o.a.data() + static_cast<size_t>(r * one.a.stride) * 4;
+    one.a.rows = one.c.rows = 1;
+    run(one, features, plan.value().row->name, 1);
+    for (int64_t c = 0; c < 5; ++c) ASSERT_EQ(element(one.c, 0, c), all[static_cast<size_t>(r * 5 + c)]) << r;
+  }
+}
+
+TEST(Plan, ScratchNeverShrinksInsideTheRangeOfAKernel) {
+  std::mt19937 rng(5);
+  const CpuFeatures features = this_machine();
+  const CpuWeights w = random_weights(kMxfp4, 600, 5000, rng);
+  for (const marlin_epilogue e : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU})
+    for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_BF16}) {
+      GemmProblem p;
+      p.weights = &w;
+      p.a.dtype = dtype;
+      p.epilogue = e;
+      GemmPlan last;
+      for (int64_t m = 1; m < 2000; ++m) {
+        const GemmPlan plan = plan_gemm(p, m, features, "").take();
+        if (plan.row == last.row) {
+          ASSERT_GE(plan.activation_bytes, last.activation_bytes) << m;
+          ASSERT_GE(plan.output_bytes, last.output_bytes) << m;
+        }
+        ASSERT_LE(plan.m_block, m);
+        last = plan;
+      }
+    }
+}
+
+TEST(Plan, SaysWhatItCannotDo) {
+  std::mt19937 rng(6);
+  const CpuWeights w = random_weights(kInt4, 8, 64, rng);
+  GemmProblem p;
+  p.weights = &w;
+  p.a.dtype = MARLIN_F32;
+  const CpuFeatures features = this_machine();
+  EXPECT_EQ(plan_gemm(p, 1, features, "cpu_no_such_kernel").status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_gemm(p, 1, features, "cpu_avx512bf16_bf16_gemm_any").status().code(), MARLIN_E_UNSUPPORTED)
+      << "F32 activations";
+  EXPECT_EQ(plan_gemm(p, 1, CpuFeatures{}, "cpu_avx512_f32_gemv_w4sym").status().code(), MARLIN_E_UNSUPPORTED);
+  p.compute = MARLIN_COMPUTE_FP8;
+  EXPECT_EQ(plan_gemm(p, 1, features, "").status().code(), MARLIN_E_UNSUPPORTED);
+  p.compute = MARLIN_COMPUTE_INT8;
+  const std::string text = explain_gemm(plan_gemm(p, 4, features, "").take(), p, features);
+  EXPECT_EQ(text.rfind("kernel: cpu_", 0), 0u) << text;
+  EXPECT_NE(text.find("\nwhy: "), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace metal_marlin::cpu
