@@ -1,9 +1,10 @@
 #include "checkpoints/folder.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "checkpoints/mapped_file.h"
@@ -11,36 +12,46 @@
 namespace metal_marlin {
 namespace {
 
-namespace fs = std::filesystem;
+// POSIX and not std::filesystem, whose iterators end the process when memory runs out: they allocate in noexcept functions.
 
 class DiskFolder final : public Folder {
  public:
   explicit DiskFolder(const std::string& path) : path_(path) {}
   Result<std::span<const std::byte>> open(const std::string& name) override {
-    MARLIN_ASSIGN(MappedFile file, MappedFile::open((path_ / name).string()));
+    MARLIN_ASSIGN(MappedFile file, MappedFile::open(path_.empty() || path_.ends_with('/') ? path_ + name : path_ + '/' + name));
     files_.push_back(std::move(file));
     return files_.back().bytes();
   }
   void release(std::span<const std::byte> part) const override { MappedFile::release_pages(part); }
 
  private:
-  fs::path path_;
+  std::string path_;
   std::vector<MappedFile> files_;
 };
 
 constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
 
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+Result<std::vector<std::string>> names_in(const std::string& path) {
+  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
+  if (folder == nullptr) return file_error(path, "cannot list the folder", errno);
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(folder.get());  // thread-safe: no other thread has this DIR
+    if (entry == nullptr) break;
+    names.emplace_back(entry->d_name);
+  }
+  if (errno != 0) return file_error(path, "cannot list the folder", errno);
+  return names;
+}
+
 /// The file to open in a folder.
 Result<std::string> search(const std::string& path) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  if (error) {
-    return Status::error(MARLIN_E_FILE, "%.150s: cannot list the folder: %s", path.c_str(), error.message().c_str())
-        .with_native(error.value());
-  }
+  MARLIN_ASSIGN(const std::vector<std::string> names, names_in(path));
   for (const char* ending : kEndings) {
     if (std::find(names.begin(), names.end(), std::string("model") + ending) != names.end()) {
       return std::string("model") + ending;
@@ -66,13 +77,14 @@ Result<std::string> search(const std::string& path) {
 std::unique_ptr<Folder> disk_folder(const std::string& path) { return std::make_unique<DiskFolder>(path); }
 
 Result<CheckpointPath> locate_checkpoint(const std::string& path) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     MARLIN_ASSIGN(std::string file, search(path));
     return CheckpointPath{path, std::move(file)};
   }
-  const fs::path whole(path);
-  return CheckpointPath{whole.parent_path().string(), whole.filename().string()};
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return CheckpointPath{"", path};
+  return CheckpointPath{path.substr(0, slash + 1), path.substr(slash + 1)};
 }
 
 }  // namespace metal_marlin

@@ -19,6 +19,8 @@ struct Descriptor {
   }
 };
 
+}  // namespace
+
 Status file_error(const std::string& path, const char* what, int error) {
   char text[96];
   // glibc's strerror_r returns the text, others' return a number: this form takes both and neither shares a buffer.
@@ -27,8 +29,6 @@ Status file_error(const std::string& path, const char* what, int error) {
   if constexpr (std::is_same_v<decltype(got), char* const>) reason = got;
   return Status::error(MARLIN_E_FILE, "%.150s: %s: %s", path.c_str(), what, reason).with_native(error);
 }
-
-}  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   if (path.find('\0') != std::string::npos) return file_error(path, "name with a NUL", EINVAL);

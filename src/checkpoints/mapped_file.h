@@ -10,6 +10,9 @@
 
 namespace metal_marlin {
 
+/// MARLIN_E_FILE about a file or folder; `error` is an errno.
+Status file_error(const std::string& path, const char* what, int error);
+
 /// Owns one mapping of a whole regular file. Nothing is read before it is touched.
 class MappedFile {
  public:

@@ -91,7 +91,7 @@ struct Tailed {
 /// Arguments of every kind, good and bad. Each call gets a world of its own, so that no call sees what another one did.
 class World {
  public:
-  World() {
+  explicit World(const marlin_context_desc& desc = mm::make<marlin_context_desc>()) : context_(desc) {
     file_ = mm::checkpoint(path_);
     layer_ = file_.layers().at(0).name;
     tensor_ = layer_ + ".weight_packed";
@@ -165,7 +165,7 @@ class World {
   std::vector<Bad> bad_operand(Arg arg);
 
   const std::string path_ = std::string(MARLIN_TEST_DATA) + "/ct-mxfp4";
-  mm::context context_{MARLIN_BACKEND_CPU};
+  mm::context context_;
   mm::weights weights_ = quantised(context_, 4, 64);
   mm::stream stream_{context_};
   mm::buffer buffer_{context_, 256};

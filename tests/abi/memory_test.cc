@@ -1,0 +1,148 @@
+// Memory that runs out: for every export, the n-th allocation of a call fails, n = 1, 2, ... until the call gets through. Each
+// failure must be MARLIN_E_MEMORY, leave the context usable and lose nothing. `operator new` of the whole program is replaced
+// here, and the host's allocator of the context counts along.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+
+#include "exports_signatures.h"
+
+namespace {
+
+/// Allocations until one fails; negative: none will.
+std::atomic<int64_t> until_failure{-1};
+std::atomic<int64_t> live{0};
+
+bool fails_now() {
+  if (until_failure.load(std::memory_order_relaxed) < 0) return false;
+  return until_failure.fetch_sub(1) == 1;
+}
+
+void* allocate(size_t size, size_t align) {
+  void* const p = fails_now() ? nullptr : std::aligned_alloc(align, (size + align - 1) / align * align);
+  if (p != nullptr) ++live;
+  return p;
+}
+
+void release(void* p) {
+  if (p != nullptr) --live;
+  std::free(p);
+}
+
+void* allocate_or_throw(size_t size, size_t align) {
+  if (void* const p = allocate(size == 0 ? 1 : size, align)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return allocate_or_throw(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
+void* operator new(size_t size, std::align_val_t align) { return allocate_or_throw(size, static_cast<size_t>(align)); }
+void operator delete(void* p) noexcept { release(p); }
+void operator delete(void* p, size_t) noexcept { release(p); }
+void operator delete(void* p, std::align_val_t) noexcept { release(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { release(p); }
+
+namespace abi_test {
+namespace {
+
+class Memory : public testing::TestWithParam<size_t> {
+ protected:
+  const Signature& signature() const { return signatures()[GetParam()]; }
+  /// The export's slot in marlin_api, or marlin_get_api itself, which is not in it.
+  void* function() const {
+    if (std::string(signature().name) == "marlin_get_api") return reinterpret_cast<void*>(&marlin_get_api);
+    void* member;
+    std::memcpy(&member, reinterpret_cast<const char*>(marlin_get_api(MARLIN_ABI_MAJOR)) + 16 + 8 * GetParam(), sizeof member);
+    return member;
+  }
+  static marlin_context_desc desc() {
+    auto d = mm::make<marlin_context_desc>();
+    d.threads = 2;
+    d.alloc = [](void*, size_t size, size_t align) { return allocate(size, align); };
+    d.release = [](void*, void* p, size_t) { release(p); };
+    return d;
+  }
+  /// One call whose n-th allocation fails, in a world of its own. True when it got through.
+  bool attempt(int64_t n) {
+    World world(desc());
+    std::vector<Value> values;
+    for (const Arg arg : signature().args) {
+      values.push_back(world.good(arg));
+      world.destroyed(arg);
+    }
+    const uint64_t result = call_with(function(), signature(), std::move(values), [n] { until_failure = n; });
+    until_failure = -1;
+    if (signature().returns != Returns::status || static_cast<marlin_status>(result) == MARLIN_OK) return true;
+    EXPECT_STREQ(marlin_status_name(static_cast<marlin_status>(result)), "MARLIN_E_MEMORY") << world.error().message;
+    EXPECT_TRUE(world.created_nothing());
+    EXPECT_EQ(static_cast<marlin_status>(call_in(world, function(), signature())), MARLIN_OK) << world.error().message;
+    return false;
+  }
+};
+
+TEST_P(Memory, EveryFailureIsTypedHarmlessAndLosesNothing) {
+  attempt(-1);  // what is allocated once for ever is no loss
+  int64_t n = 1;
+  for (bool through = false; !through; ++n) {
+    ASSERT_LT(n, 5000) << "never got through";
+    const int64_t before = live;
+    through = attempt(n);
+    ASSERT_EQ(live, before) << "allocation " << n << " of " << signature().name;
+  }
+  RecordProperty("allocations", static_cast<int>(n - 2));
+}
+
+/// Opens a checkpoint and loads each of its layers, quantising floats; the n-th allocation of all that fails.
+marlin_status load_all(const std::string& path, const mm::context& context, int64_t n) {
+  std::vector<mm::weights> loaded;
+  loaded.reserve(64);
+  until_failure = n;
+  mm::checkpoint file;
+  marlin_status status = marlin_checkpoint_open(path.c_str(), nullptr, file.out(), nullptr);
+  auto info = mm::make<marlin_layer_info>();
+  for (uint64_t i = 0; status == MARLIN_OK && marlin_checkpoint_layer(file.get(), i, &info, nullptr) == MARLIN_OK; ++i) {
+    if (info.status != MARLIN_OK) continue;  // a layout that this version does not read
+    marlin_shard shard{};
+    shard.count[2] = 1;
+    auto load = mm::make<marlin_load_desc>();
+    load.layers = &info.name;
+    load.shards = &shard;
+    load.layer_count = 1;
+    load.format = MARLIN_NVFP4;
+    mm::weights weights;
+    status = marlin_weights_load(context.get(), file.get(), &load, weights.out(), nullptr);
+    loaded.push_back(std::move(weights));
+  }
+  until_failure = -1;
+  return status;
+}
+
+TEST(MemoryOfFiles, EveryLayoutSurvivesEveryFailure) {
+  auto desc = mm::make<marlin_context_desc>();
+  desc.threads = 2;
+  const mm::context context(desc);
+  for (const auto& folder : std::filesystem::directory_iterator(MARLIN_TEST_DATA)) {
+    if (!folder.is_directory()) continue;
+    const std::string path = folder.path().string();
+    SCOPED_TRACE(path);
+    ASSERT_EQ(load_all(path, context, -1), MARLIN_OK);
+    marlin_status status = MARLIN_E_MEMORY;
+    for (int64_t n = 1; status != MARLIN_OK; ++n) {
+      ASSERT_LT(n, 20000) << "never got through";
+      const int64_t before = live;
+      status = load_all(path, context, n);
+      ASSERT_TRUE(status == MARLIN_OK || status == MARLIN_E_MEMORY) << marlin_status_name(status) << ", allocation " << n;
+      ASSERT_EQ(live, before) << "allocation " << n;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Memory, testing::Range(size_t{0}, signatures().size()),
+                         [](const auto& info) { return std::string(signatures()[info.param].name); });
+
+}  // namespace
+}  // namespace abi_test
