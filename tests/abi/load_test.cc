@@ -1,0 +1,245 @@
+// Loading from files through the C ABI: names, shards, several layers as one handle, quantising on load, borrowed tensors. The
+// values themselves are compared in tests/unit; here rows of one handle are compared with rows of another.
+#include <gtest/gtest.h>
+
+#include "support.h"
+
+namespace abi_test {
+namespace {
+
+std::string data(const char* folder) { return std::string(MARLIN_TEST_DATA) + "/" + folder; }
+
+/// All rows as float32.
+std::vector<float> decoded(const mm::weights& weights) {
+  const marlin_layer_info info = mm::info(weights);
+  std::vector<float> values(static_cast<size_t>(info.n * info.k));
+  mm::unpack(weights, mm::matrix_view(values.data(), info.n, info.k));
+  return values;
+}
+
+/// Columns [first, first + count) of rows [first_n, first_n + count_n).
+std::vector<float> part(const std::vector<float>& all, int64_t k, marlin_shard s) {
+  std::vector<float> values;
+  for (int64_t i = s.first[0]; i < s.first[0] + s.count[0]; ++i)
+    values.insert(values.end(), all.begin() + i * k + s.first[1], all.begin() + i * k + s.first[1] + s.count[1]);
+  return values;
+}
+
+class Load : public testing::Test {
+ protected:
+  const mm::context context{MARLIN_BACKEND_CPU};
+
+  /// A descriptor for these names, which must outlive it.
+  static marlin_load_desc desc_of(const std::vector<const char*>& names, const std::vector<marlin_shard>& shards = {}) {
+    auto d = mm::make<marlin_load_desc>();
+    d.layers = names.data();
+    d.shards = shards.empty() ? nullptr : shards.data();
+    d.layer_count = static_cast<uint32_t>(names.size());
+    return d;
+  }
+};
+
+TEST_F(Load, NamesAreCopiedAndOutliveTheFile) {
+  mm::checkpoint file(data("ct-mxfp4"));
+  const marlin_layer_info layer = file.layers().at(0);
+  EXPECT_EQ(layer.status, MARLIN_OK);
+  EXPECT_EQ(layer.format, MARLIN_MXFP4);
+  const std::string name = layer.name;
+  const mm::weights weights = mm::load(context, file, name);
+  const std::vector<float> before = decoded(weights);
+  file.reset();
+  const marlin_layer_info info = mm::info(weights);
+  EXPECT_EQ(info.name, name);
+  EXPECT_EQ(info.n, layer.n);
+  EXPECT_EQ(info.k, layer.k);
+  EXPECT_EQ(info.layout, layer.layout);
+  EXPECT_EQ(info.dtype, MARLIN_E8M0);
+  EXPECT_EQ(decoded(weights), before);
+}
+
+TEST_F(Load, UnknownNamesAndBadDescriptors) {
+  const mm::checkpoint file(data("ct-mxfp4"));
+  const std::string layer = file.layers().at(0).name;
+  mm::weights none;
+  const auto fails = [&](const marlin_load_desc& d, marlin_status status, const char* mentioned) {
+    EXPECT_FAILS(status, mentioned, marlin_weights_load, context.get(), file.get(), &d, none.out());
+  };
+  std::vector<const char*> names = {layer.c_str(), "no.such.layer"};
+  fails(desc_of(names), MARLIN_E_NOT_FOUND, "desc->layers[1]: no layer is called no.such.layer");
+  names[1] = nullptr;
+  fails(desc_of(names), MARLIN_E_ARGUMENT, "desc->layers[1]");
+  names.pop_back();
+  marlin_load_desc d = desc_of(names);
+  d.layer_count = 0;
+  fails(d, MARLIN_E_ARGUMENT, "names no layers");
+  d = desc_of(names);
+  d.layers = nullptr;
+  fails(d, MARLIN_E_ARGUMENT, "names no layers");
+  d = desc_of(names);
+  d.expert_count = 2;
+  fails(d, MARLIN_E_UNSUPPORTED, "expert_count is 2");
+  d.expert_count = 1;
+  d.flags = 1;
+  fails(d, MARLIN_E_UNSUPPORTED, "flags");
+  d.flags = 0;
+  for (const int32_t bad : {-1, 6, INT32_MAX}) {
+    d.format = bad;
+    fails(d, MARLIN_E_ARGUMENT, "format");
+  }
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc is NULL", marlin_weights_load, context.get(), file.get(), nullptr, none.out());
+}
+
+TEST_F(Load, ShardsOfRowsAndColumns) {
+  const mm::checkpoint file(data("ct-mxfp4"));
+  const marlin_layer_info layer = file.layers().at(0);
+  const std::vector<float> all = decoded(mm::load(context, file, layer.name));
+  const std::vector<const char*> names = {layer.name};
+  ASSERT_GE(layer.n, 32);
+  ASSERT_GE(layer.k, 128);
+  for (marlin_shard s : {marlin_shard{{0, 0, 0}, {16, layer.k, 0}}, marlin_shard{{5, 0, 0}, {1, layer.k, 1}},
+                         marlin_shard{{7, 32, 0}, {20, 64, 0}}, marlin_shard{{layer.n - 1, layer.k - 32, 0}, {1, 32, 1}}}) {
+    const std::vector<marlin_shard> shards = {s};
+    const mm::weights weights = mm::load(context, file, desc_of(names, shards));
+    EXPECT_EQ(mm::info(weights).n, s.count[0]);
+    EXPECT_EQ(mm::info(weights).k, s.count[1]);
+    EXPECT_EQ(decoded(weights), part(all, layer.k, s));
+  }
+  // A count of 0 is all from first on.
+  const std::vector<marlin_shard> rest = {{{9, 64, 0}, {0, 0, 0}}};
+  EXPECT_EQ(decoded(mm::load(context, file, desc_of(names, rest))),
+            part(all, layer.k, {{9, 64, 0}, {layer.n - 9, layer.k - 64, 0}}));
+
+  mm::weights none;
+  const auto fails = [&](marlin_shard s, marlin_status status, const char* mentioned) {
+    const std::vector<marlin_shard> shards = {s};
+    const marlin_load_desc d = desc_of(names, shards);
+    EXPECT_FAILS(status, mentioned, marlin_weights_load, context.get(), file.get(), &d, none.out());
+  };
+  fails({{-1, 0, 0}, {1, 0, 0}}, MARLIN_E_ARGUMENT, "N is first -1");
+  fails({{0, 0, 0}, {0, -5, 0}}, MARLIN_E_ARGUMENT, "K is first 0, count -5");
+  fails({{layer.n, 0, 0}, {0, 0, 0}}, MARLIN_E_SHAPE, "N is first");
+  fails({{1, 0, 0}, {layer.n, 0, 0}}, MARLIN_E_SHAPE, "N is first");
+  fails({{INT64_MAX, 0, 0}, {INT64_MAX, 0, 0}}, MARLIN_E_SHAPE, "N is first");
+  fails({{0, 1, 0}, {0, INT64_MAX, 0}}, MARLIN_E_SHAPE, "K is first");
+  fails({{0, 0, 1}, {0, 0, 1}}, MARLIN_E_SHAPE, "experts is first 1");
+}
+
+TEST_F(Load, SeveralLayersAsOneHandle) {
+  const mm::checkpoint file(data("ct-mxfp4"));
+  const marlin_layer_info layer = file.layers().at(0);
+  const std::vector<float> all = decoded(mm::load(context, file, layer.name));
+  const std::vector<const char*> names = {layer.name, layer.name, layer.name};
+  const std::vector<marlin_shard> shards = {{{3, 0, 0}, {5, 0, 0}}, {{0, 0, 0}, {0, 0, 0}}, {{31, 0, 0}, {1, 0, 0}}};
+  const mm::weights weights = mm::load(context, file, desc_of(names, shards));
+  EXPECT_EQ(mm::info(weights).n, 5 + layer.n + 1);
+  EXPECT_STREQ(mm::info(weights).name, layer.name);
+  std::vector<float> expected = part(all, layer.k, {{3, 0, 0}, {5, layer.k, 0}});
+  expected.insert(expected.end(), all.begin(), all.end());
+  expected.insert(expected.end(), all.begin() + 31 * layer.k, all.begin() + 32 * layer.k);
+  EXPECT_EQ(decoded(weights), expected);
+
+  // Parts that do not agree in K.
+  const std::vector<marlin_shard> different = {{{0, 0, 0}, {0, 32, 0}}, {{0, 0, 0}, {0, 64, 0}}, {}};
+  const marlin_load_desc d = desc_of(names, different);
+  mm::weights none;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "", marlin_weights_load, context.get(), file.get(), &d, none.out());
+}
+
+TEST_F(Load, ExpertsOneByOneByTheirShard) {
+  const mm::checkpoint file(data("mxfp4-gpt-oss-experts"));
+  marlin_layer_info layer{};
+  for (const marlin_layer_info& one : file.layers())
+    if (one.experts > 1) layer = one;
+  ASSERT_GT(layer.experts, 1u);
+  const std::vector<const char*> names = {layer.name};
+  mm::weights none;
+  const marlin_load_desc all = desc_of(names);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "loads one by its shard", marlin_weights_load, context.get(), file.get(), &all,
+               none.out());
+  std::vector<std::vector<float>> experts;
+  for (int64_t e = 0; e < layer.experts; ++e) {
+    const std::vector<marlin_shard> shards = {{{0, 0, e}, {0, 0, 1}}};
+    experts.push_back(decoded(mm::load(context, file, desc_of(names, shards))));
+  }
+  for (size_t e = 1; e < experts.size(); ++e) EXPECT_NE(experts[e], experts[0]) << e;
+  // The last one, as "all from first on".
+  const std::vector<marlin_shard> last = {{{0, 0, layer.experts - 1}, {0, 0, 0}}};
+  EXPECT_EQ(decoded(mm::load(context, file, desc_of(names, last))), experts.back());
+  const std::vector<marlin_shard> beyond = {{{0, 0, layer.experts}, {0, 0, 1}}};
+  const marlin_load_desc d = desc_of(names, beyond);
+  EXPECT_FAILS(MARLIN_E_SHAPE, "experts", marlin_weights_load, context.get(), file.get(), &d, none.out());
+}
+
+TEST_F(Load, FloatsAreQuantisedOnLoadAsWhenPacked) {
+  const mm::checkpoint file(data("float-f32"));
+  const marlin_layer_info layer = file.layers().at(0);
+  EXPECT_EQ(layer.format, MARLIN_FORMAT_NONE);
+  EXPECT_EQ(layer.dtype, MARLIN_F32);
+  const std::vector<const char*> names = {layer.name};
+  marlin_load_desc d = desc_of(names);
+  mm::weights none;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, layer.name, marlin_weights_load, context.get(), file.get(), &d, none.out());
+
+  marlin_matrix floats;
+  EXPECT_OK(marlin_checkpoint_tensor, file.get(), (std::string(layer.name) + ".weight").c_str(), &floats);
+  for (marlin_format format = MARLIN_INT4; format <= MARLIN_INT8; ++format)
+    for (const bool mse : {false, true}) {
+      d.format = format;
+      d.flags = mse ? MARLIN_LOAD_SCALES_MSE : 0;
+      d.group_size = format == MARLIN_NVFP4 ? 16 : 32;
+      const mm::weights loaded = mm::load(context, file, d);
+      auto p = mm::make<marlin_pack_desc>();
+      p.format = format;
+      p.group_size = d.group_size;
+      p.n = layer.n;
+      p.k = layer.k;
+      p.flags = mse ? MARLIN_PACK_SCALES_MSE : 0;
+      std::vector<float> aligned(static_cast<size_t>(layer.n * layer.k));
+      std::memcpy(aligned.data(), floats.data, aligned.size() * 4);
+      p.values = mm::matrix_view(aligned.data(), layer.n, layer.k);
+      EXPECT_EQ(decoded(loaded), decoded(mm::pack(context, p))) << "format " << format << ", mse " << mse;
+      EXPECT_EQ(mm::info(loaded).format, format);
+    }
+}
+
+TEST_F(Load, TensorsAreBorrowedViews) {
+  const mm::checkpoint file(data("ct-mxfp4"));
+  const marlin_layer_info layer = file.layers().at(0);
+  const marlin_matrix codes = file.tensor(std::string(layer.name) + ".weight_packed");
+  EXPECT_EQ(codes.dtype, MARLIN_U8);
+  EXPECT_EQ(codes.memory, MARLIN_MEM_HOST);
+  EXPECT_EQ(codes.rows, layer.n);
+  EXPECT_EQ(codes.cols, layer.k / 2);
+  EXPECT_NE(codes.data, nullptr);
+  EXPECT_EQ(file.tensor(std::string(layer.name) + ".weight_packed").data, codes.data) << "one mapping, not a copy each";
+  marlin_matrix none = codes;
+  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "no.such", marlin_checkpoint_tensor, file.get(), "no.such", &none);
+  EXPECT_EQ(none.data, nullptr);
+  // Three dimensions or more: all but the last are rows.
+  const mm::checkpoint experts(data("mxfp4-gpt-oss-experts"));
+  const marlin_layer_info stack = experts.layers().at(0);
+  const marlin_matrix blocks = experts.tensor(std::string(stack.name) + "_blocks");
+  EXPECT_EQ(blocks.cols, 16);
+  EXPECT_EQ(blocks.rows, int64_t{stack.experts} * stack.n * stack.k / 32);
+  // A type that marlin_dtype has no name for.
+  const mm::checkpoint gguf(data("gguf-mixed"));
+  for (const marlin_layer_info& one : gguf.layers()) {
+    marlin_matrix m;
+    const Outcome outcome = call(marlin_checkpoint_tensor, gguf.get(), one.name, &m);
+    EXPECT_EQ(outcome.status, one.format == MARLIN_FORMAT_NONE ? MARLIN_OK : MARLIN_E_UNSUPPORTED) << one.name;
+  }
+}
+
+TEST_F(Load, LayersEndWithNotFoundAndFilesFailWithErrno) {
+  const mm::checkpoint file(data("ct-mxfp4"));
+  auto info = mm::make<marlin_layer_info>();
+  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "layer 1 of 1", marlin_checkpoint_layer, file.get(), uint64_t{1}, &info);
+  auto err = mm::make<marlin_error>();
+  mm::checkpoint none;
+  EXPECT_EQ(marlin_checkpoint_open("/nonexistent/x.gguf", nullptr, none.out(), &err), MARLIN_E_FILE);
+  EXPECT_EQ(err.native_code, 2);  // ENOENT
+  EXPECT_TRUE(contains(err.message, "/nonexistent/x.gguf")) << err.message;
+}
+
+}  // namespace
+}  // namespace abi_test

@@ -1,0 +1,116 @@
+// One context, many threads: whatever may be used at once is used at once. Runs under ThreadSanitizer, too.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "support.h"
+
+namespace abi_test {
+namespace {
+
+/// What all threads share, and the right answers.
+struct Shared {
+  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::weights weights = quantised(context, 96, 160, 5);
+  const mm::checkpoint file{std::string(MARLIN_TEST_DATA) + "/ct-mxfp4"};
+  const std::string layer = file.layers().at(0).name;
+  std::vector<float> decoded = std::vector<float>(96 * 160);
+  std::vector<float> product;
+  std::mutex handoff;
+  mm::stream wandering{context};  ///< used by one thread at a time, whoever holds the lock
+
+  Shared() {
+    mm::unpack(weights, mm::matrix_view(decoded.data(), 96, 160));
+    Product p(weights, 4, 11);
+    mm::gemm(p.desc);
+    product = p.c;
+  }
+};
+
+/// Mixed calls; false as soon as one is wrong.
+bool mixed_calls(Shared& shared, uint32_t seed, int calls) {
+  std::mt19937 random(seed);
+  mm::stream own(shared.context);
+  for (int i = 0; i < calls; ++i) {
+    Product p(shared.weights, 4, 11);
+    switch (random() % 8) {
+      case 0:
+        mm::gemm(p.desc);
+        if (p.c != shared.product) return false;
+        break;
+      case 1:
+        mm::gemm(own, p.desc);
+        own.wait();
+        if (p.c != shared.product) return false;
+        break;
+      case 2: {
+        const std::lock_guard lock(shared.handoff);
+        mm::gemm(shared.wandering, p.desc);
+        if (p.c != shared.product) return false;
+        break;
+      }
+      case 3: {
+        std::vector<float> rows(5 * 160);
+        mm::unpack(shared.weights, mm::matrix_view(rows.data(), 5, 160), 50);
+        if (!std::equal(rows.begin(), rows.end(), shared.decoded.begin() + 50 * 160)) return false;
+        break;
+      }
+      case 4: {
+        const mm::weights mine = quantised(shared.context, 96, 160, 5);
+        p.desc.weights = mine.get();
+        mm::gemm(p.desc);
+        if (p.c != shared.product) return false;
+        break;
+      }
+      case 5:
+        if (mm::info(mm::load(shared.context, shared.file, shared.layer)).name != shared.layer) return false;
+        break;
+      case 6: {
+        const mm::buffer buffer(shared.context, 1 + random() % 10000);
+        own = mm::stream(shared.context);
+        if (marlin_gemm(own.get(), nullptr, nullptr) != MARLIN_E_ARGUMENT) return false;
+        break;
+      }
+      default: {
+        const marlin_gemm_desc* const descs[] = {&p.desc};
+        if (marlin_prepare(own.get(), descs, 1, 4, nullptr, nullptr) != MARLIN_OK) return false;
+        if (!contains(mm::explain(p.desc), "kernel: ")) return false;
+        if (shared.file.layers().size() != 1 || shared.file.tensor(shared.layer + ".weight_scale").data == nullptr)
+          return false;
+      }
+    }
+  }
+  return true;
+}
+
+TEST(ThreadsTest, AnyNumberOfThreadsShareAContext) {
+  Shared shared;
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) threads.emplace_back([&, t] { right += mixed_calls(shared, seed + t, 60); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 8);
+}
+
+TEST(ThreadsTest, TheLastChildMayDieOnAnyThread) {
+  for (int i = 0; i < 50; ++i) {
+    mm::context context(MARLIN_BACKEND_CPU);
+    mm::weights weights = quantised(context, 8, 32);
+    mm::stream stream(context);
+    Product p(weights, 2);
+    mm::gemm(stream, p.desc);
+    std::thread one([w = std::move(weights)]() mutable { w.reset(); });
+    std::thread two([s = std::move(stream)]() mutable { s.reset(); });
+    context.reset();
+    one.join();
+    two.join();
+  }
+}
+
+}  // namespace
+}  // namespace abi_test
