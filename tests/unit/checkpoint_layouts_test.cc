@@ -6,59 +6,13 @@
 #include <limits>
 #include <random>
 
-#include "checkpoint_files.h"
+#include "checkpoint_operands.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// Owns the bytes behind a view.
-struct Operand {
-  template <class T>
-  Operand(const char* name, marlin_dtype dtype, std::vector<int64_t> dims, const std::vector<T>& values)
-      : bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)) {
-    view.name = name;
-    view.dtype = dtype;
-    view.row_stride = dims.empty() ? 1 : dims.back();
-    view.dims = std::move(dims);
-    view.bytes = bytes.size();
-    view.data = reinterpret_cast<const std::byte*>(bytes.data());
-  }
-  Operand(const Operand&) = delete;
-  std::string bytes;
-  TensorView view;
-};
-
-constexpr uint16_t kHalf = 0x3800, kOne = 0x3c00;  // float16
-
-std::vector<float> decode(const LayoutOperands& o) {
-  const auto source = make_source(o);
-  EXPECT_TRUE(source.ok()) << source.status().message();
-  if (!source.ok()) return {};
-  const auto values = decode_all(*source.value(), 3);
-  EXPECT_TRUE(values.ok()) << values.status().message();
-  return values.ok() ? values.value() : std::vector<float>{};
-}
-
-Status error_of(const LayoutOperands& o) {
-  const auto source = make_source(o);
-  if (!source.ok()) return source.status();
-  return decode_all(*source.value()).status();
-}
-
-LayoutOperands operands(marlin_layout layout, marlin_format format, int64_t n, int64_t k, int64_t group,
-                        const Operand& values) {
-  LayoutOperands o;
-  o.layout = layout;
-  o.format = format;
-  o.n = n;
-  o.k = k;
-  o.group_size = group;
-  o.values = values.view;
-  return o;
-}
 
 // --- GPTQ -------------------------------------------------------------------------------------------------------------
 
@@ -92,8 +46,8 @@ TEST(CheckpointGptq, ColumnsAndGroupsAndActOrder) {
   constexpr int64_t n = 9, k = 11, groups = 3;
   std::mt19937 random(7);
   std::vector<uint32_t> words(2 * n), zeros(groups * 2);
-  for (auto& w : words) w = random();
-  for (auto& w : zeros) w = random();
+  for (auto& w : words) w = static_cast<uint32_t>(random());
+  for (auto& w : zeros) w = static_cast<uint32_t>(random());
   std::vector<uint16_t> scales(groups * n);
   for (auto& s : scales) s = static_cast<uint16_t>(0x3000 + random() % 0x1000);
   const std::vector<int32_t> index{2, 0, 1, 1, 0, 2, 2, 0, 0, 1, 2};
@@ -162,7 +116,7 @@ TEST(CheckpointAwq, AnyRowsOfAnyShape) {
   for (const int64_t n : {8, 24, 40}) {
     for (const int64_t k : {1, 8, 13, 21}) {
       std::vector<uint32_t> words(static_cast<size_t>(k * n / 8));
-      for (auto& w : words) w = random();
+      for (auto& w : words) w = static_cast<uint32_t>(random());
       const Operand q("values", MARLIN_U32, {k, n / 8}, words),
           s("scales", MARLIN_F16, {1, n}, std::vector<uint16_t>(static_cast<size_t>(n), kOne)),
           z("zeros", MARLIN_U32, {1, n / 8}, std::vector<uint32_t>(static_cast<size_t>(n / 8), 0u));
@@ -455,79 +409,6 @@ TEST(CheckpointSource, WhatIsRefused) {
     o.tensor_scale = s.view;
     o.tensor_scale.name = "tensor_scale";
   });
-}
-
-// --- parts --------------------------------------------------------------------------------------------------------------
-
-std::unique_ptr<WeightSource> rows_source(const Operand& q, const Operand& s, marlin_format format, int64_t n, int64_t k) {
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, format, n, k, 0, q);
-  o.scales = s.view;
-  auto source = make_source(o);
-  EXPECT_TRUE(source.ok()) << source.status().message();
-  return source.take();
-}
-
-TEST(CheckpointShard, OutsideIsRefused) {
-  const Operand q("values", MARLIN_U8, {4, 32}, std::vector<uint8_t>(128, 0x11)),
-      s("scales", MARLIN_U8, {4, 2}, std::vector<uint8_t>(8, 127));
-  constexpr int64_t kBad[][4] = {{-1, 1, 0, 64}, {0, 5, 0, 64}, {4, 1, 0, 64},         {0, 0, 0, 64},        {0, 4, 0, 65},
-                                 {0, 4, 64, 1},  {0, 4, 1, 64}, {1, INT64_MAX, 0, 64}, {0, 4, INT64_MAX, 1}, {0, 4, 0, 0}};
-  for (const auto& bad : kBad) {
-    const auto shard = make_shard(rows_source(q, s, MARLIN_MXFP4, 4, 64), bad[0], bad[1], bad[2], bad[3]);
-    EXPECT_EQ(shard.status().code(), MARLIN_E_SHAPE);
-  }
-}
-
-TEST(CheckpointShard, PairsOfGateAndUpStayWhole) {
-  const Operand q("values", MARLIN_U8, {4, 16}, std::vector<uint8_t>(64, 0)),
-      s("scales", MARLIN_U8, {4, 1}, std::vector<uint8_t>(4, 127));
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 4, 32, 0, q);
-  o.scales = s.view;
-  o.flags = MARLIN_PACK_GATE_UP_INTERLEAVED;
-  EXPECT_EQ(make_shard(make_source(o).take(), 1, 2, 0, 32).status().code(), MARLIN_E_SHAPE);
-  EXPECT_EQ(make_shard(make_source(o).take(), 0, 3, 0, 32).status().code(), MARLIN_E_SHAPE);
-  EXPECT_TRUE(make_shard(make_source(o).take(), 2, 2, 0, 32).value()->meta().gate_up_interleaved);
-}
-
-TEST(CheckpointConcat, PartsMustAgree) {
-  const Operand q("values", MARLIN_U8, {2, 16}, std::vector<uint8_t>(32, 0x21)),
-      e("scales", MARLIN_U8, {2, 1}, std::vector<uint8_t>(2, 127)),
-      h("scales", MARLIN_F16, {2, 1}, std::vector<uint16_t>(2, kOne)),
-      f("scales", MARLIN_F32, {2, 1}, std::vector<float>(2, 1.0f));
-  const auto concat = [](std::unique_ptr<WeightSource> a, std::unique_ptr<WeightSource> b) {
-    std::vector<std::unique_ptr<WeightSource>> parts;
-    parts.push_back(std::move(a));
-    parts.push_back(std::move(b));
-    return make_concat(std::move(parts));
-  };
-  EXPECT_EQ(make_concat({}).status().code(), MARLIN_E_ARGUMENT);
-  EXPECT_EQ(concat(rows_source(q, e, MARLIN_MXFP4, 2, 32), rows_source(q, h, MARLIN_FP4, 2, 32)).status().code(),
-            MARLIN_E_SHAPE);
-  EXPECT_EQ(concat(rows_source(q, h, MARLIN_INT4, 2, 32), rows_source(q, f, MARLIN_INT4, 2, 32)).status().code(),
-            MARLIN_E_SHAPE);
-  EXPECT_EQ(concat(rows_source(q, h, MARLIN_INT4, 2, 32), rows_source(q, h, MARLIN_INT4, 2, 31)).status().code(),
-            MARLIN_E_SHAPE);
-  EXPECT_TRUE(concat(rows_source(q, h, MARLIN_INT4, 2, 32), rows_source(q, h, MARLIN_INT4, 2, 32)).ok());
-}
-
-TEST(CheckpointConcat, OddScaleBytesInOnePartOnly) {
-  std::vector<uint8_t> plain(36, 0x22), odd(36, 0x22);
-  std::fill_n(plain.begin(), 4, uint8_t{0x38});
-  std::fill_n(odd.begin(), 4, uint8_t{0xff});
-  const Operand a("values", MARLIN_U8, {1, 36}, plain), b("values", MARLIN_U8, {1, 36}, odd);
-  std::vector<std::unique_ptr<WeightSource>> parts;
-  for (const Operand* q : {&a, &b, &a}) {
-    parts.push_back(make_source(operands(MARLIN_LAYOUT_GGUF, MARLIN_NVFP4, 1, 64, 0, *q)).take());
-  }
-  const auto all = make_concat(std::move(parts));
-  ASSERT_TRUE(all.ok()) << all.status().message();
-  EXPECT_EQ(all.value()->meta().scale_type, ScaleType::f16);
-  for (const int64_t stripe : {1, 2, 3}) {
-    const auto values = decode_all(*all.value(), stripe).value();
-    EXPECT_EQ(values[0], 1.0f);
-    EXPECT_EQ(values[64], 480.0f);
-    EXPECT_EQ(values[128], 1.0f);
-  }
 }
 
 }  // namespace
