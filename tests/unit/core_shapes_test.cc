@@ -120,7 +120,7 @@ TEST_F(Shapes, RejectsSizesBeyondTheAddressSpace) {
   problem_.a.stride = INT64_MAX;
   expect(MARLIN_E_SHAPE, "do not fit the address space");
   problem_.a.stride = 5;
-  problem_.a.data = reinterpret_cast<void*>(~uintptr_t{7});
+  problem_.a.data = reinterpret_cast<void*>(~uintptr_t{7});  // NOLINT(performance-no-int-to-ptr): never followed
   expect(MARLIN_E_SHAPE, "do not fit the address space");
 }
 

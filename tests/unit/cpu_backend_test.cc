@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <random>
+#include <span>
 #include <thread>
 
 #include "backends/cpu/gemm.h"
@@ -21,13 +25,17 @@
 #include <immintrin.h>
 #endif
 
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-
 namespace metal_marlin::cpu {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
+
+std::vector<uint32_t> bits(std::span<const float> values) {
+  std::vector<uint32_t> out;
+  std::ranges::transform(values, std::back_inserter(out), [](float f) { return std::bit_cast<uint32_t>(f); });
+  return out;
+}
 
 /// Counts what a host's allocator gives.
 struct CountingHost {
@@ -103,12 +111,12 @@ class CpuBackendTest : public testing::Test {
       for (int64_t n = 0; n < meta.n; ++n) {
         double sum = 0, size = 0;
         for (int64_t k = 0; k < meta.k; ++k) {
-          const double term = double(o.a[m * meta.k + k]) * w[n * meta.k + k];
+          const double term = static_cast<double>(o.a[m * meta.k + k]) * w[n * meta.k + k];
           sum += term;
           size += std::abs(term);
         }
         // Zeros are corrected by sums of A, whose terms are up to 16 times the products.
-        if (!(std::abs(o.c[m * meta.n + n] - sum) <= 16 * size * meta.k * 0x1p-24)) return false;
+        if (!(std::abs(o.c[m * meta.n + n] - sum) <= 16 * size * static_cast<double>(meta.k) * 0x1p-24)) return false;
       }
     return true;
   }
@@ -153,6 +161,7 @@ TEST_F(CpuBackendTest, NoRowsWriteNothing) {
 TEST_F(CpuBackendTest, PreparedCallsDoNotAllocate) {
   constexpr int64_t kMaxM = 70;
   std::vector<Operands> all;
+  all.reserve(3);
   for (int i = 0; i < 3; ++i) all.push_back(operands(*packed_, kMaxM));
   const auto stream = backend_->create_stream({}).take();
   for (BackendStream* s : {stream.get(), static_cast<BackendStream*>(nullptr)})
@@ -288,6 +297,7 @@ TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
   }
   std::atomic<int> failures{0};
   std::vector<std::thread> threads;
+  threads.reserve(all.size());
   for (size_t t = 0; t < all.size(); ++t) {
     threads.emplace_back([&, t] {
       const auto stream = backend_->create_stream({}).take();
@@ -347,7 +357,7 @@ TEST_F(CpuBackendTest, HostsFloatingPointModesChangeNothingAndComeBack) {
       _mm_setcsr(saved);
       EXPECT_TRUE(status.ok());
       EXPECT_EQ(after, kHost);
-      EXPECT_EQ(std::memcmp(o.c.data(), expected.data(), expected.size() * sizeof(float)), 0);
+      EXPECT_EQ(bits(o.c), bits(expected));
     }
 }
 #endif
@@ -357,8 +367,9 @@ TEST_F(CpuBackendTest, UnpacksRows) {
   decode_rows(source_.meta(), source_.all(), 0, 200, all.data());
   const int64_t rows[] = {199, 3};
   ASSERT_TRUE(backend_->unpack(*packed_, rows, {out.data(), 2, 300, 300, MARLIN_F32}).ok());
-  EXPECT_EQ(std::memcmp(out.data(), &all[199 * 300], 1200), 0);
-  EXPECT_EQ(std::memcmp(out.data() + 300, &all[3 * 300], 1200), 0);
+  const auto expected = [&](int64_t row) { return bits(std::span(all).subspan(row * 300, 300)); };
+  EXPECT_EQ(bits(std::span(out).first(300)), expected(199));
+  EXPECT_EQ(bits(std::span(out).last(300)), expected(3));
 }
 
 TEST_F(CpuBackendTest, ExplainsTheChoice) {

@@ -28,9 +28,6 @@
 #endif
 #endif
 
-// The child of a fork starts threads of its own, which ThreadSanitizer refuses unless told otherwise.
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-
 namespace metal_marlin::cpu {
 namespace {
 
@@ -114,6 +111,7 @@ TEST(ThreadPool, CallerSleepsUntilALongTaskEnds) {
 TEST(ThreadPool, ConcurrentCallersRunTheirTasksThemselves) {
   ThreadPool pool(3);
   std::vector<std::thread> callers;
+  callers.reserve(6);
   std::atomic<int> failures{0};
   for (int c = 0; c < 6; ++c) {
     callers.emplace_back([&] {
@@ -177,7 +175,7 @@ TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
   for (int round = 0; round < 200; ++round) {
     const int status = in_child([&] {
       // Atomics of its own: the vector in each_runs_once() needs malloc, which fork() keeps usable.
-      return each_runs_once(pool, 100) && each_runs_once(pool, 100) && threads_of_this_process() == 3;
+      return each_runs_once(pool, 100) && each_runs_once(pool, 90) && threads_of_this_process() == 3;
     });
     EXPECT_EQ(status, 0);
   }

@@ -80,8 +80,8 @@ uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount) {
     const size_t end = std::min(self.find('\n'), self.size());
     const std::string_view line = self.substr(0, end);
     self.remove_prefix(std::min(end + 1, self.size()));
-    const size_t first = line.find(':'), second = first == line.npos ? first : line.find(':', first + 1);
-    if (second == line.npos) continue;
+    const size_t first = line.find(':'), second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
     if (controllers.empty()) {
       least = lower(least, walk_up(mount, path, limit_v2));
