@@ -20,6 +20,7 @@
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
+#include "unit/under_tsan.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -313,6 +314,7 @@ TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
 }
 
 TEST_F(CpuBackendTest, ComputesInTheChildOfAFork) {
+  SKIP_UNDER_TSAN();
   Operands o = operands(*packed_, 5);
   ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
   const std::vector<float> expected = o.c;

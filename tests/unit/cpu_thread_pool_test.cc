@@ -17,6 +17,7 @@
 
 #include "backends/cpu/fp_environment.h"
 #include "backends/cpu/usable_threads.h"
+#include "unit/under_tsan.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -63,6 +64,7 @@ TEST(ThreadPool, EachTaskRunsOnce) {
 }
 
 TEST(ThreadPool, StartsNothingBeforeTheFirstRunAndJoinsAll) {
+  SKIP_UNDER_TSAN();
   const int before = threads_of_this_process();
   {
     ThreadPool pool(4);
@@ -151,6 +153,7 @@ int in_child(const Work& work) {
 }
 
 TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
+  SKIP_UNDER_TSAN();
   ThreadPool pool(3);
   ASSERT_TRUE(each_runs_once(pool, 10));
   for (int round = 0; round < 200; ++round) {
@@ -167,6 +170,7 @@ TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
 }
 
 TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
+  SKIP_UNDER_TSAN();
   ThreadPool pool(3);
   std::atomic<bool> stop{false};
   std::thread other([&] {
