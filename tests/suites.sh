@@ -19,12 +19,15 @@ about_suite() {
 
 results=$PWD/build/results
 
-# count_junit XML: prints "passed failed skipped", then a line for each failed and skipped test. A test that could not even
-# start is a failure, though ctest files it under skipped.
+# count_junit XML: prints "passed failed skipped", then a line for each failed test and for each reason to skip some. A test that
+# could not even start is a failure, though ctest files it under skipped.
 count_junit() {
   awk '
-    function attribute(name) { return match($0, " " name "=\"[^\"]*\"") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4) : "" }
-    /^\t<testcase / { test = attribute("name"); state = attribute("status"); reason = ""; take = 0
+    function attribute(name) {
+      return match($0, " " name "=\"[^\"]*\"") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4) : ""
+    }
+    /^\t<testcase / { test = attribute("name"); sub(/ +# GetParam.*/, "", test)
+                      state = attribute("status"); reason = ""; take = 0
                       if (state == "run") passed++
                       else if (state == "fail") { failed++; lines = lines "  FAILED  " test "\n" } }
     /^\t\t<skipped message="SKIP_/ { state = "skip" }
@@ -32,8 +35,14 @@ count_junit() {
     state == "skip" && take { reason = $0; take = 0 }
     state == "skip" && /: Skipped$/ { take = 1 }
     state == "skip" && /skipped: / { reason = substr($0, index($0, "skipped: ") + 9) }
-    /^\t<\/testcase>/ && state == "skip" { skipped++; lines = lines "  skipped " test ": " reason "\n" }
-    END { printf "%d %d %d\n%s", passed, failed, skipped, lines }' "$1"
+    /^\t<\/testcase>/ && state == "skip" { skipped++; if (!count[reason]++) first[reason] = test }
+    END {
+      printf "%d %d %d\n%s", passed, failed, skipped, lines
+      for (reason in count) {
+        others = count[reason] > 1 ? " and " count[reason] - 1 " more" : ""
+        print "  skipped " first[reason] others ": " reason
+      }
+    }' "$1"
 }
 
 # ctest_in NAME FOLDER [ctest argument...]: runs and counts the tests of one build folder.
@@ -64,13 +73,20 @@ skip() {
   skipped=$((skipped + 1))
 }
 
+# took_building PRESET SECONDS: a line of its own in the table, taken off the suite that happened to need it first.
+took_building() {
+  table=$table$(printf '%-37s %8s' "(building $1)" "$(minutes "$2")")$'\n'
+  start=$((start + $2))
+}
+minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
 # built PRESET: builds it once; later calls give the same answer.
 built() {
   local outcome=build/results/$1.built
   if [ ! -e "$outcome" ]; then
-    local start=$SECONDS
+    local begun=$SECONDS
     if build "$1" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
-    say "  built $1 in $((SECONDS - start)) s"
+    took_building "$1" $((SECONDS - begun))
   fi
   [ "$(cat "$outcome")" = yes ] || { failed=$((failed + 1)); return 1; }
 }
@@ -116,14 +132,17 @@ suite_tsan() {
     calm="setarch -R"
     $calm "$probe" 2>>"$probe.log" || { skip tsan "ThreadSanitizer cannot run here: $(head -n 1 "$probe.log")"; return 0; }
   fi
+  local begun=$SECONDS
   quietly configure-tsan cmake --preset tsan &&
-    quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads || { failed=$((failed + 1)); return 0; }
+    quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
+    { failed=$((failed + 1)); return 0; }
+  took_building tsan $((SECONDS - begun))
   launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ctest_in tsan build/tsan/tests -L threads
 }
 
 # run_suites [NAME...]: a table, and as the last line the sums of all parts.
 run_suites() {
-  local name start table="" p=0 f=0 s=0 t
+  local name start table="" p=0 f=0 s=0
   for name; do
     case " $all_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites" >&2; exit 2 ;; esac
   done
@@ -134,11 +153,10 @@ run_suites() {
     passed=0 failed=0 skipped=0 start=$SECONDS
     say "$name: $(about_suite "$name")"
     "suite_$name"
-    t=$((SECONDS - start))
-    table=$table$(printf '%-10s %8d %8d %8d %6d:%02d' "$name" $passed $failed $skipped $((t / 60)) $((t % 60)))$'\n'
+    table=$table$(printf '%-10s %8d %8d %8d %8s' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))")$'\n'
     p=$((p + passed)) f=$((f + failed)) s=$((s + skipped))
   done
-  printf '\n%-10s %8s %8s %8s %9s\n%s\n' suite passed failed skipped minutes "$table"
+  printf '\n%-10s %8s %8s %8s %8s\n%s\n' suite passed failed skipped minutes "$table"
   [ $((p + f)) != 0 ] || f=1
   say "$p passed, $f failed, $s skipped"
   [ $f = 0 ]
