@@ -10,8 +10,8 @@ about_suite() {
     abi) echo "the public header: every function, descriptor and rule" ;;
     tools) echo "the metal-marlin command" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
-    portable) echo "units, kernels and ABI with METAL_MARLIN_ISA=generic" ;;
-    avx2) echo "units, kernels and ABI with METAL_MARLIN_ISA=avx2" ;;
+    portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
+    avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
     asan) echo "everything above under AddressSanitizer and UBSan" ;;
     tsan) echo "the tests with threads under ThreadSanitizer" ;;
   esac
@@ -106,7 +106,7 @@ suite_install() { folder_suite install; }
 forced_isa() {
   built release || return 0
   export METAL_MARLIN_ISA=$2
-  ctest_in "$1" build/release/tests -L "^(unit|kernels|abi)"
+  ctest_in "$1" build/release/tests -L "^(unit|abi)"
   unset METAL_MARLIN_ISA
 }
 suite_portable() { forced_isa portable generic; }
