@@ -1,0 +1,101 @@
+// The command on every folder of tests/data: what it lists, what it unpacks, what it verifies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "run_command.h"
+#include "safetensors.h"
+
+namespace metal_marlin::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Layouts that are recognised and not loaded yet: their layers are listed with the reason.
+const std::set<std::string> kNotYet = {"awq-gemv-fast-g128",   "awq-gemv-g64",  "ct-marlin-24-channel", "ct-marlin-24-g128",
+                                       "ct-sparse-24-bitmask", "marlin-column", "marlin-g128"};
+
+std::vector<std::string> folders() {
+  std::vector<std::string> names;
+  const json index = json::parse(read_file(data("index.json")));  // items() borrows
+  for (const auto& [name, about] : index.items()) names.push_back(name);
+  return names;
+}
+
+class Checkpoints : public testing::TestWithParam<std::string> {
+ protected:
+  static bool covered() { return !kNotYet.contains(GetParam()); }
+  static bool floats() { return GetParam().starts_with("float-"); }
+};
+
+TEST_P(Checkpoints, InspectListsWhatTheIndexSays) {
+  const Ran ran = run_command({"inspect", "--json", data(GetParam())});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, IsEmpty());
+  const json listed = json::parse(ran.out);
+  const json expected = json::parse(read_file(data("index.json"))).at(GetParam()).at("layers");
+  for (const auto& [name, shape] : expected.items()) {
+    const json* found = nullptr;
+    for (const json& layer : listed.at("layers")) {
+      if (layer.at("name") == name) found = &layer;
+    }
+    ASSERT_TRUE(found) << name << " is missing in " << ran.out;
+    EXPECT_EQ(found->at("loads"), covered()) << found->dump();
+    EXPECT_EQ(found->at("why_not") == "", covered()) << found->dump();
+    if (!covered()) continue;  // what is not loaded yet has no shape yet
+    const bool stack = shape.size() == 3;
+    EXPECT_EQ(found->at("experts"), stack ? shape.at(0) : json(1));
+    EXPECT_EQ(found->at("n"), shape.at(shape.size() - 2));
+    EXPECT_EQ(found->at("k"), shape.at(shape.size() - 1));
+    EXPECT_EQ(found->at("format") == "float", floats()) << found->dump();
+  }
+  EXPECT_EQ(listed.at("totals").at("layers"), listed.at("layers").size());
+}
+
+TEST_P(Checkpoints, UnpackGivesTheTrueValuesBitForBit) {
+  const ScratchFolder scratch;
+  const Ran ran = run_command({"unpack", data(GetParam()), "-o", scratch.at("values.safetensors")});
+  if (floats() || !covered()) {
+    EXPECT_EQ(ran.exit_code, 3);
+    EXPECT_THAT(ran.err, HasSubstr("left out"));
+    EXPECT_EQ(scratch.entries(), 0u) << "a file was left behind";
+    return;
+  }
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(scratch.entries(), 1u);
+  const auto got = read_safetensors(scratch.at("values.safetensors"));
+  const auto want = read_safetensors(data(GetParam() + "/decoded.safetensors"));
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, tensor] : want) {
+    ASSERT_TRUE(got.contains(name)) << name;
+    EXPECT_EQ(got.at(name).shape, tensor.shape) << name;
+    EXPECT_TRUE(got.at(name) == tensor) << name << " differs";
+  }
+}
+
+TEST_P(Checkpoints, VerifyIsGreen) {
+  const Ran ran = run_command({"verify", data(GetParam())});
+  if (!covered()) {
+    EXPECT_EQ(ran.exit_code, 1);
+    EXPECT_THAT(ran.out, HasSubstr("DOES NOT LOAD"));
+    return;
+  }
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(" 0 wrong"));
+  EXPECT_THAT(ran.out, HasSubstr(floats() ? "-> nvfp4" : "equal"));
+  EXPECT_THAT(ran.err, IsEmpty());  // no bar where there is no terminal
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, Checkpoints, testing::ValuesIn(folders()), [](const auto& about) {
+  std::string name = about.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace metal_marlin::test

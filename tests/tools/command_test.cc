@@ -1,0 +1,159 @@
+// The command's own manners: help, exit codes, messages, files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "run_command.h"
+#include "safetensors.h"
+
+namespace metal_marlin::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "bench", "explain", "quickstart"};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Command, HelpNamesEveryCommandAndEachHasExamples) {
+  const Ran all = run_command({"--help"});
+  EXPECT_EQ(all.exit_code, 0);
+  EXPECT_THAT(all.out, HasSubstr("Exit codes"));
+  for (const char* command : kCommands) {
+    EXPECT_THAT(all.out, HasSubstr(command));
+    const Ran one = run_command({command, "--help"});
+    EXPECT_EQ(one.exit_code, 0);
+    EXPECT_THAT(one.out, HasSubstr("Example"));
+    EXPECT_THAT(one.out, HasSubstr(std::string("metal-marlin ") + command));
+    EXPECT_THAT(one.err, IsEmpty());
+  }
+}
+
+TEST(Command, VersionIsTheLibrarys) {
+  const Ran ran = run_command({"--version"});
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_THAT(ran.out, StartsWith("metal-marlin "));
+}
+
+TEST(Command, WrongUsageExitsWith2AndSaysWhy) {
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {"polish"},
+                                                       {"inspect"},
+                                                       {"inspect", "x", "--yaml"},
+                                                       {"unpack", "x"},
+                                                       {"verify", "x", "--format", "int5"},
+                                                       {"verify", "x", "--group", "32"},
+                                                       {"verify", "x", "-m", "0"},
+                                                       {"bench", "-n", "0"},
+                                                       {"bench", "--dtype", "u8"},
+                                                       {"bench", "--threads", "-1"},
+                                                       {"bench", "--layer", "x"},
+                                                       {"bench", "--file", "x", "-n", "64"}};
+  for (const auto& arguments : wrong) {
+    const Ran ran = run_command(arguments);
+    EXPECT_EQ(ran.exit_code, 2) << (arguments.empty() ? "nothing" : arguments.back()) << ran.err;
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: "));
+    EXPECT_THAT(ran.out, IsEmpty());
+  }
+}
+
+TEST(Command, WhatCannotBeReadExitsWith3AndNamesTheFile) {
+  const ScratchFolder scratch;
+  const std::string good = read_file(data("ct-mxfp4/model.safetensors"));
+  write_file(scratch.at("empty.safetensors"), "");
+  write_file(scratch.at("cut.safetensors"), good.substr(0, 100));
+  write_file(scratch.at("short.safetensors"), good.substr(0, good.size() - 1));
+  write_file(scratch.at("no.gguf"), "GGUF\x03");
+  for (const char* name : {"empty.safetensors", "cut.safetensors", "short.safetensors", "no.gguf", "none.safetensors"}) {
+    for (const std::vector<std::string>& arguments : {std::vector<std::string>{"inspect", scratch.at(name)},
+                                                      {"verify", scratch.at(name)},
+                                                      {"unpack", scratch.at(name), "-o", scratch.at("out")},
+                                                      {"bench", "--file", scratch.at(name)}}) {
+      const Ran ran = run_command(arguments);
+      EXPECT_EQ(ran.exit_code, 3) << arguments[0] << " " << name << ": " << ran.err;
+      EXPECT_THAT(ran.err, HasSubstr(name));
+      EXPECT_EQ(lines_of(ran.err).size(), 1u) << ran.err;
+      EXPECT_THAT(ran.out, IsEmpty());
+    }
+  }
+  EXPECT_EQ(scratch.entries(), 4u) << "unpack left something behind";
+}
+
+TEST(Command, AnUnknownLayerExitsWith3) {
+  const ScratchFolder scratch;
+  const Ran ran = run_command({"unpack", data("ct-mxfp4"), "--layer", "nothing", "-o", scratch.at("out")});
+  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("there is no layer 'nothing'"));
+  EXPECT_THAT(ran.err, HasSubstr("model.layers.0.mlp.down_proj"));
+}
+
+TEST(Unpack, OneLayerOfSeveral) {
+  const ScratchFolder scratch;
+  const std::string layer = "model.layers.1.mlp.up_proj";
+  ASSERT_EQ(run_command({"unpack", data("sharded-gptq"), "--layer", layer, "-o", scratch.at("one")}).exit_code, 0);
+  const auto got = read_safetensors(scratch.at("one"));
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_TRUE(got.at(layer) == read_safetensors(data("sharded-gptq/decoded.safetensors")).at(layer));
+}
+
+TEST(Unpack, FloatsBecomeTheValuesOfTheFormat) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.at("quantised.safetensors"), layer = "encoder.layer.0.attention.self.query";
+  ASSERT_EQ(run_command({"unpack", data("float-f32"), "--format", "mxfp4", "-o", out}).exit_code, 0);
+  const auto got = read_safetensors(out), floats = read_safetensors(data("float-f32/decoded.safetensors"));
+  EXPECT_EQ(got.at(layer).shape, floats.at(layer).shape);
+  EXPECT_FALSE(got.at(layer) == floats.at(layer));
+}
+
+TEST(Unpack, AFailureLeavesTheOldFileAlone) {
+  const ScratchFolder scratch;
+  write_file(scratch.at("out"), "precious");
+  EXPECT_EQ(run_command({"unpack", data("float-f32"), "-o", scratch.at("out")}).exit_code, 3);
+  EXPECT_EQ(read_file(scratch.at("out")), "precious");
+  EXPECT_EQ(scratch.entries(), 1u);
+  EXPECT_EQ(run_command({"unpack", data("ct-mxfp4"), "-o", scratch.at("no/such/folder")}).exit_code, 3);
+}
+
+TEST(Verify, AWrongBitInTheExpectedValuesIsFound) {
+  const ScratchFolder scratch;
+  std::string values = read_file(data("ct-nvfp4/decoded.safetensors"));
+  values[values.size() - 1000] ^= 1;
+  write_file(scratch.at("values.safetensors"), values);
+  const Ran ran = run_command({"verify", data("ct-nvfp4"), "--expect", scratch.at("values.safetensors")});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.out, HasSubstr("1 differ"));
+  EXPECT_THAT(ran.out, HasSubstr("WRONG"));
+}
+
+TEST(Verify, ASampleOfRowsAndOneLayer) {
+  const Ran ran = run_command({"verify", data("gguf-mixed"), "--layer", "blk.0.ffn_down.weight", "--rows", "6", "-m", "2"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("1 right, 0 wrong"));
+}
+
+TEST(Explain, NamesTheKernel) {
+  const Ran ran = run_command({"explain", "--format", "nvfp4", "-n", "64", "-k", "48", "-m", "1,16", "--compute", "int8"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("M: 1\nkernel: "));
+  EXPECT_THAT(ran.out, HasSubstr("\nM: 16\nkernel: "));
+}
+
+TEST(Doctor, DescribesTheMachine) {
+  const Ran ran = run_command({"doctor", "--no-measure"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("cpu"));
+  EXPECT_THAT(ran.out, HasSubstr("processor"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("reading memory")));
+}
+
+}  // namespace
+}  // namespace metal_marlin::test

@@ -1,0 +1,62 @@
+#include "run_command.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace metal_marlin::test {
+
+namespace fs = std::filesystem;
+
+Ran run_command(const std::vector<std::string>& arguments) {
+  const ScratchFolder folder;
+  const std::string out = folder.at("out"), err = folder.at("err");
+  std::vector<char*> argv{const_cast<char*>(MARLIN_COMMAND)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("cannot fork");
+  if (child == 0) {
+    const int out_file = open(out.c_str(), O_WRONLY | O_CREAT, 0600), err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
+    if (dup2(out_file, STDOUT_FILENO) >= 0 && dup2(err_file, STDERR_FILENO) >= 0) execv(MARLIN_COMMAND, argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out), read_file(err)};
+}
+
+ScratchFolder::ScratchFolder() {
+  std::string name = (fs::temp_directory_path() / "metal-marlin-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+size_t ScratchFolder::entries() const {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+std::string data(const std::string& name) { return std::string(MARLIN_TEST_DATA) + "/" + name; }
+
+}  // namespace metal_marlin::test

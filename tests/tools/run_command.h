@@ -1,0 +1,37 @@
+// Runs the command as a shell would, with its output in files: never a terminal.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace metal_marlin::test {
+
+struct Ran {
+  int exit_code;  ///< 128 + signal when it did not exit
+  std::string out, err;
+};
+
+/// The arguments are passed as they are.
+Ran run_command(const std::vector<std::string>& arguments);
+
+/// A folder of its own, removed with all it holds.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string at(const std::string& name) const { return (path_ / name).string(); }
+  size_t entries() const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, const std::string& content);
+/// tests/data/NAME
+std::string data(const std::string& name);
+
+}  // namespace metal_marlin::test

@@ -1,0 +1,161 @@
+// bench: how fast products are, as a fraction of what the machine could do in the same minute.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "command.h"
+#include "cpu_info.h"
+#include "library.h"
+#include "measure.h"
+#include "names.h"
+#include "progress.h"
+#include "roofline.h"
+#include "shape_options.h"
+#include "table.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+struct Options {
+  ShapeOptions shape;
+  std::vector<int64_t> m = {1, 8, 64};
+  std::vector<std::string> computes = {"default", "int8"}, dtypes = {"bf16"};
+  std::vector<unsigned> threads = {0};
+  std::string out_dtype = "f32", svg;
+  double seconds = 1;
+  bool json = false;
+};
+
+std::vector<Job> jobs_of(const Options& options) {
+  std::vector<Job> jobs;
+  for (const auto& compute : options.computes) {
+    for (const auto& dtype : options.dtypes) {
+      for (int64_t m : options.m) {
+        jobs.push_back(
+            {m, *parse_compute(compute), *parse_activation_dtype(dtype), *parse_activation_dtype(options.out_dtype)});
+      }
+    }
+  }
+  return jobs;
+}
+
+Table empty_table() {
+  using enum Table::Align;
+  return Table({{"format"},
+                {"group", right},
+                {"compute"},
+                {"A"},
+                {"M", right},
+                {"threads", right},
+                {"kernel"},
+                {"time", right},
+                {"GB/s", right},
+                {"GFLOP/s", right},
+                {"of limit", right},
+                {"limit"},
+                {"nmse", right}});
+}
+
+void add_row(Table& table, const Measurement& m) {
+  table.row({format_name(m.format), std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype),
+             std::to_string(m.job.m), std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
+             fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
+             fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
+             fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
+}
+
+/// Measures everything that was asked for; each result goes to `report` as soon as it is there.
+template <class Report>
+void measure_all(const Options& options, const Report& report) {
+  const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
+  const std::vector<Job> jobs = jobs_of(options);
+  const auto formats = options.shape.formats();
+  Progress progress("measuring", static_cast<double>(formats.size() * options.threads.size()));
+  double done = 0;
+  for (unsigned asked : options.threads) {
+    const unsigned threads = asked ? asked : usable_threads();
+    const Context context = make_context(device.backend, threads);
+    Limits limits(threads);
+    for (marlin_format format : formats) {
+      progress.at(done, format == MARLIN_FORMAT_NONE ? "" : format_name(format));
+      Rotation rotation(options.shape.make(context.get(), format), rotation_bytes(), kMostCopies);
+      const double budget = options.seconds * static_cast<double>(jobs.size());
+      for (const Measurement& m : measure({context.get(), device, &limits, budget}, rotation, jobs)) report(m);
+      progress.at(++done);
+    }
+  }
+}
+
+ExitCode bench(const Options& options) {
+  std::vector<Measurement> all;
+  Table table = empty_table();
+  bool right = true;
+  measure_all(options, [&](const Measurement& m) {
+    all.push_back(m);
+    right = right && m.verdict.ok();
+    add_row(table, m);
+    if (!options.json) return;
+    fmt::print("{}\n", to_json(m).dump());
+    std::fflush(stdout);  // a record is of use as soon as it is made
+  });
+  if (!options.json) {
+    const Measurement& m = all.front();
+    fmt::print("{} x {} (N x K) on {}; limits of the same runs: reading {:.1f} GB/s", m.n, m.k, cpu_info().model,
+               m.read_rate / 1e9);
+    fmt::print("\n\n");
+    table.print();
+    fmt::print(
+        "\nGB/s counts the packed weights, GFLOP/s 2 M N K. The limit is the longer of reading the weights and multiplying at\n"
+        "the peak of the instruction; 'of limit' is its time over ours. All are medians of samples taken in turn.\n");
+  }
+  if (!options.svg.empty()) {
+    write_file(options.svg, render_roofline(roofline_of(all)));
+    if (!options.json) fmt::print("roofline: {}\n", options.svg);
+  }
+  return right ? ExitCode::ok : ExitCode::wrong;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto* sub = app.add_subcommand("bench", "Time products and judge them by the machine's limits, measured in the same run");
+  auto options = std::make_shared<Options>();
+  options->shape.add_to(*sub, true);
+  sub->add_option("-m", options->m, "Rows of activations, a list")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  sub->add_option("--compute", options->computes, "Computes, a list")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(compute_names());
+  sub->add_option("--dtype", options->dtypes, "Types of the activations, a list")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(dtype_names());
+  sub->add_option("--out-dtype", options->out_dtype, "Type of the result")->capture_default_str()->check(dtype_names());
+  sub->add_option("--threads", options->threads, "Numbers of threads, a list; default: all that this process may use")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  sub->add_option("--seconds", options->seconds, "Time for each row of the table, about")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
+  sub->add_option("--svg", options->svg, "Draw the roofline to this file");
+  sub->footer(
+      "Weights are rotated through copies of more than 400 MB, so that they come from memory, and every product is\n"
+      "checked against float64 on a sample of columns; exits with 1 when one is wrong.\n\n"
+      "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, gbytes_per_s, gflops, limit\n"
+      "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, read_gbytes_per_s,\n"
+      "instruction, peak_gflops.\n\n"
+      "Examples:\n"
+      "  metal-marlin bench\n"
+      "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
+      "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
+      "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg");
+  sub->callback([&action, options] { action = [options] { return bench(*options); }; });
+}
+
+}  // namespace metal_marlin::tools

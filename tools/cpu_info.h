@@ -1,0 +1,29 @@
+// The processor as the operating system describes it, for people to read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace metal_marlin::tools {
+
+struct CacheInfo {
+  std::string name;    ///< "L1d", "L2", "L3"
+  size_t bytes;        ///< of one
+  unsigned shared_by;  ///< CPUs that share one; 0 unknown
+};
+
+struct CpuInfo {
+  std::string model;
+  std::vector<std::string> features;  ///< those that the kernels ask for, in the processor's own words
+  std::vector<CacheInfo> caches;      ///< of the first CPU, smallest first
+  unsigned cpus = 1;                  ///< online, whether or not this process may use them
+  size_t last_level_cache() const;    ///< 32 MB when unknown
+};
+
+const CpuInfo& cpu_info();
+/// Bytes that can be allocated without hurting others; 1 GiB when unknown.
+size_t free_memory();
+
+}  // namespace metal_marlin::tools

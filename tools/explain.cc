@@ -1,0 +1,55 @@
+// explain: which kernel a product would take, and why.
+#include <fmt/core.h>
+
+#include <vector>
+
+#include "command.h"
+#include "library.h"
+#include "quantise_options.h"
+#include "shape_options.h"
+#include "workload.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+struct Options {
+  ShapeOptions shape;
+  std::vector<int64_t> m = {1};
+  std::string compute = "default", dtype = "bf16";
+};
+
+ExitCode explain_products(const Options& options) {
+  const Context context = make_context(MARLIN_BACKEND_AUTO, 0);
+  const Weights weights = options.shape.make(context.get(), options.shape.formats().front())();
+  const marlin_layer_info info = info_of(weights.get());
+  bool first = true;
+  for (int64_t m : options.m) {
+    const HostMatrix a(m, info.k, *parse_activation_dtype(options.dtype)), c(m, info.n, MARLIN_F32);
+    const std::string text = explain(product(weights.get(), a, c, m, *parse_compute(options.compute)));
+    fmt::print("{}M: {}\n{}", first ? "" : "\n", m, text);
+    first = false;
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& action) {
+  auto* sub = app.add_subcommand("explain", "Say which kernel a product would take, and why");
+  auto options = std::make_shared<Options>();
+  options->shape.add_to(*sub, false);
+  sub->add_option("-m", options->m, "Rows of activations, a list")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  sub->add_option("--compute", options->compute, "default or int8")->capture_default_str()->check(compute_names());
+  sub->add_option("--dtype", options->dtype, "Of the activations")->capture_default_str()->check(dtype_names());
+  sub->footer(
+      "Examples:\n"
+      "  metal-marlin explain --format mxfp4 -n 11776 -k 4096 -m 1,8,512\n"
+      "  metal-marlin explain --format int4 --group 128 --compute int8 -m 16\n"
+      "  metal-marlin explain --file model.gguf --layer blk.0.ffn_down.weight");
+  sub->callback([&action, options] { action = [options] { return explain_products(*options); }; });
+}
+
+}  // namespace metal_marlin::tools

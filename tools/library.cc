@@ -1,0 +1,162 @@
+#include "library.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "command.h"
+
+namespace metal_marlin::tools {
+
+void check(marlin_status status, const marlin_error& error, const std::string& doing) {
+  if (status == MARLIN_OK) return;
+  throw Failure(fmt::format("{}: {} ({})", doing, error.message, marlin_status_name(status)));
+}
+
+std::vector<marlin_device_info> devices() {
+  std::vector<marlin_device_info> all;
+  for (uint32_t i = 0;; ++i) {
+    auto info = sized<marlin_device_info>();
+    auto error = sized<marlin_error>();
+    const marlin_status status = marlin_device_get(i, &info, &error);
+    if (status == MARLIN_E_NOT_FOUND) return all;
+    check(status, error, fmt::format("cannot describe device {}", i));
+    all.push_back(info);
+  }
+}
+
+Context make_context(marlin_backend backend, uint32_t threads) {
+  auto desc = sized<marlin_context_desc>();
+  desc.backend = backend;
+  desc.threads = threads;
+  auto error = sized<marlin_error>();
+  marlin_context* context = nullptr;
+  check(marlin_context_create(&desc, &context, &error), error, "cannot open the device");
+  return Context(context);
+}
+
+marlin_device_info device_of(marlin_backend backend) {
+  // AUTO picks the first usable of CUDA, Metal, CPU.
+  const marlin_backend order[] = {MARLIN_BACKEND_CUDA, MARLIN_BACKEND_METAL, MARLIN_BACKEND_CPU};
+  const auto all = devices();
+  for (marlin_backend candidate : order) {
+    if (backend != MARLIN_BACKEND_AUTO && candidate != backend) continue;
+    for (const auto& info : all) {
+      if (info.backend == candidate && info.why_not[0] == '\0') return info;
+    }
+  }
+  throw Failure("no usable device; 'metal-marlin doctor' says why");
+}
+
+Checkpoint open_checkpoint(const std::string& path) {
+  auto error = sized<marlin_error>();
+  marlin_checkpoint* checkpoint = nullptr;
+  check(marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error), error, fmt::format("cannot open {}", path));
+  return Checkpoint(checkpoint);
+}
+
+std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint) {
+  std::vector<marlin_layer_info> all;
+  for (uint64_t i = 0;; ++i) {
+    auto info = sized<marlin_layer_info>();
+    auto error = sized<marlin_error>();
+    const marlin_status status = marlin_checkpoint_layer(checkpoint, i, &info, &error);
+    if (status == MARLIN_E_NOT_FOUND) return all;
+    check(status, error, fmt::format("cannot describe layer {}", i));
+    all.push_back(info);
+  }
+}
+
+marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name) {
+  const auto all = layers_of(checkpoint);
+  for (const auto& layer : all) {
+    if (name == layer.name) return layer;
+  }
+  throw Failure(fmt::format("there is no layer '{}'; the file has {} layers{}{}", name, all.size(),
+                            all.empty() ? "" : ", the first is ", all.empty() ? "" : all.front().name));
+}
+
+namespace {
+
+marlin_status load_status(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer,
+                          uint32_t expert, const Quantise& quantise, marlin_weights** out, marlin_error* error) {
+  marlin_shard shard{};
+  shard.first[2] = expert;
+  shard.count[2] = 1;
+  auto desc = sized<marlin_load_desc>();
+  desc.layers = &layer.name;
+  desc.shards = layer.experts > 1 ? &shard : nullptr;
+  desc.layer_count = 1;
+  if (layer.format == MARLIN_FORMAT_NONE) {
+    desc.format = quantise.format;
+    desc.group_size = quantise.group;
+  }
+  return marlin_weights_load(context, checkpoint, &desc, out, error);
+}
+
+}  // namespace
+
+Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
+                 const Quantise& quantise, std::string* why) {
+  auto error = sized<marlin_error>();
+  marlin_weights* weights = nullptr;
+  if (load_status(context, checkpoint, layer, expert, quantise, &weights, &error) != MARLIN_OK) *why = error.message;
+  return Weights(weights);
+}
+
+Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
+             const Quantise& quantise) {
+  auto error = sized<marlin_error>();
+  marlin_weights* weights = nullptr;
+  check(load_status(context, checkpoint, layer, expert, quantise, &weights, &error), error,
+        fmt::format("cannot load '{}'", layer.name));
+  return Weights(weights);
+}
+
+std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer) {
+  if (layer.status == MARLIN_OK) return {};
+  // The listing has a status only; the attempt has the words, and is refused before any work.
+  std::string why;
+  const Weights weights = try_load(context, checkpoint, layer, 0, Quantise{}, &why);
+  return why.empty() ? marlin_status_name(layer.status) : why;
+}
+
+marlin_layer_info info_of(const marlin_weights* weights) {
+  auto info = sized<marlin_layer_info>();
+  auto error = sized<marlin_error>();
+  check(marlin_weights_info(weights, &info, &error), error, "cannot describe the weights");
+  return info;
+}
+
+void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k, float* out) {
+  marlin_matrix matrix{};
+  matrix.data = out;
+  matrix.rows = count;
+  matrix.cols = k;
+  matrix.dtype = MARLIN_F32;
+  auto error = sized<marlin_error>();
+  check(marlin_weights_unpack(nullptr, weights, nullptr, first, &matrix, &error), error, "cannot unpack");
+}
+
+std::string explain(const marlin_gemm_desc& desc) {
+  auto error = sized<marlin_error>();
+  size_t needed = 0;
+  check(marlin_explain(&desc, nullptr, 0, &needed, &error), error, "cannot explain");
+  std::string text(needed, '\0');
+  check(marlin_explain(&desc, text.data(), text.size(), &needed, &error), error, "cannot explain");
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
+std::string explained(const std::string& text, const std::string& key) {
+  const std::string start = key + ": ";
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at);
+    if (end == std::string::npos) end = text.size();
+    if (text.compare(at, start.size(), start) == 0) return text.substr(at + start.size(), end - at - start.size());
+    at = end + 1;
+  }
+  return {};
+}
+
+}  // namespace metal_marlin::tools

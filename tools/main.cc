@@ -1,0 +1,74 @@
+// metal-marlin: look at, check, convert and measure 4-bit weights from the command line.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "command.h"
+#include "metal_marlin/metal_marlin.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+std::string version_text() {
+  const uint32_t v = marlin_version();
+  return fmt::format("metal-marlin {}.{}.{} (ABI {}.{})", v >> 16, (v >> 8) & 0xff, v & 0xff, MARLIN_ABI_MAJOR,
+                     MARLIN_ABI_MINOR);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Multiply by 4-bit weights at the speed of memory: look at checkpoints, check them, unpack them, measure."};
+  app.name("metal-marlin");
+  app.set_version_flag("--version", version_text());
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("metal-marlin: {}\nTry 'metal-marlin --help'.\n", e.what());
+  });
+  app.footer(
+      "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes no sense;\n"
+      "3 the work could not be done.\n\n"
+      "Start with:  metal-marlin doctor        what this machine can do\n"
+      "             metal-marlin inspect DIR   what a checkpoint holds\n"
+      "'metal-marlin COMMAND --help' has examples; the manual page metal-marlin(1) has the rest.");
+  Action action;
+  add_doctor(app, action);
+  add_inspect(app, action);
+  add_verify(app, action);
+  add_unpack(app, action);
+  add_bench(app, action);
+  add_explain(app, action);
+  add_quickstart(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const bool asked = app.exit(e) == 0;  // --help and --version come here too; exit() prints
+    return static_cast<int>(asked ? ExitCode::ok : ExitCode::usage);
+  }
+  return static_cast<int>(action());
+}
+
+}  // namespace
+}  // namespace metal_marlin::tools
+
+int main(int argc, char** argv) {
+  using metal_marlin::tools::ExitCode;
+  using metal_marlin::tools::Failure;
+  int code = static_cast<int>(ExitCode::failed);
+  try {
+    code = metal_marlin::tools::run(argc, argv);
+  } catch (const Failure& e) {
+    fmt::print(stderr, "metal-marlin: {}\n", e.what());
+    code = static_cast<int>(e.code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "metal-marlin: out of memory\n");
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "metal-marlin: {}\n", e.what());
+  }
+  // A full disk or a closed pipe shows only here: what was printed must have arrived for the work to count as done.
+  if (std::fflush(stdout) != 0 && code == 0) {
+    std::perror("metal-marlin: cannot write the output");
+    code = static_cast<int>(ExitCode::failed);
+  }
+  return code;
+}

@@ -1,0 +1,132 @@
+#include "measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "names.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kBatch = 50e-6;         // against the clock's own cost and resolution
+constexpr double kLong = 5e-3;           // waking threads takes 50 us: nothing against this
+constexpr int kFewest = 3;               // samples of anything that is not slower than the whole budget
+constexpr int64_t kSampledColumns = 48;  // checked against float64
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Something to call over and over, and how long it took.
+class Timed {
+ public:
+  explicit Timed(std::function<void()> call) : call_(std::move(call)) {
+    const auto start = Clock::now();
+    call_();
+    first_ = since(start);
+  }
+  /// One sample. Before a short one comes a call that does not count: what ran before may have left the threads asleep.
+  void sample() {
+    if (first_ < kLong) call_();
+    const int64_t batch = std::clamp<int64_t>(static_cast<int64_t>(kBatch / first_) + 1, 1, 1000);
+    const auto start = Clock::now();
+    for (int64_t i = 0; i < batch; ++i) call_();
+    const double seconds = since(start);
+    first_ = seconds / static_cast<double>(batch);
+    samples_.push_back(first_);
+    spent_ += seconds * (1 + 1 / static_cast<double>(batch));
+  }
+  bool has_enough(double budget) const { return samples_.size() >= (first_ > budget ? 1 : kFewest); }
+  bool wants(double budget) const { return !has_enough(budget) || spent_ + 2 * first_ < budget; }
+  double seconds() const { return median(samples_); }
+
+ private:
+  std::function<void()> call_;
+  double first_ = 0, spent_ = 0;
+  std::vector<double> samples_;
+};
+
+struct Prepared {
+  HostMatrix a, c;
+  Prepared(const Job& job, const marlin_layer_info& info)
+      : a(HostMatrix::random(job.m, info.k, job.dtype, static_cast<uint64_t>(job.m))), c(job.m, info.n, job.out_dtype) {}
+};
+
+}  // namespace
+
+double time_calls(const std::function<void()>& call, double seconds) {
+  Timed timed(call);
+  while (timed.wants(seconds)) timed.sample();
+  return timed.seconds();
+}
+
+std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::span<const Job> jobs) {
+  const marlin_layer_info info = info_of(weights.first());
+  std::vector<Prepared> operands;
+  for (const Job& job : jobs) operands.emplace_back(job, info);
+
+  std::vector<Timed> timed;
+  std::map<std::string, std::vector<double>> peaks;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    const Prepared& p = operands[j];
+    timed.emplace_back(
+        [&weights, &p, &job = jobs[j]] { multiply(nullptr, product(weights.next(), p.a, p.c, job.m, job.compute)); });
+    peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
+  }
+  std::vector<double> reads;
+  // Sampling the limits takes as long as many short products: the time is up when the clock says so, or when each job has had
+  // its share, but never before each has a few samples.
+  const double share = bench.seconds / static_cast<double>(jobs.size());
+  const auto start = Clock::now();
+  const auto unfinished = [&](const Timed& t) {
+    return t.wants(share) && (!t.has_enough(share) || since(start) < bench.seconds);
+  };
+  while (std::any_of(timed.begin(), timed.end(), unfinished)) {
+    reads.push_back(bench.limits->read_sample());
+    for (auto& [name, samples] : peaks) samples.push_back(bench.limits->dot_sample(*find_dot_loop(name)));
+    for (Timed& t : timed) {
+      if (t.wants(share)) t.sample();
+    }
+  }
+
+  std::vector<Measurement> out;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    const Job& job = jobs[j];
+    const marlin_gemm_desc desc = product(weights.first(), operands[j].a, operands[j].c, job.m, job.compute);
+    multiply(nullptr, desc);
+    Product checked[] = {{&operands[j].a, &operands[j].c, job.m, job.compute}};
+    check_products(weights.first(), checked, sampled_rows(info.n, kSampledColumns), bench.limits->threads());
+    const std::string instruction = instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
+    out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"), info.format, info.n, info.k,
+                   info.group_size, bench.limits->threads(), info.bytes, timed[j].seconds(), median(reads), instruction,
+                   median(peaks[instruction]), checked[0].verdict});
+  }
+  return out;
+}
+
+nlohmann::ordered_json to_json(const Measurement& m) {
+  return {{"backend", m.backend},
+          {"kernel", m.kernel},
+          {"format", format_name(m.format)},
+          {"compute", compute_name(m.job.compute)},
+          {"M", m.job.m},
+          {"N", m.n},
+          {"K", m.k},
+          {"group", m.group},
+          {"threads", m.threads},
+          {"seconds", m.seconds},
+          {"gbytes_per_s", m.byte_rate() / 1e9},
+          {"gflops", m.rate() / 1e9},
+          {"limit", m.limit()},
+          {"fraction_of_limit", m.fraction_of_limit()},
+          {"nmse", m.verdict.nmse},
+          {"dtype", dtype_name(m.job.dtype)},
+          {"out_dtype", dtype_name(m.job.out_dtype)},
+          {"weight_bytes", m.bytes},
+          {"read_gbytes_per_s", m.read_rate / 1e9},
+          {"instruction", m.instruction},
+          {"peak_gflops", m.peak / 1e9}};
+}
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,69 @@
+// Times products against the limits of the machine, all taken in turn, so that whatever slows the machine slows both.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "machine_limits.h"
+#include "reference.h"
+#include "workload.h"
+
+namespace metal_marlin::tools {
+
+/// One product to time.
+struct Job {
+  int64_t m;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  marlin_dtype dtype = MARLIN_BF16;     ///< of A
+  marlin_dtype out_dtype = MARLIN_F32;  ///< of C
+};
+
+/// What came of it. Bytes are those of the packed weights, codes and scales; operations are 2 M N K.
+struct Measurement {
+  Job job;
+  std::string backend, kernel;
+  marlin_format format;
+  int64_t n, k;
+  uint32_t group;
+  unsigned threads;
+  uint64_t bytes;           ///< of the weights
+  double seconds;           ///< median of one product
+  double read_rate;         ///< bytes a second, median of the same race
+  std::string instruction;  ///< by whose peak it is judged
+  double peak;              ///< operations a second, likewise
+  Verdict verdict;          ///< of a sample of the result
+
+  double operations() const { return 2.0 * static_cast<double>(job.m) * static_cast<double>(n) * static_cast<double>(k); }
+  double byte_rate() const { return static_cast<double>(bytes) / seconds; }
+  double rate() const { return operations() / seconds; }
+  double fraction_of_read() const { return byte_rate() / read_rate; }
+  double fraction_of_peak() const { return rate() / peak; }
+  /// No product can be faster than max(reading its weights, multiplying at the peak): whichever is longer is the limit.
+  bool read_bound() const { return fraction_of_read() >= fraction_of_peak(); }
+  std::string limit() const { return read_bound() ? "read" : instruction; }
+  double fraction_of_limit() const { return read_bound() ? fraction_of_read() : fraction_of_peak(); }
+};
+
+/// One line of `bench --json`.
+nlohmann::ordered_json to_json(const Measurement& measurement);
+
+/// Where and how long to measure.
+struct Bench {
+  marlin_context* context;
+  marlin_device_info device;
+  Limits* limits;
+  double seconds = 1;  ///< for all jobs of one call together; slow ones take as long as they take
+};
+
+/// Times the jobs on the rotation's copies in turn with reading and the instructions they use, then checks each against
+/// float64 on a sample of columns.
+std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::span<const Job> jobs);
+
+/// Median seconds of call(), timed in batches of at least 50 us, for about `seconds`.
+double time_calls(const std::function<void()>& call, double seconds);
+
+}  // namespace metal_marlin::tools

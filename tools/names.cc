@@ -1,0 +1,116 @@
+#include "names.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace metal_marlin::tools {
+namespace {
+
+template <class T>
+using Names = std::span<const std::pair<T, std::string_view>>;
+
+constexpr std::pair<marlin_format, std::string_view> kFormats[] = {
+    {MARLIN_INT4, "int4"}, {MARLIN_FP4, "fp4"}, {MARLIN_MXFP4, "mxfp4"}, {MARLIN_NVFP4, "nvfp4"}, {MARLIN_INT8, "int8"},
+};
+constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
+    {MARLIN_COMPUTE_DEFAULT, "default"}, {MARLIN_COMPUTE_INT8, "int8"}, {MARLIN_COMPUTE_FP8, "fp8"}};
+constexpr std::pair<marlin_dtype, std::string_view> kDtypes[] = {
+    {MARLIN_F32, "f32"},   {MARLIN_F16, "f16"}, {MARLIN_BF16, "bf16"}, {MARLIN_I8, "i8"},
+    {MARLIN_I32, "i32"},   {MARLIN_U32, "u32"}, {MARLIN_U4, "u4"},     {MARLIN_E8M0, "e8m0"},
+    {MARLIN_E4M3, "e4m3"}, {MARLIN_U8, "u8"},   {MARLIN_I16, "i16"},   {MARLIN_I64, "i64"},
+};
+constexpr std::pair<marlin_layout, std::string_view> kLayouts[] = {
+    {MARLIN_LAYOUT_ROWS, "rows"},
+    {MARLIN_LAYOUT_K8N, "k8n"},
+    {MARLIN_LAYOUT_GPTQ_V1, "gptq-v1"},
+    {MARLIN_LAYOUT_GPTQ_V2, "gptq-v2"},
+    {MARLIN_LAYOUT_AWQ, "awq"},
+    {MARLIN_LAYOUT_AWQ_GEMV, "awq-gemv"},
+    {MARLIN_LAYOUT_AWQ_GEMV_FAST, "awq-gemv-fast"},
+    {MARLIN_LAYOUT_GGUF, "gguf"},
+    {MARLIN_LAYOUT_MARLIN, "marlin"},
+    {MARLIN_LAYOUT_MARLIN_24, "marlin-24"},
+};
+constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
+    {MARLIN_BACKEND_CPU, "cpu"}, {MARLIN_BACKEND_METAL, "metal"}, {MARLIN_BACKEND_CUDA, "cuda"}};
+constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
+    {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
+    {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},
+    {MARLIN_PACK_PRUNE_2_4, "2:4"},
+    {MARLIN_PACK_GATE_UP_INTERLEAVED, "gate-up-interleaved"},
+    {MARLIN_LAYER_ZEROS, "zeros"},
+    {MARLIN_LAYER_ACT_ORDER, "act-order"},
+};
+
+// Constants of a newer library are legal: they show as their number.
+template <class T>
+std::string name_of(Names<T> names, T value) {
+  for (const auto& [v, name] : names) {
+    if (v == value) return std::string(name);
+  }
+  return std::to_string(value);
+}
+
+template <class T>
+std::optional<T> value_of(Names<T> names, std::string_view name) {
+  for (const auto& [v, n] : names) {
+    if (n == name) return v;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string format_name(marlin_format format) {
+  return format == MARLIN_FORMAT_NONE ? "float" : name_of<marlin_format>(kFormats, format);
+}
+std::string compute_name(marlin_compute compute) { return name_of<marlin_compute>(kComputes, compute); }
+std::string dtype_name(marlin_dtype dtype) { return dtype == 0 ? "-" : name_of<marlin_dtype>(kDtypes, dtype); }
+std::string layout_name(marlin_layout layout) { return name_of<marlin_layout>(kLayouts, layout); }
+std::string backend_name(marlin_backend backend) { return name_of<marlin_backend>(kBackends, backend); }
+
+std::vector<std::string> flag_list(uint32_t flags) {
+  std::vector<std::string> names;
+  for (const auto& [bit, name] : kFlags) {
+    if (flags & bit) names.emplace_back(name);
+  }
+  return names;
+}
+
+std::string flag_names(uint32_t flags) { return fmt::format("{}", fmt::join(flag_list(flags), ", ")); }
+
+std::optional<marlin_format> parse_format(std::string_view name) { return value_of<marlin_format>(kFormats, name); }
+std::optional<marlin_compute> parse_compute(std::string_view name) { return value_of<marlin_compute>(kComputes, name); }
+std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
+  const auto dtype = value_of<marlin_dtype>(kDtypes, name);
+  return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16 ? dtype : std::nullopt;
+}
+
+std::span<const marlin_format> all_formats() {
+  static constexpr marlin_format formats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8};
+  return formats;
+}
+
+uint32_t default_group(marlin_format format) { return format == MARLIN_NVFP4 ? 16 : 32; }
+
+std::string bytes_text(double bytes) {
+  static constexpr std::array<const char*, 5> units = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < units.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 99.95 ? 0 : 1, units[unit]);
+}
+
+std::string seconds_text(double seconds) {
+  const auto text = [](double v, const char* unit) {
+    return fmt::format("{:.{}f} {}", v, v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, unit);
+  };
+  if (seconds < 999.5e-6) return text(seconds * 1e6, "us");
+  return seconds < 0.9995 ? text(seconds * 1e3, "ms") : text(seconds, "s");
+}
+
+}  // namespace metal_marlin::tools

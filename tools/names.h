@@ -1,0 +1,39 @@
+// The words that people type and read for the ABI's constants.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metal_marlin/metal_marlin.h"
+
+namespace metal_marlin::tools {
+
+std::string format_name(marlin_format format);     ///< "int4", ...; "float" for NONE
+std::string compute_name(marlin_compute compute);  ///< "default", "int8", "fp8"
+std::string dtype_name(marlin_dtype dtype);        ///< "f32", ...
+std::string layout_name(marlin_layout layout);     ///< "gptq-v1", ...
+std::string backend_name(marlin_backend backend);  ///< "cpu", ...
+/// {"zeros", "act-order"}, ... of marlin_layer_info::flags.
+std::vector<std::string> flag_list(uint32_t flags);
+/// The same as "zeros, act-order".
+std::string flag_names(uint32_t flags);
+
+std::optional<marlin_format> parse_format(std::string_view name);
+std::optional<marlin_compute> parse_compute(std::string_view name);
+std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///< f32, f16, bf16
+
+/// The quantised formats, in the order of the header.
+std::span<const marlin_format> all_formats();
+/// The group that a format has when none is asked for.
+uint32_t default_group(marlin_format format);
+
+/// "25.6 MB", "512 kB": powers of ten, as bandwidth counts.
+std::string bytes_text(double bytes);
+/// "1.23 us", "45.6 ms".
+std::string seconds_text(double seconds);
+
+}  // namespace metal_marlin::tools

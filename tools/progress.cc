@@ -1,0 +1,46 @@
+#include "progress.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace metal_marlin::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+size_t terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+Progress::Progress(std::string what, double total)
+    : what_(std::move(what)), total_(total), terminal_(isatty(STDERR_FILENO) != 0), start_(std::chrono::steady_clock::now()) {}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::at(double done, const std::string& now) {
+  if (!terminal_ || total_ <= 0) return;
+  const auto time = std::chrono::steady_clock::now();
+  if (time - start_ < 1s || time - drawn_ < 100ms) return;
+  drawn_ = time;
+  shown_ = true;
+  constexpr size_t kBar = 30;
+  const double part = std::clamp(done / total_, 0.0, 1.0);
+  const auto full = static_cast<size_t>(part * kBar);
+  std::string line =
+      fmt::format("{} [{}{}] {:3.0f}%  {}", what_, std::string(full, '#'), std::string(kBar - full, '.'), part * 100, now);
+  // A line that wraps could not be taken back.
+  if (const size_t width = terminal_width(); line.size() >= width) line.resize(width - 1);
+  fmt::print(stderr, "\r\033[K{}", line);
+  std::fflush(stderr);
+}
+
+}  // namespace metal_marlin::tools

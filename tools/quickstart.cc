@@ -1,0 +1,298 @@
+// quickstart: the main job on real files. Every checkpoint of a folder is opened, packed, multiplied with and checked; then
+// one layer of a size where speed means something.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "command.h"
+#include "cpu_info.h"
+#include "library.h"
+#include "measure.h"
+#include "names.h"
+#include "parallel.h"
+#include "progress.h"
+#include "roofline.h"
+#include "table.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string folder, svg = "metal-marlin-roofline.svg";
+  int64_t n = 11776, k = 4096;
+};
+
+constexpr int64_t kRows[] = {1, 8, 64};  // M
+constexpr double kSecondsEach = 0.01;    // for one small product
+
+std::vector<fs::path> subfolders(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory()) found.push_back(entry.path());
+  }
+  if (error) throw Failure(fmt::format("cannot list {}: {}", folder, error.message()));
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// "…experts.down_proj": the end of a long name, cut at a dot.
+std::string short_name(const std::string& name) {
+  constexpr size_t kMost = 21;
+  if (name.size() <= kMost) return name;
+  const size_t dot = name.find('.', name.size() - kMost - 1);
+  return "…" + (dot == std::string::npos ? name.substr(name.size() - kMost) : name.substr(dot + 1));
+}
+
+/// The last part of a message: the reason, without the file, tensor and byte that stand before it.
+std::string reason_of(const std::string& message) {
+  const size_t colon = message.rfind(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+/// Checks and times the layers of small checkpoints.
+class SmallLayers {
+ public:
+  SmallLayers(marlin_context* context, Limits& limits) : context_(context), limits_(limits) {}
+
+  void checkpoint(const fs::path& folder) {
+    const std::string where = folder.filename().string();
+    auto error = sized<marlin_error>();
+    marlin_checkpoint* opened = nullptr;
+    if (marlin_checkpoint_open(folder.c_str(), nullptr, &opened, &error) != MARLIN_OK) {
+      refused_.emplace_back(where, error.message);
+      return;
+    }
+    const Checkpoint owned(opened);
+    ++checkpoints_;
+    for (const auto& info : layers_of(opened)) layer(where, opened, info);
+  }
+
+  /// Prints everything; true when nothing was wrong.
+  bool report() const;
+
+ private:
+  struct Row {
+    std::string checkpoint, layer, format, shape, kernel;
+    std::vector<double> seconds;  // one for each of kRows
+    double rate = 0, nmse = 0;    // bytes a second at M = 1; the largest
+  };
+
+  void layer(const std::string& where, const marlin_checkpoint* checkpoint, const marlin_layer_info& info) {
+    const std::string why = why_not(context_, checkpoint, info);
+    if (!why.empty()) {
+      refused_.emplace_back(where, reason_of(why));
+      return;
+    }
+    const bool floats = info.format == MARLIN_FORMAT_NONE;
+    const std::string group = info.group_size >= info.k ? "row" : fmt::format("g{}", info.group_size);
+    Row row;
+    row.checkpoint = where;
+    row.layer = short_name(info.name);
+    row.format = floats ? dtype_name(info.dtype) + " > mxfp4" : fmt::format("{} {}", format_name(info.format), group);
+    row.shape = fmt::format("{}{} x {}", info.experts > 1 ? fmt::format("{} x ", info.experts) : "", info.n, info.k);
+    for (uint32_t expert = 0; expert < info.experts; ++expert) {
+      const Weights weights = load(context_, checkpoint, info, expert, {floats ? MARLIN_MXFP4 : MARLIN_FORMAT_NONE, 0});
+      for (int64_t m : kRows) multiply_one(weights.get(), m, expert == 0, row);
+    }
+    reads_.push_back(limits_.read_sample());
+    rows_.push_back(std::move(row));
+  }
+
+  /// Multiplies and checks all columns; the first expert is also timed.
+  void multiply_one(const marlin_weights* weights, int64_t m, bool timed, Row& row) {
+    const marlin_layer_info info = info_of(weights);
+    const HostMatrix a = HostMatrix::random(m, info.k, MARLIN_BF16, static_cast<uint64_t>(m)), c(m, info.n, MARLIN_F32);
+    const marlin_gemm_desc desc = product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT);
+    multiply(nullptr, desc);
+    Product checked[] = {{&a, &c, m, MARLIN_COMPUTE_DEFAULT}};
+    check_products(weights, checked, every_row(info.n), limits_.threads());
+    row.nmse = std::max(row.nmse, checked[0].verdict.nmse);
+    wrong_ += !checked[0].verdict.ok();
+    ++products_;
+    if (!timed) return;
+    row.seconds.push_back(time_calls([&] { multiply(nullptr, desc); }, kSecondsEach));
+    if (row.seconds.size() > 1) return;
+    row.kernel = explained(explain(desc), "kernel");
+    row.rate = static_cast<double>(info.bytes) / row.seconds.front();
+  }
+
+  marlin_context* context_;
+  Limits& limits_;
+  std::vector<Row> rows_;
+  std::vector<std::pair<std::string, std::string>> refused_;  // checkpoint, reason
+  std::vector<double> reads_;
+  int checkpoints_ = 0, products_ = 0, wrong_ = 0;
+};
+
+bool SmallLayers::report() const {
+  using enum Table::Align;
+  Table table({{"checkpoint"},
+               {"layer"},
+               {"format"},
+               {"N x K", right},
+               {"kernel"},
+               {"M = 1", right},
+               {"M = 8", right},
+               {"M = 64", right},
+               {"GB/s", right},
+               {"of read", right},
+               {"error", right}});
+  const double read = median(reads_);
+  for (const Row& row : rows_) {
+    table.row({row.checkpoint, row.layer, row.format, row.shape, row.kernel, seconds_text(row.seconds[0]),
+               seconds_text(row.seconds[1]), seconds_text(row.seconds[2]), fmt::format("{:.1f}", row.rate / 1e9),
+               fmt::format("{:.0f}%", 100 * row.rate / read), fmt::format("{:.0e}", row.nmse)});
+  }
+  table.print();
+  fmt::print("\n{} checkpoints, {} layers, {} products of bfloat16 activations, every column checked against float64: {}\n",
+             checkpoints_, rows_.size(), products_, wrong_ ? fmt::format("{} WRONG", wrong_) : "all right");
+  fmt::print(
+      "Kernel, GB/s and its part of the {:.1f} GB/s of reading memory are of M = 1; error is the largest mean squared error\n"
+      "over the mean square. Layers this small stay in the caches: their speed says nothing about memory.\n",
+      read / 1e9);
+  if (!refused_.empty()) fmt::print("\nNot supported yet\n");
+  for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", where, reason);
+  return wrong_ == 0 && products_ > 0;
+}
+
+/// bfloat16 weights that look like a trained layer's: bell-shaped, deviation 0.02.
+std::vector<uint16_t> random_layer(int64_t n, int64_t k, unsigned threads) {
+  std::vector<uint16_t> values(static_cast<size_t>(n * k));
+  parallel_for(n, threads, [&](int64_t row) {
+    Random random(static_cast<uint64_t>(row));
+    for (int64_t i = 0; i < k; ++i) {
+      // The sum of the four 16-bit quarters of one number: 48 million of them must take no time. Its deviation is 37837.
+      const uint64_t bits = random.next();
+      const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
+      values[static_cast<size_t>(row * k + i)] = to_bf16(static_cast<float>(sum - 131070) * (0.02f / 37837));
+    }
+  });
+  return values;
+}
+
+Weights quantise_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k, marlin_format format) {
+  auto desc = sized<marlin_pack_desc>();
+  desc.format = format;
+  desc.n = n;
+  desc.k = k;
+  desc.values.data = values.data();
+  desc.values.rows = n;
+  desc.values.cols = k;
+  desc.values.dtype = MARLIN_BF16;
+  const marlin_pack_desc* parts[] = {&desc};
+  auto error = sized<marlin_error>();
+  marlin_weights* weights = nullptr;
+  check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot quantise");
+  return Weights(weights);
+}
+
+/// One large layer, quantised in each format, against the limits of the machine.
+std::vector<Measurement> large_layer(const Options& options, const Bench& bench) {
+  std::vector<Job> jobs;
+  for (marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    for (int64_t m : kRows) jobs.push_back({m, compute});
+  }
+  std::vector<Measurement> all;
+  Progress progress("one large layer", static_cast<double>(all_formats().size()));
+  std::vector<uint16_t> values = random_layer(options.n, options.k, bench.limits->threads());
+  for (marlin_format format : all_formats()) {
+    progress.at(static_cast<double>(&format - all_formats().data()), format_name(format));
+    // The quantised matrix is the one that is checked. The further copies, which keep the caches cold, have random codes in
+    // the same layout: quantising each would cost a minute and time the same.
+    bool quantised = false;
+    std::optional<RandomWeights> random;
+    Rotation rotation(
+        [&] {
+          if (!quantised) return quantised = true, quantise_layer(bench.context, values, options.n, options.k, format);
+          if (!random) random.emplace(WeightShape{format, options.n, options.k}, 1);
+          return random->pack(bench.context);
+        },
+        rotation_bytes(), kMostCopies);
+    for (Measurement& m : measure(bench, rotation, jobs)) all.push_back(std::move(m));
+  }
+  return all;
+}
+
+bool report_large(const std::vector<Measurement>& all) {
+  using enum Table::Align;
+  Table table({{"format"},
+               {"compute"},
+               {"M", right},
+               {"kernel"},
+               {"time", right},
+               {"GB/s", right},
+               {"of read", right},
+               {"GFLOP/s", right},
+               {"of peak", right},
+               {"peak of"},
+               {"error", right}});
+  bool right_all = true;
+  for (const Measurement& m : all) {
+    right_all = right_all && m.verdict.ok();
+    table.row({m.job.m == 1 ? fmt::format("{} g{}", format_name(m.format), m.group) : "",
+               m.job.m == 1 ? compute_name(m.job.compute) : "", std::to_string(m.job.m), m.kernel, seconds_text(m.seconds),
+               fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}%", 100 * m.fraction_of_read()),
+               fmt::format("{:.0f}", m.rate() / 1e9), fmt::format("{:.0f}%", 100 * m.fraction_of_peak()), m.instruction,
+               fmt::format("{:.0e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
+  }
+  table.print();
+  return right_all;
+}
+
+ExitCode quickstart(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const unsigned threads = usable_threads();
+  const Context context = make_context(MARLIN_BACKEND_AUTO, threads);
+  const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
+  Limits limits(threads);
+  fmt::print("{} ({}), {} threads\n\nReal checkpoints, {}\n\n", cpu_info().model, device.isa_or_arch, threads, options.folder);
+  SmallLayers small(context.get(), limits);
+  {
+    const auto folders = subfolders(options.folder);
+    Progress progress("checkpoints", static_cast<double>(folders.size()));
+    for (size_t i = 0; i < folders.size(); ++i) {
+      progress.at(static_cast<double>(i), folders[i].filename().string());
+      small.checkpoint(folders[i]);
+    }
+  }
+  bool right = small.report();
+
+  fmt::print("\nOne large layer, {} x {} (N x K), quantised here from bfloat16; more than 400 MB of copies in turn\n\n",
+             options.n, options.k);
+  std::fflush(stdout);
+  const auto large = large_layer(options, {context.get(), device, &limits, 2.0});
+  right = report_large(large) && right;
+  const Roofline roofline = roofline_of(large);
+  fmt::print("\nlimits of this run: reading memory {:.1f} GB/s", roofline.read_rate / 1e9);
+  for (const auto& [name, peak] : roofline.peaks) fmt::print(", {} {:.0f} Gop/s", name, peak / 1e9);
+  write_file(options.svg, render_roofline(roofline));
+  fmt::print("\nroofline: {}\n{} in {:.0f} s\n", fs::absolute(options.svg).string(), right ? "all right" : "SOMETHING IS WRONG",
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return right ? ExitCode::ok : ExitCode::wrong;
+}
+
+}  // namespace
+
+void add_quickstart(CLI::App& app, Action& action) {
+  auto* sub =
+      app.add_subcommand("quickstart", "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
+  auto options = std::make_shared<Options>();
+  sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
+  sub->add_option("--svg", options->svg, "Where to draw the roofline")->capture_default_str();
+  sub->add_option("-n,--n", options->n, "Rows of the large layer")->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  sub->add_option("-k,--k", options->k, "Columns of the large layer")->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  sub->footer(
+      "Exits with 1 when a result is not what float64 says.\n\n"
+      "Example:\n"
+      "  metal-marlin quickstart tests/data");
+  sub->callback([&action, options] { action = [options] { return quickstart(*options); }; });
+}
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,260 @@
+#include "reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "library.h"
+#include "parallel.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+constexpr double kU = 0x1p-24;   // unit roundoff of float32
+constexpr int64_t kBlock = 32;   // activations that share a step in INT8 compute
+constexpr int64_t kStripe = 64;  // rows unpacked at a time by one thread
+constexpr size_t kLanes = 8;     // independent sums, so that the compiler can keep them in vectors
+
+struct Sums {
+  double value = 0, magnitude = 0, step = 0;
+};
+
+/// sum a w, sum |a| |w| and sum step |w| over k.
+Sums dot(const double* a, const double* step, const double* w, int64_t k) {
+  double value[kLanes] = {}, magnitude[kLanes] = {}, steps[kLanes] = {};
+  const int64_t whole = k / static_cast<int64_t>(kLanes) * static_cast<int64_t>(kLanes);
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const double x = a[i + lane], y = w[i + lane];
+      value[lane] += x * y;
+      magnitude[lane] += std::fabs(x * y);
+      steps[lane] += step[i + lane] * std::fabs(y);
+    }
+  }
+  Sums sums;
+  for (int64_t i = whole; i < k; ++i) {
+    sums.value += a[i] * w[i];
+    sums.magnitude += std::fabs(a[i] * w[i]);
+    sums.step += step[i] * std::fabs(w[i]);
+  }
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    sums.value += value[lane];
+    sums.magnitude += magnitude[lane];
+    sums.step += steps[lane];
+  }
+  return sums;
+}
+
+/// Bounds |q s| + |z s| of every weight of a group from the group's values alone.
+double corrected_magnitude(const double* w, int64_t count, const marlin_layer_info& info, std::vector<double>& sorted) {
+  sorted.clear();
+  std::copy_if(w, w + count, std::back_inserter(sorted), [](double v) { return std::isfinite(v); });
+  const bool additive = info.flags & MARLIN_PACK_ADDITIVE_ZEROS;
+  if (!additive) sorted.push_back(0);  // (q - z) s: zero is a multiple of s as well
+  if (sorted.empty()) return 0;
+  std::sort(sorted.begin(), sorted.end());
+  const double largest = std::max(std::fabs(sorted.front()), std::fabs(sorted.back()));
+  double scale = std::numeric_limits<double>::infinity();
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    // Values are rounded to float32: what is within a few of its last places is the same value.
+    const double distance = sorted[i] - sorted[i - 1];
+    if (distance > 4 * kU * largest) scale = std::min(scale, distance);
+  }
+  if (!std::isfinite(scale)) return 0;  // one value only: see row_magnitudes
+  const double codes = info.format == MARLIN_INT8 ? 128 : 16;
+  return additive ? 2 * codes * scale + largest : 2 * codes * scale;
+}
+
+/// The activations of one product in double, with what the bounds need of them.
+class Operand {
+ public:
+  Operand(const Product& product, const marlin_layer_info& info)
+      : m_(product.m), k_(info.k), a_(static_cast<size_t>(m_ * k_)), step_(a_.size(), 0.0), largest_(static_cast<size_t>(m_)) {
+    for (int64_t m = 0; m < m_; ++m) {
+      for (int64_t k = 0; k < k_; ++k) {
+        const double value = product.a->at(m, k);
+        a_[static_cast<size_t>(m * k_ + k)] = value;
+        largest_[static_cast<size_t>(m)] = std::max(largest_[static_cast<size_t>(m)], std::fabs(value));
+      }
+    }
+    if (product.compute == MARLIN_COMPUTE_INT8) set_steps(info.flags & MARLIN_LAYER_ACT_ORDER ? k_ : kBlock);
+  }
+  const double* a(int64_t m) const { return a_.data() + m * k_; }
+  const double* step(int64_t m) const { return step_.data() + m * k_; }
+  double largest(int64_t m) const { return largest_[static_cast<size_t>(m)]; }
+
+ private:
+  // Act-order gathers activations before they are cut into blocks, so any of the row may set a block's step.
+  void set_steps(int64_t block) {
+    for (int64_t m = 0; m < m_; ++m) {
+      for (int64_t first = 0; first < k_; first += block) {
+        const int64_t count = std::min(block, k_ - first);
+        const double* values = a(m) + first;
+        double largest = 0;
+        for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(values[i]));
+        // The step itself is rounded to float32, hence a little more than half of it.
+        std::fill_n(step_.data() + m * k_ + first, count, largest / 127 / 2 * (1 + 1e-6));
+      }
+    }
+  }
+
+  int64_t m_, k_;
+  std::vector<double> a_, step_, largest_;
+};
+
+double output_rounding(marlin_dtype dtype, double value) {
+  switch (dtype) {
+    case MARLIN_F16:
+      return std::max(std::fabs(value) * 0x1p-11, 0x1p-25);
+    case MARLIN_BF16:
+      return std::max(std::fabs(value) * 0x1p-8, 0x1p-134);
+    default:
+      return std::max(std::fabs(value) * kU, 0x1p-150);
+  }
+}
+
+double largest_finite(marlin_dtype dtype) { return dtype == MARLIN_F16 ? 65504 : 3.38e38; }
+
+double limit_nmse(const Product& product) {
+  if (product.compute == MARLIN_COMPUTE_INT8) return 5e-4;
+  return product.c->dtype() == MARLIN_F16 ? 1e-7 : product.c->dtype() == MARLIN_BF16 ? 5e-6 : 1e-11;
+}
+
+/// Sums of squares, kept apart from Verdict so that threads can add up.
+struct Tally {
+  Verdict verdict;
+  double error2 = 0, true2 = 0;
+
+  void element(double got, double want, double bound, double finite_limit, int64_t m, int64_t n) {
+    ++verdict.checked;
+    if (!std::isfinite(want) || std::fabs(want) > finite_limit) {
+      // NaN in, NaN out; what overflows the output may come as infinity or as NaN.
+      const bool right = std::isnan(want) ? std::isnan(got) : !std::isfinite(got) || std::isfinite(want);
+      if (!right) note(std::numeric_limits<double>::infinity(), m, n);
+      return;
+    }
+    const double error = std::fabs(got - want);
+    note(std::isnan(error) ? std::numeric_limits<double>::infinity() : error / bound, m, n);
+    error2 += error * error;
+    true2 += want * want;
+  }
+  void note(double fraction, int64_t m, int64_t n) {
+    if (fraction > 1) ++verdict.wrong;
+    if (fraction <= verdict.worst) return;
+    verdict.worst = fraction;
+    verdict.m = m;
+    verdict.n = n;
+  }
+  void add(const Tally& other) {
+    verdict.checked += other.verdict.checked;
+    error2 += other.error2;
+    true2 += other.true2;
+    const int64_t wrong = verdict.wrong + other.verdict.wrong;
+    note(other.verdict.worst, other.verdict.m, other.verdict.n);
+    verdict.wrong = wrong;
+  }
+};
+
+/// One row of W in double with the bounds of its groups.
+struct Row {
+  std::vector<double> w, magnitudes, sorted;
+  double largest = 0;
+
+  void set(const float* from, const marlin_layer_info& info) {
+    w.assign(from, from + info.k);
+    largest = 0;
+    for (double v : w) largest = std::max(largest, std::fabs(v));
+    magnitudes.clear();
+    const bool corrected = info.format == MARLIN_INT4 || (info.flags & MARLIN_PACK_ADDITIVE_ZEROS);
+    if (!corrected) return;
+    // Act-order scatters a group over the row, and groups' members are not visible: then every weight is bounded by the row's
+    // largest value, of which no group's scale can be more than one step.
+    if (info.flags & MARLIN_LAYER_ACT_ORDER) {
+      magnitudes.push_back((info.format == MARLIN_INT8 ? 256 : 32) * (largest > 0 ? largest : 1));
+      return;
+    }
+    for (int64_t first = 0; first < info.k; first += info.group_size) {
+      const int64_t count = std::min<int64_t>(info.group_size, info.k - first);
+      magnitudes.push_back(corrected_magnitude(w.data() + first, count, info, sorted));
+    }
+    // A group whose values are all alike hides its scale; its neighbours' stand in.
+    const double row = *std::max_element(magnitudes.begin(), magnitudes.end());
+    for (double& magnitude : magnitudes) magnitude = magnitude > 0 ? magnitude : row > 0 ? row + largest : 32;
+  }
+
+  /// S for INT4 and INT8.
+  double corrected(const double* a, int64_t group_size) const {
+    const auto k = static_cast<int64_t>(w.size());
+    const int64_t step = magnitudes.size() == 1 ? k : group_size;
+    double sum = 0;
+    for (int64_t first = 0, g = 0; first < k; first += step, ++g) {
+      double absolute = 0;
+      for (int64_t i = first; i < std::min(first + step, k); ++i) absolute += std::fabs(a[i]);
+      sum += absolute * magnitudes[static_cast<size_t>(g)];
+    }
+    return sum;
+  }
+};
+
+void check_row(const Row& row, int64_t n, const marlin_layer_info& info, const Product& product, const Operand& operand,
+               Tally& tally) {
+  const auto k = static_cast<double>(info.k);
+  const double gamma = k * kU / (1 - k * kU);
+  for (int64_t m = 0; m < product.m; ++m) {
+    const Sums sums = dot(operand.a(m), operand.step(m), row.w.data(), info.k);
+    const double s =
+        row.magnitudes.empty() ? sums.magnitude : std::max(sums.magnitude, row.corrected(operand.a(m), info.group_size));
+    // With rounded activations every |a| in S may be one step larger.
+    const double bound = gamma * (s + sums.step) + sums.step + k * 0x1p-126 * std::max({1.0, operand.largest(m), row.largest}) +
+                         output_rounding(product.c->dtype(), sums.value);
+    tally.element(product.c->at(m, n), sums.value, bound, largest_finite(product.c->dtype()), m, n);
+  }
+}
+
+}  // namespace
+
+void check_products(const marlin_weights* weights, std::span<Product> products, std::span<const RowRange> rows,
+                    unsigned threads) {
+  const marlin_layer_info info = info_of(weights);
+  std::vector<Operand> operands;
+  for (const Product& product : products) operands.emplace_back(product, info);
+  std::vector<RowRange> stripes;
+  for (const RowRange& range : rows) {
+    for (int64_t done = 0; done < range.count; done += kStripe) {
+      stripes.push_back({range.first + done, std::min(kStripe, range.count - done)});
+    }
+  }
+  std::vector<Tally> totals(products.size());
+  std::mutex totals_mutex;
+  parallel_for(static_cast<int64_t>(stripes.size()), threads, [&](int64_t at) {
+    const RowRange stripe = stripes[static_cast<size_t>(at)];
+    std::vector<float> values(static_cast<size_t>(stripe.count * info.k));
+    unpack_rows(weights, stripe.first, stripe.count, info.k, values.data());
+    std::vector<Tally> tallies(products.size());
+    Row row;
+    for (int64_t r = 0; r < stripe.count; ++r) {
+      row.set(values.data() + r * info.k, info);
+      for (size_t p = 0; p < products.size(); ++p) check_row(row, stripe.first + r, info, products[p], operands[p], tallies[p]);
+    }
+    const std::lock_guard lock(totals_mutex);
+    for (size_t p = 0; p < products.size(); ++p) totals[p].add(tallies[p]);
+  });
+  for (size_t p = 0; p < products.size(); ++p) {
+    Verdict& verdict = products[p].verdict = totals[p].verdict;
+    verdict.nmse = totals[p].error2 == 0 ? 0 : totals[p].error2 / totals[p].true2;
+    verdict.limit_nmse = limit_nmse(products[p]);
+  }
+}
+
+std::vector<RowRange> every_row(int64_t n) { return {{0, n}}; }
+
+std::vector<RowRange> sampled_rows(int64_t n, int64_t count) {
+  if (n <= count) return every_row(n);
+  const int64_t piece = std::max<int64_t>(1, count / 3);
+  return {{0, piece}, {(n - piece) / 2, piece}, {n - piece, piece}};
+}
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,37 @@
+// The roofline: how fast products are against how much arithmetic each byte of weights brings, drawn as SVG.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "measure.h"
+
+namespace metal_marlin::tools {
+
+struct RooflinePoint {
+  std::string series;  ///< one colour and one line of the legend each
+  bool filled;         ///< a disc, else a ring
+  int64_t m;
+  double intensity;  ///< operations a byte of weights
+  double rate;       ///< operations a second
+  double fraction;   ///< of the limit
+};
+
+struct Roofline {
+  std::string title, subtitle;
+  double read_rate;                                   ///< bytes a second
+  std::vector<std::pair<std::string, double>> peaks;  ///< instruction, operations a second
+  std::vector<RooflinePoint> points;
+};
+
+/// Limits are medians over all measurements; each product is placed at its own fraction of them, because the machine's speed
+/// drifts over a run and the fraction is what was measured.
+Roofline roofline_of(std::span<const Measurement> measurements);
+/// A whole SVG file, 960 x 600, for light and dark backgrounds.
+std::string render_roofline(const Roofline& roofline);
+/// Throws Failure.
+void write_file(const std::string& path, const std::string& content);
+
+}  // namespace metal_marlin::tools

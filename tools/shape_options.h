@@ -1,0 +1,34 @@
+// Which weights bench and explain use: a shape with random codes, or a layer of a file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "library.h"
+#include "quantise_options.h"
+#include "workload.h"
+
+namespace metal_marlin::tools {
+
+inline CLI::Validator compute_names() { return names_of(parse_compute, "{default, int8, fp8}"); }
+inline CLI::Validator dtype_names() { return names_of(parse_activation_dtype, "{f32, f16, bf16}"); }
+
+class ShapeOptions {
+ public:
+  /// `several`: --format takes a list, and all formats is the default.
+  void add_to(CLI::App& app, bool several);
+  /// The formats asked for; one entry, maybe NONE, when a layer of a file brings its own.
+  std::vector<marlin_format> formats() const;
+  /// Something that packs one more copy of the weights each time. Borrows from *this and the context.
+  std::function<Weights()> make(marlin_context* context, marlin_format format) const;
+
+ private:
+  std::string file_, layer_, zeros_ = "none";
+  std::vector<std::string> formats_;
+  int64_t n_ = 11776, k_ = 4096;
+  uint32_t group_ = 0, expert_ = 0;
+};
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,34 @@
+// Plain text tables: columns as wide as they must be, numbers to the right, nothing that a pipe could not carry.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace metal_marlin::tools {
+
+class Table {
+ public:
+  enum class Align { left, right };
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// As many cells as columns.
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// A line of text across all columns, for what belongs to no column or heads the rows below it.
+  void text(std::string line) { rows_.push_back({std::move(line)}); }
+  bool empty() const { return rows_.empty(); }
+  /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut.
+  std::string render() const;
+  void print(std::FILE* to = stdout) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,109 @@
+// unpack: the true values of quantised layers, as float32 tensors in a .safetensors file.
+#include <fmt/core.h>
+
+#include <vector>
+
+#include "command.h"
+#include "library.h"
+#include "progress.h"
+#include "quantise_options.h"
+#include "safetensors_writer.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+struct Options {
+  std::string path, output, layer;
+  QuantiseOptions quantise;
+};
+
+/// The layers to write. What must be left out is named on stderr; *missing counts what should have been there.
+std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint, const Options& options,
+                                      int* missing) {
+  const bool quantise = options.quantise.get().format != MARLIN_FORMAT_NONE;
+  if (!options.layer.empty()) {
+    const marlin_layer_info layer = find_layer(checkpoint, options.layer);
+    if (layer.format == MARLIN_FORMAT_NONE && !quantise) {
+      throw Failure(fmt::format("'{}' is not quantised; --format says what to quantise it to", options.layer));
+    }
+    return {layer};
+  }
+  std::vector<marlin_layer_info> chosen;
+  for (const marlin_layer_info& layer : layers_of(checkpoint)) {
+    const std::string why = why_not(context, checkpoint, layer);
+    if (!why.empty()) {
+      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", layer.name, why);
+      ++*missing;
+    } else if (layer.format == MARLIN_FORMAT_NONE && !quantise) {
+      fmt::print(stderr, "metal-marlin: left out '{}': not quantised (--format would quantise it)\n", layer.name);
+    } else {
+      chosen.push_back(layer);
+    }
+  }
+  if (chosen.empty()) throw Failure(fmt::format("{} has no layer to unpack", options.path));
+  return chosen;
+}
+
+std::vector<SafetensorsWriter::Tensor> tensors_of(const std::vector<marlin_layer_info>& layers) {
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  for (const auto& layer : layers) {
+    std::vector<int64_t> shape = {layer.n, layer.k};
+    if (layer.experts > 1) shape.insert(shape.begin(), layer.experts);
+    tensors.push_back({layer.name, shape});
+  }
+  return tensors;
+}
+
+ExitCode unpack(const Options& options) {
+  const Checkpoint checkpoint = open_checkpoint(options.path);
+  const Context context = make_context(MARLIN_BACKEND_CPU, 0);
+  int missing = 0;
+  const auto layers = choose(context.get(), checkpoint.get(), options, &missing);
+  SafetensorsWriter writer(options.output, tensors_of(layers));
+
+  double total = 0, done = 0;
+  for (const auto& layer : layers) total += static_cast<double>(layer.n * layer.k) * layer.experts;
+  Progress progress("unpacking", total);
+  std::vector<float> values;
+  for (const auto& layer : layers) {
+    // About 16 MB at a time, so that memory holds little more than one packed expert.
+    const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
+    for (uint32_t expert = 0; expert < layer.experts; ++expert) {
+      const Weights weights = load(context.get(), checkpoint.get(), layer, expert, options.quantise.get());
+      for (int64_t row = 0; row < layer.n; row += stripe) {
+        const int64_t count = std::min(stripe, layer.n - row);
+        values.resize(static_cast<size_t>(count * layer.k));
+        unpack_rows(weights.get(), row, count, layer.k, values.data());
+        writer.write(values.data(), values.size());
+        done += static_cast<double>(values.size());
+        progress.at(done, layer.name);
+      }
+    }
+  }
+  writer.commit();
+  return missing ? ExitCode::wrong : ExitCode::ok;
+}
+
+}  // namespace
+
+void add_unpack(CLI::App& app, Action& action) {
+  auto* sub = app.add_subcommand("unpack", "Write the true float32 values of quantised layers to a .safetensors file");
+  auto options = std::make_shared<Options>();
+  sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
+      ->required();
+  sub->add_option("-o,--output", options->output, "The file to write")->required();
+  sub->add_option("--layer", options->layer, "This layer only; default: all");
+  options->quantise.add_to(*sub);
+  sub->footer(
+      "Each layer becomes a float32 tensor [N, K], or [experts, N, K], under its own name: the exact value of every\n"
+      "weight, rounded once. The file is written under a temporary name and renamed when it is complete.\n"
+      "Layers of floats are written only with --format, as that format's values of them; else they are left out with\n"
+      "a note. Layers that do not load are left out with a note too, and the command then exits with 1.\n\n"
+      "Examples:\n"
+      "  metal-marlin unpack model.gguf -o values.safetensors\n"
+      "  metal-marlin unpack DIR --layer model.layers.0.mlp.down_proj -o down.safetensors\n"
+      "  metal-marlin unpack float-model --format mxfp4 -o quantised.safetensors");
+  sub->callback([&action, options] { action = [options] { return unpack(*options); }; });
+}
+
+}  // namespace metal_marlin::tools

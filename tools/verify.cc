@@ -1,0 +1,258 @@
+// verify: loads every layer, multiplies with it, and holds the results against float64; and its values against known ones.
+#include <fmt/core.h>
+
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "command.h"
+#include "library.h"
+#include "machine_limits.h"
+#include "names.h"
+#include "progress.h"
+#include "quantise_options.h"
+#include "reference.h"
+#include "table.h"
+#include "workload.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+struct Options {
+  std::string path, expect, layer;
+  QuantiseOptions quantise;
+  std::vector<int64_t> m = {1, 4, 17};
+  int64_t rows = 0;
+  uint64_t seed = 1;
+};
+
+/// Known values: a checkpoint of float32 tensors under the layers' names.
+class Expected {
+ public:
+  explicit Expected(const std::string& path) : checkpoint_(open_checkpoint(path)) {}
+  /// Rows [first, first + count) of expert `expert` as floats, or nullptr when there is no such tensor of that shape.
+  const float* rows(const marlin_layer_info& layer, uint32_t expert, int64_t first) const {
+    auto error = sized<marlin_error>();
+    marlin_matrix matrix{};
+    if (marlin_checkpoint_tensor(checkpoint_.get(), layer.name, &matrix, &error) != MARLIN_OK) return nullptr;
+    if (matrix.dtype != MARLIN_F32 || matrix.cols != layer.k || matrix.rows != layer.n * layer.experts) return nullptr;
+    const auto* values = reinterpret_cast<const float*>(static_cast<const std::byte*>(matrix.data) + matrix.offset_bytes);
+    return values + (expert * layer.n + first) * layer.k;
+  }
+
+ private:
+  Checkpoint checkpoint_;
+};
+
+/// What --expect names, else a decoded.safetensors beside the file, else nothing.
+std::optional<Expected> find_expected(const Options& options, std::string* used) {
+  namespace fs = std::filesystem;
+  *used = options.expect;
+  if (used->empty()) {
+    const fs::path path(options.path);
+    const fs::path beside = (fs::is_directory(path) ? path : path.parent_path()) / "decoded.safetensors";
+    if (!fs::exists(beside)) return std::nullopt;
+    *used = beside.string();
+  }
+  return Expected(*used);
+}
+
+/// Values that differ in any bit from the expected ones; -1 when there is nothing to compare with.
+int64_t count_different(const marlin_weights* weights, const marlin_layer_info& layer, uint32_t expert,
+                        const Expected& expected) {
+  int64_t different = 0;
+  const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
+  std::vector<float> values;
+  for (int64_t row = 0; row < layer.n; row += stripe) {
+    const int64_t count = std::min(stripe, layer.n - row);
+    const float* want = expected.rows(layer, expert, row);
+    if (!want) return -1;
+    values.resize(static_cast<size_t>(count * layer.k));
+    unpack_rows(weights, row, count, layer.k, values.data());
+    for (size_t i = 0; i < values.size(); ++i) different += std::memcmp(&values[i], &want[i], sizeof(float)) != 0;
+  }
+  return different;
+}
+
+struct Case {
+  marlin_dtype dtype;
+  marlin_compute compute;
+};
+constexpr Case kCases[] = {{MARLIN_F32, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_F16, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_BF16, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_BF16, MARLIN_COMPUTE_INT8}};
+
+/// One packed matrix, checked; the worst of its products.
+struct Outcome {
+  double nmse = 0, nmse_int8 = 0, worst = 0;
+  int64_t products = 0, wrong_products = 0;
+  std::string complaint;  ///< of the first product that is wrong
+
+  void add(const Product& product) {
+    const Verdict& v = product.verdict;
+    double& nmse_of = product.compute == MARLIN_COMPUTE_INT8 ? nmse_int8 : nmse;
+    nmse_of = std::max(nmse_of, v.nmse);
+    worst = std::max(worst, v.worst);
+    ++products;
+    if (v.ok()) return;
+    if (wrong_products++ > 0) return;
+    complaint = fmt::format(
+        "M = {}, {} activations, {} compute: {} of {} elements out of bounds, worst {:.3g} x at [{}, {}], nmse {:.2e}",
+        product.m, dtype_name(product.a->dtype()), compute_name(product.compute), v.wrong, v.checked, v.worst, v.m, v.n,
+        v.nmse);
+  }
+  void add(const Outcome& other) {
+    nmse = std::max(nmse, other.nmse);
+    nmse_int8 = std::max(nmse_int8, other.nmse_int8);
+    worst = std::max(worst, other.worst);
+    products += other.products;
+    wrong_products += other.wrong_products;
+    if (complaint.empty()) complaint = other.complaint;
+  }
+};
+
+Outcome multiply_and_check(const marlin_weights* weights, const Options& options) {
+  const marlin_layer_info info = info_of(weights);
+  const int64_t most = *std::max_element(options.m.begin(), options.m.end());
+  std::vector<HostMatrix> activations, results;
+  activations.reserve(std::size(kCases));
+  results.reserve(std::size(kCases) * options.m.size());
+  std::vector<Product> products;
+  for (const Case& c : kCases) {
+    activations.push_back(HostMatrix::random(most, info.k, c.dtype, options.seed + products.size()));
+    for (int64_t m : options.m) {
+      results.emplace_back(m, info.n, MARLIN_F32);
+      multiply(nullptr, product(weights, activations.back(), results.back(), m, c.compute));
+      products.push_back({&activations.back(), &results.back(), m, c.compute});
+    }
+  }
+  check_products(weights, products, options.rows ? sampled_rows(info.n, options.rows) : every_row(info.n), usable_threads());
+  Outcome outcome;
+  for (const Product& p : products) outcome.add(p);
+  return outcome;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Options& options)
+      : options_(options),
+        checkpoint_(open_checkpoint(options.path)),
+        context_(make_context(MARLIN_BACKEND_CPU, 0)),
+        expected_(find_expected(options, &expected_path_)),
+        table_({{"layer"},
+                {"format"},
+                {"N x K", Table::Align::right},
+                {"experts", Table::Align::right},
+                {"values"},
+                {"products", Table::Align::right},
+                {"of bound", Table::Align::right},
+                {"nmse", Table::Align::right},
+                {"nmse int8", Table::Align::right},
+                {"verdict"}}) {}
+
+  ExitCode run() {
+    auto layers = layers_of(checkpoint_.get());
+    if (!options_.layer.empty()) layers = {find_layer(checkpoint_.get(), options_.layer)};
+    {
+      Progress progress("verifying", static_cast<double>(layers.size()));
+      for (size_t i = 0; i < layers.size(); ++i) {
+        progress.at(static_cast<double>(i), layers[i].name);
+        verify_layer(layers[i]);
+      }
+    }
+    table_.print();
+    for (const std::string& complaint : complaints_) fmt::print("{}\n", complaint);
+    if (expected_) fmt::print("values compared bit for bit with {}\n", expected_path_);
+    fmt::print("{} right, {} wrong\n", right_, wrong_);
+    return wrong_ || right_ == 0 ? ExitCode::wrong : ExitCode::ok;
+  }
+
+ private:
+  void verify_layer(const marlin_layer_info& layer) {
+    if (layer.format != MARLIN_FORMAT_NONE) return verify_as(layer, Quantise{});
+    const Quantise asked = options_.quantise.get();
+    if (asked.format != MARLIN_FORMAT_NONE) return verify_as(layer, asked);
+    for (marlin_format format : all_formats()) verify_as(layer, Quantise{format, 0});
+  }
+
+  void verify_as(const marlin_layer_info& layer, const Quantise& quantise) {
+    const bool floats = layer.format == MARLIN_FORMAT_NONE;
+    const std::string format =
+        floats ? fmt::format("{} -> {}", dtype_name(layer.dtype), format_name(quantise.format)) : format_name(layer.format);
+    Outcome outcome;
+    int64_t different = expected_ && !floats ? 0 : -1;
+    std::string why = why_not(context_.get(), checkpoint_.get(), layer);
+    for (uint32_t expert = 0; expert < layer.experts && why.empty(); ++expert) {
+      const Weights weights = try_load(context_.get(), checkpoint_.get(), layer, expert, quantise, &why);
+      if (!weights) break;
+      if (different >= 0) {
+        const int64_t more = count_different(weights.get(), layer, expert, *expected_);
+        different = more < 0 ? -1 : different + more;
+      }
+      outcome.add(multiply_and_check(weights.get(), options_));
+    }
+    const bool right = why.empty() && outcome.wrong_products == 0 && different <= 0;
+    (right ? right_ : wrong_)++;
+    const std::string shape = fmt::format("{} x {}", layer.n, layer.k);
+    const std::string experts = layer.experts > 1 ? std::to_string(layer.experts) : "";
+    if (!why.empty()) {
+      table_.row({layer.name, format, shape, experts, "-", "-", "-", "-", "-", "DOES NOT LOAD"});
+      complaints_.push_back(fmt::format("{}: {}", layer.name, why));
+      return;
+    }
+    table_.row({layer.name, format, shape, experts,
+                different < 0    ? "-"
+                : different == 0 ? "equal"
+                                 : fmt::format("{} differ", different),
+                std::to_string(outcome.products), fmt::format("{:.2g}", outcome.worst), fmt::format("{:.1e}", outcome.nmse),
+                fmt::format("{:.1e}", outcome.nmse_int8), right ? "right" : "WRONG"});
+    if (!outcome.complaint.empty()) complaints_.push_back(fmt::format("{} ({}): {}", layer.name, format, outcome.complaint));
+  }
+
+  const Options& options_;
+  Checkpoint checkpoint_;
+  Context context_;
+  std::string expected_path_;
+  std::optional<Expected> expected_;
+  Table table_;
+  std::vector<std::string> complaints_;
+  int right_ = 0, wrong_ = 0;
+};
+
+ExitCode verify(const Options& options) { return Verifier(options).run(); }
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  auto* sub = app.add_subcommand("verify", "Check every layer's products against float64, and its values if they are known");
+  auto options = std::make_shared<Options>();
+  sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
+      ->required();
+  sub->add_option("--expect", options->expect,
+                  "A .safetensors file of the true values, float32 under the layers' names, to compare bit for bit; default: "
+                  "decoded.safetensors beside FILE, if there is one");
+  sub->add_option("--layer", options->layer, "This layer only; default: all");
+  options->quantise.add_to(*sub);
+  sub->add_option("-m", options->m, "Rows of activations, a list")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  sub->add_option("--rows", options->rows, "Check only this many rows of each matrix against float64; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--seed", options->seed, "Of the activations")->capture_default_str();
+  sub->footer(
+      "Each layer (each expert by itself) is packed, multiplied with normally distributed activations in float32,\n"
+      "float16 and bfloat16 and with INT8 compute, and every element is held to its bound (docs/command.md): 'of bound' is\n"
+      "the worst error as a fraction of it. nmse must be at most 1e-11, and 5e-4 with INT8 compute, which rounds the\n"
+      "activations. Layers of floats are quantised to each format, or to --format. Exits with 1 when anything is wrong or\n"
+      "does not load.\n\n"
+      "Examples:\n"
+      "  metal-marlin verify model.gguf\n"
+      "  metal-marlin verify DIR --rows 64                          a quick look at a large model\n"
+      "  metal-marlin verify DIR --expect true-values.safetensors");
+  sub->callback([&action, options] { action = [options] { return verify(*options); }; });
+}
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,122 @@
+#include "workload.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu_info.h"
+#include "names.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+void push_f16(std::vector<uint8_t>& to, double value) {
+  const uint16_t bits = to_f16(static_cast<float>(value));
+  to.push_back(static_cast<uint8_t>(bits));
+  to.push_back(static_cast<uint8_t>(bits >> 8));
+}
+
+marlin_matrix matrix_of(const std::vector<uint8_t>& bytes, int64_t rows, int64_t cols, marlin_dtype dtype) {
+  marlin_matrix matrix{};
+  matrix.data = const_cast<uint8_t*>(bytes.data());  // the ABI has one matrix type; packing only reads
+  matrix.rows = rows;
+  matrix.cols = cols;
+  matrix.dtype = dtype;
+  return matrix;
+}
+
+int64_t groups_of(const WeightShape& shape) { return (shape.k + shape.group - 1) / shape.group; }
+
+}  // namespace
+
+RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(shape) {
+  if (shape_.group == 0) shape_.group = default_group(shape.format);
+  shape_.group = static_cast<uint32_t>(std::min<int64_t>(shape_.group, shape.k));
+  Random random(seed);
+  const int64_t row = shape.format == MARLIN_INT8 ? shape.k : (shape.k + 1) / 2;
+  codes_.resize(static_cast<size_t>(shape.n * row + 7) / 8 * 8);
+  for (size_t i = 0; i < codes_.size(); i += 8) {
+    const uint64_t bits = random.next();
+    std::memcpy(codes_.data() + i, &bits, 8);
+  }
+  scale_type_ = shape.format == MARLIN_MXFP4 ? MARLIN_E8M0 : shape.format == MARLIN_NVFP4 ? MARLIN_E4M3 : MARLIN_F16;
+  const int64_t scales = shape.n * groups_of(shape_);
+  for (int64_t i = 0; i < scales; ++i) {
+    // Scales of a trained layer: within a few powers of two of each other.
+    switch (scale_type_) {
+      case MARLIN_E8M0:
+        scales_.push_back(static_cast<uint8_t>(118 + random.next() % 8));
+        break;
+      case MARLIN_E4M3:
+        scales_.push_back(static_cast<uint8_t>(0x28 + random.next() % 0x28));
+        break;
+      default:
+        push_f16(scales_, 0.002 + 0.01 * random.uniform());
+    }
+    if (shape.zeros == Zeros::integer) zeros_.push_back(static_cast<uint8_t>(random.next() % 16));
+    if (shape.zeros == Zeros::additive) push_f16(zeros_, -0.1 * random.uniform());
+  }
+}
+
+Weights RandomWeights::pack(marlin_context* context) const {
+  const int64_t groups = groups_of(shape_);
+  float global = 0.5f;
+  auto desc = sized<marlin_pack_desc>();
+  desc.format = shape_.format;
+  desc.group_size = shape_.group;
+  desc.layout = MARLIN_LAYOUT_ROWS;
+  desc.n = shape_.n;
+  desc.k = shape_.k;
+  desc.values = shape_.format == MARLIN_INT8 ? matrix_of(codes_, shape_.n, shape_.k, MARLIN_I8)
+                                             : matrix_of(codes_, shape_.n, (shape_.k + 1) / 2, MARLIN_U8);
+  desc.scales = matrix_of(scales_, shape_.n, groups, scale_type_);
+  if (shape_.zeros == Zeros::integer) desc.zeros = matrix_of(zeros_, shape_.n, groups, MARLIN_U8);
+  if (shape_.zeros == Zeros::additive) {
+    desc.zeros = matrix_of(zeros_, shape_.n, groups, MARLIN_F16);
+    desc.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+  }
+  if (shape_.format == MARLIN_NVFP4) {
+    desc.tensor_scale.data = &global;
+    desc.tensor_scale.rows = desc.tensor_scale.cols = 1;
+    desc.tensor_scale.dtype = MARLIN_F32;
+  }
+  const marlin_pack_desc* parts[] = {&desc};
+  auto error = sized<marlin_error>();
+  marlin_weights* weights = nullptr;
+  check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot pack random weights");
+  return Weights(weights);
+}
+
+Rotation::Rotation(const std::function<Weights()>& make, uint64_t bytes, size_t most) {
+  uint64_t packed = 0;
+  do {
+    copies_.push_back(make());
+    packed += info_of(copies_.back().get()).bytes;
+  } while (packed < bytes && copies_.size() < most);
+}
+
+const marlin_weights* Rotation::next() {
+  at_ = (at_ + 1) % copies_.size();
+  return copies_[at_].get();
+}
+
+uint64_t rotation_bytes() {
+  const uint64_t cold = std::max<uint64_t>(uint64_t{420} << 20, 8 * cpu_info().last_level_cache());
+  return std::min<uint64_t>(cold, free_memory() / 2);
+}
+
+marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c, int64_t m,
+                         marlin_compute compute) {
+  auto desc = sized<marlin_gemm_desc>();
+  desc.compute = compute;
+  desc.weights = weights;
+  desc.a = a.view(m);
+  desc.c = c.view(m);
+  return desc;
+}
+
+void multiply(marlin_stream* stream, const marlin_gemm_desc& desc) {
+  auto error = sized<marlin_error>();
+  check(marlin_gemm(stream, &desc, &error), error, "cannot multiply");
+}
+
+}  // namespace metal_marlin::tools
