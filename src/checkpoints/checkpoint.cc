@@ -1,6 +1,7 @@
 #include "checkpoints/checkpoint.h"
 
 #include <cinttypes>
+#include <deque>
 
 #include "base/bits.h"
 #include "checkpoints/config.h"
@@ -36,9 +37,12 @@ class MappedSource final : public WeightSource {
 
 class FileCheckpoint final : public Checkpoint {
  public:
-  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, std::vector<Finding> findings)
+  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, std::deque<Finding> findings)
       : folder_(std::move(folder)), tensors_(std::move(tensors)) {
-    for (Finding& found : findings) {
+    layers_.reserve(findings.size());
+    readers_.reserve(findings.size());
+    for (; !findings.empty(); findings.pop_front()) {
+      Finding& found = findings.front();
       layers_.push_back(std::move(found.layer));
       readers_.push_back({std::move(found.operands), found.make, found.stacked});
     }
@@ -116,7 +120,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder));
   }
-  std::vector<Finding> layers = find_layers({tensors, config, is_gguf, override_layout});
+  std::deque<Finding> layers = find_layers({tensors, config, is_gguf, override_layout});
   return std::unique_ptr<Checkpoint>(
       std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(layers)));
 }

@@ -39,14 +39,14 @@ void split_16_fp4(const std::byte* from, uint8_t* to) {
 }
 
 // One struct a block type: its size, and how a block becomes canonical. `s` and `z` point at the block's first scale and zero.
-struct Q4_0 {
+struct BlockQ40 {
   static constexpr int64_t kElements = 32, kBytes = 18;
   static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
     store(s, load<uint16_t>(block));
     split_16(block + 2, codes);
   }
 };
-struct Q4_1 {
+struct BlockQ41 {
   static constexpr int64_t kElements = 32, kBytes = 20;
   static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t* z) {
     store(s, load<uint16_t>(block));
@@ -54,7 +54,7 @@ struct Q4_1 {
     split_16(block + 4, codes);
   }
 };
-struct Q8_0 {
+struct BlockQ80 {
   static constexpr int64_t kElements = 32, kBytes = 34;
   static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
     store(s, load<uint16_t>(block));
@@ -152,9 +152,9 @@ struct BlockRow {
   marlin_dtype scales;
 };
 constexpr BlockRow kBlocks[] = {
-    {kGgufQ4_0, MARLIN_INT4, false, Q4_0::kElements, Q4_0::kBytes, MARLIN_F16},
-    {kGgufQ4_1, MARLIN_INT4, true, Q4_1::kElements, Q4_1::kBytes, MARLIN_F16},
-    {kGgufQ8_0, MARLIN_INT8, false, Q8_0::kElements, Q8_0::kBytes, MARLIN_F16},
+    {kGgufQ4_0, MARLIN_INT4, false, BlockQ40::kElements, BlockQ40::kBytes, MARLIN_F16},
+    {kGgufQ4_1, MARLIN_INT4, true, BlockQ41::kElements, BlockQ41::kBytes, MARLIN_F16},
+    {kGgufQ8_0, MARLIN_INT8, false, BlockQ80::kElements, BlockQ80::kBytes, MARLIN_F16},
     {kGgufMxfp4, MARLIN_MXFP4, false, Mxfp4::kElements, Mxfp4::kBytes, MARLIN_E8M0},
     {kGgufNvfp4, MARLIN_NVFP4, false, Nvfp4::kElements, Nvfp4::kBytes, MARLIN_E4M3},
 };
@@ -162,15 +162,15 @@ constexpr BlockRow kBlocks[] = {
 std::unique_ptr<WeightSource> make_block_source(WeightMeta meta, const LayoutOperands& o, bool additive) {
   switch (o.format) {
     case MARLIN_INT8:
-      return std::make_unique<GgufSource<Q8_0>>(std::move(meta), o.values);
+      return std::make_unique<GgufSource<BlockQ80>>(std::move(meta), o.values);
     case MARLIN_MXFP4:
       return std::make_unique<GgufSource<Mxfp4>>(std::move(meta), o.values);
     case MARLIN_NVFP4:
       if (meta.scale_type == ScaleType::f16) return std::make_unique<GgufSource<Nvfp4AsF16>>(std::move(meta), o.values);
       return std::make_unique<GgufSource<Nvfp4>>(std::move(meta), o.values);
     default:
-      if (additive) return std::make_unique<GgufSource<Q4_1>>(std::move(meta), o.values);
-      return std::make_unique<GgufSource<Q4_0>>(std::move(meta), o.values);
+      if (additive) return std::make_unique<GgufSource<BlockQ41>>(std::move(meta), o.values);
+      return std::make_unique<GgufSource<BlockQ40>>(std::move(meta), o.values);
   }
 }
 

@@ -95,9 +95,8 @@ Status check_plain_zeros(const LayoutOperands& o, Depth depth, Parts& parts) {
   parts.zeros = o.zeros.data;
   parts.zeros_as = Zeros::plain;
   if (additive) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
     meta.zero_kind = ZeroKind::additive;
-    meta.zero_type = *scale_type_of(o.zeros.dtype);
+    MARLIN_ASSIGN(meta.zero_type, float_type(o.zeros));
     return {};
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_U8}));

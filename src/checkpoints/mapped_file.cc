@@ -19,15 +19,16 @@ struct Descriptor {
   }
 };
 
+// strerror_r returns the text with glibc and a number elsewhere; unlike strerror it shares no buffer.
+[[maybe_unused]] const char* text_of(const char* returned, const char*) { return returned; }
+[[maybe_unused]] const char* text_of(int, const char* buffer) { return buffer; }
+
 }  // namespace
 
 Status file_error(const std::string& path, const char* what, int error) {
-  char text[96];
-  // glibc's strerror_r returns the text, others' return a number: this form takes both and neither shares a buffer.
-  const auto got = ::strerror_r(error, text, sizeof text);
-  const char* reason = text;
-  if constexpr (std::is_same_v<decltype(got), char* const>) reason = got;
-  return Status::error(MARLIN_E_FILE, "%.150s: %s: %s", path.c_str(), what, reason).with_native(error);
+  char buffer[96] = "";
+  const char* reason = text_of(::strerror_r(error, buffer, sizeof buffer), buffer);
+  return Status::error(MARLIN_E_FILE, "%.120s: %s: %s", path.c_str(), what, reason).with_native(error);
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -53,10 +54,12 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release_pages(std::span<const std::byte> part) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<uintptr_t>(part.data()) + part.size()) / page * page;
+  const auto before = static_cast<size_t>(-reinterpret_cast<uintptr_t>(part.data()) % page);  // bytes to a page's begin
+  if (before >= part.size()) return;
+  std::byte* begin = const_cast<std::byte*>(part.data()) + before;
+  const size_t whole = (part.size() - before) / page * page;
   // A failure leaves the pages where they are, which is correct too.
-  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (whole != 0) (void)::madvise(begin, whole, MADV_DONTNEED);
 }
 
 }  // namespace metal_marlin

@@ -84,10 +84,11 @@ std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& ten
   const QuantConfig::Mlx mlx = config_of(finder.config, *base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
   found.make = make_mlx;
-  if (mlx.bits.value_or(4) != 4) {
+  const int64_t bits = mlx.bits.value_or(4);
+  if (bits != 4) {
     found.layer.k = 0;
     found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
-                                    static_cast<long long>(*mlx.bits));
+                                    static_cast<long long>(bits));
   } else if (mode == "affine") {
     set_affine(biases, mlx, found);
   } else if (mode == "mxfp4" || mode == "nvfp4") {

@@ -81,6 +81,11 @@ Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> 
   return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %.60s, found %.20s", names.c_str(), found.c_str());
 }
 
+Result<ScaleType> float_type(const TensorView& view) {
+  MARLIN_RETURN_IF_ERROR(expect_dtype(view, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
+  return view.dtype == MARLIN_F32 ? ScaleType::f32 : view.dtype == MARLIN_F16 ? ScaleType::f16 : ScaleType::bf16;
+}
+
 Status expect_absent(const TensorView& view) {
   return present(view) ? view_error(view, MARLIN_E_ARGUMENT, "expected none in this layout") : Status();
 }

@@ -31,6 +31,8 @@ int64_t cols_of(const TensorView& view);
 /// MARLIN_E_ARGUMENT when absent, MARLIN_E_SHAPE unless it is [rows, cols]. `strided`: rows may lie apart.
 Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided = false);
 Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed);
+/// F32, F16 or BF16; MARLIN_E_UNSUPPORTED otherwise.
+Result<ScaleType> float_type(const TensorView& view);
 /// MARLIN_E_ARGUMENT when the layout has no place for this operand and it is given.
 Status expect_absent(const TensorView& view);
 

@@ -95,9 +95,10 @@ std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView&
     found.layer.status = unsupported(finder, p, layout);
     return found;
   }
-  if (finder.config.bits.value_or(4) != 4) {
+  const int64_t bits = finder.config.bits.value_or(4);
+  if (bits != 4) {
     found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
-                                    static_cast<long long>(*finder.config.bits));
+                                    static_cast<long long>(bits));
     return found;
   }
   if (!present(p.scales)) {

@@ -21,8 +21,9 @@ std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& 
   const auto base = without_suffix(tensor.name, ".weight");
   if (!base || !is_float(tensor.dtype) || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
   // Three dimensions are experts only where the name says so: convolutions have them too.
-  const bool experts = tensor.name.find("expert") != tensor.name.npos || tensor.name.find("_exps") != tensor.name.npos ||
-                       tensor.name.find("switch_mlp") != tensor.name.npos;
+  const bool experts = tensor.name.find("expert") != std::string_view::npos ||
+                       tensor.name.find("_exps") != std::string_view::npos ||
+                       tensor.name.find("switch_mlp") != std::string_view::npos;
   if (tensor.dims.size() == 3 && !experts) return std::nullopt;
   Finding found;
   found.layer.name = finder.is_gguf ? tensor.name : *base;
@@ -103,7 +104,7 @@ void describe(Finding& found) {
 
 }  // namespace
 
-std::vector<Finding> find_layers(const Finder& finder) {
+std::deque<Finding> find_layers(const Finder& finder) {
   static constexpr decltype(&recognise_floats) kRecognisers[] = {
       recognise_gguf,
       recognise_qweight,
@@ -115,7 +116,7 @@ std::vector<Finding> find_layers(const Finder& finder) {
       recognise_unsupported,
       recognise_floats,
   };
-  std::vector<Finding> layers;
+  std::deque<Finding> layers;
   for (size_t i = 0; i < finder.tensors.size(); ++i) {
     const TensorView tensor = finder.tensors.view(i);
     for (const auto recognise : kRecognisers) {

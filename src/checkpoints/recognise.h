@@ -1,10 +1,10 @@
 // Finding layers among the tensors of a checkpoint. One recogniser a family of files, each in its importer's file.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/config.h"
@@ -58,7 +58,7 @@ std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& 
 
 /// All layers, in the tensors' order, each described by its shapes and types; nothing but headers (and weight_shape, which is
 /// one) is read. `layout`: AUTO, or how to read tensors whose names leave it open.
-std::vector<Finding> find_layers(const Finder& finder);
+std::deque<Finding> find_layers(const Finder& finder);
 
 /// name without suffix, or nothing.
 std::optional<std::string_view> without_suffix(std::string_view name, std::string_view suffix);

@@ -107,9 +107,8 @@ Status check_zeros(const LayoutOperands& o, Depth depth, RowsParts& parts) {
   MARLIN_RETURN_IF_ERROR(expect_shape(v, meta.n, meta.groups, true));
   parts.zeros = v.data;
   if (additive) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
     meta.zero_kind = ZeroKind::additive;
-    meta.zero_type = *scale_type_of(v.dtype);
+    MARLIN_ASSIGN(meta.zero_type, float_type(v));
     parts.zero_stride = v.row_stride * static_cast<int64_t>(scale_bytes(meta.zero_type));
     return {};
   }

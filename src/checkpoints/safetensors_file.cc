@@ -227,7 +227,8 @@ class HeaderReader {
 
 /// Only a name inside the folder: an index must not make us open files elsewhere.
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
 /// weight_map of an index: tensor to shard, and the shards in order of first mention.
