@@ -207,6 +207,13 @@ TEST_F(CpuBackendTest, PreparedScratchCoversEveryM) {
         }
 }
 
+TEST_F(CpuBackendTest, ScratchIsBoundedForAnyM) {
+  Operands o = operands(*packed_, 1);
+  const uint64_t bytes = backend_->prepare(nullptr, {&o.problem, 1}, INT64_MAX).value();
+  EXPECT_LT(bytes, uint64_t{64} << 20);
+  EXPECT_EQ(backend_->prepare(nullptr, {&o.problem, 1}, int64_t{1} << 30).value(), bytes);
+}
+
 TEST_F(CpuBackendTest, HostScratchOfThePreparedSizeSuffices) {
   constexpr int64_t kMaxM = 40;
   Operands o = operands(*packed_, kMaxM);

@@ -135,6 +135,8 @@ class CpuBackend final : public Backend {
 
   Result<uint64_t> prepare(Workspace& workspace, bool has_host_scratch, std::span<const GemmProblem> problems, int64_t max_m) {
     if (max_m == 0 || problems.empty()) return uint64_t{0};
+    // Rows are multiplied a block at a time, so scratch stops growing long before this; and INT64_MAX would overflow in sums.
+    max_m = std::min(max_m, int64_t{1} << 40);
     workspace.problems.assign(problems.begin(), problems.end());
     workspace.plans.clear();
     for (const GemmProblem& problem : problems) {

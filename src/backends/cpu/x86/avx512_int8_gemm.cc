@@ -16,8 +16,8 @@ constexpr int kRows = 3, kVectors = 4, kChunk = 12;
 struct Staged {
   uint8_t codes[kChunk][8][kVectors][64];  ///< [block][step]
   float scale[kChunk][2][kPanelColumns];
-  float largest_scale;
   float zero[kChunk][2][kPanelColumns];  ///< additive zeros
+  float largest_scale;                   ///< last: whole vectors lie before it, aligned
 };
 
 template <CodeKind kCode>
