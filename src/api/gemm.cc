@@ -121,18 +121,32 @@ Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, ui
   return call.context->backend->gemm(backend_stream(stream), problems.all());
 }
 
+/// That A and C of max_m rows would fit the address space, so that no size a backend forms of them wraps.
+Status check_max_m(const GemmProblem& problem, int64_t max_m) {
+  for (MatrixView m : {problem.a, problem.c}) {
+    m.rows = max_m;
+    if (!check_matrix(m, "max_m", Pointers::unread).ok())
+      return Status::error(MARLIN_E_SHAPE, "max_m is %" PRId64 ", and rows of %" PRId64 " do not fit the address space", max_m,
+                           m.stride);
+  }
+  return {};
+}
+
 Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, int64_t max_m,
                uint64_t* scratch_bytes) {
   MARLIN_RETURN_IF_ERROR(check_stream(stream));
   if (max_m < 0) return Status::error(MARLIN_E_ARGUMENT, "max_m is %" PRId64 ", expected 0 or more", max_m);
-  uint64_t bytes = 0;
-  if (count != 0) {
-    Call call(stream, Pointers::unread);
-    Problems problems(call);
-    MARLIN_RETURN_IF_ERROR(problems.read(descs, count, call));
-    MARLIN_ASSIGN(bytes, call.context->backend->prepare(backend_stream(stream), problems.all(), max_m));
+  uint64_t unwanted = 0;
+  uint64_t& bytes = scratch_bytes != nullptr ? *scratch_bytes : unwanted;
+  if (count == 0) {
+    bytes = 0;
+    return {};
   }
-  if (scratch_bytes != nullptr) *scratch_bytes = bytes;
+  Call call(stream, Pointers::unread);
+  Problems problems(call);
+  MARLIN_RETURN_IF_ERROR(problems.read(descs, count, call));
+  for (const GemmProblem& problem : problems.all()) MARLIN_RETURN_IF_ERROR(check_max_m(problem, max_m));
+  MARLIN_ASSIGN(bytes, call.context->backend->prepare(backend_stream(stream), problems.all(), max_m));
   return {};
 }
 

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "support.h"
@@ -196,6 +197,7 @@ class World {
 };
 
 inline Value World::good(Arg arg) {
+  if (arg >= Arg::context_out && arg <= Arg::checkpoint_out) destroy(std::exchange(created_, {}));  // by the call before
   switch (arg) {
     case Arg::context:
       return pointer(context_.get());
@@ -397,7 +399,8 @@ inline std::vector<Bad> World::bad_number(Arg arg) {
       return {{"-1", i64(-1), MARLIN_E_ARGUMENT},
               {"the smallest", i64(INT64_MIN), MARLIN_E_ARGUMENT},
               {"0", i64(0), MARLIN_OK},
-              {"the largest", i64(INT64_MAX), kAny}};
+              {"the largest", i64(INT64_MAX), MARLIN_E_SHAPE},
+              {"2^40", i64(int64_t{1} << 40), MARLIN_OK}};
     case Arg::capacity:
       return {{"0", u64(0), MARLIN_OK}, {"1", u64(1), MARLIN_OK}};
     default:

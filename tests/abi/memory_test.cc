@@ -3,6 +3,7 @@
 // here, and the host's allocator of the context counts along.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -22,7 +23,8 @@ bool fails_now() {
 }
 
 void* allocate(size_t size, size_t align) {
-  void* const p = fails_now() ? nullptr : std::aligned_alloc(align, (size + align - 1) / align * align);
+  const size_t rounded = (std::max<size_t>(size, 1) + align - 1) / align * align;
+  void* const p = fails_now() ? nullptr : std::aligned_alloc(align, rounded);
   if (p != nullptr) ++live;
   return p;
 }
@@ -33,18 +35,37 @@ void release(void* p) {
 }
 
 void* allocate_or_throw(size_t size, size_t align) {
-  if (void* const p = allocate(size == 0 ? 1 : size, align)) return p;
+  if (void* const p = allocate(size, align)) return p;
   throw std::bad_alloc();
 }
 
 }  // namespace
 
+// All of them: a sanitizer brings its own of those that are left out.
 void* operator new(size_t size) { return allocate_or_throw(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
+void* operator new[](size_t size) { return operator new(size); }
 void* operator new(size_t size, std::align_val_t align) { return allocate_or_throw(size, static_cast<size_t>(align)); }
+void* operator new[](size_t size, std::align_val_t align) { return operator new(size, align); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return allocate(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
+void* operator new[](size_t size, const std::nothrow_t&) noexcept { return operator new(size, std::nothrow); }
+void* operator new(size_t size, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return allocate(size, static_cast<size_t>(align));
+}
+void* operator new[](size_t size, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return allocate(size, static_cast<size_t>(align));
+}
 void operator delete(void* p) noexcept { release(p); }
+void operator delete[](void* p) noexcept { release(p); }
 void operator delete(void* p, size_t) noexcept { release(p); }
+void operator delete[](void* p, size_t) noexcept { release(p); }
 void operator delete(void* p, std::align_val_t) noexcept { release(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { release(p); }
 void operator delete(void* p, size_t, std::align_val_t) noexcept { release(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { release(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
 
 namespace abi_test {
 namespace {

@@ -1,5 +1,5 @@
 // Stands in for the Metal backend in a library that is built without it.
-#include <cstring>
+#include <cstdio>
 
 #include "backends/metal/metal_backend.h"
 
@@ -13,8 +13,8 @@ constexpr char kWhyNot[] = "not built into this library";
 uint32_t device_count() { return 1; }
 
 void describe_device(uint32_t, marlin_device_info& out) {
-  std::strcpy(out.name, "Apple GPU");
-  std::strcpy(out.why_not, kWhyNot);
+  std::snprintf(out.name, sizeof out.name, "Apple GPU");
+  std::snprintf(out.why_not, sizeof out.why_not, "%s", kWhyNot);
 }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions&) {
