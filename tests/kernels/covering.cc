@@ -37,8 +37,9 @@ class Generator {
 
   /// Levels of all factors in one row of numbers; triples with ascending factors.
   size_t index(int fa, int la, int fb, int lb, int fc, int lc) const {
-    const auto at = [&](int f, int l) { return static_cast<size_t>(first_[static_cast<size_t>(f)] + l); };
-    return (at(fa, la) * total_ + at(fb, lb)) * total_ + at(fc, lc);
+    const auto at = [&](int f, int l) { return static_cast<size_t>(first_[static_cast<size_t>(f)]) + static_cast<size_t>(l); };
+    const auto total = static_cast<size_t>(total_);
+    return (at(fa, la) * total + at(fb, lb)) * total + at(fc, lc);
   }
 
   int count(int factor) const { return levels_[static_cast<size_t>(factor)]; }

@@ -79,15 +79,11 @@ TEST_P(Determinism, CompanyDoesNotMatter) {
     Trial first(trial::case_of(trial::kKinds[GetParam()], MARLIN_COMPUTE_INT8, m, 70, 150));
     Trial second(trial::case_of(trial::kKinds[(GetParam() + 1) % trial::kKindCount], MARLIN_COMPUTE_INT8, m, 330, 150));
     Trial third(trial::case_of(trial::kKinds[(GetParam() + 2) % trial::kKindCount], MARLIN_COMPUTE_DEFAULT, m, 64, 97));
-    std::vector<marlin_gemm_desc> descs;
-    std::vector<const marlin_gemm_desc*> pointers;
     std::vector<std::vector<uint8_t>> expected;
-    for (Trial* t : {&first, &second, &third}) {
-      ASSERT_TRUE(t->pack());
-      descs.push_back(t->gemm_desc());
-    }
+    for (Trial* t : {&first, &second, &third}) ASSERT_TRUE(t->pack());
+    marlin_gemm_desc descs[] = {first.gemm_desc(), second.gemm_desc(), third.gemm_desc()};
+    const marlin_gemm_desc* const pointers[] = {&descs[0], &descs[1], &descs[2]};
     descs[1].a = descs[0].a;
-    for (const marlin_gemm_desc& d : descs) pointers.push_back(&d);
     for (const marlin_gemm_desc& d : descs) ASSERT_EQ(marlin_gemm(nullptr, &d, nullptr), MARLIN_OK);
     for (Trial* t : {&first, &second, &third}) {
       expected.push_back(t->c.raw());
@@ -97,7 +93,7 @@ TEST_P(Determinism, CompanyDoesNotMatter) {
     }
     marlin_error err{};
     err.struct_size = sizeof err;
-    ASSERT_EQ(marlin_gemm_many(nullptr, pointers.data(), 3, &err), MARLIN_OK) << err.message;
+    ASSERT_EQ(marlin_gemm_many(nullptr, pointers, 3, &err), MARLIN_OK) << err.message;
     EXPECT_EQ(first.c.raw(), expected[0]);
     EXPECT_EQ(second.c.raw(), expected[1]);
     EXPECT_EQ(third.c.raw(), expected[2]);

@@ -12,7 +12,6 @@
 namespace {
 
 using metal_marlin::cpu::KernelRow;
-using trial::Case;
 using trial::Kind;
 using trial::Trial;
 
@@ -55,7 +54,7 @@ TEST_P(KernelRows, EveryM) {
   for (const Kind& kind : trial::kKinds) {
     Trial probe(trial::case_of(kind, compute, 1, 70, 150));
     ASSERT_TRUE(probe.pack());
-    if (const std::string text = probe.explain(); text.rfind("kernel: ", 0) != 0) {
+    if (const std::string text = probe.explain(); !text.starts_with("kernel: ")) {
       why = text;
       continue;
     }

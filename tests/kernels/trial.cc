@@ -157,7 +157,7 @@ std::string isa() {
 std::string unreachable_isa() {
   const char* asked = std::getenv("METAL_MARLIN_ISA");
   const std::string have = isa();
-  if (asked == nullptr || have.rfind(asked, 0) == 0) return "";
+  if (asked == nullptr || have.starts_with(asked)) return "";
   return std::string("METAL_MARLIN_ISA=") + asked + ", but this processor offers " + have;
 }
 
@@ -393,7 +393,7 @@ std::string Trial::explained(const std::string& key) const {
   const std::string text = explain();
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.size() > key.size() && line.compare(0, key.size(), key) == 0 && line[key.size()] == ':') {
+    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ':') {
       return line.substr(std::min(key.size() + 2, line.size()));
     }
   }

@@ -80,7 +80,7 @@ void write(marlin_dtype dtype, void* to, int64_t index, double x) {
 
 // Wide enough that every value below is exact unless its terms are more than 2^80 apart; so rounding it to float32 rounds once.
 #ifdef __SIZEOF_FLOAT128__
-__extension__ typedef __float128 Wide;
+using Wide = __float128;
 #else
 using Wide = long double;
 #endif

@@ -102,8 +102,8 @@ void expect_exact(const Row& r) {
 }
 
 std::vector<double> all_halves() {
-  std::vector<double> v;
-  for (int h = 0; h < 65536; ++h) v.push_back(oracle::f16(h));
+  std::vector<double> v(65536);
+  for (int h = 0; h < 65536; ++h) v[static_cast<size_t>(h)] = oracle::f16(h);
   return v;
 }
 /// Floats of every size and sign.

@@ -155,7 +155,7 @@ TEST(Quantize, GroupsOfZeros) {
 
 TEST(Quantize, ScaleTypeFollowsTheLargestScale) {
   for (const marlin_format f : {MARLIN_INT4, MARLIN_FP4, MARLIN_INT8}) {
-    const float steps = f == MARLIN_INT4 ? 7 : f == MARLIN_FP4 ? 6 : 127;
+    const float steps = f == MARLIN_INT4 ? 7.0f : f == MARLIN_FP4 ? 6.0f : 127.0f;
     const auto type_of = [&](float magnitude) { return quantize({magnitude, 0}, 1, f).meta.scale_type; };
     EXPECT_EQ(type_of(65504.0f * steps), ScaleType::f16);
     EXPECT_EQ(type_of(65536.0f * steps), ScaleType::f32);
@@ -279,7 +279,7 @@ TEST(Quantize, NanAndInfinityAreNamed) {
 
 TEST(Quantize, EveryError) {
   const std::vector<float> w(64, 1.0f);
-  const auto code = [&](FloatMatrix m, marlin_format f, int64_t group, QuantizeOptions o) {
+  const auto code = [&](const FloatMatrix& m, marlin_format f, int64_t group, QuantizeOptions o) {
     const auto r = make_quantized(m, f, group, o);
     return r.ok() ? MARLIN_OK : r.status().code();
   };
