@@ -71,14 +71,15 @@ class Problems {
  public:
   explicit Problems(const Call& call) : many_(call.stream != nullptr ? call.stream->problems : own_) { many_.clear(); }
 
-  Status read(const marlin_gemm_desc* const* descs, uint32_t count, Call& call) {
+  /// `count` is 1 or more. Returns the context of all.
+  Result<marlin_context*> read(const marlin_gemm_desc* const* descs, uint32_t count, Call& call) {
     if (descs == nullptr) return Status::error(MARLIN_E_ARGUMENT, "descs is NULL, expected %u descriptors", count);
     for (uint32_t i = 0; i < count; ++i) {
       auto problem = read_problem(descs[i], call);
       if (!problem.ok()) return prefixed("descs", i, problem.status());
       add(problem.value());
     }
-    return {};
+    return call.context;
   }
   std::span<const GemmProblem> all() const { return many_.empty() ? std::span(few_, few_count_) : std::span(many_); }
 
@@ -116,9 +117,9 @@ Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, ui
   if (count == 0) return {};
   Call call(stream, Pointers::read);
   Problems problems(call);
-  MARLIN_RETURN_IF_ERROR(problems.read(descs, count, call));
+  MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
   MARLIN_RETURN_IF_ERROR(check_independent(problems.all()));
-  return call.context->backend->gemm(backend_stream(stream), problems.all());
+  return context->backend->gemm(backend_stream(stream), problems.all());
 }
 
 /// That A and C of max_m rows would fit the address space, so that no size a backend forms of them wraps.
@@ -144,9 +145,9 @@ Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint
   }
   Call call(stream, Pointers::unread);
   Problems problems(call);
-  MARLIN_RETURN_IF_ERROR(problems.read(descs, count, call));
+  MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
   for (const GemmProblem& problem : problems.all()) MARLIN_RETURN_IF_ERROR(check_max_m(problem, max_m));
-  MARLIN_ASSIGN(bytes, call.context->backend->prepare(backend_stream(stream), problems.all(), max_m));
+  MARLIN_ASSIGN(bytes, context->backend->prepare(backend_stream(stream), problems.all(), max_m));
   return {};
 }
 

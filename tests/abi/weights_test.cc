@@ -85,6 +85,59 @@ TEST_F(Weights, PackRefusesWhatItDoesNotServe) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "values.data is NULL", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
 }
 
+TEST_F(Weights, CodesAndScalesComeFromStridedAlignedMemory) {
+  // Two rows of 32 codes, 20 bytes apart: row 0 is all 9s, row 1 all 6s. Scales 0.5 and 2: (9 - 8) / 2 and (6 - 8) * 2.
+  std::vector<uint8_t> codes(40, 0x99);
+  std::fill(codes.begin() + 20, codes.end(), uint8_t{0x66});
+  alignas(4) uint8_t scale_bytes[8] = {0, 0x38, 0xff, 0xff, 0, 0x40, 0xff, 0xff};
+  auto p = mm::make<marlin_pack_desc>();
+  p.format = MARLIN_INT4;
+  p.n = 2;
+  p.k = 32;
+  p.values = mm::matrix_view(codes.data(), 2, 16, 20);
+  p.scales = mm::matrix_view(reinterpret_cast<mm::f16*>(scale_bytes), 2, 1, 2);
+  const mm::weights packed = mm::pack(context, p);
+  std::vector<float> values(64);
+  mm::unpack(packed, mm::matrix_view(values.data(), 2, 32));
+  for (int k = 0; k < 32; ++k) {
+    EXPECT_EQ(values[k], 0.5f);
+    EXPECT_EQ(values[32 + k], -4.0f);
+  }
+  const marlin_pack_desc* const parts[] = {&p};
+  mm::weights none;
+  p.scales.offset_bytes = 1;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "scales is at", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+  p.scales.offset_bytes = 0;
+  p.scales.rows = 3;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "scales", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+  p.scales.data = nullptr;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "scales", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+
+  int32_t ids[3] = {};
+  const marlin_matrix odd = mm::matrix_view(reinterpret_cast<int32_t*>(reinterpret_cast<char*>(ids) + 2), 2, 1);
+  const marlin_matrix out = mm::matrix_view(values.data(), 2, 32);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "row_ids is at", marlin_weights_unpack, nullptr, packed.get(), &odd, int64_t{0}, &out);
+}
+
+TEST_F(Weights, PartsStandOneBelowTheOther) {
+  const std::vector<float> upper = numbers(3 * 64, 21), lower = numbers(5 * 64, 22);
+  const marlin_pack_desc first = pack_desc(upper, 3, 64), second = pack_desc(lower, 5, 64);
+  const marlin_pack_desc* const parts[] = {&first, &second};
+  mm::weights both;
+  EXPECT_OK(marlin_weights_pack, context.get(), parts, 2u, 1u, both.out());
+  std::vector<float> together(8 * 64), alone(5 * 64);
+  mm::unpack(both, mm::matrix_view(together.data(), 8, 64));
+  mm::unpack(mm::pack(context, first), mm::matrix_view(alone.data(), 3, 64));
+  EXPECT_TRUE(std::equal(together.begin(), together.begin() + 3 * 64, alone.begin()));
+  mm::unpack(mm::pack(context, second), mm::matrix_view(alone.data(), 5, 64));
+  EXPECT_TRUE(std::equal(together.begin() + 3 * 64, together.end(), alone.begin()));
+  const marlin_pack_desc other_format = pack_desc(lower, 5, 64, MARLIN_MXFP4), other_k = pack_desc(lower, 10, 32);
+  for (const marlin_pack_desc* different : {&other_format, &other_k}) {
+    const marlin_pack_desc* const pair[] = {&first, different};
+    EXPECT_FAILS(MARLIN_E_SHAPE, "", marlin_weights_pack, context.get(), pair, 2u, 1u, both.out());
+  }
+}
+
 TEST_F(Weights, InfoDescribesWeights) {
   const marlin_layer_info info = mm::info(weights);
   EXPECT_EQ(info.status, MARLIN_OK);
