@@ -10,6 +10,22 @@
 
 namespace metal_marlin::cpu {
 
+/// The parts of a superblock, worked out once: divisions in every superblock would be noticeable.
+struct SuperShape {
+  explicit SuperShape(const PackedLayout& layout)
+      : groups(layout.groups_per_super()),
+        shift(std::countr_zero(static_cast<unsigned>(layout.slot_group / 16))),
+        scale_type(layout.scale_type),
+        zero_type(layout.zero_type),
+        scales(layout.scales_offset()),
+        zeros(layout.zeros_offset()),
+        bytes(layout.super_bytes()) {}
+  int groups;
+  int shift;  ///< 16 slots, number i of the superblock, belong to group i >> shift
+  ScaleType scale_type, zero_type;
+  int64_t scales, zeros, bytes;  ///< offsets and the size
+};
+
 /// 16 scales, as floats, exact. `index` counts scales.
 template <ScaleType kType>
 MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) {
@@ -39,8 +55,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) 
   }
 }
 
-/// Decodes `groups` rows of scales for columns 16 v0 .. 16 (v0 + nv) to out[group][64], times `factor`. Returns the largest
-/// magnitude in every lane, as bits (a NaN is larger than all).
+/// Decodes `groups` rows of scales to out[group][64], times `factor`. Returns the largest magnitude in every lane, as bits (a
+/// NaN is larger than all).
 template <ScaleType kType>
 MARLIN_AVX512 inline __m512i decode_scale_rows(const uint8_t* p, int groups, int v0, int nv, float factor, float* out) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -54,8 +70,9 @@ MARLIN_AVX512 inline __m512i decode_scale_rows(const uint8_t* p, int groups, int
   return largest;
 }
 
-MARLIN_AVX512 inline __m512i decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0, int nv, float factor,
-                                               float* out) {
+/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of them.
+MARLIN_AVX512 [[gnu::noinline]] inline __m512i decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0, int nv,
+                                                                 float factor, float* out) {
   switch (type) {
     case ScaleType::f32:
       return decode_scale_rows<ScaleType::f32>(p, groups, v0, nv, factor, out);
@@ -71,24 +88,25 @@ MARLIN_AVX512 inline __m512i decode_scale_rows(ScaleType type, const uint8_t* p,
   return _mm512_setzero_si512();
 }
 
-/// Memory to fetch while one pass over a panel runs: `blocks` equal parts, one a block.
+/// Memory to fetch while one pass over a panel runs, a few lines a block.
 ///
 /// One pass over the panel: its own bytes, some KB ahead. Several (more rows than a tile holds): the first pass finds the panel
 /// in L2, and each fetches its share of the next panel there, so that memory is busy all the time.
 struct PrefetchShare {
   const char* from = nullptr;
-  int64_t lines = 0, blocks = 1;
+  uint64_t lines_per_block = 0;  ///< in 1 / 2^16: a division for every block would be noticeable
 
   MARLIN_INLINE void operator()(int64_t block) const {
-    for (int64_t i = lines * block / blocks, end = lines * (block + 1) / blocks; i < end; ++i)
+    const uint64_t first = static_cast<uint64_t>(block) * lines_per_block;
+    for (uint64_t i = first >> 16, end = (first + lines_per_block) >> 16; i < end; ++i)
       _mm_prefetch(from + 64 * i, _MM_HINT_T1);
   }
 };
 
 inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8_t* panel, int64_t pass, int64_t passes) {
-  const int64_t lines = layout.panel_bytes() / 64, first = lines * pass / passes;
-  return {reinterpret_cast<const char*>(panel) + layout.panel_bytes() + 64 * first, lines * (pass + 1) / passes - first,
-          layout.slots / kBlockSlots};
+  const int64_t lines = layout.panel_bytes() / 64, blocks = layout.slots / kBlockSlots;
+  return {reinterpret_cast<const char*>(panel) + layout.panel_bytes() + 64 * (lines * pass / passes),
+          (static_cast<uint64_t>(lines) << 16) / static_cast<uint64_t>(passes * blocks) + 1};
 }
 
 }  // namespace metal_marlin::cpu

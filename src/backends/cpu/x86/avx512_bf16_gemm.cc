@@ -39,13 +39,14 @@ template <CodeKind kCode>
 MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks, Partial& out) {
   constexpr bool kEight = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
   constexpr int kLines = kEight ? 8 : 4;
-  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)), parts = layout.slot_group == 16 ? 2 : 1;
+  const SuperShape shape(layout);
+  const int parts = shape.shift == 0 ? 2 : 1;
   const __m512i table = bf16_table<kCode>();
   FloatSuper scales;
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
-      if (b != 0) super += layout.super_bytes();
-      decode_float_super<kCode, ActivationForm::bf16>(layout, super, 0, kVectors, scales);
+      if (b != 0) super += shape.bytes;
+      decode_float_super<kCode, ActivationForm::bf16>(shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int line = 0; line < kLines; ++line)
@@ -58,14 +59,14 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
           _mm512_store_si512(to[line / 2 * 4 + line % 2][0], bf16_byte_pair<0>(codes));
           _mm512_store_si512(to[line / 2 * 4 + line % 2 + 2][0], bf16_byte_pair<1>(codes));
         } else {
-          const int group = (unit + line / 2) >> shift;
+          const int group = (unit + line / 2) >> shape.shift;
           const __m512i offset = kHasZeros<kCode> ? _mm512_load_si512(&scales.zero[group][16 * v]) : codes;
           stage_line<kCode>(codes, table, offset, to + line * 4);
         }
       }
     for (int part = 0; part < parts; ++part)
       for (int v = 0; v < kVectors; ++v) {
-        const int group = (unit + part) >> shift;
+        const int group = (unit + part) >> shape.shift;
         _mm512_store_ps(&out.scale[b][part][16 * v], _mm512_load_ps(&scales.scale[group][16 * v]));
         if constexpr (is_additive(kCode))
           _mm512_store_ps(&out.zero[b][part][16 * v], _mm512_load_ps(&scales.zero[group][16 * v]));
@@ -105,13 +106,13 @@ MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(__m512i line, __m512 table, _
 
 MARLIN_AVX512 void stage_folded(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
   const PackedLayout& layout = *args.layout;
-  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  const SuperShape shape(layout);
   const __m512 table = float_table<CodeKind::fp4>();
   FloatSuper scales;
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
-      if (b != 0) super += layout.super_bytes();
-      decode_float_super<CodeKind::fp4, ActivationForm::bf16>(layout, super, 0, kVectors, scales);
+      if (b != 0) super += shape.bytes;
+      decode_float_super<CodeKind::fp4, ActivationForm::bf16>(shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kVectors; ++v)
@@ -119,7 +120,7 @@ MARLIN_AVX512 void stage_folded(const PanelArgs& args, const uint8_t* super, int
       for (int line = 0; line < 4; ++line) {
         const uint8_t* from = super + (unit / 2 * kVectors * 4 + v * 4 + line) * 64;
         _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
-        const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shift][16 * v]);
+        const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
         stage_folded_line(_mm512_load_si512(from), table, scale,
                           reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }

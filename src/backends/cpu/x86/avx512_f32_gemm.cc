@@ -42,13 +42,13 @@ template <CodeKind kCode>
 MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
   constexpr bool kEight = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
   constexpr int kLines = kEight ? 8 : 4;
-  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
   FloatSuper scales;
-  decode_float_super<kCode, ActivationForm::f32>(layout, super, 0, kVectors, scales);
+  decode_float_super<kCode, ActivationForm::f32>(shape, super, scales);
   for (int b = 0; b < blocks; ++b)
     for (int line = 0; line < kLines; ++line) {
-      const int group = (2 * b + line * 2 / kLines) >> shift;
+      const int group = (2 * b + line * 2 / kLines) >> shape.shift;
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = super + ((b * kVectors + v) * kLines + line) * 64;
         const __m512i codes = _mm512_load_si512(from);

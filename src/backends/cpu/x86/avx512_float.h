@@ -67,15 +67,14 @@ template <CodeKind kCode>
 inline constexpr bool kHasZeros = kCode == CodeKind::w4zero || is_additive(kCode);
 
 template <CodeKind kCode, ActivationForm kForm>
-MARLIN_AVX512 inline void decode_float_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv,
-                                             FloatSuper& out) {
-  const int groups = layout.groups_per_super();
-  decode_scale_rows(layout.scale_type, super + layout.scales_offset(), groups, v0, nv, 1.0f, &out.scale[0][0]);
-  const uint8_t* zeros = super + layout.zeros_offset();
-  if constexpr (is_additive(kCode)) decode_scale_rows(layout.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
+MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super, FloatSuper& out) {
+  const int groups = shape.groups;
+  decode_scale_rows(shape.scale_type, super + shape.scales, groups, 0, 4, 1.0f, &out.scale[0][0]);
+  const uint8_t* zeros = super + shape.zeros;
+  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, groups, 0, 4, 1.0f, &out.zero[0][0]);
   if constexpr (kCode == CodeKind::w4zero)
     for (int g = 0; g < groups; ++g)
-      for (int v = v0; v < v0 + nv; ++v) {
+      for (int v = 0; v < 4; ++v) {
         const auto* from = reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v);
         const __m512i z = _mm512_cvtepu8_epi32(_mm_loadu_si128(from));
         const __m512i words = _mm512_mullo_epi32(_mm512_sub_epi32(_mm512_set1_epi32(16), z), _mm512_set1_epi32(0x00010001));

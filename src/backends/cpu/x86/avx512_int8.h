@@ -2,6 +2,8 @@
 // sum. Sums stay integers over a block of 32 slots (16 with groups of 16) and are then scaled in float.
 #pragma once
 
+#include <algorithm>
+
 #include "backends/cpu/x86/avx512.h"
 
 namespace metal_marlin::cpu {
@@ -13,17 +15,24 @@ struct alignas(64) Int8Super {
   uint8_t offset[8][4][kPanelColumns];  ///< w4zero: 16 - zero, a byte for every code of the column
 };
 
-/// Whether a scale times a d can overflow. The largest scale is a NaN when any is.
-inline bool may_overflow(float largest_scale, float largest_d) { return !(largest_scale * largest_d <= FLT_MAX); }
+/// The largest scale, as bits, that any d of a tile keeps finite.
+MARLIN_AVX512 MARLIN_INLINE __m512i scale_limit(float largest_d) {
+  return _mm512_castps_si512(_mm512_set1_ps(std::min(FLT_MAX, FLT_MAX / largest_d)));
+}
+/// Whether some magnitude, as bits, is beyond the limit. A NaN is.
+MARLIN_AVX512 MARLIN_INLINE bool may_overflow(__m512i magnitudes, __m512i limit) {
+  return _mm512_cmpgt_epu32_mask(magnitudes, limit) != 0;
+}
 
-/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv); returns the largest magnitude of a scale.
+/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv); returns the scales' largest magnitudes, as
+/// bits.
 template <CodeKind kCode>
-MARLIN_AVX512 inline float decode_int8_super(const PackedLayout& layout, const uint8_t* super, int v0, int nv, Int8Super& out) {
-  const int groups = layout.groups_per_super();
+MARLIN_AVX512 inline __m512i decode_int8_super(const SuperShape& shape, const uint8_t* super, int v0, int nv, Int8Super& out) {
+  const int groups = shape.groups;
   // FP4 codes are multiplied as 2 * value.
-  const __m512i largest = decode_scale_rows(layout.scale_type, super + layout.scales_offset(), groups, v0, nv,
+  const __m512i largest = decode_scale_rows(shape.scale_type, super + shape.scales, groups, v0, nv,
                                             kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
-  const uint8_t* zeros = super + layout.zeros_offset();
+  const uint8_t* zeros = super + shape.zeros;
   if constexpr (kCode == CodeKind::w4zero) {
     const __m512i four_times = _mm512_set1_epi32(0x01010101);
     for (int g = 0; g < groups; ++g)
@@ -34,8 +43,8 @@ MARLIN_AVX512 inline float decode_int8_super(const PackedLayout& layout, const u
         _mm512_store_si512(out.offset[g][v], offset);
       }
   }
-  if constexpr (is_additive(kCode)) decode_scale_rows(layout.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
-  return std::bit_cast<float>(_mm512_reduce_max_epu32(largest));
+  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
+  return largest;
 }
 
 /// Slots 0..3 of a step as unsigned bytes: the low (0) or high (1) nibbles of a line, or the bytes of an 8-bit line.

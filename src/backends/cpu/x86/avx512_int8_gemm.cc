@@ -2,8 +2,6 @@
 // integer and float sums all stay in registers.
 #if defined(__x86_64__)
 
-#include <algorithm>
-
 #include "backends/cpu/x86/avx512_int8.h"
 #include "backends/cpu/x86/chunks.h"
 
@@ -16,20 +14,21 @@ constexpr int kRows = 3, kVectors = 4, kChunk = 12;
 struct Staged {
   uint8_t codes[kChunk][8][kVectors][64];  ///< [block][step]
   float scale[kChunk][2][kPanelColumns];
+  uint32_t largest[16];                  ///< magnitudes of scales, as bits
   float zero[kChunk][2][kPanelColumns];  ///< additive zeros
-  float largest_scale;                   ///< last: whole vectors lie before it, aligned
 };
 
 template <CodeKind kCode>
 MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
   constexpr int kLines = kEightBits<kCode> ? 8 : 4;
-  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)), parts = layout.slot_group == 16 ? 2 : 1;
+  const SuperShape shape(layout);
+  const int parts = shape.shift == 0 ? 2 : 1;
   Int8Super scales;
-  uint32_t largest = 0;
+  __m512i largest = _mm512_setzero_si512();
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
-      if (b != 0) super += layout.super_bytes();
-      largest = std::max(largest, std::bit_cast<uint32_t>(decode_int8_super<kCode>(layout, super, 0, kVectors, scales)));
+      if (b != 0) super += shape.bytes;
+      largest = _mm512_max_epu32(largest, decode_int8_super<kCode>(shape, super, 0, kVectors, scales));
     }
     const uint8_t* codes = super + b % kBlocksPerSuper * kLines * 256;
     for (int line = 0; line < kLines; ++line)
@@ -38,7 +37,7 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
         const uint8_t* from = codes + (v * kLines + line) * 64;
         const __m512i packed = _mm512_load_si512(from);
         _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
-        const int group = (b % kBlocksPerSuper * 2 + line * 2 / kLines) >> shift;
+        const int group = (b % kBlocksPerSuper * 2 + line * 2 / kLines) >> shape.shift;
         const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(scales.offset[group][v]) : packed;
         if constexpr (kEightBits<kCode>) {
           _mm512_store_si512(out.codes[b][line][v], unsigned_codes<kCode, 0>(packed, offset));
@@ -50,13 +49,13 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
     for (int part = 0; part < parts; ++part)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const int group = (b % kBlocksPerSuper * 2 + part) >> shift;
+        const int group = (b % kBlocksPerSuper * 2 + part) >> shape.shift;
         _mm512_store_ps(&out.scale[b][part][16 * v], _mm512_load_ps(&scales.scale[group][16 * v]));
         if constexpr (is_additive(kCode))
           _mm512_store_ps(&out.zero[b][part][16 * v], _mm512_load_ps(&scales.zero[group][16 * v]));
       }
   }
-  out.largest_scale = std::bit_cast<float>(largest);
+  _mm512_store_si512(out.largest, largest);
 }
 
 void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
@@ -157,10 +156,10 @@ void tile_of_parts(const Staged& staged, int blocks, bool first, CodeKind code, 
                : multiply_tile<kParts, false, false>(staged, blocks, first, 0, record, sums);
 }
 
-void tile_any(const Staged& staged, int blocks, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
-              float* sums) {
+MARLIN_AVX512 void tile_any(const Staged& staged, int blocks, bool first, const PanelArgs& args, int64_t tile,
+                            const uint32_t* record, float* sums) {
   const float largest_d = std::bit_cast<float>(args.records[args.activations.largest_d_offset() + tile]);
-  const bool clamp = may_overflow(staged.largest_scale, largest_d);
+  const bool clamp = may_overflow(_mm512_load_si512(staged.largest), scale_limit(largest_d));
   if (args.layout->slot_group == 16)
     tile_of_parts<2>(staged, blocks, first, args.code, clamp, record, sums);
   else

@@ -79,9 +79,9 @@ template <CodeKind kCode, int kRows, int kVectors, int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   constexpr int kLinesPerBlock = kEightBits<kCode> ? 8 : 4, kLines = kLinesPerBlock / kParts;
   constexpr int kRecord = (9 + kParts) * kRows, kStride = kLinesPerBlock * 64;
-  const PackedLayout& layout = *pass.layout;
-  const int64_t super_bytes = layout.super_bytes();
-  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  const SuperShape shape(*pass.layout);
+  const int64_t superblocks = pass.layout->superblocks();
+  const __m512i limit = scale_limit(pass.largest_d);
   Int8Super super;
   __m512 acc[kRows][kVectors];
 #pragma GCC unroll 4
@@ -90,11 +90,10 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
   const uint8_t* bytes = pass.panel;
   const uint32_t* record = pass.records;
-  for (int64_t s = 0; s < layout.superblocks(); ++s, bytes += super_bytes) {
-    const float largest_scale = decode_int8_super<kCode>(layout, bytes, pass.v0, kVectors, super);
-    const bool clamp = may_overflow(largest_scale, pass.largest_d);
+  for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
+    const bool clamp = may_overflow(decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super), limit);
     if (pass.alone)
-      for (int64_t i = layout.scales_offset(); i < super_bytes; i += 64)
+      for (int64_t i = shape.scales; i < shape.bytes; i += 64)
         _mm_prefetch(reinterpret_cast<const char*>(bytes) + kPrefetchAhead + i, _MM_HINT_T0);
     for (int b = 0; b < kBlocksPerSuper; ++b, record += kRecord) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
@@ -112,7 +111,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
         }
-        const int group = (b * 2 + part) >> shift;
+        const int group = (b * 2 + part) >> shape.shift;
         const char* ahead = pass.alone ? reinterpret_cast<const char*>(codes) + kPrefetchAhead : nullptr;
         dot_lines<kCode, kRows, kVectors, kLines>(codes, kStride, super, group, pass.v0, record + part * 4 * kRows, ahead, dot);
         add_scaled<kCode, kRows, kVectors>(dot, super, group, pass.v0, extras, part, clamp, acc);
