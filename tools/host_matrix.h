@@ -29,7 +29,6 @@ class HostMatrix {
   void set(int64_t row, int64_t col, float value);
   /// A view of the first `rows` rows; the library may write through it.
   marlin_matrix view(int64_t rows) const;
-  marlin_matrix view() const { return view(rows_); }
 
  private:
   int64_t rows_, cols_;

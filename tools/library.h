@@ -12,12 +12,10 @@ namespace metal_marlin::tools {
 
 struct Destroy {
   void operator()(marlin_context* p) const { marlin_context_destroy(p); }
-  void operator()(marlin_stream* p) const { marlin_stream_destroy(p); }
   void operator()(marlin_weights* p) const { marlin_weights_destroy(p); }
   void operator()(marlin_checkpoint* p) const { marlin_checkpoint_destroy(p); }
 };
 using Context = std::unique_ptr<marlin_context, Destroy>;
-using Stream = std::unique_ptr<marlin_stream, Destroy>;
 using Weights = std::unique_ptr<marlin_weights, Destroy>;
 using Checkpoint = std::unique_ptr<marlin_checkpoint, Destroy>;
 

@@ -58,7 +58,7 @@ template <class V>
 void portable_loop(int64_t rounds) {
   V chain[kChains] = {};
   V factor{}, term{};
-  factor[0] = static_cast<decltype(V{}[0] + 0)>(sink & 1);  // unknown to the compiler
+  factor[0] = static_cast<std::remove_cvref_t<decltype(factor[0])>>(sink & 1);  // unknown to the compiler
   term += factor;
   for (int64_t i = 0; i < rounds; ++i) {
     for (V& c : chain) c = c * factor + term;

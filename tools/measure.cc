@@ -70,8 +70,7 @@ std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::spa
   std::map<std::string, std::vector<double>> peaks;
   for (size_t j = 0; j < jobs.size(); ++j) {
     const Prepared& p = operands[j];
-    timed.emplace_back(
-        [&weights, &p, &job = jobs[j]] { multiply(nullptr, product(weights.next(), p.a, p.c, job.m, job.compute)); });
+    timed.emplace_back([&weights, &p, &job = jobs[j]] { multiply(product(weights.next(), p.a, p.c, job.m, job.compute)); });
     peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
   }
   std::vector<double> reads;
@@ -94,7 +93,7 @@ std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::spa
   for (size_t j = 0; j < jobs.size(); ++j) {
     const Job& job = jobs[j];
     const marlin_gemm_desc desc = product(weights.first(), operands[j].a, operands[j].c, job.m, job.compute);
-    multiply(nullptr, desc);
+    multiply(desc);
     Product checked[] = {{&operands[j].a, &operands[j].c, job.m, job.compute}};
     check_products(weights.first(), checked, sampled_rows(info.n, kSampledColumns), bench.limits->threads());
     const std::string instruction = instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);

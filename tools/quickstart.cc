@@ -110,14 +110,14 @@ class SmallLayers {
     const marlin_layer_info info = info_of(weights);
     const HostMatrix a = HostMatrix::random(m, info.k, MARLIN_BF16, static_cast<uint64_t>(m)), c(m, info.n, MARLIN_F32);
     const marlin_gemm_desc desc = product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT);
-    multiply(nullptr, desc);
+    multiply(desc);
     Product checked[] = {{&a, &c, m, MARLIN_COMPUTE_DEFAULT}};
     check_products(weights, checked, every_row(info.n), limits_.threads());
     row.nmse = std::max(row.nmse, checked[0].verdict.nmse);
     wrong_ += !checked[0].verdict.ok();
     ++products_;
     if (!timed) return;
-    row.seconds.push_back(time_calls([&] { multiply(nullptr, desc); }, kSecondsEach));
+    row.seconds.push_back(time_calls([&] { multiply(desc); }, kSecondsEach));
     if (row.seconds.size() > 1) return;
     row.kernel = explained(explain(desc), "kernel");
     row.rate = static_cast<double>(info.bytes) / row.seconds.front();

@@ -18,7 +18,6 @@ std::string Table::render() const {
   std::vector<size_t> widths;
   for (const Column& column : columns_) widths.push_back(width(column.title));
   for (const auto& cells : rows_) {
-    if (cells.size() != columns_.size()) continue;
     for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], width(cells[i]));
   }
   std::string out;
@@ -35,11 +34,7 @@ std::string Table::render() const {
   add([&](size_t i) { return columns_[i].title; });
   add([&](size_t i) { return std::string(widths[i], '-'); });
   for (const auto& cells : rows_) {
-    if (cells.size() == columns_.size()) {
-      add([&](size_t i) { return cells[i]; });
-    } else {
-      out += cells.front() + "\n";
-    }
+    add([&](size_t i) { return cells[i]; });
   }
   return out;
 }

@@ -19,9 +19,6 @@ class Table {
 
   /// As many cells as columns.
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  /// A line of text across all columns, for what belongs to no column or heads the rows below it.
-  void text(std::string line) { rows_.push_back({std::move(line)}); }
-  bool empty() const { return rows_.empty(); }
   /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut.
   std::string render() const;
   void print(std::FILE* to = stdout) const;

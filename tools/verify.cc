@@ -124,7 +124,7 @@ Outcome multiply_and_check(const marlin_weights* weights, const Options& options
     activations.push_back(HostMatrix::random(most, info.k, c.dtype, options.seed + products.size()));
     for (int64_t m : options.m) {
       results.emplace_back(m, info.n, MARLIN_F32);
-      multiply(nullptr, product(weights, activations.back(), results.back(), m, c.compute));
+      multiply(product(weights, activations.back(), results.back(), m, c.compute));
       products.push_back({&activations.back(), &results.back(), m, c.compute});
     }
   }

@@ -114,9 +114,9 @@ marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, con
   return desc;
 }
 
-void multiply(marlin_stream* stream, const marlin_gemm_desc& desc) {
+void multiply(const marlin_gemm_desc& desc) {
   auto error = sized<marlin_error>();
-  check(marlin_gemm(stream, &desc, &error), error, "cannot multiply");
+  check(marlin_gemm(nullptr, &desc, &error), error, "cannot multiply");
 }
 
 }  // namespace metal_marlin::tools

@@ -42,7 +42,6 @@ class Rotation {
   Rotation(const std::function<Weights()>& make, uint64_t bytes, size_t most);
   const marlin_weights* first() const { return copies_.front().get(); }
   const marlin_weights* next();
-  size_t copies() const { return copies_.size(); }
 
  private:
   std::vector<Weights> copies_;
@@ -57,7 +56,7 @@ uint64_t rotation_bytes();
 /// C = A W^T for the first m rows.
 marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c, int64_t m,
                          marlin_compute compute);
-/// Runs it; stream may be NULL.
-void multiply(marlin_stream* stream, const marlin_gemm_desc& desc);
+/// Runs it on the weights' own context.
+void multiply(const marlin_gemm_desc& desc);
 
 }  // namespace metal_marlin::tools

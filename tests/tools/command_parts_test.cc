@@ -1,0 +1,171 @@
+// The parts of the command that judge: floats, bounds, limits; and those that write: tables, tensors, drawings.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "command.h"
+#include "host_matrix.h"
+#include "library.h"
+#include "machine_limits.h"
+#include "names.h"
+#include "reference.h"
+#include "roofline.h"
+#include "run_command.h"
+#include "safetensors.h"
+#include "safetensors_writer.h"
+#include "table.h"
+#include "workload.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Floats, EveryHalfSurvivesTheRoundTrip) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    const float value = from_f16(half);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(from_f16(to_f16(value))));
+    } else {
+      EXPECT_EQ(to_f16(value), half);
+      EXPECT_EQ(to_bf16(from_bf16(half)), std::isnan(from_bf16(half)) ? half | 0x40 : half);
+    }
+  }
+}
+
+TEST(Floats, TiesGoToEven) {
+  EXPECT_EQ(to_bf16(1 + 0x1p-8f), to_bf16(1));
+  EXPECT_EQ(to_bf16(1 + 3 * 0x1p-8f), to_bf16(1 + 0x1p-6f));
+  EXPECT_EQ(to_f16(1 + 0x1p-11f), to_f16(1));
+  EXPECT_EQ(to_f16(3 * 0x1p-25f), 2);  // a tie between subnormals
+  EXPECT_EQ(to_f16(65519.99f), 0x7bff);
+  EXPECT_EQ(to_f16(65520), 0x7c00);
+}
+
+TEST(Table, AlignsCharactersNotBytes) {
+  Table table({{"name"}, {"n", Table::Align::right}});
+  table.row({"…ab", "7"});
+  table.row({"abcd", "123"});
+  EXPECT_EQ(table.render(), "name    n\n----  ---\n…ab     7\nabcd  123\n");
+}
+
+TEST(Names, SizesAndTimesKeepThreeDigits) {
+  EXPECT_EQ(bytes_text(999), "999 B");
+  EXPECT_EQ(bytes_text(25.6e6), "25.6 MB");
+  EXPECT_EQ(bytes_text(512e3), "512 kB");
+  EXPECT_EQ(seconds_text(1.234e-6), "1.23 us");
+  EXPECT_EQ(seconds_text(99.96e-3), "100 ms");
+  EXPECT_EQ(seconds_text(0.9996), "1.00 s");
+}
+
+struct Kind {
+  marlin_format format;
+  uint32_t group;
+  Zeros zeros;
+  marlin_compute compute;
+};
+
+/// One product by the library, right as it is.
+class Judged : public testing::TestWithParam<Kind> {
+ protected:
+  static constexpr int64_t kM = 3, kN = 70, kK = 97;
+  Judged() : a_(HostMatrix::random(kM, kK, MARLIN_F32, 7)), c_(kM, kN, MARLIN_F32) {
+    const Kind& kind = GetParam();
+    weights_ = RandomWeights({kind.format, kN, kK, kind.group, kind.zeros}, 3).pack(context_.get());
+    multiply(product(weights_.get(), a_, c_, kM, kind.compute));
+  }
+  Verdict judge() {
+    Product products[] = {{&a_, &c_, kM, GetParam().compute}};
+    check_products(weights_.get(), products, every_row(kN), 2);
+    return products[0].verdict;
+  }
+
+  Context context_ = make_context(MARLIN_BACKEND_CPU, 1);
+  Weights weights_;
+  HostMatrix a_, c_;
+};
+
+TEST_P(Judged, ARightResultPassesAndAWrongElementIsFound) {
+  const Verdict right = judge();
+  EXPECT_TRUE(right.ok()) << right.worst << " " << right.nmse;
+  EXPECT_EQ(right.checked, kM * kN);
+  EXPECT_LT(right.nmse, right.limit_nmse);
+
+  // One weight wrong by about one step: far less than any of the sums, and it must not pass.
+  const bool int8 = GetParam().compute == MARLIN_COMPUTE_INT8;
+  const float was = c_.at(1, 64);
+  c_.set(1, 64, was + (int8 ? 0.3f : 0.003f));
+  const Verdict wrong = judge();
+  EXPECT_FALSE(wrong.ok());
+  if (!int8) {
+    EXPECT_EQ(wrong.wrong, 1);
+    EXPECT_EQ(wrong.m, 1);
+    EXPECT_EQ(wrong.n, 64);
+  }
+
+  c_.set(1, 64, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(judge().wrong, 1);
+}
+
+constexpr Kind kKinds[] = {
+    {MARLIN_INT4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},     {MARLIN_INT4, 64, Zeros::integer, MARLIN_COMPUTE_DEFAULT},
+    {MARLIN_INT4, 32, Zeros::additive, MARLIN_COMPUTE_DEFAULT}, {MARLIN_INT4, 128, Zeros::integer, MARLIN_COMPUTE_INT8},
+    {MARLIN_FP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},      {MARLIN_MXFP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},
+    {MARLIN_NVFP4, 16, Zeros::none, MARLIN_COMPUTE_DEFAULT},    {MARLIN_INT8, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT}};
+INSTANTIATE_TEST_SUITE_P(Kinds, Judged, testing::ValuesIn(kKinds));
+
+TEST(MachineLimits, EveryDeviceHasAnInstructionThatRunsHere) {
+  for (const char* isa : {"generic", "avx2", "avx512", "avx512-vnni-bf16", "neon", "dotprod", "i8mm", "something new"}) {
+    for (marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+      for (marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
+        EXPECT_NE(find_dot_loop(instruction_for(isa, compute, dtype)), nullptr) << isa;
+      }
+    }
+  }
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({}), 0);
+  EXPECT_GE(usable_threads(), 1u);
+}
+
+TEST(SafetensorsWriter, AppearsOnlyWhenComplete) {
+  const test::ScratchFolder scratch;
+  const float values[] = {1, 2, 3, 4, 5, 6};
+  {
+    SafetensorsWriter writer(scratch.at("x"), {{"a", {2, 3}}});
+    writer.write(values, 5);
+    EXPECT_THROW(writer.write(values, 2), Failure);
+    EXPECT_THROW(writer.commit(), Failure);
+  }
+  EXPECT_EQ(scratch.entries(), 0u);
+  SafetensorsWriter writer(scratch.at("x"), {{"a \"quoted\" name", {2, 2}}, {"b", {2}}});
+  writer.write(values, 6);
+  writer.commit();
+  EXPECT_EQ(scratch.entries(), 1u);
+  const auto tensors = test::read_safetensors(scratch.at("x"));
+  EXPECT_EQ(tensors.at("a \"quoted\" name").shape, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(tensors.at("b").bytes, std::string(reinterpret_cast<const char*>(values + 4), 8));
+}
+
+TEST(Roofline, PlacesEachPointAtItsOwnFraction) {
+  Measurement m{};
+  m.job = {1, MARLIN_COMPUTE_DEFAULT};
+  m.format = MARLIN_MXFP4;
+  m.n = m.k = 1000;
+  m.bytes = 500000;
+  m.read_rate = 50e9;
+  m.instruction = "vdpbf16ps";
+  m.peak = 1e12;
+  m.seconds = 2 * 500000 / 50e9;  // twice as long as reading takes
+  EXPECT_TRUE(m.read_bound());
+  EXPECT_DOUBLE_EQ(m.fraction_of_limit(), 0.5);
+  const Roofline roofline = roofline_of(std::vector{m});
+  EXPECT_DOUBLE_EQ(roofline.points.at(0).intensity, 4);
+  EXPECT_DOUBLE_EQ(roofline.points.at(0).rate, 100e9);
+  EXPECT_THAT(render_roofline(roofline), HasSubstr("mxfp4 M=1: 100 GFLOP/s, 50% of its limit"));
+}
+
+}  // namespace
+}  // namespace metal_marlin::tools
