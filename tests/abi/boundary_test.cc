@@ -137,7 +137,7 @@ TEST_F(Boundary, PrepareReportsTheScratchAndReadsNoPointer) {
   uint64_t scratch = 0;
   marlin_gemm_desc d = *desc();
   d.a.data = nullptr;
-  d.c.data = reinterpret_cast<void*>(uintptr_t{3});
+  d.c.data = reinterpret_cast<char*>(product.c.data()) + 3;
   const marlin_gemm_desc* const descs[] = {&d};
   EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{16}, &scratch);
   EXPECT_EQ(scratch, 12345u);

@@ -90,6 +90,7 @@ class Callbacks : public testing::Test {
       return;
     }
     std::vector<std::thread> threads;
+    threads.reserve(2);
     for (uint32_t t = 0; t < 2; ++t)
       threads.emplace_back([=] {
         for (uint32_t i = t; i < tasks; i += 2) task(task_user, i);

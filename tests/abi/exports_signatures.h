@@ -16,7 +16,7 @@ struct Signature {
   Returns returns;
   std::vector<Arg> args;
 };
-inline void PrintTo(const Signature& signature, std::ostream* out) { *out << signature.name; }
+inline void PrintTo(const Signature& signature, std::ostream* out) { *out << signature.name; }  // NOLINT: GoogleTest's name
 
 inline const std::vector<Signature>& signatures() {
   using enum Arg;

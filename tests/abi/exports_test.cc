@@ -64,7 +64,7 @@ std::vector<std::string> exported_names() {
   std::vector<std::string> names;
   for (std::string line; std::getline(map, line);) {
     const size_t first = line.find_first_not_of(' '), end = line.find(';');
-    if (first != 0 && first != line.npos && line.compare(first, 7, "marlin_") == 0 && end != line.npos)
+    if (first != 0 && first != std::string::npos && line.compare(first, 7, "marlin_") == 0 && end != std::string::npos)
       names.push_back(line.substr(first, end - first));
   }
   return names;
@@ -72,7 +72,7 @@ std::vector<std::string> exported_names() {
 
 TEST(ExportsTable, TheSignaturesAreThoseOfTheVersionScriptInItsOrder) {
   std::vector<std::string> names;
-  for (const Signature& signature : signatures()) names.push_back(signature.name);
+  for (const Signature& signature : signatures()) names.emplace_back(signature.name);
   EXPECT_EQ(names, exported_names());
 }
 
@@ -88,7 +88,7 @@ TEST(ExportsTable, MarlinApiHoldsThemInThatOrder) {
   ASSERT_EQ(sizeof(marlin_api), 16 + 8 * names.size());
   for (size_t i = 0; i < names.size(); ++i) {
     void* member;
-    std::memcpy(&member, reinterpret_cast<const char*>(api) + 16 + 8 * i, sizeof member);
+    std::memcpy(static_cast<void*>(&member), reinterpret_cast<const char*>(api) + 16 + 8 * i, sizeof member);
     EXPECT_EQ(member, dlsym(RTLD_DEFAULT, names[i].c_str())) << names[i];
   }
 }

@@ -3,6 +3,7 @@
 
 #include <ffi.h>
 
+#include <cstddef>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -66,7 +67,11 @@ struct Value {
   ffi_type* type;
   uint64_t bits;
 };
-inline Value pointer(const void* p) { return {&ffi_type_pointer, reinterpret_cast<uintptr_t>(p)}; }
+template <class T>
+Value pointer(T* p) {
+  return {&ffi_type_pointer, reinterpret_cast<uintptr_t>(p)};
+}
+inline Value pointer(std::nullptr_t) { return {&ffi_type_pointer, 0}; }
 inline Value u32(uint32_t v) { return {&ffi_type_uint32, v}; }
 inline Value i32(int32_t v) { return {&ffi_type_sint32, static_cast<uint32_t>(v)}; }
 inline Value u64(uint64_t v) { return {&ffi_type_uint64, v}; }
@@ -162,6 +167,7 @@ class World {
   template <class T>
   static constexpr bool is_output =
       std::is_same_v<T, marlin_error> || std::is_same_v<T, marlin_layer_info> || std::is_same_v<T, marlin_device_info>;
+  Value good_handle(Arg arg);
   std::vector<Bad> bad_number(Arg arg);
   std::vector<Bad> bad_operand(Arg arg);
 
@@ -196,7 +202,7 @@ class World {
   alignas(8) unsigned char zeros_[512] = {};
 };
 
-inline Value World::good(Arg arg) {
+inline Value World::good_handle(Arg arg) {
   if (arg >= Arg::context_out && arg <= Arg::checkpoint_out) destroy(std::exchange(created_, {}));  // by the call before
   switch (arg) {
     case Arg::context:
@@ -228,8 +234,14 @@ inline Value World::good(Arg arg) {
       return pointer(&created_.buffer);
     case Arg::weights_out:
       return pointer(&created_.weights);
-    case Arg::checkpoint_out:
+    default:
       return pointer(&created_.checkpoint);
+  }
+}
+
+inline Value World::good(Arg arg) {
+  if (arg <= Arg::checkpoint_out) return good_handle(arg);
+  switch (arg) {
     case Arg::context_desc:
       return pointer(&context_desc_);
     case Arg::stream_desc:
@@ -285,10 +297,9 @@ inline Value World::good(Arg arg) {
       return pointer(&scratch_bytes_);
     case Arg::status:
       return i32(MARLIN_E_SHAPE);
-    case Arg::err:
+    default:
       return pointer(&err_);
   }
-  return pointer(nullptr);
 }
 
 inline std::vector<Bad> World::bad(Arg arg) {

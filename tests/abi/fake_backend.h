@@ -86,7 +86,7 @@ class FakeBackend final : public metal_marlin::Backend {
 
  private:
   metal_marlin::Status ask(const char* call) {
-    record_.calls.push_back(call);
+    record_.calls.emplace_back(call);
     return record_.answer(call);
   }
   FakeRecord& record_;

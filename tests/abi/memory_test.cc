@@ -77,7 +77,8 @@ class Memory : public testing::TestWithParam<size_t> {
   void* function() const {
     if (std::string(signature().name) == "marlin_get_api") return reinterpret_cast<void*>(&marlin_get_api);
     void* member;
-    std::memcpy(&member, reinterpret_cast<const char*>(marlin_get_api(MARLIN_ABI_MAJOR)) + 16 + 8 * GetParam(), sizeof member);
+    std::memcpy(static_cast<void*>(&member),
+                reinterpret_cast<const char*>(marlin_get_api(MARLIN_ABI_MAJOR)) + 16 + 8 * GetParam(), sizeof member);
     return member;
   }
   static marlin_context_desc desc() {

@@ -92,6 +92,7 @@ TEST(ThreadsTest, AnyNumberOfThreadsShareAContext) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::atomic<int> right{0};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (uint32_t t = 0; t < 8; ++t) threads.emplace_back([&, t] { right += mixed_calls(shared, seed + t, 60); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(right, 8);

@@ -24,9 +24,9 @@ TEST_F(Weights, UnpackTakesRowsByIdOrInARow) {
   int32_t ids[] = {9, -1, 0, -1, 9, -1, 5, -1};  // every second one
   marlin_matrix row_ids = mm::matrix_view(ids, 4, 1, 2);
   EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), &row_ids, int64_t{123}, &out);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(std::memcmp(&some[i * 64], &all[ids[2 * i] * 64], 256), 0) << i;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(std::equal(&some[i * 64], &some[i * 64] + 64, &all[ids[2 * i] * 64])) << i;
   EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{6}, &out);
-  EXPECT_EQ(std::memcmp(some.data(), &all[6 * 64], 4 * 256), 0);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), &all[6 * 64]));
 
   std::fill(some.begin(), some.end(), 77.0f);
   for (const int32_t bad : {-1, 10, INT32_MIN, INT32_MAX}) {
@@ -65,7 +65,7 @@ TEST_F(Weights, UnpackOfManyRowsGoesInChunks) {
   for (int32_t i = 0; i < 2500; ++i) ids[i] = (i * 1777) % 2500;
   const marlin_matrix row_ids = mm::matrix_view(ids.data(), 2500, 1), out = mm::matrix_view(shuffled.data(), 2500, 16);
   EXPECT_OK(marlin_weights_unpack, nullptr, tall.get(), &row_ids, int64_t{0}, &out);
-  for (int32_t i = 0; i < 2500; ++i) ASSERT_EQ(std::memcmp(&shuffled[i * 16], &all[ids[i] * 16], 64), 0) << i;
+  for (int32_t i = 0; i < 2500; ++i) ASSERT_TRUE(std::equal(&shuffled[i * 16], &shuffled[i * 16] + 16, &all[ids[i] * 16])) << i;
 }
 
 TEST_F(Weights, PackRefusesWhatItDoesNotServe) {
