@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -131,18 +132,22 @@ std::vector<uint8_t> Matrix::raw() const {
 
 marlin_context* context(uint32_t threads) {
   const char* kernel = std::getenv("METAL_MARLIN_KERNEL");
-  static std::map<std::pair<uint32_t, std::string>, marlin_context*> contexts;
-  marlin_context*& found = contexts[{threads, kernel != nullptr ? kernel : ""}];
+  struct Destroy {
+    void operator()(marlin_context* c) const { marlin_context_destroy(c); }
+  };
+  static std::map<std::pair<uint32_t, std::string>, std::unique_ptr<marlin_context, Destroy>> contexts;
+  auto& found = contexts[{threads, kernel != nullptr ? kernel : ""}];
   if (found == nullptr) {
     marlin_context_desc desc{};
     desc.struct_size = sizeof desc;
     desc.backend = MARLIN_BACKEND_CPU;
     desc.threads = threads;
     marlin_error err = no_error();
-    const marlin_status status = marlin_context_create(&desc, &found, &err);
-    EXPECT_TRUE(expect_ok(status, err, "marlin_context_create"));
+    marlin_context* made = nullptr;
+    EXPECT_TRUE(expect_ok(marlin_context_create(&desc, &made, &err), err, "marlin_context_create"));
+    found.reset(made);
   }
-  return found;
+  return found.get();
 }
 
 std::string isa() {
