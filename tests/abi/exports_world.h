@@ -14,53 +14,61 @@
 namespace abi_test {
 
 enum class Arg {
+  // handles that are used
   context,
   stream,
   stream_or_null,
   buffer,
   weights,
-  checkpoint,  // handles that are used
+  checkpoint,
+  // handles that are destroyed by the call
   context_gone,
   stream_gone,
   buffer_gone,
   weights_gone,
-  checkpoint_gone,  // handles that are destroyed by the call
+  checkpoint_gone,
+  // where a new handle goes
   context_out,
   stream_out,
   buffer_out,
   weights_out,
-  checkpoint_out,  // where a new handle goes
+  checkpoint_out,
+  // descriptors and arrays of them
   context_desc,
   stream_desc,
   gemm_desc,
   load_desc,
-  open_desc,  // descriptors
+  open_desc,
   parts,
-  part_count,
-  expert_count,
   products,
-  product_count,  // arrays and their lengths
+  // matrices and strings
+  row_ids,
+  rows_out,
+  path,
+  name,
+  // outputs
   device_info,
   layer_info,
-  matrix_out,  // outputs
-  row_ids,
+  matrix_out,
+  text,
+  needed,
+  scratch_bytes,
+  err,
+  // numbers
+  part_count,
+  expert_count,
+  product_count,
   first_row,
-  rows_out,  // of marlin_weights_unpack
   index,
   layer_index,
   bytes,
   timeout,
   max_m,
-  path,
-  name,
-  text,
   capacity,
-  needed,
-  scratch_bytes,
   status,
   major,
-  err,
 };
+constexpr bool is_number(Arg arg) { return arg >= Arg::part_count; }
 
 /// One argument's bytes, as libffi wants them: a pointer or an integer of up to 8 bytes.
 struct Value {
@@ -168,6 +176,7 @@ class World {
   static constexpr bool is_output =
       std::is_same_v<T, marlin_error> || std::is_same_v<T, marlin_layer_info> || std::is_same_v<T, marlin_device_info>;
   Value good_handle(Arg arg);
+  static Value good_number(Arg arg);
   std::vector<Bad> bad_number(Arg arg);
   std::vector<Bad> bad_operand(Arg arg);
 
@@ -239,8 +248,35 @@ inline Value World::good_handle(Arg arg) {
   }
 }
 
+inline Value World::good_number(Arg arg) {
+  switch (arg) {
+    case Arg::part_count:
+    case Arg::expert_count:
+    case Arg::product_count:
+      return u32(1);
+    case Arg::index:
+    case Arg::major:
+      return u32(0);
+    case Arg::first_row:
+      return i64(1);
+    case Arg::layer_index:
+      return u64(0);
+    case Arg::bytes:
+      return u64(100);
+    case Arg::timeout:
+      return u64(0);
+    case Arg::max_m:
+      return i64(4);
+    case Arg::capacity:
+      return u64(sizeof text_);
+    default:
+      return i32(MARLIN_E_SHAPE);
+  }
+}
+
 inline Value World::good(Arg arg) {
   if (arg <= Arg::checkpoint_out) return good_handle(arg);
+  if (is_number(arg)) return good_number(arg);
   switch (arg) {
     case Arg::context_desc:
       return pointer(&context_desc_);
@@ -256,10 +292,6 @@ inline Value World::good(Arg arg) {
       return pointer(parts_);
     case Arg::products:
       return pointer(products_);
-    case Arg::part_count:
-    case Arg::expert_count:
-    case Arg::product_count:
-      return u32(1);
     case Arg::device_info:
       return pointer(&device_);
     case Arg::layer_info:
@@ -268,35 +300,18 @@ inline Value World::good(Arg arg) {
       return pointer(&tensor_matrix_);
     case Arg::row_ids:
       return pointer(nullptr);
-    case Arg::first_row:
-      return i64(1);
     case Arg::rows_out:
       return pointer(&out_);
-    case Arg::index:
-    case Arg::major:
-      return u32(0);
-    case Arg::layer_index:
-      return u64(0);
-    case Arg::bytes:
-      return u64(100);
-    case Arg::timeout:
-      return u64(0);
-    case Arg::max_m:
-      return i64(4);
     case Arg::path:
       return pointer(path_.c_str());
     case Arg::name:
       return pointer(tensor_.c_str());
     case Arg::text:
       return pointer(text_);
-    case Arg::capacity:
-      return u64(sizeof text_);
     case Arg::needed:
       return pointer(&needed_);
     case Arg::scratch_bytes:
       return pointer(&scratch_bytes_);
-    case Arg::status:
-      return i32(MARLIN_E_SHAPE);
     default:
       return pointer(&err_);
   }
