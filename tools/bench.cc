@@ -33,8 +33,8 @@ std::vector<Job> jobs_of(const Options& options) {
   for (const auto& compute : options.computes) {
     for (const auto& dtype : options.dtypes) {
       for (int64_t m : options.m) {
-        jobs.push_back(
-            {m, *parse_compute(compute), *parse_activation_dtype(dtype), *parse_activation_dtype(options.out_dtype)});
+        jobs.push_back({m, known(parse_compute(compute)), known(parse_activation_dtype(dtype)),
+                        known(parse_activation_dtype(options.out_dtype))});
       }
     }
   }
@@ -88,6 +88,14 @@ void measure_all(const Options& options, const Report& report) {
   }
 }
 
+void print_limits(std::span<const Measurement> all) {
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    while (end < all.size() && all[end].threads == all[begin].threads) ++end;
+    fmt::print("limits of the same run with {} thread{}: {}\n", all[begin].threads, all[begin].threads == 1 ? "" : "s",
+               limits_text(roofline_of(all.subspan(begin, end - begin))));
+  }
+}
+
 ExitCode bench(const Options& options) {
   std::vector<Measurement> all;
   Table table = empty_table();
@@ -101,13 +109,12 @@ ExitCode bench(const Options& options) {
     std::fflush(stdout);  // a record is of use as soon as it is made
   });
   if (!options.json) {
-    const Measurement& m = all.front();
-    fmt::print("{} x {} (N x K) on {}; limits of the same runs: reading {:.1f} GB/s", m.n, m.k, cpu_info().model,
-               m.read_rate / 1e9);
-    fmt::print("\n\n");
+    fmt::print("{} x {} (N x K) on {}\n\n", all.front().n, all.front().k, cpu_info().model);
     table.print();
+    fmt::print("\n");
+    print_limits(all);
     fmt::print(
-        "\nGB/s counts the packed weights, GFLOP/s 2 M N K. The limit is the longer of reading the weights and multiplying at\n"
+        "GB/s counts the packed weights, GFLOP/s 2 M N K. The limit is the longer of reading the weights and multiplying at\n"
         "the peak of the instruction; 'of limit' is its time over ours. All are medians of samples taken in turn.\n");
   }
   if (!options.svg.empty()) {
@@ -126,7 +133,7 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      ->check(in_range(int64_t{1}, int64_t{1} << 20));
   sub->add_option("--compute", options->computes, "Computes, a list")
       ->delimiter(',')
       ->capture_default_str()
@@ -138,10 +145,10 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("--out-dtype", options->out_dtype, "Type of the result")->capture_default_str()->check(dtype_names());
   sub->add_option("--threads", options->threads, "Numbers of threads, a list; default: all that this process may use")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
+      ->check(in_range(1, 1024));
   sub->add_option("--seconds", options->seconds, "Time for each row of the table, about")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 3600.0));
+      ->check(in_range(0.001, 3600.0));
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
   sub->add_option("--svg", options->svg, "Draw the roofline to this file");
   sub->footer(

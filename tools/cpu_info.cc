@@ -75,7 +75,7 @@ void describe(CpuInfo& info) {
 #else
 void describe(CpuInfo& info) {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line) && !(line.empty() && !info.features.empty());) {
+  for (std::string line; std::getline(file, line) && (!line.empty() || info.features.empty());) {
     const size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
     const std::string value = line.substr(colon + 2);

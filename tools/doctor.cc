@@ -9,6 +9,7 @@
 #include "machine_limits.h"
 #include "names.h"
 #include "progress.h"
+#include "quantise_options.h"
 #include "table.h"
 
 namespace metal_marlin::tools {
@@ -87,7 +88,7 @@ void add_doctor(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   sub->add_flag("!--no-measure", options->measure, "Only describe; measuring takes two seconds");
   sub->add_option("--threads", options->threads, "Threads to measure with; default: all that this process may use")
-      ->check(CLI::Range(1, 1024));
+      ->check(in_range(1, 1024));
   sub->footer(
       "Says of each backend whether it is usable, or why not. Exits with 1 when none is.\n\n"
       "Examples:\n"

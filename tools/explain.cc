@@ -24,8 +24,8 @@ ExitCode explain_products(const Options& options) {
   const marlin_layer_info info = info_of(weights.get());
   bool first = true;
   for (int64_t m : options.m) {
-    const HostMatrix a(m, info.k, *parse_activation_dtype(options.dtype)), c(m, info.n, MARLIN_F32);
-    const std::string text = explain(product(weights.get(), a, c, m, *parse_compute(options.compute)));
+    const HostMatrix a(m, info.k, known(parse_activation_dtype(options.dtype))), c(m, info.n, MARLIN_F32);
+    const std::string text = explain(product(weights.get(), a, c, m, known(parse_compute(options.compute))));
     fmt::print("{}M: {}\n{}", first ? "" : "\n", m, text);
     first = false;
   }
@@ -41,7 +41,7 @@ void add_explain(CLI::App& app, Action& action) {
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      ->check(in_range(int64_t{1}, int64_t{1} << 20));
   sub->add_option("--compute", options->compute, "default or int8")->capture_default_str()->check(compute_names());
   sub->add_option("--dtype", options->dtype, "Of the activations")->capture_default_str()->check(dtype_names());
   sub->footer(

@@ -18,9 +18,11 @@ namespace {
   MARLIN_CHAIN(op, 1, d, s)                                                                                       \
   MARLIN_CHAIN(op, 2, d, s)                                                                                       \
   MARLIN_CHAIN(op, 3, d, s)                                                                                       \
-  MARLIN_CHAIN(op, 4, d, s) MARLIN_CHAIN(op, 5, d, s) MARLIN_CHAIN(op, 6, d, s) MARLIN_CHAIN(op, 7, d, s)         \
-      MARLIN_CHAIN(op, 16, d, s) MARLIN_CHAIN(op, 17, d, s) MARLIN_CHAIN(op, 18, d, s) MARLIN_CHAIN(op, 19, d, s) \
-          MARLIN_CHAIN(op, 20, d, s) MARLIN_CHAIN(op, 21, d, s) MARLIN_CHAIN(op, 22, d, s) MARLIN_CHAIN(op, 23, d, s)
+  MARLIN_CHAIN(op, 4, d, s)                                                                                       \
+  MARLIN_CHAIN(op, 5, d, s)                                                                                       \
+  MARLIN_CHAIN(op, 6, d, s) MARLIN_CHAIN(op, 7, d, s) MARLIN_CHAIN(op, 16, d, s) MARLIN_CHAIN(op, 17, d, s)       \
+      MARLIN_CHAIN(op, 18, d, s) MARLIN_CHAIN(op, 19, d, s) MARLIN_CHAIN(op, 20, d, s) MARLIN_CHAIN(op, 21, d, s) \
+          MARLIN_CHAIN(op, 22, d, s) MARLIN_CHAIN(op, 23, d, s)
 #define MARLIN_LOOP(name, extension, body)                                                                                 \
   void name(int64_t rounds) {                                                                                              \
     asm volatile(extension "movi v30.16b, #0\n\tmovi v31.16b, #0\n1:\n\t" body "subs %0, %0, #1\n\tb.ne 1b"                \

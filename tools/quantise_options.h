@@ -2,8 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
+#include "command.h"
 #include "library.h"
 #include "names.h"
 
@@ -14,6 +16,17 @@ template <class Parse>
 CLI::Validator names_of(Parse parse, const std::string& list) {
   return CLI::Validator([parse, list](std::string& text) { return parse(text) ? "" : "'" + text + "' is none of " + list; },
                         list);
+}
+/// What a name that passed its check stands for.
+template <class T>
+T known(const std::optional<T>& parsed) {
+  if (!parsed) throw Failure("a name passed its check and has no meaning", ExitCode::usage);
+  return *parsed;
+}
+/// A range without its bounds in the help, where types would be as long as the texts.
+template <class T>
+CLI::Validator in_range(T low, T high) {
+  return CLI::Range(low, high).description("");
 }
 inline CLI::Validator format_names() { return names_of(parse_format, "{int4, fp4, mxfp4, nvfp4, int8}"); }
 

@@ -15,6 +15,7 @@
 #include "names.h"
 #include "parallel.h"
 #include "progress.h"
+#include "quantise_options.h"
 #include "roofline.h"
 #include "table.h"
 
@@ -270,10 +271,9 @@ ExitCode quickstart(const Options& options) {
   const auto large = large_layer(options, {context.get(), device, &limits, 2.0});
   right = report_large(large) && right;
   const Roofline roofline = roofline_of(large);
-  fmt::print("\nlimits of this run: reading memory {:.1f} GB/s", roofline.read_rate / 1e9);
-  for (const auto& [name, peak] : roofline.peaks) fmt::print(", {} {:.0f} Gop/s", name, peak / 1e9);
   write_file(options.svg, render_roofline(roofline));
-  fmt::print("\nroofline: {}\n{} in {:.0f} s\n", fs::absolute(options.svg).string(), right ? "all right" : "SOMETHING IS WRONG",
+  fmt::print("\nlimits of this run: {}\nroofline: {}\n{} in {:.0f} s\n", limits_text(roofline),
+             fs::absolute(options.svg).string(), right ? "all right" : "SOMETHING IS WRONG",
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return right ? ExitCode::ok : ExitCode::wrong;
 }
@@ -286,8 +286,8 @@ void add_quickstart(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
   sub->add_option("--svg", options->svg, "Where to draw the roofline")->capture_default_str();
-  sub->add_option("-n,--n", options->n, "Rows of the large layer")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  sub->add_option("-k,--k", options->k, "Columns of the large layer")->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  sub->add_option("-n,--n", options->n, "Rows of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
+  sub->add_option("-k,--k", options->k, "Columns of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
   sub->footer(
       "Exits with 1 when a result is not what float64 says.\n\n"
       "Example:\n"

@@ -219,6 +219,12 @@ Roofline roofline_of(std::span<const Measurement> measurements) {
   return r;
 }
 
+std::string limits_text(const Roofline& roofline) {
+  std::string text = fmt::format("reading memory {:.1f} GB/s", roofline.read_rate / 1e9);
+  for (const auto& [name, peak] : roofline.peaks) text += fmt::format(", {} {:.0f} Gop/s", name, peak / 1e9);
+  return text;
+}
+
 std::string render_roofline(const Roofline& roofline) { return Drawing(roofline).render(); }
 
 void write_file(const std::string& path, const std::string& content) {

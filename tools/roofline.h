@@ -29,6 +29,8 @@ struct Roofline {
 /// Limits are medians over all measurements; each product is placed at its own fraction of them, because the machine's speed
 /// drifts over a run and the fraction is what was measured.
 Roofline roofline_of(std::span<const Measurement> measurements);
+/// "reading memory 80.1 GB/s, vdpbf16ps 1010 Gop/s, ..."
+std::string limits_text(const Roofline& roofline);
 /// A whole SVG file, 960 x 600, for light and dark backgrounds.
 std::string render_roofline(const Roofline& roofline);
 /// Throws Failure.

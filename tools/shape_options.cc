@@ -7,7 +7,7 @@
 namespace metal_marlin::tools {
 
 void ShapeOptions::add_to(CLI::App& app, bool several) {
-  const CLI::Range sizes(int64_t{1}, int64_t{1} << 24);
+  const auto sizes = in_range(int64_t{1}, int64_t{1} << 24);
   auto* n = app.add_option("-n,--n", n_, "Rows of the weights (out features)")->capture_default_str()->check(sizes);
   auto* k = app.add_option("-k,--k", k_, "Columns of the weights (in features)")->capture_default_str()->check(sizes);
   auto* format = app.add_option("--format", formats_, several ? "Formats, a list; default: all" : "Default: int4");
@@ -29,7 +29,7 @@ void ShapeOptions::add_to(CLI::App& app, bool several) {
 
 std::vector<marlin_format> ShapeOptions::formats() const {
   std::vector<marlin_format> formats;
-  for (const std::string& name : formats_) formats.push_back(*parse_format(name));
+  for (const std::string& name : formats_) formats.push_back(known(parse_format(name)));
   if (!formats.empty()) return formats;
   if (!file_.empty()) return {MARLIN_FORMAT_NONE};
   return {all_formats().begin(), all_formats().end()};

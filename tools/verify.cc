@@ -238,9 +238,9 @@ void add_verify(CLI::App& app, Action& action) {
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+      ->check(in_range(int64_t{1}, int64_t{4096}));
   sub->add_option("--rows", options->rows, "Check only this many rows of each matrix against float64; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(in_range(int64_t{0}, INT64_MAX));
   sub->add_option("--seed", options->seed, "Of the activations")->capture_default_str();
   sub->footer(
       "Each layer (each expert by itself) is packed, multiplied with normally distributed activations in float32,\n"
