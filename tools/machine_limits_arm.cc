@@ -20,22 +20,23 @@ namespace {
   MARLIN_CHAIN(op, 3, d, s)                                                                                       \
   MARLIN_CHAIN(op, 4, d, s)                                                                                       \
   MARLIN_CHAIN(op, 5, d, s)                                                                                       \
-  MARLIN_CHAIN(op, 6, d, s) MARLIN_CHAIN(op, 7, d, s) MARLIN_CHAIN(op, 16, d, s) MARLIN_CHAIN(op, 17, d, s)       \
-      MARLIN_CHAIN(op, 18, d, s) MARLIN_CHAIN(op, 19, d, s) MARLIN_CHAIN(op, 20, d, s) MARLIN_CHAIN(op, 21, d, s) \
-          MARLIN_CHAIN(op, 22, d, s) MARLIN_CHAIN(op, 23, d, s)
-#define MARLIN_LOOP(name, extension, body)                                                                                 \
-  void name(int64_t rounds) {                                                                                              \
-    asm volatile(extension "movi v30.16b, #0\n\tmovi v31.16b, #0\n1:\n\t" body "subs %0, %0, #1\n\tb.ne 1b"                \
+  MARLIN_CHAIN(op, 6, d, s)                                                                                       \
+  MARLIN_CHAIN(op, 7, d, s) MARLIN_CHAIN(op, 16, d, s) MARLIN_CHAIN(op, 17, d, s) MARLIN_CHAIN(op, 18, d, s)      \
+      MARLIN_CHAIN(op, 19, d, s) MARLIN_CHAIN(op, 20, d, s) MARLIN_CHAIN(op, 21, d, s) MARLIN_CHAIN(op, 22, d, s) \
+          MARLIN_CHAIN(op, 23, d, s)
+#define MARLIN_LOOP(name, isa, body)                                                                                       \
+  __attribute__((target(isa))) void name(int64_t rounds) {                                                                 \
+    asm volatile("movi v30.16b, #0\n\tmovi v31.16b, #0\n1:\n\t" body "subs %0, %0, #1\n\tb.ne 1b"                          \
                  : "+r"(rounds)                                                                                            \
                  :                                                                                                         \
                  : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", \
                    "v30", "v31", "cc");                                                                                    \
   }
 
-MARLIN_LOOP(fmla_4s, "", MARLIN_CHAINS("fmla", "4s", "4s"))
-MARLIN_LOOP(smlal_8h, "", MARLIN_CHAINS("smlal", "8h", "8b"))
-MARLIN_LOOP(sdot_16b, ".arch_extension dotprod\n\t", MARLIN_CHAINS("sdot", "4s", "16b"))
-MARLIN_LOOP(smmla_16b, ".arch_extension i8mm\n\t", MARLIN_CHAINS("smmla", "4s", "16b"))
+MARLIN_LOOP(fmla_4s, "arch=armv8-a", MARLIN_CHAINS("fmla", "4s", "4s"))
+MARLIN_LOOP(smlal_8h, "arch=armv8-a", MARLIN_CHAINS("smlal", "8h", "8b"))
+MARLIN_LOOP(sdot_16b, "arch=armv8.2-a+dotprod", MARLIN_CHAINS("sdot", "4s", "16b"))
+MARLIN_LOOP(smmla_16b, "arch=armv8.2-a+i8mm", MARLIN_CHAINS("smmla", "4s", "16b"))
 
 constexpr int64_t kChains = 16, kMultiplyAdd = 2;
 
