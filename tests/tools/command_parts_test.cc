@@ -5,18 +5,18 @@
 #include <cmath>
 #include <limits>
 
-#include "command.h"
-#include "host_matrix.h"
-#include "library.h"
-#include "machine_limits.h"
-#include "names.h"
-#include "reference.h"
-#include "roofline.h"
 #include "run_command.h"
 #include "safetensors.h"
-#include "safetensors_writer.h"
-#include "table.h"
-#include "workload.h"
+#include "tools/command.h"
+#include "tools/host_matrix.h"
+#include "tools/library.h"
+#include "tools/machine_limits.h"
+#include "tools/names.h"
+#include "tools/reference.h"
+#include "tools/roofline.h"
+#include "tools/safetensors_writer.h"
+#include "tools/table.h"
+#include "tools/workload.h"
 
 namespace metal_marlin::tools {
 namespace {
