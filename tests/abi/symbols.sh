@@ -17,7 +17,7 @@ found=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); p
 [ "$expected" = "$found" ] || complain "exported symbols are not those of $map:" "$found"
 
 nodes=$(nm -D --defined-only "$library" | awk '$2 == "A" { print $3 }')
-case $nodes in METAL_MARLIN_[0-9]*) ;; *) complain "no version node METAL_MARLIN_N: $nodes" ;; esac
+case $nodes in marlin_[0-9]*) ;; *) complain "no version node marlin_N: $nodes" ;; esac
 
 needed=$(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }')
 for one in $needed; do
