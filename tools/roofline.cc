@@ -103,12 +103,16 @@ class Drawing {
   }
 
   void axes() {
-    for (double v = x_.low; v <= x_.high * 1.001; v *= 2) {
+    const auto octave = [](double value) { return static_cast<int>(std::lround(std::log2(value))); };
+    for (int power = octave(x_.low); power <= octave(x_.high); ++power) {
+      const double v = std::exp2(power);
       line("grid", x_.at(v), kTop, x_.at(v), kBottom);
       text(x_.at(v), kBottom + 20, "", "middle", fmt::format("{:g}", v));
     }
-    for (double decade = std::pow(10, std::floor(std::log10(y_.low))); decade <= y_.high; decade *= 10) {
-      for (double v : {decade, 2 * decade, 5 * decade}) {
+    const auto decade = [](double value) { return static_cast<int>(std::floor(std::log10(value))); };
+    for (int power = decade(y_.low); power <= decade(y_.high); ++power) {
+      for (int step : {1, 2, 5}) {
+        const double v = step * std::pow(10, power);
         if (v < y_.low || v > y_.high) continue;
         line("grid", kLeft, y_.at(v), kRight, y_.at(v));
         text(kLeft - 8, y_.at(v) + 4, "", "end", fmt::format("{:g}", v / 1e9));
