@@ -29,6 +29,7 @@ void ShapeOptions::add_to(CLI::App& app, bool several) {
 
 std::vector<marlin_format> ShapeOptions::formats() const {
   std::vector<marlin_format> formats;
+  formats.reserve(formats_.size());
   for (const std::string& name : formats_) formats.push_back(known(parse_format(name)));
   if (!formats.empty()) return formats;
   if (!file_.empty()) return {MARLIN_FORMAT_NONE};

@@ -16,6 +16,7 @@ void trim(std::string& line) { line.erase(line.find_last_not_of(' ') + 1); }
 
 std::string Table::render() const {
   std::vector<size_t> widths;
+  widths.reserve(columns_.size());
   for (const Column& column : columns_) widths.push_back(width(column.title));
   for (const auto& cells : rows_) {
     for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], width(cells[i]));
