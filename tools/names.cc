@@ -38,10 +38,10 @@ constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
     {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},
-    {MARLIN_PACK_PRUNE_2_4, "2:4"},
     {MARLIN_PACK_GATE_UP_INTERLEAVED, "gate-up-interleaved"},
     {MARLIN_LAYER_ZEROS, "zeros"},
     {MARLIN_LAYER_ACT_ORDER, "act-order"},
+    {MARLIN_LAYER_SPARSE_2_4, "2:4"},
 };
 
 // Constants of a newer library are legal: they show as their number.

@@ -162,14 +162,20 @@ typedef int32_t marlin_native; /* what a stream is made from; the kind decides, 
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
-#define MARLIN_PACK_PRUNE_2_4 4u           /* prune to 2:4 before quantising */
+#define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 along K: the largest |x|, or |decoded value| of codes */
 #define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss); loading sets it */
 #define MARLIN_PACK_SCALES_MSE 16u         /* quantising: search the scale of least squared error */
+#define MARLIN_PACK_OBEYS_2_4                                                      \
+  32u /* values are dense but obey 2:4: store them sparse; more than two non-zeros \
+         in a block of 4: MARLIN_E_FORMAT with its place */
 /* marlin_layer_info::flags only */
-#define MARLIN_LAYER_ZEROS 256u     /* has integer zero points */
-#define MARLIN_LAYER_ACT_ORDER 512u /* has a group index */
+#define MARLIN_LAYER_ZEROS 256u       /* has integer zero points */
+#define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
+#define MARLIN_LAYER_SPARSE_2_4 1024u /* of every 4 elements along K two are kept */
 /* marlin_load_desc::flags */
-#define MARLIN_LOAD_SCALES_MSE 16u /* as MARLIN_PACK_SCALES_MSE, for layers quantised on load */
+#define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of these names */
+#define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantised on load */
+#define MARLIN_LOAD_OBEYS_2_4 32u
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
 

@@ -123,6 +123,7 @@ uint32_t flags_of(const WeightMeta& meta) {
   if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
   if (meta.zero_kind == ZeroKind::integer) flags |= MARLIN_LAYER_ZEROS;
   if (!meta.group_index.empty()) flags |= MARLIN_LAYER_ACT_ORDER;
+  if (meta.sparse) flags |= MARLIN_LAYER_SPARSE_2_4;
   if (meta.gate_up_interleaved) flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
   for (const TensorScale& scale : meta.tensor_scales)
     if (scale.divide) flags |= MARLIN_PACK_DIVIDE_SCALE;

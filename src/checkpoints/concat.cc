@@ -40,6 +40,7 @@ class ConcatSource final : public WeightSource {
       out.codes.insert(out.codes.end(), more.codes.begin(), more.codes.end());
       out.scales.insert(out.scales.end(), more.scales.begin(), more.scales.end());
       out.zeros.insert(out.zeros.end(), more.zeros.begin(), more.zeros.end());
+      out.kept.insert(out.kept.end(), more.kept.begin(), more.kept.end());
       done += rows;
     }
     return {};
@@ -93,6 +94,9 @@ Status merge(const WeightMeta& part, size_t index, WeightMeta& meta) {
   }
   if (part.group_index != meta.group_index) {
     return Status::error(MARLIN_E_SHAPE, "part %zu: group_index: expected the one of part 0", index);
+  }
+  if (part.sparse != meta.sparse) {
+    return Status::error(MARLIN_E_SHAPE, "part %zu: some parts are 2:4 sparse and some are not", index);
   }
   if (part.gate_up_interleaved != meta.gate_up_interleaved) {
     return Status::error(MARLIN_E_SHAPE, "part %zu: gate and up rows alternate in some parts only", index);

@@ -27,6 +27,7 @@ class ShardSource final : public WeightSource {
       const size_t size = meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type);
       narrow(out.zeros, count, whole.groups, first_group_, meta_.groups, size);
     }
+    if (meta_.sparse) narrow(out.kept, count, whole.k / 4, first_k_ / 4, meta_.k / 4, 1);
     return {};
   }
 
@@ -92,6 +93,10 @@ Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> s
     return Status::error(MARLIN_E_SHAPE,
                          "shard: gate and up rows alternate, expected whole pairs, found rows %" PRId64 " + %" PRId64, first_n,
                          count_n);
+  }
+  if (whole.sparse && first_k % 4 != 0) {
+    return Status::error(MARLIN_E_SHAPE, "shard: 2:4 sparse columns come in blocks of 4, found a first column %" PRId64,
+                         first_k);
   }
   WeightMeta part = whole;
   part.n = count_n;

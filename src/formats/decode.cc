@@ -83,6 +83,7 @@ void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row
   const bool small_codes = format_row(meta.format)->code_bits == 4;
   for (int64_t r = 0; r < rows; ++r, out += meta.k) {
     const uint8_t* codes = stripe.codes.data() + r * meta.k;
+    const uint8_t* kept = meta.sparse ? stripe.kept.data() + r * (meta.k / 4) : nullptr;
     const TensorScale* tensor = tensor_scale_of(meta, first_row + r);
     int64_t current = -1;
     GroupScale group;
@@ -95,6 +96,10 @@ void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row
         if (small_codes) {
           for (uint8_t code = 0; code < 16; ++code) table[code] = decode_value(meta, code, group, tensor);
         }
+      }
+      if (kept != nullptr && (kept[k / 4] >> (k % 4) & 1) == 0) {
+        out[k] = 0;
+        continue;
       }
       out[k] = small_codes ? table[codes[k] & 15] : decode_value(meta, codes[k], group, tensor);
     }

@@ -75,6 +75,18 @@ Status check_groups(const WeightMeta& meta) {
   return {};
 }
 
+Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
+  if (!meta.sparse) return {};
+  if (row.code_bits != 4) return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse: %s has no sparse form", row.name);
+  if (meta.k % 4 != 0) {
+    return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, meta.k);
+  }
+  if (!meta.group_index.empty()) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "group_index: 2:4 sparse weights with a group index (act-order) are not served");
+  }
+  return {};
+}
+
 Status check_tensor_scales(const WeightMeta& meta) {
   if (meta.tensor_scales.empty()) return {};
   if (meta.zero_kind == ZeroKind::additive) {
@@ -161,6 +173,7 @@ Status check_meta(const WeightMeta& meta) {
   }
   MARLIN_RETURN_IF_ERROR(check_group(*row, meta.group_size, meta.k));
   MARLIN_RETURN_IF_ERROR(check_groups(meta));
+  MARLIN_RETURN_IF_ERROR(check_sparse(*row, meta));
   return check_tensor_scales(meta);
 }
 

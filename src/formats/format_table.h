@@ -3,12 +3,9 @@
 //
 // How later formats fit:
 // - 16-entry codebooks (NF4, IQ4_NL): a row whose `codebook` is theirs. Decoding is codebook[code] * scale already.
-// - 2:4 sparse: not a format but a property of a matrix, valid with any 4-bit row: WeightMeta gets a flag, Stripe a mask of the
-//   kept elements, and a pruned element decodes to 0 whatever its code.
 // - Two-level scales (Q4_K: a 6-bit scale and minimum a group of 32 times two float16 factors a 256): the products d * scale
-// and
-//   dmin * min have 17 bits, so float32 scales with float32 additive zeros hold such a matrix exactly today; a ScaleType of its
-//   own, decoded in decode_group, will hold it in its file's size.
+//   and dmin * min have 17 bits, so float32 scales with float32 additive zeros hold such a matrix exactly today; a ScaleType of
+//   its own, decoded in decode_group, will hold it in its file's size.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +58,7 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 /// - group_size as in resolve_group_size (a fixed group may exceed k); groups = ceil(k / group_size), or with a group_index
 ///   1..2^31-1, and the index has k entries inside [0, groups)
 /// - scale type and kind and type of zeros are allowed; tensor scales begin at row 0 and ascend inside [0, n)
+/// - sparse: the format has 4-bit codes, k is a multiple of 4, and there is no group_index
 /// - no tensor scale on top of additive zeros: no file has both, and decode_value could not round once
 Status check_meta(const WeightMeta& meta);
 

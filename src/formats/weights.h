@@ -41,13 +41,17 @@ struct WeightMeta {
   std::vector<int32_t> group_index;        ///< [k] in [0, groups), or empty: k / group_size
   std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
   bool gate_up_interleaved = false;        ///< rows alternate gate, up
+  bool sparse = false;                     ///< 2:4: of every 4 elements along k two are kept, the others are 0
 };
 
 /// Some whole rows of canonical weights.
 struct Stripe {
-  std::vector<uint8_t> codes;   ///< [rows][k], one byte a code: 0..15, or the bits of an int8
+  std::vector<uint8_t> codes;   ///< [rows][k], one byte a code: 0..15, or the bits of an int8; anything where not kept
   std::vector<uint8_t> scales;  ///< [rows][groups], little-endian, of meta.scale_type
   std::vector<uint8_t> zeros;   ///< [rows][groups]: a byte each (integer) or of meta.zero_type (additive); or empty
+  /// [rows][k / 4] when meta.sparse, else empty: bit i of a byte says that element 4 j + i is kept (its code may well stand for
+  /// 0); exactly two bits are set. An element that is not kept is exactly +0.0, whatever its code, scale and zero.
+  std::vector<uint8_t> kept;
 };
 
 /// A matrix that can be read by rows. Reading is const and may happen from several threads at once.

@@ -157,6 +157,7 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   layout.scale_type = meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
+  if (meta.sparse) return Status::error(MARLIN_E_UNSUPPORTED, "the CPU does not serve 2:4 sparse weights yet");
   MARLIN_ASSIGN(out->slot_to_k, assign_slots(meta, layout));
 
   const auto bytes =
