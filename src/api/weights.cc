@@ -23,8 +23,8 @@ Status check_weights(const marlin_weights* weights, const marlin_context* contex
 
 namespace {
 
-constexpr uint32_t kPackFlags =
-    MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE | MARLIN_PACK_GATE_UP_INTERLEAVED | MARLIN_PACK_SCALES_MSE;
+constexpr uint32_t kPackFlags = MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE | MARLIN_PACK_GATE_UP_INTERLEAVED |
+                                MARLIN_PACK_SCALES_MSE | MARLIN_PACK_OBEYS_2_4;
 
 Status check_pack_desc(const marlin_pack_desc& d) {
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
@@ -33,8 +33,8 @@ Status check_pack_desc(const marlin_pack_desc& d) {
     return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..10", d.layout);
   if (d.n <= 0 || d.k <= 0)
     return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more", d.n, d.k);
-  if ((d.flags & MARLIN_PACK_PRUNE_2_4) != 0 || d.sparse_meta.data != nullptr)
-    return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse weights are not served by this version");
+  if ((d.flags & MARLIN_PACK_PRUNE_2_4) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags: pruning to 2:4 is not served by this version");
   if ((d.flags & ~kPackFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~kPackFlags);
   if (d.reserved != 0) return Status::error(MARLIN_E_UNSUPPORTED, "reserved is %u, expected 0", d.reserved);
@@ -68,6 +68,7 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   MARLIN_ASSIGN(operands.values, tensor_view(d.values, "values", context));
   MARLIN_ASSIGN(operands.scales, tensor_view(d.scales, "scales", context));
   MARLIN_ASSIGN(operands.zeros, tensor_view(d.zeros, "zeros", context));
+  MARLIN_ASSIGN(operands.sparse_meta, tensor_view(d.sparse_meta, "sparse_meta", context));
   MARLIN_ASSIGN(operands.group_index, tensor_view(d.group_index, "group_index", context));
   MARLIN_ASSIGN(operands.tensor_scale, tensor_view(d.tensor_scale, "tensor_scale", context));
   return operands;

@@ -33,6 +33,7 @@ struct LayoutOperands {
   int64_t n = 0, k = 0, group_size = 0;                         ///< group_size 0: the format's own
   uint32_t flags = 0;                                           ///< MARLIN_PACK_*
   TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
+  TensorView sparse_meta;                                       ///< 2:4: values hold the kept elements only
 };
 
 /// A source that reads these operands; they must outlive it. Float values are quantised. Checks every shape, dtype and code.

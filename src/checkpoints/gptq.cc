@@ -1,4 +1,5 @@
-// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros packed along N.
+// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros packed along N. K8N may be
+// 2:4 sparse: words of eight kept codes, and words of eight metadata nibbles, [ceil(K / 32), N].
 #include <algorithm>
 #include <cinttypes>
 
@@ -6,6 +7,7 @@
 #include "checkpoints/columns.h"
 #include "checkpoints/nibbles.h"
 #include "checkpoints/operands.h"
+#include "checkpoints/sparse.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin {
@@ -21,6 +23,7 @@ struct Parts {
   const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
   Zeros zeros_as = Zeros::none;
   uint8_t zero_plus = 0;
+  TensorView sparse_meta;  // when meta.sparse
 };
 
 class WordsSource final : public WeightSource {
@@ -28,10 +31,11 @@ class WordsSource final : public WeightSource {
   explicit WordsSource(Parts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
-    out.codes.resize(static_cast<size_t>(count * meta_.k));
-    // Eight words of a column are one cache line of its row; neighbouring columns share the lines of the words.
-    for (int64_t k = 0; k < meta_.k; k += 64) {
-      for (int64_t n = 0; n < count; ++n) read_line(first + n, k, out.codes.data() + n * meta_.k + k);
+    if (meta_.sparse) {
+      MARLIN_RETURN_IF_ERROR(read_kept(first, count, out));
+    } else {
+      read_codes(first, count, meta_.k, out.codes);
+      out.kept.clear();
     }
     gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first, count, out.scales);
     switch (parts_.zeros_as) {
@@ -50,9 +54,34 @@ class WordsSource final : public WeightSource {
   }
 
  private:
-  void read_line(int64_t n, int64_t k, uint8_t* to) const {
+  /// Rows of `width` codes.
+  void read_codes(int64_t first, int64_t count, int64_t width, std::vector<uint8_t>& out) const {
+    out.resize(static_cast<size_t>(count * width));
+    // Eight words of a column are one cache line of its row; neighbouring columns share the lines of the words.
+    for (int64_t k = 0; k < width; k += 64) {
+      for (int64_t n = 0; n < count; ++n) {
+        read_line(first + n, k, std::min<int64_t>(64, width - k), out.data() + n * width + k);
+      }
+    }
+  }
+
+  Status read_kept(int64_t first, int64_t count, Stripe& out) const {
+    const int64_t blocks = meta_.k / 4;
+    std::vector<uint8_t> codes;
+    read_codes(first, count, meta_.k / 2, codes);
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    out.kept.resize(static_cast<size_t>(count * blocks));
+    for (int64_t r = 0; r < count; ++r) {
+      uint8_t* kept = out.kept.data() + r * blocks;
+      MARLIN_RETURN_IF_ERROR(read_word_meta(parts_.sparse_meta, first + r, meta_.k, kept));
+      spread_kept(codes.data() + r * 2 * blocks, kept, blocks, out.codes.data() + r * meta_.k);
+    }
+    return {};
+  }
+
+  void read_line(int64_t n, int64_t k, int64_t left, uint8_t* to) const {
     const std::byte* from = parts_.words + (k / 8 * meta_.n + n) * 4;
-    const int64_t stride = meta_.n * 4, left = std::min<int64_t>(64, meta_.k - k);
+    const int64_t stride = meta_.n * 4;
     for (int64_t i = 0; i + 8 <= left; i += 8, from += stride) store(to + i, spread_nibbles(load<uint32_t>(from)));
     if (const int64_t rest = left % 8; rest != 0) {
       const uint64_t codes = spread_nibbles(load<uint32_t>(from));
@@ -72,7 +101,12 @@ Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
                          format_name(o.format));
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U32, MARLIN_I32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, ceil_div(o.k, 8), o.n));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k, 8), o.n));
+  if (parts.meta.sparse) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_U32, MARLIN_I32}));
+    MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ceil_div(o.k, 32), o.n));
+    parts.sparse_meta = o.sparse_meta;
+  }
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, parts.meta.groups, o.n));
   parts.words = o.values.data;
   parts.scales = o.scales.data;
@@ -81,6 +115,10 @@ Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
 
 Result<std::unique_ptr<WeightSource>> finish(Parts parts, const LayoutOperands& o, Depth depth) {
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
+  if (parts.meta.sparse && depth == Depth::full) {
+    MARLIN_RETURN_IF_ERROR(check_all_kept(
+        parts.meta, [&](int64_t n, uint8_t* kept) { return read_word_meta(parts.sparse_meta, n, parts.meta.k, kept); }));
+  }
   return std::unique_ptr<WeightSource>(std::make_unique<WordsSource>(std::move(parts)));
 }
 

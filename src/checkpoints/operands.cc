@@ -134,6 +134,10 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
   meta.groups = ceil_div(o.k, meta.group_size);
   MARLIN_ASSIGN(meta.scale_type, scale_type(o));
   meta.gate_up_interleaved = (o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0;
+  if (present(o.sparse_meta)) {
+    meta.sparse = true;
+    MARLIN_RETURN_IF_ERROR(in_file(o.values, check_meta(meta)));  // shapes below rely on k % 4 == 0
+  }
   if (present(o.group_index)) {
     MARLIN_RETURN_IF_ERROR(expect_shape(o.group_index, 1, o.k));
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.group_index, {MARLIN_I32}));
@@ -176,7 +180,8 @@ void slice(TensorView& view, int64_t expert, int64_t experts) {
 
 LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int64_t experts) {
   LayoutOperands one = operands;
-  for (TensorView* view : {&one.values, &one.scales, &one.zeros, &one.tensor_scale}) slice(*view, expert, experts);
+  for (TensorView* view : {&one.values, &one.scales, &one.zeros, &one.tensor_scale, &one.sparse_meta})
+    slice(*view, expert, experts);
   return one;
 }
 

@@ -1,4 +1,5 @@
-// ROWS: [N, ceil(K / 2)] bytes, low nibble = even k; INT8: [N, K]. Scales and zeros are [N, groups]. Also quantises floats.
+// ROWS: [N, ceil(K / 2)] bytes, low nibble = even k; INT8: [N, K]; 2:4 sparse: [N, K / 4] and metadata. Scales and zeros are
+// [N, groups].
 #include <algorithm>
 #include <string>
 
@@ -6,6 +7,7 @@
 #include "checkpoints/nibbles.h"
 #include "checkpoints/operands.h"
 #include "checkpoints/rows_source.h"
+#include "checkpoints/sparse.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin {
@@ -16,7 +18,12 @@ class RowsSource final : public WeightSource {
   explicit RowsSource(RowsParts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
-    read_codes(first, count, out.codes);
+    if (meta_.sparse) {
+      MARLIN_RETURN_IF_ERROR(read_kept(first, count, out));
+    } else {
+      read_codes(first, count, out.codes);
+      out.kept.clear();
+    }
     read_scales(first, count, out.scales);
     read_zeros(first, count, out.zeros);
     return {};
@@ -35,6 +42,20 @@ class RowsSource final : public WeightSource {
         unpack_nibbles(from, meta_.k, to);
       }
     }
+  }
+
+  Status read_kept(int64_t first, int64_t count, Stripe& out) const {
+    const int64_t blocks = meta_.k / 4;
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    out.kept.resize(static_cast<size_t>(count * blocks));
+    std::vector<uint8_t> codes(static_cast<size_t>(meta_.k / 2));
+    for (int64_t r = 0; r < count; ++r) {
+      uint8_t* kept = out.kept.data() + r * blocks;
+      MARLIN_RETURN_IF_ERROR(read_row_meta(parts_.sparse_meta, first + r, meta_.k, kept));
+      unpack_nibbles(parts_.codes + (first + r) * parts_.code_stride, meta_.k / 2, codes.data());
+      spread_kept(codes.data(), kept, blocks, out.codes.data() + r * meta_.k);
+    }
+    return {};
   }
 
   void read_scales(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
@@ -78,6 +99,7 @@ class RowsSource final : public WeightSource {
 /// Codes: bytes between rows after checking shape and dtype.
 Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   const TensorView& v = o.values;
+  const int64_t k = present(o.sparse_meta) ? o.k / 2 : o.k;
   if (code_bits == 8) {
     MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_I8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
@@ -85,10 +107,10 @@ Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8, MARLIN_U4}));
   if (v.dtype == MARLIN_U8) {
-    MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, ceil_div(o.k, 2), true));
+    MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, ceil_div(k, 2), true));
     return v.row_stride;
   }
-  MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, round_up(o.k, 2), true));
+  MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, round_up(k, 2), true));
   if (v.row_stride % 2 != 0) {
     return view_error(v, MARLIN_E_ARGUMENT, "row_stride: expected whole bytes of U4, found %lld nibbles",
                       static_cast<long long>(v.row_stride));
@@ -133,6 +155,10 @@ std::unique_ptr<WeightSource> make_rows_source(RowsParts parts) { return std::ma
 Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
   RowsParts parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
+  if (parts.meta.sparse) {
+    MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));
+    parts.sparse_meta = o.sparse_meta;
+  }
   MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups, true));
   parts.codes = o.values.data;
@@ -140,6 +166,10 @@ Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
   parts.scale_stride = o.scales.row_stride * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
   MARLIN_RETURN_IF_ERROR(check_zeros(o, depth, parts));
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
+  if (parts.meta.sparse && depth == Depth::full) {
+    MARLIN_RETURN_IF_ERROR(check_all_kept(
+        parts.meta, [&](int64_t n, uint8_t* kept) { return read_row_meta(parts.sparse_meta, n, parts.meta.k, kept); }));
+  }
   return parts;
 }
 

@@ -26,6 +26,7 @@ struct RowsParts {
   int64_t zero_stride = 0;
   /// Zeros are words of 32 bits [ceil(N / 8)][groups], nibble n % 8 is row n (compressed-tensors).
   bool zeros_packed_along_n = false;
+  TensorView sparse_meta;  ///< when meta.sparse: as check_row_meta takes it; codes are the kept ones, K / 2 a row
 };
 std::unique_ptr<WeightSource> make_rows_source(RowsParts parts);
 /// The parts of operands in the layout ROWS, checked.

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "checkpoints/operands.h"
+#include "checkpoints/sparse.h"
 #include "formats/format_table.h"
 #include "formats/quantize.h"
 
@@ -28,7 +29,10 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o) {
   if ((o.flags & MARLIN_PACK_PRUNE_2_4) != 0) {
     return Status::error(MARLIN_E_UNSUPPORTED, "flags: pruning to 2:4 comes in the next release");
   }
-  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+  if ((o.flags & MARLIN_PACK_OBEYS_2_4) != 0) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags: OBEYS_2_4 is not served for floats");
+  }
+  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.sparse_meta}) {
     MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   }
   MARLIN_ASSIGN(auto source,
@@ -48,8 +52,9 @@ Result<std::unique_ptr<WeightSource>> quantize_floats(const TensorView& values, 
   return make_quantized(matrix, format, group_size, {.asymmetric = false, .search_mse = mse});
 }
 
-Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
-  if (is_float(o.values.dtype)) return quantize(o);
+namespace {
+
+Result<std::unique_ptr<WeightSource>> make_layout(const LayoutOperands& o) {
   switch (o.layout) {
     case MARLIN_LAYOUT_AUTO:
     case MARLIN_LAYOUT_ROWS:
@@ -74,6 +79,22 @@ Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
     default:
       return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", o.layout);
   }
+}
+
+/// Where 2:4 metadata has a place.
+bool takes_sparse_meta(marlin_layout layout) {
+  return layout == MARLIN_LAYOUT_AUTO || layout == MARLIN_LAYOUT_ROWS || layout == MARLIN_LAYOUT_K8N ||
+         layout == MARLIN_LAYOUT_MARLIN_24;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
+  if (is_float(o.values.dtype)) return quantize(o);
+  if (!takes_sparse_meta(o.layout)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));
+  MARLIN_ASSIGN(auto source, make_layout(o));
+  if ((o.flags & MARLIN_PACK_OBEYS_2_4) == 0) return source;
+  return make_obeying(std::move(source));
 }
 
 }  // namespace metal_marlin
