@@ -40,7 +40,8 @@ float write_int8(const float* x, const ActivationLayout& layout, uint32_t* recor
     for (int i = 0; i < kBlockSlots; ++i) {
       // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers cannot vectorise.
       constexpr float kRounder = 12582912.0f;
-      const float rounded = x[i] / d + kRounder;
+      // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
+      const float rounded = std::clamp(x[i] / d, -127.0f, 127.0f) + kRounder;
       q[i] = static_cast<int8_t>(std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRounder));
     }
   for (int s = 0; s < 8; ++s) record[s * rows] = load<uint32_t>(q + 4 * s);

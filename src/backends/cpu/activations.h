@@ -60,7 +60,8 @@ struct PrepareArgs {
 };
 
 /// Writes the records of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
-/// d); a block with NaN or Inf gets d = NaN, a block of zeros (or one whose d would be 0) d = 0 and q = 0.
+/// d), at most 127 in magnitude; a block with NaN or Inf gets d = NaN, a block of zeros (or one whose d would be 0) d = 0 and q
+/// = 0.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 

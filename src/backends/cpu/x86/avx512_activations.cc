@@ -54,8 +54,12 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   __m512i q[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
   if (d > 0) {  // false for NaN too
     constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    q[0] = _mm512_cvt_roundps_epi32(_mm512_div_ps(x.low, _mm512_set1_ps(d)), kNearestEven);
-    q[1] = _mm512_cvt_roundps_epi32(_mm512_div_ps(x.high, _mm512_set1_ps(d)), kNearestEven);
+    // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
+    const __m512 most = _mm512_set1_ps(127.0f), least = _mm512_set1_ps(-127.0f);
+    for (int i = 0; i < 2; ++i) {
+      const __m512 quotient = _mm512_div_ps(i == 0 ? x.low : x.high, _mm512_set1_ps(d));
+      q[i] = _mm512_cvt_roundps_epi32(_mm512_max_ps(least, _mm512_min_ps(most, quotient)), kNearestEven);
+    }
   }
   alignas(32) uint32_t bytes[8];
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes), _mm512_cvtepi32_epi8(q[0]));
