@@ -132,9 +132,11 @@ class Guarded : public testing::TestWithParam<std::string> {
   void randomise(WeightMeta meta, const FormatRow& row) {
     meta.n = pick(1, 40) + one_of<int64_t>({0, 0, 24, 64, 100});
     meta.k = pick(1, 40) + one_of<int64_t>({0, 88, 128, 216, 340});
+    if (meta.sparse) meta.k = (meta.k + 3) / 4 * 4;
     meta.group_size =
         resolve_group_size(row, row.fixed_group ? 0 : one_of<int64_t>({16, 32, 64, 128, 1 << 20}), meta.k).value();
-    set_groups(meta, one_of({Order::plain, Order::plain, Order::shuffled, Order::shard}), random_);
+    const Order order = one_of({Order::plain, Order::plain, Order::shuffled, Order::shard});
+    set_groups(meta, meta.sparse ? Order::plain : order, random_);
     source_.mutable_meta() = meta;
     if (meta.zero_kind != ZeroKind::additive) source_.mutable_meta().tensor_scales = {{0, 0.7f, pick(0, 1) == 1}};
     fill_randomly(source_, random_, true);
@@ -176,10 +178,10 @@ class Guarded : public testing::TestWithParam<std::string> {
     problem.bias = has_bias_ ? bias.view() : MatrixView{};
     if (!made.value()->supports(problem).ok()) return {};
     std::snprintf(running, sizeof running,
-                  "%s: seed %u format %d n %d k %d group %d m %d compute %d epilogue %d A %d C %d edge %d\n",
-                  GetParam().c_str(), seed_, source_.meta().format, int(source_.meta().n), int(source_.meta().k),
-                  int(source_.meta().group_size), int(problem.a.rows), problem.compute, problem.epilogue, problem.a.dtype,
-                  problem.c.dtype, int(edge));
+                  "%s: seed %u format %d%s n %d k %d group %d m %d compute %d epilogue %d A %d C %d edge %d\n",
+                  GetParam().c_str(), seed_, source_.meta().format, source_.meta().sparse ? " sparse" : "",
+                  int(source_.meta().n), int(source_.meta().k), int(source_.meta().group_size), int(problem.a.rows),
+                  problem.compute, problem.epilogue, problem.a.dtype, problem.c.dtype, int(edge));
     const Status status = [&] {
       [[maybe_unused]] std::unique_ptr<HostileModes> modes(hostile ? new HostileModes : nullptr);
       return made.value()->gemm(nullptr, {&problem, 1});

@@ -23,6 +23,7 @@ class MemorySource final : public WeightSource {
     rows(all_.codes, out.codes);
     rows(all_.scales, out.scales);
     rows(all_.zeros, out.zeros);
+    rows(all_.kept, out.kept);
     return {};
   }
   WeightMeta& mutable_meta() { return meta_; }
@@ -33,8 +34,11 @@ class MemorySource final : public WeightSource {
   Stripe all_;
 };
 
-/// Fills codes, scales and zeros at random; the meta is set. Scales are any bytes, NaN and infinity too, unless `tame`: then
-/// they are normal numbers around 1.
+/// The masks of a block of 4 with two kept elements.
+inline constexpr uint8_t kKeptPatterns[] = {3, 5, 6, 9, 10, 12};
+
+/// Fills codes, scales, zeros and, for 2:4 sparse weights, masks at random; the meta is set. Scales are any bytes, NaN and
+/// infinity too, unless `tame`: then they are normal numbers around 1.
 inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame) {
   const WeightMeta& meta = source.meta();
   const auto elements = static_cast<size_t>(meta.n * meta.k), groups = static_cast<size_t>(meta.n * meta.groups);
@@ -63,6 +67,8 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
   all.zeros.clear();
   if (meta.zero_kind == ZeroKind::integer) fill(all.zeros, groups, 17);
   if (meta.zero_kind == ZeroKind::additive) fill_scales(all.zeros, meta.zero_type);
+  all.kept.resize(meta.sparse ? elements / 4 : 0);
+  for (uint8_t& kept : all.kept) kept = kKeptPatterns[random() % 6];
 }
 
 enum class Order { plain, regular_index, shuffled, shard, offset };
@@ -85,7 +91,8 @@ inline void set_groups(WeightMeta& meta, Order order, std::mt19937& random) {
   }
 }
 
-/// Every combination of a format's scale types and kinds of zeros (with each of their types), one call each.
+/// Every combination of a format's scale types, kinds of zeros (with each of their types) and, with 4-bit codes, dense and 2:4
+/// sparse, one call each.
 template <class Use>
 void for_each_kind(const FormatRow& row, const Use& use) {
   constexpr ScaleType kAll[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16, ScaleType::e8m0, ScaleType::e4m3};
@@ -100,6 +107,8 @@ void for_each_kind(const FormatRow& row, const Use& use) {
         meta.zero_kind = zero;
         meta.zero_type = zero_type;
         use(meta);
+        meta.sparse = true;
+        if (row.code_bits == 4) use(meta);
         if (zero != ZeroKind::additive) break;
       }
     }

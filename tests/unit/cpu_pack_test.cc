@@ -37,8 +37,10 @@ class Packing : public testing::Test {
       for_each_kind(row, [&](WeightMeta meta) {
         for (const int64_t group : {16, 32, 64, 128, 256, 1 << 20})
           for (const Order order : kOrders) {
+            if (meta.sparse && order != Order::plain) continue;
             meta.n = pick(1, 3) == 1 ? 64 : pick(1, 150);
             meta.k = pick(1, 3) == 1 ? 256 : pick(1, 600);
+            if (meta.sparse) meta.k = (meta.k + 3) / 4 * 4;
             const auto size = resolve_group_size(row, group, meta.k);
             if (!size.ok()) continue;
             meta.group_size = size.value();
@@ -51,9 +53,9 @@ class Packing : public testing::Test {
             }
             ASSERT_TRUE(check_meta(source.meta()).ok()) << check_meta(source.meta()).message();
             fill_randomly(source, random_, tame);
-            SCOPED_TRACE(testing::Message()
-                         << row.name << " " << scale_type_name(meta.scale_type) << " zeros " << int(meta.zero_kind) << " n "
-                         << meta.n << " k " << meta.k << " group " << meta.group_size << " order " << int(order));
+            SCOPED_TRACE(testing::Message() << row.name << " " << scale_type_name(meta.scale_type) << " zeros "
+                                            << int(meta.zero_kind) << (meta.sparse ? " sparse n " : " n ") << meta.n << " k "
+                                            << meta.k << " group " << meta.group_size << " order " << int(order));
             use(source);
             if (HasFatalFailure()) return;
           }
@@ -74,16 +76,31 @@ class Packing : public testing::Test {
 
 /// One place of the packed layout, read as the comment of layout.h says and not as the packer writes.
 struct Place {
-  uint8_t code;
+  bool kept;
+  uint8_t code;  // where kept
   GroupScale group;
 };
+
+/// The two stored codes of a column's 4 slots belong to the set bits of its mask, lowest first.
+void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c, int64_t s, Place& place) {
+  const uint8_t* const group = codes + (block * 4 + v) * 192;
+  const uint64_t mask = load<uint64_t>(group + 128 + s / 4 * 8) >> 4 * c;
+  place.kept = (mask >> s % 4 & 1) != 0;
+  int64_t before = 0;
+  for (int64_t i = 0; i < s % 4; ++i) before += mask >> i & 1;
+  const uint8_t byte = group[s / 8 * 32 + 2 * c + before];
+  place.code = !place.kept ? 0 : s % 8 < 4 ? byte & 15 : byte >> 4;
+}
+
 Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
   const PackedLayout& l = weights.layout;
   const auto* super =
       reinterpret_cast<const uint8_t*>(weights.data.data()) + column / 64 * l.panel_bytes() + slot / 128 * l.super_bytes();
   const int64_t v = column % 64 / 16, c = column % 16, block = slot % 128 / 32, s = slot % 32;
-  Place place{};
-  if (l.code_bits == 4) {
+  Place place{true, 0, {}};
+  if (l.sparse) {
+    read_sparse_place(super, block, v, c, s, place);
+  } else if (l.code_bits == 4) {
     const int64_t j = s / 8, high = s % 8 / 4, i = s % 4;
     const uint8_t byte = super[block * 1024 + v * 256 + j * 64 + 4 * c + i];
     place.code = high ? byte >> 4 : byte & 15;
@@ -91,7 +108,8 @@ Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
     const int64_t j = s / 4, i = s % 4;
     place.code = super[block * 2048 + v * 512 + j * 64 + 4 * c + i];
   }
-  const int64_t group = slot % 128 / l.slot_group, groups = 128 / l.slot_group, codes = 64 * 128 * l.code_bits / 8;
+  const int64_t group = slot % 128 / l.slot_group, groups = 128 / l.slot_group,
+                codes = 64 * 128 * l.code_bits / 8 * (l.sparse ? 3 : 4) / 4;
   const auto scale = static_cast<int64_t>(scale_bytes(l.scale_type));
   place.group.scale = decode_scale(l.scale_type, super + codes + (group * 64 + column % 64) * scale);
   const uint8_t* const zeros = super + codes + groups * 64 * scale;
@@ -125,10 +143,16 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
         const Place place = read_place(*packed, n, slot);
         if (k >= 0 && n < meta.n) {
           const GroupScale expected = decode_group(meta, source.all(), n, group);
-          ASSERT_EQ(place.code, source.all().codes[n * meta.k + k]) << "n " << n << " slot " << slot;
+          if (meta.sparse) {
+            const uint8_t kept = source.all().kept[(n * meta.k + k) / 4];
+            ASSERT_EQ(place.kept, (kept >> k % 4 & 1) != 0) << "n " << n << " slot " << slot;
+          }
+          if (place.kept) {
+            ASSERT_EQ(place.code, source.all().codes[n * meta.k + k]) << "n " << n << " slot " << slot;
+          }
           ASSERT_TRUE(same_bits(place.group.scale, expected.scale)) << "n " << n << " slot " << slot;
           ASSERT_TRUE(same_bits(place.group.zero, expected.zero)) << "n " << n << " slot " << slot;
-        } else {
+        } else if (place.kept) {
           // An additive zero, or the zero point 16, of a group that real elements share cannot decode to 0; it stays finite.
           const float value = decode_value(meta, place.code, place.group, nullptr);
           const bool shared = n < meta.n && (meta.zero_kind == ZeroKind::additive || place.group.zero == 16);
@@ -163,6 +187,78 @@ TEST_F(Packing, UnpackGivesBackEveryBit) {
       }
     }
   });
+}
+
+TEST_F(Packing, SparseTakesThreeQuartersOfTheCodes) {
+  PackedLayout layout;
+  layout.n = 64;
+  layout.slots = 128;
+  EXPECT_EQ(layout.code_bytes(), 4096);
+  layout.sparse = true;
+  EXPECT_EQ(layout.code_bytes(), 3072);
+  EXPECT_EQ(layout.super_bytes() % 64, 0);
+}
+
+MemorySource sparse_source(marlin_format format, int64_t n, int64_t k, std::mt19937& random) {
+  MemorySource source;
+  WeightMeta& meta = source.mutable_meta();
+  meta.format = format;
+  meta.n = n;
+  meta.k = k;
+  meta.group_size = 32;
+  meta.sparse = true;
+  set_groups(meta, Order::plain, random);
+  fill_randomly(source, random, true);
+  return source;
+}
+
+std::vector<float> unpack_all(const CpuWeights& weights, TaskRunner& runner) {
+  const WeightMeta& meta = weights.meta();
+  std::vector<float> out(static_cast<size_t>(meta.n * meta.k));
+  std::vector<int64_t> rows(static_cast<size_t>(meta.n));
+  std::iota(rows.begin(), rows.end(), 0);
+  EXPECT_TRUE(unpack_rows(weights, rows, {out.data(), meta.n, meta.k, meta.k, MARLIN_F32}, runner).ok());
+  return out;
+}
+
+/// A kept 0 is a 0 with its own sign; what is not kept is +0 whatever its code, also with the zero point that no code has.
+TEST_F(Packing, KeptZerosKeepTheirSignAndPrunedOnesHaveNone) {
+  for (const uint8_t pattern : kKeptPatterns) {
+    MemorySource source = sparse_source(MARLIN_FP4, 3, 36, random_);
+    std::fill(source.all().codes.begin(), source.all().codes.end(), uint8_t{8});  // -0
+    std::fill(source.all().kept.begin(), source.all().kept.end(), pattern);
+    const auto packed = pack(source);
+    const std::vector<float> values = unpack_all(*packed, pool_);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], 0.0f);
+      ASSERT_EQ(std::signbit(values[i]), (pattern >> i % 4 & 1) != 0) << "pattern " << int(pattern) << " element " << i;
+    }
+  }
+  MemorySource source = sparse_source(MARLIN_INT4, 70, 132, random_);
+  source.mutable_meta().zero_kind = ZeroKind::integer;
+  fill_randomly(source, random_, true);
+  std::fill(source.all().zeros.begin(), source.all().zeros.end(), uint8_t{16});
+  const auto packed = pack(source);
+  const std::vector<float> values = unpack_all(*packed, pool_);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool kept = (source.all().kept[i / 4] >> i % 4 & 1) != 0;
+    ASSERT_EQ(values[i] != 0, kept) << i;
+    ASSERT_FALSE(!kept && std::signbit(values[i])) << i;
+  }
+}
+
+TEST_F(Packing, RejectsMasksThatDoNotKeepTwo) {
+  for (const int bad : {0, 1, 2, 4, 8, 7, 11, 13, 14, 15, 0x13, 0x30, 0xff}) {
+    MemorySource source = sparse_source(MARLIN_INT4, 200, 36, random_);
+    source.all().kept[150 * 9 + 7] = static_cast<uint8_t>(bad);
+    const auto packed = pack_weights(source, Allocator::system(), pool_);
+    ASSERT_EQ(packed.status().code(), MARLIN_E_FORMAT) << bad;
+    EXPECT_THAT(packed.status().message(), HasSubstr("row 150, block 7 of 4"));
+  }
+  MemorySource source = sparse_source(MARLIN_INT4, 2, 36, random_);
+  source.all().kept.pop_back();
+  source.all().kept.pop_back();
+  EXPECT_EQ(pack_weights(source, Allocator::system(), pool_).status().code(), MARLIN_E_FORMAT);
 }
 
 TEST_F(Packing, EveryPartitionGivesTheSameBytes) {

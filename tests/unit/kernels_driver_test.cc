@@ -13,6 +13,11 @@ constexpr WeightKind kInt4{MARLIN_INT4, ScaleType::f16, ZeroKind::none, 32};
 constexpr WeightKind kMxfp4{MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32};
 constexpr WeightKind kNvfp4{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true};
 
+WeightKind sparsely(WeightKind kind) {
+  kind.sparse = true;
+  return kind;
+}
+
 std::vector<float> results(const GemmProblem& problem) {
   std::vector<float> out;
   for (int64_t r = 0; r < problem.c.rows; ++r)
@@ -142,7 +147,9 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbours) {
   for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
                                  WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
                                  WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
-                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}}) {
+                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4),
+                                 sparsely(kMxfp4), sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16}),
+                                 sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
     SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind));
     const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
     const CpuWeights w = random_weights(kind, n, k, rng);
@@ -171,6 +178,8 @@ float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8
   CpuWeights w = random_weights(kind, 3, 128, rng);
   auto* super = reinterpret_cast<uint8_t*>(w.data.data());
   std::fill_n(super, w.layout.code_bytes(), static_cast<uint8_t>(code | code << 4));
+  for (int64_t i = 0; kind.sparse && i < w.layout.code_bytes(); ++i)
+    if (i % 192 >= 128) super[i] = 0x33;  // of slots 4..7, 5 is kept
   for (int i = 0; i < w.layout.groups_per_super() * kPanelColumns; ++i)
     std::copy(scale.begin(), scale.end(), super + w.layout.scales_offset() + static_cast<size_t>(i) * scale.size());
   Operands o = make_operands(w, 1, MARLIN_BF16, MARLIN_F32, rng);
@@ -182,30 +191,37 @@ float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8
   return element(o.problem.c, 0, 2);
 }
 
-class Fp4Rows : public Rows {};
+class Fp4Rows : public Rows {
+ protected:
+  /// Of what the row serves; sparse ones where it can.
+  static WeightKind kind_of(const KernelRow& row) {
+    return (row.codes & sparse(bit(CodeKind::fp4))) != 0 ? sparsely(kMxfp4) : kMxfp4;
+  }
+};
 
 TEST_P(Fp4Rows, TakeEveryE8m0Scale) {
   const KernelRow& row = *GetParam();
   const CpuFeatures features = this_machine();
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  const WeightKind kind = kind_of(row);
   for (int e = 0; e < 255; ++e) {
     const double scale = std::ldexp(1.0, e - 127);
     // 1.5 * 2^(e - 127) * 127 in float32 range, for activations that INT8 holds exactly.
     const float a = e > 200 ? std::ldexp(127.0f, -60) : e < 60 ? std::ldexp(127.0f, 40) : 127.0f;
     const double want = 1.5 * scale * static_cast<double>(a);
     // 2nd term of the contract: units that flush subnormals may lose what is below 2^-126 times an activation.
-    ASSERT_NEAR(static_cast<double>(with_scale(row, kMxfp4, {static_cast<uint8_t>(e)}, 3, a, features)), want,
+    ASSERT_NEAR(static_cast<double>(with_scale(row, kind, {static_cast<uint8_t>(e)}, 3, a, features)), want,
                 want * 1e-7 + 128 * std::ldexp(std::max(1.0, static_cast<double>(a)), -126))
         << row.name << " e " << e;
   }
-  EXPECT_TRUE(std::isnan(with_scale(row, kMxfp4, {255}, 3, 1.0f, features)));
+  EXPECT_TRUE(std::isnan(with_scale(row, kind, {255}, 3, 1.0f, features)));
 }
 
 TEST_P(Fp4Rows, AreNotDisturbedByAHugeScaleOfZeroWeights) {
   const KernelRow& row = *GetParam();
   const CpuFeatures features = this_machine();
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  EXPECT_EQ(with_scale(row, kMxfp4, {254}, 0, 8128.0f, features), 0.0f);
+  EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, 8128.0f, features), 0.0f);
 }
 
 TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
@@ -216,7 +232,9 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
   for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64},
                                  WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32},
                                  WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
-                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::additive, 32}}) {
+                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::additive, 32}, sparsely(kInt4),
+                                 sparsely(kMxfp4), sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64}),
+                                 sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32})}) {
     const CpuWeights w = random_weights(kind, 70, 200, rng);
     Operands o = make_operands(w, 5, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
@@ -248,8 +266,9 @@ std::vector<const KernelRow*> rows_serving(uint32_t codes) {
 
 std::string name_of(const testing::TestParamInfo<const KernelRow*>& info) { return std::string(info.param->name); }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_serving(kAllCodes)), name_of);
-INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_serving(bit(CodeKind::fp4))), name_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_serving(kAllCodes | kSparseCodes)), name_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_serving(bit(CodeKind::fp4) | sparse(bit(CodeKind::fp4)))),
+                         name_of);
 
 TEST(ManyProducts, GiveWhatEachGivesAlone) {
   std::mt19937 rng(3);
@@ -339,6 +358,12 @@ TEST(Plan, SaysWhatItCannotDo) {
   const std::string text = explain_gemm(plan_gemm(p, 4, features, "").take(), p, features);
   EXPECT_EQ(text.rfind("kernel: cpu_", 0), 0u) << text;
   EXPECT_NE(text.find("\nwhy: "), std::string::npos) << text;
+  EXPECT_NE(text.find("\nweights: dense\n"), std::string::npos) << text;
+  const CpuWeights half = random_weights(sparsely(kInt4), 8, 64, rng);
+  p.weights = &half;
+  const std::string other = explain_gemm(plan_gemm(p, 4, features, "").take(), p, features);
+  EXPECT_NE(other.find("\nweights: 2:4 sparse"), std::string::npos) << other;
+  EXPECT_NE(other.find("\nweight_bytes: " + std::to_string(half.bytes()) + "\n"), std::string::npos) << other;
 }
 
 }  // namespace

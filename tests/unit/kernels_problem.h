@@ -26,12 +26,13 @@ struct WeightKind {
   int group = 32;
   bool tensor_scale = false;
   bool act_order = false;
+  bool sparse = false;  ///< 2:4; K is rounded up to whole blocks
 };
 
 inline std::string to_string(const WeightKind& w) {
   return "format " + std::to_string(w.format) + " scale " + std::to_string(static_cast<int>(w.scale)) + " zero " +
          std::to_string(static_cast<int>(w.zero)) + " group " + std::to_string(w.group) +
-         (w.tensor_scale ? " tensor scale" : "") + (w.act_order ? " act-order" : "");
+         (w.tensor_scale ? " tensor scale" : "") + (w.act_order ? " act-order" : "") + (w.sparse ? " sparse" : "");
 }
 
 /// A scale of ordinary size in its stored form.
@@ -56,7 +57,11 @@ inline void random_scale(ScaleType type, std::mt19937& rng, uint8_t* p) {
   }
 }
 
+/// Masks that keep two of four.
+inline constexpr int kKept[] = {3, 5, 6, 9, 10, 12};
+
 inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, std::mt19937& rng) {
+  if (kind.sparse) k = round_up(k, 4);
   CpuWeights w;
   WeightMeta& meta = w.mutable_meta();
   meta.format = kind.format;
@@ -71,6 +76,7 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   l.k = k;
   l.code_bits = kind.format == MARLIN_INT8 ? 8 : 4;
   l.slot_group = kind.group;
+  l.sparse = meta.sparse = kind.sparse;
   l.scale_type = kind.scale;
   l.zero_kind = kind.zero;
   l.zero_type = kind.scale;
@@ -89,6 +95,8 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   for (int64_t s = 0; s < l.panels() * l.superblocks(); ++s) {
     uint8_t* super = bytes + s * l.super_bytes();
     for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
+    for (int64_t i = 0; kind.sparse && i < l.code_bytes(); ++i)
+      if (i % 192 >= 128) super[i] = static_cast<uint8_t>(kKept[rng() % 6] | kKept[rng() % 6] << 4);
     for (int i = 0; i < l.groups_per_super() * kPanelColumns; ++i) {
       random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
       if (l.zero_kind == ZeroKind::integer) super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % 17);
@@ -103,6 +111,15 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
     for (float& f : w.column_multiplier) f = std::ldexp(static_cast<float>(rng() % 1000 + 1), -9);
   }
   return w;
+}
+
+/// Byte of the codes of a superblock that holds a 4-bit weight, -1 where a sparse matrix keeps none.
+inline int code_byte(const uint8_t* super, bool sparse, int64_t block, int64_t v, int64_t i, int64_t c) {
+  if (!sparse) return super[block * 1024 + v * 256 + i / 8 * 64 + 4 * c + i % 4];
+  const uint8_t* group = super + (4 * block + v) * 192;
+  const int mask = group[128 + i / 4 * 8 + c / 2] >> c % 2 * 4 & 15;
+  if ((mask >> i % 4 & 1) == 0) return -1;
+  return group[i / 8 * 32 + 2 * c + ((mask & ((1 << i % 4) - 1)) != 0 ? 1 : 0)];
 }
 
 /// The parts of a weight: value = integer * scale + offset.
@@ -126,7 +143,8 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
     parts.integer = static_cast<int8_t>(super[block * 2048 + v * 512 + i / 4 * 64 + 4 * c + i % 4]);
     return parts;
   }
-  const uint8_t byte = super[block * 1024 + v * 256 + i / 8 * 64 + 4 * c + i % 4];
+  const int byte = code_byte(super, l.sparse, block, v, i, c);
+  if (byte < 0) return {};
   const int q = i % 8 < 4 ? byte & 15 : byte >> 4;
   if (w.meta().format != MARLIN_INT4)
     parts.integer = static_cast<double>(kE2m1[q]);

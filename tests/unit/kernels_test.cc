@@ -40,6 +40,11 @@ std::vector<WeightKind> all_kinds() {
   }
   kinds.push_back({MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32});
   kinds.push_back({MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true});
+  for (size_t i = 0, dense = kinds.size(); i < dense; ++i) {
+    if (kinds[i].format == MARLIN_INT8 || kinds[i].act_order) continue;
+    kinds.push_back(kinds[i]);
+    kinds.back().sparse = true;
+  }
   return kinds;
 }
 
@@ -80,10 +85,37 @@ std::vector<const KernelRow*> all_rows() {
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(all_rows()),
                          [](const auto& param) { return std::string(param.param->name); });
 
+/// d of a block next to the smallest float is rounded to few bits, so that x / d may be as much as 190.
+TEST(Int8Activations, NeverPass127) {
+  std::mt19937 rng(2);
+  const CpuFeatures features = this_machine();
+  for (int exponent = -149; exponent < -110; ++exponent) {
+    std::vector<float> a(3 * 64);
+    for (float& x : a) x = std::ldexp(static_cast<float>(static_cast<int>(rng() % 255) - 127), exponent);
+    a[5] = std::ldexp(190.0f, exponent);
+    a[6] = -a[5];
+    const MatrixView view{a.data(), 3, 64, 64, MARLIN_F32};
+    PrepareArgs args;
+    args.a = &view;
+    args.rows = 3;
+    args.layout = {ActivationForm::int8, 3, 4, 1, 1, 1, 4};
+    std::vector<uint32_t> portable(args.layout.bytes() / 4), other(portable.size());
+    args.out = portable.data();
+    prepare_activations(args, 0, 1);
+    const auto* bytes = reinterpret_cast<const int8_t*>(portable.data());
+    EXPECT_EQ(bytes[3 * 4 + 1], 127) << exponent;
+    EXPECT_EQ(bytes[3 * 4 + 2], -127) << exponent;
+    if (!features.has(kAvx512)) continue;
+    args.out = other.data();
+    prepare_activations_avx512(args, 0, 1);
+    EXPECT_EQ(portable, other) << exponent;
+  }
+}
+
 TEST(KernelNames, FollowTheGrammarAndAreUnique) {
   const std::regex grammar(
       "cpu_(generic|avx2|avx512|avx512vnni|avx512bf16)_(int8|bf16|f32)_(gemv|gemm|fold)_(w4sym|w4zero|w4add|fp4|w8sym|w8add|"
-      "any)");
+      "any)(_sparse)?");
   std::vector<std::string> names;
   for (const KernelRow& row : kernel_rows()) {
     names.emplace_back(row.name);

@@ -44,20 +44,34 @@ void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* supe
                                          : 0.0f;
 }
 
-/// Code of column 16 v + c in `slot` of a superblock.
-int code_at(const uint8_t* super, int code_bits, int slot, int v, int c) {
-  const int block = slot / kBlockSlots, s = slot % kBlockSlots;
-  if (code_bits == 8) return static_cast<int8_t>(super[block * 2048 + v * 512 + s / 4 * 64 + 4 * c + s % 4]);
-  const int byte = super[block * 1024 + v * 256 + s / 8 * 64 + 4 * c + s % 4];
-  return s % 8 < 4 ? byte & 15 : byte >> 4;
+/// A code, and whether it is there at all: what 2:4 sparse weights do not keep is 0, whatever zero or scale it would have.
+struct Code {
+  int value = 0;
+  bool kept = true;
+};
+
+/// Code of column c of a column group in slot `s` of a block; `group` are the bytes of that block.
+Code code_at(const PackedLayout& layout, const uint8_t* group, int s, int c) {
+  if (layout.code_bits == 8) return {static_cast<int8_t>(group[s / 4 * 64 + 4 * c + s % 4])};
+  int byte;
+  if (layout.sparse) {
+    const unsigned kept = group[kSparseMasks + s / 4 * 8 + c / 2] >> c % 2 * 4 & 15u;
+    if ((kept >> s % 4 & 1u) == 0) return {0, false};
+    const bool second = (kept & ((1u << s % 4) - 1)) != 0;
+    byte = group[s / 8 * kSparseLineBytes + 2 * c + (second ? 1 : 0)];
+  } else {
+    byte = group[s / 8 * 64 + 4 * c + s % 4];
+  }
+  return {s % 8 < 4 ? byte & 15 : byte >> 4};
 }
 
 /// Calls each(slot, v, c, code) for all of a superblock.
 template <class Each>
-void for_codes(const uint8_t* super, int code_bits, Each each) {
-  for (int slot = 0; slot < kSuperSlots; ++slot)
-    for (int v = 0; v < 4; ++v)
-      for (int c = 0; c < 16; ++c) each(slot, v, c, code_at(super, code_bits, slot, v, c));
+void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
+  for (int block = 0; block < kBlocksPerSuper; ++block)
+    for (int v = 0; v < kColumnGroups; ++v, super += layout.group_bytes())
+      for (int s = 0; s < kBlockSlots; ++s)
+        for (int c = 0; c < kGroupColumns; ++c) each(block * kBlockSlots + s, v, c, code_at(layout, super, s, c));
 }
 
 /// [v][step][16 columns], steps in the order of f32 activations. Padded slots may hold anything: their activations are 0, and
@@ -69,16 +83,18 @@ void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super
   decode_super(layout, code, super, group);
   int step_of_slot[kSuperSlots];
   for (int i = 0; i < kSuperSlots; ++i) step_of_slot[slot_of_step(i)] = i;
-  for_codes(super, layout.code_bits, [&](int slot, int v, int c, int q) {
+  for_codes(layout, super, [&](int slot, int v, int c, Code q) {
     const int g = slot / layout.slot_group, column = 16 * v + c;
     const float s = group.scales[g][column], z = group.zeros[g][column];
-    float value;
-    if (code == CodeKind::fp4)
-      value = kE2m1[q] * s;
+    float value = 0;
+    if (!q.kept)
+      value = 0;
+    else if (code == CodeKind::fp4)
+      value = kE2m1[q.value] * s;
     else if (is_additive(code))  // in double, where q * s is exact: one rounding, as decoding has it
-      value = static_cast<float>(static_cast<double>(q) * static_cast<double>(s) + static_cast<double>(z));
+      value = static_cast<float>(q.value * static_cast<double>(s) + static_cast<double>(z));
     else
-      value = (static_cast<float>(q) - z) * s;
+      value = (static_cast<float>(q.value) - z) * s;
     w[v][step_of_slot[slot]][c] = value;
   });
 }
@@ -110,33 +126,37 @@ void multiply_float(const PanelArgs& args) {
   }
 }
 
-/// [v][slot][16 columns]: the integer that the scale multiplies; FP4 as 2 * value.
-using IntSuper = int16_t[4][kSuperSlots][16];
+/// [v][slot][16 columns]: the integer that the scale multiplies, FP4 as 2 * value; and whether there is a weight, 1 or 0.
+struct IntSuper {
+  int16_t code[4][kSuperSlots][16];
+  int8_t kept[4][kSuperSlots][16];
+};
 
 void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& group, IntSuper& w) {
   decode_super(layout, code, super, group);
-  for_codes(super, layout.code_bits, [&](int slot, int v, int c, int q) {
-    int value = q;
+  for_codes(layout, super, [&](int slot, int v, int c, Code q) {
+    int value = q.value;
     if (code == CodeKind::fp4)
-      value = static_cast<int>(2 * kE2m1[q]);
+      value = static_cast<int>(2 * kE2m1[q.value]);
     else if (!is_additive(code))
-      value = q - static_cast<int>(group.zeros[slot / layout.slot_group][16 * v + c]);
-    w[v][slot][c] = static_cast<int16_t>(value);
+      value = q.value - static_cast<int>(group.zeros[slot / layout.slot_group][16 * v + c]);
+    w.code[v][slot][c] = static_cast<int16_t>(q.kept ? value : 0);
+    w.kept[v][slot][c] = q.kept ? 1 : 0;
   });
 }
 
-/// Adds slots [first, first + count) of one block to 16 columns of one row. In double, so that a huge scale times a huge d
+/// Adds slots [first, first + count) of column group v to 16 columns of one row. In double, so that a huge scale times a huge d
 /// cannot overflow where the integer sum is 0 and that the sum rounds once.
-void add_int_part(const int16_t (*w)[16], const int8_t* x, int count, const float* scales, const float* zeros, double d,
-                  double scale_factor, float* sums) {
-  int32_t dot[16] = {}, total = 0;
-  for (int i = 0; i < count; ++i) {
-    total += x[i];
-    for (int c = 0; c < 16; ++c) dot[c] += x[i] * w[i][c];
-  }
+void add_int_part(const IntSuper& w, int v, int first, const int8_t* x, int count, const float* scales, const float* zeros,
+                  double d, double scale_factor, float* sums) {
+  int32_t dot[16] = {}, kept[16] = {};
+  for (int i = 0; i < count; ++i)
+    for (int c = 0; c < 16; ++c) dot[c] += x[i] * w.code[v][first + i][c];
+  for (int i = 0; zeros != nullptr && i < count; ++i)
+    for (int c = 0; c < 16; ++c) kept[c] += x[i] * w.kept[v][first + i][c];
   for (int c = 0; c < 16; ++c) {
     double sum = static_cast<double>(sums[c]) + dot[c] * (static_cast<double>(scales[c]) * scale_factor * d);
-    if (zeros != nullptr) sum += total * (static_cast<double>(zeros[c]) * d);
+    if (zeros != nullptr) sum += kept[c] * (static_cast<double>(zeros[c]) * d);
     sums[c] = static_cast<float>(sum);
   }
 }
@@ -163,7 +183,7 @@ void multiply_int8(const PanelArgs& args) {
           for (int first = 0; first < kBlockSlots; first += part)
             for (int v = 0; v < 4; ++v) {
               const int slot = b * kBlockSlots + first, g = slot / layout.slot_group;
-              add_int_part(w[v] + slot, x + first, part, group.scales[g] + 16 * v,
+              add_int_part(w, v, slot, x + first, part, group.scales[g] + 16 * v,
                            is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor, sums + 16 * v);
             }
         }

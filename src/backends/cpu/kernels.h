@@ -7,6 +7,9 @@
 //          scales multiplied into the decoded weights
 //   CODES  w4sym (INT4, zero 8), w4zero (INT4, integer zeros), w4add (INT4, additive zeros), fp4 (E2M1), w8sym, w8add (INT8);
 //          any: all of them
+//   _sparse at the end: of these codes the 2:4 sparse ones only. Without it a kernel serves dense weights; `any` also serves
+//   sparse
+//          ones, as far as its row says
 #pragma once
 
 #include <cstdint>
@@ -21,6 +24,10 @@ namespace metal_marlin::cpu {
 enum class CodeKind : uint8_t { w4sym, w4zero, w4add, fp4, w8sym, w8add };
 inline constexpr uint32_t kAllCodes = 0x3f;
 constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
+/// These codes, 2:4 sparse.
+constexpr uint32_t sparse(uint32_t codes) { return codes << 8; }
+inline constexpr uint32_t kSparseCodes =
+    sparse(bit(CodeKind::w4sym) | bit(CodeKind::w4zero) | bit(CodeKind::w4add) | bit(CodeKind::fp4));
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
 CodeKind code_kind(const CpuWeights& weights);
 constexpr bool is_additive(CodeKind kind) { return kind == CodeKind::w4add || kind == CodeKind::w8add; }
@@ -48,7 +55,7 @@ struct KernelRow {
   std::string_view name;
   uint32_t features;  ///< of Feature, all needed
   ActivationForm form;
-  uint32_t codes;        ///< of bit(CodeKind)
+  uint32_t codes;        ///< of bit(CodeKind) and sparse(bit(CodeKind))
   uint32_t scales;       ///< of bit(ScaleType)
   bool bf16_only;        ///< serves BF16 activations only
   int64_t m_min, m_max;  ///< the rows of A for which it is chosen; any number works. m_max 0: no limit

@@ -11,6 +11,15 @@
 //                then scales [slot group][64 columns] of scale_type, then zeros [slot group][64 columns]
 //
 // A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a 4-way dot product.
+//
+// 2:4 sparse weights (4-bit codes only) keep the lines and lose half of each: of every column's 4 slots in a nibble two codes
+// are stored, in order, and 4 bits that say where they belong. A block of a column group is 192 bytes, three quarters:
+//
+//   [line j][32 bytes]   byte 2 c + i: the kept code number i (0, 1) of column c among slots 8 j .. 8 j + 3 (low nibble) and
+//                        among 8 j + 4 .. 8 j + 7 (high nibble)
+//   [quad t][64 bits]    t = 0..7: bit 4 c + i says that slot 4 t + i of column c is kept; two bits a column
+//
+// so that "expand bytes under a mask" turns 32 bytes and a mask into a nibble's 64 bytes. Padding keeps its first two slots.
 // Slots are the k of the file, in order, padded at the end; with a group index they are sorted by group and each group is
 // padded to whole slot groups (slot_to_k). Group sizes that are multiples of 128, and one scale for a whole row, repeat their
 // scale in every superblock. Padded slots and columns hold codes and scales that decode to 0 (code 0 with scale 0 or its like).
@@ -29,6 +38,11 @@ inline constexpr int kPanelColumns =
 inline constexpr int kSuperSlots = 128;  // shortest stretch that holds whole groups of 16, 32, 64 and 128
 inline constexpr int kBlockSlots = 32;   // block of the INT8 activations
 inline constexpr int kBlocksPerSuper = kSuperSlots / kBlockSlots;
+inline constexpr int kGroupColumns = 16;  // a column group: the columns of a line
+inline constexpr int kColumnGroups = kPanelColumns / kGroupColumns;
+inline constexpr int kSparseLineBytes = 32;
+inline constexpr int kSparseMasks = 4 * kSparseLineBytes;  // where the masks of a sparse block start
+inline constexpr int kSparseGroupBytes = kSparseMasks + kBlockSlots / 4 * 8;
 
 struct PackedLayout {
   int64_t n = 0;        // columns of C, unpadded
@@ -36,6 +50,7 @@ struct PackedLayout {
   int64_t slots = 0;    // padded length of K, a multiple of kSuperSlots
   int code_bits = 4;    // 4 or 8
   int slot_group = 32;  // slots that share a scale inside a superblock: 16, 32, 64 or 128
+  bool sparse = false;  // 2:4; then code_bits is 4
   ScaleType scale_type = ScaleType::f16;
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
@@ -43,7 +58,9 @@ struct PackedLayout {
   int64_t panels() const { return ceil_div(n, kPanelColumns); }
   int64_t superblocks() const { return slots / kSuperSlots; }
   int groups_per_super() const { return kSuperSlots / slot_group; }
-  int64_t code_bytes() const { return int64_t{kPanelColumns} * kSuperSlots * code_bits / 8; }
+  /// Of one block of a column group.
+  int64_t group_bytes() const { return sparse ? kSparseGroupBytes : int64_t{kGroupColumns} * kBlockSlots * code_bits / 8; }
+  int64_t code_bytes() const { return kColumnGroups * kBlocksPerSuper * group_bytes(); }
   int64_t scale_row_bytes() const { return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type)); }
   int64_t zero_row_bytes() const {
     return zero_kind == ZeroKind::none
@@ -56,12 +73,10 @@ struct PackedLayout {
   int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
   int64_t panel_bytes() const { return superblocks() * super_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
-  /// Where a column's 4 bytes in line 0 of a block lie in a panel, blocks counted along all of K; its next lines are 64 bytes
-  /// apart.
+  /// Where the codes of a column's group lie in a panel, for a block counted along all of K.
   int64_t block_offset(int column, int64_t block) const {
-    const int64_t vector_bytes = int64_t{16} * kBlockSlots * code_bits / 8;
     return block / kBlocksPerSuper * super_bytes() +
-           (block % kBlocksPerSuper * (kPanelColumns / 16) + column / 16) * vector_bytes + column % 16 * 4;
+           (block % kBlocksPerSuper * kColumnGroups + column / kGroupColumns) * group_bytes();
   }
 };
 

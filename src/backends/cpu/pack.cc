@@ -1,6 +1,7 @@
 #include "backends/cpu/pack.h"
 
 #include <algorithm>
+#include <bit>
 #include <cinttypes>
 #include <cstring>
 
@@ -31,11 +32,14 @@ class PanelPacker {
     const PackedLayout& layout = out_.layout;
     const int64_t first = panel * kPanelColumns, rows = std::min<int64_t>(kPanelColumns, layout.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
+    if (layout.sparse) MARLIN_RETURN_IF_ERROR(check_kept(first, rows));
     std::byte* const to = out_.data.data() + panel * layout.panel_bytes();
     for (int column = 0; column < kPanelColumns; ++column) {
       const int64_t row = column < rows ? column : kPaddingRow;
       order_codes(row);
-      if (layout.code_bits == 4)
+      if (layout.sparse)
+        write_kept(row, column, to);
+      else if (layout.code_bits == 4)
         write_nibbles(column, to);
       else
         write_bytes(column, to);
@@ -83,7 +87,7 @@ class PanelPacker {
   void write_nibbles(int column, std::byte* panel) const {
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
       const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to = panel + out_.layout.block_offset(column, block);
+      std::byte* const to = panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
       for (int line = 0; line < 4; ++line) {
         const auto eight = load<uint64_t>(codes + 8 * line);
         store(to + 64 * line, static_cast<uint32_t>(eight) | static_cast<uint32_t>(eight >> 32) << 4);
@@ -94,8 +98,45 @@ class PanelPacker {
   void write_bytes(int column, std::byte* panel) const {
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
       const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to = panel + out_.layout.block_offset(column, block);
+      std::byte* const to = panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
       for (int line = 0; line < 8; ++line) std::memcpy(to + 64 * line, codes + 4 * line, 4);
+    }
+  }
+
+  /// The layout holds two codes a block of 4, no more and no less, whatever the source says.
+  Status check_kept(int64_t first_row, int64_t rows) const {
+    const int64_t quads = out_.meta().k / 4;
+    if (static_cast<int64_t>(stripe_.kept.size()) != rows * quads)
+      return Status::error(MARLIN_E_FORMAT, "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64 " masks, found %zu",
+                           first_row, first_row + rows - 1, rows * quads, stripe_.kept.size());
+    const auto bad = std::find_if(stripe_.kept.begin(), stripe_.kept.end(),
+                                  [](uint8_t kept) { return kept > 15 || std::popcount(kept) != 2; });
+    if (bad == stripe_.kept.end()) return {};
+    const int64_t at = bad - stripe_.kept.begin();
+    return Status::error(MARLIN_E_FORMAT,
+                         "2:4 sparse row %" PRId64 ", block %" PRId64 " of 4: expected a mask of two kept elements, found 0x%x",
+                         first_row + at / quads, at % quads, *bad);
+  }
+
+  /// One row of 2:4 sparse codes and their masks. Columns of a panel come in ascending order: an even one starts the byte of
+  /// masks that it shares with the next.
+  void write_kept(int64_t row, int column, std::byte* panel) const {
+    const int64_t quads = out_.meta().k / 4;
+    const int c = column % kGroupColumns;
+    for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
+      auto* const to = reinterpret_cast<uint8_t*>(panel + out_.layout.block_offset(column, block));
+      for (int quad = 0; quad < kBlockSlots / 4; ++quad) {
+        const int64_t in_row = block * (kBlockSlots / 4) + quad;
+        const bool real = row != kPaddingRow && in_row < quads;
+        const unsigned kept = real ? stripe_.kept[static_cast<size_t>(row * quads + in_row)] : 3;
+        uint8_t* const masks = to + kSparseMasks + 8 * quad + c / 2;
+        *masks = static_cast<uint8_t>(c % 2 == 0 ? kept : *masks | kept << 4);
+        const uint8_t* const codes = slot_codes_.data() + 4 * in_row;
+        uint8_t* const pair = to + quad / 2 * kSparseLineBytes + 2 * c;
+        const uint8_t first = codes[std::countr_zero(kept)], second = codes[std::countr_zero(kept & (kept - 1))];
+        pair[0] = static_cast<uint8_t>(quad % 2 == 0 ? first : pair[0] | first << 4);
+        pair[1] = static_cast<uint8_t>(quad % 2 == 0 ? second : pair[1] | second << 4);
+      }
     }
   }
 
@@ -154,10 +195,10 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   layout.n = meta.n;
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;
+  layout.sparse = meta.sparse;
   layout.scale_type = meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
-  if (meta.sparse) return Status::error(MARLIN_E_UNSUPPORTED, "the CPU does not serve 2:4 sparse weights yet");
   MARLIN_ASSIGN(out->slot_to_k, assign_slots(meta, layout));
 
   const auto bytes =

@@ -40,7 +40,8 @@ const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<co
 bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& weights) {
   if ((row.form == ActivationForm::int8) != (problem.compute == MARLIN_COMPUTE_INT8)) return false;
   if (row.bf16_only && problem.a.dtype != MARLIN_BF16) return false;
-  return (row.codes & bit(code_kind(weights))) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
+  const uint32_t code = bit(code_kind(weights));
+  return (row.codes & (weights.layout.sparse ? sparse(code) : code)) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
 }
 
 /// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros need the plain sum.
@@ -151,6 +152,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
          row.form == ActivationForm::int8   ? "int8 in blocks of 32"
          : row.form == ActivationForm::bf16 ? "bf16 as given"
                                             : "f32, exact");
+  append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse, expanded while they are decoded" : "dense");
+  append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);
   if (!weights.slot_to_k.empty()) append(text, "act_order: columns of A are gathered while they are prepared\n");
   append(text, "scratch_bytes: %" PRIu64 "\n", plan.activation_bytes + plan.output_bytes);

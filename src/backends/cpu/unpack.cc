@@ -32,6 +32,7 @@ class RowUnpacker {
     stripe_.codes.resize(static_cast<size_t>(meta.k));
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
     stripe_.zeros.resize(static_cast<size_t>(meta.groups) * zero_bytes());
+    if (meta.sparse) stripe_.kept.resize(static_cast<size_t>(meta.k / 4));
     by_slot_.resize(static_cast<size_t>(meta.k));
     if (!weights.slot_to_k.empty()) by_k_.resize(static_cast<size_t>(weights.layout.k));
   }
@@ -41,7 +42,10 @@ class RowUnpacker {
     const int64_t row = rows_[item];
     const std::byte* const panel = weights_.data.data() + row / kPanelColumns * layout.panel_bytes();
     const auto column = static_cast<int>(row % kPanelColumns);
-    read_codes(panel, column);
+    if (layout.sparse)
+      read_kept(panel, column);
+    else
+      read_codes(panel, column);
     const size_t scale = scale_bytes(layout.scale_type), zero = zero_bytes();
     read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale, stripe_.scales);
     if (zero != 0) read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero, stripe_.zeros);
@@ -58,7 +62,7 @@ class RowUnpacker {
     const PackedLayout& layout = weights_.layout;
     const int lines = layout.code_bits, slots_a_line = kBlockSlots / lines;  // 4 lines of 8 nibbles, 8 lines of 4 bytes
     for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
-      const std::byte* const from = panel + layout.block_offset(column, block);
+      const std::byte* const from = panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
       uint8_t* const to = stripe_.codes.data() + block * kBlockSlots;
       for (int line = 0; line < lines; ++line) {
         const auto word = load<uint32_t>(from + 64 * line);
@@ -69,6 +73,20 @@ class RowUnpacker {
           store(to + slots_a_line * line + 4, word >> 4 & 0x0f0f0f0fu);
         }
       }
+    }
+  }
+
+  void read_kept(const std::byte* panel, int column) {
+    const int c = column % kGroupColumns;
+    for (int64_t quad = 0; quad < weights_.layout.slots / 4; ++quad) {
+      const int in_block = static_cast<int>(quad % (kBlockSlots / 4));
+      const auto* const from =
+          reinterpret_cast<const uint8_t*>(panel + weights_.layout.block_offset(column, quad / (kBlockSlots / 4)));
+      const unsigned kept = from[kSparseMasks + 8 * in_block + c / 2] >> c % 2 * 4 & 15u;
+      const uint8_t* pair = from + in_block / 2 * kSparseLineBytes + 2 * c;
+      stripe_.kept[static_cast<size_t>(quad)] = static_cast<uint8_t>(kept);
+      for (int64_t i = 0; i < 4; ++i)
+        if ((kept >> i & 1u) != 0) stripe_.codes[static_cast<size_t>(4 * quad + i)] = *pair++ >> in_block % 2 * 4 & 15;
     }
   }
 
