@@ -54,6 +54,11 @@ Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, 
 /// The same for files that call themselves symmetric: zeros that are all 8 are dropped.
 Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands, Depth depth);
 Result<std::unique_ptr<WeightSource>> make_awq(const LayoutOperands& operands, Depth depth);
+/// IST Marlin; its 2:4 form with metadata [n, k / 16]; compressed-tensors' marlin-24 with metadata [k / 32, 2 n]. The last two
+/// also differ in when their scales are permuted.
+Result<std::unique_ptr<WeightSource>> make_marlin(const LayoutOperands& operands, Depth depth);
+Result<std::unique_ptr<WeightSource>> make_layer_24(const LayoutOperands& operands, Depth depth);
+Result<std::unique_ptr<WeightSource>> make_marlin_24(const LayoutOperands& operands, Depth depth);
 Result<std::unique_ptr<WeightSource>> make_gguf(const LayoutOperands& operands, Depth depth);
 /// As make_rows, with MLX's meaning of scale bytes.
 Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, Depth depth);

@@ -49,10 +49,7 @@ std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorV
     marlin_layout layout;
   };
   static constexpr Kind kKinds[] = {
-      {".weight_packed", ".meta", "the layout marlin-24", MARLIN_LAYOUT_MARLIN_24},
       {".compressed", ".bitmask", "the layout sparse-24-bitmask", MARLIN_LAYOUT_ROWS},
-      {".B", ".meta", "the layout of Sparse-Marlin (2:4)", MARLIN_LAYOUT_MARLIN_24},
-      {".B", ".s", "the layout Marlin", MARLIN_LAYOUT_MARLIN},
   };
   for (const Kind& kind : kKinds) {
     const auto base = without_suffix(tensor.name, kind.codes);
@@ -83,7 +80,9 @@ namespace {
 void describe(Finding& found) {
   Layer& layer = found.layer;
   const LayoutOperands& o = found.operands;
-  for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) layer.bytes += view->bytes;
+  for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.sparse_meta}) {
+    layer.bytes += view->bytes;
+  }
   if (!layer.status.ok() || found.make == nullptr) return;
   if (layer.experts == 0) {
     layer.status = view_error(o.values, MARLIN_E_SHAPE, "expected experts, found none");
@@ -100,21 +99,16 @@ void describe(Finding& found) {
   layer.dtype = scale_dtype(meta.scale_type);
   layer.flags |= o.flags;
   if (meta.zero_kind == ZeroKind::integer) layer.flags |= MARLIN_LAYER_ZEROS;
+  if (meta.sparse) layer.flags |= MARLIN_LAYER_SPARSE_2_4;
 }
 
 }  // namespace
 
 std::deque<Finding> find_layers(const Finder& finder) {
   static constexpr decltype(&recognise_floats) kRecognisers[] = {
-      recognise_gguf,
-      recognise_qweight,
-      recognise_gpt_oss,
-      recognise_nvfp4,
-      recognise_mxfp4,
-      recognise_mlx,
-      recognise_compressed_tensors,
-      recognise_unsupported,
-      recognise_floats,
+      recognise_gguf,        recognise_qweight, recognise_gpt_oss, recognise_nvfp4,
+      recognise_mxfp4,       recognise_mlx,     recognise_marlin,  recognise_compressed_tensors,
+      recognise_unsupported, recognise_floats,
   };
   std::deque<Finding> layers;
   for (size_t i = 0; i < finder.tensors.size(); ++i) {

@@ -73,9 +73,9 @@ Result<std::unique_ptr<WeightSource>> make_layout(const LayoutOperands& o) {
     case MARLIN_LAYOUT_AWQ_GEMV_FAST:
       return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ_GEMV_FAST comes in the next release");
     case MARLIN_LAYOUT_MARLIN:
-      return Status::error(MARLIN_E_UNSUPPORTED, "layout: MARLIN comes in the next release");
+      return make_marlin(o, Depth::full);
     case MARLIN_LAYOUT_MARLIN_24:
-      return Status::error(MARLIN_E_UNSUPPORTED, "layout: MARLIN_24 comes in the next release");
+      return make_marlin_24(o, Depth::full);
     default:
       return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", o.layout);
   }

@@ -17,8 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // Layouts that are recognised and not loaded yet: their layers are listed with the reason.
-const std::set<std::string> kNotYet = {"awq-gemv-fast-g128",   "awq-gemv-g64",  "ct-marlin-24-channel", "ct-marlin-24-g128",
-                                       "ct-sparse-24-bitmask", "marlin-column", "marlin-g128"};
+const std::set<std::string> kNotYet = {"awq-gemv-fast-g128", "awq-gemv-g64", "ct-sparse-24-bitmask"};
 
 std::vector<std::string> folders() {
   std::vector<std::string> names;

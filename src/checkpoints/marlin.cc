@@ -1,0 +1,248 @@
+// IST Marlin (`B`, `s`), its 2:4 form (`B`, `s`, `meta`) and compressed-tensors' marlin-24 (`weight_packed`, `scale_packed`,
+// `meta`): codes in tiles of 16 x 64 whose words hold what one thread of an m16n8k16 instruction wants, and scales in the order
+// of its accumulators.
+#include <cinttypes>
+
+#include "base/bits.h"
+#include "checkpoints/recognise.h"
+#include "checkpoints/sparse.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+namespace {
+
+/// Where a tile of 16 along K and 64 along N keeps a column: its four words are `word` + 0, 4, 8, 12 of 128; in word j the
+/// codes of k = 2 j, 2 j + 8, 2 j + 1, 2 j + 9 are nibbles `nibble` + 0, 1, 4, 5.
+struct TilePlace {
+  int word, nibble;
+};
+/// Word 4 t + w of thread t holds columns 16 w + t / 4 and that + 8.
+constexpr TilePlace dense_place(int column) { return {16 * (column % 8) + column / 16, column / 8 % 2 * 2}; }
+/// Word 4 t + j holds columns 8 (t / 4) + j and that + 4.
+constexpr TilePlace sparse_place(int column) { return {16 * (column / 8) + column % 4, column / 4 % 2 * 2}; }
+
+/// Where scale n of a row of scales is stored.
+using ScalePlace = int64_t (*)(int64_t n);
+/// Marlin with groups: an 8 x 8 transposition.
+int64_t transposed_64(int64_t n) { return n / 64 * 64 + n % 8 * 8 + n % 64 / 8; }
+/// Marlin with one group a column: stored 8 i + j is 2 i + {0, 1, 8, 9, 16, 17, 24, 25}[j].
+int64_t pairs_of_32(int64_t n) { return n / 32 * 32 + n % 8 / 2 * 8 + n % 32 / 8 * 2 + n % 2; }
+/// 2:4 with groups: stored j is {0, 4, 1, 5, 2, 6, 3, 7}[j].
+int64_t interleaved_8(int64_t n) { return n / 8 * 8 + n % 4 * 2 + n % 8 / 4; }
+int64_t in_order(int64_t n) { return n; }
+
+struct Parts {
+  WeightMeta meta;
+  const std::byte *words = nullptr, *scales = nullptr;
+  ScalePlace scale_place = in_order;
+  TensorView sparse_meta;  // when meta.sparse
+};
+
+class MarlinSource final : public WeightSource {
+ public:
+  explicit MarlinSource(Parts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    if (meta_.sparse) {
+      MARLIN_RETURN_IF_ERROR(read_kept(first, count, out));
+    } else {
+      for (int64_t r = 0; r < count; ++r) {
+        const int64_t n = first + r;
+        read_column(n, dense_place(static_cast<int>(n % 64)), meta_.k, out.codes.data() + r * meta_.k);
+      }
+      out.kept.clear();
+    }
+    read_scales(first, count, out.scales);
+    out.zeros.clear();
+    return {};
+  }
+
+  /// Masks of the k / 4 blocks of column n. Metadata are 16 bits for four blocks, in the order in which the sparse instruction
+  /// reads them (CUTLASS's interleaved columns): rows shuffled in 64s, then 2 x 2 pieces transposed.
+  static Status read_meta(const TensorView& view, const WeightMeta& meta, int64_t n, uint8_t* kept) {
+    const int64_t shuffled = n / 64 * 64 + n % 2 * 2 + n % 8 / 4 + n % 4 / 2 * 32 + n % 64 / 8 * 4;
+    for (int64_t c = 0; c < meta.k / 16; ++c) {
+      int64_t row = shuffled, column = c;
+      if (row % 2 != column % 2) {
+        const int64_t swap = row % 2 == 0 ? 1 : -1;
+        row += swap;
+        column -= swap;
+      }
+      const auto unit = load<uint16_t>(view.data + (column / 2 * 2 * meta.n + 2 * row + column % 2) * 2);
+      for (int64_t i = 0; i < 4; ++i) {
+        const unsigned nibble = unit >> 4 * i & 15u;
+        kept[4 * c + i] = kKeptOfNibble[nibble];
+        if (kept[4 * c + i] == 0) return nibble_error(view, n, 4 * c + i, nibble);
+      }
+    }
+    return {};
+  }
+
+ private:
+  /// `depth` codes (of kept elements, when sparse) of column n.
+  void read_column(int64_t n, TilePlace place, int64_t depth, uint8_t* to) const {
+    const std::byte* tile = parts_.words + (n / 64 * 128 + place.word) * 4;
+    const int64_t next_tile = meta_.n / 64 * 128 * 4;
+    for (int64_t k = 0; k < depth; k += 16, tile += next_tile) {
+      for (int64_t j = 0; j < 4; ++j) {
+        const uint32_t word = load<uint32_t>(tile + 16 * j) >> 4 * place.nibble;
+        to[k + 2 * j] = word & 15u;
+        to[k + 2 * j + 8] = word >> 4 & 15u;
+        to[k + 2 * j + 1] = word >> 16 & 15u;
+        to[k + 2 * j + 9] = word >> 20 & 15u;
+      }
+    }
+  }
+
+  Status read_kept(int64_t first, int64_t count, Stripe& out) const {
+    const int64_t blocks = meta_.k / 4;
+    out.kept.resize(static_cast<size_t>(count * blocks));
+    std::vector<uint8_t> codes(static_cast<size_t>(2 * blocks));
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t n = first + r;
+      uint8_t* kept = out.kept.data() + r * blocks;
+      MARLIN_RETURN_IF_ERROR(read_meta(parts_.sparse_meta, meta_, n, kept));
+      read_column(n, sparse_place(static_cast<int>(n % 64)), 2 * blocks, codes.data());
+      spread_kept(codes.data(), kept, blocks, out.codes.data() + r * meta_.k);
+    }
+    return {};
+  }
+
+  void read_scales(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
+    const auto size = static_cast<int64_t>(scale_bytes(meta_.scale_type));
+    out.resize(static_cast<size_t>(count * meta_.groups * size));
+    uint8_t* to = out.data();
+    for (int64_t n = first; n < first + count; ++n) {
+      const int64_t place = parts_.scale_place(n);
+      for (int64_t g = 0; g < meta_.groups; ++g, to += size) {
+        std::memcpy(to, parts_.scales + (g * meta_.n + place) * size, static_cast<size_t>(size));
+      }
+    }
+  }
+
+  Parts parts_;
+};
+
+Status expect_multiple(const TensorView& view, const char* what, int64_t unit, int64_t found) {
+  if (found % unit == 0) return {};
+  return view_error(view, MARLIN_E_SHAPE, "%s: expected a multiple of %" PRId64 " (a tile), found %" PRId64, what, unit, found);
+}
+
+/// All but the metadata and the order of the scales. `tile_k`: elements of K in a row of words.
+Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) {
+  if (o.format != MARLIN_INT4) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: Marlin holds INT4, found %s", format_name(o.format));
+  }
+  if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
+    return Status::error(MARLIN_E_ARGUMENT, "flags: Marlin has no additive zeros");
+  }
+  for (const TensorView* view : {&o.zeros, &o.group_index}) MARLIN_RETURN_IF_ERROR(expect_absent(*view));
+  Parts parts;
+  MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
+  MARLIN_RETURN_IF_ERROR(expect_multiple(o.values, "n", 64, o.n));
+  MARLIN_RETURN_IF_ERROR(expect_multiple(o.values, "k", tile_k, o.k));
+  if (o.k % parts.meta.group_size != 0) {
+    return view_error(o.scales, MARLIN_E_SHAPE, "group_size: expected a divisor of k = %" PRId64 ", found %" PRId64, o.k,
+                      parts.meta.group_size);
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.k / tile_k, 2 * o.n));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, parts.meta.groups, o.n));
+  parts.words = o.values.data;
+  parts.scales = o.scales.data;
+  return parts;
+}
+
+/// `rows`, `cols`: how the file shapes the k / 16 * n metadata of 16 bits.
+Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth, int64_t rows, int64_t cols,
+                                                  bool permuted_scales) {
+  if (!present(o.sparse_meta)) return expect_shape(o.sparse_meta, rows, cols);
+  MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 32));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_I16}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, rows, cols));
+  parts.sparse_meta = o.sparse_meta;
+  if (permuted_scales) parts.scale_place = interleaved_8;
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
+  if (depth == Depth::full) {
+    MARLIN_RETURN_IF_ERROR(check_all_kept(
+        parts.meta, [&](int64_t n, uint8_t* kept) { return MarlinSource::read_meta(parts.sparse_meta, parts.meta, n, kept); }));
+  }
+  return std::unique_ptr<WeightSource>(std::make_unique<MarlinSource>(std::move(parts)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_marlin(const LayoutOperands& o, Depth depth) {
+  MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 16));
+  parts.scale_place = parts.meta.groups > 1 ? transposed_64 : pairs_of_32;
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
+  return std::unique_ptr<WeightSource>(std::make_unique<MarlinSource>(std::move(parts)));
+}
+
+Result<std::unique_ptr<WeightSource>> make_marlin_24(const LayoutOperands& o, Depth depth) {
+  // The writer compares the group size with the K that is left of two in four: two groups a column stay in order.
+  const bool permuted = rows_of(o.scales) > 2;
+  return make_sparse(o, depth, o.k / 32, 2 * o.n, permuted);
+}
+
+Result<std::unique_ptr<WeightSource>> make_layer_24(const LayoutOperands& o, Depth depth) {
+  return make_sparse(o, depth, o.n, o.k / 16, rows_of(o.scales) > 1);
+}
+
+namespace {
+
+struct Names {
+  const char *values, *scales, *meta;  // meta null: dense
+  int64_t tile_k;
+  SourceMaker make;
+};
+constexpr Names kNames[] = {
+    {".weight_packed", ".scale_packed", ".meta", 32, make_marlin_24},
+    {".B", ".s", ".meta", 32, make_layer_24},
+    {".B", ".s", nullptr, 16, make_marlin},
+};
+
+/// Codes of 8 bits have the same names and twice the words.
+Status check_width(const Finder& finder, const TensorView& words, int64_t n) {
+  const int64_t bits = finder.config.bits.value_or(cols_of(words) == 4 * n ? 8 : 4);
+  if (bits == 4) return {};
+  return view_error(words, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, found %" PRId64 " bits", bits);
+}
+
+}  // namespace
+
+std::optional<Finding> recognise_marlin(const Finder& finder, const TensorView& tensor) {
+  for (const Names& names : kNames) {
+    const auto base = without_suffix(tensor.name, names.values);
+    if (!base || tensor.dims.size() != 2 || is_float(tensor.dtype)) continue;
+    const TensorView scales = finder.find(*base, names.scales);
+    const TensorView meta = names.meta != nullptr ? finder.find(*base, names.meta) : TensorView{};
+    // Any one of the companions tells the family; a missing one is then reported by name.
+    if (names.meta != nullptr ? !present(meta) : !present(scales)) continue;
+    Finding found;
+    found.layer.name = *base;
+    found.layer.format = MARLIN_INT4;
+    found.layer.layout = names.meta != nullptr ? MARLIN_LAYOUT_MARLIN_24 : MARLIN_LAYOUT_MARLIN;
+    LayoutOperands& o = found.operands;
+    o.layout = found.layer.layout;
+    o.format = MARLIN_INT4;
+    o.values = tensor;
+    o.scales = scales;
+    o.sparse_meta = meta;
+    if (!present(scales)) {
+      found.set_missing(names.scales);
+      return found;
+    }
+    found.layer.n = o.n = cols_of(scales);
+    found.layer.k = o.k = std::min<int64_t>(tensor.dims[0], INT32_MAX) * names.tile_k;
+    o.group_size = group_size_of(finder.config, o.k, rows_of(scales)).value_or(0);
+    found.layer.status = check_width(finder, tensor, o.n);
+    found.make = names.make;
+    return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace metal_marlin
