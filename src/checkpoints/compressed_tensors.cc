@@ -67,7 +67,7 @@ Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperan
     parts.meta.zero_kind = ZeroKind::integer;
     parts.zeros = o.zeros.data;
     parts.zero_stride = parts.meta.groups * 4;
-    parts.zeros_packed_along_n = true;
+    parts.zero_form = ZeroForm::words_along_n;
   }
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return make_rows_source(std::move(parts));

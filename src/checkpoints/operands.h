@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/status.h"
@@ -54,6 +55,11 @@ Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, 
 /// The same for files that call themselves symmetric: zeros that are all 8 are dropped.
 Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands, Depth depth);
 Result<std::unique_ptr<WeightSource>> make_awq(const LayoutOperands& operands, Depth depth);
+Result<std::unique_ptr<WeightSource>> make_awq_gemv(const LayoutOperands& operands, Depth depth);
+/// Zeros are additive, with or without MARLIN_PACK_ADDITIVE_ZEROS.
+Result<std::unique_ptr<WeightSource>> make_awq_gemv_fast(const LayoutOperands& operands, Depth depth);
+/// Groups of a row to which the two above pad, with zeros: a multiple of 8. Nothing for a group size that their writer has not.
+std::optional<int64_t> awq_gemv_groups(int64_t k, int64_t group_size);
 /// IST Marlin; its 2:4 form with metadata [n, k / 16]; compressed-tensors' marlin-24 with metadata [k / 32, 2 n]. The last two
 /// also differ in when their scales are permuted.
 Result<std::unique_ptr<WeightSource>> make_marlin(const LayoutOperands& operands, Depth depth);

@@ -1,5 +1,7 @@
 // `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ share. Which one it is follows
 // from the caller's word, the config, or the shapes, in this order.
+#include <cinttypes>
+
 #include "checkpoints/recognise.h"
 
 namespace metal_marlin {
@@ -47,14 +49,34 @@ marlin_layout layout_of(const Finder& finder, const Parts& p) {
   return layout == MARLIN_LAYOUT_GPTQ_V1 && finder.config.format == "gptq_v2" ? MARLIN_LAYOUT_GPTQ_V2 : layout;
 }
 
-Status unsupported(const Finder& finder, const Parts& p, marlin_layout layout) {
-  const char* name = layout == MARLIN_LAYOUT_AWQ_GEMV ? "AWQ \"gemv\"" : "AWQ \"gemv_fast\"";
-  if (layout != MARLIN_LAYOUT_AUTO) {
-    return view_error(p.qweight, MARLIN_E_UNSUPPORTED, "the layout %s comes in the next release", name);
-  }
+Status unknown_layout(const Finder& finder, const Parts& p) {
   return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
                     "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
                     finder.config.method.c_str(), finder.config.format.c_str());
+}
+
+/// The group size of a "gemv" layer whose scales are padded to this many groups: one that the config names, the first if none
+/// of them fits, for then the shapes' check tells what was expected; without a config the only one that fits.
+Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& found) {
+  LayoutOperands& o = found.operands;
+  const auto fits = [&](int64_t size) {
+    const auto groups = awq_gemv_groups(o.k, size);
+    return groups && (*groups == padded || (o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST && o.k / size == padded));
+  };
+  for (const int64_t size : finder.config.group_sizes) {
+    if (o.group_size == 0 || (fits(size) && !fits(o.group_size))) o.group_size = size;
+  }
+  if (o.group_size != 0) return {};
+  for (const int64_t size : {int64_t{32}, int64_t{64}, int64_t{128}, o.k}) {
+    if (!fits(size) || size == o.group_size) continue;
+    if (o.group_size != 0) {
+      return view_error(o.scales, MARLIN_E_UNSUPPORTED,
+                        "cannot tell the group size (%" PRId64 " or %" PRId64 "): expected one in config.json", o.group_size,
+                        size);
+    }
+    o.group_size = size;
+  }
+  return {};
 }
 
 void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
@@ -73,12 +95,23 @@ void set_awq(const Parts& p, Finding& found) {
   found.make = make_awq;
 }
 
+void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
+  LayoutOperands& o = found.operands;
+  const bool fast = o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  found.layer.n = o.n = fast ? cols_of(p.scales) : rows_of(p.qweight);
+  found.layer.k = o.k = fast ? cols_of(p.qweight) : std::min<int64_t>(cols_of(p.qweight), INT32_MAX) * 8;
+  if (fast) o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
+  found.layer.status = set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
+  found.make = fast ? make_awq_gemv_fast : make_awq_gemv;
+}
+
 }  // namespace
 
 std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".qweight");
   if (!base) return std::nullopt;
-  const Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"), finder.find(*base, ".g_idx")};
+  Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"), finder.find(*base, ".g_idx")};
+  if (!present(p.qzeros)) p.qzeros = finder.find(*base, ".scaled_zeros");  // llm-awq
   const marlin_layout layout = layout_of(finder, p);
   Finding found;
   found.layer.name = *base;
@@ -91,8 +124,8 @@ std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView&
   o.scales = p.scales;
   o.zeros = p.qzeros;
   const bool gptq = layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2;
-  if (!gptq && layout != MARLIN_LAYOUT_AWQ) {
-    found.layer.status = unsupported(finder, p, layout);
+  if (layout == MARLIN_LAYOUT_AUTO) {
+    found.layer.status = unknown_layout(finder, p);
     return found;
   }
   const int64_t bits = finder.config.bits.value_or(4);
@@ -107,6 +140,10 @@ std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView&
   }
   if (!present(p.qzeros) && !gptq) {
     found.set_missing(".qzeros");
+    return found;
+  }
+  if (layout == MARLIN_LAYOUT_AWQ_GEMV || layout == MARLIN_LAYOUT_AWQ_GEMV_FAST) {
+    set_gemv(finder, p, found);
     return found;
   }
   gptq ? set_gptq(finder, p, found) : set_awq(p, found);

@@ -82,13 +82,17 @@ class RowsSource final : public WeightSource {
     for (int64_t r = 0; r < count; ++r) {
       uint8_t* to = out.data() + static_cast<size_t>(r) * row;
       const int64_t n = first + r;
-      if (!parts_.zeros_packed_along_n) {
-        std::memcpy(to, parts_.zeros + n * parts_.zero_stride, row);
-        continue;
-      }
-      const std::byte* words = parts_.zeros + n / 8 * parts_.zero_stride;
-      for (int64_t g = 0; g < meta_.groups; ++g) {
-        to[g] = static_cast<uint8_t>(load<uint32_t>(words + 4 * g) >> n % 8 * 4 & 15u);
+      switch (parts_.zero_form) {
+        case ZeroForm::plain:
+          std::memcpy(to, parts_.zeros + n * parts_.zero_stride, row);
+          break;
+        case ZeroForm::words_along_n:
+          for (int64_t g = 0; g < meta_.groups; ++g) {
+            to[g] = static_cast<uint8_t>(load<uint32_t>(parts_.zeros + n / 8 * parts_.zero_stride + 4 * g) >> n % 8 * 4 & 15u);
+          }
+          break;
+        case ZeroForm::words_along_k:
+          unpack_nibbles(parts_.zeros + n * parts_.zero_stride, meta_.groups, to);
       }
     }
   }

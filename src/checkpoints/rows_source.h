@@ -12,6 +12,10 @@
 
 namespace metal_marlin {
 
+/// How zeros are kept: a byte or float each, [N][groups]; or nibbles of 32-bit words, either along N (word [n / 8][g], nibble
+/// n % 8: compressed-tensors) or along K (word [n][g / 8], nibble g % 8: AWQ "gemv").
+enum class ZeroForm : uint8_t { plain, words_along_n, words_along_k };
+
 /// Where the parts lie; strides in bytes between rows of W. All memory is borrowed.
 struct RowsParts {
   WeightMeta meta;  ///< checked
@@ -23,9 +27,8 @@ struct RowsParts {
   /// null: scales are stored as meta.scale_type says.
   const std::array<uint16_t, 256>* scale_meaning = nullptr;
   const std::byte* zeros = nullptr;  ///< null when meta.zero_kind is none
-  int64_t zero_stride = 0;
-  /// Zeros are words of 32 bits [ceil(N / 8)][groups], nibble n % 8 is row n (compressed-tensors).
-  bool zeros_packed_along_n = false;
+  int64_t zero_stride = 0;           ///< words_along_n: between words of n and n + 8
+  ZeroForm zero_form = ZeroForm::plain;
   TensorView sparse_meta;  ///< when meta.sparse: as check_row_meta takes it; codes are the kept ones, K / 2 a row
 };
 std::unique_ptr<WeightSource> make_rows_source(RowsParts parts);

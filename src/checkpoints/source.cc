@@ -69,9 +69,9 @@ Result<std::unique_ptr<WeightSource>> make_layout(const LayoutOperands& o) {
     case MARLIN_LAYOUT_GGUF:
       return make_gguf(o, Depth::full);
     case MARLIN_LAYOUT_AWQ_GEMV:
-      return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ_GEMV comes in the next release");
+      return make_awq_gemv(o, Depth::full);
     case MARLIN_LAYOUT_AWQ_GEMV_FAST:
-      return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ_GEMV_FAST comes in the next release");
+      return make_awq_gemv_fast(o, Depth::full);
     case MARLIN_LAYOUT_MARLIN:
       return make_marlin(o, Depth::full);
     case MARLIN_LAYOUT_MARLIN_24:

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // Layouts that are recognised and not loaded yet: their layers are listed with the reason.
-const std::set<std::string> kNotYet = {"awq-gemv-fast-g128", "awq-gemv-g64", "ct-sparse-24-bitmask"};
+const std::set<std::string> kNotYet = {"ct-sparse-24-bitmask"};
 
 std::vector<std::string> folders() {
   std::vector<std::string> names;

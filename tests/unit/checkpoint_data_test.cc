@@ -28,6 +28,8 @@ constexpr uint32_t kZeros = MARLIN_LAYER_ZEROS, kActOrder = MARLIN_LAYER_ACT_ORD
 
 constexpr DataRow kFolders[] = {
     {"awq-gemm-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ, 128, kZeros},
+    {"awq-gemv-fast-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ_GEMV_FAST, 128, kAdditive},
+    {"awq-gemv-g64", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ_GEMV, 64, kZeros},
     {"ct-int4-asym-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 32, kZeros},
     {"ct-int4-sym-channel", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 320, 0},
     {"ct-int4-sym-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 128, 0},
@@ -202,8 +204,6 @@ TEST(CheckpointData, FloatsAreListedAndQuantised) {
 
 TEST(CheckpointData, LayoutsOfTheNextReleaseAreListedAsUnsupported) {
   const std::pair<const char*, marlin_layout> folders[] = {
-      {"awq-gemv-g64", MARLIN_LAYOUT_AWQ_GEMV},
-      {"awq-gemv-fast-g128", MARLIN_LAYOUT_AWQ_GEMV_FAST},
       {"ct-sparse-24-bitmask", MARLIN_LAYOUT_ROWS},
   };
   for (const auto& [name, layout] : folders) {

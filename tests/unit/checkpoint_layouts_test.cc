@@ -400,9 +400,6 @@ TEST(CheckpointSource, WhatIsRefused) {
   expect(MARLIN_E_UNSUPPORTED, "scales", [](auto& o) { o.scales.dtype = MARLIN_E8M0; });
   expect(MARLIN_E_SHAPE, "scales", [](auto& o) { o.scales.dims = {1, 2}; });
   expect(MARLIN_E_UNSUPPORTED, "pruning", [](auto& o) { o.flags = MARLIN_PACK_PRUNE_2_4; });
-  for (const marlin_layout layout : {MARLIN_LAYOUT_AWQ_GEMV, MARLIN_LAYOUT_AWQ_GEMV_FAST}) {
-    expect(MARLIN_E_UNSUPPORTED, "next release", [&](auto& o) { o.layout = layout; });
-  }
   expect(MARLIN_E_UNSUPPORTED, "dtype", [](auto& o) { o.layout = MARLIN_LAYOUT_K8N; });
   expect(MARLIN_E_SHAPE, "tensor_scale", [&](auto& o) {
     o.tensor_scale = s.view;
