@@ -84,6 +84,7 @@ typedef int32_t marlin_status; /* values are pinned for ever and spaced by kind 
 #define MARLIN_E_NO_DEVICE ((marlin_status) - 30)    /* the backend has no usable device here */
 #define MARLIN_E_DEVICE ((marlin_status) - 31)       /* the device failed: native_code is its own code */
 #define MARLIN_E_TIMEOUT ((marlin_status) - 32)
+#define MARLIN_E_CANCELLED ((marlin_status) - 33) /* a callback asked to stop */
 #define MARLIN_E_MEMORY ((marlin_status) - 40)
 #define MARLIN_E_INTERNAL ((marlin_status) - 90) /* a bug in this library; please report it with the message */
 
@@ -157,6 +158,14 @@ typedef int32_t marlin_native; /* what a stream is made from; the kind decides, 
 #define MARLIN_NATIVE_METAL_COMMAND_BUFFER ((marlin_native)3) /* no encoder open; the host commits */
 #define MARLIN_NATIVE_METAL_ENCODER ((marlin_native)4)        /* encoded into; bindings are clobbered; the host ends it */
 
+typedef int32_t marlin_scheme;                /* how a file names and stores its quantised layers */
+#define MARLIN_SCHEME_AUTO ((marlin_scheme)0) /* converting: GGUF to a name in .gguf or from a GGUF, else compressed-tensors \
+                                               */
+#define MARLIN_SCHEME_COMPRESSED_TENSORS ((marlin_scheme)1) /* safetensors; MXFP4, NVFP4, INT4 (pack-quantized) */
+#define MARLIN_SCHEME_GPTQ ((marlin_scheme)2)               /* safetensors; INT4, GPTQ v2 */
+#define MARLIN_SCHEME_MARLIN_24 ((marlin_scheme)3)          /* safetensors; 2:4 sparse INT4 */
+#define MARLIN_SCHEME_GGUF ((marlin_scheme)4)               /* GGUF v3; MXFP4, NVFP4, INT4 (Q4_0) */
+
 /* marlin_gemm_desc::flags */
 #define MARLIN_GEMM_ACCUMULATE 1u /* C += ... */
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
@@ -176,6 +185,15 @@ typedef int32_t marlin_native; /* what a stream is made from; the kind decides, 
 #define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of these names */
 #define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantised on load */
 #define MARLIN_LOAD_OBEYS_2_4 32u
+/* marlin_convert_desc::flags */
+#define MARLIN_CONVERT_PRUNE_2_4 4u /* as the MARLIN_PACK_ flags of these names */
+#define MARLIN_CONVERT_SCALES_MSE 16u
+#define MARLIN_CONVERT_OBEYS_2_4 32u
+#define MARLIN_CONVERT_ASYMMETRIC 64u /* INT4 with a zero point a group */
+#define MARLIN_CONVERT_SKIP_UNFIT \
+  128u                                /* a layer that the scheme cannot hold stays as it is, with its outcome; else: an error */
+#define MARLIN_CONVERT_OVERWRITE 512u /* replace files of the names that are written; else: MARLIN_E_FILE, EEXIST */
+#define MARLIN_CONVERT_DRY_RUN 1024u  /* plan and check, report every outcome with its sizes, write nothing */
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
 
@@ -295,6 +313,44 @@ typedef struct marlin_layer_info {
   uint64_t bytes;     /* in the file, or on the device */
 } marlin_layer_info;
 
+/* What became of one layer. */
+typedef struct marlin_convert_outcome {
+  uint32_t struct_size;
+  marlin_status status; /* MARLIN_OK: quantised; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT) */
+  const char* name;
+  const char* reason; /* the words for status, or "" */
+  int64_t n, k;
+  uint32_t experts;
+  uint32_t group_size;  /* k when one group spans the row */
+  marlin_format from;   /* MARLIN_FORMAT_NONE: floats */
+  marlin_format format; /* that was written */
+  uint32_t flags;       /* MARLIN_LAYER_*, MARLIN_PACK_* of what was written */
+  uint32_t reserved;
+  uint64_t bytes_before, bytes_after; /* of all its tensors */
+  double squared_error;               /* sum of (written - original)^2 over all elements, in float64; 0 in a dry run */
+  double squared_norm;                /* sum of original^2 */
+  double kept_norm;                   /* sum of original^2 over what pruning kept; squared_norm when nothing is pruned */
+} marlin_convert_outcome;
+
+/* Quantising a checkpoint from file to file. */
+typedef struct marlin_convert_desc {
+  uint32_t struct_size;
+  uint32_t flags;
+  marlin_scheme scheme;
+  marlin_format format; /* MXFP4, NVFP4 or INT4 */
+  uint32_t group_size;  /* 0: the format's own (MARLIN_24: 128); >= k: the whole row */
+  uint32_t layer_count;
+  const char* const* layers; /* to quantise, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged */
+  uint64_t shard_bytes;      /* safetensors: at most so many bytes of tensors a file; 0: as many files as the input has */
+  /* Called on the calling thread, at least once a layer and every few million weights; total_bytes is of the input, and 0 while
+   * the files are being planned. What is not 0 cancels: MARLIN_E_CANCELLED. layer lives during the call. */
+  int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes, const char* layer);
+  void (*layer_done)(void* user, const marlin_convert_outcome* outcome); /* in file order; lives during the call */
+  void (*log)(void* user, int32_t level, const char* message);           /* as marlin_context_desc::log */
+  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
+  void* user; /* given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread */
+} marlin_convert_desc;
+
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
 
 /* Describes device `index` (0-based, over all backends in the order of MARLIN_BACKEND_AUTO, unusable ones included); past the
@@ -377,6 +433,21 @@ MARLIN_EXPORT uint32_t marlin_version(void); /* major << 16 | minor << 8 | patch
 /* Static text like "MARLIN_E_SHAPE"; never NULL. */
 MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
 
+/* --- converting -------------------------------------------------------------------------------------------------------- */
+
+/* Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24,
+ * whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or
+ * .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index
+ * and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ
+ * quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the
+ * key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised
+ * already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is
+ * not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name.
+ * Everything is written under other names, synced, and renamed at the end: whatever fails before leaves old files as they were.
+ * No file is written that is part of the input. A process that limits the size of its files must ignore SIGXFSZ. */
+MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* checkpoint, const char* out_path,
+                                                      const marlin_convert_desc* desc, marlin_error* err);
+
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
 
 typedef struct marlin_api { /* append-only; inside struct_size no member is NULL */
@@ -409,6 +480,7 @@ typedef struct marlin_api { /* append-only; inside struct_size no member is NULL
   marlin_status (*explain)(const marlin_gemm_desc*, char*, size_t, size_t*, marlin_error*);
   uint32_t (*get_version)(void);
   const char* (*status_name)(marlin_status);
+  marlin_status (*checkpoint_convert)(const marlin_checkpoint*, const char*, const marlin_convert_desc*, marlin_error*);
 } marlin_api;
 
 /* The only symbol a plugin host needs. Static storage; NULL when that major is not served. */

@@ -245,6 +245,11 @@ inline weights load(const context& to, const checkpoint& from, const std::string
   return load(to, from, desc);
 }
 
+/// Writes a checkpoint again with some layers quantised.
+inline void convert(const checkpoint& from, const std::string& out_path, const marlin_convert_desc& desc) {
+  call(marlin_checkpoint_convert, from.get(), out_path.c_str(), &desc);
+}
+
 inline weights pack(const context& to, const marlin_pack_desc& desc) {
   const marlin_pack_desc* const part = &desc;
   weights w;

@@ -28,6 +28,8 @@ template <>
 inline constexpr uint32_t kVersion1Size<marlin_open_desc> = 16;
 template <>
 inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
+template <>
+inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 80;
 
 /// No struct will ever be longer: a larger struct_size is uninitialised memory, and must not make us walk through it.
 inline constexpr uint32_t kMaxStructSize = 4096;

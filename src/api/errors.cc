@@ -5,18 +5,10 @@
 #include <new>
 #include <stdexcept>
 
+#include "base/utf8.h"
+
 namespace metal_marlin::api {
 namespace {
-
-/// Bytes of the UTF-8 sequence at `p` (RFC 3629: no overlong forms, surrogates or values past U+10FFFF), or 0 when it is none.
-size_t utf8_length(const unsigned char* p) {
-  const auto follows = [p](int i, unsigned low = 0x80, unsigned high = 0xbf) { return p[i] >= low && p[i] <= high; };
-  if (p[0] < 0x80) return 1;
-  if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
-  if (p[0] < 0xe0) return follows(1) ? 2 : 0;
-  if (p[0] < 0xf0) return follows(1, p[0] == 0xe0 ? 0xa0 : 0x80, p[0] == 0xed ? 0x9f : 0xbf) && follows(2) ? 3 : 0;
-  return follows(1, p[0] == 0xf0 ? 0x90 : 0x80, p[0] == 0xf4 ? 0x8f : 0xbf) && follows(2) && follows(3) ? 4 : 0;
-}
 
 /// Messages quote names from files and paths, which may be any bytes, and are cut at a fixed length: what is no UTF-8 becomes
 /// '?'.

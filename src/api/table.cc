@@ -19,7 +19,7 @@ constexpr marlin_api kApi = {
     marlin_weights_load,      marlin_gemm,
     marlin_gemm_many,         marlin_prepare,
     marlin_explain,           marlin_version,
-    marlin_status_name,
+    marlin_status_name,       marlin_checkpoint_convert,
 };
 
 }  // namespace
@@ -52,6 +52,8 @@ const char* marlin_status_name(marlin_status status) {
       return "MARLIN_E_DEVICE";
     case MARLIN_E_TIMEOUT:
       return "MARLIN_E_TIMEOUT";
+    case MARLIN_E_CANCELLED:
+      return "MARLIN_E_CANCELLED";
     case MARLIN_E_MEMORY:
       return "MARLIN_E_MEMORY";
     case MARLIN_E_INTERNAL:

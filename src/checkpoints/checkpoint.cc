@@ -37,8 +37,8 @@ class MappedSource final : public WeightSource {
 
 class FileCheckpoint final : public Checkpoint {
  public:
-  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, std::deque<Finding> findings)
-      : folder_(std::move(folder)), tensors_(std::move(tensors)) {
+  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, std::deque<Finding> findings, Origin origin)
+      : folder_(std::move(folder)), tensors_(std::move(tensors)), origin_(std::move(origin)) {
     layers_.reserve(findings.size());
     readers_.reserve(findings.size());
     for (; !findings.empty(); findings.pop_front()) {
@@ -56,6 +56,18 @@ class FileCheckpoint final : public Checkpoint {
     return Status::error(MARLIN_E_NOT_FOUND, "tensor '%.*s' is in none of the files",
                          static_cast<int>(std::min<size_t>(name.size(), 160)), name.data());
   }
+
+  const TensorTable& tensors() const override { return tensors_; }
+  const Origin& origin() const override { return origin_; }
+  std::vector<TensorView> parts(size_t index) const override {
+    std::vector<TensorView> all;
+    const LayoutOperands& o = readers_[index].operands;
+    for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+      if (present(*view)) all.push_back(*view);
+    }
+    return all;
+  }
+  void release(std::span<const std::byte> part) const override { folder_->release(part); }
 
   Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert, marlin_format quantize_to, int64_t group_size,
                                                bool mse) const override {
@@ -92,6 +104,7 @@ class FileCheckpoint final : public Checkpoint {
 
   std::unique_ptr<Folder> folder_;
   TensorTable tensors_;
+  Origin origin_;
   std::vector<Layer> layers_;
   std::vector<Reader> readers_;
 };
@@ -121,8 +134,9 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     MARLIN_ASSIGN(config, read_config(*folder));
   }
   std::deque<Finding> layers = find_layers({tensors, config, is_gguf, override_layout});
+  Origin origin{is_gguf, folder->path(), config.text};
   return std::unique_ptr<Checkpoint>(
-      std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(layers)));
+      std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(layers), std::move(origin)));
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, marlin_layout override_layout) {

@@ -58,6 +58,15 @@ struct Layer {
   Status status;           ///< why it would not load
 };
 
+class TensorTable;
+
+/// Where a checkpoint came from.
+struct Origin {
+  bool is_gguf = false;     ///< else safetensors
+  std::string folder;       ///< of the disk, with a slash at its end, or ""; the files' names are in the tensors
+  std::string_view config;  ///< the text of config.json, or ""; lives as long as the checkpoint
+};
+
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -66,6 +75,13 @@ class Checkpoint {
 
   virtual std::span<const Layer> layers() const = 0;
   virtual Result<TensorView> tensor(std::string_view name) const = 0;
+  /// All that the files hold, in their order.
+  virtual const TensorTable& tensors() const = 0;
+  virtual const Origin& origin() const = 0;
+  /// The tensors that make up a layer, its values (of all experts) first.
+  virtual std::vector<TensorView> parts(size_t layer) const = 0;
+  /// These bytes of a tensor will not be needed soon.
+  virtual void release(std::span<const std::byte> part) const = 0;
   /// One expert (0 for plain layers) of one layer. `quantize_to` and `group_size` serve layers of floats (NONE: an error then);
   /// mse: search the scale. The source borrows from the checkpoint.
   virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert, marlin_format quantize_to,

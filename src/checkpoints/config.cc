@@ -76,14 +76,14 @@ void read_mlx(const JsonValue& q, QuantConfig& config) {
   }
 }
 
-/// False when there is no such file.
-Result<bool> read_file(Folder& folder, const char* name, JsonValue& out) {
+/// False when there is no such file. `text` is what it holds.
+Result<bool> read_file(Folder& folder, const char* name, JsonValue& out, std::string_view& text) {
   const auto bytes = folder.open(name);
   if (!bytes.ok()) {
     if (bytes.status().code() == MARLIN_E_FILE && bytes.status().native_code() == ENOENT) return false;
     return bytes.status();
   }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size());
+  text = {reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size()};
   MARLIN_ASSIGN(out, parse_json({text, name, 0, kMaxConfig, 64}));
   return true;
 }
@@ -93,7 +93,7 @@ Result<bool> read_file(Folder& folder, const char* name, JsonValue& out) {
 Result<QuantConfig> read_config(Folder& folder) {
   QuantConfig config;
   JsonValue file;
-  MARLIN_ASSIGN(const bool has_config, read_file(folder, "config.json", file));
+  MARLIN_ASSIGN(const bool has_config, read_file(folder, "config.json", file, config.text));
   if (has_config) {
     const JsonValue* mlx = file.find("quantization");
     const JsonValue* q = file.find("quantization_config");
@@ -113,7 +113,8 @@ Result<QuantConfig> read_config(Folder& folder) {
     const char *file, *method;
   } kOthers[] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"hf_quant_config.json", "modelopt"}};
   for (const auto& other : kOthers) {
-    MARLIN_ASSIGN(const bool there, read_file(folder, other.file, file));
+    std::string_view text;
+    MARLIN_ASSIGN(const bool there, read_file(folder, other.file, file, text));
     if (!there) continue;
     const JsonValue* q = file.find("quantization");
     read_quantization(q != nullptr ? *q : file, other.method, config);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -15,8 +16,9 @@ namespace metal_marlin {
 
 /// Everything is optional: tensors' names and types decide where nothing is said. Texts are in lower case.
 struct QuantConfig {
-  std::string method;  ///< quant_method: "gptq", "awq", "compressed-tensors", "mxfp4", "modelopt", "quark", "mlx"
-  std::string format;  ///< checkpoint_format, version or format: "gptq_v2", "gemm", "pack-quantized"
+  std::string_view text;  ///< of config.json as it is; "" when there is none; lives as long as the folder
+  std::string method;     ///< quant_method: "gptq", "awq", "compressed-tensors", "mxfp4", "modelopt", "quark", "mlx"
+  std::string format;     ///< checkpoint_format, version or format: "gptq_v2", "gemm", "pack-quantized"
   std::optional<int64_t> bits;
   std::vector<int64_t> group_sizes;  ///< each positive; a whole row is not listed
   std::optional<bool> symmetric, act_order;

@@ -16,13 +16,14 @@ namespace {
 
 class DiskFolder final : public Folder {
  public:
-  explicit DiskFolder(const std::string& path) : path_(path) {}
+  explicit DiskFolder(const std::string& path) : path_(path.empty() || path.ends_with('/') ? path : path + '/') {}
   Result<std::span<const std::byte>> open(const std::string& name) override {
-    MARLIN_ASSIGN(MappedFile file, MappedFile::open(path_.empty() || path_.ends_with('/') ? path_ + name : path_ + '/' + name));
+    MARLIN_ASSIGN(MappedFile file, MappedFile::open(path_ + name));
     files_.push_back(std::move(file));
     return files_.back().bytes();
   }
   void release(std::span<const std::byte> part) const override { MappedFile::release_pages(part); }
+  std::string path() const override { return path_; }
 
  private:
   std::string path_;

@@ -19,6 +19,8 @@ class Folder {
   virtual Result<std::span<const std::byte>> open(const std::string& name) = 0;
   /// These bytes will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
+  /// Where it is on the disk, with a slash at its end; "" for the current folder and for memory.
+  virtual std::string path() const { return {}; }
 };
 
 /// The folder `path` of the disk ("" is the current one); files are mapped.

@@ -51,6 +51,18 @@ class Reader {
  public:
   Reader(const std::string& file, std::span<const std::byte> bytes) : file_(file), bytes_(bytes) {}
 
+  Result<std::vector<GgufKeyValue>> read_key_values() {
+    std::vector<GgufKeyValue> all;
+    MARLIN_RETURN_IF_ERROR(read_counts());
+    for (uint64_t i = 0; i < key_values_; ++i) {
+      const uint64_t begin = at_;
+      MARLIN_RETURN_IF_ERROR(read_key_value());
+      all.push_back({keys_.back(), bytes_.subspan(begin, at_ - begin)});
+    }
+    MARLIN_RETURN_IF_ERROR(check_keys());
+    return all;
+  }
+
   Status read(TensorTable& table) {
     MARLIN_RETURN_IF_ERROR(read_counts());
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
@@ -239,6 +251,17 @@ class Reader {
 };
 
 }  // namespace
+
+Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name, std::span<const std::byte> bytes) {
+  return Reader(name, bytes).read_key_values();
+}
+
+GgufType gguf_type(std::string_view name) {
+  for (size_t i = 0; i < std::size(kTypes); ++i) {
+    if (kTypes[i].name != nullptr && name == kTypes[i].name) return {&kTypes[i], static_cast<int32_t>(i)};
+  }
+  return {};
+}
 
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table) {
   return Reader(name, bytes).read(table);

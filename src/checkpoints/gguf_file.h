@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "checkpoints/tensor_table.h"
@@ -13,6 +15,21 @@ namespace metal_marlin {
 /// Adds the tensors of one file in its order, dimensions outermost first (the file has them innermost first). Reads the header
 /// only; of the key-values it keeps general.alignment. Every count is bounded by the bytes left before anything is allocated.
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table);
+
+/// One key-value as the file has it: key, type and value are `bytes`.
+struct GgufKeyValue {
+  std::string_view key;
+  std::span<const std::byte> bytes;
+};
+/// All of them, in the file's order.
+Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name, std::span<const std::byte> bytes);
+
+/// ggml's number of a type; element is null when there is none of this name.
+struct GgufType {
+  const ElementType* element = nullptr;
+  int32_t number = 0;
+};
+GgufType gguf_type(std::string_view name);
 
 /// Numbers of the block types that importers read; the table of all types is in gguf_file.cc.
 inline constexpr const char* kGgufQ4_0 = "Q4_0";

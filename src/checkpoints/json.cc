@@ -53,9 +53,9 @@ class Handler {
 
   bool null() { return give(Kind::null); }
   bool boolean(bool v) { return give(Kind::boolean, {}, v ? 1u : 0u); }
-  bool number_integer(number_integer_t v) { return give(Kind::negative, {}, 0, static_cast<double>(v)); }
+  bool number_integer(number_integer_t v) { return give(Kind::negative, std::to_string(v), 0, static_cast<double>(v)); }
   bool number_unsigned(number_unsigned_t v) { return give(Kind::integer, {}, v, static_cast<double>(v)); }
-  bool number_float(number_float_t v, const string_t&) { return give(Kind::real, {}, 0, v); }
+  bool number_float(number_float_t v, const string_t& text) { return give(Kind::real, text, 0, v); }
   bool string(string_t& v) { return give(Kind::string, v); }
   bool binary(binary_t&) { return fail("binary value"); }
   bool start_object(size_t) { return open(Kind::object); }

@@ -24,7 +24,7 @@ struct JsonText {
 struct JsonEvent {
   enum class Kind { object, end_object, array, end_array, key, string, integer, negative, real, boolean, null };
   Kind kind = Kind::null;
-  std::string_view text;  ///< of key and string, valid during the call
+  std::string_view text;  ///< of key, string, negative and real (its digits), valid during the call
   uint64_t integer = 0;   ///< of integer (>= 0); boolean: 0 or 1
   double number = 0;      ///< of integer, negative and real
   int depth = 0;          ///< objects and arrays around it; the begin and end of one count themselves

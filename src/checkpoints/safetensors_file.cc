@@ -272,6 +272,8 @@ Result<Index> read_index(const std::string& name, std::span<const std::byte> byt
 
 }  // namespace
 
+const ElementType* safetensors_type(std::string_view name) { return find_type(name); }
+
 Status read_safetensors(const std::string& name, std::span<const std::byte> bytes, TensorTable& table) {
   if (bytes.size() < 8) {
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: header length: expected 8 bytes, found a file of %zu", name.c_str(),

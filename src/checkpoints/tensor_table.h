@@ -34,7 +34,9 @@ class TensorTable {
   size_t size() const { return records_.size(); }
   std::string_view name(size_t index) const;
   uint32_t file(size_t index) const { return records_[index].file; }
+  uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
   const std::string& file_name(uint32_t file) const { return files_[file].name; }
+  std::span<const std::byte> file_bytes(uint32_t file) const { return files_[file].bytes; }
   TensorView view(size_t index) const;
   std::optional<size_t> find(std::string_view name) const;
   /// A view with data == nullptr when there is none.

@@ -187,8 +187,11 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
 
   MARLIN_ASSIGN(const double largest, source->largest_magnitude());
   if (row.format == MARLIN_NVFP4) {
-    source->tensor_scale_ = largest == 0 ? 1 : round_scale(ScaleType::f32, largest / (kE4m3Max * kE2m1Max));
-    meta.tensor_scales = {{0, static_cast<float>(source->tensor_scale_), false}};
+    const double t = largest / (kE4m3Max * kE2m1Max);
+    const bool divide = options.divide_tensor_scale;
+    const double stored = largest == 0 ? 1 : round_scale(ScaleType::f32, divide ? 1 / t : t);
+    source->tensor_scale_ = divide ? 1 / stored : stored;
+    meta.tensor_scales = {{0, static_cast<float>(stored), divide}};
   } else {
     const double steps = row.codebook != nullptr ? kE2m1Max : row.code_bits == 8 ? 127 : 7;
     const double scale = largest / steps;

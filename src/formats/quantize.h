@@ -8,7 +8,8 @@
 //   divides by the scale before its rounding to float16). FP4: s = max|w| / 6, code = nearest E2M1 to w / s, ties to the even
 //   code; the sign of w is kept, also of those that become 0. MXFP4: s = 2^(floor(log2(max|w|)) - 2), clamped to E8M0; values
 //   above 6 s saturate (OCP MX v1.0). NVFP4: tensor scale t = float32(max of all |w| / 2688), s = E4M3(max|w| / 6 / t), at
-//   least 2^-9; codes as FP4 of w / (s t).
+//   least 2^-9; codes as FP4 of w / (s t). Where the file stores what t divides by, t is the exact reciprocal of
+//   float32(2688 / max of all |w|).
 // - A group of zeros has scale 1 (E8M0: 2^-127) and the codes of 0.
 // - Scales of INT4, INT8 and FP4 are float16. Where that is of no use, because the largest scale of the matrix would overflow
 //   (> 65504) or be subnormal (< 2^-14), they are float32. No scale is rounded to 0: at least 2^-24 (float32: 2^-126).
@@ -36,6 +37,7 @@ struct FloatMatrix {
 struct QuantizeOptions {
   bool asymmetric = false;  ///< INT4 only: an integer zero point a group
   bool search_mse = false;
+  bool divide_tensor_scale = false;  ///< NVFP4: store the reciprocal, float32(2688 / max|w|), as compressed-tensors does
 };
 
 /// group_size as resolve_group_size takes it. Reads the matrix once here for its largest magnitude (except MXFP4); rows are

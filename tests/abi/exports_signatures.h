@@ -46,6 +46,7 @@ inline const std::vector<Signature>& signatures() {
       {"marlin_explain", Returns::status, {gemm_desc, text, capacity, needed, err}},
       {"marlin_version", Returns::number, {}},
       {"marlin_status_name", Returns::pointer, {status}},
+      {"marlin_checkpoint_convert", Returns::status, {checkpoint, out_path, convert_desc, err}},
       {"marlin_get_api", Returns::pointer, {major}},
   };
   return table;

@@ -3,7 +3,10 @@
 
 #include <ffi.h>
 
+#include <unistd.h>
+
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -39,12 +42,14 @@ enum class Arg {
   gemm_desc,
   load_desc,
   open_desc,
+  convert_desc,
   parts,
   products,
   // matrices and strings
   row_ids,
   rows_out,
   path,
+  out_path,
   name,
   // outputs
   device_info,
@@ -112,12 +117,18 @@ class World {
     load_.value.layers = &layer_name_;
     load_.value.layer_count = 1;
     layer_name_ = layer_.c_str();
+    convert_.value.format = MARLIN_MXFP4;
+    convert_.value.flags = MARLIN_CONVERT_OVERWRITE;
+    convert_.value.layers = &layer_name_;
+    convert_.value.layer_count = 1;
     part_.value = pack_desc(values_, 4, 64);
     gemm_.value = product_.desc;
   }
   ~World() {
     destroy(created_);
     destroy(gone_);
+    std::error_code ignored;
+    std::filesystem::remove_all(out_path_, ignored);
   }
   bool created_nothing() const {
     return !created_.context && !created_.stream && !created_.buffer && !created_.weights && !created_.checkpoint;
@@ -181,6 +192,8 @@ class World {
   std::vector<Bad> bad_operand(Arg arg);
 
   const std::string path_ = std::string(MARLIN_TEST_DATA) + "/ct-mxfp4";
+  const std::string out_path_ =
+      (std::filesystem::temp_directory_path() / ("metal-marlin-abi-" + std::to_string(getpid()))).string();
   mm::context context_;
   mm::weights weights_ = quantised(context_, 4, 64);
   mm::stream stream_{context_};
@@ -196,6 +209,7 @@ class World {
   Tailed<marlin_context_desc> context_desc_;
   Tailed<marlin_stream_desc> stream_desc_;
   Tailed<marlin_open_desc> open_;
+  Tailed<marlin_convert_desc> convert_;
   Tailed<marlin_device_info> device_;
   Tailed<marlin_layer_info> info_;
   Tailed<marlin_error> err_;
@@ -288,6 +302,8 @@ inline Value World::good(Arg arg) {
       return pointer(&load_);
     case Arg::open_desc:
       return pointer(&open_);
+    case Arg::convert_desc:
+      return pointer(&convert_);
     case Arg::parts:
       return pointer(parts_);
     case Arg::products:
@@ -304,6 +320,8 @@ inline Value World::good(Arg arg) {
       return pointer(&out_);
     case Arg::path:
       return pointer(path_.c_str());
+    case Arg::out_path:
+      return pointer(out_path_.c_str());
     case Arg::name:
       return pointer(tensor_.c_str());
     case Arg::text:
@@ -344,6 +362,8 @@ inline std::vector<Bad> World::bad(Arg arg) {
       return bad_struct(gemm_, MARLIN_E_ARGUMENT);
     case Arg::load_desc:
       return bad_struct(load_, MARLIN_E_ARGUMENT);
+    case Arg::convert_desc:
+      return bad_struct(convert_, MARLIN_E_ARGUMENT);
     case Arg::device_info:
       return bad_struct(device_, MARLIN_E_ARGUMENT);
     case Arg::layer_info:
@@ -355,6 +375,7 @@ inline std::vector<Bad> World::bad(Arg arg) {
     case Arg::parts:
     case Arg::products:
     case Arg::path:
+    case Arg::out_path:
     case Arg::name:
     case Arg::needed:
     case Arg::scratch_bytes:
@@ -385,6 +406,11 @@ inline std::vector<Bad> World::bad_operand(Arg arg) {
     case Arg::parts:
     case Arg::products:
       return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT}, {"an array of NULL", pointer(nulls_), MARLIN_E_ARGUMENT}};
+    case Arg::out_path:
+      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
+              {"an empty path", pointer(""), MARLIN_E_FILE},
+              {"a file", pointer("/dev/null"), MARLIN_E_FILE},
+              {"in no folder", pointer("/nonexistent/folder/model"), MARLIN_E_FILE}};
     case Arg::path:
       return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
               {"an empty path", pointer(""), MARLIN_E_FILE},

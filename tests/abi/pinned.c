@@ -121,6 +121,40 @@ FIELD(marlin_layer_info, dtype, 52, 4);
 FIELD(marlin_layer_info, bytes, 56, 8);
 END(marlin_layer_info, 64);
 
+FIELD(marlin_convert_outcome, struct_size, 0, 4);
+FIELD(marlin_convert_outcome, status, 4, 4);
+FIELD(marlin_convert_outcome, name, 8, 8);
+FIELD(marlin_convert_outcome, reason, 16, 8);
+FIELD(marlin_convert_outcome, n, 24, 8);
+FIELD(marlin_convert_outcome, k, 32, 8);
+FIELD(marlin_convert_outcome, experts, 40, 4);
+FIELD(marlin_convert_outcome, group_size, 44, 4);
+FIELD(marlin_convert_outcome, from, 48, 4);
+FIELD(marlin_convert_outcome, format, 52, 4);
+FIELD(marlin_convert_outcome, flags, 56, 4);
+FIELD(marlin_convert_outcome, reserved, 60, 4);
+FIELD(marlin_convert_outcome, bytes_before, 64, 8);
+FIELD(marlin_convert_outcome, bytes_after, 72, 8);
+FIELD(marlin_convert_outcome, squared_error, 80, 8);
+FIELD(marlin_convert_outcome, squared_norm, 88, 8);
+FIELD(marlin_convert_outcome, kept_norm, 96, 8);
+END(marlin_convert_outcome, 104);
+
+FIELD(marlin_convert_desc, struct_size, 0, 4);
+FIELD(marlin_convert_desc, flags, 4, 4);
+FIELD(marlin_convert_desc, scheme, 8, 4);
+FIELD(marlin_convert_desc, format, 12, 4);
+FIELD(marlin_convert_desc, group_size, 16, 4);
+FIELD(marlin_convert_desc, layer_count, 20, 4);
+FIELD(marlin_convert_desc, layers, 24, 8);
+FIELD(marlin_convert_desc, shard_bytes, 32, 8);
+FIELD(marlin_convert_desc, progress, 40, 8);
+FIELD(marlin_convert_desc, layer_done, 48, 8);
+FIELD(marlin_convert_desc, log, 56, 8);
+FIELD(marlin_convert_desc, parallel_for, 64, 8);
+FIELD(marlin_convert_desc, user, 72, 8);
+END(marlin_convert_desc, 80);
+
 FIELD(marlin_api, struct_size, 0, 4);
 FIELD(marlin_api, abi_major, 4, 4);
 FIELD(marlin_api, abi_minor, 8, 4);
@@ -150,7 +184,8 @@ FIELD(marlin_api, prepare, 184, 8);
 FIELD(marlin_api, explain, 192, 8);
 FIELD(marlin_api, get_version, 200, 8);
 FIELD(marlin_api, status_name, 208, 8);
-END(marlin_api, 216);
+FIELD(marlin_api, checkpoint_convert, 216, 8);
+END(marlin_api, 224);
 
 VALUE(MARLIN_OK, 0);
 VALUE(MARLIN_E_ARGUMENT, -10);
@@ -164,6 +199,7 @@ VALUE(MARLIN_E_NOT_FOUND, -27);
 VALUE(MARLIN_E_NO_DEVICE, -30);
 VALUE(MARLIN_E_DEVICE, -31);
 VALUE(MARLIN_E_TIMEOUT, -32);
+VALUE(MARLIN_E_CANCELLED, -33);
 VALUE(MARLIN_E_MEMORY, -40);
 VALUE(MARLIN_E_INTERNAL, -90);
 
@@ -240,6 +276,20 @@ VALUE(MARLIN_PACK_OBEYS_2_4, 32u);
 VALUE(MARLIN_LOAD_PRUNE_2_4, 4u);
 VALUE(MARLIN_LOAD_OBEYS_2_4, 32u);
 VALUE(MARLIN_LOAD_SCALES_MSE, 16u);
+
+VALUE(MARLIN_SCHEME_AUTO, 0);
+VALUE(MARLIN_SCHEME_COMPRESSED_TENSORS, 1);
+VALUE(MARLIN_SCHEME_GPTQ, 2);
+VALUE(MARLIN_SCHEME_MARLIN_24, 3);
+VALUE(MARLIN_SCHEME_GGUF, 4);
+
+VALUE(MARLIN_CONVERT_PRUNE_2_4, 4u);
+VALUE(MARLIN_CONVERT_SCALES_MSE, 16u);
+VALUE(MARLIN_CONVERT_OBEYS_2_4, 32u);
+VALUE(MARLIN_CONVERT_ASYMMETRIC, 64u);
+VALUE(MARLIN_CONVERT_SKIP_UNFIT, 128u);
+VALUE(MARLIN_CONVERT_OVERWRITE, 512u);
+VALUE(MARLIN_CONVERT_DRY_RUN, 1024u);
 
 HOLDS(sizeof(marlin_status) == 4 && (marlin_status)-1 < 0);
 HOLDS(sizeof(marlin_backend) == 4 && (marlin_backend)-1 < 0);

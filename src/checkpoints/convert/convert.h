@@ -1,0 +1,38 @@
+// Writing a checkpoint again with some layers quantised: the flow of marlin_checkpoint_convert.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/convert/encoder.h"
+
+namespace metal_marlin {
+
+/// The host's callbacks; each may be null.
+struct ConvertHost {
+  int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes, const char* layer) = nullptr;
+  void (*layer_done)(void* user, const marlin_convert_outcome* outcome) = nullptr;
+  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user) = nullptr;
+  Logger log;
+  void* user = nullptr;
+};
+
+struct ConvertOptions {
+  marlin_scheme scheme = MARLIN_SCHEME_AUTO;
+  marlin_format format = MARLIN_FORMAT_NONE;
+  int64_t group_size = 0;
+  bool asymmetric = false, search_mse = false;
+  bool skip_unfit = false, overwrite = false, dry_run = false;
+  uint64_t shard_bytes = 0;
+  std::vector<size_t> layers;  ///< indices, ascending, none twice
+  ConvertHost host;
+};
+
+/// As the header says of marlin_checkpoint_convert.
+Status convert_checkpoint(const Checkpoint& input, const std::string& out_path, const ConvertOptions& options);
+
+}  // namespace metal_marlin

@@ -1,0 +1,325 @@
+#include "checkpoints/convert/convert_plan.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include "base/bits.h"
+#include "checkpoints/convert/config_text.h"
+#include "checkpoints/operands.h"
+#include "checkpoints/recognise.h"
+#include "checkpoints/tensor_table.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+namespace {
+
+constexpr size_t kDropped = SIZE_MAX - 1;  // a role: of a tensor that the layer's new parts replace
+
+/// Tensors of a layer that importers do not need and that would contradict what is written.
+constexpr const char* kLeftovers[] = {".weight_shape",
+                                      ".weight_g_idx",
+                                      ".weight_zero_point",
+                                      ".weight_scale",
+                                      ".weight_global_scale",
+                                      ".input_scale",
+                                      ".input_global_scale",
+                                      ".weight_scale_2",
+                                      ".g_idx",
+                                      ".qzeros",
+                                      ".meta",
+                                      ".shape",
+                                      ".bitmask"};
+
+Status of_layer(const Layer& layer, const Status& status) {
+  return Status::error(status.code(), "layer '%.100s': %s", layer.name.c_str(), status.message())
+      .with_native(status.native_code());
+}
+
+bool is_plain(const Layer& layer) { return layer.format == MARLIN_FORMAT_NONE && is_float(layer.dtype); }
+
+class Planner {
+ public:
+  Planner(const Checkpoint& input, const Scheme& scheme, const std::string& file, const ConvertOptions& options)
+      : input_(input), options_(options), file_(file) {
+    plan_.scheme = &scheme;
+  }
+
+  Result<ConvertPlan> run() {
+    for (const size_t index : options_.layers) MARLIN_RETURN_IF_ERROR(add_layer(index));
+    if (plan_.layers.empty()) return Status::error(MARLIN_E_UNSUPPORTED, "no layer is left to quantise");
+    MARLIN_RETURN_IF_ERROR(check_others());
+    assign_roles();
+    MARLIN_RETURN_IF_ERROR(add_steps());
+    MARLIN_RETURN_IF_ERROR(check_names());
+    MARLIN_RETURN_IF_ERROR(lay_out());
+    if (!plan_.scheme->gguf) MARLIN_RETURN_IF_ERROR(add_side_files());
+    return std::move(plan_);
+  }
+
+ private:
+  Status add_layer(size_t index) {
+    const Layer& layer = input_.layers()[index];
+    if (options_.host.progress != nullptr && options_.host.progress(options_.host.user, 0, 0, layer.name.c_str()) != 0) {
+      return of_layer(layer, Status::error(MARLIN_E_CANCELLED, "cancelled by the caller"));
+    }
+    PlannedLayer planned;
+    planned.index = index;
+    auto parts = fit(index, planned.meta);
+    if (!parts.ok()) {
+      const bool shape = parts.status().code() == MARLIN_E_SHAPE || parts.status().code() == MARLIN_E_UNSUPPORTED;
+      if (!options_.skip_unfit || !shape || !may_stay(layer)) return of_layer(layer, parts.status());
+      planned.status = parts.status();
+      plan_.skipped.push_back(std::move(planned));
+      return {};
+    }
+    if (!is_plain(layer)) {
+      const std::string text =
+          "layer '" + layer.name + "' is quantised already (" + format_name(layer.format) + "): decoded and quantised again";
+      options_.host.log(LogLevel::warning, text.c_str());
+    }
+    parts_.push_back(parts.take());
+    plan_.layers.push_back(std::move(planned));
+    return {};
+  }
+
+  /// What one expert of the layer will be, as far as its shape tells.
+  Result<WeightMeta> expected_meta(const Layer& layer) const {
+    const FormatRow* row = format_row(options_.format);
+    if (row == nullptr) return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", options_.format);
+    WeightMeta meta;
+    meta.format = options_.format;
+    meta.n = layer.n;
+    meta.k = layer.k;
+    MARLIN_ASSIGN(meta.group_size, resolve_group_size(*row, requested_group(), layer.k));
+    meta.groups = ceil_div(meta.k, meta.group_size);
+    meta.scale_type = row->default_type;
+    meta.zero_kind = options_.asymmetric ? ZeroKind::integer : ZeroKind::none;
+    MARLIN_RETURN_IF_ERROR(check_meta(meta));
+    return meta;
+  }
+
+  /// The layer's parts, or why it does not fit.
+  Result<std::vector<Part>> fit(size_t index, WeightMeta& meta) const {
+    const Layer& layer = input_.layers()[index];
+    MARLIN_RETURN_IF_ERROR(layer.status);
+    MARLIN_ASSIGN(meta, expected_meta(layer));
+    MARLIN_RETURN_IF_ERROR(plan_.scheme->check(meta));
+    if ((layer.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0) {
+      return Status::error(MARLIN_E_UNSUPPORTED, "%s: no form for rows that alternate gate and up", plan_.scheme->name);
+    }
+    EncoderTarget target{.base = base_of(layer), .tensor = layer.name, .experts = layer.experts, .meta = meta};
+    if (!input_.origin().is_gguf) target.tensor += ".weight";
+    MARLIN_ASSIGN(auto parts, plan_.scheme->parts(target));
+    if (options_.format != MARLIN_INT4) return parts;
+    // The values decide whether float16 holds the scales, and so the size of that tensor.
+    for (uint32_t expert = 0; expert < layer.experts; ++expert) {
+      MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, index, expert, options_.host));
+      MARLIN_ASSIGN(const auto source, quantized_source(floats, *plan_.scheme, options_));
+      if (source->meta().scale_type == ScaleType::f32) meta.scale_type = ScaleType::f32;
+    }
+    target.meta = meta;
+    return plan_.scheme->parts(target);
+  }
+
+  std::string base_of(const Layer& layer) const {
+    if (!input_.origin().is_gguf) return layer.name;
+    return std::string(without_suffix(layer.name, ".weight").value_or(layer.name));
+  }
+  int64_t requested_group() const {
+    if (options_.group_size != 0) return options_.group_size;
+    if (options_.format == MARLIN_INT4 && plan_.scheme->default_group != 0) return plan_.scheme->default_group;
+    return format_row(options_.format)->default_group;
+  }
+
+  /// Floats may stay what they are anywhere; codes only where each tensor says itself what it is.
+  bool may_stay(const Layer& layer) const { return is_plain(layer) || (plan_.scheme->gguf && input_.origin().is_gguf); }
+
+  Status check_others() const {
+    const auto layers = input_.layers();
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (may_stay(layers[i]) || std::binary_search(options_.layers.begin(), options_.layers.end(), i)) continue;
+      return Status::error(MARLIN_E_UNSUPPORTED,
+                           "layer '%.100s': is quantised already and not listed; beside newly quantised layers it could not be "
+                           "described: list it too, to decode it and quantise it again",
+                           layers[i].name.c_str());
+    }
+    return {};
+  }
+
+  /// Of each tensor of the input: the layer that it is the values of, kCopied or kDropped.
+  void assign_roles() {
+    const TensorTable& tensors = input_.tensors();
+    roles_.assign(tensors.size(), kCopied);
+    for (size_t l = 0; l < plan_.layers.size(); ++l) {
+      const size_t index = plan_.layers[l].index;
+      const std::vector<TensorView> parts = input_.parts(index);
+      for (size_t p = 0; p < parts.size(); ++p) {
+        if (const auto at = tensors.find(parts[p].name)) roles_[*at] = p == 0 ? l : kDropped;
+      }
+      if (is_plain(input_.layers()[index])) continue;
+      for (const char* suffix : kLeftovers) {
+        const auto at = tensors.find(base_of(input_.layers()[index]) + suffix);
+        if (at && roles_[*at] == kCopied) roles_[*at] = kDropped;
+      }
+    }
+  }
+
+  Status add_steps() {
+    const TensorTable& tensors = input_.tensors();
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      if (roles_[t] == kDropped) continue;
+      const size_t first = plan_.tensors.size();
+      plan_.steps.push_back({.layer = roles_[t], .tensor = t, .output = first});
+      if (roles_[t] == kCopied) {
+        const TensorView view = tensors.view(t);
+        MARLIN_RETURN_IF_ERROR(add_tensor({.name = std::string(view.name), .type = view.type_name, .dims = view.dims}));
+      } else {
+        PlannedLayer& layer = plan_.layers[roles_[t]];
+        const uint32_t experts = input_.layers()[layer.index].experts;
+        layer.first_tensor = first;
+        layer.parts = parts_[roles_[t]].size();
+        for (Part& part : parts_[roles_[t]]) {
+          if (experts > 1) part.dims.insert(part.dims.begin(), experts);
+          MARLIN_RETURN_IF_ERROR(add_tensor({.name = std::move(part.name), .type = part.type, .dims = std::move(part.dims)}));
+        }
+      }
+      std::vector<size_t>& group = groups_.emplace_back();
+      for (size_t i = first; i < plan_.tensors.size(); ++i) group.push_back(i);
+    }
+    return {};
+  }
+
+  Status add_tensor(OutputTensor tensor) {
+    MARLIN_ASSIGN(tensor.bytes, plan_.scheme->gguf ? gguf_output_bytes(tensor) : safetensors_output_bytes(tensor));
+    plan_.tensors.push_back(std::move(tensor));
+    return {};
+  }
+
+  Status check_names() const {
+    std::vector<std::string_view> names;
+    for (const OutputTensor& t : plan_.tensors) names.push_back(t.name);
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice == names.end()) return {};
+    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.150s': would be written twice: the input has one of this name too",
+                         std::string(*twice).c_str());
+  }
+
+  Status lay_out() {
+    const size_t count = plan_.scheme->gguf ? 1 : assign_files();
+    const std::string stem = file_.substr(0, file_.rfind('.'));
+    for (size_t i = 0; i < count; ++i) {
+      char number[64];
+      std::snprintf(number, sizeof number, "-%05zu-of-%05zu.safetensors", i + 1, count);
+      PlannedFile& file = plan_.files.emplace_back();
+      file.name = count == 1 ? file_ : stem + number;
+      MARLIN_RETURN_IF_ERROR(plan_.scheme->gguf ? plan_gguf(input_, plan_.tensors, file)
+                                                : plan_safetensors(plan_.tensors, i, file));
+    }
+    return {};
+  }
+
+  /// The number of files.
+  size_t assign_files() {
+    if (options_.shard_bytes != 0) return split_by_size(plan_.tensors, groups_, options_.shard_bytes);
+    const TensorTable& tensors = input_.tensors();
+    if (tensors.file_count() < 2 || file_ != "model.safetensors") return 1;
+    // As the input has them; a shard that only held scales has nothing left.
+    std::vector<size_t> renumbered(tensors.file_count(), SIZE_MAX);
+    size_t count = 0;
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      size_t& number = renumbered[tensors.file(plan_.steps[s].tensor)];
+      if (number == SIZE_MAX) number = count++;
+      for (const size_t t : groups_[s]) plan_.tensors[t].file = number;
+    }
+    return count;
+  }
+
+  Status add_side_files() {
+    std::vector<std::string> ignore;
+    const auto layers = input_.layers();
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const auto is_it = [&](const PlannedLayer& planned) { return planned.index == i; };
+      if (std::none_of(plan_.layers.begin(), plan_.layers.end(), is_it)) ignore.push_back(base_of(layers[i]));
+    }
+    // One description for all: the group that was asked for, or "one a row" where that is so everywhere.
+    WeightMeta all = plan_.layers[0].meta;
+    all.groups = 1;
+    for (const PlannedLayer& layer : plan_.layers) all.groups = std::max(all.groups, layer.meta.groups);
+    all.group_size = requested_group();
+    const auto describe = [&](JsonWriter& out) {
+      out.begin('{');
+      plan_.scheme->describe(all, ignore, out);
+      out.end('}');
+    };
+    MARLIN_ASSIGN(std::string config, config_text(input_.origin().config, describe));
+    if (plan_.scheme->own_config != nullptr) {
+      JsonWriter own;
+      describe(own);
+      plan_.side_files.push_back({plan_.scheme->own_config, own.text() + "\n"});
+    }
+    plan_.side_files.push_back({"config.json", std::move(config)});
+    if (plan_.files.size() > 1) {
+      plan_.side_files.push_back({file_ + ".index.json", safetensors_index(plan_.tensors, plan_.files)});
+    }
+    return {};
+  }
+
+  const Checkpoint& input_;
+  const ConvertOptions& options_;
+  const std::string& file_;
+  ConvertPlan plan_;
+  std::vector<std::vector<Part>> parts_;     // of plan_.layers
+  std::vector<size_t> roles_;                // of the input's tensors
+  std::vector<std::vector<size_t>> groups_;  // the output tensors of each step
+};
+
+}  // namespace
+
+Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path, marlin_scheme asked) {
+  if (asked == MARLIN_SCHEME_AUTO) {
+    const bool gguf = out_path.ends_with(".gguf") || (input.origin().is_gguf && !out_path.ends_with(".safetensors"));
+    return gguf ? MARLIN_SCHEME_GGUF : MARLIN_SCHEME_COMPRESSED_TENSORS;
+  }
+  if (scheme_row(asked) != nullptr) return asked;
+  return Status::error(MARLIN_E_ARGUMENT, "scheme: %d is none of this version", asked);
+}
+
+Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme, const std::string& file,
+                                    const ConvertOptions& options) {
+  return Planner(input, scheme, file, options).run();
+}
+
+void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& planned, const QuantizeSums& sums,
+                    const ConvertOptions& options) {
+  if (options.host.layer_done == nullptr) return;
+  const Layer& layer = input.layers()[planned.index];
+  marlin_convert_outcome outcome{};
+  outcome.struct_size = sizeof outcome;
+  outcome.status = planned.status.code();
+  outcome.name = layer.name.c_str();
+  outcome.reason = planned.status.message();
+  outcome.n = layer.n;
+  outcome.k = layer.k;
+  outcome.experts = layer.experts;
+  outcome.from = layer.format;
+  outcome.format = layer.format;
+  outcome.group_size = static_cast<uint32_t>(layer.group_size);
+  outcome.flags = layer.flags;
+  outcome.bytes_before = outcome.bytes_after = layer.bytes;
+  if (planned.status.ok()) {
+    outcome.format = planned.meta.format;
+    outcome.group_size = static_cast<uint32_t>(planned.meta.group_size);
+    outcome.flags = (planned.meta.zero_kind == ZeroKind::integer ? MARLIN_LAYER_ZEROS : 0u) |
+                    (planned.meta.sparse ? MARLIN_LAYER_SPARSE_2_4 : 0u);
+    outcome.bytes_after = 0;
+    for (size_t i = 0; i < planned.parts; ++i) outcome.bytes_after += plan.tensors[planned.first_tensor + i].bytes;
+    outcome.squared_error = sums.squared_error;
+    outcome.squared_norm = sums.squared_norm;
+    outcome.kept_norm = sums.kept_norm;
+  }
+  options.host.layer_done(options.host.user, &outcome);
+}
+
+}  // namespace metal_marlin

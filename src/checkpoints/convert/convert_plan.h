@@ -1,0 +1,60 @@
+// What a conversion writes where: decided and checked before any file is opened for writing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/convert/convert.h"
+#include "checkpoints/convert/encoder.h"
+#include "checkpoints/convert/output_plan.h"
+#include "checkpoints/convert/quantize_layer.h"
+
+namespace metal_marlin {
+
+struct PlannedLayer {
+  size_t index = 0;         ///< among the input's layers
+  WeightMeta meta;          ///< of its first expert, without the tensor scale's value
+  size_t first_tensor = 0;  ///< of its parts among the plan's tensors, in the scheme's order
+  size_t parts = 0;
+  Status status;  ///< why it is skipped
+};
+
+/// One piece of work, in the order of the input's tensors.
+inline constexpr size_t kCopied = SIZE_MAX;
+struct Step {
+  size_t layer = kCopied;  ///< index into ConvertPlan::layers, or kCopied
+  size_t tensor = 0;       ///< the input's tensor that is copied
+  size_t output = 0;       ///< index of what it becomes
+};
+
+/// A small text file beside the tensors.
+struct SideFile {
+  std::string name, text;
+};
+
+struct ConvertPlan {
+  const Scheme* scheme = nullptr;
+  std::vector<OutputTensor> tensors;
+  std::vector<PlannedLayer> layers, skipped;
+  std::vector<Step> steps;
+  std::vector<PlannedFile> files;
+  std::vector<SideFile> side_files;  ///< in the order in which they appear: an index last
+};
+
+/// What MARLIN_SCHEME_AUTO stands for; MARLIN_E_ARGUMENT for a number that is no scheme.
+Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path, marlin_scheme asked);
+
+/// `file`: the name of the one output file, or the stem of the shards' names. Reads floats only where the type of scales
+/// depends on them (INT4).
+Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme, const std::string& file,
+                                    const ConvertOptions& options);
+
+/// Tells the host; skipped layers have a status.
+void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& layer, const QuantizeSums& sums,
+                    const ConvertOptions& options);
+
+}  // namespace metal_marlin

@@ -1,0 +1,31 @@
+#include "checkpoints/convert/encoder.h"
+
+#include <cinttypes>
+
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+
+const Scheme* scheme_row(marlin_scheme number) {
+  for (const Scheme* scheme : {&kCompressedTensors}) {
+    if (scheme->number == number) return scheme;
+  }
+  return nullptr;
+}
+
+Status expect_whole_groups(const WeightMeta& meta, const char* scheme) {
+  if (meta.k % meta.group_size == 0 ||
+      (meta.groups == 1 && meta.group_size >= meta.k && !format_row(meta.format)->fixed_group)) {
+    return {};
+  }
+  return Status::error(MARLIN_E_SHAPE, "k: %s wants whole groups of %" PRId64 ", found rows of %" PRId64, scheme,
+                       meta.group_size, meta.k);
+}
+
+void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>& out) {
+  int64_t i = 0;
+  for (; i + 1 < count; i += 2) out.push_back(static_cast<std::byte>(codes[i] | codes[i + 1] << 4));
+  if (i < count) out.push_back(static_cast<std::byte>(codes[i]));
+}
+
+}  // namespace metal_marlin

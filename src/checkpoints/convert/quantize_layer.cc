@@ -1,0 +1,128 @@
+#include "checkpoints/convert/quantize_layer.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/bits.h"
+#include "checkpoints/operands.h"
+#include "formats/codecs.h"
+#include "formats/decode.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+namespace {
+
+constexpr int64_t kStripeWeights = int64_t{1} << 18;  // few enough for a core's caches, many enough to outweigh a task
+constexpr uint32_t kBatch = 64;                       // stripes between two calls of progress; 1 without parallel_for
+
+int64_t stripe_rows(int64_t k) { return std::max<int64_t>(1, kStripeWeights / k / kStripeRows) * kStripeRows; }
+
+struct TaskList {
+  const std::function<Status(uint32_t)>& body;
+  std::vector<Status>& results;
+};
+
+void run_task(void* user, uint32_t index) noexcept {
+  const auto& list = *static_cast<const TaskList*>(user);
+  try {
+    list.results[index] = list.body(index);
+  } catch (const std::bad_alloc&) {
+    list.results[index] = Status::error(MARLIN_E_MEMORY, "out of memory");
+  } catch (...) {
+    list.results[index] = Status::error(MARLIN_E_INTERNAL, "unexpected exception");
+  }
+}
+
+/// Adds what a stripe of rows from `first` on differs from the floats that it was made of.
+void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t count,
+             QuantizeSums& sums) {
+  const int64_t k = matrix.k, width = matrix.dtype == MARLIN_F32 ? 4 : 2;
+  std::vector<float> written(static_cast<size_t>(count * k)), row(static_cast<size_t>(k));
+  decode_rows(meta, stripe, first, count, written.data());
+  for (int64_t r = 0; r < count; ++r) {
+    decode_floats(matrix.dtype, static_cast<const uint8_t*>(matrix.data) + (first + r) * matrix.row_stride * width, k,
+                  row.data());
+    const float* w = written.data() + r * k;
+    for (int64_t i = 0; i < k; ++i) {
+      const double x = row[static_cast<size_t>(i)], difference = double{w[i]} - x;
+      sums.squared_norm += x * x;
+      sums.squared_error += difference * difference;
+      const bool kept = !meta.sparse || (stripe.kept[static_cast<size_t>((r * k + i) / 4)] >> (i % 4) & 1) != 0;
+      if (kept) sums.kept_norm += x * x;
+    }
+  }
+}
+
+}  // namespace
+
+Status run_tasks(const ConvertHost& host, uint32_t count, const std::function<Status(uint32_t)>& body) {
+  std::vector<Status> results(count);
+  TaskList list{body, results};
+  if (host.parallel_for != nullptr && count > 1) {
+    host.parallel_for(host.user, count, run_task, &list);
+  } else {
+    for (uint32_t i = 0; i < count; ++i) run_task(&list, i);
+  }
+  for (const Status& status : results) MARLIN_RETURN_IF_ERROR(status);
+  return {};
+}
+
+Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t expert, const ConvertHost& host) {
+  const Layer& layer = input.layers()[index];
+  MARLIN_RETURN_IF_ERROR(layer.status);
+  LayerFloats floats;
+  floats.matrix = {nullptr, MARLIN_F32, layer.n, layer.k, layer.k, layer.name};
+  if (layer.format == MARLIN_FORMAT_NONE) {
+    const TensorView values = input.parts(index)[0];
+    floats.matrix.dtype = values.dtype;
+    floats.matrix.data = values.data + values.bytes / layer.experts * expert;
+    return floats;
+  }
+  MARLIN_ASSIGN(const auto source, input.source(index, expert, MARLIN_FORMAT_NONE, 0, false));
+  floats.decoded.resize(static_cast<size_t>(layer.n) * static_cast<size_t>(layer.k));
+  const int64_t rows = stripe_rows(layer.k);
+  MARLIN_RETURN_IF_ERROR(run_tasks(host, static_cast<uint32_t>(ceil_div(layer.n, rows)), [&](uint32_t i) -> Status {
+    const int64_t first = i * rows, count = std::min(rows, layer.n - first);
+    Stripe stripe;
+    MARLIN_RETURN_IF_ERROR(source->read(first, count, stripe));
+    decode_rows(source->meta(), stripe, first, count, floats.decoded.data() + first * layer.k);
+    return {};
+  }));
+  floats.matrix.data = floats.decoded.data();
+  return floats;
+}
+
+Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, const Scheme& scheme,
+                                                       const ConvertOptions& options) {
+  const int64_t group = options.group_size != 0 ? options.group_size : options.format == MARLIN_INT4 ? scheme.default_group : 0;
+  return make_quantized(
+      floats.matrix, options.format, group,
+      {.asymmetric = options.asymmetric, .search_mse = options.search_mse, .divide_tensor_scale = scheme.divides});
+}
+
+Status encode_matrix(const LayerFloats& floats, const WeightSource& source, Encoder& encoder, const PartWriter& out,
+                     const ConvertHost& host, const std::function<Status(int64_t)>& on_rows, QuantizeSums& sums) {
+  const int64_t n = floats.matrix.n, rows = stripe_rows(floats.matrix.k);
+  const uint32_t most = host.parallel_for != nullptr ? kBatch : 1;
+  for (int64_t begin = 0; begin < n;) {
+    const auto stripes = static_cast<uint32_t>(std::min<int64_t>(most, ceil_div(n - begin, rows)));
+    std::vector<QuantizeSums> partial(stripes);
+    MARLIN_RETURN_IF_ERROR(run_tasks(host, stripes, [&](uint32_t i) -> Status {
+      const int64_t first = begin + i * rows, count = std::min(rows, n - first);
+      Stripe stripe;
+      MARLIN_RETURN_IF_ERROR(source.read(first, count, stripe));
+      compare(floats.matrix, source.meta(), stripe, first, count, partial[i]);
+      return encoder.encode(stripe, first, count, out);
+    }));
+    for (const QuantizeSums& p : partial) {  // in order, so that the sums do not depend on threads
+      sums.squared_error += p.squared_error;
+      sums.squared_norm += p.squared_norm;
+      sums.kept_norm += p.kept_norm;
+    }
+    begin = std::min(n, begin + stripes * rows);
+    MARLIN_RETURN_IF_ERROR(on_rows(begin));
+  }
+  return encoder.finish(out);
+}
+
+}  // namespace metal_marlin

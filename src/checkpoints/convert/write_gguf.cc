@@ -1,0 +1,120 @@
+// GGUF, version 3.
+#include <algorithm>
+
+#include "base/bits.h"
+#include "base/checked.h"
+#include "checkpoints/convert/output_plan.h"
+#include "checkpoints/gguf_file.h"
+
+namespace metal_marlin {
+namespace {
+
+constexpr uint64_t kAlignment = 32;  // the format's default, which needs no key
+constexpr size_t kMaxName = 63;      // ggml keeps names in 64 bytes
+constexpr size_t kMaxRank = 4;
+
+enum ValueType : int32_t { kU32 = 4, kString = 8 };
+
+template <class T>
+void append(std::string& out, T value) {
+  char bytes[sizeof value];
+  store(bytes, value);
+  out.append(bytes, sizeof value);
+}
+void append_string(std::string& out, std::string_view text) {
+  append(out, static_cast<uint64_t>(text.size()));
+  out.append(text);
+}
+
+/// Keys that describe the file and not the model; we write our own or none.
+bool is_of_file(std::string_view key) {
+  return key == "general.alignment" || key == "general.quantization_version" || key == "general.file_type";
+}
+
+/// llama.cpp's number for a file that is mostly of this type, which it only shows; 0 when there is none.
+uint32_t file_type_of(std::string_view type) { return type == kGgufQ4_0 ? 2 : type == kGgufMxfp4 ? 38 : 0; }
+
+/// The key-values, counted.
+Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTensor> tensors, uint64_t& count) {
+  std::string out;
+  const auto add_u32 = [&](std::string_view key, uint32_t value) {
+    append_string(out, key);
+    append(out, int32_t{kU32});
+    append(out, value);
+    ++count;
+  };
+  bool has_architecture = false;
+  if (input.origin().is_gguf) {
+    const TensorTable& table = input.tensors();
+    MARLIN_ASSIGN(const auto all, gguf_key_values(table.file_name(0), table.file_bytes(0)));
+    for (const GgufKeyValue& kv : all) {
+      if (is_of_file(kv.key)) continue;
+      has_architecture = has_architecture || kv.key == "general.architecture";
+      out.append(reinterpret_cast<const char*>(kv.bytes.data()), kv.bytes.size());
+      ++count;
+    }
+  }
+  if (!has_architecture) {
+    // The names are those of the input, whatever its architecture calls them in a GGUF.
+    append_string(out, "general.architecture");
+    append(out, int32_t{kString});
+    append_string(out, "unknown");
+    ++count;
+  }
+  add_u32("general.quantization_version", 2);  // of ggml's block types
+  for (const OutputTensor& t : tensors) {
+    if (const uint32_t type = file_type_of(t.type); type != 0) {
+      add_u32("general.file_type", type);
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
+  const GgufType type = gguf_type(tensor.type);
+  MARLIN_ASSIGN(const uint64_t bytes, output_bytes(type.element, tensor, "GGUF"));
+  if (tensor.name.size() > kMaxName) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': GGUF holds names of up to %zu bytes, found %zu",
+                         tensor.name.c_str(), kMaxName, tensor.name.size());
+  }
+  if (tensor.name.find('\0') != std::string::npos) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': its name holds a NUL, which GGUF cannot", tensor.name.c_str());
+  }
+  if (tensor.dims.size() > kMaxRank) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': GGUF holds up to %zu dimensions, found %zu",
+                         tensor.name.c_str(), kMaxRank, tensor.dims.size());
+  }
+  return bytes;
+}
+
+Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file) {
+  uint64_t count = 0;
+  MARLIN_ASSIGN(const std::string keys, key_values(input, tensors, count));
+  std::string& out = file.header;
+  append(out, uint32_t{0x46554747});
+  append(out, uint32_t{3});
+  append(out, static_cast<uint64_t>(tensors.size()));
+  append(out, count);
+  out += keys;
+  Checked at = 0;
+  for (OutputTensor& t : tensors) {
+    append_string(out, t.name);
+    append(out, static_cast<uint32_t>(t.dims.size()));
+    for (auto dim = t.dims.rbegin(); dim != t.dims.rend(); ++dim) append(out, *dim);
+    append(out, gguf_type(t.type).number);
+    t.offset = at.get().value_or(0);
+    append(out, t.offset);
+    at = (at + Checked(t.bytes)).round_up(kAlignment);
+  }
+  out.resize(static_cast<size_t>(round_up(static_cast<int64_t>(out.size()), kAlignment)));
+  const auto bytes = (at + Checked(out.size())).at_most(INT64_MAX);
+  if (!bytes) return Status::error(MARLIN_E_UNSUPPORTED, "%.150s: would be longer than 2^63 bytes", file.name.c_str());
+  for (OutputTensor& t : tensors) t.offset += out.size();
+  file.bytes = *bytes;
+  return {};
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,151 @@
+// What is written is read back to the very values that quantising in memory gives: every scheme and format over ragged shapes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <ostream>
+
+#include "convert_files.h"
+
+namespace metal_marlin {
+namespace {
+
+using testing::ScratchFolder;
+
+struct Case {
+  const char* name;
+  marlin_scheme scheme;
+  marlin_format format;
+  int64_t group;
+  bool asymmetric, mse;
+  int64_t n, k;
+  const char* dtype;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // NOLINT: GoogleTest's name
+
+class RoundTrip : public ::testing::TestWithParam<Case> {
+ protected:
+  static constexpr const char* kLayer = "model.layers.0.mlp.up_proj";
+  bool gguf() const { return GetParam().scheme == MARLIN_SCHEME_GGUF; }
+
+  void SetUp() override {
+    const Case& c = GetParam();
+    floats_ = testing::random_floats(c.n, c.k, c.dtype, 7);
+    std::filesystem::create_directory(scratch_.at("in"));
+    testing::write_file(scratch_.at("in/model.safetensors"),
+                        testing::safetensors({{std::string(kLayer) + ".weight", c.dtype,
+                                               std::to_string(c.n) + "," + std::to_string(c.k), floats_},
+                                              {"model.norm.weight", "F32", "3", testing::bytes_of<float>({1, 2, 3})}}));
+    input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
+  }
+
+  ConvertOptions options() {
+    const Case& c = GetParam();
+    ConvertOptions options;
+    options.scheme = c.scheme;
+    options.format = c.format;
+    options.group_size = c.group;
+    options.asymmetric = c.asymmetric;
+    options.search_mse = c.mse;
+    options.layers = testing::layers_called(*input_, {kLayer});
+    options.host = heard_.host();
+    return options;
+  }
+
+  /// The values that the output must have.
+  std::vector<float> expected(const Checkpoint& output) const {
+    const Case& c = GetParam();
+    const marlin_dtype dtype = c.dtype == std::string("F32")   ? MARLIN_F32
+                               : c.dtype == std::string("F16") ? MARLIN_F16
+                                                               : MARLIN_BF16;
+    const FloatMatrix matrix{floats_.data(), dtype, c.n, c.k, c.k, "floats"};
+    const auto source = make_quantized(
+        matrix, c.format, output.layers()[0].group_size,
+        {.asymmetric = c.asymmetric, .search_mse = c.mse, .divide_tensor_scale = c.scheme == MARLIN_SCHEME_COMPRESSED_TENSORS});
+    EXPECT_TRUE(source.ok()) << source.status().message();
+    std::vector<float> values = testing::decode_all(*source.value()).value();
+    // ggml has no negative zero.
+    if (gguf() && c.format != MARLIN_INT4) {
+      for (float& v : values) v = v == 0 ? 0.0f : v;
+    }
+    return values;
+  }
+
+  ScratchFolder scratch_;
+  std::string floats_;
+  std::unique_ptr<Checkpoint> input_;
+  testing::Heard heard_;
+};
+
+TEST_P(RoundTrip, ReadsBackBitForBit) {
+  const Case& c = GetParam();
+  const Status status = convert_checkpoint(*input_, scratch_.at("out"), options());
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto opened = Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const Checkpoint& output = *opened.value();
+  ASSERT_EQ(output.layers().size(), 1u);
+  const Layer& layer = output.layers()[0];
+  ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+  EXPECT_EQ(layer.name, std::string(kLayer) + (gguf() ? ".weight" : ""));
+  EXPECT_EQ(layer.format, c.format);
+  EXPECT_EQ(layer.n, c.n);
+  EXPECT_EQ(layer.k, c.k);
+  const auto source = output.source(0, 0, MARLIN_FORMAT_NONE, 0, false);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const auto got = testing::decode_all(*source.value()).value(), want = expected(output);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want[i]))
+        << "row " << i / c.k << ", column " << i % c.k << ": " << got[i] << " and not " << want[i];
+  }
+  EXPECT_EQ(testing::tensor_data(output, "model.norm.weight"), testing::bytes_of<float>({1, 2, 3}));
+}
+
+TEST_P(RoundTrip, TheHostHearsWhatWasDone) {
+  const Case& c = GetParam();
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out"), options()).ok());
+  ASSERT_EQ(heard_.outcomes.size(), 1u);
+  const marlin_convert_outcome& outcome = heard_.outcomes[0];
+  EXPECT_EQ(heard_.names[0], kLayer);
+  EXPECT_EQ(outcome.status, MARLIN_OK);
+  EXPECT_EQ(outcome.from, MARLIN_FORMAT_NONE);
+  EXPECT_EQ(outcome.format, c.format);
+  EXPECT_EQ(outcome.bytes_before, floats_.size());
+  EXPECT_EQ(heard_.done, heard_.total);
+  EXPECT_EQ(heard_.total, floats_.size() + 12);
+  const auto output = Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO).take();
+  const std::vector<float> values = expected(*output);
+  std::vector<float> originals(values.size());
+  decode_floats(c.dtype == std::string("F32")   ? MARLIN_F32
+                : c.dtype == std::string("F16") ? MARLIN_F16
+                                                : MARLIN_BF16,
+                floats_.data(), c.n * c.k, originals.data());
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    error += (double{values[i]} - originals[i]) * (double{values[i]} - originals[i]);
+    norm += double{originals[i]} * originals[i];
+  }
+  EXPECT_NEAR(outcome.squared_error, error, 1e-9 * error);
+  EXPECT_NEAR(outcome.squared_norm, norm, 1e-9 * norm);
+  EXPECT_EQ(outcome.kept_norm, outcome.squared_norm);
+  EXPECT_LT(error, 0.05 * norm);
+}
+
+constexpr auto kCt = MARLIN_SCHEME_COMPRESSED_TENSORS;
+constexpr Case kCases[] = {
+    {"ct_mxfp4", kCt, MARLIN_MXFP4, 0, false, false, 130, 96, "F32"},
+    {"ct_mxfp4_one_row", kCt, MARLIN_MXFP4, 0, false, true, 1, 32, "BF16"},
+    {"ct_nvfp4", kCt, MARLIN_NVFP4, 0, false, false, 67, 48, "BF16"},
+    {"ct_nvfp4_mse", kCt, MARLIN_NVFP4, 0, false, true, 3, 208, "F16"},
+    {"ct_int4", kCt, MARLIN_INT4, 32, false, false, 131, 160, "F16"},
+    {"ct_int4_g128", kCt, MARLIN_INT4, 128, false, true, 5, 256, "F32"},
+    {"ct_int4_channel_ragged", kCt, MARLIN_INT4, 4096, false, false, 9, 37, "F32"},
+    {"ct_int4_asymmetric", kCt, MARLIN_INT4, 32, true, false, 77, 64, "BF16"},
+    {"ct_int4_asymmetric_channel", kCt, MARLIN_INT4, 4096, true, true, 13, 51, "F32"},
+};
+INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace metal_marlin
