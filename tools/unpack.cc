@@ -1,9 +1,12 @@
-// unpack: the true values of quantised layers, as float32 tensors in a .safetensors file.
+// unpack: the true values of layers, as float32 tensors in a .safetensors file.
 #include <fmt/core.h>
 
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "command.h"
+#include "float_layer.h"
 #include "library.h"
 #include "progress.h"
 #include "quantise_options.h"
@@ -20,22 +23,13 @@ struct Options {
 /// The layers to write. What must be left out is named on stderr; *missing counts what should have been there.
 std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint, const Options& options,
                                       int* missing) {
-  const bool quantise = options.quantise.get().format != MARLIN_FORMAT_NONE;
-  if (!options.layer.empty()) {
-    const marlin_layer_info layer = find_layer(checkpoint, options.layer);
-    if (layer.format == MARLIN_FORMAT_NONE && !quantise) {
-      throw Failure(fmt::format("'{}' is not quantised; --format says what to quantise it to", options.layer));
-    }
-    return {layer};
-  }
+  if (!options.layer.empty()) return {find_layer(checkpoint, options.layer)};
   std::vector<marlin_layer_info> chosen;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
     const std::string why = why_not(context, checkpoint, layer);
     if (!why.empty()) {
       fmt::print(stderr, "metal-marlin: left out '{}': {}\n", layer.name, why);
       ++*missing;
-    } else if (layer.format == MARLIN_FORMAT_NONE && !quantise) {
-      fmt::print(stderr, "metal-marlin: left out '{}': not quantised (--format would quantise it)\n", layer.name);
     } else {
       chosen.push_back(layer);
     }
@@ -54,6 +48,20 @@ std::vector<SafetensorsWriter::Tensor> tensors_of(const std::vector<marlin_layer
   return tensors;
 }
 
+/// Fills rows [first, first + count) of one expert.
+using RowReader = std::function<void(int64_t first, int64_t count, float* out)>;
+
+/// Floats that are not to be quantised are read where they are, everything else is packed and unpacked.
+RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer,
+                    uint32_t expert, const Quantise& quantise) {
+  if (layer.format == MARLIN_FORMAT_NONE && quantise.format == MARLIN_FORMAT_NONE) {
+    const FloatLayer floats(checkpoint, layer);
+    return [floats, expert](int64_t first, int64_t count, float* out) { floats.read(expert, first, count, out); };
+  }
+  const std::shared_ptr<marlin_weights> weights = load(context, checkpoint, layer, expert, quantise);
+  return [weights, k = layer.k](int64_t first, int64_t count, float* out) { unpack_rows(weights.get(), first, count, k, out); };
+}
+
 ExitCode unpack(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
   const Context context = make_context(MARLIN_BACKEND_CPU, 0);
@@ -69,11 +77,11 @@ ExitCode unpack(const Options& options) {
     // About 16 MB at a time, so that memory holds little more than one packed expert.
     const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      const Weights weights = load(context.get(), checkpoint.get(), layer, expert, options.quantise.get());
+      const RowReader read = reader_of(context.get(), checkpoint.get(), layer, expert, options.quantise.get());
       for (int64_t row = 0; row < layer.n; row += stripe) {
         const int64_t count = std::min(stripe, layer.n - row);
         values.resize(static_cast<size_t>(count * layer.k));
-        unpack_rows(weights.get(), row, count, layer.k, values.data());
+        read(row, count, values.data());
         writer.write(values.data(), values.size());
         done += static_cast<double>(values.size());
         progress.at(done, layer.name);
@@ -87,7 +95,7 @@ ExitCode unpack(const Options& options) {
 }  // namespace
 
 void add_unpack(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("unpack", "Write the true float32 values of quantised layers to a .safetensors file");
+  auto* sub = app.add_subcommand("unpack", "Write the true float32 values of layers to a .safetensors file");
   auto options = std::make_shared<Options>();
   sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
       ->required();
@@ -97,8 +105,8 @@ void add_unpack(CLI::App& app, Action& action) {
   sub->footer(
       "Each layer becomes a float32 tensor [N, K], or [experts, N, K], under its own name: the exact value of every\n"
       "weight, rounded once. The file is written under a temporary name and renamed when it is complete.\n"
-      "Layers of floats are written only with --format, as that format's values of them; else they are left out with\n"
-      "a note. Layers that do not load are left out with a note too, and the command then exits with 1.\n\n"
+      "Layers of floats are written as they are, or with --format as that format's values of them. Layers that do not\n"
+      "load are left out with a note, and the command then exits with 1.\n\n"
       "Examples:\n"
       "  metal-marlin unpack model.gguf -o values.safetensors\n"
       "  metal-marlin unpack DIR --layer model.layers.0.mlp.down_proj -o down.safetensors\n"

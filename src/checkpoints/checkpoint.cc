@@ -99,7 +99,7 @@ class FileCheckpoint final : public Checkpoint {
       return view_error(o.values, MARLIN_E_ARGUMENT, "layer '%.80s' is not quantised: name a format to quantise it to",
                         layer.name.c_str());
     }
-    return quantize_floats(o.values, o.n, o.k, to, group_size, mse);
+    return quantize_floats(o, to, group_size, mse);
   }
 
   std::unique_ptr<Folder> folder_;

@@ -1,5 +1,5 @@
-// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed along N. The FP4 formats of
-// the same writer are in mxfp4.cc and nvfp4.cc.
+// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed along N. And
+// "sparse-24-bitmask": pruned floats. The FP4 formats of the same writer are in mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -17,17 +17,26 @@ bool has_minus_one(const TensorView& index) {
   return false;
 }
 
-/// n and k from weight_shape, which is data but as small as a header; from the codes when it is absent.
+/// Two numbers that are data but as small as a header.
+struct Shape {
+  int64_t n, k;
+};
+Result<Shape> read_shape(const TensorView& shape) {
+  MARLIN_RETURN_IF_ERROR(expect_dtype(shape, {MARLIN_I64, MARLIN_I32}));
+  const bool wide = shape.dtype == MARLIN_I64;
+  if (shape.bytes != (wide ? 16 : 8)) MARLIN_RETURN_IF_ERROR(expect_shape(shape, 1, 2));
+  return Shape{wide ? load<int64_t>(shape.data) : load<int32_t>(shape.data),
+               wide ? load<int64_t>(shape.data + 8) : load<int32_t>(shape.data + 4)};
+}
+
+/// n and k from weight_shape; from the codes when it is absent.
 Status take_shape(const TensorView& shape, Finding& found) {
   const TensorView& codes = found.operands.values;
   found.layer.n = rows_of(codes);
   found.layer.k = std::min<int64_t>(cols_of(codes), INT32_MAX) * 8;
   if (!present(shape)) return {};
-  MARLIN_RETURN_IF_ERROR(expect_dtype(shape, {MARLIN_I64, MARLIN_I32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(shape, 1, 2));
-  const bool wide = shape.dtype == MARLIN_I64;
-  const int64_t n = wide ? load<int64_t>(shape.data) : load<int32_t>(shape.data);
-  const int64_t k = wide ? load<int64_t>(shape.data + 8) : load<int32_t>(shape.data + 4);
+  MARLIN_ASSIGN(const Shape said, read_shape(shape));
+  const auto [n, k] = said;
   if (n != found.layer.n || k < 1 || k > INT32_MAX) {
     return view_error(shape, MARLIN_E_FORMAT, "expected [%" PRId64 ", 1..2147483647], found [%" PRId64 ", %" PRId64 "]",
                       found.layer.n, n, k);
@@ -40,6 +49,21 @@ Status take_shape(const TensorView& shape, Finding& found) {
   }
   found.layer.k = k;
   return {};
+}
+
+/// sparse-24-bitmask: floats [n, k / 2], a mask of k bits a row, and the shape of the whole.
+Status check_bitmask(const TensorView& shape, const LayoutOperands& o) {
+  MARLIN_RETURN_IF_ERROR(float_type(o.values).status());
+  if (o.n < 1 || o.n > INT32_MAX || o.k < 1 || o.k % 4 != 0 || o.values.dims.size() != 2) {
+    return view_error(o.values, MARLIN_E_SHAPE, "expected the kept half of [1..2147483647, multiple of 4]");
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_U8}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, o.n, ceil_div(o.k, 8)));
+  if (!present(shape)) return {};
+  MARLIN_ASSIGN(const Shape said, read_shape(shape));
+  if (said.n == o.n && said.k == o.k) return {};
+  return view_error(shape, MARLIN_E_FORMAT, "expected [%" PRId64 ", %" PRId64 "], found [%" PRId64 ", %" PRId64 "]", o.n, o.k,
+                    said.n, said.k);
 }
 
 }  // namespace
@@ -94,6 +118,23 @@ std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const 
   o.k = found.layer.k;
   o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
   found.make = make_compressed_tensors;
+  return found;
+}
+
+std::optional<Finding> recognise_bitmask(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".compressed");
+  if (!base || !present(finder.find(*base, ".bitmask"))) return std::nullopt;
+  Finding found;
+  found.layer.name = *base;
+  found.layer.layout = MARLIN_LAYOUT_ROWS;
+  found.layer.flags = MARLIN_LAYER_SPARSE_2_4;
+  found.layer.dtype = tensor.dtype;
+  LayoutOperands& o = found.operands;
+  o.values = tensor;
+  o.sparse_meta = finder.find(*base, ".bitmask");
+  found.layer.n = o.n = rows_of(tensor);
+  found.layer.k = o.k = found.layer.group_size = std::min<int64_t>(cols_of(tensor), INT32_MAX / 2) * 2;
+  found.layer.status = check_bitmask(finder.find(*base, ".shape"), o);
   return found;
 }
 

@@ -71,8 +71,8 @@ Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, D
 /// pack-quantized: as make_rows, with words of 32 bits and zeros packed along N.
 Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands, Depth depth);
 
-/// Floats [n, k] with any row stride, quantised as they are read.
-Result<std::unique_ptr<WeightSource>> quantize_floats(const TensorView& values, int64_t n, int64_t k, marlin_format format,
-                                                      int64_t group_size, bool mse);
+/// Floats [n, k] with any row stride, quantised as they are read; with sparse_meta (as in ROWS) the kept ones, [n, k / 2].
+Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& operands, marlin_format format, int64_t group_size,
+                                                      bool mse);
 
 }  // namespace metal_marlin

@@ -43,25 +43,7 @@ std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& 
   return found;
 }
 
-std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor) {
-  struct Kind {
-    const char *codes, *sign, *what;
-    marlin_layout layout;
-  };
-  static constexpr Kind kKinds[] = {
-      {".compressed", ".bitmask", "the layout sparse-24-bitmask", MARLIN_LAYOUT_ROWS},
-  };
-  for (const Kind& kind : kKinds) {
-    const auto base = without_suffix(tensor.name, kind.codes);
-    if (!base || !present(finder.find(*base, kind.sign))) continue;
-    Finding found;
-    found.layer.name = *base;
-    found.layer.layout = kind.layout;
-    found.layer.format = kind.layout == MARLIN_LAYOUT_ROWS ? MARLIN_FORMAT_NONE : MARLIN_INT4;
-    found.operands.values = tensor;
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "%s comes in the next release", kind.what);
-    return found;
-  }
+std::optional<Finding> recognise_unsupported(const Finder&, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
   const bool eight_bits = tensor.dtype == MARLIN_E4M3 || tensor.dtype == MARLIN_I8;
   if (!base || !eight_bits || tensor.dims.size() != 2) return std::nullopt;
@@ -106,9 +88,9 @@ void describe(Finding& found) {
 
 std::deque<Finding> find_layers(const Finder& finder) {
   static constexpr decltype(&recognise_floats) kRecognisers[] = {
-      recognise_gguf,        recognise_qweight, recognise_gpt_oss, recognise_nvfp4,
-      recognise_mxfp4,       recognise_mlx,     recognise_marlin,  recognise_compressed_tensors,
-      recognise_unsupported, recognise_floats,
+      recognise_gguf,    recognise_qweight,     recognise_gpt_oss, recognise_nvfp4,
+      recognise_mxfp4,   recognise_mlx,         recognise_marlin,  recognise_compressed_tensors,
+      recognise_bitmask, recognise_unsupported, recognise_floats,
   };
   std::deque<Finding> layers;
   for (size_t i = 0; i < finder.tensors.size(); ++i) {

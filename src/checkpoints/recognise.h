@@ -54,6 +54,7 @@ std::optional<Finding> recognise_gguf(const Finder& finder, const TensorView& te
 std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognise_marlin(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognise_bitmask(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& tensor);
 

@@ -1,4 +1,5 @@
 // make_source: from operands given by pointer to the layout's reader.
+#include <cinttypes>
 #include <string>
 
 #include "checkpoints/operands.h"
@@ -32,11 +33,10 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o) {
   if ((o.flags & MARLIN_PACK_OBEYS_2_4) != 0) {
     return Status::error(MARLIN_E_UNSUPPORTED, "flags: OBEYS_2_4 is not served for floats");
   }
-  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.sparse_meta}) {
+  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
     MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   }
-  MARLIN_ASSIGN(auto source,
-                quantize_floats(o.values, o.n, o.k, o.format, o.group_size, (o.flags & MARLIN_PACK_SCALES_MSE) != 0));
+  MARLIN_ASSIGN(auto source, quantize_floats(o, o.format, o.group_size, (o.flags & MARLIN_PACK_SCALES_MSE) != 0));
   if ((o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) == 0) return source;
   auto interleaved = std::make_unique<InterleavedSource>(std::move(source));
   MARLIN_RETURN_IF_ERROR(check_meta(interleaved->meta()));
@@ -45,10 +45,22 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> quantize_floats(const TensorView& values, int64_t n, int64_t k, marlin_format format,
-                                                      int64_t group_size, bool mse) {
-  MARLIN_RETURN_IF_ERROR(expect_shape(values, n, k, true));
-  const FloatMatrix matrix{values.data, values.dtype, n, k, n > 1 ? values.row_stride : k, std::string(values.name)};
+Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o, marlin_format format, int64_t group_size,
+                                                      bool mse) {
+  const bool sparse = present(o.sparse_meta);
+  if (sparse) {
+    if (o.k % 4 != 0) {
+      return view_error(o.values, MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, o.k);
+    }
+    MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));
+  }
+  const int64_t width = sparse ? o.k / 2 : o.k;
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, width, true));
+  FloatMatrix matrix{
+      o.values.data, o.values.dtype, o.n, o.k, o.n > 1 ? o.values.row_stride : width, std::string(o.values.name), {}};
+  if (sparse) {
+    matrix.kept = [meta = o.sparse_meta, k = o.k](int64_t row, uint8_t* kept) { return read_row_meta(meta, row, k, kept); };
+  }
   return make_quantized(matrix, format, group_size, {.asymmetric = false, .search_mse = mse});
 }
 

@@ -129,7 +129,8 @@ class QuantizedSource final : public WeightSource {
   };
 
   QuantizedSource(const FloatMatrix& matrix, const QuantizeOptions& options) : matrix_(matrix), options_(options) {}
-  Status read_row(int64_t row, std::vector<float>& floats, std::vector<double>& out) const;
+  Status read_row(int64_t row, std::vector<float>& floats, std::vector<double>& out, uint8_t* kept = nullptr) const;
+  Status read_kept(int64_t row, std::vector<float>& floats, uint8_t* kept) const;
   Result<double> largest_magnitude() const;
   void quantize(const Group& group) const;
   template <class CoderOf>
@@ -144,12 +145,30 @@ class QuantizedSource final : public WeightSource {
   double tensor_scale_ = 1;
 };
 
-Status QuantizedSource::read_row(int64_t row, std::vector<float>& floats, std::vector<double>& out) const {
+/// Spreads the kept elements, which fill the first half of a row, over the whole of it. `kept` may be null.
+Status QuantizedSource::read_kept(int64_t row, std::vector<float>& floats, uint8_t* kept) const {
+  const auto blocks = static_cast<size_t>(matrix_.k / 4);
+  std::vector<uint8_t> masks(blocks);
+  MARLIN_RETURN_IF_ERROR(matrix_.kept(row, masks.data()));
+  for (size_t b = blocks; b-- > 0;) {  // from the back, where the room is
+    size_t from = 2 * b + 2;
+    for (size_t i = 4; i-- > 0;) {
+      const bool keeps = (masks[b] >> i & 1u) != 0;
+      const float value = keeps ? floats[--from] : 0.0f;
+      floats[4 * b + i] = value;
+    }
+  }
+  if (kept != nullptr) std::copy(masks.begin(), masks.end(), kept);
+  return {};
+}
+
+Status QuantizedSource::read_row(int64_t row, std::vector<float>& floats, std::vector<double>& out, uint8_t* kept) const {
   const int64_t k = matrix_.k, width = matrix_.dtype == MARLIN_F32 ? 4 : 2;
   floats.resize(static_cast<size_t>(k));
   out.resize(static_cast<size_t>(k));
   const auto* from = static_cast<const uint8_t*>(matrix_.data) + row * matrix_.row_stride * width;
-  decode_floats(matrix_.dtype, from, k, floats.data());
+  decode_floats(matrix_.dtype, from, matrix_.kept ? k / 2 : k, floats.data());
+  if (matrix_.kept) MARLIN_RETURN_IF_ERROR(read_kept(row, floats, kept));
   for (size_t i = 0; i < floats.size(); ++i) {
     if (!std::isfinite(floats[i])) {
       return Status::error(MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantise, found %s",
@@ -182,6 +201,7 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
   meta.groups = ceil_div(meta.k, meta.group_size);
   meta.scale_type = row.default_type;
   meta.zero_kind = options.asymmetric ? ZeroKind::integer : ZeroKind::none;
+  meta.sparse = matrix.kept && row.code_bits == 4;
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
   if (row.format == MARLIN_MXFP4) return std::unique_ptr<WeightSource>(std::move(source));
 
@@ -207,10 +227,12 @@ Status QuantizedSource::read(int64_t first, int64_t count, Stripe& out) const {
   out.codes.resize(rows * k);
   out.scales.resize(rows * groups * width);
   out.zeros.resize(zeros ? rows * groups : 0);
+  out.kept.resize(meta_.sparse ? rows * k / 4 : 0);
   std::vector<float> floats;
   std::vector<double> w;
   for (size_t r = 0; r < rows; ++r) {
-    MARLIN_RETURN_IF_ERROR(read_row(first + static_cast<int64_t>(r), floats, w));
+    uint8_t* kept = meta_.sparse ? &out.kept[r * k / 4] : nullptr;
+    MARLIN_RETURN_IF_ERROR(read_row(first + static_cast<int64_t>(r), floats, w, kept));
     for (size_t g = 0; g < groups; ++g) {
       const size_t begin = g * group_size, length = std::min(group_size, k - begin), at = r * groups + g;
       quantize(
@@ -292,7 +314,10 @@ Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix, 
     return Status::error(MARLIN_E_ARGUMENT, "%s: expected F32, F16 or BF16 numbers to quantise, found dtype %d",
                          matrix.name.c_str(), matrix.dtype);
   }
-  if (matrix.n < 1 || matrix.k < 1 || matrix.row_stride < matrix.k) {
+  if (matrix.kept && matrix.k % 4 != 0) {
+    return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, matrix.k);
+  }
+  if (matrix.n < 1 || matrix.k < 1 || matrix.row_stride < (matrix.kept ? matrix.k / 2 : matrix.k)) {
     return Status::error(MARLIN_E_SHAPE,
                          "%s: expected n and k above 0 and a row stride of at least k, found %" PRId64 ", %" PRId64
                          " and %" PRId64,

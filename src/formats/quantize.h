@@ -17,6 +17,7 @@
 //   scale times 0.70 + 0.35 i / 23, i = 0..23, rounded to the stored type; for E8M0 among e and e + 1.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,8 +31,11 @@ struct FloatMatrix {
   const void* data = nullptr;
   marlin_dtype dtype = MARLIN_F32;  ///< F32, F16 or BF16
   int64_t n = 0, k = 0;
-  int64_t row_stride = 0;  ///< in elements, at least k
+  int64_t row_stride = 0;  ///< in elements, at least k (with `kept` k / 2)
   std::string name;        ///< for messages
+  /// 2:4: rows hold the k / 2 kept elements only, and this fills the k / 4 masks of a row (Stripe::kept). The pattern is kept
+  /// as it is, also where a kept element is 0; formats without a sparse form (INT8) become dense.
+  std::function<Status(int64_t row, uint8_t* kept)> kept = nullptr;
 };
 
 struct QuantizeOptions {

@@ -79,7 +79,7 @@ TEST_F(Weights, PackRefusesWhatItDoesNotServe) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), nullptr, 1u, 1u, w.out());
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "parts[1]: NULL", marlin_weights_pack, context.get(), parts, 2u, 1u, w.out());
   p.sparse_meta = p.values;
-  EXPECT_FAILS(MARLIN_E_ARGUMENT, "sparse_meta", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "sparse_meta: dtype", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
   p.sparse_meta = {};
   p.values.data = nullptr;
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "values.data is NULL", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());

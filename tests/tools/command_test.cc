@@ -117,7 +117,8 @@ TEST(Unpack, FloatsBecomeTheValuesOfTheFormat) {
 TEST(Unpack, AFailureLeavesTheOldFileAlone) {
   const ScratchFolder scratch;
   write_file(scratch.at("out"), "precious");
-  EXPECT_EQ(run_command({"unpack", data("float-f32"), "-o", scratch.at("out")}).exit_code, 3);
+  EXPECT_EQ(run_command({"unpack", data("float-f32"), "--format", "int4", "--group", "24", "-o", scratch.at("out")}).exit_code,
+            3);
   EXPECT_EQ(read_file(scratch.at("out")), "precious");
   EXPECT_EQ(scratch.entries(), 1u);
   EXPECT_EQ(run_command({"unpack", data("ct-mxfp4"), "-o", scratch.at("no/such/folder")}).exit_code, 3);

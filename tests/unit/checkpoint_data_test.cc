@@ -202,20 +202,48 @@ TEST(CheckpointData, FloatsAreListedAndQuantised) {
   }
 }
 
-TEST(CheckpointData, LayoutsOfTheNextReleaseAreListedAsUnsupported) {
-  const std::pair<const char*, marlin_layout> folders[] = {
-      {"ct-sparse-24-bitmask", MARLIN_LAYOUT_ROWS},
-  };
-  for (const auto& [name, layout] : folders) {
-    SCOPED_TRACE(name);
-    const auto checkpoint = open_data(name);
-    ASSERT_NE(checkpoint, nullptr);
-    ASSERT_EQ(checkpoint->layers().size(), 1u);
-    const Layer& layer = checkpoint->layers()[0];
-    EXPECT_EQ(layer.status.code(), MARLIN_E_UNSUPPORTED);
-    EXPECT_EQ(layer.layout, layout);
-    EXPECT_THAT(layer.status.message(), HasSubstr("next release"));
-    EXPECT_EQ(checkpoint->source(0, 0, 0, 0, false).status().code(), MARLIN_E_UNSUPPORTED);
+TEST(CheckpointData, PrunedFloatsAreQuantisedWithTheirPattern) {
+  const char* const folder = "ct-sparse-24-bitmask";
+  const auto checkpoint = open_data(folder);
+  ASSERT_NE(checkpoint, nullptr);
+  ASSERT_EQ(checkpoint->layers().size(), 1u);
+  const Layer& layer = checkpoint->layers()[0];
+  ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+  EXPECT_EQ(layer.name, "model.layers.0.mlp.down_proj");
+  EXPECT_EQ(layer.format, MARLIN_FORMAT_NONE);
+  EXPECT_EQ(layer.dtype, MARLIN_BF16);
+  EXPECT_EQ(layer.flags, MARLIN_LAYER_SPARSE_2_4);
+  EXPECT_EQ(layer.n, 64);
+  EXPECT_EQ(layer.k, 256);
+  EXPECT_EQ(layer.bytes, 64u * 128 * 2 + 64 * 32);
+  EXPECT_EQ(checkpoint->source(0, 0, MARLIN_FORMAT_NONE, 0, false).status().code(), MARLIN_E_ARGUMENT);
+  const auto truth = true_values(folder, layer.name, 0, layer.n, layer.k);
+  const auto bitmask = checkpoint->tensor(layer.name + ".bitmask");
+  ASSERT_TRUE(bitmask.ok());
+  // The same floats without a pattern: scales and codes must not depend on it.
+  LayoutOperands dense;
+  dense.n = layer.n;
+  dense.k = layer.k;
+  dense.values = checkpoint->tensor(layer.name + ".compressed").value();
+  dense.values.dtype = MARLIN_F32;
+  dense.values.dims = {layer.n, layer.k};
+  dense.values.row_stride = layer.k;
+  dense.values.data = reinterpret_cast<const std::byte*>(truth.data());
+  for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
+    SCOPED_TRACE(format);
+    const auto source = checkpoint->source(0, 0, format, 0, false);
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    EXPECT_EQ(source.value()->meta().sparse, format != MARLIN_INT8) << "INT8 has no sparse form";
+    dense.format = format;
+    const auto found = decode_all(*source.value()), expected = decode_all(*make_source(dense).value());
+    ASSERT_TRUE(found.ok() && expected.ok());
+    for (size_t i = 0; i < truth.size(); ++i) ASSERT_EQ(found.value()[i], expected.value()[i]) << i;
+    if (format == MARLIN_INT8) continue;
+    Stripe stripe;
+    ASSERT_TRUE(source.value()->read(0, layer.n, stripe).ok());
+    for (size_t b = 0; b < stripe.kept.size(); ++b) {
+      ASSERT_EQ(stripe.kept[b], std::to_integer<unsigned>(bitmask.value().data[b / 2]) >> b % 2 * 4 & 15u) << b;
+    }
   }
 }
 

@@ -377,6 +377,28 @@ TEST(CheckpointObeys, InEveryLayoutOfCodes) {
   EXPECT_EQ(decode(o)[0], -7.0f);
 }
 
+TEST(CheckpointSparse, FloatsKeepTheirPattern) {
+  // The worked example: a, b, c, d and mask 0xA5 are a, 0, b, 0, 0, c, 0, d. b is 0 and keeps its place.
+  const Operand v("values", MARLIN_F32, {1, 4}, std::vector<float>{-7, 0, 3, 1}),
+      mask("sparse_meta", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0xa5}),
+      nibbles("sparse_meta", MARLIN_I16, {1, 1}, std::vector<uint16_t>{0x00d8});
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 8, 8, v);
+  for (const Operand* meta : {&mask, &nibbles}) {
+    o.sparse_meta = meta->view;
+    EXPECT_EQ(kept_of(o), (std::vector<int>{0b0101, 0b1010}));
+    EXPECT_EQ(decode(o), (std::vector<float>{-7, 0, 0, 0, 0, 3, 0, 1}));
+  }
+  o.sparse_meta.dims = {1, 2};
+  EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);
+  const Operand bad("sparse_meta", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0xb5});
+  o.sparse_meta = bad.view;
+  EXPECT_EQ(error_of(o).code(), MARLIN_E_FORMAT);
+  EXPECT_THAT(error_of(o).message(), HasSubstr("row 0, block 1"));
+  o.sparse_meta = mask.view;
+  o.k = 6;
+  EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);
+}
+
 TEST(CheckpointSparse, ShardsAndConcatenation) {
   const Drawn drawn(5, 64, 11);
   const Operand q("values", MARLIN_U8, {5, 16}, drawn.kept_bytes()), s("scales", MARLIN_F32, {5, 1}, drawn.scales()),

@@ -1,0 +1,25 @@
+// The values of a layer that is not quantised, as they lie in the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "metal_marlin/metal_marlin.h"
+
+namespace metal_marlin::tools {
+
+/// Borrows from the checkpoint. Dense floats, or compressed-tensors' pruned ones (kept elements and a bitmask).
+class FloatLayer {
+ public:
+  FloatLayer(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer);
+  /// Rows [first, first + count) of one expert (0 for plain layers) as float32 [count, k].
+  void read(uint32_t expert, int64_t first, int64_t count, float* out) const;
+
+ private:
+  void read_sparse_row(int64_t row, float* out) const;
+
+  marlin_layer_info layer_;
+  marlin_matrix values_{}, bitmask_{};  ///< bitmask_.data NULL: dense
+};
+
+}  // namespace metal_marlin::tools
