@@ -195,7 +195,7 @@ class Fp4Rows : public Rows {
  protected:
   /// Of what the row serves; sparse ones where it can.
   static WeightKind kind_of(const KernelRow& row) {
-    return (row.codes & sparse(bit(CodeKind::fp4))) != 0 ? sparsely(kMxfp4) : kMxfp4;
+    return (row.codes & sparse(CodeKind::fp4)) != 0 ? sparsely(kMxfp4) : kMxfp4;
   }
 };
 
@@ -267,7 +267,7 @@ std::vector<const KernelRow*> rows_serving(uint32_t codes) {
 std::string name_of(const testing::TestParamInfo<const KernelRow*>& info) { return std::string(info.param->name); }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_serving(kAllCodes | kSparseCodes)), name_of);
-INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_serving(bit(CodeKind::fp4) | sparse(bit(CodeKind::fp4)))),
+INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_serving(bit(CodeKind::fp4) | sparse(CodeKind::fp4))),
                          name_of);
 
 TEST(ManyProducts, GiveWhatEachGivesAlone) {

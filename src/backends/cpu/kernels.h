@@ -24,12 +24,13 @@ namespace metal_marlin::cpu {
 enum class CodeKind : uint8_t { w4sym, w4zero, w4add, fp4, w8sym, w8add };
 inline constexpr uint32_t kAllCodes = 0x3f;
 constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
-/// These codes, 2:4 sparse.
-constexpr uint32_t sparse(uint32_t codes) { return codes << 8; }
+/// The same codes, 2:4 sparse.
+constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 8; }
 inline constexpr uint32_t kSparseCodes =
-    sparse(bit(CodeKind::w4sym) | bit(CodeKind::w4zero) | bit(CodeKind::w4add) | bit(CodeKind::fp4));
+    sparse(CodeKind::w4sym) | sparse(CodeKind::w4zero) | sparse(CodeKind::w4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
 CodeKind code_kind(const CpuWeights& weights);
+constexpr bool is_eight_bits(CodeKind kind) { return kind == CodeKind::w8sym || kind == CodeKind::w8add; }
 constexpr bool is_additive(CodeKind kind) { return kind == CodeKind::w4add || kind == CodeKind::w8add; }
 
 /// One panel times some tiles of rows.
@@ -55,7 +56,7 @@ struct KernelRow {
   std::string_view name;
   uint32_t features;  ///< of Feature, all needed
   ActivationForm form;
-  uint32_t codes;        ///< of bit(CodeKind) and sparse(bit(CodeKind))
+  uint32_t codes;        ///< of bit(CodeKind) and sparse(CodeKind)
   uint32_t scales;       ///< of bit(ScaleType)
   bool bf16_only;        ///< serves BF16 activations only
   int64_t m_min, m_max;  ///< the rows of A for which it is chosen; any number works. m_max 0: no limit

@@ -40,8 +40,8 @@ const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<co
 bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& weights) {
   if ((row.form == ActivationForm::int8) != (problem.compute == MARLIN_COMPUTE_INT8)) return false;
   if (row.bf16_only && problem.a.dtype != MARLIN_BF16) return false;
-  const uint32_t code = bit(code_kind(weights));
-  return (row.codes & (weights.layout.sparse ? sparse(code) : code)) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
+  const uint32_t code = weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights));
+  return (row.codes & code) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
 }
 
 /// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros need the plain sum.

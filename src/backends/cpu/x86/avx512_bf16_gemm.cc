@@ -27,18 +27,17 @@ struct Partial {
 };
 
 /// Steps of a 4-bit line without scale.
-template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_line(__m512i line, __m512i table, __m512i offset, uint8_t (*out)[kVectors][64]) {
+template <CodeKind kCode, bool kSparse, int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, __m512i table, uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
-    _mm512_store_si512(out[kStep][0], bf16_step<kCode, kStep>(line, table, offset));
-    stage_line<kCode, kStep + 1>(line, table, offset, out);
+    _mm512_store_si512(out[kStep][0], bf16_step<kCode, kSparse, kStep>(codes, table));
+    stage_line<kCode, kSparse, kStep + 1>(codes, table, out);
   }
 }
 
-template <CodeKind kCode>
+template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks, Partial& out) {
-  constexpr bool kEight = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
-  constexpr int kLines = kEight ? 8 : 4;
+  using Lines = CodeLines<kCode, kSparse>;
   const SuperShape shape(layout);
   const int parts = shape.shift == 0 ? 2 : 1;
   const __m512i table = bf16_table<kCode>();
@@ -46,22 +45,21 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super<kCode, ActivationForm::bf16>(shape, super, scales);
+      decode_float_super<kCode>(shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
-    for (int line = 0; line < kLines; ++line)
+    for (int line = 0; line < Lines::kLines; ++line)
       for (int v = 0; v < kVectors; ++v) {
-        const uint8_t* from = super + (unit / 2 * kVectors * kLines + v * kLines + line) * 64;
-        const __m512i codes = _mm512_load_si512(from);
-        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+        const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
+        Lines::fetch(from, line);
+        const int group = (unit + line * 2 / Lines::kLines) >> shape.shift;
+        const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         auto* to = reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][0][v]);
-        if constexpr (kEight) {
-          _mm512_store_si512(to[line / 2 * 4 + line % 2][0], bf16_byte_pair<0>(codes));
-          _mm512_store_si512(to[line / 2 * 4 + line % 2 + 2][0], bf16_byte_pair<1>(codes));
+        if constexpr (is_eight_bits(kCode)) {
+          _mm512_store_si512(to[line / 2 * 4 + line % 2][0], bf16_byte_pair<0>(codes.low));
+          _mm512_store_si512(to[line / 2 * 4 + line % 2 + 2][0], bf16_byte_pair<1>(codes.low));
         } else {
-          const int group = (unit + line / 2) >> shape.shift;
-          const __m512i offset = kHasZeros<kCode> ? _mm512_load_si512(&scales.zero[group][16 * v]) : codes;
-          stage_line<kCode>(codes, table, offset, to + line * 4);
+          stage_line<kCode, kSparse>(codes, table, to + line * 4);
         }
       }
     for (int part = 0; part < parts; ++part)
@@ -75,56 +73,50 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
 }
 
 void stage_partial_any(const PanelArgs& args, const uint8_t* super, int blocks, Partial& out) {
-  const PackedLayout& layout = *args.layout;
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return stage_partial<CodeKind::w4sym>(layout, super, blocks, out);
-    case CodeKind::w4zero:
-      return stage_partial<CodeKind::w4zero>(layout, super, blocks, out);
-    case CodeKind::w4add:
-      return stage_partial<CodeKind::w4add>(layout, super, blocks, out);
-    case CodeKind::fp4:
-      return stage_partial<CodeKind::fp4>(layout, super, blocks, out);
-    case CodeKind::w8sym:
-      return stage_partial<CodeKind::w8sym>(layout, super, blocks, out);
-    case CodeKind::w8add:
-      return stage_partial<CodeKind::w8add>(layout, super, blocks, out);
-  }
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage_partial<kCode, kSparse>(*args.layout, super, blocks, out); });
 }
 
 /// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both products are cut to BF16 exactly.
-template <int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(__m512i line, __m512 table, __m512 scale, uint8_t (*out)[kVectors][64]) {
+template <bool kSparse, int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __m512 scale, uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
-    const __m512 low = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(line, 4 * kStep), table), scale);
-    const __m512 high = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(line, 4 * kStep + 16), table), scale);
+    using Lines = CodeLines<CodeKind::fp4, kSparse>;
+    // A dword's upper word, the pair's second slot, is 4 steps further.
+    const __m512 low = _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
+    const __m512 high = _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep + 4>(codes), table), scale);
     const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
     _mm512_store_si512(out[kStep][0], _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
-    stage_folded_line<kStep + 1>(line, table, scale, out);
+    stage_folded_line<kSparse, kStep + 1>(codes, table, scale, out);
   }
 }
 
-MARLIN_AVX512 void stage_folded(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
-  const PackedLayout& layout = *args.layout;
+template <bool kSparse>
+MARLIN_AVX512 void stage_folded(const PackedLayout& layout, const uint8_t* super, int blocks, Folded& out) {
+  using Lines = CodeLines<CodeKind::fp4, kSparse>;
   const SuperShape shape(layout);
   const __m512 table = float_table<CodeKind::fp4>();
   FloatSuper scales;
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super<CodeKind::fp4, ActivationForm::bf16>(shape, super, scales);
+      decode_float_super<CodeKind::fp4>(shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kVectors; ++v)
 #pragma GCC unroll 4
-      for (int line = 0; line < 4; ++line) {
-        const uint8_t* from = super + (unit / 2 * kVectors * 4 + v * 4 + line) * 64;
-        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+      for (int line = 0; line < Lines::kLines; ++line) {
+        const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
+        Lines::fetch(from, line);
         const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
-        stage_folded_line(_mm512_load_si512(from), table, scale,
-                          reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
+        stage_folded_line<kSparse>(Lines::read(from, line, _mm512_setzero_si512()), table, scale,
+                                   reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
   }
+}
+
+void stage_folded_any(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
+  args.layout->sparse ? stage_folded<true>(*args.layout, super, blocks, out)
+                      : stage_folded<false>(*args.layout, super, blocks, out);
 }
 
 /// One step (two slots) of kRows rows x 64 columns.
@@ -217,7 +209,7 @@ void partial_tile_any(const Partial& staged, int blocks, bool first, const Panel
 
 }  // namespace
 
-void cpu_avx512bf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Folded, stage_folded, folded_tile>(args); }
+void cpu_avx512bf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Folded, stage_folded_any, folded_tile>(args); }
 void cpu_avx512bf16_bf16_gemm_any(const PanelArgs& args) { walk_chunks<Partial, stage_partial_any, partial_tile_any>(args); }
 
 }  // namespace metal_marlin::cpu

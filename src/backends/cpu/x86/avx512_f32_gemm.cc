@@ -20,12 +20,20 @@ MARLIN_AVX512 MARLIN_INLINE __m512 weight(__m512 code, __m512 scale, __m512 zero
   return is_additive(kCode) ? _mm512_fmadd_ps(code, scale, zero) : _mm512_mul_ps(code, scale);
 }
 
-/// 8 slots of 16 columns from a 4-bit line.
-template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_line(__m512i line, __m512 table, __m512 scale, __m512 zero, float (*out)[kVectors][16]) {
+/// 8 slots of 16 columns from a 4-bit line. `kept`: as CodeLines::kept gives them, where a zero must not reach what is not
+/// kept.
+template <CodeKind kCode, bool kSparse, int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 table, __m512 scale, __m512 zero,
+                                            float (*out)[kVectors][16]) {
   if constexpr (kStep < 8) {
-    _mm512_store_ps(out[kStep][0], weight<kCode>(float_step<kCode, kStep>(line, table, zero), scale, zero));
-    stage_line<kCode, kStep + 1>(line, table, scale, zero, out);
+    using Lines = CodeLines<kCode, kSparse>;
+    __m512 value = weight<kCode>(float_step<kCode, kSparse, kStep>(codes, table), scale, zero);
+    if constexpr (Lines::kCountsKept) {
+      const __m512i one = _mm512_set1_epi32(1);
+      value = _mm512_maskz_mov_ps(_mm512_test_epi32_mask(Lines::template dwords<kStep>(kept), one), value);
+    }
+    _mm512_store_ps(out[kStep][0], value);
+    stage_line<kCode, kSparse, kStep + 1>(codes, kept, table, scale, zero, out);
   }
 }
 
@@ -38,48 +46,35 @@ MARLIN_AVX512 MARLIN_INLINE void stage_bytes(__m512i line, __m512 scale, __m512 
   _mm512_store_ps(out[6][0], weight<kCode>(byte_to_float<3>(line), scale, zero));
 }
 
-template <CodeKind kCode>
+template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
-  constexpr bool kEight = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
-  constexpr int kLines = kEight ? 8 : 4;
+  using Lines = CodeLines<kCode, kSparse>;
   const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
   FloatSuper scales;
-  decode_float_super<kCode, ActivationForm::f32>(shape, super, scales);
+  decode_float_super<kCode>(shape, super, scales);
   for (int b = 0; b < blocks; ++b)
-    for (int line = 0; line < kLines; ++line) {
-      const int group = (2 * b + line * 2 / kLines) >> shape.shift;
+    for (int line = 0; line < Lines::kLines; ++line) {
+      const int group = (2 * b + line * 2 / Lines::kLines) >> shape.shift;
       for (int v = 0; v < kVectors; ++v) {
-        const uint8_t* from = super + ((b * kVectors + v) * kLines + line) * 64;
-        const __m512i codes = _mm512_load_si512(from);
-        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
+        const uint8_t* from = super + (b * kVectors + v) * Lines::kBytes;
+        Lines::fetch(from, line);
+        const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         const __m512 scale = _mm512_load_ps(&scales.scale[group][16 * v]);
-        const __m512 zero = kHasZeros<kCode> ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
+        const __m512 zero = is_additive(kCode) ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
         auto* to = reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][0][v]);
-        if constexpr (kEight)
-          stage_bytes<kCode>(codes, scale, zero, to + line / 2 * 8 + line % 2);
-        else
-          stage_line<kCode>(codes, table, scale, zero, to + line * 8);
+        if constexpr (is_eight_bits(kCode)) {
+          stage_bytes<kCode>(codes.low, scale, zero, to + line / 2 * 8 + line % 2);
+        } else {
+          const Codes kept = Lines::kCountsKept ? Lines::kept(from, line) : codes;
+          stage_line<kCode, kSparse>(codes, kept, table, scale, zero, to + line * 8);
+        }
       }
     }
 }
 
 void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
-  const PackedLayout& layout = *args.layout;
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return stage<CodeKind::w4sym>(layout, super, blocks, out);
-    case CodeKind::w4zero:
-      return stage<CodeKind::w4zero>(layout, super, blocks, out);
-    case CodeKind::w4add:
-      return stage<CodeKind::w4add>(layout, super, blocks, out);
-    case CodeKind::fp4:
-      return stage<CodeKind::fp4>(layout, super, blocks, out);
-    case CodeKind::w8sym:
-      return stage<CodeKind::w8sym>(layout, super, blocks, out);
-    case CodeKind::w8add:
-      return stage<CodeKind::w8add>(layout, super, blocks, out);
-  }
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, blocks, out); });
 }
 
 /// 24 sums, 4 vectors of weights and one of activations in registers.

@@ -16,6 +16,10 @@ void cpu_avx512_f32_gemv_w4add(const PanelArgs& args) { run<CodeKind::w4add>(arg
 void cpu_avx512_f32_gemv_fp4(const PanelArgs& args) { run<CodeKind::fp4>(args); }
 void cpu_avx512_f32_gemv_w8sym(const PanelArgs& args) { run<CodeKind::w8sym>(args); }
 void cpu_avx512_f32_gemv_w8add(const PanelArgs& args) { run<CodeKind::w8add>(args); }
+void cpu_avx512_f32_gemv_w4sym_sparse(const PanelArgs& args) { run<CodeKind::w4sym, true>(args); }
+void cpu_avx512_f32_gemv_w4zero_sparse(const PanelArgs& args) { run<CodeKind::w4zero, true>(args); }
+void cpu_avx512_f32_gemv_w4add_sparse(const PanelArgs& args) { run<CodeKind::w4add, true>(args); }
+void cpu_avx512_f32_gemv_fp4_sparse(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu
 

@@ -1,7 +1,7 @@
 // Codes to floats, 16 columns at a time: what the BF16 and F32 kernels share. Steps are in the order of activations.h.
 #pragma once
 
-#include "backends/cpu/x86/avx512.h"
+#include "backends/cpu/x86/avx512_codes.h"
 
 namespace metal_marlin::cpu {
 
@@ -11,7 +11,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 byte_to_float(__m512i x) {
   return _mm512_cvtepi32_ps(_mm512_srai_epi32(kByte == 3 ? x : _mm512_slli_epi32(x, 24 - 8 * kByte), 24));
 }
 
-/// Values of 4-bit codes as floats; with integer zeros the zero is still to be subtracted.
+/// Values of 4-bit codes as floats; with integer zeros, of codes whose zero is 0.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
   if constexpr (kCode == CodeKind::fp4)
@@ -33,19 +33,21 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
   return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
 }
 
-/// Step kStep (0..7) of a 4-bit line, 8 slots, in F32: the value that the scale multiplies. `zero`: as floats, for w4zero.
-template <CodeKind kCode, int kStep>
-MARLIN_AVX512 MARLIN_INLINE __m512 float_step(__m512i line, __m512 table, __m512 zero) {
-  const __m512 value = _mm512_permutexvar_ps(kStep == 0 ? line : _mm512_srli_epi32(line, 4 * kStep), table);
-  return kCode == CodeKind::w4zero ? _mm512_sub_ps(value, zero) : value;
+/// Step kStep (0..7) of a 4-bit line, 8 slots, in F32: the value that the scale multiplies. With integer zeros the index is
+/// code
+/// + 16 - zero (CodeLines::read).
+template <CodeKind kCode, bool kSparse, int kStep>
+MARLIN_AVX512 MARLIN_INLINE __m512 float_step(Codes codes, __m512 table) {
+  const __m512i index = CodeLines<kCode, kSparse>::template dwords<kStep>(codes);
+  if constexpr (kCode == CodeKind::w4zero)
+    return _mm512_permutex2var_ps(_mm512_sub_ps(table, _mm512_set1_ps(16.0f)), index, table);
+  return _mm512_permutexvar_ps(index, table);
 }
 
-/// Step kStep (0..3) of a 4-bit line in BF16: two slots. `offset`: 16 - zero in every 16-bit word, for w4zero.
-template <CodeKind kCode, int kStep>
-MARLIN_AVX512 MARLIN_INLINE __m512i bf16_step(__m512i line, __m512i table, __m512i offset) {
-  __m512i index = kStep == 0 ? line : _mm512_srli_epi16(line, 4 * kStep);
-  if constexpr (kCode == CodeKind::w4zero) index = _mm512_add_epi16(_mm512_and_si512(index, _mm512_set1_epi16(15)), offset);
-  return _mm512_permutexvar_epi16(index, table);
+/// Step kStep (0..3) of a 4-bit line in BF16: two slots.
+template <CodeKind kCode, bool kSparse, int kStep>
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_step(Codes codes, __m512i table) {
+  return _mm512_permutexvar_epi16(CodeLines<kCode, kSparse>::template words<kStep>(codes), table);
 }
 
 /// Bytes kByte and kByte + 2 of an 8-bit line as a BF16 pair.
@@ -56,31 +58,21 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
-/// Scales and zeros of a superblock. `zero`: integer zeros as floats for w4zero (BF16: as words, see bf16_step), additive
-/// zeros.
+/// Scales and zeros of a superblock.
 struct alignas(64) FloatSuper {
   float scale[8][kPanelColumns];
-  float zero[8][kPanelColumns];
+  union {
+    float zero[8][kPanelColumns];       ///< additive zeros
+    uint32_t offset[8][kPanelColumns];  ///< w4zero: decode_offsets
+  };
 };
 
 template <CodeKind kCode>
-inline constexpr bool kHasZeros = kCode == CodeKind::w4zero || is_additive(kCode);
-
-template <CodeKind kCode, ActivationForm kForm>
 MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super, FloatSuper& out) {
-  const int groups = shape.groups;
-  decode_scale_rows(shape.scale_type, super + shape.scales, groups, 0, 4, 1.0f, &out.scale[0][0]);
+  decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f, &out.scale[0][0]);
   const uint8_t* zeros = super + shape.zeros;
-  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, groups, 0, 4, 1.0f, &out.zero[0][0]);
-  if constexpr (kCode == CodeKind::w4zero)
-    for (int g = 0; g < groups; ++g)
-      for (int v = 0; v < 4; ++v) {
-        const auto* from = reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v);
-        const __m512i z = _mm512_cvtepu8_epi32(_mm_loadu_si128(from));
-        const __m512i words = _mm512_mullo_epi32(_mm512_sub_epi32(_mm512_set1_epi32(16), z), _mm512_set1_epi32(0x00010001));
-        const __m512 stored = kForm == ActivationForm::bf16 ? _mm512_castsi512_ps(words) : _mm512_cvtepi32_ps(z);
-        _mm512_store_ps(&out.zero[g][16 * v], stored);
-      }
+  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, shape.groups, 0, 4, 1.0f, &out.zero[0][0]);
+  if constexpr (kCode == CodeKind::w4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
 }
 
 }  // namespace metal_marlin::cpu

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "backends/cpu/x86/avx512.h"
+#include "backends/cpu/x86/avx512_codes.h"
 
 namespace metal_marlin::cpu {
 
-/// What one superblock needs besides its codes. 16-byte columns of `offsets` repeat a column's byte 4 times.
+/// What one superblock needs besides its codes.
 struct alignas(64) Int8Super {
   float scale[8][kPanelColumns];
-  float zero[8][kPanelColumns];         ///< additive zeros
-  uint8_t offset[8][4][kPanelColumns];  ///< w4zero: 16 - zero, a byte for every code of the column
+  float zero[8][kPanelColumns];       ///< additive zeros
+  uint32_t offset[8][kPanelColumns];  ///< w4zero: decode_offsets
 };
 
 /// The largest scale, as bits, that any d of a tile keeps finite.
@@ -33,40 +33,27 @@ MARLIN_AVX512 inline __m512i decode_int8_super(const SuperShape& shape, const ui
   const __m512i largest = decode_scale_rows(shape.scale_type, super + shape.scales, groups, v0, nv,
                                             kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
   const uint8_t* zeros = super + shape.zeros;
-  if constexpr (kCode == CodeKind::w4zero) {
-    const __m512i four_times = _mm512_set1_epi32(0x01010101);
-    for (int g = 0; g < groups; ++g)
-      for (int v = v0; v < v0 + nv; ++v) {
-        const __m512i z =
-            _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v)));
-        const __m512i offset = _mm512_mullo_epi32(_mm512_sub_epi32(_mm512_set1_epi32(16), z), four_times);
-        _mm512_store_si512(out.offset[g][v], offset);
-      }
-  }
+  if constexpr (kCode == CodeKind::w4zero) decode_offsets(zeros, groups, v0, nv, out.offset);
   if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
   return largest;
 }
 
-/// Slots 0..3 of a step as unsigned bytes: the low (0) or high (1) nibbles of a line, or the bytes of an 8-bit line.
-template <CodeKind kCode, int kNibble>
-MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(__m512i line, __m512i offset) {
-  if constexpr (kCode == CodeKind::w8sym || kCode == CodeKind::w8add) {
-    return _mm512_xor_si512(line, _mm512_set1_epi8(static_cast<char>(0x80)));
+/// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or all of an 8-bit one.
+template <CodeKind kCode, bool kSparse, int kQuad>
+MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
+  using Lines = CodeLines<kCode, kSparse>;
+  if constexpr (is_eight_bits(kCode)) {
+    return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
+  } else if constexpr (kCode == CodeKind::fp4) {
+    // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbour's bits not matter.
+    const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
   } else {
-    const __m512i nibble = kNibble == 0 ? line : _mm512_srli_epi16(line, 4);
-    if constexpr (kCode == CodeKind::fp4) {
-      // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbour's bits not matter.
-      const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-      return _mm512_permutexvar_epi8(nibble, table);
-    } else {
-      const __m512i code = _mm512_and_si512(nibble, _mm512_set1_epi8(15));
-      return kCode == CodeKind::w4zero ? _mm512_add_epi8(code, offset) : code;
-    }
+    const __m512i code = Lines::template bytes<kQuad>(codes);
+    return Lines::kClean ? code : _mm512_and_si512(code, _mm512_set1_epi8(15));
   }
 }
 
-template <CodeKind kCode>
-inline constexpr bool kEightBits = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
 /// What unsigned_codes adds to the value, where the activations' sums do not carry it already (activations.h: sum_factor).
 template <CodeKind kCode>
 inline constexpr int kUncorrected = kCode == CodeKind::w8add ? 128 : 0;

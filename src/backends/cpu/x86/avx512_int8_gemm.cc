@@ -18,9 +18,9 @@ struct Staged {
   float zero[kChunk][2][kPanelColumns];  ///< additive zeros
 };
 
-template <CodeKind kCode>
+template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
-  constexpr int kLines = kEightBits<kCode> ? 8 : 4;
+  using Lines = CodeLines<kCode, kSparse>;
   const SuperShape shape(layout);
   const int parts = shape.shift == 0 ? 2 : 1;
   Int8Super scales;
@@ -30,20 +30,19 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
       if (b != 0) super += shape.bytes;
       largest = _mm512_max_epu32(largest, decode_int8_super<kCode>(shape, super, 0, kVectors, scales));
     }
-    const uint8_t* codes = super + b % kBlocksPerSuper * kLines * 256;
-    for (int line = 0; line < kLines; ++line)
+    const uint8_t* codes = super + b % kBlocksPerSuper * kVectors * Lines::kBytes;
+    for (int line = 0; line < Lines::kLines; ++line)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const uint8_t* from = codes + (v * kLines + line) * 64;
-        const __m512i packed = _mm512_load_si512(from);
-        _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
-        const int group = (b % kBlocksPerSuper * 2 + line * 2 / kLines) >> shape.shift;
-        const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(scales.offset[group][v]) : packed;
-        if constexpr (kEightBits<kCode>) {
-          _mm512_store_si512(out.codes[b][line][v], unsigned_codes<kCode, 0>(packed, offset));
+        const uint8_t* from = codes + v * Lines::kBytes;
+        Lines::fetch(from, line);
+        const int group = (b % kBlocksPerSuper * 2 + line * 2 / Lines::kLines) >> shape.shift;
+        const Codes packed = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
+        if constexpr (is_eight_bits(kCode)) {
+          _mm512_store_si512(out.codes[b][line][v], unsigned_codes<kCode, kSparse, 0>(packed));
         } else {
-          _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, 0>(packed, offset));
-          _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, 1>(packed, offset));
+          _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, kSparse, 0>(packed));
+          _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, kSparse, 1>(packed));
         }
       }
     for (int part = 0; part < parts; ++part)
@@ -59,21 +58,7 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
 }
 
 void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
-  const PackedLayout& layout = *args.layout;
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return stage<CodeKind::w4sym>(layout, super, blocks, out);
-    case CodeKind::w4zero:
-      return stage<CodeKind::w4zero>(layout, super, blocks, out);
-    case CodeKind::w4add:
-      return stage<CodeKind::w4add>(layout, super, blocks, out);
-    case CodeKind::fp4:
-      return stage<CodeKind::fp4>(layout, super, blocks, out);
-    case CodeKind::w8sym:
-      return stage<CodeKind::w8sym>(layout, super, blocks, out);
-    case CodeKind::w8add:
-      return stage<CodeKind::w8add>(layout, super, blocks, out);
-  }
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, blocks, out); });
 }
 
 /// Scales the integer sums of one part of a block and adds them to the float sums.

@@ -20,29 +20,39 @@ struct Pass {
   float* sums;  ///< [kRows][64]
 };
 
-/// Integer sums of one part (16 or 32 slots) of a block: kLines lines of codes of every column group.
-template <CodeKind kCode, int kRows, int kVectors, int kLines>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* codes, int line_stride, const Int8Super& super, int group,
-                                                int v0, const uint32_t* x, const char* ahead, __m512i (&dot)[kRows][kVectors]) {
-  constexpr int kNibbles = kEightBits<kCode> ? 1 : 2;
+/// Integer sums of one part (16 or 32 slots) of a block: kCount lines of codes of every column group, from line `first` on.
+/// `group`: the block of column group v0. `kept` sums the activations of kept codes, where zeros need them.
+template <CodeKind kCode, bool kSparse, int kRows, int kVectors, int kCount>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets, const uint32_t* x,
+                                                bool alone, __m512i (&dot)[kRows][kVectors], __m512i (&kept)[kRows][kVectors]) {
+  using Lines = CodeLines<kCode, kSparse>;
+  constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
 #pragma GCC unroll 8
-  for (int line = 0; line < kLines; ++line) {
-    __m512i w[2][kVectors];
+  for (int line = 0; line < kCount; ++line) {
+    __m512i w[2][kVectors], is_kept[2][kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const __m512i packed = _mm512_load_si512(codes + v * line_stride + line * 64);
-      const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(super.offset[group][v0 + v]) : packed;
-      w[0][v] = unsigned_codes<kCode, 0>(packed, offset);
-      if constexpr (kNibbles == 2) w[1][v] = unsigned_codes<kCode, 1>(packed, offset);
-      if (ahead != nullptr) _mm_prefetch(ahead + v * line_stride + line * 64, _MM_HINT_T0);
+      const uint8_t* from = group + v * Lines::kBytes;
+      const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
+      const Codes codes = Lines::read(from, first + line, offset);
+      w[0][v] = unsigned_codes<kCode, kSparse, 0>(codes);
+      if constexpr (kQuads == 2) w[1][v] = unsigned_codes<kCode, kSparse, 1>(codes);
+      if constexpr (Lines::kCountsKept) {
+        is_kept[0][v] = Lines::kept(from, first + line).low;
+        is_kept[1][v] = Lines::kept(from, first + line).high;
+      }
+      if (alone) Lines::fetch(from, first + line);
     }
 #pragma GCC unroll 2
-    for (int n = 0; n < kNibbles; ++n) {
+    for (int n = 0; n < kQuads; ++n) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const __m512i b = _mm512_set1_epi32(static_cast<int>(x[(kNibbles * line + n) * kRows + r]));
+        const __m512i b = _mm512_set1_epi32(static_cast<int>(x[(kQuads * line + n) * kRows + r]));
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
+        for (int v = 0; v < kVectors; ++v) {
+          dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
+          if constexpr (Lines::kCountsKept) kept[r][v] = _mm512_dpbusd_epi32(kept[r][v], is_kept[n][v], b);
+        }
       }
       fence();
     }
@@ -50,19 +60,19 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* codes, int line_s
 }
 
 /// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h).
-template <CodeKind kCode, int kRows, int kVectors>
-MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const Int8Super& super, int group,
-                                                 int v0, const uint32_t* extras, int part, bool clamp,
-                                                 __m512 (&acc)[kRows][kVectors]) {
+template <CodeKind kCode, bool kSparse, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const __m512i (&kept)[kRows][kVectors],
+                                                 const Int8Super& super, int group, int v0, const uint32_t* extras, int part,
+                                                 bool clamp, __m512 (&acc)[kRows][kVectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512 d = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(extras[r])));
     if constexpr (is_additive(kCode)) {
-      const auto sum = static_cast<float>(static_cast<int32_t>(extras[(1 + part) * kRows + r]));
-      const __m512 scaled = _mm512_mul_ps(_mm512_set1_ps(sum), d);
+      const __m512i all = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
-        acc[r][v] = _mm512_fmadd_ps(scaled, _mm512_load_ps(&super.zero[group][16 * (v0 + v)]), acc[r][v]);
+        acc[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(kSparse ? kept[r][v] : all), d),
+                                    _mm512_load_ps(&super.zero[group][16 * (v0 + v)]), acc[r][v]);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
@@ -75,10 +85,10 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
   }
 }
 
-template <CodeKind kCode, int kRows, int kVectors, int kParts>
+template <CodeKind kCode, bool kSparse, int kRows, int kVectors, int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
-  constexpr int kLinesPerBlock = kEightBits<kCode> ? 8 : 4, kLines = kLinesPerBlock / kParts;
-  constexpr int kRecord = (9 + kParts) * kRows, kStride = kLinesPerBlock * 64;
+  using Lines = CodeLines<kCode, kSparse>;
+  constexpr int kLines = Lines::kLines / kParts, kRecord = (9 + kParts) * kRows;
   const SuperShape shape(*pass.layout);
   const int64_t superblocks = pass.layout->superblocks();
   const __m512i limit = scale_limit(pass.largest_d);
@@ -99,9 +109,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
-        const uint8_t* codes = bytes + b * 4 * kStride + pass.v0 * kStride + part * kLines * 64;
+        const uint8_t* codes = bytes + (b * kColumnGroups + pass.v0) * Lines::kBytes;
         const uint32_t* extras = record + 8 * kRows;
-        __m512i dot[kRows][kVectors];
+        __m512i dot[kRows][kVectors], kept[kRows][kVectors];
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
           __m512i start = _mm512_setzero_si512();
@@ -109,12 +119,15 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
           if constexpr (kUncorrected<kCode> != 0)
             start = _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(extras[(1 + part) * kRows + r]));
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
+          for (int v = 0; v < kVectors; ++v) {
+            dot[r][v] = start;
+            kept[r][v] = _mm512_setzero_si512();
+          }
         }
         const int group = (b * 2 + part) >> shape.shift;
-        const char* ahead = pass.alone ? reinterpret_cast<const char*>(codes) + kPrefetchAhead : nullptr;
-        dot_lines<kCode, kRows, kVectors, kLines>(codes, kStride, super, group, pass.v0, record + part * 4 * kRows, ahead, dot);
-        add_scaled<kCode, kRows, kVectors>(dot, super, group, pass.v0, extras, part, clamp, acc);
+        dot_lines<kCode, kSparse, kRows, kVectors, kLines>(codes, part * kLines, &super.offset[group][16 * pass.v0],
+                                                           record + part * 4 * kRows, pass.alone, dot, kept);
+        add_scaled<kCode, kSparse, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
       }
     }
   }
@@ -126,7 +139,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
 
 /// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and 4 rows take the columns in
 /// halves.
-template <CodeKind kCode, int kRows, int kParts>
+template <CodeKind kCode, bool kSparse, int kRows, int kParts>
 void run_tiles(const PanelArgs& args) {
   constexpr int kVectors = kRows > 2 ? 2 : 4;
   const ActivationLayout& act = args.activations;
@@ -142,27 +155,27 @@ void run_tiles(const PanelArgs& args) {
     pass.v0 = static_cast<int>(i % (4 / kVectors)) * kVectors;
     pass.next = share_of_next_panel(*args.layout, args.panel, i, passes);
     pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
-    run_pass<kCode, kRows, kVectors, kParts>(pass);
+    run_pass<kCode, kSparse, kRows, kVectors, kParts>(pass);
   }
 }
 
-template <CodeKind kCode, int kParts>
+template <CodeKind kCode, bool kSparse, int kParts>
 void run_rows(const PanelArgs& args) {
   switch (args.activations.tile_rows) {
     case 1:
-      return run_tiles<kCode, 1, kParts>(args);
+      return run_tiles<kCode, kSparse, 1, kParts>(args);
     case 2:
-      return run_tiles<kCode, 2, kParts>(args);
+      return run_tiles<kCode, kSparse, 2, kParts>(args);
     case 3:
-      return run_tiles<kCode, 3, kParts>(args);
+      return run_tiles<kCode, kSparse, 3, kParts>(args);
     default:
-      return run_tiles<kCode, 4, kParts>(args);
+      return run_tiles<kCode, kSparse, 4, kParts>(args);
   }
 }
 
-template <CodeKind kCode>
+template <CodeKind kCode, bool kSparse = false>
 void run(const PanelArgs& args) {
-  return args.layout->slot_group == 16 ? run_rows<kCode, 2>(args) : run_rows<kCode, 1>(args);
+  return args.layout->slot_group == 16 ? run_rows<kCode, kSparse, 2>(args) : run_rows<kCode, kSparse, 1>(args);
 }
 
 }  // namespace
@@ -173,6 +186,10 @@ void cpu_avx512vnni_int8_gemv_w4add(const PanelArgs& args) { run<CodeKind::w4add
 void cpu_avx512vnni_int8_gemv_fp4(const PanelArgs& args) { run<CodeKind::fp4>(args); }
 void cpu_avx512vnni_int8_gemv_w8sym(const PanelArgs& args) { run<CodeKind::w8sym>(args); }
 void cpu_avx512vnni_int8_gemv_w8add(const PanelArgs& args) { run<CodeKind::w8add>(args); }
+void cpu_avx512vnni_int8_gemv_w4sym_sparse(const PanelArgs& args) { run<CodeKind::w4sym, true>(args); }
+void cpu_avx512vnni_int8_gemv_w4zero_sparse(const PanelArgs& args) { run<CodeKind::w4zero, true>(args); }
+void cpu_avx512vnni_int8_gemv_w4add_sparse(const PanelArgs& args) { run<CodeKind::w4add, true>(args); }
+void cpu_avx512vnni_int8_gemv_fp4_sparse(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu
 
