@@ -55,14 +55,16 @@ Table empty_table() {
                 {"GFLOP/s", right},
                 {"of limit", right},
                 {"limit"},
+                {"over dense", right},
                 {"nmse", right}});
 }
 
 void add_row(Table& table, const Measurement& m) {
-  table.row({format_name(m.format), std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype),
-             std::to_string(m.job.m), std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
-             fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
+  table.row({std::string(format_name(m.format)) + (m.sparse ? " 2:4" : ""), std::to_string(m.group),
+             compute_name(m.job.compute), dtype_name(m.job.dtype), std::to_string(m.job.m), std::to_string(m.threads), m.kernel,
+             seconds_text(m.seconds), fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
              fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
+             m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
              fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
 }
 
@@ -80,9 +82,12 @@ void measure_all(const Options& options, const Report& report) {
     Limits limits(threads);
     for (marlin_format format : formats) {
       progress.at(done, format == MARLIN_FORMAT_NONE ? "" : format_name(format));
-      Rotation rotation(options.shape.make(context.get(), format), rotation_bytes(), kMostCopies);
-      const double budget = options.seconds * static_cast<double>(jobs.size());
-      for (const Measurement& m : measure({context.get(), device, &limits, budget}, rotation, jobs)) report(m);
+      std::vector<Rotation> rotations;
+      for (const bool sparse : options.shape.sparsities(format)) {
+        rotations.emplace_back(options.shape.make(context.get(), format, sparse), rotation_bytes(), kMostCopies);
+      }
+      const double budget = options.seconds * static_cast<double>(jobs.size() * rotations.size());
+      for (const Measurement& m : measure({context.get(), device, &limits, budget}, rotations, jobs)) report(m);
       progress.at(++done);
     }
   }
@@ -115,7 +120,8 @@ ExitCode bench(const Options& options) {
     print_limits(all);
     fmt::print(
         "GB/s counts the packed weights, GFLOP/s 2 M N K. The limit is the longer of reading the weights and multiplying at\n"
-        "the peak of the instruction; 'of limit' is its time over ours. All are medians of samples taken in turn.\n");
+        "the peak of the instruction; 'of limit' is its time over ours. All are medians of samples taken in turn.\n"
+        "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same shape (--sparse both).\n");
   }
   if (!options.svg.empty()) {
     write_file(options.svg, render_roofline(roofline_of(all)));
@@ -156,11 +162,12 @@ void add_bench(CLI::App& app, Action& action) {
       "checked against float64 on a sample of columns; exits with 1 when one is wrong.\n\n"
       "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, gbytes_per_s, gflops, limit\n"
       "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, read_gbytes_per_s,\n"
-      "instruction, peak_gflops.\n\n"
+      "instruction, peak_gflops, sparse ('none' or '2:4'), dense_over_sparse (with --sparse both).\n\n"
       "Examples:\n"
       "  metal-marlin bench\n"
       "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
       "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
+      "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
       "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg");
   sub->callback([&action, options] { action = [options] { return bench(*options); }; });
 }

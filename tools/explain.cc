@@ -20,7 +20,8 @@ struct Options {
 
 ExitCode explain_products(const Options& options) {
   const Context context = make_context(MARLIN_BACKEND_AUTO, 0);
-  const Weights weights = options.shape.make(context.get(), options.shape.formats().front())();
+  const marlin_format format = options.shape.formats().front();
+  const Weights weights = options.shape.make(context.get(), format, options.shape.sparsities(format).front())();
   const marlin_layer_info info = info_of(weights.get());
   bool first = true;
   for (int64_t m : options.m) {
@@ -48,6 +49,7 @@ void add_explain(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin explain --format mxfp4 -n 11776 -k 4096 -m 1,8,512\n"
       "  metal-marlin explain --format int4 --group 128 --compute int8 -m 16\n"
+      "  metal-marlin explain --format fp4 --sparse 2:4\n"
       "  metal-marlin explain --file model.gguf --layer blk.0.ffn_down.weight");
   sub->callback([&action, options] { action = [options] { return explain_products(*options); }; });
 }

@@ -61,22 +61,24 @@ double time_calls(const std::function<void()>& call, double seconds) {
   return timed.seconds();
 }
 
-std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::span<const Job> jobs) {
-  const marlin_layer_info info = info_of(weights.first());
+std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations, std::span<const Job> jobs) {
+  const marlin_layer_info shape = info_of(rotations.front().first());
   std::vector<Prepared> operands;
-  for (const Job& job : jobs) operands.emplace_back(job, info);
+  for (const Job& job : jobs) operands.emplace_back(job, shape);
 
   std::vector<Timed> timed;
   std::map<std::string, std::vector<double>> peaks;
-  for (size_t j = 0; j < jobs.size(); ++j) {
-    const Prepared& p = operands[j];
-    timed.emplace_back([&weights, &p, &job = jobs[j]] { multiply(product(weights.next(), p.a, p.c, job.m, job.compute)); });
-    peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
+  for (Rotation& weights : rotations) {
+    for (size_t j = 0; j < jobs.size(); ++j) {
+      const Prepared& p = operands[j];
+      timed.emplace_back([&weights, &p, &job = jobs[j]] { multiply(product(weights.next(), p.a, p.c, job.m, job.compute)); });
+      peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
+    }
   }
   std::vector<double> reads;
   // Sampling the limits takes as long as many short products: the time is up when the clock says so, or when each job has had
   // its share, but never before each has a few samples.
-  const double share = bench.seconds / static_cast<double>(jobs.size());
+  const double share = bench.seconds / static_cast<double>(timed.size());
   const auto start = Clock::now();
   const auto unfinished = [&](const Timed& t) {
     return t.wants(share) && (!t.has_enough(share) || since(start) < bench.seconds);
@@ -90,42 +92,50 @@ std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::spa
   }
 
   std::vector<Measurement> out;
-  for (size_t j = 0; j < jobs.size(); ++j) {
+  for (size_t i = 0; i < timed.size(); ++i) {
+    const size_t j = i % jobs.size();
     const Job& job = jobs[j];
+    const Rotation& weights = rotations[i / jobs.size()];
+    const marlin_layer_info info = info_of(weights.first());
     const marlin_gemm_desc desc = product(weights.first(), operands[j].a, operands[j].c, job.m, job.compute);
     multiply(desc);
     Product checked[] = {{&operands[j].a, &operands[j].c, job.m, job.compute}};
     check_products(weights.first(), checked, sampled_rows(info.n, kSampledColumns), bench.limits->threads());
     const std::string instruction = instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
     out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"), info.format, info.n, info.k,
-                   info.group_size, bench.limits->threads(), info.bytes, timed[j].seconds(), median(reads), instruction,
-                   median(peaks[instruction]), checked[0].verdict});
+                   info.group_size, (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), info.bytes,
+                   timed[i].seconds(), median(reads), instruction, median(peaks[instruction]), checked[0].verdict});
+    const size_t dense = j;  // the first rotation's
+    if (out[i].sparse && !out[dense].sparse) out[i].dense_seconds = out[dense].seconds;
   }
   return out;
 }
 
 nlohmann::ordered_json to_json(const Measurement& m) {
-  return {{"backend", m.backend},
-          {"kernel", m.kernel},
-          {"format", format_name(m.format)},
-          {"compute", compute_name(m.job.compute)},
-          {"M", m.job.m},
-          {"N", m.n},
-          {"K", m.k},
-          {"group", m.group},
-          {"threads", m.threads},
-          {"seconds", m.seconds},
-          {"gbytes_per_s", m.byte_rate() / 1e9},
-          {"gflops", m.rate() / 1e9},
-          {"limit", m.limit()},
-          {"fraction_of_limit", m.fraction_of_limit()},
-          {"nmse", m.verdict.nmse},
-          {"dtype", dtype_name(m.job.dtype)},
-          {"out_dtype", dtype_name(m.job.out_dtype)},
-          {"weight_bytes", m.bytes},
-          {"read_gbytes_per_s", m.read_rate / 1e9},
-          {"instruction", m.instruction},
-          {"peak_gflops", m.peak / 1e9}};
+  nlohmann::ordered_json json = {{"backend", m.backend},
+                                 {"kernel", m.kernel},
+                                 {"format", format_name(m.format)},
+                                 {"compute", compute_name(m.job.compute)},
+                                 {"M", m.job.m},
+                                 {"N", m.n},
+                                 {"K", m.k},
+                                 {"group", m.group},
+                                 {"threads", m.threads},
+                                 {"seconds", m.seconds},
+                                 {"gbytes_per_s", m.byte_rate() / 1e9},
+                                 {"gflops", m.rate() / 1e9},
+                                 {"limit", m.limit()},
+                                 {"fraction_of_limit", m.fraction_of_limit()},
+                                 {"nmse", m.verdict.nmse},
+                                 {"dtype", dtype_name(m.job.dtype)},
+                                 {"out_dtype", dtype_name(m.job.out_dtype)},
+                                 {"weight_bytes", m.bytes},
+                                 {"read_gbytes_per_s", m.read_rate / 1e9},
+                                 {"instruction", m.instruction},
+                                 {"peak_gflops", m.peak / 1e9},
+                                 {"sparse", m.sparse ? "2:4" : "none"}};
+  if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;
+  return json;
 }
 
 }  // namespace metal_marlin::tools

@@ -29,13 +29,15 @@ struct Measurement {
   marlin_format format;
   int64_t n, k;
   uint32_t group;
+  bool sparse;  ///< 2:4
   unsigned threads;
-  uint64_t bytes;           ///< of the weights
-  double seconds;           ///< median of one product
-  double read_rate;         ///< bytes a second, median of the same race
-  std::string instruction;  ///< by whose peak it is judged
-  double peak;              ///< operations a second, likewise
-  Verdict verdict;          ///< of a sample of the result
+  uint64_t bytes;            ///< of the weights
+  double seconds;            ///< median of one product
+  double read_rate;          ///< bytes a second, median of the same race
+  std::string instruction;   ///< by whose peak it is judged
+  double peak;               ///< operations a second, likewise
+  Verdict verdict;           ///< of a sample of the result
+  double dense_seconds = 0;  ///< of the same product by dense weights in the same race; 0: none
 
   double operations() const { return 2.0 * static_cast<double>(job.m) * static_cast<double>(n) * static_cast<double>(k); }
   double byte_rate() const { return static_cast<double>(bytes) / seconds; }
@@ -59,9 +61,9 @@ struct Bench {
   double seconds = 1;  ///< for all jobs of one call together; slow ones take as long as they take
 };
 
-/// Times the jobs on the rotation's copies in turn with reading and the instructions they use, then checks each against
-/// float64 on a sample of columns.
-std::vector<Measurement> measure(const Bench& bench, Rotation& weights, std::span<const Job> jobs);
+/// Times the jobs on each rotation's copies, all in turn with reading and the instructions they use, then checks each against
+/// float64 on a sample of columns. Measurements come rotation by rotation. The rotations are of one shape.
+std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations, std::span<const Job> jobs);
 
 /// Median seconds of call(), timed in batches of at least 50 us, for about `seconds`.
 double time_calls(const std::function<void()>& call, double seconds);

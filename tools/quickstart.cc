@@ -216,7 +216,7 @@ std::vector<Measurement> large_layer(const Options& options, const Bench& bench)
           return random->pack(bench.context);
         },
         rotation_bytes(), kMostCopies);
-    for (Measurement& m : measure(bench, rotation, jobs)) all.push_back(std::move(m));
+    for (Measurement& m : measure(bench, {&rotation, 1}, jobs)) all.push_back(std::move(m));
   }
   return all;
 }

@@ -21,8 +21,15 @@ void ShapeOptions::add_to(CLI::App& app, bool several) {
   auto* zeros = app.add_option("--zeros", zeros_, "Zero points of int4 codes: none (8), integer, additive")
                     ->capture_default_str()
                     ->check(CLI::IsMember({"none", "integer", "additive"}));
+  const std::vector<std::string> kinds =
+      several ? std::vector<std::string>{"none", "2:4", "both"} : std::vector<std::string>{"none", "2:4"};
+  auto* sparse = app.add_option("--sparse", sparse_,
+                                several ? "2:4 for weights of which two in four are kept; both: raced against dense ones"
+                                        : "2:4 for weights of which two in four are kept")
+                     ->capture_default_str()
+                     ->check(CLI::IsMember(kinds));
   auto* file = app.add_option("--file", file_, "Take a layer of this checkpoint instead of a shape");
-  file->excludes(n)->excludes(k)->excludes(zeros);
+  file->excludes(n)->excludes(k)->excludes(zeros)->excludes(sparse);
   app.add_option("--layer", layer_, "The layer of --file; default: its first")->needs(file);
   app.add_option("--expert", expert_, "The expert of a layer that has several")->needs(file);
 }
@@ -36,11 +43,18 @@ std::vector<marlin_format> ShapeOptions::formats() const {
   return {all_formats().begin(), all_formats().end()};
 }
 
-std::function<Weights()> ShapeOptions::make(marlin_context* context, marlin_format format) const {
+std::vector<bool> ShapeOptions::sparsities(marlin_format format) const {
+  if (sparse_ == "2:4") return {true};
+  // INT8 is dense only.
+  if (sparse_ == "both" && format != MARLIN_INT8) return {false, true};
+  return {false};
+}
+
+std::function<Weights()> ShapeOptions::make(marlin_context* context, marlin_format format, bool sparse) const {
   if (file_.empty()) {
     const bool int4 = format == MARLIN_INT4;
     const Zeros zeros = !int4 || zeros_ == "none" ? Zeros::none : zeros_ == "integer" ? Zeros::integer : Zeros::additive;
-    const auto random = std::make_shared<RandomWeights>(WeightShape{format, n_, k_, group_, zeros}, 1);
+    const auto random = std::make_shared<RandomWeights>(WeightShape{format, n_, k_, group_, zeros, sparse}, 1);
     return [random, context] { return random->pack(context); };
   }
   const std::shared_ptr<marlin_checkpoint> checkpoint = open_checkpoint(file_);

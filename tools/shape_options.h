@@ -22,10 +22,12 @@ class ShapeOptions {
   /// The formats asked for; one entry, maybe NONE, when a layer of a file brings its own.
   std::vector<marlin_format> formats() const;
   /// Something that packs one more copy of the weights each time. Borrows from *this and the context.
-  std::function<Weights()> make(marlin_context* context, marlin_format format) const;
+  std::function<Weights()> make(marlin_context* context, marlin_format format, bool sparse) const;
+  /// Whether the weights are to be 2:4 sparse: the kinds asked for that this format has.
+  std::vector<bool> sparsities(marlin_format format) const;
 
  private:
-  std::string file_, layer_, zeros_ = "none";
+  std::string file_, layer_, zeros_ = "none", sparse_ = "none";
   std::vector<std::string> formats_;
   int64_t n_ = 11776, k_ = 4096;
   uint32_t group_ = 0, expert_ = 0;

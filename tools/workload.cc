@@ -24,6 +24,25 @@ marlin_matrix matrix_of(const std::vector<uint8_t>& bytes, int64_t rows, int64_t
   return matrix;
 }
 
+/// Of the codes' matrix: bytes of a row.
+int64_t code_columns(const WeightShape& shape) {
+  return shape.sparse ? shape.k / 4 : shape.format == MARLIN_INT8 ? shape.k : (shape.k + 1) / 2;
+}
+
+/// Bit i of byte b of a row: element 8 b + i is kept. Two of every four are, whichever.
+std::vector<uint8_t> random_masks(const WeightShape& shape, Random& random) {
+  constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
+  const int64_t columns = (shape.k + 7) / 8;
+  std::vector<uint8_t> masks(static_cast<size_t>(shape.n * columns));
+  for (size_t i = 0; i < masks.size(); ++i) {
+    const uint64_t bits = random.next();
+    masks[i] = kPairs[bits % 6];
+    const bool whole = (static_cast<int64_t>(i) % columns + 1) * 8 <= shape.k;  // bits beyond K are 0
+    if (whole) masks[i] = static_cast<uint8_t>(masks[i] | kPairs[(bits >> 32) % 6] << 4);
+  }
+  return masks;
+}
+
 int64_t groups_of(const WeightShape& shape) { return (shape.k + shape.group - 1) / shape.group; }
 
 }  // namespace
@@ -32,7 +51,8 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
   if (shape_.group == 0) shape_.group = default_group(shape.format);
   shape_.group = static_cast<uint32_t>(std::min<int64_t>(shape_.group, shape.k));
   Random random(seed);
-  const int64_t row = shape.format == MARLIN_INT8 ? shape.k : (shape.k + 1) / 2;
+  const int64_t row = code_columns(shape);
+  if (shape.sparse) kept_ = random_masks(shape, random);
   codes_.resize(static_cast<size_t>(shape.n * row + 7) / 8 * 8);
   for (size_t i = 0; i < codes_.size(); i += 8) {
     const uint64_t bits = random.next();
@@ -66,8 +86,8 @@ Weights RandomWeights::pack(marlin_context* context) const {
   desc.layout = MARLIN_LAYOUT_ROWS;
   desc.n = shape_.n;
   desc.k = shape_.k;
-  desc.values = shape_.format == MARLIN_INT8 ? matrix_of(codes_, shape_.n, shape_.k, MARLIN_I8)
-                                             : matrix_of(codes_, shape_.n, (shape_.k + 1) / 2, MARLIN_U8);
+  desc.values = matrix_of(codes_, shape_.n, code_columns(shape_), shape_.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8);
+  if (shape_.sparse) desc.sparse_meta = matrix_of(kept_, shape_.n, (shape_.k + 7) / 8, MARLIN_U8);
   desc.scales = matrix_of(scales_, shape_.n, groups, scale_type_);
   if (shape_.zeros == Zeros::integer) desc.zeros = matrix_of(zeros_, shape_.n, groups, MARLIN_U8);
   if (shape_.zeros == Zeros::additive) {

@@ -17,6 +17,7 @@ struct WeightShape {
   int64_t n, k;
   uint32_t group = 0;  ///< 0: the format's own
   Zeros zeros = Zeros::none;
+  bool sparse = false;  ///< 2:4
 };
 
 /// Quantised weights of random codes and scales: what a real matrix looks like to memory and to kernels, made in no time.
@@ -28,7 +29,7 @@ class RandomWeights {
 
  private:
   WeightShape shape_;
-  std::vector<uint8_t> codes_, zeros_;
+  std::vector<uint8_t> codes_, zeros_, kept_;
   std::vector<uint8_t> scales_;
   marlin_dtype scale_type_ = MARLIN_F16;
 };
