@@ -5,6 +5,7 @@
 #include "checkpoints/operands.h"
 #include "checkpoints/sparse.h"
 #include "formats/format_table.h"
+#include "formats/prune.h"
 #include "formats/quantize.h"
 
 namespace metal_marlin {
@@ -106,7 +107,7 @@ Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
   if (!takes_sparse_meta(o.layout)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));
   MARLIN_ASSIGN(auto source, make_layout(o));
   if ((o.flags & MARLIN_PACK_OBEYS_2_4) == 0) return source;
-  return make_obeying(std::move(source));
+  return make_sparse(std::move(source), {Sparsity::obey});
 }
 
 }  // namespace metal_marlin

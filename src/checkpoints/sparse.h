@@ -51,9 +51,4 @@ Status check_all_kept(const WeightMeta& meta, Read read) {
   return {};
 }
 
-/// Another source, dense, whose blocks of four have at most two elements that are not 0: as sparse. Those are kept, and then
-/// the lowest others up to two. What breaks that is MARLIN_E_FORMAT with row and block, from read(). An element is 0 by its
-/// code: plus or minus 0 of the FP4 formats, the zero point of INT4 (q * scale + zero: a value of 0).
-Result<std::unique_ptr<WeightSource>> make_obeying(std::unique_ptr<WeightSource> dense);
-
 }  // namespace metal_marlin

@@ -111,6 +111,8 @@ Extremes extremes_of(std::span<const double> w) {
   return r;
 }
 
+bool is_kept(const std::vector<uint8_t>& masks, size_t i) { return (masks[i / 4] >> (i % 4) & 1) != 0; }
+
 constexpr int kMseSteps = 24;
 constexpr double mse_factor(int i) { return 0.70 + 0.35 * i / (kMseSteps - 1); }
 constexpr double kE4m3Max = 448, kE2m1Max = 6;
@@ -129,9 +131,16 @@ class QuantizedSource final : public WeightSource {
   };
 
   QuantizedSource(const FloatMatrix& matrix, const QuantizeOptions& options) : matrix_(matrix), options_(options) {}
-  Status read_row(int64_t row, std::vector<float>& floats, std::vector<double>& out, uint8_t* kept = nullptr) const;
-  Status read_kept(int64_t row, std::vector<float>& floats, uint8_t* kept) const;
-  Result<double> largest_magnitude() const;
+  struct Row {
+    std::vector<float> floats;
+    std::vector<double> given, w;  ///< w: 0 where not kept
+    std::vector<uint8_t> kept;     ///< masks of the blocks of 4; empty unless the floats or the codes are sparse
+  };
+
+  Status read_row(int64_t row, Row& out) const;
+  Status read_kept(int64_t row, Row& out) const;
+  /// Looks at all rows: the largest magnitude of what is kept, and into the meta what pruning keeps of the norm.
+  Result<double> scan();
   void quantize(const Group& group) const;
   template <class CoderOf>
   void quantize_on_grid(const Group& group, double scale, CoderOf coder_of) const;
@@ -145,48 +154,57 @@ class QuantizedSource final : public WeightSource {
   double tensor_scale_ = 1;
 };
 
-/// Spreads the kept elements, which fill the first half of a row, over the whole of it. `kept` may be null.
-Status QuantizedSource::read_kept(int64_t row, std::vector<float>& floats, uint8_t* kept) const {
-  const auto blocks = static_cast<size_t>(matrix_.k / 4);
-  std::vector<uint8_t> masks(blocks);
-  MARLIN_RETURN_IF_ERROR(matrix_.kept(row, masks.data()));
-  for (size_t b = blocks; b-- > 0;) {  // from the back, where the room is
+/// Spreads the kept elements, which fill the first half of a row, over the whole of it.
+Status QuantizedSource::read_kept(int64_t row, Row& out) const {
+  MARLIN_RETURN_IF_ERROR(matrix_.kept(row, out.kept.data()));
+  for (size_t b = out.kept.size(); b-- > 0;) {  // from the back, where the room is
     size_t from = 2 * b + 2;
     for (size_t i = 4; i-- > 0;) {
-      const bool keeps = (masks[b] >> i & 1u) != 0;
-      const float value = keeps ? floats[--from] : 0.0f;
-      floats[4 * b + i] = value;
+      const bool keeps = (out.kept[b] >> i & 1u) != 0;
+      const float value = keeps ? out.floats[--from] : 0.0f;
+      out.floats[4 * b + i] = value;
     }
   }
-  if (kept != nullptr) std::copy(masks.begin(), masks.end(), kept);
   return {};
 }
 
-Status QuantizedSource::read_row(int64_t row, std::vector<float>& floats, std::vector<double>& out, uint8_t* kept) const {
+Status QuantizedSource::read_row(int64_t row, Row& out) const {
   const int64_t k = matrix_.k, width = matrix_.dtype == MARLIN_F32 ? 4 : 2;
+  std::vector<float>& floats = out.floats;
   floats.resize(static_cast<size_t>(k));
-  out.resize(static_cast<size_t>(k));
+  out.given.resize(static_cast<size_t>(k));
   const auto* from = static_cast<const uint8_t*>(matrix_.data) + row * matrix_.row_stride * width;
   decode_floats(matrix_.dtype, from, matrix_.kept ? k / 2 : k, floats.data());
-  if (matrix_.kept) MARLIN_RETURN_IF_ERROR(read_kept(row, floats, kept));
+  out.kept.resize(matrix_.kept || meta_.sparse ? static_cast<size_t>(k / 4) : 0);
+  if (matrix_.kept) MARLIN_RETURN_IF_ERROR(read_kept(row, out));
   for (size_t i = 0; i < floats.size(); ++i) {
     if (!std::isfinite(floats[i])) {
       return Status::error(MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantise, found %s",
                            matrix_.name.c_str(), row, i, std::isnan(floats[i]) ? "NaN" : "infinity");
     }
-    out[i] = f32_to_f64(floats[i]);
+    out.given[i] = f32_to_f64(floats[i]);
+  }
+  out.w = out.given;
+  if (!meta_.sparse || matrix_.kept) return {};
+  MARLIN_RETURN_IF_ERROR(keep_of_floats(out.w, options_.sparse, matrix_.name, row, out.kept.data()));
+  for (size_t i = 0; i < out.w.size(); ++i) {
+    if (!is_kept(out.kept, i)) out.w[i] = 0;
   }
   return {};
 }
 
-Result<double> QuantizedSource::largest_magnitude() const {
-  std::vector<float> floats;
-  std::vector<double> w;
+Result<double> QuantizedSource::scan() {
+  Row row;
+  KeptNorm norm;
   double magnitude = 0;
+  const bool prune = options_.sparse.sparsity == Sparsity::prune;
   for (int64_t r = 0; r < matrix_.n; ++r) {
-    MARLIN_RETURN_IF_ERROR(read_row(r, floats, w));
-    magnitude = std::max(magnitude, extremes_of(w).magnitude());
+    MARLIN_RETURN_IF_ERROR(read_row(r, row));
+    magnitude = std::max(magnitude, extremes_of(row.w).magnitude());
+    for (size_t i = 0; prune && i < row.given.size(); ++i) norm.add(row.given[i], is_kept(row.kept, i));
+    norm.end_row();
   }
+  norm.store(meta_);
   return magnitude;
 }
 
@@ -201,11 +219,14 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
   meta.groups = ceil_div(meta.k, meta.group_size);
   meta.scale_type = row.default_type;
   meta.zero_kind = options.asymmetric ? ZeroKind::integer : ZeroKind::none;
-  meta.sparse = matrix.kept && row.code_bits == 4;
+  meta.sparse = options.sparse.sparsity != Sparsity::as_given || (matrix.kept && row.code_bits == 4);
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
-  if (row.format == MARLIN_MXFP4) return std::unique_ptr<WeightSource>(std::move(source));
+  MARLIN_RETURN_IF_ERROR(check_column_norms(options.sparse, matrix.k));
+  const bool as_given = options.sparse.sparsity == Sparsity::as_given;
+  if (row.format == MARLIN_MXFP4 && as_given) return std::unique_ptr<WeightSource>(std::move(source));
 
-  MARLIN_ASSIGN(const double largest, source->largest_magnitude());
+  MARLIN_ASSIGN(const double largest, source->scan());
+  if (row.format == MARLIN_MXFP4) return std::unique_ptr<WeightSource>(std::move(source));
   if (row.format == MARLIN_NVFP4) {
     const double t = largest / (kE4m3Max * kE2m1Max);
     const bool divide = options.divide_tensor_scale;
@@ -227,16 +248,18 @@ Status QuantizedSource::read(int64_t first, int64_t count, Stripe& out) const {
   out.codes.resize(rows * k);
   out.scales.resize(rows * groups * width);
   out.zeros.resize(zeros ? rows * groups : 0);
-  out.kept.resize(meta_.sparse ? rows * k / 4 : 0);
-  std::vector<float> floats;
-  std::vector<double> w;
+  out.kept.resize(meta_.sparse ? rows * (k / 4) : 0);
+  Row row;
   for (size_t r = 0; r < rows; ++r) {
-    uint8_t* kept = meta_.sparse ? &out.kept[r * k / 4] : nullptr;
-    MARLIN_RETURN_IF_ERROR(read_row(first + static_cast<int64_t>(r), floats, w, kept));
+    MARLIN_RETURN_IF_ERROR(read_row(first + static_cast<int64_t>(r), row));
+    if (meta_.sparse)
+      std::copy(row.kept.begin(), row.kept.end(), out.kept.begin() + static_cast<ptrdiff_t>(r * row.kept.size()));
     for (size_t g = 0; g < groups; ++g) {
       const size_t begin = g * group_size, length = std::min(group_size, k - begin), at = r * groups + g;
-      quantize(
-          {{w.data() + begin, length}, &out.codes[r * k + begin], &out.scales[at * width], zeros ? &out.zeros[at] : nullptr});
+      quantize({{row.w.data() + begin, length},
+                &out.codes[r * k + begin],
+                &out.scales[at * width],
+                zeros ? &out.zeros[at] : nullptr});
     }
   }
   return {};
@@ -316,6 +339,9 @@ Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix, 
   }
   if (matrix.kept && matrix.k % 4 != 0) {
     return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, matrix.k);
+  }
+  if (matrix.kept && options.sparse.sparsity == Sparsity::obey) {
+    return Status::error(MARLIN_E_ARGUMENT, "flags: OBEYS_2_4 is about dense values, found 2:4 metadata");
   }
   if (matrix.n < 1 || matrix.k < 1 || matrix.row_stride < (matrix.kept ? matrix.k / 2 : matrix.k)) {
     return Status::error(MARLIN_E_SHAPE,

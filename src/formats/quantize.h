@@ -15,6 +15,7 @@
 //   (> 65504) or be subnormal (< 2^-14), they are float32. No scale is rounded to 0: at least 2^-24 (float32: 2^-126).
 // - MSE search: the scale with the least sum of squared errors over the group, ties to the larger scale, among the rule's own
 //   scale times 0.70 + 0.35 i / 23, i = 0..23, rounded to the stored type; for E8M0 among e and e + 1.
+// - 2:4 sparsity (prune.h) comes first: all of the above sees 0 in place of what is not kept.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "formats/prune.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
@@ -42,10 +44,13 @@ struct QuantizeOptions {
   bool asymmetric = false;  ///< INT4 only: an integer zero point a group
   bool search_mse = false;
   bool divide_tensor_scale = false;  ///< NVFP4: store the reciprocal, float32(2688 / max|w|), as compressed-tensors does
+  SparseRule sparse{};
 };
 
-/// group_size as resolve_group_size takes it. Reads the matrix once here for its largest magnitude (except MXFP4); rows are
-/// quantised as they are read. NaN or infinity is MARLIN_E_FORMAT with row and column, from here or from read().
+/// group_size as resolve_group_size takes it. Reads the matrix once here for its largest magnitude (MXFP4: only to prune or to
+/// check that it obeys 2:4); rows are quantised as they are read. MARLIN_E_FORMAT with row and column, from here or from
+/// read(), for NaN and infinity, and for more than two non-zeros in a block that should obey 2:4. Sparse: MARLIN_E_SHAPE unless
+/// k % 4 == 0, MARLIN_E_UNSUPPORTED for INT8.
 Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix, marlin_format format, int64_t group_size,
                                                      const QuantizeOptions& options);
 

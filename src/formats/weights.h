@@ -42,6 +42,9 @@ struct WeightMeta {
   std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
   bool gate_up_interleaved = false;        ///< rows alternate gate, up
   bool sparse = false;                     ///< 2:4: of every 4 elements along k two are kept, the others are 0
+  /// Of pruned weights: the sums of w^2 before pruning and over what was kept, of whole layers also in a shard. Both are 0
+  /// where nothing was pruned.
+  double squared_norm = 0, kept_norm = 0;
 };
 
 /// Some whole rows of canonical weights.
