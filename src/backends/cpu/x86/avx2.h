@@ -1,4 +1,4 @@
-// What the AVX2 kernels share: scales of a superblock, 8 at a time.
+// What the AVX2 kernels share: scales of a superblock and lines of codes, 8 columns at a time.
 #pragma once
 
 #include <cstdint>
@@ -53,5 +53,95 @@ MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int
       return decode_scales_avx2<ScaleType::e4m3>(p, n, factor, out);
   }
 }
+
+/// A line of 4-bit codes, 8 columns x 8 slots: as Codes of the AVX-512 kernels.
+struct Codes8 {
+  __m256i low, high;  ///< high: only when split
+};
+
+/// Lines of codes, dense and 2:4 sparse: CodeLines of the AVX-512 kernels, for 8 columns.
+template <CodeKind kCode, bool kSparse>
+struct CodeLines8 {
+  static_assert(!(kSparse && is_eight_bits(kCode)));
+  static constexpr int kLines = is_eight_bits(kCode) ? 8 : 4;
+  static constexpr int kBytes = kSparse ? kSparseGroupBytes : kLines * 64;
+  static constexpr bool kSplit = kSparse || kCode == CodeKind::w4zero;
+  static constexpr bool kCountsKept = kSparse && is_additive(kCode);
+
+  /// Columns 8 half .. 8 half + 7 of a line; `zeros`: 8 integer zeros, applied as code + 16 - zero.
+  MARLIN_AVX2 MARLIN_INLINE static Codes8 read(const uint8_t* group, int line, int half, const uint8_t* zeros) {
+    const __m256i fifteen = _mm256_set1_epi8(15);
+    if constexpr (!kSparse) {
+      const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line * 64 + half * 32));
+      if constexpr (kCode != CodeKind::w4zero) return {packed, packed};
+      return {_mm256_add_epi8(_mm256_and_si256(packed, fifteen), offset(zeros)),
+              _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), offset(zeros))};
+    } else {
+      const auto* from = reinterpret_cast<const __m128i*>(group + line * kSparseLineBytes + half * 16);
+      const __m256i packed = _mm256_broadcastsi128_si256(_mm_loadu_si128(from));
+      const __m256i first = places(group, 2 * line, half), second = places(group, 2 * line + 1, half);
+      __m256i low = _mm256_shuffle_epi8(_mm256_and_si256(packed, fifteen), first);
+      __m256i high = _mm256_shuffle_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), second);
+      if constexpr (kCode == CodeKind::w4zero) {
+        low = _mm256_add_epi8(low, offset(zeros));
+        high = _mm256_add_epi8(high, offset(zeros));
+      }
+      if constexpr (kCode == CodeKind::w4sym || kCode == CodeKind::w4zero) {
+        const __m256i nothing = _mm256_set1_epi8(kCode == CodeKind::w4sym ? 8 : 16);
+        low = _mm256_blendv_epi8(low, nothing, first);
+        high = _mm256_blendv_epi8(high, nothing, second);
+      }
+      return {low, high};
+    }
+  }
+
+  /// 1 where a code is kept, 0 elsewhere, as codes.
+  MARLIN_AVX2 MARLIN_INLINE static Codes8 kept(const uint8_t* group, int line, int half) {
+    const __m256i one = _mm256_set1_epi8(1), none = _mm256_setzero_si256();
+    return {_mm256_add_epi8(one, _mm256_cmpgt_epi8(none, places(group, 2 * line, half))),
+            _mm256_add_epi8(one, _mm256_cmpgt_epi8(none, places(group, 2 * line + 1, half)))};
+  }
+
+  MARLIN_INLINE static void fetch(const uint8_t* group, int line) {
+    if (line < kBytes / 64) _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchAhead + line * 64, _MM_HINT_T0);
+  }
+
+  /// Step kStep of 8 slots in the low bits of dwords; quad kQuad in the low bits of bytes.
+  template <int kStep>
+  MARLIN_AVX2 MARLIN_INLINE static __m256i dwords(Codes8 codes) {
+    if constexpr (kSplit) return _mm256_srli_epi32(kStep % 2 == 0 ? codes.low : codes.high, kStep / 2 * 8);
+    return _mm256_srli_epi32(codes.low, kStep * 4);
+  }
+  template <int kQuad>
+  MARLIN_AVX2 MARLIN_INLINE static __m256i bytes(Codes8 codes) {
+    if constexpr (kSplit) return kQuad == 0 ? codes.low : codes.high;
+    return kQuad == 0 ? codes.low : _mm256_srli_epi16(codes.low, 4);
+  }
+
+ private:
+  /// Where each byte of 8 columns x 4 slots comes from among the 16 kept ones; above 127 where none is kept. The lowest 3 bits
+  /// of a mask with two of four bits tell it from the others, and vpermd looks at 3 bits.
+  MARLIN_AVX2 MARLIN_INLINE static __m256i places(const uint8_t* group, int quad, int half) {
+    const __m256i masks = _mm256_set1_epi32(load<int32_t>(group + kSparseMasks + 8 * quad + 4 * half));
+    const __m256i own = _mm256_srlv_epi32(masks, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    const __m256i order = _mm256_setr_epi8(-128, -128, -128, -128,  // no such mask
+                                           0, -128, -128, 1,        // 1001
+                                           -128, 0, -128, 1,        // 1010
+                                           0, 1, -128, -128,        // 0011
+                                           -128, -128, 0, 1,        // 1100
+                                           0, -128, 1, -128,        // 0101
+                                           -128, 0, 1, -128,        // 0110
+                                           -128, -128, -128, -128);
+    const __m256i first =
+        _mm256_setr_epi32(0, 0x02020202, 0x04040404, 0x06060606, 0x08080808, 0x0a0a0a0a, 0x0c0c0c0c, 0x0e0e0e0e);
+    return _mm256_add_epi8(_mm256_permutevar8x32_epi32(order, own), first);
+  }
+
+  /// 16 - zero of 8 columns, in every byte of the column's dword.
+  MARLIN_AVX2 MARLIN_INLINE static __m256i offset(const uint8_t* zeros) {
+    const __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
+    return _mm256_mullo_epi32(_mm256_sub_epi32(_mm256_set1_epi32(16), z), _mm256_set1_epi32(0x01010101));
+  }
+};
 
 }  // namespace metal_marlin::cpu

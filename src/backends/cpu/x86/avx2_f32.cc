@@ -13,84 +13,69 @@ struct Staged {
   float weights[kSuperSlots][kPanelColumns];  ///< [step], in the order of activations.h
 };
 
-template <CodeKind kCode>
-inline constexpr bool kEightBits = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
-
-/// Step kStep (0..7 of a 4-bit line, 0..3 of an 8-bit one) of 8 columns: the integer or E2M1 value, without any zero.
-template <CodeKind kCode, int kStep>
-MARLIN_AVX2 MARLIN_INLINE __m256 code_value(__m256i line) {
-  if constexpr (kEightBits<kCode>) {
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(line, 24 - 8 * kStep), 24));
-  } else if constexpr (kCode == CodeKind::fp4) {
-    const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
-    const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(line, 28 - 4 * kStep), _mm256_set1_epi32(INT32_MIN));
-    // vpermps looks at the lowest 3 bits only.
-    return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, _mm256_srli_epi32(line, 4 * kStep)), _mm256_castsi256_ps(sign));
+/// Step kStep (0..7 of a 4-bit line, 0..3 of an 8-bit one) of 8 columns: what the scale multiplies.
+template <CodeKind kCode, bool kSparse, int kStep>
+MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
+  if constexpr (is_eight_bits(kCode)) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(codes.low, 24 - 8 * kStep), 24));
   } else {
-    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(line, 4 * kStep), _mm256_set1_epi32(15)));
+    const __m256i code = CodeLines8<kCode, kSparse>::template dwords<kStep>(codes);
+    if constexpr (kCode == CodeKind::fp4) {
+      const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+      const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(code, 28), _mm256_set1_epi32(INT32_MIN));
+      // vpermps looks at the lowest 3 bits only.
+      return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, code), _mm256_castsi256_ps(sign));
+    }
+    constexpr bool kShifted = kCode == CodeKind::w4zero;  // code + 16 - zero
+    const __m256 value = _mm256_cvtepi32_ps(_mm256_and_si256(code, _mm256_set1_epi32(kShifted ? 31 : 15)));
+    return is_additive(kCode) ? value : _mm256_sub_ps(value, _mm256_set1_ps(kShifted ? 16.0f : 8.0f));
   }
 }
 
-/// Steps kStep.. of a line, 8 columns. `zero`: integer zero or additive zero.
-template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX2 MARLIN_INLINE void stage_line(__m256i line, __m256 scale, __m256 zero, float (*out)[kPanelColumns]) {
-  if constexpr (kStep < (kEightBits<kCode> ? 4 : 8)) {
-    __m256 value = code_value<kCode, kStep>(line);
-    if constexpr (kCode == CodeKind::w4sym || kCode == CodeKind::w4zero) value = _mm256_sub_ps(value, zero);
+/// Steps kStep.. of a line, 8 columns. `zero`: additive zero; `kept`: as CodeLines8::kept gives them, where a zero must not
+/// reach what is not kept.
+template <CodeKind kCode, bool kSparse, int kStep = 0>
+MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero, float (*out)[kPanelColumns]) {
+  using Lines = CodeLines8<kCode, kSparse>;
+  if constexpr (kStep < (is_eight_bits(kCode) ? 4 : 8)) {
+    __m256 value = code_value<kCode, kSparse, kStep>(codes);
     value = is_additive(kCode) ? _mm256_fmadd_ps(value, scale, zero) : _mm256_mul_ps(value, scale);
-    _mm256_storeu_ps(out[kEightBits<kCode> ? 2 * kStep : kStep], value);
-    stage_line<kCode, kStep + 1>(line, scale, zero, out);
+    if constexpr (Lines::kCountsKept) {
+      const __m256i bit = _mm256_slli_epi32(Lines::template dwords<kStep>(kept), 31);
+      value = _mm256_and_ps(value, _mm256_castsi256_ps(_mm256_srai_epi32(bit, 31)));
+    }
+    _mm256_storeu_ps(out[is_eight_bits(kCode) ? 2 * kStep : kStep], value);
+    stage_line<kCode, kSparse, kStep + 1>(codes, kept, scale, zero, out);
   }
 }
 
-template <CodeKind kCode>
-MARLIN_AVX2 void decode_zeros(const PackedLayout& layout, const uint8_t* zeros, float* out) {
-  const int n = layout.groups_per_super() * kPanelColumns;
-  if constexpr (is_additive(kCode)) return decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, out);
-  for (int i = 0; i < n; i += 8) {
-    __m256 z = _mm256_set1_ps(8.0f);
-    if constexpr (kCode == CodeKind::w4zero)
-      z = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros + i))));
-    _mm256_storeu_ps(out + i, z);
-  }
-}
-
-template <CodeKind kCode>
+template <CodeKind kCode, bool kSparse>
 MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged& out) {
-  constexpr int kLines = kEightBits<kCode> ? 8 : 4;  // of a block
+  using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
-  alignas(32) float scales[8][kPanelColumns], zeros[8][kPanelColumns];
-  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), layout.groups_per_super() * kPanelColumns, 1.0f,
-                     &scales[0][0]);
-  decode_zeros<kCode>(layout, super + layout.zeros_offset(), &zeros[0][0]);
-  for (int line = 0; line < kBlocksPerSuper * kLines; ++line) {
-    const int group = (line * 2 / kLines) >> shift;
-    auto* to = out.weights + (kEightBits<kCode> ? line / 2 * 8 + line % 2 : line * 8);
+  const int n = layout.groups_per_super() * kPanelColumns;
+  const uint8_t* zeros = super + layout.zeros_offset();
+  alignas(32) float scale[8][kPanelColumns], zero[8][kPanelColumns];
+  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scale[0][0]);
+  if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &zero[0][0]);
+  for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line) {
+    const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
+    auto* to = out.weights + (is_eight_bits(kCode) ? line / 2 * 8 + line % 2 : line * 8);
     for (int v = 0; v < 8; ++v) {
-      const uint8_t* from = super + ((line / kLines * 4 + v / 2) * kLines + line % kLines) * 64 + v % 2 * 32;
-      if (v % 2 == 0) _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
-      stage_line<kCode>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)), _mm256_load_ps(&scales[group][8 * v]),
-                        _mm256_load_ps(&zeros[group][8 * v]), reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
+      const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
+      if (v % 2 == 0) Lines::fetch(from, in_block);
+      const Codes8 codes = Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
+      Codes8 kept = codes;
+      if constexpr (Lines::kCountsKept) kept = Lines::kept(from, in_block, v % 2);
+      const __m256 s = _mm256_load_ps(&scale[group][8 * v]);
+      stage_line<kCode, kSparse>(codes, kept, s, is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
+                                 reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
     }
   }
 }
 
 void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged& out) {
-  const PackedLayout& layout = *args.layout;
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return stage<CodeKind::w4sym>(layout, super, out);
-    case CodeKind::w4zero:
-      return stage<CodeKind::w4zero>(layout, super, out);
-    case CodeKind::w4add:
-      return stage<CodeKind::w4add>(layout, super, out);
-    case CodeKind::fp4:
-      return stage<CodeKind::fp4>(layout, super, out);
-    case CodeKind::w8sym:
-      return stage<CodeKind::w8sym>(layout, super, out);
-    case CodeKind::w8add:
-      return stage<CodeKind::w8add>(layout, super, out);
-  }
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
 }
 
 /// kRows rows x 8 kVectors columns: at most 12 sums, to leave room for weights and an activation in 16 registers.

@@ -19,16 +19,16 @@ struct Staged {
   uint8_t codes[kStepsPerSuper][kPanelColumns][4];
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];  ///< additive zeros
+  /// 1 where a code is kept, 0 elsewhere: 2:4 sparse with additive zeros
+  uint8_t kept[kStepsPerSuper][kPanelColumns][4];
 };
 
-template <CodeKind kCode>
-inline constexpr bool kEightBits = kCode == CodeKind::w8sym || kCode == CodeKind::w8add;
-
-/// Codes 0..15 of 8 columns x 4 slots as the unsigned bytes of the table above.
-template <CodeKind kCode>
-MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(__m256i nibbles, __m256i offset) {
-  const __m256i code = _mm256_and_si256(nibbles, _mm256_set1_epi8(15));
-  if constexpr (kCode == CodeKind::w4zero) return _mm256_add_epi8(code, offset);
+/// Quad kQuad of 8 columns as the unsigned bytes of the table above.
+template <CodeKind kCode, bool kSparse, int kQuad>
+MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
+  const __m256i bytes = CodeLines8<kCode, kSparse>::template bytes<kQuad>(codes);
+  if constexpr (kCode == CodeKind::w4zero) return bytes;
+  const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
   if constexpr (kCode == CodeKind::fp4) {
     const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), code);
@@ -36,15 +36,9 @@ MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(__m256i nibbles, __m256i offset
   return code;
 }
 
-/// 16 - zero of 8 columns, in every byte of the column's dword.
-MARLIN_AVX2 MARLIN_INLINE __m256i load_offset(const uint8_t* zeros) {
-  const __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
-  return _mm256_mullo_epi32(_mm256_sub_epi32(_mm256_set1_epi32(16), z), _mm256_set1_epi32(0x01010101));
-}
-
-template <CodeKind kCode>
+template <CodeKind kCode, bool kSparse>
 MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged& out) {
-  constexpr int kLines = kEightBits<kCode> ? 8 : 4;  // of a block
+  using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t* zeros = super + layout.zeros_offset();
@@ -52,39 +46,29 @@ MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged&
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, kCode == CodeKind::fp4 ? 0.5f : 1.0f,
                      &out.scale[0][0]);
   if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
-  for (int line = 0; line < kBlocksPerSuper * kLines; ++line)
+  for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)
     for (int v = 0; v < 8; ++v) {
-      const uint8_t* from = super + ((line / kLines * 4 + v / 2) * kLines + line % kLines) * 64 + v % 2 * 32;
-      if (v % 2 == 0) _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchAhead, _MM_HINT_T0);
-      const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+      const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
+      const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
+      if (v % 2 == 0) Lines::fetch(from, in_block);
+      const Codes8 codes = Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
       const auto to = [&](int step) { return reinterpret_cast<__m256i*>(out.codes[step][8 * v]); };
-      if constexpr (kEightBits<kCode>) {
-        _mm256_store_si256(to(line), packed);
+      if constexpr (is_eight_bits(kCode)) {
+        _mm256_store_si256(to(line), codes.low);
       } else {
-        const int group = (line / 2) >> shift;
-        const __m256i offset = kCode == CodeKind::w4zero ? load_offset(zeros + group * kPanelColumns + 8 * v) : packed;
-        _mm256_store_si256(to(2 * line), unsigned_codes<kCode>(packed, offset));
-        _mm256_store_si256(to(2 * line + 1), unsigned_codes<kCode>(_mm256_srli_epi16(packed, 4), offset));
+        _mm256_store_si256(to(2 * line), unsigned_codes<kCode, kSparse, 0>(codes));
+        _mm256_store_si256(to(2 * line + 1), unsigned_codes<kCode, kSparse, 1>(codes));
+      }
+      if constexpr (Lines::kCountsKept) {
+        const Codes8 kept = Lines::kept(from, in_block, v % 2);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(out.kept[2 * line][8 * v]), kept.low);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(out.kept[2 * line + 1][8 * v]), kept.high);
       }
     }
 }
 
 void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged& out) {
-  const PackedLayout& layout = *args.layout;
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return stage<CodeKind::w4sym>(layout, super, out);
-    case CodeKind::w4zero:
-      return stage<CodeKind::w4zero>(layout, super, out);
-    case CodeKind::w4add:
-      return stage<CodeKind::w4add>(layout, super, out);
-    case CodeKind::fp4:
-      return stage<CodeKind::fp4>(layout, super, out);
-    case CodeKind::w8sym:
-      return stage<CodeKind::w8sym>(layout, super, out);
-    case CodeKind::w8add:
-      return stage<CodeKind::w8add>(layout, super, out);
-  }
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
 }
 
 /// How a tile walks a superblock.
@@ -93,6 +77,7 @@ struct Walk {
   int parts;        ///< of a block: 2 with groups of 16
   int group_shift;  ///< log2 of the parts of 16 slots in a group
   bool additive, eight_bits;
+  bool counts_kept;  ///< zeros take part where codes are kept: their sums are a dot product of their own
   int64_t record_size;
 };
 
@@ -139,6 +124,28 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(__m256i dot, const float* scale, const
   _mm256_store_ps(sums, _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_blendv_ps(clamped, factor, infinite), sum));
 }
 
+/// Additive zeros of 2:4 sparse weights: zero * d * sum of the activations where a code is kept, for steps [first, end) of
+/// block b.
+template <int kRows, int kVectors>
+MARLIN_AVX2 MARLIN_INLINE void add_kept(const Walk& walk, int b, int first, int end, int group, int column,
+                                        const uint32_t* record, float* sums) {
+  __m256i dot[kRows][kVectors] = {};
+  for (int step = first; step < end; step += 4)
+    dot_16<kRows, kVectors, false>(
+        reinterpret_cast<const uint8_t(*)[kPanelColumns][4]>(walk.staged->kept[b * 8 + step][column]), record + step * kRows,
+        dot);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 d = _mm256_set1_ps(std::bit_cast<float>(record[8 * kRows + r]));
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = sums + r * kPanelColumns + column + 8 * v;
+      const __m256 zero = _mm256_load_ps(&walk.staged->zero[group][column + 8 * v]);
+      _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot[r][v]), d), zero, _mm256_load_ps(to)));
+    }
+  }
+}
+
 /// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no correction by the sums.
 template <int kRows, bool kEight>
 MARLIN_AVX2 void multiply_columns(const Walk& walk, int column, const uint32_t* record, float* sums) {
@@ -152,18 +159,18 @@ MARLIN_AVX2 void multiply_columns(const Walk& walk, int column, const uint32_t* 
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v)
           dot[r][v] = walk.additive || kEight ? _mm256_setzero_si256() : _mm256_set1_epi32(static_cast<int>(extra[r]));
-      const int first = part * 4, end = walk.parts == 2 ? first + 4 : 8;
+      const int first = part * 4, end = walk.parts == 2 ? first + 4 : 8, group = (b * 2 + part) >> walk.group_shift;
+      if (walk.counts_kept) add_kept<kRows, kVectors>(walk, b, first, end, group, column, record, sums);
       for (int step = first; step < end; step += 4)
         dot_16<kRows, kVectors, kEight>(
             reinterpret_cast<const uint8_t(*)[kPanelColumns][4]>(walk.staged->codes[b * 8 + step][column]),
             record + step * kRows, dot);
-      const int group = (b * 2 + part) >> walk.group_shift;
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v)
           add_scaled(dot[r][v], &walk.staged->scale[group][column + 8 * v],
-                     walk.additive ? &walk.staged->zero[group][column + 8 * v] : nullptr,
+                     walk.additive && !walk.counts_kept ? &walk.staged->zero[group][column + 8 * v] : nullptr,
                      std::bit_cast<float>(record[8 * kRows + r]), static_cast<float>(static_cast<int32_t>(extra[r])),
                      sums + r * kPanelColumns + column + 8 * v);
     }
@@ -187,6 +194,7 @@ void multiply_tile(const Staged& staged, int, bool first, const PanelArgs& args,
                   std::countr_zero(static_cast<unsigned>(group / 16)),
                   is_additive(args.code),
                   args.layout->code_bits == 8,
+                  is_additive(args.code) && args.layout->sparse,
                   args.activations.record_size()};
   switch (args.activations.tile_rows) {
     case 1:
