@@ -33,6 +33,7 @@ enum Factor {
   kK,
   kThreads,
   kInterleaved,
+  kSparse,
   kFactors
 };
 
@@ -51,7 +52,7 @@ constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, 0};
 constexpr int kOwnScale = 3;  // E8M0 or E4M3
 
 const std::vector<int>& levels() {
-  static const std::vector<int> all = {8, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2};
+  static const std::vector<int> all = {8, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2};
   return all;
 }
 
@@ -65,7 +66,9 @@ bool allowed(const Row& r) {
     if (r[kScale] == kOwnScale && !mx && !nv) return false;
     if (f.zeros == trial::Zeros::additive && r[kTensor] > 0) return false;
   }
-  if (fixed(kGroup) && kGroups[r[kGroup]] == 0 && r[kOrder] > 0) return false;  // one group has no order
+  if (r[kSparse] == 1 && r[kOrder] > 0) return false;  // sparse weights are in order, and
+  if (r[kSparse] == 1 && fixed(kFormat) && kFormats[r[kFormat]].format == MARLIN_INT8) return false;  // have 4 bits
+  if (fixed(kGroup) && kGroups[r[kGroup]] == 0 && r[kOrder] > 0) return false;                        // one group has no order
   return true;
 }
 
@@ -99,6 +102,8 @@ Case case_of(const Row& r, uint32_t seed) {
         : r[kK] == 2 ? between(16, 63) * 2 + 1
         : r[kK] == 3 ? 128 * between(1, 2)
                      : between(129, 400);
+  c.sparse = r[kSparse] == 1;
+  if (c.sparse) c.k = (c.k + 3) / 4 * 4;
   // Gate and up come in pairs.
   if ((c.interleaved || c.epilogue >= MARLIN_EPILOGUE_SWIGLU) && c.n % 2 != 0) ++c.n;
   return c;

@@ -12,6 +12,7 @@ struct Kind {
   int64_t group;
   marlin_dtype scale_type;
   Tensor tensor;
+  bool sparse = false;
 };
 
 inline constexpr Kind kKinds[] = {
@@ -23,9 +24,16 @@ inline constexpr Kind kKinds[] = {
     {"nvfp4", MARLIN_NVFP4, Zeros::none, 16, MARLIN_E4M3, Tensor::multiply},
     {"int8", MARLIN_INT8, Zeros::none, 32, MARLIN_F16, Tensor::none},
     {"int8_additive", MARLIN_INT8, Zeros::additive, 64, MARLIN_F32, Tensor::none},
+    {"int4_sparse", MARLIN_INT4, Zeros::none, 128, MARLIN_F16, Tensor::none, true},
+    {"int4_zeros_sparse", MARLIN_INT4, Zeros::integer, 64, MARLIN_F16, Tensor::none, true},
+    {"int4_additive_sparse", MARLIN_INT4, Zeros::additive, 32, MARLIN_F16, Tensor::none, true},
+    {"fp4_sparse", MARLIN_FP4, Zeros::none, 32, MARLIN_BF16, Tensor::none, true},
+    {"mxfp4_sparse", MARLIN_MXFP4, Zeros::none, 32, MARLIN_E8M0, Tensor::none, true},
+    {"nvfp4_sparse", MARLIN_NVFP4, Zeros::none, 16, MARLIN_E4M3, Tensor::multiply, true},
 };
 inline constexpr int kKindCount = sizeof kKinds / sizeof kKinds[0];
 
+/// K of sparse weights is rounded up to whole blocks of 4.
 inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t n, int64_t k) {
   Case c;
   c.format = kind.format;
@@ -33,11 +41,12 @@ inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t
   c.group = kind.group;
   c.scale_type = kind.scale_type;
   c.tensor = kind.tensor;
+  c.sparse = kind.sparse;
   c.compute = compute;
   c.a_type = MARLIN_BF16;  // what both float forms of activations serve
   c.m = m;
   c.n = n;
-  c.k = k;
+  c.k = kind.sparse ? (k + 3) / 4 * 4 : k;
   return c;
 }
 

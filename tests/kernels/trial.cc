@@ -74,6 +74,12 @@ class Random {
   std::mt19937 engine_;
 };
 
+/// Of the matrix of codes: 2:4 sparse weights store half of them.
+int64_t code_columns(const Case& c) {
+  if (c.sparse) return c.k / 4;
+  return c.format == MARLIN_INT8 ? c.k : (c.k + 1) / 2;
+}
+
 int64_t groups_of(const Case& c) { return c.group == 0 ? 1 : (c.k + c.group - 1) / c.group; }
 
 }  // namespace
@@ -84,11 +90,12 @@ std::string Case::describe() const {
     << (zeros == Zeros::integer    ? " integer zeros"
         : zeros == Zeros::additive ? " additive zeros"
                                    : "")
-    << ", group " << group << ", scales " << name_of(scale_type) << ", order " << static_cast<int>(order) << ", "
-    << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A " << name_of(a_type) << ", C " << name_of(c_type)
-    << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue] << (accumulate ? " accumulate" : "") << ", strides "
-    << static_cast<int>(strides) << ", M N K " << m << " " << n << " " << k << ", threads " << threads << ", tensor scale "
-    << static_cast<int>(tensor) << (interleaved ? ", interleaved" : "") << ", seed " << seed;
+    << (sparse ? " sparse" : "") << ", group " << group << ", scales " << name_of(scale_type) << ", order "
+    << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A " << name_of(a_type)
+    << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
+    << (accumulate ? " accumulate" : "") << ", strides " << static_cast<int>(strides) << ", M N K " << m << " " << n << " " << k
+    << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor) << (interleaved ? ", interleaved" : "")
+    << ", seed " << seed;
   return s.str();
 }
 
@@ -177,7 +184,8 @@ void Trial::fill_weights() {
   Random random(spec.seed);
   const int64_t groups = groups_of(spec);
   const bool wide = spec.format == MARLIN_INT8;
-  values = Matrix(spec.n, wide ? spec.k : (spec.k + 1) / 2, wide ? MARLIN_I8 : MARLIN_U8, spec.strides);
+  values = Matrix(spec.n, code_columns(spec), wide ? MARLIN_I8 : MARLIN_U8, spec.strides);
+  if (spec.sparse) fill_masks();
   scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);
   if (spec.zeros == Zeros::integer) zeros = Matrix(spec.n, groups, MARLIN_U8, spec.strides);
   constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
@@ -214,6 +222,20 @@ void Trial::fill_weights() {
   }
 }
 
+/// Bit i of byte b of a row: element 8 b + i is kept; two of every four are.
+void Trial::fill_masks() {
+  constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
+  Random random(spec.seed ^ 0x24242424u);
+  kept = Matrix(spec.n, (spec.k + 7) / 8, MARLIN_U8, spec.strides);
+  for (int64_t r = 0; r < spec.n; ++r) {
+    for (int64_t k = 0; k < spec.k; k += 4) {
+      uint8_t& byte = kept.bytes(r)[k / 8];
+      const uint8_t pair = kPairs[random.below(6)];
+      byte = k % 8 == 0 ? pair : static_cast<uint8_t>(byte | pair << 4);
+    }
+  }
+}
+
 void Trial::fill_activations() {
   Random random(spec.seed ^ 0x5bd1e995u);
   a = Matrix(spec.m, spec.k, spec.a_type, spec.strides);
@@ -244,7 +266,15 @@ void Trial::read_back() {
   w.interleaved = spec.interleaved;
   for (int64_t r = 0; r < spec.n; ++r) {
     const uint8_t* row = values.bytes(r);
+    int64_t next = 0;  // of the kept codes of a sparse row
     for (int64_t k = 0; k < spec.k; ++k) {
+      if (spec.sparse) {
+        const bool here = (kept.bytes(r)[k / 8] >> k % 8 & 1) != 0;
+        w.kept.push_back(here);
+        w.codes.push_back(static_cast<uint8_t>(!here ? 0 : next % 2 == 0 ? row[next / 2] & 15 : row[next / 2] >> 4));
+        next += here ? 1 : 0;
+        continue;
+      }
       const int code = spec.format == MARLIN_INT8 ? row[k] : k % 2 == 0 ? row[k / 2] & 15 : row[k / 2] >> 4;
       w.codes.push_back(static_cast<uint8_t>(code));
     }
@@ -264,7 +294,7 @@ void Trial::read_back() {
 
 testing::AssertionResult Trial::pack() {
   read_back();
-  for (const Matrix* m : {&values, &scales, &zeros, &group_index, &a, &bias}) m->make_read_only();
+  for (const Matrix* m : {&values, &kept, &scales, &zeros, &group_index, &a, &bias}) m->make_read_only();
   marlin_weights_destroy(std::exchange(weights_, nullptr));
   // An even number of rows in the first part: pairs of gate and up stay together. Part 2 of very few rows may hold all of them.
   const int64_t first = spec.n / 4 * 2;
@@ -281,6 +311,7 @@ testing::AssertionResult Trial::pack() {
     d.n = count;
     d.k = spec.k;
     d.values = rows_of(values.view(), from, count, 1);
+    d.sparse_meta = rows_of(kept.view(), from, count, 1);
     d.scales = rows_of(scales.view(), from, count, element_bytes(spec.scale_type));
     d.zeros = rows_of(zeros.view(), from, count, element_bytes(zeros.view().dtype));
     d.group_index = group_index.view();

@@ -32,6 +32,7 @@ struct Case {
   int64_t m = 1, n = 1, k = 1;
   uint32_t threads = 1;
   Tensor tensor = Tensor::none;
+  bool sparse = false;  ///< 2:4; k is a multiple of 4
   bool interleaved = false;
   uint32_t seed = 1;
 
@@ -89,13 +90,14 @@ class Trial {
 
   Case spec;
   oracle::Weights expected;  ///< refreshed from the matrices by pack()
-  Matrix values, scales, zeros, group_index, a, bias, c;
+  Matrix values, kept, scales, zeros, group_index, a, bias, c;
   std::vector<double> tensor_scales;  ///< one a part, or empty
   std::vector<double> c_before;       ///< [m][columns]; used when accumulating
   double worst = 0;                   ///< largest error / bound that check() saw
 
  private:
   void fill_weights();
+  void fill_masks();
   void fill_activations();
   void read_back();
 

@@ -49,6 +49,7 @@ struct Weights {
   std::vector<double> tensor_scale;  ///< [n], or empty
   bool divide = false;               ///< by the tensor scale
   bool interleaved = false;          ///< rows alternate gate, up
+  std::vector<bool> kept;            ///< [n][k], or empty: all. What is not kept is +0.0 and multiplies its activation as such
 
   int64_t group_of(int64_t column) const;
 };

@@ -89,6 +89,7 @@ namespace {
 
 template <class Real>
 Real real_value(const Weights& w, int64_t row, int64_t column) {
+  if (!w.kept.empty() && !w.kept[static_cast<size_t>(row * w.k + column)]) return Real(0);
   const int64_t group = row * w.groups + w.group_of(column);
   const int code = w.codes[static_cast<size_t>(row * w.k + column)];
   const Real scale = w.scale[static_cast<size_t>(group)];

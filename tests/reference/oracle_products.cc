@@ -53,7 +53,7 @@ struct DecodedWeights {
 };
 
 double magnitude_of(const Weights& w, int64_t row, int64_t column, double decoded) {
-  if (w.zero.empty()) return std::fabs(decoded);
+  if (w.zero.empty() || (!w.kept.empty() && !w.kept[at(row * w.k + column)])) return std::fabs(decoded);
   const size_t group = at(row * w.groups + w.group_of(column));
   const int code = w.codes[at(row * w.k + column)], q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
   double m = std::fabs(q * w.scale[group]) + std::fabs(w.additive ? w.zero[group] : w.zero[group] * w.scale[group]);
