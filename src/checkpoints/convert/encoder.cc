@@ -7,7 +7,7 @@
 namespace metal_marlin {
 
 const Scheme* scheme_row(marlin_scheme number) {
-  for (const Scheme* scheme : {&kCompressedTensors}) {
+  for (const Scheme* scheme : {&kCompressedTensors, &kGptq, &kGguf}) {
     if (scheme->number == number) return scheme;
   }
   return nullptr;
@@ -20,6 +20,13 @@ Status expect_whole_groups(const WeightMeta& meta, const char* scheme) {
   }
   return Status::error(MARLIN_E_SHAPE, "k: %s wants whole groups of %" PRId64 ", found rows of %" PRId64, scheme,
                        meta.group_size, meta.k);
+}
+
+Status expect_f16_scales(const WeightMeta& meta, const char* scheme) {
+  if (meta.scale_type == ScaleType::f16) return {};
+  return Status::error(
+      MARLIN_E_UNSUPPORTED,
+      "scales: %s holds float16, and these would overflow it or be subnormal; compressed-tensors holds float32", scheme);
 }
 
 void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>& out) {

@@ -73,11 +73,14 @@ const Scheme* scheme_row(marlin_scheme number);
 /// MARLIN_E_SHAPE unless k is whole groups, or one.
 Status expect_whole_groups(const WeightMeta& meta, const char* scheme);
 
+/// MARLIN_E_UNSUPPORTED when the scales are float32, as those of very large or very small weights are.
+Status expect_f16_scales(const WeightMeta& meta, const char* scheme);
+
 /// Appends count codes as nibbles, low first; an odd last byte has 0 in its upper half.
 void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>& out);
 inline std::span<const std::byte> bytes_of(const std::vector<uint8_t>& v) { return std::as_bytes(std::span(v)); }
 
 // The schemes' rows.
-extern const Scheme kCompressedTensors;
+extern const Scheme kCompressedTensors, kGptq, kGguf;
 
 }  // namespace metal_marlin
