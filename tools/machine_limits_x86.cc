@@ -13,16 +13,17 @@ namespace {
 // twice a cycle on the fastest processor tried (AMD Zen 5): it needs 12 chains, and 14 fit beside the two operands, which are
 // zero because the instructions' time does not depend on them.
 #define MARLIN_CHAIN(op, v, n) op " %%" v "14, %%" v "15, %%" v #n "\n\t"
-#define MARLIN_CHAINS(op, v)                                                                                           \
-  MARLIN_CHAIN(op, v, 0)                                                                                               \
-  MARLIN_CHAIN(op, v, 1)                                                                                               \
-  MARLIN_CHAIN(op, v, 2)                                                                                               \
-  MARLIN_CHAIN(op, v, 3)                                                                                               \
-  MARLIN_CHAIN(op, v, 4)                                                                                               \
-  MARLIN_CHAIN(op, v, 5)                                                                                               \
-  MARLIN_CHAIN(op, v, 6)                                                                                               \
-  MARLIN_CHAIN(op, v, 7) MARLIN_CHAIN(op, v, 8) MARLIN_CHAIN(op, v, 9) MARLIN_CHAIN(op, v, 10) MARLIN_CHAIN(op, v, 11) \
-      MARLIN_CHAIN(op, v, 12) MARLIN_CHAIN(op, v, 13)
+#define MARLIN_CHAINS(op, v) \
+  MARLIN_CHAIN(op, v, 0)     \
+  MARLIN_CHAIN(op, v, 1)     \
+  MARLIN_CHAIN(op, v, 2)     \
+  MARLIN_CHAIN(op, v, 3)     \
+  MARLIN_CHAIN(op, v, 4)     \
+  MARLIN_CHAIN(op, v, 5)     \
+  MARLIN_CHAIN(op, v, 6)     \
+  MARLIN_CHAIN(op, v, 7)     \
+  MARLIN_CHAIN(op, v, 8)     \
+  MARLIN_CHAIN(op, v, 9) MARLIN_CHAIN(op, v, 10) MARLIN_CHAIN(op, v, 11) MARLIN_CHAIN(op, v, 12) MARLIN_CHAIN(op, v, 13)
 // Without VNNI a product of bytes is vpmaddubsw, and an addition to keep it.
 #define MARLIN_PAIR(v, product, n) \
   "vpmaddubsw %%" v "14, %%" v "15, %%" v #product "\n\tvpaddw %%" v #product ", %%" v #n ", %%" v #n "\n\t"

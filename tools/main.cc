@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -36,6 +37,7 @@ int run(int argc, char** argv) {
   add_inspect(app, action);
   add_verify(app, action);
   add_unpack(app, action);
+  add_quantize(app, action);
   add_bench(app, action);
   add_explain(app, action);
   add_quickstart(app, action);
@@ -54,6 +56,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using metal_marlin::tools::ExitCode;
   using metal_marlin::tools::Failure;
+  // A limit on the size of files (ulimit -f) is then an error like a full disk, and the half file is removed.
+  (void)std::signal(SIGXFSZ, SIG_IGN);
   int code = static_cast<int>(ExitCode::failed);
   try {
     code = metal_marlin::tools::run(argc, argv);

@@ -33,6 +33,11 @@ constexpr std::pair<marlin_layout, std::string_view> kLayouts[] = {
     {MARLIN_LAYOUT_MARLIN, "marlin"},
     {MARLIN_LAYOUT_MARLIN_24, "marlin-24"},
 };
+constexpr std::pair<marlin_scheme, std::string_view> kSchemes[] = {
+    {MARLIN_SCHEME_AUTO, "auto"}, {MARLIN_SCHEME_COMPRESSED_TENSORS, "compressed-tensors"},
+    {MARLIN_SCHEME_GPTQ, "gptq"}, {MARLIN_SCHEME_MARLIN_24, "marlin-24"},
+    {MARLIN_SCHEME_GGUF, "gguf"},
+};
 constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
     {MARLIN_BACKEND_CPU, "cpu"}, {MARLIN_BACKEND_METAL, "metal"}, {MARLIN_BACKEND_CUDA, "cuda"}};
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
@@ -82,6 +87,7 @@ std::vector<std::string> flag_list(uint32_t flags) {
 std::string flag_names(uint32_t flags) { return fmt::format("{}", fmt::join(flag_list(flags), ", ")); }
 
 std::optional<marlin_format> parse_format(std::string_view name) { return value_of<marlin_format>(kFormats, name); }
+std::optional<marlin_scheme> parse_scheme(std::string_view name) { return value_of(Names<marlin_scheme>(kSchemes), name); }
 std::optional<marlin_compute> parse_compute(std::string_view name) { return value_of<marlin_compute>(kComputes, name); }
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
   const auto dtype = value_of<marlin_dtype>(kDtypes, name);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 
 namespace metal_marlin::tools {
@@ -22,8 +23,18 @@ size_t terminal_width() {
 Progress::Progress(std::string what, double total)
     : what_(std::move(what)), total_(total), terminal_(isatty(STDERR_FILENO) != 0), start_(std::chrono::steady_clock::now()) {}
 
-Progress::~Progress() {
+Progress::~Progress() { hide(); }
+
+void Progress::hide() {
   if (shown_) fmt::print(stderr, "\r\033[K");
+  shown_ = false;
+}
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9) + 0.5);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
+  return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
 }
 
 void Progress::at(double done, const std::string& now) {
@@ -35,8 +46,10 @@ void Progress::at(double done, const std::string& now) {
   constexpr size_t kBar = 30;
   const double part = std::clamp(done / total_, 0.0, 1.0);
   const auto full = static_cast<size_t>(part * kBar);
-  std::string line =
-      fmt::format("{} [{}{}] {:3.0f}%  {}", what_, std::string(full, '#'), std::string(kBar - full, '.'), part * 100, now);
+  const double elapsed = std::chrono::duration<double>(time - start_).count();
+  const std::string left = part > 0 ? ", " + duration_text(elapsed * (1 - part) / part) + " left" : "";
+  std::string line = fmt::format("{} [{}{}] {:3.0f}%{}  {}", what_, std::string(full, '#'), std::string(kBar - full, '.'),
+                                 part * 100, left, now);
   // A line that wraps could not be taken back.
   if (const size_t width = terminal_width(); line.size() >= width) line.resize(width - 1);
   fmt::print(stderr, "\r\033[K{}", line);

@@ -1,4 +1,5 @@
-// A progress bar on stderr for work that takes more than a second; silent when stderr is no terminal.
+// A progress bar on stderr for work that takes more than a second, with the time that is left; silent when stderr is no
+// terminal.
 #pragma once
 
 #include <chrono>
@@ -6,6 +7,9 @@
 #include <string>
 
 namespace metal_marlin::tools {
+
+/// "12 s", "3 min 20 s", "1 h 5 min".
+std::string duration_text(double seconds);
 
 class Progress {
  public:
@@ -18,6 +22,8 @@ class Progress {
 
   /// `done` steps of the total are behind us; `now` names the one at hand. Draws at most ten times a second.
   void at(double done, const std::string& now = {});
+  /// Takes the bar off the screen until the next at(), for a line of other output.
+  void hide();
 
  private:
   std::string what_;

@@ -1,19 +1,23 @@
 #include "run_command.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <thread>
 
 namespace metal_marlin::test {
 
 namespace fs = std::filesystem;
 
-Ran run_command(const std::vector<std::string>& arguments) {
+Ran run_command(const std::vector<std::string>& arguments, const RunOptions& options) {
   const ScratchFolder folder;
   const std::string out = folder.at("out"), err = folder.at("err");
   std::vector<char*> argv{const_cast<char*>(MARLIN_COMMAND)};
@@ -22,9 +26,17 @@ Ran run_command(const std::vector<std::string>& arguments) {
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("cannot fork");
   if (child == 0) {
+    if (options.file_limit != 0) {
+      const rlimit limit{options.file_limit, options.file_limit};
+      if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
+    }
     const int out_file = open(out.c_str(), O_WRONLY | O_CREAT, 0600), err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
     if (dup2(out_file, STDOUT_FILENO) >= 0 && dup2(err_file, STDERR_FILENO) >= 0) execv(MARLIN_COMMAND, argv.data());
     _exit(127);
+  }
+  if (options.signal != 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(options.signal_ms));
+    kill(child, options.signal);
   }
   int status = 0;
   waitpid(child, &status, 0);

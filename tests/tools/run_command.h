@@ -1,6 +1,7 @@
 // Runs the command as a shell would, with its output in files: never a terminal.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,8 +13,13 @@ struct Ran {
   std::string out, err;
 };
 
+struct RunOptions {
+  uint64_t file_limit = 0;  ///< bytes that a file may grow to; 0: no limit
+  int signal = 0;           ///< sent after signal_ms
+  int signal_ms = 0;
+};
 /// The arguments are passed as they are.
-Ran run_command(const std::vector<std::string>& arguments);
+Ran run_command(const std::vector<std::string>& arguments, const RunOptions& options = {});
 
 /// A folder of its own, removed with all it holds.
 class ScratchFolder {

@@ -72,11 +72,19 @@ Status OutputFolder::check_file(const Checkpoint& input, const std::string& name
       return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name", path.c_str());
     }
   }
-  struct stat config{};
-  if (::stat((input.origin().folder + name).c_str(), &config) == 0 && is_same_file(config, found) && !input.origin().is_gguf) {
-    return Status::error(MARLIN_E_ARGUMENT, "%.150s: belongs to the input; write to another folder", path.c_str());
-  }
   return overwrite ? Status() : file_error(path, "is there already and may not be replaced", EEXIST);
+}
+
+/// config.json describes every safetensors file of its folder.
+Status OutputFolder::check_side_files(const Checkpoint& input, const ConvertPlan& plan) const {
+  if (plan.side_files.empty() || input.origin().is_gguf) return {};
+  const auto or_here = [](const std::string& folder) { return folder.empty() ? std::string(".") : folder; };
+  struct stat ours{}, theirs{};
+  if (::stat(or_here(path_).c_str(), &ours) != 0 || ::stat(or_here(input.origin().folder).c_str(), &theirs) != 0) return {};
+  if (!is_same_file(ours, theirs)) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "%.150s: holds the input, which the new config.json would describe wrongly; write to another folder",
+                       or_here(path_).c_str());
 }
 
 /// A reader of the folder would take these for the model, or for a part of it.
@@ -93,6 +101,7 @@ Status OutputFolder::check_neighbours(const ConvertPlan& plan) const {
 }
 
 Status OutputFolder::check(const Checkpoint& input, const ConvertPlan& plan, bool overwrite) const {
+  MARLIN_RETURN_IF_ERROR(check_side_files(input, plan));
   for (const PlannedFile& file : plan.files) MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
   for (const SideFile& file : plan.side_files) MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
   return plan.scheme->gguf || file_ != "model.safetensors" ? Status() : check_neighbours(plan);

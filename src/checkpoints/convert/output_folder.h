@@ -33,6 +33,7 @@ class OutputFolder {
  private:
   OutputFolder() = default;
   Status check_file(const Checkpoint& input, const std::string& name, bool overwrite) const;
+  Status check_side_files(const Checkpoint& input, const ConvertPlan& plan) const;
   Status check_neighbours(const ConvertPlan& plan) const;
 
   std::string path_, file_;

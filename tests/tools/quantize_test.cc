@@ -1,0 +1,217 @@
+// metal-marlin quantize: what it writes, and that whatever goes wrong leaves the disk as it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "run_command.h"
+#include "safetensors.h"
+
+namespace metal_marlin::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char* kLayer = "encoder.layer.0.attention.self.query";
+
+/// A float16 model of random layers [n, k].
+void write_model(const std::string& path, const std::vector<std::string>& layers, int64_t n, int64_t k) {
+  json header = json::object();
+  std::string bytes;
+  uint32_t seed = 1;
+  for (const std::string& name : layers) {
+    const size_t begin = bytes.size();
+    for (int64_t i = 0; i < n * k; ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      const auto half = static_cast<uint16_t>(seed >> 31 << 15 | (0x2400u + (seed >> 16 & 0xfffu)));  // 2^-6 .. 2^-2
+      bytes.append(reinterpret_cast<const char*>(&half), 2);
+    }
+    header[name + ".weight"] = {{"dtype", "F16"}, {"shape", {n, k}}, {"data_offsets", {begin, bytes.size()}}};
+  }
+  const std::string text = header.dump();
+  uint64_t length = text.size();
+  std::string file(reinterpret_cast<const char*>(&length), 8);
+  write_file(path, file + text + bytes);
+}
+
+json inspect(const std::string& path) { return json::parse(run_command({"inspect", "--json", path}).out); }
+
+TEST(Quantize, TheFilesAreWorthWhatQuantisingOnLoadGives) {
+  for (const std::vector<std::string>& how : {std::vector<std::string>{"--format", "mxfp4"},
+                                              {"--format", "int4"},
+                                              {"--format", "int4", "--group", "64", "--layout", "gptq"}}) {
+    const ScratchFolder scratch;
+    std::vector<std::string> arguments = {"quantize", data("float-f32"), scratch.at("out")};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const Ran ran = run_command(arguments);
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("1 layer quantised, 147 kB -> "));
+    EXPECT_THAT(ran.err, IsEmpty());
+    ASSERT_EQ(run_command({"unpack", scratch.at("out"), "-o", scratch.at("written")}).exit_code, 0);
+    arguments = {"unpack", data("float-f32"), "-o", scratch.at("loaded"), "--format", how[1]};
+    if (how.size() > 2) arguments.insert(arguments.end(), {"--group", "64"});
+    ASSERT_EQ(run_command(arguments).exit_code, 0);
+    EXPECT_TRUE(read_safetensors(scratch.at("written")).at(kLayer) == read_safetensors(scratch.at("loaded")).at(kLayer));
+    EXPECT_EQ(run_command({"verify", scratch.at("out")}).exit_code, 0);
+  }
+}
+
+TEST(Quantize, JsonSaysWhatTheTableSays) {
+  const ScratchFolder scratch;
+  const Ran ran = run_command({"quantize", data("float-bf16"), scratch.at("model.gguf"), "--format", "nvfp4", "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const json said = json::parse(ran.out);
+  EXPECT_EQ(said.at("layers").at(0).at("name"), kLayer);
+  EXPECT_EQ(said.at("layers").at(0).at("format"), "nvfp4");
+  EXPECT_EQ(said.at("totals").at("bytes_after"), 96 * 384 * 36 / 64 + 4);
+  EXPECT_GT(said.at("totals").at("squared_norm").get<double>(), 50 * said.at("totals").at("squared_error").get<double>());
+  const json listed = inspect(scratch.at("model.gguf"));
+  EXPECT_EQ(listed.at("layers").at(0).at("format"), "nvfp4");
+}
+
+TEST(Quantize, PatternsAndDefaultsChooseLayers) {
+  const ScratchFolder scratch;
+  const std::vector<std::string> names = {"model.embed_tokens",           "model.layers.0.mlp.gate",
+                                          "model.layers.0.mlp.gate_proj", "model.layers.0.self_attn.q_proj",
+                                          "model.layers.1.mlp.gate_proj", "lm_head"};
+  write_model(scratch.at("in.safetensors"), names, 4, 64);
+  const auto chosen = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {
+        "quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", "mxfp4", "--dry-run", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    std::vector<std::string> found;
+    const Ran ran = run_command(arguments);
+    if (ran.exit_code != 0) return std::vector<std::string>{ran.err};
+    const json said = json::parse(ran.out);
+    for (const json& layer : said.at("layers")) found.push_back(layer.at("name"));
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  EXPECT_EQ(chosen({}), (std::vector<std::string>{names[2], names[3], names[4]}));
+  EXPECT_EQ(chosen({"--exclude", "*.self_attn.*", "--exclude", "model.layers.1.*"}), std::vector<std::string>{names[2]});
+  EXPECT_EQ(chosen({"--include", "lm_head", "--include", "*.q_proj"}), (std::vector<std::string>{names[5], names[3]}));
+  EXPECT_THAT(chosen({"--include", "nothing*"})[0], HasSubstr("--include 'nothing*' matches no layer"));
+  EXPECT_EQ(scratch.entries(), 1u) << "a dry run wrote something";
+}
+
+TEST(Quantize, OtherTensorsAndTheConfigGoAlong) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(run_command({"quantize", data("sharded-gptq"), scratch.at("out"), "--format", "nvfp4", "--requantize"}).exit_code,
+            0);
+  const json config = json::parse(read_file(scratch.at("out/config.json")));
+  EXPECT_EQ(config.at("quantization_config").at("quant_method"), "compressed-tensors");
+  EXPECT_EQ(config.at("quantization_config").at("format"), "nvfp4-pack-quantized");
+  EXPECT_EQ(config.at("model_type"), "test");
+  const json index = json::parse(read_file(scratch.at("out/model.safetensors.index.json")));
+  for (const auto& [tensor, file] : index.at("weight_map").items()) {
+    EXPECT_TRUE(fs::exists(scratch.at("out/" + file.get<std::string>()))) << tensor;
+    EXPECT_THAT(tensor, Not(HasSubstr("qweight")));
+  }
+  EXPECT_EQ(inspect(scratch.at("out")).at("totals").at("loadable"), inspect(data("sharded-gptq")).at("totals").at("loadable"));
+}
+
+TEST(Quantize, ShardSizeSplits) {
+  const ScratchFolder scratch;
+  write_model(scratch.at("in.safetensors"), {"a", "b", "c", "d"}, 64, 64);  // 2176 bytes each as mxfp4
+  ASSERT_EQ(
+      run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", "mxfp4", "--shard-size", "5kB"})
+          .exit_code,
+      0);
+  EXPECT_TRUE(fs::exists(scratch.at("out/model-00001-of-00002.safetensors")));
+  EXPECT_TRUE(fs::exists(scratch.at("out/model-00002-of-00002.safetensors")));
+  EXPECT_EQ(inspect(scratch.at("out")).at("totals").at("loadable"), 4);
+}
+
+TEST(Quantize, WhatIsThereIsReplacedOnlyByForce) {
+  const ScratchFolder scratch;
+  write_file(scratch.at("model.gguf"), "precious");
+  std::vector<std::string> arguments = {"quantize", data("float-f16"), scratch.at("model.gguf"), "--format", "int4"};
+  const Ran refused = run_command(arguments);
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("--force"));
+  EXPECT_EQ(read_file(scratch.at("model.gguf")), "precious");
+  arguments.push_back("--force");
+  EXPECT_EQ(run_command(arguments).exit_code, 0);
+  EXPECT_EQ(inspect(scratch.at("model.gguf")).at("totals").at("loadable"), 1);
+  EXPECT_EQ(scratch.entries(), 1u);
+}
+
+TEST(Quantize, TheInputIsNeverWrittenOnto) {
+  const ScratchFolder scratch;
+  fs::copy(data("float-f16"), scratch.at("model"));
+  const std::string before = read_file(scratch.at("model/model.safetensors"));
+  for (const char* out : {"model", "model/model.safetensors", "model/other.safetensors"}) {
+    const Ran ran = run_command({"quantize", scratch.at("model"), scratch.at(out), "--format", "mxfp4", "--force"});
+    EXPECT_EQ(ran.exit_code, 3) << out;
+    EXPECT_THAT(ran.err, HasSubstr("the input")) << out;
+  }
+  EXPECT_EQ(read_file(scratch.at("model/model.safetensors")), before);
+}
+
+TEST(Quantize, AFullDiskAnUnwritableFolderAndAFolderInTheWayAreErrors) {
+  const ScratchFolder scratch;
+  write_file(scratch.at("old.gguf"), "precious");
+  Ran ran =
+      run_command({"quantize", data("float-f16"), scratch.at("old.gguf"), "--format", "int4", "--force"}, {.file_limit = 4096});
+  EXPECT_EQ(ran.exit_code, 3) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("File too large"));
+  EXPECT_EQ(read_file(scratch.at("old.gguf")), "precious");
+  EXPECT_EQ(scratch.entries(), 1u);
+  ran = run_command({"quantize", data("float-f16"), scratch.at("new"), "--format", "int4"}, {.file_limit = 4096});
+  EXPECT_EQ(ran.exit_code, 3) << ran.err;
+  EXPECT_EQ(scratch.entries(), 1u) << "the new folder was left";
+  for (const char* out : {"/proc/model", "/proc/model.gguf", "/nonexistent/folder/model", "/dev/null"}) {
+    ran = run_command({"quantize", data("float-f16"), out, "--format", "int4"});
+    EXPECT_EQ(ran.exit_code, 3) << out;
+    EXPECT_THAT(ran.err, HasSubstr(out));
+  }
+  fs::create_directories(scratch.at("folder/model.gguf"));
+  ran = run_command({"quantize", data("float-f16"), scratch.at("folder"), "--format", "int4", "--layout", "gguf", "--force"});
+  EXPECT_EQ(ran.exit_code, 3) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("directory"));
+}
+
+TEST(Quantize, InterruptedItLeavesNothing) {
+  for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
+    const ScratchFolder scratch;
+    write_model(scratch.at("in.safetensors"), {"a", "b", "c", "d"}, 1024, 4096);
+    write_file(scratch.at("out.gguf"), "precious");
+    const Ran ran = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--format", "int4",
+                                 "--scales", "mse", "--force", "--threads", "1"},
+                                {.signal = signal, .signal_ms = 150});
+    EXPECT_EQ(ran.exit_code, 128 + signal) << ran.err;
+    EXPECT_EQ(read_file(scratch.at("out.gguf")), "precious");
+    EXPECT_EQ(scratch.entries(), 2u);
+  }
+}
+
+TEST(Quantize, LayersThatDoNotFitAreNamed) {
+  const ScratchFolder scratch;
+  write_model(scratch.at("in.safetensors"), {"odd"}, 6, 48);
+  const std::vector<std::vector<std::string>> hows = {{"--format", "mxfp4"},
+                                                      {"--format", "int4", "--layout", "gptq", "--group", "16"},
+                                                      {"--format", "nvfp4", "--layout", "gguf"}};
+  for (const auto& how : hows) {
+    std::vector<std::string> arguments = {"quantize", scratch.at("in.safetensors"), scratch.at("out")};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const Ran ran = run_command(arguments);
+    EXPECT_EQ(ran.exit_code, 3);
+    EXPECT_THAT(ran.err, HasSubstr("'odd': "));
+    EXPECT_EQ(scratch.entries(), 1u);
+  }
+  for (const char* format : {"fp4", "int8"}) {
+    const Ran ran = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", format});
+    EXPECT_NE(ran.exit_code, 0);
+    EXPECT_THAT(ran.err, HasSubstr("int4"));
+  }
+}
+
+}  // namespace
+}  // namespace metal_marlin::test

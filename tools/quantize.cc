@@ -1,0 +1,283 @@
+// quantize: a checkpoint of floats (or of other codes) written again in 4 bits.
+#include <fmt/core.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "command.h"
+#include "library.h"
+#include "machine_limits.h"
+#include "names.h"
+#include "quantise_options.h"
+#include "quantize_host.h"
+#include "table.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+/// What recipes leave alone, because it costs much and saves little: embeddings, the output head, routers of experts. Vectors
+/// (norms, biases) are no layers in the first place.
+constexpr const char* kDefaultExcludes[] = {"*embed*",       "*embd*", "*wte",     "*wpe",          "*lm_head*",
+                                            "output.weight", "*.gate", "*.router", "*ffn_gate_inp*"};
+
+struct Options {
+  std::string input, output, format, scheme = "auto", scales = "absmax";
+  uint32_t group = 0, threads = 0;
+  uint64_t shard_bytes = 0;
+  std::vector<std::string> include, exclude;
+  bool asymmetric = false, requantise = false, skip_unfit = false, force = false, dry_run = false, json = false;
+};
+
+bool matches(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+/// Whether the options mean this layer, whatever it is.
+bool is_meant(const Options& options, const std::string& name) {
+  static const std::vector<std::string> defaults(std::begin(kDefaultExcludes), std::end(kDefaultExcludes));
+  const bool in = options.include.empty() ? !matches(defaults, name) : matches(options.include, name);
+  return in && !matches(options.exclude, name);
+}
+
+struct Choice {
+  std::vector<const char*> names;
+  size_t quantised_already = 0;  ///< meant, but not chosen
+};
+
+Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
+  Choice choice;
+  for (const marlin_layer_info& layer : layers_of(checkpoint)) {
+    if (!is_meant(options, layer.name)) continue;
+    if (layer.format != MARLIN_FORMAT_NONE && !options.requantise) {
+      ++choice.quantised_already;
+      continue;
+    }
+    choice.names.push_back(layer.name);
+  }
+  for (const std::string& pattern : options.include) {
+    const auto all = layers_of(checkpoint);
+    if (std::none_of(all.begin(), all.end(), [&](const auto& l) { return fnmatch(pattern.c_str(), l.name, 0) == 0; })) {
+      throw Failure(fmt::format("--include '{}' matches no layer", pattern));
+    }
+  }
+  if (choice.names.empty()) {
+    throw Failure(
+        choice.quantised_already != 0
+            ? fmt::format("{}: all {} layers are quantised already; --requantize decodes them and quantises them again",
+                          options.input, choice.quantised_already)
+            : fmt::format("{}: no layer is left to quantise", options.input));
+  }
+  return choice;
+}
+
+marlin_convert_desc describe(const Options& options, const Choice& choice) {
+  auto desc = sized<marlin_convert_desc>();
+  desc.scheme = known(parse_scheme(options.scheme));
+  desc.format = known(parse_format(options.format));
+  desc.group_size = options.group;
+  desc.layers = choice.names.data();
+  desc.layer_count = static_cast<uint32_t>(choice.names.size());
+  desc.shard_bytes = options.shard_bytes;
+  desc.flags = (options.asymmetric ? MARLIN_CONVERT_ASYMMETRIC : 0u) |
+               (options.scales == "mse" ? MARLIN_CONVERT_SCALES_MSE : 0u) |
+               (options.skip_unfit ? MARLIN_CONVERT_SKIP_UNFIT : 0u) | (options.force ? MARLIN_CONVERT_OVERWRITE : 0u) |
+               (options.dry_run ? MARLIN_CONVERT_DRY_RUN : 0u);
+  return desc;
+}
+
+struct Sums {
+  uint64_t layers = 0, skipped = 0, weights = 0, before = 0, after = 0;
+  double error = 0, norm = 0, kept = 0;
+  double bits() const { return weights == 0 ? 0 : 8 * static_cast<double>(after) / static_cast<double>(weights); }
+};
+
+Sums add_up(const std::vector<LayerOutcome>& outcomes) {
+  Sums sums;
+  for (const LayerOutcome& layer : outcomes) {
+    if (!layer.quantised()) {
+      ++sums.skipped;
+      continue;
+    }
+    ++sums.layers;
+    sums.weights += layer.weights();
+    sums.before += layer.numbers.bytes_before;
+    sums.after += layer.numbers.bytes_after;
+    sums.error += layer.numbers.squared_error;
+    sums.norm += layer.numbers.squared_norm;
+    sums.kept += layer.numbers.kept_norm;
+  }
+  return sums;
+}
+
+double bits_of(const LayerOutcome& layer) {
+  return 8 * static_cast<double>(layer.numbers.bytes_after) / static_cast<double>(layer.weights());
+}
+
+/// Signal over noise in dB; "" where nothing was compared.
+std::string snr_text(double norm, double error) {
+  if (norm == 0) return "";
+  return error == 0 ? "exact" : fmt::format("{:.2f}", 10 * std::log10(norm / error));
+}
+
+std::string shape_text(const marlin_convert_outcome& layer) {
+  return fmt::format("{}{} x {}", layer.experts > 1 ? fmt::format("{} x ", layer.experts) : "", layer.n, layer.k);
+}
+
+void print_table(const Options& options, const std::vector<LayerOutcome>& outcomes) {
+  using enum Table::Align;
+  const bool sparse = std::any_of(outcomes.begin(), outcomes.end(),
+                                  [](const auto& layer) { return (layer.numbers.flags & MARLIN_LAYER_SPARSE_2_4) != 0; });
+  std::vector<Table::Column> columns = {{"layer"},         {"from"},         {"to"},
+                                        {"N x K", right},  {"group", right}, {"bits/weight", right},
+                                        {"before", right}, {"after", right}, {"SNR dB", right}};
+  if (sparse) columns.push_back({"kept", right});
+  Table table(columns);
+  for (const LayerOutcome& layer : outcomes) {
+    const marlin_convert_outcome& o = layer.numbers;
+    const std::string flags = flag_names(o.flags);
+    std::vector<std::string> cells = {
+        layer.name,
+        format_name(o.from),
+        layer.quantised() ? format_name(o.format) + (flags.empty() ? "" : ", " + flags) : "left as it is",
+        shape_text(o),
+        std::to_string(o.group_size),
+        fmt::format("{:.2f}", bits_of(layer)),
+        bytes_text(static_cast<double>(o.bytes_before)),
+        bytes_text(static_cast<double>(o.bytes_after)),
+        snr_text(o.squared_norm, o.squared_error)};
+    if (sparse) cells.push_back(o.squared_norm > 0 ? fmt::format("{:.2f}%", 100 * o.kept_norm / o.squared_norm) : "");
+    table.row(std::move(cells));
+  }
+  table.print();
+  for (const LayerOutcome& layer : outcomes) {
+    if (!layer.quantised()) fmt::print("\n'{}' stays as it is: {}\n", layer.name, layer.reason);
+  }
+  const Sums sums = add_up(outcomes);
+  const std::string snr = snr_text(sums.norm, sums.error);
+  fmt::print("\n{}{} layer{} quantised, {} -> {}, {:.2f} bits a weight{}\n", options.dry_run ? "would be: " : "", sums.layers,
+             sums.layers == 1 ? "" : "s", bytes_text(static_cast<double>(sums.before)),
+             bytes_text(static_cast<double>(sums.after)), sums.bits(), snr.empty() ? "" : fmt::format(", SNR {} dB", snr));
+}
+
+void print_json(const Options& options, const std::vector<LayerOutcome>& outcomes) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const LayerOutcome& layer : outcomes) {
+    const marlin_convert_outcome& o = layer.numbers;
+    layers.push_back({{"name", layer.name},
+                      {"quantised", layer.quantised()},
+                      {"reason", layer.reason},
+                      {"from", format_name(o.from)},
+                      {"format", format_name(o.format)},
+                      {"n", o.n},
+                      {"k", o.k},
+                      {"experts", o.experts},
+                      {"group", o.group_size},
+                      {"flags", flag_list(o.flags)},
+                      {"bits_per_weight", bits_of(layer)},
+                      {"bytes_before", o.bytes_before},
+                      {"bytes_after", o.bytes_after},
+                      {"squared_error", o.squared_error},
+                      {"squared_norm", o.squared_norm},
+                      {"kept_norm", o.kept_norm}});
+  }
+  const Sums sums = add_up(outcomes);
+  const nlohmann::ordered_json all = {{"input", options.input},
+                                      {"output", options.output},
+                                      {"dry_run", options.dry_run},
+                                      {"layers", layers},
+                                      {"totals",
+                                       {{"quantised", sums.layers},
+                                        {"left", sums.skipped},
+                                        {"weights", sums.weights},
+                                        {"bytes_before", sums.before},
+                                        {"bytes_after", sums.after},
+                                        {"bits_per_weight", sums.bits()},
+                                        {"squared_error", sums.error},
+                                        {"squared_norm", sums.norm},
+                                        {"kept_norm", sums.kept}}}};
+  fmt::print("{}\n", all.dump(1));
+}
+
+ExitCode quantize(const Options& options) {
+  const Checkpoint checkpoint = open_checkpoint(options.input);
+  const Choice choice = choose(checkpoint.get(), options);
+  marlin_convert_desc desc = describe(options, choice);
+  std::vector<LayerOutcome> outcomes;
+  {
+    ConvertHost host(options.threads != 0 ? options.threads : usable_threads());
+    host.attach(desc);
+    auto error = sized<marlin_error>();
+    const marlin_status status = marlin_checkpoint_convert(checkpoint.get(), options.output.c_str(), &desc, &error);
+    if (status == MARLIN_E_CANCELLED) {
+      fmt::print(stderr, "metal-marlin: interrupted; nothing was written\n");
+      ConvertHost::end_if_interrupted();
+    }
+    const bool hint = status == MARLIN_E_UNSUPPORTED && choice.quantised_already != 0;
+    if (status == MARLIN_E_FILE && error.native_code == EEXIST && !options.force) {
+      throw Failure(fmt::format("cannot write {}: {} (--force replaces it)", options.output, error.message));
+    }
+    check(
+        status, error,
+        fmt::format("cannot write {}{}", options.output,
+                    hint ? fmt::format(" ({} layers are quantised already, see --requantize)", choice.quantised_already) : ""));
+    outcomes = host.outcomes();
+  }
+  if (options.json) {
+    print_json(options, outcomes);
+  } else {
+    print_table(options, outcomes);
+  }
+  return add_up(outcomes).skipped != 0 ? ExitCode::wrong : ExitCode::ok;
+}
+
+void add_options(CLI::App& sub, Options& options) {
+  sub.add_option("IN", options.input, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
+      ->required();
+  sub.add_option("OUT", options.output, "A folder (made when there is none), or a name in .safetensors or .gguf")->required();
+  sub.add_option("--format", options.format, "What to quantise to")
+      ->required()
+      ->check(names_of(parse_format, "{int4, mxfp4, nvfp4}"));
+  sub.add_option("--group", options.group, "Weights that share a scale (int4); default 32, 0 the default, 1000000 a whole row");
+  sub.add_option("--layout", options.scheme, "How the file stores layers; default: by the name of OUT and the container of IN")
+      ->check(names_of(parse_scheme, "{auto, compressed-tensors, gptq, gguf}"));
+  sub.add_flag("--asymmetric", options.asymmetric, "int4 with a zero point a group");
+  sub.add_option("--scales", options.scales, "absmax: by the largest weight; mse: search the least squared error (slower)")
+      ->check(CLI::IsMember({"absmax", "mse"}));
+  sub.add_option("--include", options.include, "Only layers whose name matches this pattern (may be given several times)")
+      ->allow_extra_args(false);
+  sub.add_option("--exclude", options.exclude, "No layer whose name matches this pattern (may be given several times)")
+      ->allow_extra_args(false);
+  sub.add_flag("--requantize", options.requantise, "Also layers that are quantised already: decode them and quantise again");
+  sub.add_flag("--skip-unfit", options.skip_unfit, "Leave layers as they are that the layout cannot hold; exit with 1 then");
+  sub.add_option("--shard-size", options.shard_bytes, "At most so many bytes of tensors a .safetensors file, as 5GB")
+      ->transform(CLI::AsSizeValue(true));
+  sub.add_option("--threads", options.threads, "Default: as many as the process may use");
+  sub.add_flag("--force", options.force, "Replace files that are there");
+  sub.add_flag("--dry-run", options.dry_run, "Check and list what would be written, and write nothing");
+  sub.add_flag("--json", options.json, "One JSON object instead of a table");
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Action& action) {
+  auto* sub = app.add_subcommand("quantize", "Write a checkpoint again with its layers quantised");
+  auto options = std::make_shared<Options>();
+  add_options(*sub, *options);
+  sub->footer(
+      "All other tensors are copied unchanged. Without --include, embeddings, the output head and the routers of experts\n"
+      "are left alone: *embed* *embd* *wte *wpe *lm_head* output.weight *.gate *.router *ffn_gate_inp*\n"
+      "Beside .safetensors goes config.json with its quantization_config; copy the tokenizer and other files yourself.\n"
+      "The output appears under its name when it is complete; interrupted, nothing of it stays.\n\n"
+      "Examples:\n"
+      "  metal-marlin quantize float-model model-mxfp4 --format mxfp4\n"
+      "  metal-marlin quantize float-model model-gptq --format int4 --group 128 --layout gptq --scales mse\n"
+      "  metal-marlin quantize model-f16.gguf model-q4_0.gguf --format int4\n"
+      "  metal-marlin quantize float-model out --format nvfp4 --include 'model.layers.*' --exclude '*.self_attn.*' --dry-run");
+  sub->callback([&action, options] { action = [options] { return quantize(*options); }; });
+}
+
+}  // namespace metal_marlin::tools

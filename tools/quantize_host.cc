@@ -1,0 +1,62 @@
+#include "quantize_host.h"
+
+#include <fmt/core.h>
+
+#include <csignal>
+
+#include "parallel.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t interrupted_by = 0;
+void interrupt(int signal) { interrupted_by = signal; }
+
+}  // namespace
+
+ConvertHost::ConvertHost(unsigned threads) : threads_(threads), bar_("quantising", 1) {
+  for (const int signal : kSignals) {
+    // What the parent had ignored (nohup, a job in the background) stays ignored.
+    if (std::signal(signal, interrupt) == SIG_IGN) (void)std::signal(signal, SIG_IGN);
+  }
+}
+
+ConvertHost::~ConvertHost() {
+  for (const int signal : kSignals) {
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) (void)std::signal(signal, SIG_IGN);
+  }
+}
+
+void ConvertHost::end_if_interrupted() {
+  if (interrupted_by == 0) return;
+  (void)std::signal(interrupted_by, SIG_DFL);
+  (void)std::raise(interrupted_by);
+}
+
+int32_t ConvertHost::progress(uint64_t done, uint64_t total, const char* layer) {
+  bar_.at(total == 0 ? 0 : static_cast<double>(done) / static_cast<double>(total), layer);
+  return interrupted_by != 0 ? 1 : 0;
+}
+
+void ConvertHost::log(const char* message) {
+  bar_.hide();
+  fmt::print(stderr, "metal-marlin: {}\n", message);
+}
+
+void ConvertHost::attach(marlin_convert_desc& desc) {
+  desc.user = this;
+  desc.progress = [](void* user, uint64_t done, uint64_t total, const char* layer) {
+    return static_cast<ConvertHost*>(user)->progress(done, total, layer);
+  };
+  desc.layer_done = [](void* user, const marlin_convert_outcome* outcome) {
+    static_cast<ConvertHost*>(user)->outcomes_.push_back({*outcome, outcome->name, outcome->reason});
+  };
+  desc.log = [](void* user, int32_t, const char* message) { static_cast<ConvertHost*>(user)->log(message); };
+  desc.parallel_for = [](void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user) {
+    parallel_for(tasks, static_cast<ConvertHost*>(user)->threads_,
+                 [&](int64_t i) { task(task_user, static_cast<uint32_t>(i)); });
+  };
+}
+
+}  // namespace metal_marlin::tools

@@ -1,0 +1,44 @@
+// What marlin_checkpoint_convert tells and asks the command: progress, outcomes, warnings, threads, and whether to stop.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "metal_marlin/metal_marlin.h"
+#include "progress.h"
+
+namespace metal_marlin::tools {
+
+/// What became of one layer, with texts of its own.
+struct LayerOutcome {
+  marlin_convert_outcome numbers;
+  std::string name, reason;
+  uint64_t weights() const { return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts; }
+  bool quantised() const { return numbers.status == MARLIN_OK; }
+};
+
+/// While one lives, SIGINT, SIGTERM and SIGHUP ask the conversion to stop instead of ending the process.
+class ConvertHost {
+ public:
+  explicit ConvertHost(unsigned threads);
+  ~ConvertHost();
+  ConvertHost(const ConvertHost&) = delete;
+  ConvertHost& operator=(const ConvertHost&) = delete;
+
+  /// Sets the callbacks of a descriptor; *this must outlive the call.
+  void attach(marlin_convert_desc& desc);
+  const std::vector<LayerOutcome>& outcomes() const { return outcomes_; }
+  /// Ends the process by the signal that asked to stop, if one did, as if it had never been caught.
+  static void end_if_interrupted();
+
+ private:
+  int32_t progress(uint64_t done, uint64_t total, const char* layer);
+  void log(const char* message);
+
+  unsigned threads_;
+  Progress bar_;
+  std::vector<LayerOutcome> outcomes_;
+};
+
+}  // namespace metal_marlin::tools
