@@ -62,7 +62,7 @@ class FileCheckpoint final : public Checkpoint {
   std::vector<TensorView> parts(size_t index) const override {
     std::vector<TensorView> all;
     const LayoutOperands& o = readers_[index].operands;
-    for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+    for (const TensorView* view : {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
       if (present(*view)) all.push_back(*view);
     }
     return all;

@@ -78,7 +78,7 @@ class Checkpoint {
   /// All that the files hold, in their order.
   virtual const TensorTable& tensors() const = 0;
   virtual const Origin& origin() const = 0;
-  /// The tensors that make up a layer, its values (of all experts) first.
+  /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if it has one.
   virtual std::vector<TensorView> parts(size_t layer) const = 0;
   /// These bytes of a tensor will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;

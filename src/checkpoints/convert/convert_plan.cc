@@ -36,7 +36,10 @@ Status of_layer(const Layer& layer, const Status& status) {
       .with_native(status.native_code());
 }
 
-bool is_plain(const Layer& layer) { return layer.format == MARLIN_FORMAT_NONE && is_float(layer.dtype); }
+/// Floats in a tensor of their own, which mean the same in any file.
+bool is_plain(const Layer& layer) {
+  return layer.format == MARLIN_FORMAT_NONE && is_float(layer.dtype) && (layer.flags & MARLIN_LAYER_SPARSE_2_4) == 0;
+}
 
 class Planner {
  public:
@@ -73,7 +76,7 @@ class Planner {
       plan_.skipped.push_back(std::move(planned));
       return {};
     }
-    if (!is_plain(layer)) {
+    if (layer.format != MARLIN_FORMAT_NONE) {
       const std::string text =
           "layer '" + layer.name + "' is quantised already (" + format_name(layer.format) + "): decoded and quantised again";
       options_.host.log(LogLevel::warning, text.c_str());

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "checkpoints/operands.h"
+#include "checkpoints/sparse.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
@@ -31,6 +32,22 @@ void run_task(void* user, uint32_t index) noexcept {
   } catch (...) {
     list.results[index] = Status::error(MARLIN_E_INTERNAL, "unexpected exception");
   }
+}
+
+/// The kept elements [n, k / 2] with the zeros between them.
+Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView& pattern, int64_t n, int64_t k) {
+  std::vector<float> dense(static_cast<size_t>(n * k)), row(static_cast<size_t>(k / 2));
+  std::vector<uint8_t> kept(static_cast<size_t>(k / 4));
+  const int64_t width = values.dtype == MARLIN_F32 ? 4 : 2;
+  for (int64_t r = 0; r < n; ++r) {
+    MARLIN_RETURN_IF_ERROR(read_row_meta(pattern, r, k, kept.data()));
+    decode_floats(values.dtype, values.data + r * (k / 2) * width, k / 2, row.data());
+    size_t next = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      if ((kept[static_cast<size_t>(i / 4)] >> (i % 4) & 1) != 0) dense[static_cast<size_t>(r * k + i)] = row[next++];
+    }
+  }
+  return dense;
 }
 
 /// Adds what a stripe of rows from `first` on differs from the floats that it was made of.
@@ -73,7 +90,13 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
   LayerFloats floats;
   floats.matrix = {nullptr, MARLIN_F32, layer.n, layer.k, layer.k, layer.name};
   if (layer.format == MARLIN_FORMAT_NONE) {
-    const TensorView values = input.parts(index)[0];
+    const std::vector<TensorView> parts = input.parts(index);
+    const TensorView& values = parts[0];
+    if ((layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0) {
+      MARLIN_ASSIGN(floats.decoded, with_zeros(values, parts[1], layer.n, layer.k));
+      floats.matrix.data = floats.decoded.data();
+      return floats;
+    }
     floats.matrix.dtype = values.dtype;
     floats.matrix.data = values.data + values.bytes / layer.experts * expert;
     return floats;
