@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi tools install portable avx2 asan tsan"
+all_suites="structure unit kernels abi tools install air portable avx2 asan tsan"
 
 about_suite() {
   case $1 in
@@ -10,6 +10,7 @@ about_suite() {
     abi) echo "the public header: every function, descriptor and rule" ;;
     tools) echo "the metal-marlin command" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
+    air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
     asan) echo "everything above under AddressSanitizer and UBSan" ;;
@@ -101,6 +102,15 @@ suite_kernels() { folder_suite kernels; }
 suite_abi() { folder_suite abi; }
 suite_tools() { folder_suite tools; }
 suite_install() { folder_suite install; }
+
+suite_air() {
+  local begun=$SECONDS
+  (install_packages testbed) || { skip air "llvm-19-dev cannot be installed"; return 0; }
+  quietly configure-air cmake -S tests/metal_on_cpu/air -B build/air -DCMAKE_BUILD_TYPE=Release &&
+    quietly build-air cmake --build build/air -j "$jobs" || { failed=$((failed + 1)); return 0; }
+  took_building air $((SECONDS - begun))
+  ctest_in air build/air
+}
 
 # The levels below this processor's own.
 forced_isa() {
