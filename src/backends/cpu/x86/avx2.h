@@ -103,7 +103,7 @@ struct CodeLines8 {
   }
 
   MARLIN_INLINE static void fetch(const uint8_t* group, int line) {
-    if (line < kBytes / 64) _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchAhead + line * 64, _MM_HINT_T0);
+    if (line < kBytes / 64) fetch_ahead(group + line * 64);
   }
 
   /// Step kStep of 8 slots in the low bits of dwords; quad kQuad in the low bits of bytes.

@@ -61,7 +61,7 @@ struct CodeLines {
 
   /// Fetches cache line `line` of the block of a column group, as long as there is one.
   MARLIN_INLINE static void fetch(const uint8_t* group, int line) {
-    if (line < kFetches) _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchAhead + line * 64, _MM_HINT_T0);
+    if (line < kFetches) fetch_ahead(group + line * 64);
   }
 
   /// The codes of 4 slots in the low bits of bytes, kQuad 0 or 1; of 2 slots (h and h + 2: kStep is 2 h and the quad) in the

@@ -103,8 +103,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp = may_overflow(decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super), limit);
     if (pass.alone)
-      for (int64_t i = shape.scales; i < shape.bytes; i += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(bytes) + kPrefetchAhead + i, _MM_HINT_T0);
+      for (int64_t i = shape.scales; i < shape.bytes; i += 64) fetch_ahead(bytes + i);
     for (int b = 0; b < kBlocksPerSuper; ++b, record += kRecord) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
 #pragma GCC unroll 2

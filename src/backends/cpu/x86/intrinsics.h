@@ -27,6 +27,10 @@ MARLIN_INLINE void fence() { __asm__ volatile("" ::: "memory"); }
 
 /// How far ahead of itself a walk over packed weights fetches: more than the latency of memory at a core's share of the
 /// bandwidth.
-inline constexpr long kPrefetchAhead = 6144;
+inline constexpr long kPrefetchAhead = 12288;
+
+/// Fetches a line of the packed weights ahead of the walk, into L2: on a Zen 4, fetches into L1 took the slots for misses from
+/// the walk itself, and INT8 at M = 1 took 1.6 times as long.
+MARLIN_INLINE void fetch_ahead(const void* line) { _mm_prefetch(static_cast<const char*>(line) + kPrefetchAhead, _MM_HINT_T1); }
 
 }  // namespace metal_marlin::cpu
