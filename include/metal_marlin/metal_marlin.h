@@ -159,8 +159,7 @@ typedef int32_t marlin_native; /* what a stream is made from; the kind decides, 
 #define MARLIN_NATIVE_METAL_ENCODER ((marlin_native)4)        /* encoded into; bindings are clobbered; the host ends it */
 
 typedef int32_t marlin_scheme;                /* how a file names and stores its quantised layers */
-#define MARLIN_SCHEME_AUTO ((marlin_scheme)0) /* converting: GGUF to a name in .gguf or from a GGUF, else compressed-tensors \
-                                               */
+#define MARLIN_SCHEME_AUTO ((marlin_scheme)0) /* GGUF to a name in .gguf or from a GGUF, else compressed-tensors */
 #define MARLIN_SCHEME_COMPRESSED_TENSORS ((marlin_scheme)1) /* safetensors; MXFP4, NVFP4, INT4 (pack-quantized) */
 #define MARLIN_SCHEME_GPTQ ((marlin_scheme)2)               /* safetensors; INT4, GPTQ v2 */
 #define MARLIN_SCHEME_MARLIN_24 ((marlin_scheme)3)          /* safetensors; 2:4 sparse INT4 */
@@ -171,7 +170,7 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
-#define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 along K: the largest |x|, or |decoded value| of codes */
+#define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 along K: see marlin_weights_pack */
 #define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss); loading sets it */
 #define MARLIN_PACK_SCALES_MSE 16u         /* quantising: search the scale of least squared error */
 #define MARLIN_PACK_OBEYS_2_4                                                      \
@@ -261,6 +260,8 @@ typedef struct marlin_pack_desc {
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
   uint32_t reserved;
+  marlin_matrix column_norms; /* with PRUNE_2_4 only: [1, k] F32, finite and >= 0; elements are chosen by |w| * norm, as Wanda
+                                 does with the norms of the activations' columns; absent: all 1 */
 } marlin_pack_desc;
 
 /* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. */
@@ -287,9 +288,11 @@ typedef struct marlin_load_desc {
   const char* const* layers;  /* names as marlin_checkpoint_layer lists them; several: one handle, N concatenated */
   const marlin_shard* shards; /* one a name, or NULL: everything */
   uint32_t layer_count;
-  uint32_t expert_count; /* 0 or 1: no experts */
-  marlin_format format;  /* for layers that are not quantised: quantise to this; 0: they are an error */
-  uint32_t group_size;   /* with format; 0: the format's own */
+  uint32_t expert_count;             /* 0 or 1: no experts */
+  marlin_format format;              /* for layers that are not quantised: quantise to this; 0: they are an error */
+  uint32_t group_size;               /* with format; 0: the format's own */
+  const marlin_matrix* column_norms; /* with LOAD_PRUNE_2_4 only: one a name, each absent or as in marlin_pack_desc, over the
+                                        whole layer's K also where a shard takes a part; or NULL */
 } marlin_load_desc;
 
 typedef struct marlin_open_desc {
@@ -311,6 +314,7 @@ typedef struct marlin_layer_info {
   uint32_t flags;
   marlin_dtype dtype; /* of the scales; of the values when format is NONE */
   uint64_t bytes;     /* in the file, or on the device */
+  double kept_share;  /* sum of w^2 over what pruning kept / over all, of whole layers; 1 when nothing was pruned or all is 0 */
 } marlin_layer_info;
 
 /* What became of one layer. */
@@ -378,7 +382,9 @@ MARLIN_EXPORT void marlin_buffer_destroy(marlin_buffer* buffer);
 /* --- weights ----------------------------------------------------------------------------------------------------------- */
 
 /* Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of
- * scales and zeros. expert_count: 0 or 1 in this version, more is MARLIN_E_UNSUPPORTED. The parts may be freed afterwards. */
+ * scales and zeros. expert_count: 0 or 1 in this version, more is MARLIN_E_UNSUPPORTED. The parts may be freed afterwards.
+ * PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is
+ * chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index. */
 MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const marlin_pack_desc* const* parts,
                                                 uint32_t part_count, uint32_t expert_count, marlin_weights** out,
                                                 marlin_error* err);

@@ -39,6 +39,7 @@ Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_la
   info.flags = layer.flags;
   info.dtype = layer.dtype;
   info.bytes = layer.bytes;
+  info.kept_share = 1;
   return api::write_descriptor(out, info, "out");
 }
 

@@ -9,9 +9,11 @@
 namespace metal_marlin::api {
 namespace {
 
+constexpr uint32_t kLoadFlags = MARLIN_LOAD_SCALES_MSE | MARLIN_LOAD_PRUNE_2_4 | MARLIN_LOAD_OBEYS_2_4;
+
 Status check_load_desc(const marlin_load_desc& d) {
-  if ((d.flags & ~MARLIN_LOAD_SCALES_MSE) != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags & ~MARLIN_LOAD_SCALES_MSE);
+  if ((d.flags & ~kLoadFlags) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags & ~kLoadFlags);
   if (d.expert_count > 1)
     return Status::error(MARLIN_E_UNSUPPORTED, "desc->expert_count is %u; this version loads one expert a handle, by its shard",
                          d.expert_count);
@@ -43,19 +45,25 @@ Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* 
   return Range{first, count != 0 ? count : whole - first};
 }
 
-/// What one name and its shard stand for.
-Result<std::unique_ptr<WeightSource>> layer_source(const Checkpoint& files, size_t index, const marlin_shard& shard,
-                                                   const marlin_load_desc& d) {
+/// What the i-th name, layer `index` of the files, stands for.
+Result<std::unique_ptr<WeightSource>> layer_source(const Checkpoint& files, size_t index, uint32_t i, const marlin_load_desc& d,
+                                                   const marlin_context& context) {
   const Layer& layer = files.layers()[index];
   if (!layer.status.ok()) return layer.status;
+  const marlin_shard shard = d.shards != nullptr ? d.shards[i] : marlin_shard{};
   MARLIN_ASSIGN(const Range n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
   MARLIN_ASSIGN(const Range k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
   MARLIN_ASSIGN(const Range experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
   if (experts.count != 1)
     return Status::error(MARLIN_E_UNSUPPORTED, "the layer has %u experts; this version loads one by its shard, count[2] = 1",
                          layer.experts);
-  MARLIN_ASSIGN(auto source, files.source(index, static_cast<uint32_t>(experts.first), d.format, d.group_size,
-                                          (d.flags & MARLIN_LOAD_SCALES_MSE) != 0));
+  SourceOptions options{d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}};
+  std::span<const float> norms;
+  if (d.column_norms != nullptr) {
+    MARLIN_ASSIGN(norms, column_norms_of(d.column_norms[i], layer.k, context));
+  }
+  MARLIN_ASSIGN(options.sparse, sparse_rule(d.flags, norms));
+  MARLIN_ASSIGN(auto source, files.source(index, static_cast<uint32_t>(experts.first), options));
   if (n.count == layer.n && k.count == layer.k) return source;
   return make_shard(std::move(source), n.first, n.count, k.first, k.count);
 }
@@ -68,7 +76,7 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     const auto index = find_layer(layers, d.layers[i]);
     if (!index.ok()) return prefixed("desc->layers", i, index.status());
-    auto source = layer_source(files, index.value(), d.shards != nullptr ? d.shards[i] : marlin_shard{}, d);
+    auto source = layer_source(files, index.value(), i, d, context);
     if (!source.ok()) return prefixed(layers[index.value()].name.c_str(), source.status());
     sources.push_back(source.take());
     if (i == 0) first = &layers[index.value()];

@@ -21,10 +21,21 @@ Status check_weights(const marlin_weights* weights, const marlin_context* contex
   return Status::error(MARLIN_E_ARGUMENT, "weights belong to another context than the rest of the call");
 }
 
+Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const marlin_context& context) {
+  if (norms.data == nullptr) return std::span<const float>();
+  MARLIN_ASSIGN(const Operand operand, resolve(norms, "column_norms", context));
+  if (operand.dtype != MARLIN_F32)
+    return Status::error(MARLIN_E_ARGUMENT, "column_norms.dtype is %d, expected F32 (%d)", operand.dtype, MARLIN_F32);
+  if (operand.rows != 1 || operand.cols != k)
+    return Status::error(MARLIN_E_SHAPE, "column_norms is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]",
+                         operand.rows, operand.cols, k);
+  return std::span(reinterpret_cast<const float*>(operand.data), static_cast<size_t>(k));
+}
+
 namespace {
 
 constexpr uint32_t kPackFlags = MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE | MARLIN_PACK_GATE_UP_INTERLEAVED |
-                                MARLIN_PACK_SCALES_MSE | MARLIN_PACK_OBEYS_2_4;
+                                MARLIN_PACK_SCALES_MSE | MARLIN_PACK_PRUNE_2_4 | MARLIN_PACK_OBEYS_2_4;
 
 Status check_pack_desc(const marlin_pack_desc& d) {
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
@@ -33,8 +44,6 @@ Status check_pack_desc(const marlin_pack_desc& d) {
     return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..10", d.layout);
   if (d.n <= 0 || d.k <= 0)
     return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more", d.n, d.k);
-  if ((d.flags & MARLIN_PACK_PRUNE_2_4) != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "flags: pruning to 2:4 is not served by this version");
   if ((d.flags & ~kPackFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~kPackFlags);
   if (d.reserved != 0) return Status::error(MARLIN_E_UNSUPPORTED, "reserved is %u, expected 0", d.reserved);
@@ -71,6 +80,7 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   MARLIN_ASSIGN(operands.sparse_meta, tensor_view(d.sparse_meta, "sparse_meta", context));
   MARLIN_ASSIGN(operands.group_index, tensor_view(d.group_index, "group_index", context));
   MARLIN_ASSIGN(operands.tensor_scale, tensor_view(d.tensor_scale, "tensor_scale", context));
+  MARLIN_ASSIGN(operands.column_norms, column_norms_of(d.column_norms, d.k, context));
   return operands;
 }
 
@@ -161,6 +171,7 @@ marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_in
     info.flags = api::flags_of(meta);
     info.dtype = api::dtype_of(meta.scale_type);
     info.bytes = weights->packed->bytes();
+    info.kept_share = meta.squared_norm != 0 ? meta.kept_norm / meta.squared_norm : 1;
     return api::write_descriptor(out, info, "out");
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "api/context.h"
@@ -28,6 +29,8 @@ Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource
 
 /// That `weights` is a live handle, of `context` unless that is null.
 Status check_weights(const marlin_weights* weights, const marlin_context* context);
+/// The numbers of marlin_pack_desc::column_norms and its like: [1, k] F32; none when absent. They stay the caller's.
+Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const marlin_context& context);
 /// A length for a 32-bit field of marlin_layer_info.
 constexpr uint32_t saturate_u32(int64_t v) { return v < INT64_C(0xffffffff) ? static_cast<uint32_t>(v) : UINT32_MAX; }
 

@@ -69,8 +69,7 @@ class FileCheckpoint final : public Checkpoint {
   }
   void release(std::span<const std::byte> part) const override { folder_->release(part); }
 
-  Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert, marlin_format quantize_to, int64_t group_size,
-                                               bool mse) const override {
+  Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert, const SourceOptions& options) const override {
     if (index >= layers_.size())
       return Status::error(MARLIN_E_NOT_FOUND, "layer %zu: the checkpoint has %zu", index, layers_.size());
     const Layer& layer = layers_[index];
@@ -81,8 +80,7 @@ class FileCheckpoint final : public Checkpoint {
                            layer.experts - 1, expert);
     }
     const LayoutOperands one = reader.stacked ? expert_slice(reader.operands, expert, layer.experts) : reader.operands;
-    MARLIN_ASSIGN(auto source,
-                  reader.make != nullptr ? reader.make(one, Depth::full) : quantize(layer, one, quantize_to, group_size, mse));
+    MARLIN_ASSIGN(auto source, reader.make != nullptr ? codes(reader.make, one, options) : quantize(layer, one, options));
     return std::unique_ptr<WeightSource>(std::make_unique<MappedSource>(std::move(source), *folder_, one));
   }
 
@@ -93,13 +91,19 @@ class FileCheckpoint final : public Checkpoint {
     bool stacked;
   };
 
-  static Result<std::unique_ptr<WeightSource>> quantize(const Layer& layer, const LayoutOperands& o, marlin_format to,
-                                                        int64_t group_size, bool mse) {
-    if (to == MARLIN_FORMAT_NONE) {
+  static Result<std::unique_ptr<WeightSource>> codes(SourceMaker make, const LayoutOperands& o, const SourceOptions& options) {
+    MARLIN_ASSIGN(auto source, make(o, Depth::full));
+    if (options.sparse.sparsity == Sparsity::as_given) return source;
+    return make_sparse(std::move(source), options.sparse);
+  }
+
+  static Result<std::unique_ptr<WeightSource>> quantize(const Layer& layer, const LayoutOperands& o,
+                                                        const SourceOptions& options) {
+    if (options.quantize_to == MARLIN_FORMAT_NONE) {
       return view_error(o.values, MARLIN_E_ARGUMENT, "layer '%.80s' is not quantised: name a format to quantise it to",
                         layer.name.c_str());
     }
-    return quantize_floats(o, to, group_size, mse);
+    return quantize_floats(o, options);
   }
 
   std::unique_ptr<Folder> folder_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/prune.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
@@ -34,6 +35,15 @@ struct LayoutOperands {
   uint32_t flags = 0;                                           ///< MARLIN_PACK_*
   TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
   TensorView sparse_meta;                                       ///< 2:4: values hold the kept elements only
+  std::span<const float> column_norms;                          ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
+};
+
+/// What becomes of a layer on its way out of a file.
+struct SourceOptions {
+  marlin_format quantize_to = MARLIN_FORMAT_NONE;  ///< layers of floats; NONE: they are an error
+  int64_t group_size = 0;                          ///< with quantize_to; 0: the format's own
+  bool search_mse = false;                         ///< with quantize_to: the scales of least squared error
+  SparseRule sparse{};                             ///< of layers of floats and of codes
 };
 
 /// A source that reads these operands; they must outlive it. Float values are quantised. Checks every shape, dtype and code.
@@ -82,10 +92,8 @@ class Checkpoint {
   virtual std::vector<TensorView> parts(size_t layer) const = 0;
   /// These bytes of a tensor will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
-  /// One expert (0 for plain layers) of one layer. `quantize_to` and `group_size` serve layers of floats (NONE: an error then);
-  /// mse: search the scale. The source borrows from the checkpoint.
-  virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert, marlin_format quantize_to,
-                                                       int64_t group_size, bool mse) const = 0;
+  /// One expert (0 for plain layers) of one layer. The source borrows from the checkpoint and from options.sparse.
+  virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert, const SourceOptions& options) const = 0;
 };
 
 }  // namespace metal_marlin

@@ -102,6 +102,8 @@ Status merge(const WeightMeta& part, size_t index, WeightMeta& meta) {
     return Status::error(MARLIN_E_SHAPE, "part %zu: gate and up rows alternate in some parts only", index);
   }
   meta.scale_type = *type;
+  meta.squared_norm += part.squared_norm;
+  meta.kept_norm += part.kept_norm;
   return {};
 }
 

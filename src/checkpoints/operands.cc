@@ -121,9 +121,6 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
   if (o.n < 1 || o.n > INT32_MAX || o.k < 1 || o.k > INT32_MAX) {
     return Status::error(MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each, found %" PRId64 ", %" PRId64, o.n, o.k);
   }
-  if ((o.flags & MARLIN_PACK_PRUNE_2_4) != 0) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "flags: pruning to 2:4 comes in the next release");
-  }
   WeightMeta meta;
   meta.format = o.format;
   meta.n = o.n;

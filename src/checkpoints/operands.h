@@ -72,7 +72,6 @@ Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, D
 Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands, Depth depth);
 
 /// Floats [n, k] with any row stride, quantised as they are read; with sparse_meta (as in ROWS) the kept ones, [n, k / 2].
-Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& operands, marlin_format format, int64_t group_size,
-                                                      bool mse);
+Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& operands, const SourceOptions& options);
 
 }  // namespace metal_marlin

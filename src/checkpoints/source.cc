@@ -24,20 +24,14 @@ class InterleavedSource final : public WeightSource {
   std::unique_ptr<WeightSource> source_;
 };
 
-Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o) {
+Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const SparseRule& rule) {
   if (o.layout != MARLIN_LAYOUT_ROWS && o.layout != MARLIN_LAYOUT_AUTO) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: float values are rows [n, k], found layout %d", o.layout);
-  }
-  if ((o.flags & MARLIN_PACK_PRUNE_2_4) != 0) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "flags: pruning to 2:4 comes in the next release");
-  }
-  if ((o.flags & MARLIN_PACK_OBEYS_2_4) != 0) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "flags: OBEYS_2_4 is not served for floats");
   }
   for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
     MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   }
-  MARLIN_ASSIGN(auto source, quantize_floats(o, o.format, o.group_size, (o.flags & MARLIN_PACK_SCALES_MSE) != 0));
+  MARLIN_ASSIGN(auto source, quantize_floats(o, {o.format, o.group_size, (o.flags & MARLIN_PACK_SCALES_MSE) != 0, rule}));
   if ((o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) == 0) return source;
   auto interleaved = std::make_unique<InterleavedSource>(std::move(source));
   MARLIN_RETURN_IF_ERROR(check_meta(interleaved->meta()));
@@ -46,8 +40,7 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o, marlin_format format, int64_t group_size,
-                                                      bool mse) {
+Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o, const SourceOptions& options) {
   const bool sparse = present(o.sparse_meta);
   if (sparse) {
     if (o.k % 4 != 0) {
@@ -62,7 +55,8 @@ Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o, m
   if (sparse) {
     matrix.kept = [meta = o.sparse_meta, k = o.k](int64_t row, uint8_t* kept) { return read_row_meta(meta, row, k, kept); };
   }
-  return make_quantized(matrix, format, group_size, {.asymmetric = false, .search_mse = mse});
+  return make_quantized(matrix, options.quantize_to, options.group_size,
+                        {.search_mse = options.search_mse, .sparse = options.sparse});
 }
 
 namespace {
@@ -103,11 +97,12 @@ bool takes_sparse_meta(marlin_layout layout) {
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
-  if (is_float(o.values.dtype)) return quantize(o);
+  MARLIN_ASSIGN(const SparseRule rule, sparse_rule(o.flags, o.column_norms));
+  if (is_float(o.values.dtype)) return quantize(o, rule);
   if (!takes_sparse_meta(o.layout)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));
   MARLIN_ASSIGN(auto source, make_layout(o));
-  if ((o.flags & MARLIN_PACK_OBEYS_2_4) == 0) return source;
-  return make_sparse(std::move(source), {Sparsity::obey});
+  if (rule.sparsity == Sparsity::as_given) return source;
+  return make_sparse(std::move(source), rule);
 }
 
 }  // namespace metal_marlin

@@ -113,11 +113,19 @@ class SparseSource final : public WeightSource {
 
 }  // namespace
 
+Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_norms) {
+  static_assert(MARLIN_PACK_PRUNE_2_4 == MARLIN_LOAD_PRUNE_2_4 && MARLIN_PACK_PRUNE_2_4 == MARLIN_CONVERT_PRUNE_2_4);
+  static_assert(MARLIN_PACK_OBEYS_2_4 == MARLIN_LOAD_OBEYS_2_4 && MARLIN_PACK_OBEYS_2_4 == MARLIN_CONVERT_OBEYS_2_4);
+  const bool prune = (flags & MARLIN_PACK_PRUNE_2_4) != 0, obey = (flags & MARLIN_PACK_OBEYS_2_4) != 0;
+  if (prune && obey) return Status::error(MARLIN_E_ARGUMENT, "flags: expected one of PRUNE_2_4 and OBEYS_2_4, found both");
+  if (!prune && !column_norms.empty()) {
+    return Status::error(MARLIN_E_ARGUMENT, "column_norms: expected none without PRUNE_2_4");
+  }
+  return SparseRule{prune ? Sparsity::prune : obey ? Sparsity::obey : Sparsity::as_given, column_norms};
+}
+
 Status check_column_norms(const SparseRule& rule, int64_t k) {
   if (rule.column_norms.empty()) return {};
-  if (rule.sparsity != Sparsity::prune) {
-    return Status::error(MARLIN_E_ARGUMENT, "column_norms: expected with PRUNE_2_4 only");
-  }
   if (static_cast<int64_t>(rule.column_norms.size()) != k) {
     return Status::error(MARLIN_E_SHAPE, "column_norms: expected [1, %" PRId64 "], found %zu numbers", k,
                          rule.column_norms.size());

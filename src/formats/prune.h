@@ -32,6 +32,10 @@ struct SparseRule {
   std::span<const float> column_norms{};
 };
 
+/// The rule that MARLIN_PACK_PRUNE_2_4, MARLIN_PACK_OBEYS_2_4 (or MARLIN_LOAD_ and MARLIN_CONVERT_, which are the same bits)
+/// ask for. MARLIN_E_ARGUMENT for both, and for norms without PRUNE_2_4.
+Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_norms);
+
 /// Bit i: the score of element i is one of the two largest of four, the lower index on ties. NaN counts as the largest.
 constexpr uint8_t keep_two_largest(const double (&score)[4]) {
   const auto before = [&](int j, int i) {  // j goes before i
@@ -54,8 +58,7 @@ constexpr uint8_t fill_kept(unsigned mask) {
   return static_cast<uint8_t>(mask);
 }
 
-/// That norms are there only with prune, are k, finite and not negative: MARLIN_E_ARGUMENT, MARLIN_E_SHAPE, or MARLIN_E_FORMAT
-/// with the index.
+/// That the norms are k, finite and not negative: MARLIN_E_SHAPE, or MARLIN_E_FORMAT with the index.
 Status check_column_norms(const SparseRule& rule, int64_t k);
 
 /// Masks of the k / 4 blocks of a row of numbers. Obeying: MARLIN_E_FORMAT names `name`, `row` and the columns of the block.

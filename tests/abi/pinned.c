@@ -73,7 +73,8 @@ FIELD(marlin_pack_desc, group_index, 224, 48);
 FIELD(marlin_pack_desc, tensor_scale, 272, 48);
 FIELD(marlin_pack_desc, flags, 320, 4);
 FIELD(marlin_pack_desc, reserved, 324, 4);
-END(marlin_pack_desc, 328);
+FIELD(marlin_pack_desc, column_norms, 328, 48);
+END(marlin_pack_desc, 376);
 
 FIELD(marlin_gemm_desc, struct_size, 0, 4);
 FIELD(marlin_gemm_desc, compute, 4, 4);
@@ -99,7 +100,8 @@ FIELD(marlin_load_desc, layer_count, 24, 4);
 FIELD(marlin_load_desc, expert_count, 28, 4);
 FIELD(marlin_load_desc, format, 32, 4);
 FIELD(marlin_load_desc, group_size, 36, 4);
-END(marlin_load_desc, 40);
+FIELD(marlin_load_desc, column_norms, 40, 8);
+END(marlin_load_desc, 48);
 
 FIELD(marlin_open_desc, struct_size, 0, 4);
 FIELD(marlin_open_desc, flags, 4, 4);
@@ -119,7 +121,8 @@ FIELD(marlin_layer_info, layout, 44, 4);
 FIELD(marlin_layer_info, flags, 48, 4);
 FIELD(marlin_layer_info, dtype, 52, 4);
 FIELD(marlin_layer_info, bytes, 56, 8);
-END(marlin_layer_info, 64);
+FIELD(marlin_layer_info, kept_share, 64, 8);
+END(marlin_layer_info, 72);
 
 FIELD(marlin_convert_outcome, struct_size, 0, 4);
 FIELD(marlin_convert_outcome, status, 4, 4);

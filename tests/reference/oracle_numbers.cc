@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -120,5 +121,15 @@ double value(const Weights& w, int64_t row, int64_t column) {
   return static_cast<double>(real_value<long double>(w, row, column));
 }
 float value_f32(const Weights& w, int64_t row, int64_t column) { return static_cast<float>(real_value<Wide>(w, row, column)); }
+
+std::vector<bool> keep_two_of_four(const std::vector<double>& scores) {
+  std::vector<bool> kept(scores.size(), false);
+  for (size_t block = 0; block + 4 <= scores.size(); block += 4) {
+    std::vector<size_t> order = {block, block + 1, block + 2, block + 3};
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+    kept[order[0]] = kept[order[1]] = true;
+  }
+  return kept;
+}
 
 }  // namespace oracle

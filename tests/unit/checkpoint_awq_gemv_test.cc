@@ -222,7 +222,7 @@ TEST(CheckpointAwqGemv, FilesTellTheGroupSizeByConfigOrByPadding) {
       ASSERT_TRUE(layer.status.ok()) << layer.status.message();
       EXPECT_EQ(layer.layout, layout);
       EXPECT_EQ(layer.group_size, 64);
-      const auto source = opened.value()->source(0, 0, 0, 0, false);
+      const auto source = opened.value()->source(0, 0, {});
       ASSERT_TRUE(source.ok()) << source.status().message();
       EXPECT_EQ(decode_all(*source.value()).value(), values);
     }

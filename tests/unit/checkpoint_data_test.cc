@@ -92,7 +92,7 @@ void expect_true_values(const std::string& folder, const Checkpoint& checkpoint,
   ASSERT_TRUE(layer.status.ok()) << layer.status.message();
   for (uint32_t e = 0; e < layer.experts; ++e) {
     const auto expected = true_values(folder, layer.name, e, layer.n, layer.k);
-    const auto source = checkpoint.source(index, e, MARLIN_FORMAT_NONE, 0, false);
+    const auto source = checkpoint.source(index, e, {});
     ASSERT_TRUE(source.ok()) << source.status().message();
     for (const int64_t stripe : {int64_t{1}, int64_t{7}, int64_t{64}, layer.n}) {
       const auto found = decode_all(*source.value(), stripe);
@@ -140,7 +140,7 @@ TEST(CheckpointData, GptOssExpertStacks) {
     const bool gate_up = layer.name.ends_with("gate_up_proj");
     EXPECT_EQ(layer.flags, gate_up ? MARLIN_PACK_GATE_UP_INTERLEAVED : 0u);
     expect_true_values("mxfp4-gpt-oss-experts", *checkpoint, i);
-    EXPECT_EQ(checkpoint->source(i, 4, 0, 0, false).status().code(), MARLIN_E_ARGUMENT);
+    EXPECT_EQ(checkpoint->source(i, 4, {}).status().code(), MARLIN_E_ARGUMENT);
   }
 }
 
@@ -167,8 +167,8 @@ TEST(CheckpointData, GgufMixed) {
   ASSERT_NE(floats, SIZE_MAX);
   EXPECT_EQ(checkpoint->layers()[floats].format, MARLIN_FORMAT_NONE);
   EXPECT_EQ(checkpoint->layers()[floats].dtype, MARLIN_F16);
-  EXPECT_EQ(checkpoint->source(floats, 0, MARLIN_FORMAT_NONE, 0, false).status().code(), MARLIN_E_ARGUMENT);
-  EXPECT_TRUE(checkpoint->source(floats, 0, MARLIN_NVFP4, 0, false).ok());
+  EXPECT_EQ(checkpoint->source(floats, 0, {}).status().code(), MARLIN_E_ARGUMENT);
+  EXPECT_TRUE(checkpoint->source(floats, 0, {MARLIN_NVFP4}).ok());
 }
 
 TEST(CheckpointData, FloatsAreListedAndQuantised) {
@@ -187,7 +187,7 @@ TEST(CheckpointData, FloatsAreListedAndQuantised) {
     EXPECT_EQ(layer.k, 384);
     const auto expected = true_values(name, layer.name, 0, layer.n, layer.k);
     for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
-      const auto source = checkpoint->source(0, 0, format, 0, false);
+      const auto source = checkpoint->source(0, 0, {format});
       ASSERT_TRUE(source.ok()) << source.status().message();
       const auto found = decode_all(*source.value());
       ASSERT_TRUE(found.ok());
@@ -216,7 +216,7 @@ TEST(CheckpointData, PrunedFloatsAreQuantisedWithTheirPattern) {
   EXPECT_EQ(layer.n, 64);
   EXPECT_EQ(layer.k, 256);
   EXPECT_EQ(layer.bytes, 64u * 128 * 2 + 64 * 32);
-  EXPECT_EQ(checkpoint->source(0, 0, MARLIN_FORMAT_NONE, 0, false).status().code(), MARLIN_E_ARGUMENT);
+  EXPECT_EQ(checkpoint->source(0, 0, {}).status().code(), MARLIN_E_ARGUMENT);
   const auto truth = true_values(folder, layer.name, 0, layer.n, layer.k);
   const auto bitmask = checkpoint->tensor(layer.name + ".bitmask");
   ASSERT_TRUE(bitmask.ok());
@@ -231,7 +231,7 @@ TEST(CheckpointData, PrunedFloatsAreQuantisedWithTheirPattern) {
   dense.values.data = reinterpret_cast<const std::byte*>(truth.data());
   for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
     SCOPED_TRACE(format);
-    const auto source = checkpoint->source(0, 0, format, 0, false);
+    const auto source = checkpoint->source(0, 0, {format});
     ASSERT_TRUE(source.ok()) << source.status().message();
     EXPECT_EQ(source.value()->meta().sparse, format != MARLIN_INT8) << "INT8 has no sparse form";
     dense.format = format;
@@ -276,7 +276,7 @@ TEST(CheckpointData, ShardsAreTheSamePartsOfTheMatrix) {
     const auto whole = true_values(folder.name, layer.name, 0, layer.n, layer.k);
     for (const Cut& cut : kCuts) {
       if (cut.first_k + cut.count_k > layer.k) continue;
-      auto source = checkpoint->source(0, 0, 0, 0, false);
+      auto source = checkpoint->source(0, 0, {});
       ASSERT_TRUE(source.ok());
       const auto shard = make_shard(source.take(), cut.first_n, cut.count_n, cut.first_k, cut.count_k);
       const bool aligned = layer.group_size == layer.k || cut.first_k % layer.group_size == 0;
@@ -308,7 +308,7 @@ TEST(CheckpointData, LayersWithDifferentTensorScalesConcatenate) {
   std::vector<float> expected;
   for (size_t i = 0; i < 2; ++i) {
     const Layer& layer = checkpoint->layers()[i];
-    auto source = checkpoint->source(i, 0, 0, 0, false);
+    auto source = checkpoint->source(i, 0, {});
     ASSERT_TRUE(source.ok());
     parts.push_back(source.take());
     const auto values = true_values("nvfp4-modelopt", layer.name, 0, layer.n, layer.k);

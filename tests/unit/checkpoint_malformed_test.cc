@@ -32,7 +32,7 @@ void try_file(const std::string& name, const std::string& content, const std::st
   for (size_t i = 0; i < checkpoint.layers().size(); ++i) {
     const Layer& layer = checkpoint.layers()[i];
     for (uint32_t e = 0; e < std::min<uint32_t>(std::max(layer.experts, 1u), 4u); ++e) {
-      const auto source = checkpoint.source(i, e, MARLIN_MXFP4, 0, false);
+      const auto source = checkpoint.source(i, e, {MARLIN_MXFP4});
       Status status = source.status();
       if (source.ok()) status = source.value()->read(0, source.value()->meta().n, stripe);
       if (!status.ok()) ++tally.layers_refused;

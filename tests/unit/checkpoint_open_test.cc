@@ -152,7 +152,7 @@ TEST(CheckpointDetection, MlxScaleBytes) {
         {{"model.safetensors",
           safetensors({{"m.weight", "U32", "1,4", codes}, {"m.scales", "U8", "1," + std::to_string(bytes.size()), bytes}})}});
     EXPECT_EQ(checkpoint->layers()[0].format, type == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4);
-    auto source = checkpoint->source(0, 0, 0, 0, false);
+    auto source = checkpoint->source(0, 0, {});
     EXPECT_TRUE(source.ok()) << source.status().message();
     return decode_all(*source.value()).value();
   };
@@ -176,7 +176,7 @@ TEST(CheckpointDetection, MlxExpertsAreStacks) {
   EXPECT_EQ(layer.experts, 3u);
   for (uint32_t e = 0; e < 3; ++e) {
     Stripe stripe;
-    ASSERT_TRUE(checkpoint->source(0, e, 0, 0, false).value()->read(0, 2, stripe).ok());
+    ASSERT_TRUE(checkpoint->source(0, e, {}).value()->read(0, 2, stripe).ok());
     EXPECT_EQ(stripe.scales, std::vector<uint8_t>(2, static_cast<uint8_t>(0x7f + e)));
   }
 }
@@ -199,7 +199,7 @@ TEST(CheckpointDetection, CompressedTensorsOptions) {
   ASSERT_TRUE(checkpoint->layers()[0].status.ok()) << checkpoint->layers()[0].status.message();
   EXPECT_EQ(checkpoint->layers()[0].k, 20);
   EXPECT_EQ(checkpoint->layers()[0].group_size, 16);
-  const auto source = checkpoint->source(0, 0, 0, 0, false);
+  const auto source = checkpoint->source(0, 0, {});
   ASSERT_TRUE(source.ok()) << source.status().message();
   EXPECT_TRUE(source.value()->meta().group_index.empty());
   const auto values = decode_all(*source.value()).value();
@@ -228,7 +228,7 @@ TEST(CheckpointDetection, SymmetricGptqWithOtherZerosKeepsThem) {
                        {"m.qzeros", "I32", "1,1", bytes_of({zero})},
                        {"m.scales", "F16", "1,8", std::string("\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c", 16)}})},
          {"config.json", config}});
-    const auto source = checkpoint->source(0, 0, 0, 0, false);
+    const auto source = checkpoint->source(0, 0, {});
     ASSERT_TRUE(source.ok());
     EXPECT_EQ(source.value()->meta().zero_kind, zero == 0x88888888u ? ZeroKind::none : ZeroKind::integer);
     const auto values = decode_all(*source.value()).value();
@@ -280,8 +280,8 @@ TEST(CheckpointDetection, GgufExpertsHaveTheirOwnScales) {
   writer.tensor("blk.0.up_exps.scale", {2}, 0, bytes_of<float>({3.0f, 5.0f}));
   const auto checkpoint = opened({{"model.gguf", writer.file()}});
   ASSERT_TRUE(checkpoint->layers()[0].status.ok()) << checkpoint->layers()[0].status.message();
-  EXPECT_EQ(decode_all(*checkpoint->source(0, 0, 0, 0, false).value()).value()[0], 3.0f);
-  EXPECT_EQ(decode_all(*checkpoint->source(0, 1, 0, 0, false).value()).value()[0], 5.0f);
+  EXPECT_EQ(decode_all(*checkpoint->source(0, 0, {}).value()).value()[0], 3.0f);
+  EXPECT_EQ(decode_all(*checkpoint->source(0, 1, {}).value()).value()[0], 5.0f);
 }
 
 // --- paths --------------------------------------------------------------------------------------------------------------
@@ -365,8 +365,8 @@ TEST_F(CheckpointPaths, PagesGivenBackAreReadAgain) {
   write("model.safetensors", safetensors({{"m.weight", "U8", "64,16384", data}, {"m.weight_scale", "U8", "64,1024", scales}}));
   const auto checkpoint = Checkpoint::open(folder_, MARLIN_LAYOUT_AUTO);
   ASSERT_TRUE(checkpoint.ok());
-  const auto once = decode_all(*checkpoint.value()->source(0, 0, 0, 0, false).value()).value();
-  const auto again = decode_all(*checkpoint.value()->source(0, 0, 0, 0, false).value()).value();
+  const auto once = decode_all(*checkpoint.value()->source(0, 0, {}).value()).value();
+  const auto again = decode_all(*checkpoint.value()->source(0, 0, {}).value()).value();
   EXPECT_EQ(once, again);
 }
 

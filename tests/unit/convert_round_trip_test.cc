@@ -91,7 +91,7 @@ TEST_P(RoundTrip, ReadsBackBitForBit) {
   EXPECT_EQ(layer.format, c.format);
   EXPECT_EQ(layer.n, c.n);
   EXPECT_EQ(layer.k, c.k);
-  const auto source = output.source(0, 0, MARLIN_FORMAT_NONE, 0, false);
+  const auto source = output.source(0, 0, {});
   ASSERT_TRUE(source.ok()) << source.status().message();
   const auto got = testing::decode_all(*source.value()).value(), want = expected(output);
   ASSERT_EQ(got.size(), want.size());

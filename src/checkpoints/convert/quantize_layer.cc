@@ -101,7 +101,7 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
     floats.matrix.data = values.data + values.bytes / layer.experts * expert;
     return floats;
   }
-  MARLIN_ASSIGN(const auto source, input.source(index, expert, MARLIN_FORMAT_NONE, 0, false));
+  MARLIN_ASSIGN(const auto source, input.source(index, expert, {}));
   floats.decoded.resize(static_cast<size_t>(layer.n) * static_cast<size_t>(layer.k));
   const int64_t rows = stripe_rows(layer.k);
   MARLIN_RETURN_IF_ERROR(run_tasks(host, static_cast<uint32_t>(ceil_div(layer.n, rows)), [&](uint32_t i) -> Status {
