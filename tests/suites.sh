@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi tools install air portable avx2 asan tsan"
+all_suites="structure unit kernels abi tools install metal air portable avx2 asan tsan"
 
 about_suite() {
   case $1 in
@@ -10,6 +10,7 @@ about_suite() {
     abi) echo "the public header: every function, descriptor and rule" ;;
     tools) echo "the metal-marlin command" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
+    metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
@@ -103,14 +104,17 @@ suite_abi() { folder_suite abi; }
 suite_tools() { folder_suite tools; }
 suite_install() { folder_suite install; }
 
-suite_air() {
+# own_project NAME FOLDER: a project that the library's build does not know, and that needs the packages of group testbed.
+own_project() {
   local begun=$SECONDS
-  (install_packages testbed) || { skip air "llvm-19-dev cannot be installed"; return 0; }
-  quietly configure-air cmake -S tests/metal_on_cpu/air -B build/air -DCMAKE_BUILD_TYPE=Release &&
-    quietly build-air cmake --build build/air -j "$jobs" || { failed=$((failed + 1)); return 0; }
-  took_building air $((SECONDS - begun))
-  ctest_in air build/air
+  (install_packages testbed) || { skip "$1" "the packages of group testbed cannot be installed"; return 0; }
+  quietly "configure-$1" cmake -S "$2" -B "build/$1" -DCMAKE_BUILD_TYPE=Release &&
+    quietly "build-$1" cmake --build "build/$1" -j "$jobs" || { failed=$((failed + 1)); return 0; }
+  took_building "$1" $((SECONDS - begun))
+  ctest_in "$1" "build/$1"
 }
+suite_metal() { own_project metal tests/metal_on_cpu; }
+suite_air() { own_project air tests/metal_on_cpu/air; }
 
 # The levels below this processor's own.
 forced_isa() {

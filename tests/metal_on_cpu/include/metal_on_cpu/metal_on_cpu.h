@@ -1,0 +1,180 @@
+// Metal compute shaders on the CPU: compiled unchanged, run, checked and counted.
+//
+//   auto library = Library::from_file("gemv.metal");
+//   auto report = library.value().kernel("gemv").constant(0, true).dispatch()
+//                     .buffer(0, weights).buffer(1, y).groups(64).threads(128).check().run();
+//   ASSERT_TRUE(report.ok()) << report.message();
+//   EXPECT_EQ(report.value().text(), "");
+//
+// Everything may be used from several threads; a Dispatch by one at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "result.h"
+
+namespace metal_on_cpu {
+
+struct Size3 {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
+struct CompileOptions {
+  std::vector<std::string> include_folders;
+  std::vector<std::string> defines;  // "NAME" or "NAME=VALUE"
+  /// 14: the language of Metal up to 3.2, which knows no C++17. 17: that of Metal 4.
+  int language = 14;
+  /// Whether a * b + c in one expression is rounded once, as Apple's compiler does by default.
+  bool contraction = true;
+  /// Where images are kept; empty: $METAL_ON_CPU_CACHE, or a folder of this user under the temporary folder.
+  std::string cache;
+};
+
+/// What the checker found: one entry a place and kind.
+struct Finding {
+  std::string kind;  // "out-of-bounds-read", "threadgroup-race", ...; README.md lists them
+  std::string file;  // of the shader
+  uint32_t line = 0;
+  std::string kernel;
+  std::string message;         // about its first occurrence
+  Size3 threadgroup{0, 0, 0};  // first occurrence: position of the threadgroup in the grid
+  Size3 thread{0, 0, 0};       // and of the thread in the threadgroup
+  int buffer = -1;             // index of the buffer concerned, or -1
+  int64_t offset = 0;          // byte in that buffer or threadgroup variable
+  uint64_t count = 1;          // occurrences
+
+  /// "gemv.metal:12: threadgroup-race: ..." in one line.
+  std::string text() const;
+};
+
+/// Traffic between the threads and one buffer.
+struct BufferCounters {
+  uint64_t bytes_read = 0, bytes_written = 0;  // requested
+  uint64_t reads = 0, writes = 0;              // by threads
+  uint64_t unique_bytes_read = 0, unique_bytes_written = 0;
+  uint64_t unique_lines = 0;        // 64-byte lines touched at least once
+  uint64_t simdgroup_accesses = 0;  // instructions of a simdgroup
+  uint64_t simdgroup_lines = 0;     // 64-byte lines, counted once for each such instruction
+};
+
+struct Counters {
+  uint64_t threadgroups = 0, threads = 0;
+  uint64_t threadgroup_barriers = 0, simdgroup_barriers = 0;
+  uint64_t reductions = 0, shuffles = 0, votes = 0, matrix_multiplies = 0;  // by simdgroups
+  uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
+  uint64_t bank_conflicts = 0;      // extra cycles with 32 banks of 4 bytes
+  uint64_t threadgroup_memory = 0;  // bytes of one threadgroup
+  uint64_t atomics = 0;
+  std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
+  std::map<int, BufferCounters> buffers;
+
+  std::string table() const;
+  std::string json() const;
+};
+
+struct Report {
+  std::vector<Finding> findings;
+  Counters counters;
+  double seconds = 0;    // of the dispatch, without compiling
+  bool complete = true;  // false: some threadgroups were given up after a finding
+
+  /// All findings, one a line; empty when there are none.
+  std::string text() const;
+  std::string json() const;
+};
+
+/// A function constant's value. Its type decides how it is written into the shader.
+using ConstantValue = std::variant<bool, int64_t, uint64_t, double>;
+
+class Dispatch {
+ public:
+  /// The caller's memory, which must outlive run(). Overlapping ranges are one allocation.
+  Dispatch& buffer(int index, void* data, size_t bytes);
+  Dispatch& buffer(int index, const void* data, size_t bytes);
+  template <class C>
+    requires requires(C& c) { std::span(c); }
+  Dispatch& buffer(int index, C&& container) {
+    auto all = std::span(container);
+    return buffer(index, all.data(), all.size_bytes());
+  }
+  /// Like buffer(), but reading a byte before the shader has written it is a finding.
+  Dispatch& output(int index, void* data, size_t bytes);
+  template <class C>
+    requires requires(C& c) { std::span(c); }
+  Dispatch& output(int index, C& container) {
+    auto all = std::span(container);
+    return output(index, all.data(), all.size_bytes());
+  }
+  /// A copy of a value, as setBytes makes it.
+  Dispatch& bytes(int index, const void* data, size_t size);
+  template <class T>
+  Dispatch& value(int index, const T& v) {
+    return bytes(index, &v, sizeof v);
+  }
+  /// A buffer that holds the addresses of these ranges, as an argument buffer of pointers.
+  Dispatch& pointers(int index, const std::vector<std::span<std::byte>>& ranges);
+  Dispatch& threadgroup_memory(int index, size_t bytes);
+
+  Dispatch& groups(uint32_t x, uint32_t y = 1, uint32_t z = 1);   // threadgroups of the grid
+  Dispatch& grid(uint32_t x, uint32_t y = 1, uint32_t z = 1);     // threads of the grid; threadgroups at its end may be smaller
+  Dispatch& threads(uint32_t x, uint32_t y = 1, uint32_t z = 1);  // of one threadgroup
+
+  Dispatch& check(bool on = true);          // checked mode
+  Dispatch& count(bool on = true);          // counters; implies checked mode
+  Dispatch& seed(uint64_t seed);            // order of lanes, simdgroups and threadgroups; 0: ascending
+  Dispatch& flush_to_zero(bool on = true);  // float subnormals are zero, as with Apple's default; half subnormals stay
+  Dispatch& workers(int count);             // host threads in fast mode
+  Dispatch& step_budget(uint64_t blocks);   // basic blocks that a thread may execute in checked mode
+
+  /// Compiles if needed, runs, and reports. An Error is a dispatch that Metal would refuse, or a shader that does not compile.
+  Result<Report> run();
+
+  struct State;  // opaque
+
+ private:
+  friend class Kernel;
+  explicit Dispatch(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+class Kernel {
+ public:
+  Kernel& constant(uint32_t index, ConstantValue value);
+  Kernel& constant(const std::string& name, ConstantValue value);
+  Dispatch dispatch() const;
+
+  struct State;  // opaque
+
+ private:
+  friend class Library;
+  std::shared_ptr<State> state_;
+};
+
+class Library {
+ public:
+  /// `name` is what messages call the source.
+  static Result<Library> from_source(const std::string& text, const CompileOptions& options = {},
+                                     const std::string& name = "shader.metal");
+  static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
+
+  const std::vector<std::string>& kernel_names() const;
+  /// A kernel of that name; when there is none, Dispatch::run() says so.
+  Kernel kernel(const std::string& name) const;
+
+  struct State;  // opaque
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace metal_on_cpu

@@ -1,0 +1,92 @@
+// What a compiled shader image and the runtime know of each other. Included by both, so plain C++ without the standard library.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace msl {
+
+struct Uint3 {
+  uint32_t x, y, z;
+};
+
+/// The values that an attribute of a kernel parameter may ask for.
+enum Builtin : uint8_t {
+  kThreadPositionInGrid,
+  kThreadgroupPositionInGrid,
+  kThreadPositionInThreadgroup,
+  kThreadIndexInThreadgroup,
+  kThreadIndexInSimdgroup,
+  kSimdgroupIndexInThreadgroup,
+  kSimdgroupsPerThreadgroup,
+  kDispatchSimdgroupsPerThreadgroup,
+  kThreadsPerSimdgroup,
+  kThreadsPerThreadgroup,
+  kDispatchThreadsPerThreadgroup,
+  kThreadsPerGrid,
+  kThreadgroupsPerGrid,
+  kQuadgroupIndexInThreadgroup,
+  kThreadIndexInQuadgroup,
+  kQuadgroupsPerThreadgroup,
+  kDispatchQuadgroupsPerThreadgroup,
+  kGridOrigin,
+  kGridSize,
+  kBuiltinCount
+};
+
+enum ParamKind : uint8_t { kBufferParam, kThreadgroupParam, kBuiltinParam };
+
+struct Param {
+  ParamKind kind;
+  Builtin builtin;     // of kBuiltinParam
+  bool read_only;      // pointer or reference to const
+  bool enabled;        // false: its [[function_constant]] is false, the argument does not exist
+  int32_t index;       // of buffer(n) or threadgroup(n)
+  uint32_t reference;  // size of what a reference refers to, in bytes; 0 for a pointer
+  const char* name;
+};
+
+struct Arguments {
+  void* const* buffers;
+  void* const* threadgroup;
+  Uint3 builtins[kBuiltinCount];
+};
+
+struct Kernel {
+  const char* name;
+  void (*run)(const Kernel&, const Arguments&);
+  const void* function;
+  const Param* params;
+  uint32_t param_count;
+  uint32_t max_threads;  // [[max_total_threads_per_threadgroup(n)]], or 0
+  const char* file;
+  uint32_t first_line, last_line;
+};
+
+/// What the lanes of a simdgroup do together.
+enum Collective : uint8_t {
+  kBarrier,
+  kReduction,
+  kShuffle,
+  kVote,            // meant for divergent code: ballots, first active lane
+  kMatrixMultiply,  // undefined unless all 32 lanes take part
+  kMatrixMemory,
+};
+
+/// Computes the results of all active lanes; lanes[i] is what lane i handed in.
+using Resolve = void (*)(void** lanes, uint32_t active);
+
+}  // namespace msl
+
+// The runtime's side, called by images. `line` and `column` name the call in the shader.
+extern "C" {
+void msl_threadgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column);
+void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, const char* file, uint32_t line, uint32_t column);
+void msl_simdgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column);
+uint32_t msl_lane();
+void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align, const char* name, const char* file, uint32_t line);
+void msl_atomic_access(const volatile void* address, size_t size, bool write, const char* file, uint32_t line);
+void msl_inactive_lane(uint32_t reader, uint32_t source);
+void msl_not_uniform(const char* what);
+void msl_vector_index(long index, int size, const char* file, uint32_t line);
+void msl_undefined_constant(const char* name);
+}

@@ -1,0 +1,136 @@
+// simdgroup_matrix: 8 x 8 elements, two a lane. Lane l holds row (l / 4 & 4) + (l / 2) % 4 and the columns that start at
+// (l / 4 & 2) * 2 + (l % 2) * 2: what every Apple GPU so far does, observed with thread_elements().
+#pragma once
+#include "simd.h"
+
+namespace metal {
+constexpr MSL_INLINE int matrix_row(uint lane) { return ((lane / 4) & 4) + ((lane / 2) % 4); }
+constexpr MSL_INLINE int matrix_column(uint lane) { return ((lane / 4) & 2) * 2 + (lane % 2) * 2; }
+
+template <class T, int C, int R = C>
+struct simdgroup_matrix {
+  static_assert(R == 8 && C == 8, "simdgroup_matrix is 8 x 8");
+  vec<T, 2> elements;
+  simdgroup_matrix() = default;
+  explicit MSL_INLINE simdgroup_matrix(T diagonal) {
+    const uint lane = msl_lane();
+    const int row = matrix_row(lane), column = matrix_column(lane);
+    elements = vec<T, 2>(row == column ? diagonal : T(0), row == column + 1 ? diagonal : T(0));
+  }
+  MSL_INLINE vec<T, 2>& thread_elements() { return elements; }
+  MSL_INLINE const vec<T, 2>& thread_elements() const { return elements; }
+};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
+
+template <class T, int C, int R = C>
+MSL_INLINE simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value) {
+  simdgroup_matrix<T, C, R> m;
+  m.elements = vec<T, 2>(value);
+  return m;
+}
+
+#ifdef MSL_CHECKED
+struct MatrixPlace {
+  const volatile void* address;
+  ulong stride, x, y;
+  bool transposed;
+};
+inline MSL_RUNTIME void resolve_uniform(void** lanes, uint32_t active) {
+  const auto* first = static_cast<MatrixPlace*>(lanes[__builtin_ctz(active)]);
+  for (int i = 0; i < 32; i++) {
+    if (!(active >> i & 1)) continue;
+    const auto* mine = static_cast<MatrixPlace*>(lanes[i]);
+    if (mine->address != first->address) return msl_not_uniform("address");
+    if (mine->stride != first->stride) return msl_not_uniform("elements per row");
+    if (mine->x != first->x || mine->y != first->y) return msl_not_uniform("origin");
+    if (mine->transposed != first->transposed) return msl_not_uniform("transpose flag");
+  }
+}
+#define MSL_UNIFORM(p)                                          \
+  MatrixPlace place{p, stride, origin.x, origin.y, transposed}; \
+  msl_collective(msl::kMatrixMemory, &place, &resolve_uniform, file, line, column);
+#else
+#define MSL_UNIFORM(p)
+#endif
+template <class T, class P>
+MSL_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, P* source, ulong stride = 8, ulong2 origin = ulong2(0),
+                               bool transposed = false, MSL_SITE) {
+  static_assert(is_same_v<remove_cv_t<P>, T>, "simdgroup_load converts no types");
+  MSL_UNIFORM(source)
+  (void)file, (void)line, (void)column;
+  const uint lane = msl_lane();
+  const ulong row = matrix_row(lane), at = matrix_column(lane);
+  P* p = source + (transposed ? (origin.x + at) * stride + origin.y + row : (origin.y + row) * stride + origin.x + at);
+  const T first = p[0], second = p[transposed ? stride : 1];
+  m.elements = vec<T, 2>(first, second);
+}
+template <class T, class P>
+MSL_INLINE void simdgroup_store(simdgroup_matrix<T, 8, 8> m, P* target, ulong stride = 8, ulong2 origin = ulong2(0),
+                                bool transposed = false, MSL_SITE) {
+  static_assert(is_same_v<P, T>, "simdgroup_store converts no types");
+  MSL_UNIFORM(target)
+  (void)file, (void)line, (void)column;
+  const uint lane = msl_lane();
+  const ulong row = matrix_row(lane), at = matrix_column(lane);
+  P* p = target + (transposed ? (origin.x + at) * stride + origin.y + row : (origin.y + row) * stride + origin.x + at);
+  p[0] = m.elements[0], p[transposed ? stride : 1] = m.elements[1];
+}
+
+struct MatrixOperands {
+  void* d;
+  const void *a, *b, *c;
+};
+template <class T>
+MSL_INLINE void gather_matrix(float (&m)[8][8], const void* elements, int lane) {
+  const int row = matrix_row(lane), column = matrix_column(lane);
+  m[row][column] = static_cast<float>(static_cast<const T*>(elements)[0]);
+  m[row][column + 1] = static_cast<float>(static_cast<const T*>(elements)[1]);
+}
+// Sums in float, k ascending, one fused multiply-add a step; rounded to D once at the end.
+template <class D, class A, class B, class C>
+MSL_RUNTIME void resolve_multiply(void** lanes, uint32_t active) {
+  float a[8][8], b[8][8], c[8][8];
+  if (active != 0xffffffffu) {  // reported by the runtime; the absent lanes' elements are taken as zero
+    __builtin_memset(a, 0, sizeof a), __builtin_memset(b, 0, sizeof b), __builtin_memset(c, 0, sizeof c);
+  }
+  for (int lane = 0; lane < 32; lane++) {
+    if (!(active >> lane & 1)) continue;
+    const auto* x = static_cast<MatrixOperands*>(lanes[lane]);
+    gather_matrix<A>(a, x->a, lane);
+    gather_matrix<B>(b, x->b, lane);
+    if (x->c)
+      gather_matrix<C>(c, x->c, lane);
+    else
+      c[matrix_row(lane)][matrix_column(lane)] = c[matrix_row(lane)][matrix_column(lane) + 1] = 0;
+  }
+  for (int i = 0; i < 8; i++)
+    for (int k = 0; k < 8; k++)
+      for (int j = 0; j < 8; j++) c[i][j] = __builtin_fmaf(a[i][k], b[k][j], c[i][j]);
+  for (int lane = 0; lane < 32; lane++) {
+    if (!(active >> lane & 1)) continue;
+    auto* d = static_cast<D*>(static_cast<MatrixOperands*>(lanes[lane])->d);
+    const int row = matrix_row(lane), column = matrix_column(lane);
+    d[0] = static_cast<D>(c[row][column]), d[1] = static_cast<D>(c[row][column + 1]);
+  }
+}
+template <class D, class A, class B, class C>
+MSL_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
+                                              const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<C, 8, 8>& c,
+                                              MSL_SITE) {
+  simdgroup_matrix<D, 8, 8> out;
+  MatrixOperands x{&out, &a, &b, &c};
+  msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, C>, file, line, column);
+  d = out;
+}
+template <class D, class A, class B>
+MSL_INLINE void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
+                                   const simdgroup_matrix<B, 8, 8>& b, MSL_SITE) {
+  simdgroup_matrix<D, 8, 8> out;
+  MatrixOperands x{&out, &a, &b, nullptr};
+  msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, D>, file, line, column);
+  d = out;
+}
+}  // namespace metal
+using metal::simdgroup_bfloat8x8, metal::simdgroup_float8x8, metal::simdgroup_half8x8;

@@ -1,0 +1,3 @@
+// Force-included before every rewritten shader: the Metal standard library of compute kernels.
+#pragma once
+#include "kernel.h"

@@ -1,0 +1,226 @@
+// Barriers, and what the lanes of a simdgroup or quadgroup compute together. A lane hands its operand to the runtime and waits;
+// the last lane to arrive computes the results of all.
+#pragma once
+#include "integer.h"
+
+namespace metal {
+enum class mem_flags : uint {
+  mem_none = 0,
+  mem_device = 1,
+  mem_threadgroup = 2,
+  mem_texture = 4,
+  mem_threadgroup_imageblock = 8
+};
+constexpr MSL_INLINE mem_flags operator|(mem_flags a, mem_flags b) {
+  return static_cast<mem_flags>(static_cast<uint>(a) | static_cast<uint>(b));
+}
+MSL_INLINE void threadgroup_barrier(mem_flags flags, MSL_SITE) {
+  msl_threadgroup_barrier(static_cast<uint>(flags), file, line, column);
+}
+MSL_INLINE void simdgroup_barrier(mem_flags flags, MSL_SITE) {
+  msl_simdgroup_barrier(static_cast<uint>(flags), file, line, column);
+}
+
+constexpr int kFromSelf = -1;   // keep the lane's own value
+constexpr int kFromFill = -64;  // kFromFill + n: the filling data of lane n
+template <class T>
+struct Shuffled {
+  T value, result;
+  int index;
+  T filling;
+  int modulo;
+};
+template <class Source, class T>
+MSL_RUNTIME void resolve_shuffle(void** lanes, uint32_t active) {
+  for (int lane = 0; lane < 32; lane++) {
+    if (!(active >> lane & 1)) continue;
+    auto* mine = static_cast<Shuffled<T>*>(lanes[lane]);
+    const int from = Source::from(lane, mine->index, mine->modulo);
+    if (from == kFromSelf) {
+      mine->result = mine->value;
+      continue;
+    }
+    const int other = (from < 0 ? from - kFromFill : from) & 31;
+    if (from > 31 || !(active >> other & 1)) {
+      mine->result = mine->value;
+      msl_inactive_lane(lane, from);
+      continue;
+    }
+    auto* theirs = static_cast<Shuffled<T>*>(lanes[other]);
+    mine->result = from < 0 ? theirs->filling : theirs->value;
+  }
+}
+#define MSL_SHUFFLE(name, source)                                                            \
+  struct From_##name {                                                                       \
+    static MSL_RUNTIME int from(int lane, int i, int) { return source; }                     \
+  };                                                                                         \
+  template <class T>                                                                         \
+  MSL_INLINE T name(T value, ushort index, MSL_SITE) {                                       \
+    Shuffled<T> x{value, value, index, value, 32};                                           \
+    msl_collective(msl::kShuffle, &x, &resolve_shuffle<From_##name, T>, file, line, column); \
+    return x.result;                                                                         \
+  }
+MSL_SHUFFLE(simd_shuffle, i)
+MSL_SHUFFLE(simd_broadcast, i)
+MSL_SHUFFLE(simd_shuffle_xor, lane ^ i)
+MSL_SHUFFLE(simd_shuffle_down, lane + i < 32 ? lane + i : kFromSelf)
+MSL_SHUFFLE(simd_shuffle_up, lane - i >= 0 ? lane - i : kFromSelf)
+MSL_SHUFFLE(simd_shuffle_rotate_down, (lane + i) & 31)
+MSL_SHUFFLE(simd_shuffle_rotate_up, (lane - i) & 31)
+MSL_SHUFFLE(quad_shuffle, (lane & ~3) | (i & 3))
+MSL_SHUFFLE(quad_broadcast, (lane & ~3) | (i & 3))
+MSL_SHUFFLE(quad_shuffle_xor, lane ^ (i & 3))
+MSL_SHUFFLE(quad_shuffle_down, (lane & 3) + i < 4 ? lane + i : kFromSelf)
+MSL_SHUFFLE(quad_shuffle_up, (lane & 3) - i >= 0 ? lane - i : kFromSelf)
+MSL_SHUFFLE(quad_shuffle_rotate_down, (lane & ~3) | ((lane + i) & 3))
+MSL_SHUFFLE(quad_shuffle_rotate_up, (lane & ~3) | ((lane - i) & 3))
+struct FromDownOrFill {
+  static MSL_RUNTIME int from(int lane, int i, int modulo) {
+    const int base = lane & ~(modulo - 1), at = (lane & (modulo - 1)) + i;
+    return at < modulo ? base + at : kFromFill + base + at - modulo;
+  }
+};
+struct FromUpOrFill {
+  static MSL_RUNTIME int from(int lane, int i, int modulo) {
+    const int base = lane & ~(modulo - 1), at = (lane & (modulo - 1)) - i;
+    return at >= 0 ? base + at : kFromFill + base + modulo + at;
+  }
+};
+template <class T>
+MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
+  Shuffled<T> x{value, value, delta, filling, modulo};
+  msl_collective(msl::kShuffle, &x, &resolve_shuffle<FromDownOrFill, T>, file, line, column);
+  return x.result;
+}
+template <class T>
+MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
+  Shuffled<T> x{value, value, delta, filling, modulo};
+  msl_collective(msl::kShuffle, &x, &resolve_shuffle<FromUpOrFill, T>, file, line, column);
+  return x.result;
+}
+
+#define MSL_OPERATION(name, expression)   \
+  struct name {                           \
+    template <class T>                    \
+    static MSL_INLINE T apply(T a, T b) { \
+      return static_cast<T>(expression);  \
+    }                                     \
+  };
+MSL_OPERATION(OpSum, a + b)
+MSL_OPERATION(OpProduct, a* b)
+MSL_OPERATION(OpMax, max(a, b))
+MSL_OPERATION(OpMin, min(a, b))
+MSL_OPERATION(OpAnd, a& b)
+MSL_OPERATION(OpOr, a | b)
+MSL_OPERATION(OpXor, a ^ b)
+
+// Butterfly over the active lanes of each group of `Width`: distance 1, 2, 4, ... The order that the hardware takes is not
+// documented; this one is fixed.
+template <class Op, class T, int Width>
+MSL_RUNTIME void resolve_reduction(void** lanes, uint32_t active) {
+  T values[32];
+  uint32_t has = active;
+  for (int i = 0; i < 32; i++)
+    if (active >> i & 1) values[i] = *static_cast<T*>(lanes[i]);
+  for (int step = 1; step < Width; step *= 2)
+    for (int i = 0; i < 32; i += 2 * step) {
+      if (!(has >> (i + step) & 1)) continue;
+      values[i] = has >> i & 1 ? Op::apply(values[i], values[i + step]) : values[i + step];
+      has |= 1u << i;
+    }
+  for (int i = 0; i < 32; i++)
+    if (active >> i & 1) *static_cast<T*>(lanes[i]) = values[i & ~(Width - 1)];
+}
+template <class Op, class T, int Width, bool Inclusive>
+MSL_RUNTIME void resolve_prefix(void** lanes, uint32_t active) {
+  const T start = is_same_v<Op, OpProduct> ? T(1) : T(0);
+  T sum = start;
+  for (int i = 0; i < 32; i++) {
+    if (i % Width == 0) sum = start;
+    if (!(active >> i & 1)) continue;
+    T& mine = *static_cast<T*>(lanes[i]);
+    const T next = Op::apply(sum, mine);
+    mine = Inclusive ? next : sum;
+    sum = next;
+  }
+}
+#define MSL_REDUCTION(name, Resolver)                                       \
+  template <class T>                                                        \
+  MSL_INLINE T name(T value, MSL_SITE) {                                    \
+    msl_collective(msl::kReduction, &value, &Resolver, file, line, column); \
+    return value;                                                           \
+  }
+#define MSL_REDUCTIONS(name, Op)                             \
+  MSL_REDUCTION(simd_##name, (resolve_reduction<Op, T, 32>)) \
+  MSL_REDUCTION(quad_##name, (resolve_reduction<Op, T, 4>))
+#define MSL_PREFIXES(name, Op)                                                    \
+  MSL_REDUCTION(simd_prefix_inclusive_##name, (resolve_prefix<Op, T, 32, true>))  \
+  MSL_REDUCTION(simd_prefix_exclusive_##name, (resolve_prefix<Op, T, 32, false>)) \
+  MSL_REDUCTION(quad_prefix_inclusive_##name, (resolve_prefix<Op, T, 4, true>))   \
+  MSL_REDUCTION(quad_prefix_exclusive_##name, (resolve_prefix<Op, T, 4, false>))
+MSL_REDUCTIONS(sum, OpSum)
+MSL_REDUCTIONS(product, OpProduct)
+MSL_REDUCTIONS(max, OpMax)
+MSL_REDUCTIONS(min, OpMin)
+MSL_REDUCTIONS(and, OpAnd)
+MSL_REDUCTIONS(or, OpOr)
+MSL_REDUCTIONS(xor, OpXor)
+MSL_PREFIXES(sum, OpSum)
+MSL_PREFIXES(product, OpProduct)
+
+struct Vote {
+  bool mine;
+  uint32_t yes, active;
+};
+inline MSL_RUNTIME void resolve_vote(void** lanes, uint32_t active) {
+  uint32_t yes = 0;
+  for (int i = 0; i < 32; i++)
+    if ((active >> i & 1) && static_cast<Vote*>(lanes[i])->mine) yes |= 1u << i;
+  for (int i = 0; i < 32; i++) {
+    if (!(active >> i & 1)) continue;
+    auto* vote = static_cast<Vote*>(lanes[i]);
+    vote->yes = yes, vote->active = active;
+  }
+}
+MSL_INLINE Vote msl_vote(bool mine, const char* file, unsigned line, unsigned column) {
+  Vote x{mine, 0, 0};
+  msl_collective(msl::kVote, &x, &resolve_vote, file, line, column);
+  return x;
+}
+struct simd_vote {
+  using vote_t = ulong;
+  ulong bits;
+  simd_vote() = default;
+  explicit constexpr MSL_INLINE simd_vote(ulong b) : bits(b) {}
+  explicit constexpr MSL_INLINE operator ulong() const { return bits; }
+  constexpr MSL_INLINE bool all() const { return bits == 0xffffffff; }
+  constexpr MSL_INLINE bool any() const { return bits != 0; }
+};
+MSL_INLINE bool simd_all(bool b, MSL_SITE) {
+  const Vote v = msl_vote(b, file, line, column);
+  return v.yes == v.active;
+}
+MSL_INLINE bool simd_any(bool b, MSL_SITE) { return msl_vote(b, file, line, column).yes != 0; }
+MSL_INLINE simd_vote simd_ballot(bool b, MSL_SITE) { return simd_vote(msl_vote(b, file, line, column).yes); }
+MSL_INLINE simd_vote simd_active_threads_mask(MSL_SITE) { return simd_vote(msl_vote(true, file, line, column).yes); }
+MSL_INLINE bool simd_is_first(MSL_SITE) {
+  return static_cast<uint32_t>(__builtin_ctz(msl_vote(true, file, line, column).active)) == msl_lane();
+}
+MSL_INLINE bool quad_all(bool b, MSL_SITE) {
+  const Vote v = msl_vote(b, file, line, column);
+  const int quad = msl_lane() & ~3;
+  return (v.yes >> quad & 15) == (v.active >> quad & 15);
+}
+MSL_INLINE bool quad_any(bool b, MSL_SITE) { return (msl_vote(b, file, line, column).yes >> (msl_lane() & ~3) & 15) != 0; }
+template <class T>
+MSL_RUNTIME void resolve_first(void** lanes, uint32_t active) {
+  const T first = *static_cast<T*>(lanes[__builtin_ctz(active)]);
+  for (int i = 0; i < 32; i++)
+    if (active >> i & 1) *static_cast<T*>(lanes[i]) = first;
+}
+template <class T>
+MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
+  msl_collective(msl::kVote, &value, &resolve_first<T>, file, line, column);
+  return value;
+}
+}  // namespace metal

@@ -1,0 +1,320 @@
+// vec<T, N>, packed vectors, matrix<T, C, R> and array<T, N>.
+#pragma once
+#include "abi.h"
+#include "scalar.h"
+#include "swizzle.h"
+
+namespace metal {
+
+// What one component is stored as: clang's vectors know neither bool nor classes.
+template <class T>
+struct Stored {
+  using type = T;
+};
+template <>
+struct Stored<bool> {
+  using type = unsigned char;
+};
+template <>
+struct Stored<bfloat> {
+  using type = __bf16;
+};
+template <class T, int N>
+struct vec;
+template <class T, int N>
+struct packed_vec;
+
+/// Components of an argument of a vector's constructor.
+template <class A>
+struct Components {
+  static constexpr int count = 1;
+  static constexpr MSL_INLINE A get(const A& a, int) { return a; }
+};
+template <class T, int N>
+struct Components<vec<T, N>> {
+  static constexpr int count = N;
+  static constexpr MSL_INLINE T get(const vec<T, N>& a, int i) { return static_cast<T>(a.d[i]); }
+};
+template <class T, int N>
+struct Components<packed_vec<T, N>> {
+  static constexpr int count = N;
+  static constexpr MSL_INLINE T get(const packed_vec<T, N>& a, int i) { return a.d[i]; }
+};
+
+#ifdef MSL_CHECKED
+#define MSL_VECTOR_INDEX(i, n) \
+  if (__builtin_expect(static_cast<unsigned long>(i) >= n, 0)) msl_vector_index(i, n, __builtin_FILE(), __builtin_LINE());
+#else
+#define MSL_VECTOR_INDEX(i, n)
+#endif
+
+#define MSL_VEC_ARITHMETIC(op)                                                \
+  friend MSL_INLINE vec operator op(vec a, vec b) { return raw(a.d op b.d); } \
+  MSL_INLINE vec& operator op##=(vec b) { return *this = *this op b; }
+#define MSL_VEC_COMPARISON(op, N)                                                          \
+  friend MSL_INLINE vec<bool, N> operator op(vec a, vec b) {                               \
+    vec<bool, N> r;                                                                        \
+    for (int i = 0; i < N; i++) r.d[i] = static_cast<T>(a.d[i]) op static_cast<T>(b.d[i]); \
+    return r;                                                                              \
+  }
+#define MSL_MEMBERS_2 \
+  struct {            \
+    T x, y;           \
+  };                  \
+  struct {            \
+    T r, g;           \
+  };
+#define MSL_MEMBERS_3 \
+  struct {            \
+    T x, y, z;        \
+  };                  \
+  struct {            \
+    T r, g, b;        \
+  };
+#define MSL_MEMBERS_4 \
+  struct {            \
+    T x, y, z, w;     \
+  };                  \
+  struct {            \
+    T r, g, b, a;     \
+  };
+#define MSL_PICK_2(e) e(0), e(1)
+#define MSL_PICK_3(e) e(0), e(1), e(2)
+#define MSL_PICK_4(e) e(0), e(1), e(2), e(3)
+#define MSL_CONVERTED(i) static_cast<S>(static_cast<T>(static_cast<U>(o.d[i])))
+#define MSL_COPIED(i) static_cast<S>(o.d[i])
+#define MSL_PART(i) static_cast<S>(parts[i])
+#define MSL_VEC(N)                                                                                           \
+  template <class T>                                                                                         \
+  struct vec<T, N> {                                                                                         \
+    using S = typename Stored<T>::type;                                                                      \
+    typedef S D __attribute__((ext_vector_type(N)));                                                         \
+    union {                                                                                                  \
+      D d;                                                                                                   \
+      MSL_MEMBERS_##N                                                                                        \
+    };                                                                                                       \
+    vec() = default;                                                                                         \
+    constexpr MSL_INLINE vec(D v, int, int) : d(v) {}                                                        \
+    static constexpr MSL_INLINE vec raw(D v) { return vec(v, 0, 0); }                                        \
+    template <class A, class = enable_if_t<is_scalar_v<A>>>                                                  \
+    constexpr MSL_INLINE vec(A s) : d(static_cast<D>(static_cast<S>(static_cast<T>(s)))) {}                  \
+    template <class U>                                                                                       \
+    explicit constexpr MSL_INLINE vec(const vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}                \
+    template <class U, class = enable_if_t<!is_same_v<T, U>>>                                                \
+    explicit constexpr MSL_INLINE vec(const packed_vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}         \
+    constexpr MSL_INLINE vec(const packed_vec<T, N>& o) : d{MSL_PICK_##N(MSL_COPIED)} {}                     \
+    template <class A, class B, class... C, class = enable_if_t<!is_same_v<A, D>>>                           \
+    constexpr MSL_INLINE vec(A a, B b, C... c) : vec(from_parts(a, b, c...)) {                               \
+      static_assert(Components<A>::count + Components<B>::count + (0 + ... + Components<C>::count) == N,     \
+                    "the number of components does not match the vector");                                   \
+    }                                                                                                        \
+    template <class... A>                                                                                    \
+    static constexpr MSL_INLINE vec from_parts(A... a) {                                                     \
+      T parts[16] = {};                                                                                      \
+      int at = 0;                                                                                            \
+      (append(parts, at, a), ...);                                                                           \
+      return raw(D{MSL_PICK_##N(MSL_PART)});                                                                 \
+    }                                                                                                        \
+    template <class A>                                                                                       \
+    static constexpr MSL_INLINE void append(T* parts, int& at, const A& a) {                                 \
+      for (int i = 0; i < Components<A>::count; i++) parts[at++] = static_cast<T>(Components<A>::get(a, i)); \
+    }                                                                                                        \
+    MSL_INLINE T& operator[](long i) { MSL_VECTOR_INDEX(i, N) return reinterpret_cast<T*>(&d)[i]; }          \
+    constexpr MSL_INLINE T operator[](long i) const { MSL_VECTOR_INDEX(i, N) return static_cast<T>(d[i]); }  \
+    MSL_VEC_ARITHMETIC(+)                                                                                    \
+    MSL_VEC_ARITHMETIC(-)                                                                                    \
+    MSL_VEC_ARITHMETIC(*)                                                                                    \
+    MSL_VEC_ARITHMETIC(/)                                                                                    \
+    MSL_VEC_ARITHMETIC(%)                                                                                    \
+    MSL_VEC_ARITHMETIC(&)                                                                                    \
+    MSL_VEC_ARITHMETIC(|)                                                                                    \
+    MSL_VEC_ARITHMETIC(^)                                                                                    \
+    MSL_VEC_ARITHMETIC(<<)                                                                                   \
+    MSL_VEC_ARITHMETIC(>>)                                                                                   \
+    MSL_VEC_COMPARISON(<, N)                                                                                 \
+    MSL_VEC_COMPARISON(>, N)                                                                                 \
+    MSL_VEC_COMPARISON(<=, N)                                                                                \
+    MSL_VEC_COMPARISON(>=, N)                                                                                \
+    MSL_VEC_COMPARISON(==, N)                                                                                \
+    MSL_VEC_COMPARISON(!=, N)                                                                                \
+    MSL_VEC_COMPARISON(&&, N)                                                                                \
+    MSL_VEC_COMPARISON(||, N)                                                                                \
+    MSL_INLINE vec operator-() const { return raw(-d); }                                                     \
+    MSL_INLINE vec operator+() const { return *this; }                                                       \
+    MSL_INLINE vec operator~() const { return raw(~d); }                                                     \
+    MSL_INLINE vec<bool, N> operator!() const { return *this == vec(T(0)); }                                 \
+    MSL_INLINE vec& operator++() { return *this += vec(T(1)); }                                              \
+    MSL_INLINE vec& operator--() { return *this -= vec(T(1)); }                                              \
+    MSL_SWIZZLES_##N                                                                                         \
+  };
+MSL_VEC(2)
+MSL_VEC(3)
+MSL_VEC(4)
+
+/// Aligned as its component. Arithmetic goes through vec<T, N>, to which it converts.
+template <class T, int N>
+struct packed_vec {
+  T d[N];
+  packed_vec() = default;
+  MSL_INLINE packed_vec(vec<T, N> v) {
+    for (int i = 0; i < N; i++) d[i] = v[i];
+  }
+  template <class... A, class = enable_if_t<sizeof...(A) == N && (is_scalar_v<A> && ...)>>
+  constexpr MSL_INLINE packed_vec(A... a) : d{static_cast<T>(a)...} {}
+  MSL_INLINE T& operator[](long i) { MSL_VECTOR_INDEX(i, N) return d[i]; }
+  MSL_INLINE T operator[](long i) const { MSL_VECTOR_INDEX(i, N) return d[i]; }
+  __declspec(property(get = get_x, put = put_x)) T x;
+  __declspec(property(get = get_y, put = put_y)) T y;
+  __declspec(property(get = get_z, put = put_z)) T z;
+  __declspec(property(get = get_w, put = put_w)) T w;
+  MSL_INLINE T get_x() const { return d[0]; }
+  MSL_INLINE T get_y() const { return d[1]; }
+  MSL_INLINE T get_z() const {
+    static_assert(N > 2, "no such component");
+    return d[2];
+  }
+  MSL_INLINE T get_w() const {
+    static_assert(N > 3, "no such component");
+    return d[3];
+  }
+  MSL_INLINE void put_x(T v) { d[0] = v; }
+  MSL_INLINE void put_y(T v) { d[1] = v; }
+  MSL_INLINE void put_z(T v) {
+    static_assert(N > 2, "no such component");
+    d[2] = v;
+  }
+  MSL_INLINE void put_w(T v) {
+    static_assert(N > 3, "no such component");
+    d[3] = v;
+  }
+};
+#define MSL_PACKED_OPERATOR(op)                                           \
+  template <class T, int N, class B>                                      \
+  MSL_INLINE vec<T, N> operator op(packed_vec<T, N> a, B b) {             \
+    return vec<T, N>(a) op vec<T, N>(b);                                  \
+  }                                                                       \
+  template <class T, int N, class A, class = enable_if_t<is_scalar_v<A>>> \
+  MSL_INLINE vec<T, N> operator op(A a, packed_vec<T, N> b) {             \
+    return vec<T, N>(a) op vec<T, N>(b);                                  \
+  }                                                                       \
+  template <class T, int N, class B>                                      \
+  MSL_INLINE packed_vec<T, N>& operator op##=(packed_vec<T, N>& a, B b) { \
+    return a = vec<T, N>(a) op vec<T, N>(b);                              \
+  }
+MSL_PACKED_OPERATOR(+)
+MSL_PACKED_OPERATOR(-)
+MSL_PACKED_OPERATOR(*)
+MSL_PACKED_OPERATOR(/)
+
+/// C columns of R rows.
+template <class T, int C, int R>
+struct matrix {
+  vec<T, R> columns[C];
+  matrix() = default;
+  explicit matrix(T s) {
+    for (int c = 0; c < C; c++)
+      for (int r = 0; r < R; r++) columns[c][r] = c == r ? s : T(0);
+  }
+  template <class... A, class = enable_if_t<sizeof...(A) == C && (C > 1)>>
+  MSL_INLINE matrix(A... a) : columns{vec<T, R>(a)...} {}
+  MSL_INLINE vec<T, R>& operator[](long c) { return columns[c]; }
+  MSL_INLINE const vec<T, R>& operator[](long c) const { return columns[c]; }
+  friend MSL_INLINE vec<T, R> operator*(const matrix& m, vec<T, C> v) {
+    vec<T, R> r = m[0] * v[0];
+    for (int c = 1; c < C; c++) r += m[c] * v[c];
+    return r;
+  }
+  template <int K>
+  friend MSL_INLINE matrix<T, K, R> operator*(const matrix& a, const matrix<T, K, C>& b) {
+    matrix<T, K, R> r;
+    for (int k = 0; k < K; k++) r[k] = a * b[k];
+    return r;
+  }
+  friend MSL_INLINE matrix operator*(matrix a, T s) {
+    for (int c = 0; c < C; c++) a[c] *= s;
+    return a;
+  }
+  friend MSL_INLINE matrix operator*(T s, matrix a) { return a * s; }
+  friend MSL_INLINE matrix operator+(matrix a, const matrix& b) {
+    for (int c = 0; c < C; c++) a[c] += b[c];
+    return a;
+  }
+};
+template <class T, int C, int R>
+MSL_INLINE matrix<T, R, C> transpose(const matrix<T, C, R>& a) {
+  matrix<T, R, C> t;
+  for (int c = 0; c < C; c++)
+    for (int r = 0; r < R; r++) t[r][c] = a[c][r];
+  return t;
+}
+
+template <class T, size_t N>
+struct array {
+  T v[N];
+  MSL_INLINE T& operator[](size_t i) { return v[i]; }
+  constexpr MSL_INLINE const T& operator[](size_t i) const { return v[i]; }
+  static constexpr size_t size() { return N; }
+};
+template <class T>
+using uniform = T;
+template <class T>
+MSL_INLINE T make_uniform(T v) {
+  return v;
+}
+
+#define MSL_VECTOR_NAMES(T)               \
+  typedef vec<T, 2> T##2;                 \
+  typedef vec<T, 3> T##3;                 \
+  typedef vec<T, 4> T##4;                 \
+  typedef packed_vec<T, 2> packed_##T##2; \
+  typedef packed_vec<T, 3> packed_##T##3; \
+  typedef packed_vec<T, 4> packed_##T##4;
+#define MSL_MATRIX_NAMES(T)       \
+  typedef matrix<T, 2, 2> T##2x2; \
+  typedef matrix<T, 2, 3> T##2x3; \
+  typedef matrix<T, 2, 4> T##2x4; \
+  typedef matrix<T, 3, 2> T##3x2; \
+  typedef matrix<T, 3, 3> T##3x3; \
+  typedef matrix<T, 3, 4> T##3x4; \
+  typedef matrix<T, 4, 2> T##4x2; \
+  typedef matrix<T, 4, 3> T##4x3; \
+  typedef matrix<T, 4, 4> T##4x4;
+MSL_VECTOR_NAMES(bool)
+MSL_VECTOR_NAMES(char)
+MSL_VECTOR_NAMES(uchar)
+MSL_VECTOR_NAMES(short)
+MSL_VECTOR_NAMES(ushort)
+MSL_VECTOR_NAMES(int)
+MSL_VECTOR_NAMES(uint)
+MSL_VECTOR_NAMES(long)
+MSL_VECTOR_NAMES(ulong)
+MSL_VECTOR_NAMES(half)
+MSL_VECTOR_NAMES(float)
+MSL_VECTOR_NAMES(bfloat)
+MSL_MATRIX_NAMES(float)
+MSL_MATRIX_NAMES(half)
+}  // namespace metal
+
+// Names of vector types need no `using namespace metal`.
+#define MSL_GLOBAL_NAMES(T)   \
+  using metal::T##2;          \
+  using metal::T##3;          \
+  using metal::T##4;          \
+  using metal::packed_##T##2; \
+  using metal::packed_##T##3; \
+  using metal::packed_##T##4;
+MSL_GLOBAL_NAMES(bool)
+MSL_GLOBAL_NAMES(char)
+MSL_GLOBAL_NAMES(uchar)
+MSL_GLOBAL_NAMES(short)
+MSL_GLOBAL_NAMES(ushort)
+MSL_GLOBAL_NAMES(int)
+MSL_GLOBAL_NAMES(uint)
+MSL_GLOBAL_NAMES(long)
+MSL_GLOBAL_NAMES(ulong)
+MSL_GLOBAL_NAMES(half)
+MSL_GLOBAL_NAMES(float)
+MSL_GLOBAL_NAMES(bfloat)
+using metal::float2x2, metal::float2x3, metal::float2x4, metal::float3x2, metal::float3x3, metal::float3x4, metal::float4x2,
+    metal::float4x3, metal::float4x4, metal::half2x2, metal::half2x4, metal::half3x3, metal::half4x2, metal::half4x4,
+    metal::vec;

@@ -1,0 +1,30 @@
+// From a shader's source to an image: a shared object made by clang, cached on disk by content.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../../include/metal_on_cpu/metal_on_cpu.h"
+#include "rewriter.h"
+
+namespace metal_on_cpu {
+
+struct ImageFile {
+  std::string path;                  // the shared object
+  std::string blocks;                // operations of its basic blocks, one line each; empty in fast mode
+  std::vector<Diagnostic> warnings;  // uses of uninitialised variables that clang proves
+};
+
+/// A source after the preprocessor, checked against the rules of MSL.
+struct Preprocessed {
+  std::string text;
+  std::vector<std::string> kernels;
+};
+
+Result<Preprocessed> preprocess(const std::string& name, const std::string& text, const CompileOptions& options);
+/// One image for these values of function constants. Several threads and processes may ask for the same at once.
+Result<ImageFile> compile(const Preprocessed& source, const ConstantLiterals& constants, bool checked,
+                          const CompileOptions& options);
+
+}  // namespace metal_on_cpu

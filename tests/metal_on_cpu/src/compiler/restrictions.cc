@@ -1,0 +1,102 @@
+#include "restrictions.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "attributes.h"
+
+namespace metal_on_cpu {
+namespace {
+
+constexpr std::string_view kNoKeywords[] = {"double", "virtual", "new",  "delete", "try",          "catch",
+                                            "throw",  "typeid",  "goto", "asm",    "dynamic_cast", "thread_local"};
+constexpr std::string_view kTextures[] = {
+    "texture1d", "texture1d_array", "texture2d", "texture2d_array", "texture3d", "texturecube",      "texture2d_ms",
+    "depth2d",   "depth2d_array",   "depthcube", "texture_buffer",  "sampler",   "texturecube_array"};
+constexpr std::string_view kRayTracing[] = {"raytracing",
+                                            "intersector",
+                                            "intersection_query",
+                                            "acceleration_structure",
+                                            "instance_acceleration_structure",
+                                            "primitive_acceleration_structure"};
+constexpr std::string_view kOthers[] = {"visible_function_table",
+                                        "intersection_function_table",
+                                        "imageblock",
+                                        "command_buffer",
+                                        "compute_command",
+                                        "render_command",
+                                        "mpp",
+                                        "tensor_ops",
+                                        "threadgroup_imageblock"};
+
+template <size_t N>
+bool among(const std::string_view (&names)[N], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+std::string name_complaint(const TokenStream& s, size_t i) {
+  const std::string& name = s.tokens[i].text;
+  const size_t before = s.before(i);
+  const bool of_operator = before < s.tokens.size() && s.tokens[before].is_name("operator");
+  const bool member = before < s.tokens.size() && (s.tokens[before].is(".") || s.tokens[before].is("->"));
+  const bool deleted = name == "delete" && before < s.tokens.size() && s.tokens[before].is("=");
+  if (among(kNoKeywords, name) && !deleted) {
+    return "'" + name + (of_operator ? "' operators are not" : "' is not") + " supported in the Metal Shading Language";
+  }
+  if (member) return {};
+  if (among(kTextures, name)) return "'" + name + "': textures and samplers are not supported by this test-bed";
+  if (among(kRayTracing, name)) return "'" + name + "': ray tracing is not supported by this test-bed";
+  if (among(kOthers, name)) return "'" + name + "' is not supported by this test-bed";
+  return {};
+}
+
+// ( * name ) ( and ( & name ) ( declare or call through a pointer to a function.
+bool function_pointer(const TokenStream& s, size_t i) {
+  size_t at = s.skip(i + 1);
+  const auto& t = s.tokens;
+  if (at < t.size() && is_address_space(t[at])) at = s.skip(at + 1);
+  if (at >= t.size() || !t[at].is_mark("*")) return false;
+  at = s.skip(at + 1);
+  if (at < t.size() && t[at].is_name("const")) at = s.skip(at + 1);
+  if (at < t.size() && t[at].kind == Token::kName) at = s.skip(at + 1);
+  if (at >= t.size() || !t[at].is_mark(")")) return false;
+  at = s.skip(at + 1);
+  return at < t.size() && t[at].is_mark("(");
+}
+
+// A [ where an expression begins.
+bool lambda(const TokenStream& s, size_t i) {
+  const size_t before = s.before(i);
+  if (before >= s.tokens.size()) return false;
+  const Token& b = s.tokens[before];
+  return b.is_mark("=") || b.is_mark("(") || b.is_mark(",") || b.is_mark("{") || b.is_mark(";") || b.is_name("return");
+}
+
+}  // namespace
+
+bool is_address_space(const Token& token) {
+  return token.kind == Token::kName &&
+         (token.text == "device" || token.text == "constant" || token.text == "thread" || token.text == "threadgroup");
+}
+
+std::vector<Diagnostic> forbidden_tokens(const TokenStream& s) {
+  std::vector<Diagnostic> found;
+  for (size_t i = 0; i < s.tokens.size(); ++i) {
+    const Token& token = s.tokens[i];
+    if (token.kind == Token::kName) {
+      if (std::string why = name_complaint(s, i); !why.empty()) found.push_back(s.diagnostic(i, why));
+    } else if (token.kind == Token::kAttribute) {
+      for (const Attribute& attribute : parse_attribute(token.text)) {
+        if (std::string why = attribute_complaint(attribute); !why.empty()) found.push_back(s.diagnostic(i, why));
+      }
+    } else if (token.is_mark("(") && function_pointer(s, i)) {
+      found.push_back(s.diagnostic(i, "pointers to functions are not supported in the Metal Shading Language"));
+    } else if (token.is_mark("[") && lambda(s, i)) {
+      found.push_back(s.diagnostic(i, "lambda expressions are not supported in the Metal Shading Language"));
+    }
+  }
+  return found;
+}
+
+}  // namespace metal_on_cpu

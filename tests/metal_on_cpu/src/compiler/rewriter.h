@@ -1,0 +1,31 @@
+// Turns the tokens of a preprocessed shader into host C++ (to compile) or into C++ with address spaces (to check only).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "token.h"
+
+namespace metal_on_cpu {
+
+/// Values of function constants as C++ literals, by index and by name.
+struct ConstantLiterals {
+  std::map<uint32_t, std::string> by_index;
+  std::map<std::string, std::string> by_name;
+};
+
+enum class Rewriting {
+  kCompile,  // address spaces vanish, kernels are registered, threadgroup variables live in the runtime
+  kCheck,    // address spaces stay, for clang's own type checks
+};
+
+struct Rewritten {
+  std::string text;
+  std::vector<Diagnostic> errors;
+  std::vector<std::string> kernels;  // names as dispatched
+};
+
+Rewritten rewrite(TokenStream stream, Rewriting mode, const ConstantLiterals& constants);
+
+}  // namespace metal_on_cpu

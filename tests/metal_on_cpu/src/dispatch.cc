@@ -1,0 +1,365 @@
+// Dispatch: binds, refuses what Metal would refuse, runs the threadgroups and gathers the report.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "runtime/faults.h"
+#include "state.h"
+
+namespace metal_on_cpu {
+namespace {
+
+std::string size_text(const Size3& s) {
+  return std::to_string(s.x) + " x " + std::to_string(s.y) + " x " + std::to_string(s.z);
+}
+
+// Subnormal floats are taken and given as zero. Conversions between half and float ignore this on x86, as on the GPU.
+class FlushToZero {
+ public:
+#if defined(__x86_64__)
+  explicit FlushToZero(bool on) : before_(_mm_getcsr()) {
+    constexpr unsigned kBoth = 0x8040;  // FTZ and DAZ
+    _mm_setcsr(on ? before_ | kBoth : before_ & ~kBoth);
+  }
+  ~FlushToZero() { _mm_setcsr(before_); }
+#else
+  explicit FlushToZero(bool) {}
+  ~FlushToZero() {}
+#endif
+  FlushToZero(const FlushToZero&) = delete;
+  FlushToZero& operator=(const FlushToZero&) = delete;
+
+ private:
+  [[maybe_unused]] unsigned before_ = 0;
+};
+
+// Visits 0 .. n - 1 in an order that the seed chooses: a stride without a common divisor with n.
+class GroupOrder {
+ public:
+  GroupOrder(uint64_t n, uint64_t seed) : n_(n) {
+    if (seed == 0 || n < 3) return;
+    uint64_t state = seed;
+    start_ = next_random(state) % n;
+    stride_ = 1 + next_random(state) % std::min<uint64_t>(n - 1, UINT32_MAX);
+    while (std::gcd(stride_, n) != 1) stride_ = stride_ % (n - 1) + 1;
+  }
+  uint64_t operator()(uint64_t i) const {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(i) * stride_ + start_) % n_);
+  }
+
+ private:
+  uint64_t n_, start_ = 0, stride_ = 1;
+};
+
+// One for each host thread that has run shaders; its stacks are worth keeping.
+Worker& this_threads_worker() {
+  static thread_local Worker worker;
+  return worker;
+}
+
+void add(Counters& to, const Counters& from) {
+  to.threadgroups += from.threadgroups, to.threads += from.threads;
+  to.threadgroup_barriers += from.threadgroup_barriers, to.simdgroup_barriers += from.simdgroup_barriers;
+  to.reductions += from.reductions, to.shuffles += from.shuffles, to.votes += from.votes;
+  to.matrix_multiplies += from.matrix_multiplies;
+  to.threadgroup_bytes_read += from.threadgroup_bytes_read, to.threadgroup_bytes_written += from.threadgroup_bytes_written;
+  to.threadgroup_accesses += from.threadgroup_accesses, to.bank_conflicts += from.bank_conflicts, to.atomics += from.atomics;
+  to.threadgroup_memory = std::max(to.threadgroup_memory, from.threadgroup_memory);
+  for (const auto& [name, n] : from.operations) to.operations[name] += n;
+  for (const auto& [index, b] : from.buffers) to.buffers[index] = b;  // counted by one worker only
+}
+
+class Run {
+ public:
+  Run(const Job& job, int workers) : job_(job), order_(job.groups.count(), job.seed), workers_(job.checked ? 1 : workers) {}
+
+  Report go() {
+    const FaultCatcher faults;
+    const auto start = std::chrono::steady_clock::now();
+    if (workers_ <= 1) {
+      work();
+    } else {
+      std::vector<std::thread> threads;
+      for (int i = 0; i < workers_; ++i) threads.emplace_back([this] { work(); });
+      for (std::thread& t : threads) t.join();
+    }
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report_.findings = log_.take(job_.image->path());
+    return std::move(report_);
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  void work() {
+    Worker& worker = this_threads_worker();
+    if (!worker) {
+      failed_ = true;
+      return;
+    }
+    const SignalStack stack;
+    const FlushToZero flush(job_.flush_to_zero);
+    std::unique_ptr<Locality> locality;
+    if (job_.counted) locality = std::make_unique<Locality>();
+    worker.begin(job_);
+    worker.locality = locality.get();
+    for (uint64_t i = next_++; i < job_.groups.count(); i = next_++) {
+      if (!worker.run_group(order_(i))) next_ = job_.groups.count();
+    }
+    worker.end();
+    worker.locality = nullptr;
+    if (locality) count(worker, *locality);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    add(report_.counters, worker.counters);
+    log_.merge(std::move(worker.log));
+    report_.complete = report_.complete && worker.complete;
+  }
+
+  void count(Worker& worker, const Locality& locality) const {
+    for (const auto& [space, counts] : locality.counts()) {
+      if (space == kThreadgroupSpace) {
+        worker.counters.bank_conflicts += counts.conflicts;
+      } else {
+        BufferCounters& b = worker.counters.buffers[space];
+        b.simdgroup_accesses += counts.accesses, b.simdgroup_lines += counts.lines;
+      }
+    }
+    for (const Allocation& a : job_.memory->allocations()) {
+      BufferCounters& b = worker.counters.buffers[a.index];
+      for (size_t i = 0; i < a.read.size(); ++i) {  // one word of bits is one 64-byte line
+        b.unique_bytes_read += static_cast<uint64_t>(__builtin_popcountll(a.read[i]));
+        b.unique_bytes_written += static_cast<uint64_t>(__builtin_popcountll(a.written[i]));
+        b.unique_lines += (a.read[i] | a.written[i]) != 0;
+      }
+    }
+    for (size_t i = 0; i < worker.block_counts.size(); ++i) {
+      for (int k = 0; k < kOperationCount; ++k) {
+        if (const uint64_t n = worker.block_counts[i] * job_.image->blocks()[i][k])
+          worker.counters.operations[operation_name(k)] += n;
+      }
+    }
+  }
+
+  const Job& job_;
+  const GroupOrder order_;
+  const int workers_;
+  std::atomic<uint64_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  FindingLog log_;
+  Report report_;
+};
+
+// Arguments that the kernel needs and the dispatch does not give.
+std::string missing_arguments(const msl::Kernel& kernel, const std::map<int, BufferBinding>& buffers,
+                              const std::map<int, size_t>& threadgroup_memory) {
+  for (uint32_t i = 0; i < kernel.param_count; ++i) {
+    const msl::Param& p = kernel.params[i];
+    if (!p.enabled || p.kind == msl::kBuiltinParam) continue;
+    const std::string name = "'" + std::string(p.name) + "' [[" + (p.kind == msl::kBufferParam ? "buffer(" : "threadgroup(") +
+                             std::to_string(p.index) + ")]]";
+    if (p.kind == msl::kThreadgroupParam) {
+      if (!threadgroup_memory.contains(p.index)) return "no threadgroup memory is given for " + name;
+      continue;
+    }
+    const auto found = buffers.find(p.index);
+    if (found == buffers.end()) return "no buffer is given for " + name;
+    const size_t bytes = found->second.pointers.empty() ? std::max(found->second.bytes, found->second.own.size())
+                                                        : found->second.pointers.size() * 8;
+    if (bytes < p.reference) {
+      return "the buffer given for " + name + " has " + std::to_string(bytes) + " bytes; the type referred to needs " +
+             std::to_string(p.reference);
+    }
+  }
+  return {};
+}
+
+// A parameter that is only read makes its buffer read-only, unless another parameter writes to the same one.
+void apply_constness(const msl::Kernel& kernel, std::map<int, BufferBinding>& buffers) {
+  for (auto& [index, b] : buffers) {
+    bool used = false, written = false;
+    for (uint32_t i = 0; i < kernel.param_count; ++i) {
+      const msl::Param& p = kernel.params[i];
+      if (p.kind != msl::kBufferParam || p.index != index) continue;
+      used = true, written = written || !p.read_only;
+    }
+    b.writable = b.writable && (!used || written);
+  }
+}
+
+std::vector<Finding> warnings_about(const msl::Kernel& kernel, const std::vector<Diagnostic>& warnings,
+                                    const std::vector<const msl::Kernel*>& others) {
+  std::vector<Finding> findings;
+  for (const Diagnostic& w : warnings) {
+    const auto inside = [&](const msl::Kernel& k) {
+      return w.file == k.file && w.line >= k.first_line && w.line <= k.last_line;
+    };
+    if (!inside(kernel) && std::any_of(others.begin(), others.end(), [&](const msl::Kernel* k) { return inside(*k); }))
+      continue;
+    Finding f;
+    f.kind = "uninitialised-variable", f.file = w.file, f.line = w.line, f.message = w.message, f.kernel = kernel.name;
+    findings.push_back(std::move(f));
+  }
+  return findings;
+}
+
+}  // namespace
+
+Dispatch::Dispatch(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Dispatch& Dispatch::buffer(int index, void* data, size_t bytes) {
+  if (index < 0 || index >= kMaxBuffers) {
+    state_->wrong = "buffer index " + std::to_string(index) + " is not in 0..30";
+  } else {
+    BufferBinding b;
+    b.data = static_cast<std::byte*>(data), b.bytes = bytes;
+    state_->buffers[index] = std::move(b);
+  }
+  return *this;
+}
+Dispatch& Dispatch::buffer(int index, const void* data, size_t bytes) {
+  buffer(index, const_cast<void*>(data), bytes);
+  if (const auto b = state_->buffers.find(index); b != state_->buffers.end()) b->second.writable = false;
+  return *this;
+}
+Dispatch& Dispatch::output(int index, void* data, size_t bytes) {
+  buffer(index, data, bytes);
+  if (const auto b = state_->buffers.find(index); b != state_->buffers.end()) b->second.undefined = true;
+  return *this;
+}
+Dispatch& Dispatch::bytes(int index, const void* data, size_t size) {
+  buffer(index, static_cast<void*>(nullptr), 0);
+  if (const auto b = state_->buffers.find(index); b != state_->buffers.end()) {
+    const auto* from = static_cast<const std::byte*>(data);
+    b->second.own.assign(from, from + size);
+    b->second.writable = false;
+  }
+  return *this;
+}
+Dispatch& Dispatch::pointers(int index, const std::vector<std::span<std::byte>>& ranges) {
+  buffer(index, static_cast<void*>(nullptr), 0);
+  if (const auto b = state_->buffers.find(index); b != state_->buffers.end()) {
+    for (const auto& range : ranges) b->second.pointers.emplace_back(range.data(), range.size());
+    b->second.writable = false;
+  }
+  return *this;
+}
+Dispatch& Dispatch::threadgroup_memory(int index, size_t bytes) {
+  if (index < 0 || index >= kMaxBuffers)
+    state_->wrong = "threadgroup index " + std::to_string(index) + " is not in 0..30";
+  else
+    state_->threadgroup_memory[index] = bytes;
+  return *this;
+}
+Dispatch& Dispatch::groups(uint32_t x, uint32_t y, uint32_t z) {
+  state_->groups = {x, y, z}, state_->grid_is_threads = false;
+  return *this;
+}
+Dispatch& Dispatch::grid(uint32_t x, uint32_t y, uint32_t z) {
+  state_->grid = {x, y, z}, state_->grid_is_threads = true;
+  return *this;
+}
+Dispatch& Dispatch::threads(uint32_t x, uint32_t y, uint32_t z) {
+  state_->threads = {x, y, z};
+  return *this;
+}
+Dispatch& Dispatch::check(bool on) {
+  state_->checked = on;
+  return *this;
+}
+Dispatch& Dispatch::count(bool on) {
+  state_->counted = on;
+  return *this;
+}
+Dispatch& Dispatch::seed(uint64_t seed) {
+  state_->seed = seed;
+  return *this;
+}
+Dispatch& Dispatch::flush_to_zero(bool on) {
+  state_->flush_to_zero = on;
+  return *this;
+}
+Dispatch& Dispatch::workers(int count) {
+  state_->workers = count;
+  return *this;
+}
+Dispatch& Dispatch::step_budget(uint64_t blocks) {
+  state_->step_budget = std::max<uint64_t>(blocks, 1);
+  return *this;
+}
+
+// What does not depend on the image: sizes and limits.
+static std::string refuse_shape(Dispatch::State& s) {
+  if (!s.wrong.empty()) return s.wrong;
+  const uint64_t threads = s.threads.count();
+  if (threads == 0) return "the threadgroup has no threads (" + size_text(s.threads) + ")";
+  if (threads > kMaxThreads) return size_text(s.threads) + " threads in a threadgroup; at most 1024 are possible";
+  if (s.grid_is_threads) {
+    const auto cut = [](uint32_t all, uint32_t group) { return static_cast<uint32_t>((uint64_t{all} + group - 1) / group); };
+    s.groups = {cut(s.grid.x, s.threads.x), cut(s.grid.y, s.threads.y), cut(s.grid.z, s.threads.z)};
+  } else {
+    s.grid = {s.groups.x * s.threads.x, s.groups.y * s.threads.y, s.groups.z * s.threads.z};
+  }
+  if (s.groups.count() == 0) return "the grid is empty (" + size_text(s.grid_is_threads ? s.grid : s.groups) + ")";
+  size_t memory = 0;
+  for (const auto& [index, bytes] : s.threadgroup_memory) memory += bytes;
+  if (memory > kMaxThreadgroupMemory) return std::to_string(memory) + " bytes of threadgroup memory; there are 32768";
+  for (const auto& [index, b] : s.buffers) {
+    if (!b.data && b.own.empty() && b.pointers.empty()) return "buffer(" + std::to_string(index) + ") has no memory";
+  }
+  return {};
+}
+
+Result<Report> Dispatch::run() {
+  State& s = *state_;
+  const Kernel::State& k = *s.kernel;
+  const std::string prefix = k.library->name + ": kernel '" + k.name + "': ";
+  const auto& names = k.library->source.kernels;
+  if (std::find(names.begin(), names.end(), k.name) == names.end()) {
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    return Error{prefix + "there is no such kernel; there are: " + (all.empty() ? "none" : all)};
+  }
+  if (std::string wrong = refuse_shape(s); !wrong.empty()) return Error{prefix + wrong};
+  const bool checked = s.checked || s.counted;
+  auto loaded = k.library->image(k.constants, checked);
+  if (!loaded) return loaded.error();
+  const Image& image = *loaded.value().image;
+  const msl::Kernel* kernel = image.find(k.name);
+  if (!kernel) return Error{prefix + "is missing in its image"};
+  if (std::string wrong = missing_arguments(*kernel, s.buffers, s.threadgroup_memory); !wrong.empty())
+    return Error{prefix + wrong};
+  if (kernel->max_threads && s.threads.count() > kernel->max_threads) {
+    return Error{prefix + std::to_string(s.threads.count()) +
+                 " threads in a threadgroup; [[max_total_threads_per_threadgroup]] is " + std::to_string(kernel->max_threads)};
+  }
+  apply_constness(*kernel, s.buffers);
+  Memory memory;
+  if (std::string wrong = memory.prepare(s.buffers, checked, s.counted); !wrong.empty()) return Error{prefix + wrong};
+  Job job;
+  job.image = &image, job.kernel = kernel, job.memory = &memory;
+  job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;
+  for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;
+  job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
+  job.seed = s.seed, job.step_budget = s.step_budget;
+  Run run(job, s.workers);
+  Report report = run.go();
+  if (run.failed()) return Error{prefix + "cannot get memory for the threads' stacks"};
+  memory.finish();
+  std::vector<const msl::Kernel*> others;
+  for (const std::string& name : names) {
+    if (const msl::Kernel* other = image.find(name); other && other != kernel) others.push_back(other);
+  }
+  if (checked) {
+    for (Finding& f : warnings_about(*kernel, loaded.value().warnings, others)) report.findings.push_back(std::move(f));
+  }
+  return report;
+}
+
+}  // namespace metal_on_cpu

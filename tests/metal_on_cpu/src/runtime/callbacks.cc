@@ -1,0 +1,174 @@
+// The functions that images call. Those of the sanitizers have the names that the IR pass gave them.
+#include <cstdio>
+#include <cstring>
+
+#include "worker.h"
+
+using metal_on_cpu::Finding;
+using metal_on_cpu::Where;
+using metal_on_cpu::Worker;
+
+namespace {
+
+struct SourceLocation {
+  const char* file;
+  uint32_t line, column;
+};
+// The layouts that clang gives to the data of UndefinedBehaviorSanitizer's checks.
+struct TypeDescriptor {
+  uint16_t kind, info;
+  char name[1];
+};
+struct OutOfBounds {
+  SourceLocation place;
+  const TypeDescriptor *array, *index;
+};
+
+void misaligned(Worker* w, uintptr_t address, size_t bytes, bool write, const void* pc, uintptr_t align) {
+  if (address < metal_on_cpu::kPage) return;  // null is the better name
+  if (Finding* f = w->report("misaligned-access", Where::address(pc))) {
+    char text[96];
+    std::snprintf(text, sizeof text, "%s %zu bytes at address 0x%zx, which is no multiple of %zu", write ? "writes" : "reads",
+                  bytes, static_cast<size_t>(address), static_cast<size_t>(align));
+    f->message = text;
+  }
+  w->abandon();
+}
+
+inline void access(const void* p, size_t bytes, bool write, const void* pc, uintptr_t align = 1) {
+  Worker* w = Worker::current();
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  if (!w || (bytes <= 16 && w->good_stack(address, bytes)) || !w->lane()) return;
+  if (address % align != 0) misaligned(w, address, bytes, write, pc, align);
+  w->access(address, bytes, write, false, Where::address(pc));
+}
+
+// Code behind a failed check would go on with what it may not have.
+void stop(const char* kind, const SourceLocation& place, const std::string& message) {
+  Worker* w = Worker::current();
+  if (!w || !w->lane()) return;
+  if (Finding* f = w->report(kind, Where::place(place.file, place.line))) f->message = message;
+  w->abandon();
+}
+
+}  // namespace
+
+#define MSL_EXPORT extern "C" __attribute__((visibility("default")))
+
+MSL_EXPORT void msl_threadgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column) {
+  Worker::current()->wait_at_barrier(flags, file, line, column);
+}
+MSL_EXPORT void msl_simdgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column) {
+  Worker::current()->wait_at_collective(msl::kBarrier, flags, nullptr, nullptr, file, line, column);
+}
+MSL_EXPORT void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, const char* file, uint32_t line,
+                               uint32_t column) {
+  Worker::current()->wait_at_collective(kind, 0, lane, resolve, file, line, column);
+}
+MSL_EXPORT uint32_t msl_lane() { return Worker::current()->lane()->index % metal_on_cpu::kSimdWidth; }
+MSL_EXPORT void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align, const char* name, const char* file,
+                                          uint32_t line) {
+  return Worker::current()->variable(id, size, align, name, Where::place(file, line));
+}
+MSL_EXPORT void msl_atomic_access(const volatile void* p, size_t size, bool write, const char* file, uint32_t line) {
+  Worker* w = Worker::current();
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  const Where where = Where::place(file, line);
+  if (address % size != 0) {
+    if (Finding* f = w->report("misaligned-access", where))
+      f->message = "an atomic of " + std::to_string(size) + " bytes at a misaligned address";
+    w->abandon();
+  }
+  w->access(address, size, write, true, where);
+}
+MSL_EXPORT void msl_inactive_lane(uint32_t, uint32_t source) {
+  Worker* w = Worker::current();
+  if (!w->job().checked) return;
+  if (Finding* f = w->report("inactive-lane", w->collective_place())) {
+    f->message =
+        "a lane takes the value of lane " + std::to_string(static_cast<int32_t>(source)) + ", which is not active here";
+  }
+}
+MSL_EXPORT void msl_not_uniform(const char* what) {
+  Worker* w = Worker::current();
+  if (Finding* f = w->report("not-uniform", w->collective_place())) {
+    f->message = std::string("the lanes of the simdgroup pass different values as the ") + what;
+  }
+}
+MSL_EXPORT void msl_vector_index(long index, int size, const char* file, uint32_t line) {
+  Worker* w = Worker::current();
+  if (!w || !w->lane()) return;
+  // Inlined into the shader: the return address tells its line, `file` and `line` are the prelude's.
+  (void)file, (void)line;
+  if (Finding* f = w->report("out-of-bounds-thread-array", Where::address(__builtin_return_address(0)))) {
+    f->message = "component " + std::to_string(index) + " of a vector of " + std::to_string(size);
+  }
+  w->abandon();
+}
+MSL_EXPORT void msl_undefined_constant(const char* name) {
+  Worker* w = Worker::current();
+  if (!w || !w->lane()) return;
+  if (Finding* f = w->report("undefined-function-constant", Where::address(__builtin_return_address(0)))) {
+    f->message = std::string("function constant '") + name + "' is read but has no value";
+  }
+  w->abandon();
+}
+MSL_EXPORT void msl_block(uint32_t number) {
+  Worker* w = Worker::current();
+  if (w && w->lane()) w->block(number, __builtin_return_address(0));
+}
+
+// The pass has put the alignment that the code relies on behind the size.
+#define MSL_ASAN_ALIGNED(n, a)                                                                                        \
+  MSL_EXPORT void msl_asan_load##n##_align##a(const void* p) { access(p, n, false, __builtin_return_address(0), a); } \
+  MSL_EXPORT void msl_asan_store##n##_align##a(const void* p) { access(p, n, true, __builtin_return_address(0), a); }
+#define MSL_ASAN_ACCESS(n) \
+  MSL_ASAN_ALIGNED(n, 1) MSL_ASAN_ALIGNED(n, 2) MSL_ASAN_ALIGNED(n, 4) MSL_ASAN_ALIGNED(n, 8) MSL_ASAN_ALIGNED(n, 16)
+MSL_ASAN_ACCESS(1)
+MSL_ASAN_ACCESS(2)
+MSL_ASAN_ACCESS(4)
+MSL_ASAN_ACCESS(8)
+MSL_ASAN_ACCESS(16)
+MSL_EXPORT void msl_asan_loadN_noabort(const void* p, size_t n) { access(p, n, false, __builtin_return_address(0)); }
+MSL_EXPORT void msl_asan_storeN_noabort(const void* p, size_t n) { access(p, n, true, __builtin_return_address(0)); }
+MSL_EXPORT void* msl_asan_memcpy(void* to, const void* from, size_t n) {
+  access(from, n, false, __builtin_return_address(0));
+  access(to, n, true, __builtin_return_address(0));
+  return std::memcpy(to, from, n);
+}
+MSL_EXPORT void* msl_asan_memmove(void* to, const void* from, size_t n) {
+  access(from, n, false, __builtin_return_address(0));
+  access(to, n, true, __builtin_return_address(0));
+  return std::memmove(to, from, n);
+}
+MSL_EXPORT void* msl_asan_memset(void* to, int value, size_t n) {
+  access(to, n, true, __builtin_return_address(0));
+  return std::memset(to, value, n);
+}
+MSL_EXPORT void msl_asan_handle_no_return() {}
+
+// Redzones round the variables of a frame. The address given is that of the shadow byte with an offset of 0: address / 8.
+#define MSL_ASAN_SHADOW(value)                                                        \
+  MSL_EXPORT void msl_asan_set_shadow_##value(uintptr_t shadow, size_t bytes) {       \
+    if (Worker* w = Worker::current()) w->shadow_stack(shadow * 8, bytes, 0x##value); \
+  }
+MSL_ASAN_SHADOW(00)
+MSL_ASAN_SHADOW(01)
+MSL_ASAN_SHADOW(02)
+MSL_ASAN_SHADOW(03)
+MSL_ASAN_SHADOW(04)
+MSL_ASAN_SHADOW(05)
+MSL_ASAN_SHADOW(06)
+MSL_ASAN_SHADOW(07)
+MSL_ASAN_SHADOW(f1)
+MSL_ASAN_SHADOW(f2)
+MSL_ASAN_SHADOW(f3)
+MSL_ASAN_SHADOW(f5)
+MSL_ASAN_SHADOW(f8)
+MSL_EXPORT void msl_asan_alloca_poison(uintptr_t, uintptr_t) {}
+MSL_EXPORT void msl_asan_allocas_unpoison(uintptr_t, uintptr_t) {}
+
+MSL_EXPORT void msl_ubsan_handle_out_of_bounds(const OutOfBounds* data, uintptr_t index) {
+  stop("out-of-bounds-thread-array", data->place,
+       "index " + std::to_string(static_cast<int64_t>(index)) + " into " + data->array->name);
+}

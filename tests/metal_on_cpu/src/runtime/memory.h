@@ -1,0 +1,69 @@
+// The buffers of one dispatch. In checked mode each lives in a slot of its own, 32 GiB of addresses, so that an index that runs
+// away is still known by the buffer it started from, and can never touch another.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mapping.h"
+#include "race.h"
+
+namespace metal_on_cpu {
+
+constexpr int kMaxBuffers = 31;
+
+struct BufferBinding {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  bool writable = true;
+  bool undefined = false;                               // its contents may not be read before they are written
+  std::vector<std::byte> own;                           // of a value given by copy
+  std::vector<std::pair<std::byte*, size_t>> pointers;  // of a buffer of addresses
+};
+
+/// A range of the caller's memory that one or more buffers lie in.
+struct Allocation {
+  std::byte* host = nullptr;
+  size_t bytes = 0;
+  std::byte* base = nullptr;  // where the shader sees it
+  int index = -1;             // the first buffer in it; -1: only reached through a pointer
+  bool writable = false;
+  bool undefined = false;
+  Mapping cells;                        // one Cell a byte, when writable
+  std::vector<uint64_t> read, written;  // bits, when counted
+};
+
+class Memory {
+ public:
+  /// `checked`: copies into slots. An empty string, or what is wrong.
+  std::string prepare(std::map<int, BufferBinding>& bindings, bool checked, bool counted);
+  /// Copies back what the shader may have written.
+  void finish();
+
+  void* const* pointers() const { return pointers_; }
+  /// The allocation whose slot holds this address, or nullptr.
+  Allocation* find(uintptr_t address) {
+    const uintptr_t offset = address - begin_;
+    if (offset >= size_) return nullptr;
+    const size_t slot = offset / kSlot;
+    return slot < allocations_.size() ? &allocations_[slot] : nullptr;
+  }
+  std::vector<Allocation>& allocations() { return allocations_; }
+
+ private:
+  static constexpr size_t kSlot = size_t{1} << 35, kSlots = 48;
+  std::string merge(const std::map<int, BufferBinding>& bindings);
+  std::string place(bool counted);
+  std::byte* translate(std::byte* host) const;
+
+  std::vector<Allocation> allocations_;
+  Mapping arena_;
+  uintptr_t begin_ = 0, size_ = 0;
+  bool checked_ = false;
+  void* pointers_[kMaxBuffers] = {};
+};
+
+}  // namespace metal_on_cpu

@@ -1,0 +1,347 @@
+#include "worker.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace metal_on_cpu {
+namespace {
+
+namespace context = boost::context::detail;
+
+constexpr size_t kThreadgroupArena = 96 << 10;
+constexpr uint32_t kMaxAbandoned = 8;
+
+}  // namespace
+
+thread_local constinit Worker* Worker::current_ = nullptr;
+
+Worker::Worker()
+    : stacks_(kStack * kMaxThreads),
+      threadgroup_(kThreadgroupArena),
+      shadow_(kStack * kMaxThreads / 8),
+      cells_(kThreadgroupArena * sizeof(Cell)),
+      lanes_(kMaxThreads),
+      owner_(kThreadgroupArena) {
+  if (!*this) return;
+  stacks_begin_ = reinterpret_cast<uintptr_t>(stacks_.data());
+  stacks_bytes_ = stacks_.size();
+  stack_shadow_ = shadow_.as<uint8_t>();
+  for (size_t i = 0; i < kMaxThreads; ++i) stacks_.forbid(i * kStack, kPage);  // a stack that overflows hits its guard
+}
+
+void Worker::begin(const Job& job) {
+  job_ = &job;
+  current_ = this;
+  log = FindingLog();
+  counters = Counters();
+  complete = true;
+  abandoned_groups_ = 0;
+  block_counts.assign(job.image->blocks().size(), 0);
+  random_ = job.seed * 0x2545f4914f6cdd1dull + 1;
+}
+
+void Worker::end() { current_ = nullptr; }
+
+void Worker::fiber(context::transfer_t from) {
+  static_cast<Lane*>(from.data)->context = from.fctx;
+  Worker& w = *current_;
+  Lane& self = *w.lane_;
+  msl::Arguments arguments = w.arguments_;
+  const uint32_t i = self.index;
+  const Size3 &size = w.group_size_, &usual = w.job_->threads;
+  const msl::Uint3 local{i % size.x, i / size.x % size.y, i / (size.x * size.y)};
+  msl::Uint3* v = arguments.builtins;
+  v[msl::kThreadPositionInThreadgroup] = local;
+  v[msl::kThreadPositionInGrid] = {w.group_.x * usual.x + local.x, w.group_.y * usual.y + local.y,
+                                   w.group_.z * usual.z + local.z};
+  v[msl::kThreadIndexInThreadgroup] = {i, 0, 0};
+  v[msl::kThreadIndexInSimdgroup] = {i % kSimdWidth, 0, 0};
+  v[msl::kSimdgroupIndexInThreadgroup] = {i / kSimdWidth, 0, 0};
+  v[msl::kQuadgroupIndexInThreadgroup] = {i / 4, 0, 0};
+  v[msl::kThreadIndexInQuadgroup] = {i % 4, 0, 0};
+  w.job_->kernel->run(*w.job_->kernel, arguments);
+  self.state = LaneState::kDone;
+  w.live_--;
+  w.wait();
+}
+
+void Worker::place_threadgroup_arguments() {
+  const auto simdgroups = [](uint64_t threads) { return static_cast<uint32_t>((threads + kSimdWidth - 1) / kSimdWidth); };
+  const auto triple = [](const Size3& s) { return msl::Uint3{s.x, s.y, s.z}; };
+  msl::Uint3* v = arguments_.builtins;
+  v[msl::kThreadgroupPositionInGrid] = triple(group_);
+  v[msl::kSimdgroupsPerThreadgroup] = {simdgroups(group_size_.count()), 0, 0};
+  v[msl::kDispatchSimdgroupsPerThreadgroup] = {simdgroups(job_->threads.count()), 0, 0};
+  v[msl::kThreadsPerSimdgroup] = {kSimdWidth, 0, 0};
+  v[msl::kThreadsPerThreadgroup] = triple(group_size_);
+  v[msl::kDispatchThreadsPerThreadgroup] = triple(job_->threads);
+  v[msl::kThreadsPerGrid] = triple(job_->grid);
+  v[msl::kGridSize] = triple(job_->grid);
+  v[msl::kThreadgroupsPerGrid] = triple(job_->groups);
+  v[msl::kQuadgroupsPerThreadgroup] = {static_cast<uint32_t>((group_size_.count() + 3) / 4), 0, 0};
+  v[msl::kDispatchQuadgroupsPerThreadgroup] = {static_cast<uint32_t>((job_->threads.count() + 3) / 4), 0, 0};
+  variables_.clear();
+  if (job_->checked) std::fill(owner_.begin(), owner_.end(), 0);
+  variables_top_ = variables_bytes_ = 0;
+  for (int i = 0; i < kMaxBuffers; ++i) {
+    threadgroup_pointers_[i] = nullptr;
+    if (job_->threadgroup_memory[i] == 0) continue;
+    threadgroup_pointers_[i] =
+        variable(UINT32_MAX - static_cast<uint32_t>(i), job_->threadgroup_memory[i], 16, "[[threadgroup]] argument", {});
+  }
+  arguments_.buffers = job_->memory->pointers();
+  arguments_.threadgroup = threadgroup_pointers_;
+}
+
+void Worker::start_lanes() {
+  const auto count = static_cast<uint32_t>(group_size_.count());
+  live_ = count;
+  meeting_ = Meeting();
+  simdgroups_ = (count + kSimdWidth - 1) / kSimdWidth;
+  for (uint32_t i = 0; i < count; ++i) {
+    Lane& lane = lanes_[i];
+    lane.index = i;
+    lane.state = LaneState::kReady;
+    lane.steps = job_->step_budget;
+    lane.context = context::make_fcontext(stacks_.data() + (i + 1) * kStack, kStack - kPage, fiber);
+  }
+  for (uint32_t s = 0; s < simdgroups_; ++s) {
+    const uint32_t lanes = std::min(count - s * kSimdWidth, kSimdWidth);
+    uint8_t* order = order_ + s * kSimdWidth;
+    for (uint32_t i = 0; i < lanes; ++i) order[i] = static_cast<uint8_t>(i);
+    for (uint32_t i = lanes; job_->seed && i > 1; --i) std::swap(order[i - 1], order[next_random(random_) % i]);
+    for (uint32_t i = 0; i < lanes; ++i) lanes_[s * kSimdWidth + order[i]].place = i;
+    ready_[s] = lanes == kSimdWidth ? ~0u : (1u << lanes) - 1;
+  }
+}
+
+bool Worker::run_group(uint64_t number) {
+  const Size3& groups = job_->groups;
+  group_number_ = number;
+  group_ = {static_cast<uint32_t>(number % groups.x), static_cast<uint32_t>(number / groups.x % groups.y),
+            static_cast<uint32_t>(number / (uint64_t{groups.x} * groups.y))};
+  const auto size = [](uint32_t position, uint32_t usual, uint32_t grid) { return std::min(usual, grid - position * usual); };
+  group_size_ = {size(group_.x, job_->threads.x, job_->grid.x), size(group_.y, job_->threads.y, job_->grid.y),
+                 size(group_.z, job_->threads.z, job_->grid.z)};
+  abandoned_ = false;
+  group_start_ = ++now_;
+  std::fill(std::begin(group_sync_), std::end(group_sync_), now_);
+  for (auto& times : simdgroup_sync_) std::fill(std::begin(times), std::end(times), now_);
+  place_threadgroup_arguments();
+  start_lanes();
+  counters.threadgroups++;
+  counters.threads += group_size_.count();
+  while (live_ > 0 && !abandoned_) {
+    const uint32_t first = job_->seed ? static_cast<uint32_t>(next_random(random_) % simdgroups_) : 0;
+    for (uint32_t s = 0; s < simdgroups_ && !abandoned_; ++s) run_simdgroup((s + first) % simdgroups_);
+    if (live_ > 0 && !abandoned_ && !release_barrier()) abandoned_ = true;
+  }
+  counters.threadgroup_memory = std::max<uint64_t>(counters.threadgroup_memory, variables_bytes_);
+  if (locality) locality->end_group();
+  if (!abandoned_) return true;
+  complete = false;
+  clean_stacks();
+  return ++abandoned_groups_ < kMaxAbandoned;
+}
+
+// Runs its lanes until all wait at a barrier of the threadgroup or have returned.
+bool Worker::run_simdgroup(uint32_t simdgroup) {
+  running_simdgroup_ = simdgroup;
+  if (ready_[simdgroup] == 0) return false;
+  lane_ = &root_;
+  wait();
+  return true;
+}
+
+void Worker::jump(Lane* to) {
+  Lane* from = lane_;
+  lane_ = to;
+  const context::transfer_t back = context::jump_fcontext(to->context, from);
+  static_cast<Lane*>(back.data)->context = back.fctx;
+}
+
+// Lets the next lane run; returns when this one may go on. Without another lane the waiting collective is computed here.
+void Worker::wait() {
+  Lane* self = lane_;
+  const uint32_t s = running_simdgroup_;
+  do {
+    if (ready_[s] != 0) {
+      const uint32_t place = static_cast<uint32_t>(__builtin_ctz(ready_[s]));
+      ready_[s] &= ready_[s] - 1;
+      Lane* next = &lanes_[s * kSimdWidth + order_[s * kSimdWidth + place]];
+      if (next != self) jump(next);
+      return;
+    }
+  } while (resolve(s));
+  if (self != &root_) jump(&root_);
+}
+
+void Worker::make_ready(uint32_t simdgroup, uint32_t lanes) {
+  Lane* const first = &lanes_[simdgroup * kSimdWidth];
+  uint32_t places = job_->seed ? 0 : lanes;
+  for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+    Lane& lane = first[__builtin_ctz(rest)];
+    lane.state = LaneState::kReady;
+    if (job_->seed) places |= 1u << lane.place;
+  }
+  ready_[simdgroup] |= places;
+}
+
+// Computes the collective that comes first in the source among those that lanes wait at: the others will get there, or have
+// gone ahead. False when no lane waits at one.
+bool Worker::resolve(uint32_t simdgroup) {
+  if (meeting_.lanes == 0) return false;
+  Lane* const lanes = &lanes_[simdgroup * kSimdWidth];
+  Lane* first = &lanes[__builtin_ctz(meeting_.lanes)];
+  uint32_t active = meeting_.lanes;
+  if (meeting_.mixed) {
+    for (uint32_t rest = meeting_.lanes; rest; rest &= rest - 1) {
+      Lane& lane = lanes[__builtin_ctz(rest)];
+      if (lane.line < first->line || (lane.line == first->line && lane.column < first->column)) first = &lane;
+    }
+    active = 0;
+    for (uint32_t rest = meeting_.lanes; rest; rest &= rest - 1) {
+      const int i = __builtin_ctz(rest);
+      if (lanes[i].line == first->line && lanes[i].column == first->column && lanes[i].resolve == first->resolve)
+        active |= 1u << i;
+    }
+  }
+  Lane* const self = lane_;
+  site_ = first;
+  if (job_->checked) check_participants(*first, active);
+  note_collective(*first, simdgroup);
+  if (first->resolve) {
+    lane_ = first;  // findings of the computation are this lane's
+    first->resolve(meeting_.arguments, active);
+    lane_ = self;
+  }
+  meeting_.lanes &= ~active;
+  if (meeting_.lanes == 0) meeting_.mixed = false;
+  make_ready(simdgroup, active);
+  return true;
+}
+
+void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
+  switch (site.kind) {
+    case msl::kBarrier:
+      counters.simdgroup_barriers++;
+      synchronise(site.flags, simdgroup, 1, false);
+      break;
+    case msl::kReduction:
+      counters.reductions++;
+      break;
+    case msl::kShuffle:
+      counters.shuffles++;
+      break;
+    case msl::kVote:
+      counters.votes++;
+      break;
+    case msl::kMatrixMultiply:
+      counters.matrix_multiplies++;
+      break;
+    default:
+      break;
+  }
+}
+
+void Worker::check_participants(Lane& site, uint32_t active) {
+  const auto here = static_cast<uint32_t>(__builtin_popcount(active));
+  const uint32_t begin = site.index / kSimdWidth * kSimdWidth;
+  const uint32_t lanes = std::min(static_cast<uint32_t>(group_size_.count()) - begin, kSimdWidth);
+  const bool matrix = site.kind == msl::kMatrixMultiply || site.kind == msl::kMatrixMemory;
+  if (site.kind == msl::kVote || (here == lanes && !(matrix && here != kSimdWidth))) return;
+  Lane* const self = lane_;
+  lane_ = &site;
+  if (Finding* f = report(matrix ? "divergent-matrix" : "divergent-collective", collective_place())) {
+    f->message = (matrix ? "needs all 32 lanes of the simdgroup, but only " : "is reached by only ") + std::to_string(here) +
+                 " of " + std::to_string(matrix ? kSimdWidth : lanes) + (matrix ? " take part" : " lanes");
+  }
+  lane_ = self;
+}
+
+// Accesses before this are ordered with those after it, in the memories that the flags name.
+void Worker::synchronise(uint32_t flags, uint32_t first, uint32_t count, bool group) {
+  now_++;
+  for (int space = 0; space < 2; ++space) {
+    if (!(flags & (space == 0 ? 1u : 2u))) continue;
+    if (group) group_sync_[space] = now_;
+    for (uint32_t s = first; s < first + count; ++s) simdgroup_sync_[space][s] = now_;
+  }
+}
+
+// All threads must stand at the same barrier.
+bool Worker::release_barrier() {
+  const auto count = static_cast<uint32_t>(group_size_.count());
+  const Lane& first = lanes_[0];
+  for (uint32_t i = 0; i < count; ++i) {
+    const Lane& lane = lanes_[i];
+    if (lane.state != LaneState::kBarrier || lane.line != first.line || lane.column != first.column ||
+        lane.file != first.file) {
+      report_divergent_barrier();
+      return false;
+    }
+  }
+  counters.threadgroup_barriers++;
+  synchronise(first.flags, 0, simdgroups_, true);
+  for (uint32_t s = 0; s < simdgroups_; ++s) {
+    const uint32_t lanes = std::min(count - s * kSimdWidth, kSimdWidth);
+    make_ready(s, lanes == kSimdWidth ? ~0u : (1u << lanes) - 1);
+  }
+  return true;
+}
+
+void Worker::report_divergent_barrier() {
+  const auto count = static_cast<uint32_t>(group_size_.count());
+  std::map<std::pair<uint32_t, bool>, uint32_t> where;  // line, returned: threads
+  Lane* at = nullptr;
+  for (uint32_t i = 0; i < count; ++i) {
+    Lane& lane = lanes_[i];
+    const bool done = lane.state == LaneState::kDone;
+    where[{done ? 0 : lane.line, done}]++;
+    if (!done && (!at || lane.line < at->line)) at = &lane;
+  }
+  std::string text = "not all threads reach the same barrier:";
+  for (const auto& [place, threads] : where) {
+    text += " " + std::to_string(threads) +
+            (place.second ? " have returned," : " wait at line " + std::to_string(place.first) + ",");
+  }
+  text.pop_back();
+  lane_ = at;
+  if (Finding* f = report("divergent-barrier", at ? Where::place(at->file, at->line) : Where())) f->message = text;
+  lane_ = &root_;
+}
+
+void Worker::wait_at_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column) {
+  Lane& lane = *lane_;
+  lane.state = LaneState::kBarrier;
+  lane.flags = flags, lane.file = file, lane.line = line, lane.column = column;
+  wait();
+}
+
+void Worker::wait_at_collective(uint32_t kind, uint32_t flags, void* argument, msl::Resolve resolver, const char* file,
+                                uint32_t line, uint32_t column) {
+  Lane& lane = *lane_;
+  lane.state = LaneState::kCollective;
+  lane.kind = static_cast<uint8_t>(kind), lane.flags = flags, lane.argument = argument, lane.resolve = resolver;
+  lane.file = file, lane.line = line, lane.column = column;
+  const uint32_t at = lane.index % kSimdWidth;
+  if (meeting_.lanes && !meeting_.mixed) {
+    const Lane& other = lanes_[lane.index - at + static_cast<uint32_t>(__builtin_ctz(meeting_.lanes))];
+    meeting_.mixed = other.line != line || other.column != column || other.resolve != resolver;
+  }
+  meeting_.lanes |= 1u << at;
+  meeting_.arguments[at] = argument;
+  wait();
+}
+
+void Worker::abandon() {
+  abandoned_ = true;
+  lane_->state = LaneState::kDone;
+  jump(&root_);
+  __builtin_unreachable();
+}
+
+// Frames that will never return have left their redzones behind.
+void Worker::clean_stacks() { std::memset(stack_shadow_, 0, kStack / 8 * group_size_.count()); }
+
+}  // namespace metal_on_cpu

@@ -1,0 +1,175 @@
+// Runs threadgroups on one host thread. Every thread of a threadgroup is a fiber with its own stack. A simdgroup's lanes run
+// one after another until each waits at a collective, a barrier or its end; the lane that arrives last computes the collective.
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../../include/metal_on_cpu/metal_on_cpu.h"
+#include "../../prelude/msl/abi.h"
+#include "finding_log.h"
+#include "image.h"
+#include "locality.h"
+#include "memory.h"
+
+namespace metal_on_cpu {
+
+constexpr uint32_t kMaxThreads = 1024, kSimdWidth = 32;
+constexpr size_t kMaxThreadgroupMemory = 32768;
+constexpr size_t kStack = 128 << 10;
+
+/// What all workers of a dispatch share and none changes.
+struct Job {
+  const Image* image = nullptr;
+  const msl::Kernel* kernel = nullptr;
+  Memory* memory = nullptr;
+  Size3 groups, threads, grid;  // grid: in threads
+  size_t threadgroup_memory[kMaxBuffers] = {};
+  bool checked = false, counted = false, flush_to_zero = false;
+  uint64_t seed = 0;
+  uint64_t step_budget = 0;
+};
+
+enum class LaneState : uint8_t { kReady, kCollective, kBarrier, kDone };
+
+struct Lane {
+  boost::context::detail::fcontext_t context = nullptr;
+  uint32_t index = 0;  // in the threadgroup
+  LaneState state = LaneState::kDone;
+  uint8_t kind = 0;
+  uint32_t flags = 0;
+  void* argument = nullptr;
+  msl::Resolve resolve = nullptr;
+  const char* file = nullptr;
+  uint32_t line = 0, column = 0;
+  uint64_t steps = 0;  // left of the budget
+  uint32_t place = 0;  // in the order of its simdgroup
+};
+
+/// The lanes of the running simdgroup that wait at collectives.
+struct Meeting {
+  uint32_t lanes = 0;
+  bool mixed = false;  // not all at the same one
+  void* arguments[kSimdWidth] = {};
+};
+
+struct ThreadgroupVariable {
+  uint32_t id;
+  size_t offset, bytes;
+  const char* name;
+};
+
+class Worker {
+ public:
+  Worker();
+  explicit operator bool() const { return stacks_ && threadgroup_ && shadow_ && cells_; }
+
+  void begin(const Job& job);
+  /// Runs threadgroup number `number` of the grid. False: enough has gone wrong to give up the dispatch.
+  bool run_group(uint64_t number);
+  void end();
+
+  FindingLog log;
+  Counters counters;
+  Locality* locality = nullptr;
+  bool complete = true;
+  std::vector<uint64_t> block_counts;
+
+  /// The worker of this host thread while it runs fibers, else nullptr.
+  static Worker*& current() { return current_; }
+
+  // What images call, on a fiber.
+  void wait_at_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column);
+  void wait_at_collective(uint32_t kind, uint32_t flags, void* argument, msl::Resolve resolver, const char* file, uint32_t line,
+                          uint32_t column);
+  void* variable(uint32_t id, size_t bytes, size_t align, const char* name, const Where& where);
+  void access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
+  void block(uint32_t number, const void* pc);
+  void shadow_stack(uintptr_t address, size_t bytes, uint8_t value);
+  bool in_stacks(uintptr_t address) const { return address - stacks_begin_ < stacks_bytes_; }
+  /// Whether all of an access that stays inside 8 aligned bytes, or covers 16, is to a live variable of a thread.
+  bool good_stack(uintptr_t address, size_t bytes) const {
+    if (!in_stacks(address)) return false;
+    const size_t first = (address - stacks_begin_) / 8, last = (address + bytes - 1 - stacks_begin_) / 8;
+    return last - first <= 1 && (stack_shadow_[first] | stack_shadow_[last]) == 0;
+  }
+
+  /// The finding to complete, when this is the first of its kind there; else nullptr.
+  Finding* report(const char* kind, const Where& where, int buffer = -1);
+  /// Gives the threadgroup up; does not return. On a fiber only.
+  [[noreturn]] void abandon();
+
+  /// The top of the running fiber's stack, for code after a fault: nothing below it is needed any more.
+  uintptr_t fresh_stack() const { return stacks_begin_ + (lane_->index + 1) * kStack - 64; }
+
+  Lane* lane() { return lane_; }
+  const Job& job() const { return *job_; }
+  Where collective_place() const { return Where::place(site_->file, site_->line); }
+
+ private:
+  static void fiber(boost::context::detail::transfer_t from);
+  void start_lanes();
+  void place_threadgroup_arguments();
+  bool run_simdgroup(uint32_t simdgroup);
+  void wait();
+  void jump(Lane* to);
+  bool resolve(uint32_t simdgroup);
+  void make_ready(uint32_t simdgroup, uint32_t lanes);
+  void check_participants(Lane& site, uint32_t active);
+  void note_collective(const Lane& site, uint32_t simdgroup);
+  bool release_barrier();
+  void report_divergent_barrier();
+  void synchronise(uint32_t flags, uint32_t first_simdgroup, uint32_t count, bool group);
+  void clean_stacks();
+
+  bool threadgroup_access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
+  void buffer_access(Allocation& a, uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
+  void watch(Cell* cells, size_t bytes, bool write, bool atomic, bool threadgroup, bool undefined, const Where& where,
+             int buffer, int64_t offset, const std::string& what);
+  void stack_access(uintptr_t address, size_t bytes, bool write, const Where& where);
+  [[noreturn]] void out_of_bounds(const char* kind, const Where& where, int buffer, int64_t offset, const std::string& message);
+
+  static thread_local constinit Worker* current_ __attribute__((tls_model("initial-exec")));
+
+  const Job* job_ = nullptr;
+  Mapping stacks_, threadgroup_, shadow_, cells_;
+  uintptr_t stacks_begin_ = 0, stacks_bytes_ = 0;
+  uint8_t* stack_shadow_ = nullptr;  // one byte for eight of the stacks, in AddressSanitizer's encoding
+  std::vector<Lane> lanes_;
+  Lane root_;                   // the host thread's own context
+  Lane* lane_ = nullptr;        // the running fiber
+  const Lane* site_ = nullptr;  // the collective being computed
+  uint32_t simdgroups_ = 0, live_ = 0, running_simdgroup_ = 0;
+  Meeting meeting_;
+  uint32_t ready_[kSimdWidth] = {};  // of each simdgroup: places (in its order) of lanes that can run
+  uint8_t order_[kMaxThreads] = {};  // lane at a place
+  bool abandoned_ = false;
+  uint32_t abandoned_groups_ = 0;
+
+  uint64_t group_number_ = 0;
+  Size3 group_;       // position in the grid
+  Size3 group_size_;  // smaller at the end of a grid of threads
+  msl::Arguments arguments_{};
+  void* threadgroup_pointers_[kMaxBuffers] = {};
+  std::vector<ThreadgroupVariable> variables_;
+  size_t variables_top_ = 0, variables_bytes_ = 0;
+  std::vector<uint8_t> owner_;  // of each byte of threadgroup memory: variable + 1
+
+  // Time, for races: device and threadgroup memory are ordered by different flags.
+  uint32_t now_ = 1, group_start_ = 1;
+  uint32_t group_sync_[2] = {};
+  uint32_t simdgroup_sync_[2][kSimdWidth] = {};
+  uint64_t random_ = 0;
+};
+
+/// A stream of pseudo-random numbers (splitmix64).
+inline uint64_t next_random(uint64_t& state) {
+  uint64_t z = (state += 0x9e3779b97f4a7c15ull);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+}  // namespace metal_on_cpu

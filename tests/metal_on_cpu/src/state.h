@@ -1,0 +1,49 @@
+// What the objects of the public interface hold.
+#pragma once
+
+#include <mutex>
+#include <tuple>
+
+#include "../include/metal_on_cpu/metal_on_cpu.h"
+#include "compiler/compiler.h"
+#include "runtime/worker.h"
+
+namespace metal_on_cpu {
+
+struct Library::State {
+  std::string name;
+  CompileOptions options;
+  Preprocessed source;
+
+  struct Loaded {
+    std::shared_ptr<const Image> image;
+    std::vector<Diagnostic> warnings;
+  };
+  /// The image for these constants, compiled at its first use. Threads may call it at once.
+  Result<Loaded> image(const ConstantLiterals& constants, bool checked) const;
+
+ private:
+  using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool>;
+  mutable std::mutex mutex_;
+  mutable std::map<Key, Loaded> images_;
+};
+
+struct Kernel::State {
+  std::shared_ptr<const Library::State> library;
+  std::string name;
+  ConstantLiterals constants;
+};
+
+struct Dispatch::State {
+  std::shared_ptr<const Kernel::State> kernel;
+  std::map<int, BufferBinding> buffers;
+  std::map<int, size_t> threadgroup_memory;
+  Size3 groups, grid, threads;
+  bool grid_is_threads = false;
+  bool checked = false, counted = false, flush_to_zero = false;
+  uint64_t seed = 0, step_budget = 100'000'000;
+  int workers = 1;
+  std::string wrong;  // what a setter was given that cannot be
+};
+
+}  // namespace metal_on_cpu
