@@ -67,7 +67,7 @@ class PlantedBug : public ::testing::TestWithParam<Planted> {};
 TEST_P(PlantedBug, IsFoundOnItsLine) {
   const Planted& p = GetParam();
   ASSERT_FALSE(p.expected.empty());
-  auto library = Library::from_file(shader_path("bugs/" + p.file));
+  const auto& library = library_of("bugs/" + p.file);
   ASSERT_TRUE(library.ok()) << library.message();
   // Two threadgroups of 64 threads; 128 values a buffer; 3 is all zero, 4 is an output.
   std::vector<float> x(128, 1), y(128), z(128), fresh(128);
@@ -97,10 +97,10 @@ TEST_P(PlantedBug, IsFoundOnItsLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBug, ::testing::ValuesIn(all_planted()),
-                         [](const auto& info) { return info.param.kernel; });
+                         [](const auto& test) { return test.param.kernel; });
 
 TEST(Findings, SayWhoAndWhere) {
-  auto library = Library::from_file(shader_path("bugs/memory.metal"));
+  const auto& library = library_of("bugs/memory.metal");
   ASSERT_TRUE(library.ok()) << library.message();
   std::vector<float> x(128), y(128);
   auto report = library.value()
@@ -123,7 +123,7 @@ TEST(Findings, SayWhoAndWhere) {
 }
 
 TEST(Findings, OfFastModeAreCrashesOnly) {
-  auto library = Library::from_file(shader_path("bugs/memory.metal"));
+  const auto& library = library_of("bugs/memory.metal");
   ASSERT_TRUE(library.ok()) << library.message();
   std::vector<float> y(128);
   std::vector<int> zero(128);

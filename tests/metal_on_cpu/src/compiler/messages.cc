@@ -25,37 +25,42 @@ std::string readable(std::string text) {
 
 bool is_error(const ClangMessage& m) { return m.severity == "error" || m.severity == "fatal error"; }
 
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) n++;
-  return n;
+// The address space in a type's text: clang writes the attribute, or the macro that stands for it.
+int space_of(const std::string& type) {
+  static constexpr const char* kNames[] = {"", "device ", "constant ", "threadgroup "};
+  for (int i = 1; i <= 3; ++i) {
+    if (type.find("address_space(" + std::to_string(i)) != std::string::npos || type.find(kNames[i]) != std::string::npos)
+      return i;
+  }
+  return 0;
+}
+
+// What a pointer or array refers to, without its qualifiers.
+std::string pointee(std::string type) {
+  for (const char* s : {"__attribute__((address_space(1)))", "__attribute__((address_space(2)))",
+                        "__attribute__((address_space(3)))", "device ", "constant ", "threadgroup ", "const ", "volatile "}) {
+    for (size_t at = type.find(s); at != std::string::npos; at = type.find(s)) type.erase(at, std::string(s).size());
+  }
+  type = type.substr(0, type.find_first_of("*["));
+  if (const size_t at = type.find(" const"); at != std::string::npos) type.resize(at);
+  type.erase(std::remove(type.begin(), type.end(), ' '), type.end());
+  return type;
+}
+
+// Whether the two quoted types are a pointer and a pointer or array that differ in their space.
+bool types_mix_spaces(const std::string& text) {
+  const size_t a = text.find('\''), b = text.find('\'', a + 1), c = text.find('\'', b + 1), d = text.find('\'', c + 1);
+  if (a == std::string::npos || d == std::string::npos) return false;
+  const std::string one = text.substr(a + 1, b - a - 1), two = text.substr(c + 1, d - c - 1);
+  return one.find_first_of("*[") != std::string::npos && two.find_first_of("*[") != std::string::npos &&
+         space_of(one) != space_of(two) && pointee(one) == pointee(two);
 }
 
 // Pointers (not objects, whose copying clang does not know in address spaces) that change their space.
 bool mixes_spaces(const std::string& text) {
   if (text.find("converts between mismatching address spaces") != std::string::npos) return true;
   if (text.find("changes address space of pointer") != std::string::npos) return true;
-  static constexpr const char* kStarts[] = {"cannot initialize a ", "assigning to ", "incompatible pointer",
-                                            "reinterpret_cast from "};
-  if (std::none_of(std::begin(kStarts), std::end(kStarts), [&](const char* s) { return text.starts_with(s); })) return false;
-  // 'device float *' against 'threadgroup float *': both pointers, with different spaces.
-  const size_t a = text.find('\''), b = text.find('\'', a + 1), c = text.find('\'', b + 1), d = text.find('\'', c + 1);
-  if (a == std::string::npos || d == std::string::npos) return false;
-  const std::string one = text.substr(a + 1, b - a - 1), two = text.substr(c + 1, d - c - 1);
-  const auto space = [](const std::string& type) {
-    const size_t at = type.find("address_space(");
-    return at == std::string::npos ? 0 : type[at + 14] - '0';
-  };
-  const auto pointee = [&](std::string type) {
-    for (const char* s : {"__attribute__((address_space(1)))", "__attribute__((address_space(2)))",
-                          "__attribute__((address_space(3)))", "const "}) {
-      if (const size_t at = type.find(s); at != std::string::npos) type.erase(at, std::string(s).size());
-    }
-    type.erase(std::remove(type.begin(), type.end(), ' '), type.end());
-    return type.substr(0, type.find_first_of("*["));
-  };
-  return one.find('*') != std::string::npos && two.find_first_of("*[") != std::string::npos && space(one) != space(two) &&
-         pointee(one) == pointee(two);
+  return (text.starts_with("cannot initialize a ") || text.starts_with("assigning to ")) && types_mix_spaces(text);
 }
 
 // Every candidate fails for the address space of an argument alone. Constructors and operators of classes do not count: they
@@ -74,8 +79,8 @@ bool no_candidate_for_its_space(const std::vector<ClangMessage>& all, size_t err
                           text.find("cannot pass pointer to address space") != std::string::npos ||
                           text.find("cannot pass pointer to generic address space") != std::string::npos ||
                           text.find("cannot pass pointer to default address space") != std::string::npos ||
-                          (text.find("could not match") != std::string::npos && count_of(text, "address_space(") >= 1 &&
-                           count_of(text, "*") >= 2);
+                          (text.find("no known conversion from") != std::string::npos && types_mix_spaces(text)) ||
+                          (text.find("could not match") != std::string::npos && types_mix_spaces(text));
     if (!mismatch) return false;
   }
   return notes > 0;

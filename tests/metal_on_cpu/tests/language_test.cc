@@ -1,0 +1,163 @@
+// What the Metal Shading Language forbids, or this test-bed does not model, is refused at the shader's own line; what it allows
+// is not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support.h"
+
+namespace metal_on_cpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Refused {
+  const char* name;
+  const char* source;   // after the two usual lines
+  const char* message;  // "line: error: ..." or a part of it
+};
+
+const Refused kRefused[] = {
+    {"syntax", "kernel void k(device float* y [[buffer(0)]]) {\n  y[0] = 1\n}\n", "s.metal:4: error: expected ';'"},
+    {"type", "kernel void k(device float* y [[buffer(0)]]) {\n  y[0] = unknown(3);\n}\n",
+     "s.metal:4: error: use of undeclared identifier 'unknown'"},
+    {"missing_include", "#include \"absent.h\"\n", "s.metal:3: error: 'absent.h' file not found"},
+    {"host_header", "#include <cmath>\n", "s.metal:3: error: 'cmath' file not found"},
+    {"unknown_attribute", "kernel void k(device float* y [[bufer(0)]]) { y[0] = 1; }\n",
+     "s.metal:3: error: unknown attribute 'bufer'"},
+    {"fragment_attribute", "kernel void k(float4 p [[position]]) {}\n",
+     "s.metal:3: error: attribute 'position' is not supported"},
+    {"parameter_without_attribute", "kernel void k(device float* y [[buffer(0)]], uint i) { y[i] = 1; }\n",
+     "s.metal:3: error: kernel 'k': parameter 'i' needs an attribute"},
+    {"buffer_index", "kernel void k(device float* y [[buffer(31)]]) { y[0] = 1; }\n", "the index must be in 0..30"},
+    {"double_type", "static float f(float x) {\n  return double(x);\n}\n", "s.metal:4: error: 'double' is not supported"},
+    {"virtual_function", "struct S { virtual int f() { return 1; } };\n", "s.metal:3: error: 'virtual' is not supported"},
+    {"new_operator", "kernel void k(device float* y [[buffer(0)]]) { y[0] = *new float; }\n",
+     "s.metal:3: error: 'new' is not supported"},
+    {"exceptions", "static void f() { throw 1; }\n", "'throw' is not supported"},
+    {"goto_statement", "static void f() { goto end; end:; }\n", "'goto' is not supported"},
+    {"function_pointer",
+     "static int g(int x) { return x; }\nkernel void k(device int* y [[buffer(0)]]) {\n  int (*f)(int) = g;\n  y[0] = "
+     "f(1);\n}\n",
+     "s.metal:5: error: pointers to functions"},
+    {"lambda", "kernel void k(device int* y [[buffer(0)]]) {\n  auto f = [](int x) { return x; };\n  y[0] = f(1);\n}\n",
+     "s.metal:4: error: lambda expressions"},
+    {"recursion",
+     "static int f(int n) {\n  return n < 2 ? 1 : n * f(n - 1);\n}\nkernel void k(device int* y [[buffer(0)]]) { y[0] = "
+     "f(y[1]); }\n",
+     "s.metal:3: error: 'f(int)' calls itself"},
+    {"mutual_recursion",
+     "static int odd(int n);\nstatic int even(int n) { return n == 0 ? 1 : odd(n - 1) + 3; }\nstatic int odd(int n) { return n "
+     "== 0 ? 0 : even(n - 1) * 5; }\n"
+     "kernel void k(device int* y [[buffer(0)]]) { y[0] = even(y[1]); }\n",
+     "recursion is not supported"},
+    {"texture", "kernel void k(texture2d<float> t [[texture(0)]]) {}\n",
+     "'texture2d': textures and samplers are not supported"},
+    {"ray_tracing", "using namespace raytracing;\n", "'raytracing': ray tracing is not supported"},
+    {"if_constexpr", "template <int N> int f() {\n  if constexpr (N > 1) return 1;\n  return 0;\n}\n",
+     "s.metal:4: error: constexpr if is a C++17 extension"},
+    {"structured_binding", "struct P { int a, b; };\nstatic int f() {\n  P p{1, 2};\n  auto [a, b] = p;\n  return a + b;\n}\n",
+     "s.metal:6: error: "},
+    {"fold_expression", "template <class... A> int f(A... a) { return (a + ...); }\n", "C++17 extension"},
+    {"pointer_without_space", "static float f(float* p) { return *p; }\n",
+     "s.metal:3: error: pointer parameter without an address space"},
+    {"reference_without_space", "static void f(float& p) { p = 1; }\n",
+     "s.metal:3: error: reference parameter without an address space"},
+    {"threadgroup_as_device",
+     "static void f(device float* p) { p[0] = 1; }\nkernel void k(device float* y [[buffer(0)]]) {\n  threadgroup float "
+     "a[4];\n  f(a);\n  y[0] = 1;\n}\n",
+     "s.metal:6: error: no matching function for call to 'f'"},
+    {"device_as_thread",
+     "static void f(thread float* p) { p[0] = 1; }\nkernel void k(device float* y [[buffer(0)]]) {\n  f(y);\n}\n",
+     "s.metal:5: error: no matching function for call to 'f'"},
+    {"constant_as_device",
+     "kernel void k(constant float* c [[buffer(0)]], device float* y [[buffer(1)]]) {\n  device const float* p = c;\n  y[0] = "
+     "p[0];\n}\n",
+     "s.metal:4: error: cannot initialize a variable"},
+    {"threadgroup_assigned_to_device",
+     "kernel void k(device float* y [[buffer(0)]], threadgroup float* t [[threadgroup(0)]]) {\n  device float* p;\n  p = t;\n  "
+     "p[0] = 1;\n}\n",
+     "s.metal:5: error: assigning 'threadgroup float *' to 'device float *'"},
+    {"threadgroup_in_helper", "static void f() {\n  threadgroup float a[4];\n  a[0] = 1;\n}\n",
+     "s.metal:4: error: threadgroup variables can only be declared in kernel functions"},
+    {"host_name_of_nothing", "template [[host_name(\"a\")]] [[kernel]] void g<int>(device int*);\n",
+     "'g' is no kernel template"},
+};
+
+void PrintTo(const Refused& r, std::ostream* out) { *out << r.name; }
+
+// Compiles all kernels too: some errors show only then.
+std::string complaint(const std::string& source, const CompileOptions& options = {}) {
+  auto library = Library::from_source("#include <metal_stdlib>\nusing namespace metal;\n" + source, options, "s.metal");
+  if (!library.ok() || library.value().kernel_names().empty()) return library.message();
+  std::vector<int> y(64);
+  auto report = library.value().kernel(library.value().kernel_names()[0]).dispatch().buffer(0, y).buffer(1, y).check().run();
+  return report.message();
+}
+
+class Language : public ::testing::TestWithParam<Refused> {};
+TEST_P(Language, Refuses) { EXPECT_THAT(complaint(GetParam().source), HasSubstr(GetParam().message)); }
+INSTANTIATE_TEST_SUITE_P(Rules, Language, ::testing::ValuesIn(kRefused), [](const auto& test) { return test.param.name; });
+
+TEST(LanguageVersion, SeventeenAllowsWhatFourteenDoesNot) {
+  CompileOptions options;
+  options.language = 17;
+  EXPECT_EQ(complaint("template <int N> int f() { if constexpr (N > 1) return 1; return 0; }\nkernel void k(device int* y "
+                      "[[buffer(0)]]) { y[0] = f<2>(); }\n",
+                      options),
+            "");
+}
+
+TEST(LanguageRules, LetValidShadersPass) {
+  EXPECT_EQ(complaint(R"(
+struct Args { int n; float scale; float at(int i) const { return scale * i; } };
+struct Twice { template <class T> T operator()(T x) const { return x + x; } };
+template <class T> static T load(const device T* p, uint i) { return p[i]; }
+template <class T> static T load(const threadgroup T* p, uint i) { return p[i]; }
+template <int N> static int count() { return 1 + count<N - 1>(); }
+template <> int count<0>() { return 0; }
+static void scale(thread float4& v, constant float& by) { v.xyz *= by; }
+constant float kTable[3] = {1, 2, 3};
+kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  threadgroup float t[32];
+  t[i] = load(y, i);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  Args copy = a;
+  float4 v = float4(load(t, i), 1, 2, 3);
+  scale(v, kTable[1]);
+  y[i] = dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
+}
+)"),
+            "");
+}
+
+TEST(Dispatches, ThatMetalWouldRefuse) {
+  auto library = Library::from_source(
+      "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* y [[buffer(0)]], constant float4& c "
+      "[[buffer(2)]],\n"
+      "  threadgroup float* t [[threadgroup(1)]]) { y[0] = c.x; t[0] = 1; }\n[[max_total_threads_per_threadgroup(64)]] kernel "
+      "void small(device float* y [[buffer(0)]]) { y[0] = 1; }\n",
+      {}, "s.metal");
+  ASSERT_TRUE(library.ok()) << library.message();
+  std::vector<float> y(4);
+  const auto all = [&] { return library.value().kernel("k").dispatch().buffer(0, y).buffer(2, y).threadgroup_memory(1, 16); };
+  EXPECT_EQ(all().run().message(), "");
+  EXPECT_THAT(library.value().kernel("absent").dispatch().run().message(),
+              HasSubstr("there is no such kernel; there are: k, small"));
+  EXPECT_THAT(library.value().kernel("k").dispatch().buffer(2, y).threadgroup_memory(1, 16).run().message(),
+              HasSubstr("no buffer is given for 'y' [[buffer(0)]]"));
+  EXPECT_THAT(library.value().kernel("k").dispatch().buffer(0, y).buffer(2, y).run().message(),
+              HasSubstr("no threadgroup memory is given for 't' [[threadgroup(1)]]"));
+  EXPECT_THAT(all().buffer(2, y.data(), 12).run().message(), HasSubstr("has 12 bytes; the type referred to needs 16"));
+  EXPECT_THAT(all().groups(0).run().message(), HasSubstr("the grid is empty"));
+  EXPECT_THAT(all().threads(0).run().message(), HasSubstr("no threads"));
+  EXPECT_THAT(all().threads(1025).run().message(), HasSubstr("at most 1024"));
+  EXPECT_THAT(all().threadgroup_memory(1, 40000).run().message(),
+              HasSubstr("40000 bytes of threadgroup memory; there are 32768"));
+  EXPECT_THAT(all().buffer(31, y).run().message(), HasSubstr("buffer index 31 is not in 0..30"));
+  EXPECT_THAT(library.value().kernel("small").dispatch().buffer(0, y).threads(65).run().message(),
+              HasSubstr("[[max_total_threads_per_threadgroup]] is 64"));
+  EXPECT_THAT(Library::from_file("absent.metal").message(), HasSubstr("absent.metal: cannot be read"));
+}
+
+}  // namespace
+}  // namespace metal_on_cpu
