@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# fetch_wheel.sh FOLDER: leaves the pinned mlx-metal wheel's library and headers in FOLDER/mlx. Test data: never installed.
+# Prints why when it cannot, and fails.
+set -euo pipefail
+package=mlx-metal==0.32.4
+platform=macosx_14_0_arm64
+folder=${1:?folder}
+[ ! -e "$folder/mlx/lib/mlx.metallib" ] || exit 0
+command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 || { echo "pip, which fetches $package, is not installed"; exit 1; }
+mkdir -p "$folder/part"
+python3 -m pip download -q --no-deps --only-binary :all: --platform "$platform" -d "$folder/part" "$package" >"$folder/fetch.log" 2>&1 ||
+  { echo "$package cannot be fetched: $(tail -n 1 "$folder/fetch.log")"; exit 1; }
+python3 -m zipfile -e "$folder"/part/mlx_metal-*.whl "$folder/part" || { echo "the wheel of $package cannot be unpacked"; exit 1; }
+mkdir -p "$folder/mlx" && mv "$folder/part/mlx/lib" "$folder/part/mlx/include" "$folder/mlx/" && rm -rf "$folder/part"
