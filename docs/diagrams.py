@@ -1,0 +1,425 @@
+#!/usr/bin/env python3
+"""Draws the bit diagrams of docs/formats.md into docs/diagrams/*.svg.
+
+    docs/diagrams.py            writes the files
+    docs/diagrams.py --check    exits with 1, and names them, when files are not what would be written
+
+The positions are computed by the formulas of docs/formats.md and not placed by hand. Plain python3, nothing else; the same text
+on every machine. Each drawing is a card with its own background, so that it reads on light and dark pages.
+"""
+import pathlib
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "diagrams"
+WIDTH, MARGIN, LABEL = 980, 22, 150
+INK, SOFT, CARD, EDGE = "#1f2328", "#57606a", "#fcfcfd", "#d0d7de"
+FILLS = {
+    "code": "#cfe3fb", "code2": "#a9cdf5", "scale": "#fbe3b4", "zero": "#cdebc8", "meta": "#e3d3f7", "pad": "#e9ebee",
+    "kept": "#a9cdf5", "gone": "#f3f4f6", "sign": "#f9cfc9", "exponent": "#fbe3b4", "mantissa": "#cdebc8",
+}
+
+
+def escape(text):
+    return str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+class Card:
+    """A drawing that grows downwards."""
+
+    def __init__(self, title, side):
+        self.parts, self.y = [], MARGIN + 14
+        self.text(MARGIN, self.y, title, 15, INK, "start", True)
+        self.text(WIDTH - MARGIN, self.y, side, 12, SOFT, "end")
+        self.y += 16
+        self.title = title
+
+    def text(self, x, y, text, size=12, fill=INK, anchor="middle", bold=False):
+        weight = ' font-weight="600"' if bold else ""
+        self.parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{weight}>'
+                          f"{escape(text)}</text>")
+
+    def box(self, x, y, width, height, kind):
+        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{FILLS[kind]}" '
+                          f'stroke="{SOFT}" stroke-width="0.8"/>')
+
+    def note(self, text):
+        self.y += 19
+        self.text(MARGIN, self.y, text, 12.5, SOFT, "start")
+        self.y += 5
+
+    def row_label(self, label, height):
+        lines = label.split("\n")
+        for i, line in enumerate(lines):
+            self.text(MARGIN, self.y + height / 2 + 4 + 15 * (i - (len(lines) - 1) / 2), line, 12.5, INK, "start", i == 0)
+
+    def strip(self, label, cells, unit="bit", first=None, height=36):
+        """cells: (text, size, kind), left to right. unit "bit": numbered downwards to 0 on the right; "byte": upwards from `first`
+        (0) on the left; None: not numbered. A size may differ from the numbers' step: (text, size, kind, step)."""
+        self.y += 26
+        total = sum(cell[1] for cell in cells)
+        scale = (WIDTH - 2 * MARGIN - LABEL) / total
+        steps = [cell[3] if len(cell) > 3 else cell[1] for cell in cells]
+        x, at = MARGIN + LABEL, sum(steps) if unit == "bit" else (first or 0)
+        self.row_label(label, height)
+        for (text, size, kind, *_), step in zip(cells, steps):
+            width = size * scale
+            self.box(x, self.y, width, height, kind)
+            lines = str(text).split("\n")
+            for i, line in enumerate(lines):
+                small = 11 if max(len(t) for t in lines) * 6.6 > width else 12.5
+                self.text(x + width / 2, self.y + height / 2 + 4.5 + 14 * (i - (len(lines) - 1) / 2), line, small)
+            if unit == "bit":
+                high, low = at - 1, at - step
+                if high == low:
+                    self.text(x + width / 2, self.y - 5, high, 10, SOFT)
+                else:
+                    self.text(x + 3, self.y - 5, high, 10, SOFT, "start")
+                    self.text(x + width - 3, self.y - 5, low, 10, SOFT, "end")
+                at = low
+            elif unit == "byte":
+                if step is not None:
+                    self.text(x + 3, self.y - 5, at, 10, SOFT, "start")
+                    at += step
+            x += width
+        self.y += height
+
+    def grid(self, label, rows, columns, cell, row_name, column_name, height=21):
+        """cell(row, column) gives (text, kind); names head rows and columns."""
+        self.y += 32
+        left = MARGIN + LABEL
+        width = (WIDTH - MARGIN - left) / len(columns)
+        for j, column in enumerate(columns):
+            self.text(left + width * (j + 0.5), self.y - 6, column_name(column), 10, SOFT)
+        lines = label.split("\n")
+        for i, line in enumerate(lines):
+            self.text(MARGIN, self.y + 14 + 16 * i, line, 12.5, INK, "start", i == 0)
+        for i, row in enumerate(rows):
+            self.text(left - 8, self.y + height / 2 + 4, row_name(row), 10, SOFT, "end")
+            for j, column in enumerate(columns):
+                text, kind = cell(row, column)
+                self.box(left + width * j, self.y, width, height, kind)
+                self.text(left + width * (j + 0.5), self.y + height / 2 + 4, text, 10.5 if width > 40 else 9.5)
+            self.y += height
+
+    def svg(self):
+        height = self.y + MARGIN
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" '
+                f'font-family="ui-sans-serif, -apple-system, \'Segoe UI\', \'DejaVu Sans\', sans-serif" role="img">\n'
+                f"<title>{escape(self.title)}</title>\n"
+                f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="10" fill="{CARD}" stroke="{EDGE}"/>\n'
+                + "\n".join(self.parts) + "\n</svg>\n")
+
+
+MSB = "bits: most significant on the left, bit 0 on the right"
+BYTES = "bytes: the first on the left"
+BOTH = "bytes: the first on the left; bits: bit 0 on the right"
+
+
+def word(texts, kind="code", bits=4):
+    """Cells of a word whose lowest field is texts[0]."""
+    return [(text, bits, kind if i % 2 == 0 else kind + "2" if kind == "code" else kind)
+            for i, text in enumerate(texts)][::-1]
+
+
+def pair(low, high, kind="code"):
+    return word([low, high], kind)
+
+
+def bytes_of_two(count, low, high, more=True, kind="code"):
+    """Cells of bytes, each with its two elements, the high nibble first as bits are drawn."""
+    cells = [(f"{high(j)} | {low(j)}", 1, kind if j % 2 == 0 else kind + "2") for j in range(count)]
+    return cells + ([("…", 0.6, "pad", None)] if more else [])
+
+
+def number_types():
+    card = Card("Number types of codes and scales", MSB)
+    card.strip("E2M1\nFP4 codes", [("sign", 1, "sign"), ("exponent, bias 1", 2, "exponent"), ("mantissa", 1, "mantissa")])
+    card.strip("E4M3 (FN)\nNVFP4 scales", [("sign", 1, "sign"), ("exponent, bias 7", 4, "exponent"), ("mantissa", 3, "mantissa")])
+    card.strip("E8M0\nMXFP4 scales", [("exponent e: 2^(e − 127)", 8, "exponent")])
+    return card
+
+
+def rows():
+    card = Card("ROWS: a row of W is a run of bytes", BOTH)
+    card.strip("one byte b", pair("k = 2b", "k = 2b + 1"))
+    card.strip("values, row n\nk of high | low", bytes_of_two(8, lambda b: 2 * b, lambda b: 2 * b + 1), "byte")
+    card.strip("scales, row n", [(f"group {g}\nk {32 * g}..{32 * g + 31}", 1, "scale") for g in range(3)] + [("…", 0.4, "pad")], None)
+    card.strip("zeros, row n", [(f"group {g}", 1, "zero") for g in range(3)] + [("…", 0.4, "pad")], None)
+    card.note("Drawn for G = 32. INT8 values are one byte each, k = b.")
+    return card
+
+
+def k8n():
+    card = Card("K8N: words of eight along K, columns side by side", MSB)
+    card.strip("word (b, n)", word([f"8b + {i}" if i else "8b" for i in range(8)]))
+    card.grid("values\n[K/8, N]", range(3), range(6), lambda b, n: (f"n {n}: k {8 * b + 7}…{8 * b}", "code" if (b + n) % 2 else "code2"),
+              lambda b: f"b {b}", lambda n: f"n = {n}", 26)
+    card.note("Words of a row of the tensor are neighbours in memory: n runs fastest.")
+    return card
+
+
+def gptq():
+    card = Card("GPTQ: codes along K, zero points along N", MSB)
+    card.strip("qweight (b, n)\nW[n, k]", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
+    card.strip("qzeros (g, c)\nv1: z − 1", word([f"z−1, n {i}" for i in range(8)], "zero"))
+    card.strip("qzeros (g, c)\nv2: z", word([f"z, n {i}" for i in range(8)], "zero"))
+    card.note("n counts from 8c. A v1 nibble of 15 means z = 16. Scales are [groups, N]; g_idx[k] names the group of k with act-order.")
+    return card
+
+
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def awq_gemm():
+    card = Card("AWQ gemm: words of eight along N, woven", MSB)
+    card.strip("qweight (k, c)", word([f"8c + {n}" if n else "8c" for n in AWQ_ORDER]))
+    card.strip("qzeros (g, c)", word([f"z, n {n}" for n in AWQ_ORDER], "zero"))
+    card.note("n of each nibble. Masking with 0x000f000f after shifts by 0, 4, 8, 12 gives the pairs (0, 1), (2, 3), (4, 5), (6, 7).")
+    return card
+
+
+def awq_gemv():
+    card = Card("AWQ gemv: words of eight along K, zero points along the groups", MSB)
+    card.strip("qweight (n, b)", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
+    card.strip("qzeros (n, c)", word([f"g = 8c + {i}" if i else "g = 8c" for i in range(8)], "zero"))
+    card.note("Groups of a row are padded to whole words (G = 64: to two, G = 32: to four); scales [N, P] have the same padding.")
+    return card
+
+
+def awq_gemv_fast():
+    card = Card("AWQ gemv_fast: four rows woven, units of 16 bits", BOTH)
+    card.strip("unit p of a row", word([f"k = 32⌊p/8⌋ + {8 * j} + p mod 8" for j in range(4)]))
+    card.strip("64 columns\nunits of 32 bytes", [(f"row 4b + {r}: units 0…15", 32, "code" if r % 2 == 0 else "code2") for r in range(4)], "byte")
+    card.strip("row 4b: units\nk, low nibble first",
+               [("\n".join([" ".join(str(32 * (p // 8) + 8 * j + p % 8) for j in half) for half in ((0, 1), (2, 3))]), 2,
+                 "code" if p % 2 == 0 else "code2") for p in range(12)] + [("…", 1, "pad", None)], "byte")
+    card.note("Scales and zeros [P, N]: the zero is −s · z, already rounded; value q · s + zero.")
+    return card
+
+
+def gguf(title, fields, detail):
+    card = Card(title, BOTH)
+    card.strip("one block", fields, "byte")
+    for label, cells, unit in detail:
+        card.strip(label, cells, unit)
+    return card
+
+
+def halves():
+    return [("byte j of q", pair("element j", "element 16 + j"), "bit"),
+            ("elements\nhigh | low", bytes_of_two(10, lambda j: j, lambda j: 16 + j), "byte")]
+
+
+def gguf_q4_0():
+    card = gguf("GGUF Q4_0: 32 elements in 18 bytes", [("d\nf16", 2.6, "scale", 2), ("q: 16 bytes of two codes", 16, "code", 16)], halves())
+    card.note("Value (q − 8) · d. Bytes of q are counted from 0 in the lower rows.")
+    return card
+
+
+def gguf_q4_1():
+    card = gguf("GGUF Q4_1: 32 elements in 20 bytes",
+                [("d\nf16", 2.6, "scale", 2), ("m\nf16", 2.6, "zero", 2), ("q: 16 bytes of two codes", 16, "code", 16)], halves())
+    card.note("Value q · d + m.")
+    return card
+
+
+def gguf_q8_0():
+    card = gguf("GGUF Q8_0: 32 elements in 34 bytes", [("d\nf16", 2.6, "scale", 2)] +
+                [(f"q{j}", 2, "code" if j % 2 == 0 else "code2", 1) for j in range(10)] + [("…", 2, "pad", 21), ("q31", 2, "code2", 1)],
+                [("byte q", [("element j, two's complement", 8, "code")], "bit")])
+    card.note("Value q · d.")
+    return card
+
+
+def gguf_mxfp4():
+    card = gguf("GGUF MXFP4: 32 elements in 17 bytes", [("e\nE8M0", 2, "scale", 1), ("q: 16 bytes of two codes", 16, "code", 16)], halves())
+    card.note("Value e2m1(q) · 2^(e − 127); code 8 is +0 here.")
+    return card
+
+
+def gguf_nvfp4():
+    card = gguf("GGUF NVFP4: 64 elements in 36 bytes",
+                [(f"d{g}", 1.6, "scale", 1) for g in range(4)] +
+                [(f"group {g}\n{16 * g}…{16 * g + 15}", 8, "code" if g % 2 == 0 else "code2", 8) for g in range(4)],
+                [("byte 8g + j of q", pair("16g + j", "16g + 8 + j"), "bit"),
+                 ("group 0\nhigh | low", bytes_of_two(8, lambda j: j, lambda j: 8 + j, False), "byte")])
+    card.note("d: E4M3 without sign. Value e2m1(q) · d · t, with t from the tensor NAME.scale.")
+    return card
+
+
+def mlx():
+    card = Card("MLX: words of eight along K", MSB)
+    card.strip("weight (n, b)", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
+    card.strip("scales, row n", [(f"group {g}", 1, "scale") for g in range(4)] + [("…", 0.4, "pad")], None)
+    card.strip("biases, row n\n(affine only)", [(f"group {g}", 1, "zero") for g in range(4)] + [("…", 0.4, "pad")], None)
+    card.note("Affine: q · s + bias. mxfp4 and nvfp4: scales are bytes, E8M0 or E4M3. In memory the words are bytes of two, as in ROWS.")
+    return card
+
+
+def compressed_tensors():
+    card = Card("compressed-tensors pack-quantized: codes along K, zero points along N", MSB)
+    card.strip("weight_packed\n(n, b)", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
+    card.strip("weight_zero_point\n(c, g)", word([f"n = 8c + {i}" if i else "n = 8c" for i in range(8)], "zero"))
+    card.note("Both count from 0: a code is q + 8, a zero point z + 8. The last word of a row is padded when K is no multiple of 8.")
+    return card
+
+
+def fp4_rows(title, group, scale, note):
+    card = Card(title, BOTH)
+    card.strip("byte b", pair("k = 2b", "k = 2b + 1"))
+    per = group // 2
+    card.strip("codes, row n", [(f"group {g}: k {group * g}…{group * g + group - 1}", per, "code" if g % 2 == 0 else "code2")
+                                for g in range(3)] + [("…", per / 5, "pad", None)], "byte")
+    card.strip("scales, row n", [(f"{scale} of group {g}", per, "scale", 1) for g in range(3)] + [("…", per / 5, "pad", None)], "byte")
+    card.note(note)
+    return card
+
+
+def mxfp4_rows():
+    return fp4_rows("MXFP4 in rows: groups of 32, one E8M0 byte each", 32, "E8M0",
+                    "gpt-oss, Quark, compressed-tensors, MLX. 16 bytes of codes for one byte of scale: 4.25 bits a weight.")
+
+
+def nvfp4_rows():
+    return fp4_rows("NVFP4 in rows: groups of 16, one E4M3 byte each, one float32 a tensor", 16, "E4M3",
+                    "ModelOpt multiplies by weight_scale_2, compressed-tensors divides by weight_global_scale. 4.5 bits a weight.")
+
+
+MARLIN_K = [0, 8, 0, 8, 1, 9, 1, 9]
+MARLIN_N = [0, 0, 8, 8, 0, 0, 8, 8]
+SPARSE_N = [0, 0, 4, 4, 0, 0, 4, 4]
+
+
+def tile_places(k_of, n_of):
+    """(k, n) -> (t, s) of the words t = 0..31 of one w (or j)."""
+    return {(k_of(t, s), n_of(t, s)): (t, s) for t in range(32) for s in range(8)}
+
+
+def marlin_tile():
+    k_of = lambda t, s: 2 * (t % 4) + MARLIN_K[s]
+    n_of = lambda t, s: t // 4 + MARLIN_N[s]
+    places = tile_places(k_of, n_of)
+    assert len(places) == 256
+    card = Card("Marlin: a tile of 16 (K) × 64 (N), 128 words", MSB)
+    card.strip("word 4t + w", word([f"k +{MARLIN_K[s]}\nn +{MARLIN_N[s]}" for s in range(8)]), height=42)
+    card.note("from k = 16 kt + 2 (t mod 4) and n = 64 nt + 16 w + ⌊t/4⌋. Below: where the words of w = 0 lie; t . nibble of each element.")
+    card.grid("W of one tile\nw = 0, n = 0…15\n(w adds 16 to n)", range(16), range(16),
+              lambda k, n: ("%d.%d" % places[k, n], "code" if places[k, n][0] % 2 == 0 else "code2"), lambda k: f"k {k}",
+              lambda n: f"n {n}")
+    return card
+
+
+def marlin_24_tile():
+    k_of = lambda t, s: 2 * (t % 4) + MARLIN_K[s]
+    n_of = lambda t, s: 8 * (t // 4) + SPARSE_N[s]
+    places = tile_places(k_of, n_of)
+    assert len(places) == 256
+    card = Card("marlin-24: a tile of 16 kept (32 of K) × 64 (N), 128 words", MSB)
+    card.strip("word 4t + j", word([f"kc +{MARLIN_K[s]}\nn +{SPARSE_N[s]}" for s in range(8)]), height=42)
+    card.note("from kc = 16 kt + 2 (t mod 4) and n = 64 nt + 8 ⌊t/4⌋ + j; kc = 2 · block of four + slot. Below: t . nibble for j = 0.")
+    card.grid("kept codes of a\ntile, j = 0\n(j adds to n)", range(16), range(0, 64, 4),
+              lambda k, n: ("%d.%d" % places[k, n], "code" if places[k, n][0] % 2 == 0 else "code2"), lambda k: f"kc {k}",
+              lambda n: f"n {n}")
+    return card
+
+
+def meta_unit(n, c, columns):
+    """Where the unit of column n, blocks 4c .. 4c + 3, lies."""
+    row = n // 64 * 64 + n % 2 * 2 + n % 8 // 4 + n % 4 // 2 * 32 + n % 64 // 8 * 4
+    if row % 2 == 0 and c % 2 == 1:
+        row, c = row + 1, c - 1
+    elif row % 2 == 1 and c % 2 == 0:
+        row, c = row - 1, c + 1
+    return c // 2 * 2 * columns + 2 * row + c % 2
+
+
+def marlin_24_meta():
+    places = {meta_unit(n, c, 64): (n, c) for n in range(64) for c in range(2)}
+    assert sorted(places) == list(range(128))
+    card = Card("marlin-24: metadata, units of 16 bits", BOTH)
+    card.strip("unit (n, c)", [(f"block 4c + {b}: pos1 pos0" if b else "block 4c: pos1 pos0", 4, "meta") for b in range(3, -1, -1)])
+    card.note("Below: which unit n.c stands where, for N = 64 and K = 32; read along the rows, two bytes each.")
+    card.grid("units in\nmemory", range(8), range(16), lambda i, j: ("%d.%d" % places[16 * i + j], "meta"), lambda i: f"unit {16 * i}",
+              lambda j: f"+{j}")
+    return card
+
+
+def sparse_bitmask():
+    mask = 0xA5
+    card = Card("sparse-24-bitmask: two of four, and which", BOTH)
+    card.strip("bitmask byte b\n0xA5", [(f"k = 8b{f' + {i}' if i else ''}\n{'kept' if mask >> i & 1 else '–'}", 1, "kept" if mask >> i & 1 else "gone")
+                                        for i in range(7, -1, -1)], height=42)
+    kept = [i for i in range(8) if mask >> i & 1]
+    card.strip("compressed\nrow n", [(f"W[8b + {i}]", 1, "code" if j % 2 == 0 else "code2") for j, i in enumerate(kept)], None)
+    card.strip("W, row n", [(f"W[8b + {i}]" if i in kept else "+0", 1, "kept" if i in kept else "gone") for i in range(8)], None)
+    card.note("Rows are drawn with the first element on the left. Each four columns keep exactly two.")
+    return card
+
+
+def nibble_24():
+    card = Card("2:4 metadata: a nibble for four elements", MSB)
+    card.strip("nibble", [("pos1: place of the second kept", 2, "meta"), ("pos0: place of the first kept", 2, "meta")])
+    valid = [(first, second) for second in range(1, 4) for first in range(second)]
+    card.grid("the six that\nare valid", valid, ["nibble"] + list(range(4)),
+              lambda p, c: (f"{p[1] << 2 | p[0]} = 0b{p[1] << 2 | p[0]:04b}", "meta") if c == "nibble" else
+              (("first", "kept") if c == p[0] else ("second", "kept") if c == p[1] else ("0", "gone")),
+              lambda p: "", lambda c: c if c == "nibble" else f"element 4j + {c}" if c else "element 4j")
+    return card
+
+
+def words_24():
+    card = Card("2:4 in K8N: words of kept codes, words of metadata", MSB)
+    card.strip("values (j, n)", word([f"block {4}j{'+' + str(b) if b else ''}\n{o}" for b in range(4) for o in ("first", "second")]), height=42)
+    card.strip("sparse_meta (i, n)", word([f"block\n8i + {b}" if b else "block\n8i" for b in range(8)], "meta"), height=42)
+    card.note("A block is four elements of K, j and i count words: value word j belongs to nibbles 4 (j mod 2) and up of metadata word ⌊j/2⌋.")
+    return card
+
+
+def cpu_dense():
+    card = Card("CPU: a panel of 64 columns, superblocks of 128 slots", BOTH)
+    card.strip("superblock", [(f"codes: block {b} of 32 slots", 10, "code" if b % 2 == 0 else "code2", None) for b in range(4)] +
+               [("scales\ngroup × 64", 6, "scale", None), ("zeros\ngroup × 64", 6, "zero", None)], None)
+    card.strip("block: 1024 bytes", [(f"columns {16 * v}…{16 * v + 15}", 256, "code" if v % 2 == 0 else "code2") for v in range(4)], "byte")
+    card.strip("its 16 columns:\n4 lines", [(f"line {j}: slots {8 * j}…{8 * j + 7}", 64, "code" if j % 2 == 0 else "code2") for j in range(4)], "byte")
+    card.strip("line j", [(f"column 0, i = {i}" if i < 4 else f"column 1, i = {i - 4}", 1, "code" if i < 4 else "code2") for i in range(8)] +
+               [("…", 0.5, "pad", None)], "byte")
+    card.strip("byte 4c + i", pair("slot 8j + i", "slot 8j + 4 + i"))
+    card.note("One nibble of a line is 16 columns × 4 slots: the operand of a 4-way dot product.")
+    return card
+
+
+def cpu_sparse():
+    card = Card("CPU, 2:4 sparse: the lines of a block and their masks", BOTH)
+    card.strip("16 columns of a\nblock: 192 bytes", [(f"line {j}: kept of\nslots {8 * j}…{8 * j + 7}", 32, "code" if j % 2 == 0 else "code2")
+                                                   for j in range(4)] + [("masks of quads\n0…7, 8 bytes each", 64, "meta")], "byte", height=42)
+    card.strip("line j", [(f"column {i // 2}, kept {i % 2}", 1, "code" if i // 2 % 2 == 0 else "code2") for i in range(6)] +
+               [("…", 0.5, "pad", None)], "byte")
+    card.strip("byte 2c + i", pair("kept i of slots 8j…8j + 3", "kept i of slots 8j + 4…8j + 7"))
+    card.strip("mask of quad t\n64 bits", [("…", 3, "pad", 48)] + [(f"column {c}\nslots 4t + 3…4t", 4, "meta") for c in range(3, -1, -1)], height=42)
+    card.note("Bytes expanded under a mask give back a nibble's 64 bytes; two of a column's four bits are set.")
+    return card
+
+
+DRAWINGS = [number_types, rows, k8n, gptq, awq_gemm, awq_gemv, awq_gemv_fast, gguf_q4_0, gguf_q4_1, gguf_q8_0, gguf_mxfp4, gguf_nvfp4,
+            mlx, compressed_tensors, mxfp4_rows, nvfp4_rows, marlin_tile, marlin_24_tile, marlin_24_meta, sparse_bitmask, nibble_24,
+            words_24, cpu_dense, cpu_sparse]
+
+
+def main():
+    files = {draw.__name__.replace("_", "-") + ".svg": draw().svg() for draw in DRAWINGS}
+    if sys.argv[1:] == ["--check"]:
+        there = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.svg")}
+        wrong = sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
+        if wrong:
+            print("docs/diagrams differs from what docs/diagrams.py writes:", ", ".join(wrong))
+        return 1 if wrong else 0
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.glob("*.svg"):
+        path.unlink()
+    for name, text in files.items():
+        (FOLDER / name).write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+// The drawings of docs/formats.md are those that their script writes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace {
+
+struct Ran {
+  int exit_code = -1;
+  std::string text;
+};
+
+Ran run(const std::string& command) {
+  Ran ran;
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return ran;
+  std::array<char, 256> part{};
+  while (std::fgets(part.data(), part.size(), pipe) != nullptr) ran.text += part.data();
+  const int status = pclose(pipe);
+  ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+TEST(Structure, DiagramsAreWhatTheirScriptWrites) {
+  if (run("python3 -c 'import pathlib'").exit_code != 0) GTEST_SKIP() << "there is no python3 here";
+  const Ran ran = run("python3 -B '" MARLIN_SOURCE_ROOT "/docs/diagrams.py' --check");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+}
+
+}  // namespace
