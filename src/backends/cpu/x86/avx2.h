@@ -102,8 +102,8 @@ struct CodeLines8 {
             _mm256_add_epi8(one, _mm256_cmpgt_epi8(none, places(group, 2 * line + 1, half)))};
   }
 
-  MARLIN_INLINE static void fetch(const uint8_t* group, int line) {
-    if (line < kBytes / 64) fetch_ahead(group + line * 64);
+  MARLIN_INLINE static void fetch(const uint8_t* group, int line, int64_t ahead) {
+    if (line < kBytes / 64) fetch_line(group + ahead + line * 64);
   }
 
   /// Step kStep of 8 slots in the low bits of dwords; quad kQuad in the low bits of bytes.

@@ -19,11 +19,16 @@ struct SuperShape {
         zero_type(layout.zero_type),
         scales(layout.scales_offset()),
         zeros(layout.zeros_offset()),
-        bytes(layout.super_bytes()) {}
+        bytes(layout.super_bytes()),
+        ahead(fetch_distance(bytes)) {}
   int groups;
   int shift;  ///< 16 slots, number i of the superblock, belong to group i >> shift
   ScaleType scale_type, zero_type;
   int64_t scales, zeros, bytes;  ///< offsets and the size
+  int64_t ahead;                 ///< fetch_distance()
+
+  /// Fetches the scales and zeros that lie `ahead`.
+  MARLIN_INLINE void fetch_scales(const uint8_t* super) const { fetch_lines(super + ahead + scales, bytes - scales); }
 };
 
 /// 16 scales, as floats, exact. `index` counts scales.

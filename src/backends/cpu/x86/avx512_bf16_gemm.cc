@@ -51,7 +51,7 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
     for (int line = 0; line < Lines::kLines; ++line)
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
-        Lines::fetch(from, line);
+        Lines::fetch(from, line, shape.ahead);
         const int group = (unit + line * 2 / Lines::kLines) >> shape.shift;
         const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         auto* to = reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][0][v]);
@@ -106,7 +106,7 @@ MARLIN_AVX512 void stage_folded(const PackedLayout& layout, const uint8_t* super
 #pragma GCC unroll 4
       for (int line = 0; line < Lines::kLines; ++line) {
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
-        Lines::fetch(from, line);
+        Lines::fetch(from, line, shape.ahead);
         const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
         stage_folded_line<kSparse>(Lines::read(from, line, _mm512_setzero_si512()), table, scale,
                                    reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));

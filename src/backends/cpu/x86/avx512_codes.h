@@ -59,9 +59,9 @@ struct CodeLines {
     return {_mm512_maskz_set1_epi8(mask(group, 2 * line), 1), _mm512_maskz_set1_epi8(mask(group, 2 * line + 1), 1)};
   }
 
-  /// Fetches cache line `line` of the block of a column group, as long as there is one.
-  MARLIN_INLINE static void fetch(const uint8_t* group, int line) {
-    if (line < kFetches) fetch_ahead(group + line * 64);
+  /// Fetches cache line `line` of the block of a column group that lies `ahead`, as long as there is one.
+  MARLIN_INLINE static void fetch(const uint8_t* group, int line, int64_t ahead) {
+    if (line < kFetches) fetch_line(group + ahead + line * 64);
   }
 
   /// The codes of 4 slots in the low bits of bytes, kQuad 0 or 1; of 2 slots (h and h + 2: kStep is 2 h and the quad) in the

@@ -35,7 +35,7 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = codes + v * Lines::kBytes;
-        Lines::fetch(from, line);
+        Lines::fetch(from, line, shape.ahead);
         const int group = (b % kBlocksPerSuper * 2 + line * 2 / Lines::kLines) >> shape.shift;
         const Codes packed = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         if constexpr (is_eight_bits(kCode)) {

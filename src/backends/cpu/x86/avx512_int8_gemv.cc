@@ -21,10 +21,12 @@ struct Pass {
 };
 
 /// Integer sums of one part (16 or 32 slots) of a block: kCount lines of codes of every column group, from line `first` on.
-/// `group`: the block of column group v0. `kept` sums the activations of kept codes, where zeros need them.
+/// `group`: the block of column group v0; `ahead`: how far to fetch, or 0. `kept` sums the activations of kept codes, where
+/// zeros need them.
 template <CodeKind kCode, bool kSparse, int kRows, int kVectors, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets, const uint32_t* x,
-                                                bool alone, __m512i (&dot)[kRows][kVectors], __m512i (&kept)[kRows][kVectors]) {
+                                                int64_t ahead, __m512i (&dot)[kRows][kVectors],
+                                                __m512i (&kept)[kRows][kVectors]) {
   using Lines = CodeLines<kCode, kSparse>;
   constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
 #pragma GCC unroll 8
@@ -41,7 +43,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
         is_kept[0][v] = Lines::kept(from, first + line).low;
         is_kept[1][v] = Lines::kept(from, first + line).high;
       }
-      if (alone) Lines::fetch(from, first + line);
+      if (ahead != 0) Lines::fetch(from, first + line, ahead);
     }
 #pragma GCC unroll 2
     for (int n = 0; n < kQuads; ++n) {
@@ -98,12 +100,12 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
+  const int64_t ahead = pass.alone ? shape.ahead : 0;
   const uint8_t* bytes = pass.panel;
   const uint32_t* record = pass.records;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp = may_overflow(decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super), limit);
-    if (pass.alone)
-      for (int64_t i = shape.scales; i < shape.bytes; i += 64) fetch_ahead(bytes + i);
+    if (pass.alone) shape.fetch_scales(bytes);
     for (int b = 0; b < kBlocksPerSuper; ++b, record += kRecord) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
 #pragma GCC unroll 2
@@ -125,7 +127,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
         }
         const int group = (b * 2 + part) >> shape.shift;
         dot_lines<kCode, kSparse, kRows, kVectors, kLines>(codes, part * kLines, &super.offset[group][16 * pass.v0],
-                                                           record + part * 4 * kRows, pass.alone, dot, kept);
+                                                           record + part * 4 * kRows, ahead, dot, kept);
         add_scaled<kCode, kSparse, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
       }
     }
