@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi tools install metal air portable avx2 asan tsan"
+all_suites="structure unit kernels abi tools install metal air framework portable avx2 asan tsan"
 
 about_suite() {
   case $1 in
@@ -11,6 +11,7 @@ about_suite() {
     tools) echo "the metal-marlin command" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
+    framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
     air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
@@ -114,6 +115,7 @@ own_project() {
   ctest_in "$1" "build/$1"
 }
 suite_metal() { own_project metal tests/metal_on_cpu; }
+suite_framework() { own_project framework tests/metal_on_cpu/framework; }
 suite_air() { own_project air tests/metal_on_cpu/air; }
 
 # The levels below this processor's own.

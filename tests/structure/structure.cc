@@ -59,6 +59,7 @@ std::string part_of(const fs::path& path) {
   if (path == fs::path("src/api/backends.cc")) return "api/backends.cc";
   if (names[0] == "src" && names.size() > 2) return names[1];
   if (names[0] == "tests" && names.size() > 2 && names[1] == "reference") return "tests/reference";
+  if (names[0] == "tests" && names.size() > 2 && names[1] == "metal_on_cpu") return "tests/metal_on_cpu";
   return names[0];
 }
 
@@ -78,6 +79,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"examples", {}},
     {"bindings", {}},
     {"tests/reference", {}},
+    {"tests/metal_on_cpu", {}},
 };
 
 // Where a quoted include leads, or empty.
@@ -85,6 +87,12 @@ fs::path resolve(const fs::path& root, const fs::path& from, const std::string& 
   for (const fs::path& base :
        {from.parent_path(), fs::path("src"), fs::path("include"), fs::path("tests"), fs::path("tests/reference"), fs::path()}) {
     if (fs::is_regular_file(root / base / name)) return (base / name).lexically_normal();
+  }
+  // A project of its own inside the tree has its own src and include.
+  for (fs::path folder = from.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    for (const char* own : {"src", "include"}) {
+      if (fs::is_regular_file(root / folder / own / name)) return (folder / own / name).lexically_normal();
+    }
   }
   return {};
 }
@@ -98,7 +106,7 @@ bool has_allowance(const File& file) {
 }  // namespace
 
 Breaches include_arrows(const fs::path& root) {
-  static const std::regex include(R"re(^\s*#\s*include\s*(["<])([^">]+)[">])re");
+  static const std::regex include(R"re(^\s*#\s*(?:include|import)\s*(["<])([^">]+)[">])re");
   Breaches breaches;
   for (const File& file : files(root, {"include", "src", "tools", "bench", "examples", "bindings", "tests"}, kCode)) {
     const std::string part = part_of(file.path);
@@ -190,7 +198,7 @@ Breaches sources_listed(const fs::path& root) {
       });
       if (!guarded) breaches.push_back(at(file, 0, "has no include guard"));
     }
-    if (extension != ".cc" && extension != ".c") continue;
+    if (extension != ".cc" && extension != ".c" && extension != ".mm") continue;
     // A list may name a test's file by the test: (covering ...) for covering_test.cc.
     std::string stem = file.path.stem().string();
     if (stem.ends_with("_test")) stem.resize(stem.size() - 5);

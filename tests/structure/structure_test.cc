@@ -50,9 +50,11 @@ TEST(StructureRules, FindAnArrowThatTurnsBack) {
                    {"src/api/backends.cc", "#include \"backends/cpu/gemm.h\"\n"},
                    {"tools/main.cc", "#include \"core/plan.h\"\n"},
                    {"tests/reference/oracle.cc", "#include \"core/plan.h\"\n"},
+                   {"tests/metal_on_cpu/host.mm", "#import \"core/plan.h\"\n"},
                    {"src/base/a.h", "#include \"nowhere.h\"\n"}});
   const Breaches found = include_arrows(tree.root());
-  EXPECT_EQ(found.size(), 5u);
+  EXPECT_EQ(found.size(), 6u);
+  EXPECT_THAT(found, Contains(HasSubstr("tests/metal_on_cpu/host.mm:1: tests/metal_on_cpu may not include core")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/plan.h:1: core may not include backends")));
   EXPECT_THAT(found, Contains(HasSubstr("src/api/gemm.cc:1: api may not include backends")));
   EXPECT_THAT(found, Contains(HasSubstr("tools/main.cc:1: tools may not include core")));
@@ -105,9 +107,11 @@ TEST(StructureRules, FindAForgottenSource) {
   const Tree tree({{"src/core/CMakeLists.txt", "target_sources(x PRIVATE known.cc)\n"},
                    {"src/core/known.cc", ""},
                    {"src/core/forgotten.cc", ""},
+                   {"src/core/forgotten_host.mm", ""},
                    {"src/core/bare.h", "int x;\n"}});
   const Breaches found = sources_listed(tree.root());
-  EXPECT_EQ(found.size(), 2u);
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/forgotten_host.mm")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/forgotten.cc")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/bare.h")));
 }

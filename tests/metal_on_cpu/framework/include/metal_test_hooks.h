@@ -1,0 +1,58 @@
+// What tests ask of the framework, and the faults they plant. Plain C; all functions may be called from any thread.
+//
+// "The n-th" counts from the call of the hook: 1 is the very next. A fault happens once and is then gone, but a removed device
+// stays removed until metal_test_reset().
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Findings: misuse of the API, and what the shader checker reports. Equal ones are counted, not repeated. */
+size_t metal_test_finding_count(void);
+/* "kind: message"; valid until metal_test_reset(). NULL beyond the last. */
+const char* metal_test_finding(size_t index);
+/* How often that finding came up; 0 beyond the last. */
+size_t metal_test_finding_repeats(size_t index);
+/* How many findings are of this kind. README.md lists the kinds. */
+size_t metal_test_findings_of(const char* kind);
+
+/* Live objects of one class ("MTLBuffer", "NSString"); with NULL, of all classes of Metal. Devices live for ever and do not
+   count. Objects that wait for an autorelease pool do. */
+long metal_test_live_objects(const char* class_name);
+/* Adds one finding of kind "leak" for each class of Metal with live objects. Returns how many. */
+size_t metal_test_check_leaks(void);
+/* All findings and all live objects, one a line. Writes at most `capacity` bytes with the final 0; returns the size it needs.
+ */
+size_t metal_test_report(char* text, size_t capacity);
+
+/* Forgets findings and planted faults; the device is back. Not while command buffers are in flight. */
+void metal_test_reset(void);
+
+void metal_test_fail_allocation(size_t nth); /* newBuffer... returns nil */
+void metal_test_fail_compile(size_t nth);    /* newLibrary... returns an error */
+void metal_test_fail_pipeline(size_t nth);   /* newComputePipelineState... returns an error */
+void metal_test_fail_queue(size_t nth);      /* newCommandQueue... returns nil */
+/* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
+void metal_test_fail_command_buffer(size_t nth, long code, bool late);
+/* From now on nothing can be made, and every command buffer ends with MTLCommandBufferErrorDeviceRemoved. */
+void metal_test_remove_device(void);
+/* Each command buffer completes so much later than its last command. */
+void metal_test_slow_completion(double seconds);
+/* How long a command buffer waits for an event before it ends with MTLCommandBufferErrorTimeout, and a queue for room for one
+   more command buffer. 5 seconds unless set. */
+void metal_test_wait_timeout(double seconds);
+/* Order of the dispatches between two barriers of a concurrent encoder: reversed (the default, for it finds missing barriers)
+   or as they were encoded. */
+void metal_test_reverse_concurrent(bool on);
+
+/* A library as newLibraryWithData: and newLibraryWithURL: take it, made of source text: what stands in for a .metallib. Writes
+   at most `capacity` bytes; returns the size it needs. */
+size_t metal_test_make_library(const char* source, char* data, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif

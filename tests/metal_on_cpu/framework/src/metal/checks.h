@@ -1,0 +1,28 @@
+// Findings and planted faults: what include/metal_test_hooks.h reads and sets.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace metal_framework {
+
+/// Adds a finding. A finding is never more than that: the framework goes on as well as it can.
+void find(const std::string& kind, const std::string& message);
+
+enum class Fault { kAllocation, kCompile, kPipeline, kQueue };
+/// Counts one more event of this kind; true when it is the one that shall fail, or the device is gone.
+bool fails(Fault kind);
+
+struct CommandBufferFault {
+  long code;
+  bool late;
+};
+std::optional<CommandBufferFault> command_buffer_fault();
+
+bool device_removed();
+bool reverse_concurrent();
+std::chrono::duration<double> completion_delay();
+std::chrono::duration<double> wait_timeout();
+
+}  // namespace metal_framework

@@ -1,0 +1,248 @@
+#include "metal/checks.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <mutex>
+
+#include "dispatch/serial_thread.h"
+#include "metal/source_library.h"
+#include "metal_test_hooks.h"
+#include "runtime/object.h"
+
+namespace metal_framework {
+namespace {
+
+struct Finding {
+  std::string kind, text;
+  size_t repeats = 1;
+};
+
+constexpr double kTimeout = 5, kIdleSeconds = 1;
+// MTLCommandBufferErrorDeviceRemoved, without the headers of Objective-C objects here
+constexpr long kDeviceRemoved = 11;
+
+struct State {
+  std::mutex mutex;
+  std::deque<Finding> findings;  // addresses stay
+  std::map<Fault, size_t> countdown;
+  size_t command_buffer_countdown = 0;
+  CommandBufferFault command_buffer{0, false};
+  bool removed = false, reverse = true;
+  double delay = 0, timeout = kTimeout;
+};
+
+std::string report();
+void report_at_exit();
+
+State& state() {
+  static State* const all = [] {
+    if (std::getenv("METAL_FRAMEWORK_REPORT") != nullptr) std::atexit(report_at_exit);
+    return new State;
+  }();
+  return *all;
+}
+
+// "MTLBuffer" for MOCBuffer, the class behind the protocol; empty for classes of no interest to a host of Metal.
+std::string public_name(const std::string& class_name) {
+  if (class_name.starts_with("MTL")) return class_name;
+  if (class_name.starts_with("MOCDispatch")) return "dispatch" + class_name.substr(std::strlen("MOCDispatch"));
+  if (class_name == "MOCString") return "NSString";
+  return class_name.starts_with("MOC") ? "MTL" + class_name.substr(3) : class_name;
+}
+
+// Threads may still hold what a program that waited for a command buffer has let go of.
+std::vector<LiveCount> live() {
+  SerialThread::wait_until_idle(kIdleSeconds);
+  std::vector<LiveCount> all = live_objects();
+  for (LiveCount& entry : all) entry.class_name = public_name(entry.class_name);
+  return all;
+}
+
+std::string report() {
+  std::string all;
+  {
+    const std::lock_guard<std::mutex> lock(state().mutex);
+    for (const Finding& finding : state().findings) {
+      all += finding.text + (finding.repeats == 1 ? "" : " (" + std::to_string(finding.repeats) + " times)") + "\n";
+    }
+  }
+  for (const LiveCount& entry : live()) all += "alive: " + std::to_string(entry.count) + " " + entry.class_name + "\n";
+  return all;
+}
+
+// $METAL_FRAMEWORK_REPORT: "-" for the standard error, or the file to write. $METAL_FRAMEWORK_EXIT: the exit status of a
+// program that would end well but for findings and leaks.
+void report_at_exit() {
+  metal_test_check_leaks();
+  const std::string path = std::getenv("METAL_FRAMEWORK_REPORT");
+  if (path == "-")
+    std::cerr << report() << std::flush;
+  else
+    std::ofstream(path) << report() << std::flush;
+  const char* const status = std::getenv("METAL_FRAMEWORK_EXIT");
+  if (status != nullptr && metal_test_finding_count() != 0) std::_Exit(std::atoi(status));
+}
+
+size_t copy_out(const std::string& all, char* text, size_t capacity) {
+  if (text != nullptr && capacity != 0) {
+    const size_t size = std::min(all.size(), capacity - 1);
+    std::memcpy(text, all.data(), size);
+    text[size] = '\0';
+  }
+  return all.size() + 1;
+}
+
+template <class Change>
+void change(Change&& change) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  change(state());
+}
+
+template <class Read>
+auto read(Read&& read) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  return read(state());
+}
+
+}  // namespace
+
+void find(const std::string& kind, const std::string& message) {
+  change([&](State& s) {
+    const std::string text = kind + ": " + message;
+    for (Finding& finding : s.findings) {
+      if (finding.text == text) {
+        ++finding.repeats;
+        return;
+      }
+    }
+    s.findings.push_back({kind, text});
+  });
+}
+
+bool fails(Fault kind) {
+  return read([&](State& s) {
+    const auto entry = s.countdown.find(kind);
+    const bool now = entry != s.countdown.end() && entry->second != 0 && --entry->second == 0;
+    return now || s.removed;
+  });
+}
+
+std::optional<CommandBufferFault> command_buffer_fault() {
+  return read([](State& s) -> std::optional<CommandBufferFault> {
+    if (s.removed) return CommandBufferFault{kDeviceRemoved, false};
+    if (s.command_buffer_countdown == 0 || --s.command_buffer_countdown != 0) return std::nullopt;
+    return s.command_buffer;
+  });
+}
+
+bool device_removed() {
+  return read([](State& s) { return s.removed; });
+}
+bool reverse_concurrent() {
+  return read([](State& s) { return s.reverse; });
+}
+std::chrono::duration<double> completion_delay() {
+  return std::chrono::duration<double>(read([](State& s) { return s.delay; }));
+}
+std::chrono::duration<double> wait_timeout() {
+  return std::chrono::duration<double>(read([](State& s) { return s.timeout; }));
+}
+
+}  // namespace metal_framework
+
+using metal_framework::change;
+using metal_framework::Fault;
+using metal_framework::read;
+using metal_framework::State;
+
+size_t metal_test_finding_count(void) {
+  return read([](State& s) { return s.findings.size(); });
+}
+const char* metal_test_finding(size_t index) {
+  return read([&](State& s) { return index < s.findings.size() ? s.findings[index].text.c_str() : nullptr; });
+}
+size_t metal_test_finding_repeats(size_t index) {
+  return read([&](State& s) { return index < s.findings.size() ? s.findings[index].repeats : 0; });
+}
+size_t metal_test_findings_of(const char* kind) {
+  return read([&](State& s) {
+    return static_cast<size_t>(
+        std::count_if(s.findings.begin(), s.findings.end(), [&](const auto& finding) { return finding.kind == kind; }));
+  });
+}
+
+long metal_test_live_objects(const char* class_name) {
+  long sum = 0;
+  for (const auto& entry : metal_framework::live()) {
+    if (class_name == nullptr ? entry.class_name.starts_with("MTL") : entry.class_name == class_name) sum += entry.count;
+  }
+  return sum;
+}
+
+size_t metal_test_check_leaks(void) {
+  size_t classes = 0;
+  for (const auto& entry : metal_framework::live()) {
+    if (!entry.class_name.starts_with("MTL")) continue;
+    metal_framework::find("leak", std::to_string(entry.count) + " " + entry.class_name + " still alive");
+    ++classes;
+  }
+  return classes;
+}
+
+size_t metal_test_report(char* text, size_t capacity) {
+  return metal_framework::copy_out(metal_framework::report(), text, capacity);
+}
+
+void metal_test_reset(void) {
+  change([](State& s) {
+    s.findings.clear();
+    s.countdown.clear();
+    s.command_buffer_countdown = 0;
+    s.removed = false;
+    s.reverse = true;
+    s.delay = 0;
+    s.timeout = metal_framework::kTimeout;
+  });
+}
+
+void metal_test_fail_allocation(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kAllocation] = nth; });
+}
+void metal_test_fail_compile(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kCompile] = nth; });
+}
+void metal_test_fail_pipeline(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kPipeline] = nth; });
+}
+void metal_test_fail_queue(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kQueue] = nth; });
+}
+void metal_test_fail_command_buffer(size_t nth, long code, bool late) {
+  change([&](State& s) {
+    s.command_buffer_countdown = nth;
+    s.command_buffer = {code, late};
+  });
+}
+void metal_test_remove_device(void) {
+  change([](State& s) { s.removed = true; });
+}
+void metal_test_slow_completion(double seconds) {
+  change([&](State& s) { s.delay = seconds; });
+}
+void metal_test_wait_timeout(double seconds) {
+  change([&](State& s) { s.timeout = seconds; });
+}
+void metal_test_reverse_concurrent(bool on) {
+  change([&](State& s) { s.reverse = on; });
+}
+size_t metal_test_make_library(const char* source, char* data, size_t capacity) {
+  const std::string all = metal_framework::wrap_source(source);
+  if (data != nullptr) std::memcpy(data, all.data(), std::min(all.size(), capacity));
+  return all.size();
+}

@@ -1,0 +1,83 @@
+// What compute and blit encoders share.
+#include "metal/objects.h"
+
+using metal_framework::find;
+using metal_framework::text;
+
+@implementation MOCCommandEncoder
+@synthesize label;
+
+- (instancetype)initWithOwner:(MOCCommandBuffer*)buffer {
+  owner = buffer;
+  owner->open = self;
+  return self;
+}
+- (void)dealloc {
+  if (ended) return;
+  find("encoding-not-ended", "an encoder of " + [owner describe] + " is released without endEncoding");
+  owner->open = nil;
+}
+- (id<MTLDevice>)device {
+  return metal_framework::device();
+}
+- (BOOL)accepts:(const char*)what {
+  if (!ended) return YES;
+  find(owner->committed ? "use-after-commit" : "use-after-end",
+       std::string(what) + " on an encoder of " + [owner describe] + " after endEncoding");
+  return NO;
+}
+- (void)add:(metal_framework::Step)step {
+  owner->steps.push_back(std::move(step));
+}
+- (void)finish {
+  ended = YES;
+  owner->open = nil;
+}
+- (void)endEncoding {
+  if (![self accepts:"endEncoding"]) return;
+  if (open_groups > 0) find("debug-groups", "endEncoding with " + std::to_string(open_groups) + " open debug groups");
+  [self finish];
+}
+- (void)insertDebugSignpost:(NSString*)name {
+  [self accepts:"insertDebugSignpost:"];
+}
+- (void)pushDebugGroup:(NSString*)name {
+  if ([self accepts:"pushDebugGroup:"]) ++open_groups;
+}
+- (void)popDebugGroup {
+  if (![self accepts:"popDebugGroup"]) return;
+  if (open_groups == 0) return find("debug-groups", "popDebugGroup without pushDebugGroup");
+  --open_groups;
+}
+- (void)updateFence:(id<MTLFence>)fence {
+  if (![self accepts:"updateFence:"]) return;
+  if (fence == nil) return find("nil-argument", "updateFence: nil");
+  MOCFence* updated = (MOCFence*)fence;
+  [self add:[updated]() -> std::optional<metal_framework::Failure> {
+    updated->updated = true;
+    return std::nullopt;
+  }];
+}
+- (void)waitForFence:(id<MTLFence>)fence {
+  if (![self accepts:"waitForFence:"]) return;
+  if (fence == nil) return find("nil-argument", "waitForFence: nil");
+  MOCFence* waited = (MOCFence*)fence;
+  [self add:[waited]() -> std::optional<metal_framework::Failure> {
+    if (!waited->updated) find("fence-not-updated", "fence '" + text(waited.label) + "' is waited for before it is updated");
+    return std::nullopt;
+  }];
+}
+- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)buffer atSampleIndex:(NSUInteger)index withBarrier:(BOOL)barrier {
+  if (![self accepts:"sampleCountersInBuffer:"]) return;
+  if (buffer == nil) return find("nil-argument", "sampleCountersInBuffer: nil");
+  if (index >= buffer.sampleCount) {
+    return find("out-of-range",
+                "sample index " + std::to_string(index) + " of a sample buffer of " + std::to_string(buffer.sampleCount));
+  }
+  MOCCounterSampleBuffer* samples = (MOCCounterSampleBuffer*)buffer;
+  [self add:[samples, index]() -> std::optional<metal_framework::Failure> {
+    [samples sample:index];
+    return std::nullopt;
+  }];
+}
+@end

@@ -1,0 +1,23 @@
+// Literals lie in constant memory without a header, so nothing may be counted for them. Compiled without ARC.
+#import <Foundation/Foundation.h>
+
+@interface NSConstantString (Counting)
+- (BOOL)_retainIfAlive;
+@end
+
+@implementation NSConstantString (Counting)
+- (instancetype)retain {
+  return self;
+}
+- (oneway void)release {
+}
+- (instancetype)autorelease {
+  return self;
+}
+- (NSUInteger)retainCount {
+  return NSUIntegerMax;
+}
+- (BOOL)_retainIfAlive {
+  return YES;
+}
+@end
