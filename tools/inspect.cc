@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "command.h"
@@ -21,8 +22,21 @@ struct Entry {
   marlin_layer_info info;
   std::string why_not;  ///< empty: it loads (floats: with a format to quantise to)
   bool floats() const { return info.format == MARLIN_FORMAT_NONE; }
+  /// 0 where the library does not know the shape, as of layouts that it does not serve.
   uint64_t weights() const { return static_cast<uint64_t>(info.n) * static_cast<uint64_t>(info.k) * info.experts; }
 };
+
+/// All bytes of a layer, scales, zeros and indices too, over its weights; none when there are no weights.
+std::optional<double> bits_a_weight(uint64_t bytes, uint64_t weights) {
+  if (weights == 0) return std::nullopt;
+  return 8 * static_cast<double>(bytes) / static_cast<double>(weights);
+}
+
+const char* zeros_of(const marlin_layer_info& info) {
+  return (info.flags & MARLIN_LAYER_ZEROS) != 0           ? "integer"
+         : (info.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0 ? "additive"
+                                                          : "none";
+}
 
 std::vector<Entry> read_entries(const marlin_checkpoint* checkpoint) {
   std::vector<Entry> entries;
@@ -36,7 +50,8 @@ std::vector<Entry> read_entries(const marlin_checkpoint* checkpoint) {
 }
 
 struct Totals {
-  uint64_t layers = 0, quantised = 0, loadable = 0, weights = 0, bytes = 0;
+  uint64_t layers = 0, quantised = 0, sparse = 0, loadable = 0, weights = 0, bytes = 0;
+  uint64_t known_bytes = 0;  ///< of layers whose weights can be counted
 };
 
 Totals add_up(const std::vector<Entry>& entries) {
@@ -45,27 +60,44 @@ Totals add_up(const std::vector<Entry>& entries) {
     ++totals.layers;
     totals.quantised += !entry.floats();
     totals.loadable += entry.why_not.empty();
+    totals.sparse += (entry.info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
     totals.bytes += entry.info.bytes;
     totals.weights += entry.weights();
+    if (entry.weights() > 0) totals.known_bytes += entry.info.bytes;
   }
   return totals;
 }
 
+nlohmann::ordered_json number_or_null(const std::optional<double>& number) {
+  return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
+}
+
+/// null where a size is not known.
+nlohmann::ordered_json size_or_null(int64_t size) {
+  return size > 0 ? nlohmann::ordered_json(size) : nlohmann::ordered_json(nullptr);
+}
+
 void print_json(const std::string& path, const std::vector<Entry>& entries) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
-  for (const auto& [info, why_not] : entries) {
+  for (const Entry& entry : entries) {
+    const marlin_layer_info& info = entry.info;
     layers.push_back({{"name", info.name},
                       {"format", format_name(info.format)},
                       {"layout", layout_name(info.layout)},
-                      {"n", info.n},
-                      {"k", info.k},
+                      {"n", size_or_null(info.n)},
+                      {"k", size_or_null(info.k)},
                       {"experts", info.experts},
-                      {"group", info.group_size},
+                      {"group", entry.floats() ? nullptr : size_or_null(info.group_size)},
+                      {"sparse_2_4", (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0},
+                      {"zeros", zeros_of(info)},
+                      {"act_order", (info.flags & MARLIN_LAYER_ACT_ORDER) != 0},
                       {"flags", flag_list(info.flags)},
                       {"dtype", dtype_name(info.dtype)},
                       {"bytes", info.bytes},
-                      {"loads", why_not.empty()},
-                      {"why_not", why_not}});
+                      {"bits_a_weight", number_or_null(bits_a_weight(info.bytes, entry.weights()))},
+                      {"loads", entry.why_not.empty()},
+                      {"status", marlin_status_name(info.status)},
+                      {"why_not", entry.why_not}});
   }
   const Totals totals = add_up(entries);
   const nlohmann::ordered_json all = {{"path", path},
@@ -73,9 +105,11 @@ void print_json(const std::string& path, const std::vector<Entry>& entries) {
                                       {"totals",
                                        {{"layers", totals.layers},
                                         {"quantised", totals.quantised},
+                                        {"sparse_2_4", totals.sparse},
                                         {"loadable", totals.loadable},
                                         {"weights", totals.weights},
-                                        {"bytes", totals.bytes}}}};
+                                        {"bytes", totals.bytes},
+                                        {"bits_a_weight", number_or_null(bits_a_weight(totals.known_bytes, totals.weights))}}}};
   fmt::print("{}\n", all.dump(1));
 }
 
@@ -89,11 +123,13 @@ void print_table(const std::vector<Entry>& entries) {
                {"experts", right},
                {"group", right},
                {"scales"},
+               {"with"},
+               {"bits", right},
                {"size", right},
                {"loads"}});
   for (const Entry& entry : entries) {
     const marlin_layer_info& info = entry.info;
-    const std::string flags = flag_names(info.flags);
+    const auto bits = bits_a_weight(info.bytes, entry.weights());
     std::string loads = entry.floats() ? "when quantised" : "yes";
     if (!entry.why_not.empty()) {
       notes.push_back(entry.why_not);
@@ -102,17 +138,18 @@ void print_table(const std::vector<Entry>& entries) {
     table.row({info.name, entry.floats() ? dtype_name(info.dtype) : format_name(info.format), layout_name(info.layout),
                info.n > 0 ? fmt::format("{} x {}", info.n, info.k) : "?", info.experts > 1 ? std::to_string(info.experts) : "",
                info.group_size > 0 && !entry.floats() ? std::to_string(info.group_size) : "",
-               entry.floats() ? "" : dtype_name(info.dtype) + (flags.empty() ? "" : ", " + flags),
-               bytes_text(static_cast<double>(info.bytes)), loads});
+               entry.floats() || info.dtype == 0 ? "" : dtype_name(info.dtype), flag_names(info.flags),
+               bits ? fmt::format("{:.2f}", *bits) : "?", bytes_text(static_cast<double>(info.bytes)), loads});
   }
   table.print();
   if (!notes.empty()) fmt::print("\n");
   for (size_t i = 0; i < notes.size(); ++i) fmt::print("({}) {}\n", i + 1, notes[i]);
   const Totals totals = add_up(entries);
-  fmt::print("\n{} layer{}, {} quantised, {} would load; {:.4g} million weights in {} ({:.2f} bits a weight)\n", totals.layers,
-             totals.layers == 1 ? "" : "s", totals.quantised, totals.loadable, static_cast<double>(totals.weights) / 1e6,
-             bytes_text(static_cast<double>(totals.bytes)),
-             totals.weights > 0 ? 8 * static_cast<double>(totals.bytes) / static_cast<double>(totals.weights) : 0.0);
+  const auto bits = bits_a_weight(totals.known_bytes, totals.weights);
+  fmt::print("\n{} layer{}, {} quantised, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n", totals.layers,
+             totals.layers == 1 ? "" : "s", totals.quantised, totals.sparse, totals.loadable,
+             static_cast<double>(totals.weights) / 1e6, bytes_text(static_cast<double>(totals.bytes)),
+             bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
 }
 
 ExitCode inspect(const Options& options) {
@@ -136,7 +173,8 @@ void add_inspect(CLI::App& app, Action& action) {
   sub->add_flag("--json", options->json, "One JSON object instead of a table");
   sub->footer(
       "Reads headers and config.json only, so it is fast for files of any size. Layers that would not load are\n"
-      "listed with the reason; layers of floats load when they are quantised on the way ('when quantised').\n\n"
+      "listed with the reason; layers of floats load when they are quantised on the way ('when quantised').\n"
+      "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a layer over its weights.\n\n"
       "Examples:\n"
       "  metal-marlin inspect model.gguf\n"
       "  metal-marlin inspect ~/models/some-model-gptq\n"

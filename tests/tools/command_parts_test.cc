@@ -12,6 +12,7 @@
 #include "tools/library.h"
 #include "tools/machine_limits.h"
 #include "tools/names.h"
+#include "tools/norms.h"
 #include "tools/reference.h"
 #include "tools/roofline.h"
 #include "tools/safetensors_writer.h"
@@ -147,6 +148,30 @@ TEST(SafetensorsWriter, AppearsOnlyWhenComplete) {
   const auto tensors = test::read_safetensors(scratch.at("x"));
   EXPECT_EQ(tensors.at("a \"quoted\" name").shape, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(tensors.at("b").bytes, std::string(reinterpret_cast<const char*>(values + 4), 8));
+}
+
+TEST(Norms, AreReadByTheLayersName) {
+  const test::ScratchFolder scratch;
+  const std::vector<float> norms = {1, 2, 3, 0.5f};
+  {
+    SafetensorsWriter writer(scratch.at("norms.safetensors"), {{"a", {4}}, {"b", {2, 2}}});
+    writer.write(norms.data(), norms.size());
+    writer.write(norms.data(), norms.size());
+    writer.commit();
+  }
+  const Norms file(scratch.at("norms.safetensors"));
+  auto layer = sized<marlin_layer_info>();
+  layer.name = "a";
+  layer.k = 4;
+  EXPECT_EQ(file.of(layer), norms);
+  layer.k = 3;
+  EXPECT_THROW(file.of(layer), Failure) << "another length";
+  layer.k = 4;
+  layer.name = "b";
+  EXPECT_THROW(file.of(layer), Failure) << "another shape";
+  layer.name = "c";
+  EXPECT_THROW(file.of(layer), Failure) << "no such layer";
+  EXPECT_THROW(Norms(scratch.at("none.safetensors")), Failure);
 }
 
 TEST(Roofline, PlacesEachPointAtItsOwnFraction) {

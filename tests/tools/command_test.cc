@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "run_command.h"
@@ -154,6 +156,55 @@ TEST(Doctor, DescribesTheMachine) {
   EXPECT_THAT(ran.out, HasSubstr("cpu"));
   EXPECT_THAT(ran.out, HasSubstr("processor"));
   EXPECT_THAT(ran.out, Not(HasSubstr("reading memory")));
+}
+
+/// A .safetensors file of one tensor.
+std::string write_tensor(const ScratchFolder& scratch, const std::string& name, const std::string& about, size_t bytes) {
+  std::string header = "{\"" + name + "\":{" + about + ",\"data_offsets\":[0," + std::to_string(bytes) + "]}}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  const uint64_t length = header.size();
+  const std::string path = scratch.at("one.safetensors");
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&length), sizeof length);
+  file << header << std::string(bytes, '\x01');
+  return path;
+}
+
+TEST(Command, WhatIsNotServedIsNeitherWrongNorOfNoSize) {
+  const ScratchFolder scratch;
+  const std::string path = write_tensor(scratch, "a.weight", "\"dtype\":\"F8_E4M3\",\"shape\":[4,8]", 32);
+  const Ran table = run_command({"inspect", path});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, Not(HasSubstr("0 x 0")));
+  const auto json = nlohmann::json::parse(run_command({"inspect", "--json", path}).out);
+  const auto& layer = json.at("layers").at(0);
+  EXPECT_FALSE(layer.at("loads"));
+  EXPECT_EQ(layer.at("status"), "MARLIN_E_UNSUPPORTED");
+  EXPECT_NE(layer.at("n"), 0);
+  EXPECT_NE(layer.at("k"), 0);
+  EXPECT_NE(layer.at("why_not"), "");
+  const Ran verified = run_command({"verify", path});
+  EXPECT_THAT(verified.out, HasSubstr("0 right, 0 wrong, 1 not served"));
+  EXPECT_EQ(verified.exit_code, 1) << "nothing was verified";
+}
+
+TEST(Command, InspectTellsEachLayerApart) {
+  const auto layer = [](const char* folder) {
+    return nlohmann::json::parse(run_command({"inspect", "--json", data(folder)}).out).at("layers").at(0);
+  };
+  const auto act_order = layer("gptq-v1-asym-g64-actorder");
+  EXPECT_EQ(act_order.at("layout"), "gptq-v1");
+  EXPECT_EQ(act_order.at("group"), 64);
+  EXPECT_TRUE(act_order.at("act_order"));
+  EXPECT_EQ(act_order.at("zeros"), "integer");
+  EXPECT_FALSE(act_order.at("sparse_2_4"));
+  const double bytes = act_order.at("bytes"), n = act_order.at("n"), k = act_order.at("k");
+  EXPECT_DOUBLE_EQ(act_order.at("bits_a_weight"), 8 * bytes / (n * k));
+  EXPECT_GT(act_order.at("bits_a_weight"), 4.3) << "4 bits and a scale of 16 and a zero of 4 for 64, and the index";
+  EXPECT_EQ(layer("mlx-affine-g32").at("zeros"), "additive");
+  EXPECT_TRUE(layer("ct-marlin-24-g128").at("sparse_2_4"));
+  EXPECT_EQ(layer("ct-marlin-24-g128").at("layout"), "marlin-24");
+  EXPECT_EQ(layer("ct-marlin-24-g128").at("zeros"), "none");
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ Ran run_command(const std::vector<std::string>& arguments, const RunOptions& opt
       if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
     }
     const int out_file = open(out.c_str(), O_WRONLY | O_CREAT, 0600), err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
+    if (out_file < 0 || err_file < 0) _exit(127);
     if (dup2(out_file, STDOUT_FILENO) >= 0 && dup2(err_file, STDERR_FILENO) >= 0) execv(MARLIN_COMMAND, argv.data());
     _exit(127);
   }

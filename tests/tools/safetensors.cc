@@ -15,17 +15,22 @@ std::map<std::string, FloatTensor> read_safetensors(const std::string& path) {
   std::memcpy(&header, file.data(), 8);
   if (header > file.size() - 8) throw std::runtime_error(path + ": header beyond the end");
   const size_t start = 8 + static_cast<size_t>(header);
+  const auto refuse = [&](const std::string& name, const char* what) {
+    std::string message = path;
+    message.append(": ").append(name).append(what);
+    throw std::runtime_error(message);
+  };
   std::map<std::string, FloatTensor> tensors;
   size_t covered = 0;
   const auto entries = nlohmann::json::parse(file.substr(8, static_cast<size_t>(header)));
   for (const auto& [name, entry] : entries.items()) {
     if (name == "__metadata__") continue;
-    if (entry.at("dtype") != "F32") throw std::runtime_error(path + ": " + name + " is no float32");
+    if (entry.at("dtype") != "F32") refuse(name, " is no float32");
     const size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
     tensors[name] = {entry.at("shape"), file.substr(start + begin, end - begin)};
     size_t bytes = 4;
     for (int64_t dim : tensors[name].shape) bytes *= static_cast<size_t>(dim);
-    if (tensors[name].bytes.size() != bytes) throw std::runtime_error(path + ": " + name + " has the wrong size");
+    if (tensors[name].bytes.size() != bytes) refuse(name, " has the wrong size");
     covered += bytes;
   }
   if (start + covered != file.size()) throw std::runtime_error(path + ": data that belongs to no tensor");
