@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "compiler/metallib.h"
 #include "state.h"
 
 namespace metal_on_cpu {
@@ -25,13 +26,14 @@ std::string literal(const ConstantValue& value) {
 
 }  // namespace
 
-Result<Library::State::Loaded> Library::State::image(const ConstantLiterals& constants, bool checked) const {
-  const Key key{constants.by_index, constants.by_name, checked};
+Result<Library::State::Loaded> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
+                                                     bool checked) const {
+  const Key key{constants.by_index, constants.by_name, checked, source.metallib.empty() ? std::string() : kernel};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto found = images_.find(key); found != images_.end()) return found->second;
   }
-  auto file = compile(source, constants, checked, options);
+  auto file = compile(source, kernel, constants, checked, options);
   if (!file) return file.error();
   auto loaded = Image::load(file.value().path, file.value().blocks);
   if (!loaded) return loaded.error();
@@ -52,6 +54,17 @@ Result<Library> Library::from_source(const std::string& text, const CompileOptio
 }
 
 Result<Library> Library::from_file(const std::string& path, const CompileOptions& options) {
+  if (path.ends_with(".metallib")) {
+    auto kernels = metallib_kernels(path);
+    if (!kernels) return kernels.error();
+    auto state = std::make_shared<State>();
+    state->source = {"", kernels.take(), path};
+    state->options = options;
+    state->name = path;
+    Library library;
+    library.state_ = std::move(state);
+    return library;
+  }
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) return Error{path + ": cannot be read, or is empty"};

@@ -20,10 +20,10 @@ struct Library::State {
     std::vector<Diagnostic> warnings;
   };
   /// The image for these constants, compiled at its first use. Threads may call it at once.
-  Result<Loaded> image(const ConstantLiterals& constants, bool checked) const;
+  Result<Loaded> image(const std::string& kernel, const ConstantLiterals& constants, bool checked) const;
 
  private:
-  using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool>;
+  using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool, std::string>;
   mutable std::mutex mutex_;
   mutable std::map<Key, Loaded> images_;
 };

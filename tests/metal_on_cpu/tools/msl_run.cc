@@ -21,7 +21,7 @@ using metal_on_cpu::Library;
 using metal_on_cpu::Size3;
 
 constexpr const char* kUsage =
-    "usage: msl-run FILE.metal --kernel NAME --groups X[,Y[,Z]] --threads X[,Y[,Z]] [OPTION...]\n"
+    "usage: msl-run FILE.metal|FILE.metallib --kernel NAME --groups X[,Y[,Z]] --threads X[,Y[,Z]] [OPTION...]\n"
     "\n"
     "  --groups, --grid X[,Y[,Z]]  the grid in threadgroups, or in threads\n"
     "  --threads X[,Y[,Z]]         threads of a threadgroup\n"

@@ -10,6 +10,7 @@
 
 #include "ir_pass.h"
 #include "messages.h"
+#include "metallib.h"
 #include "process.h"
 
 namespace metal_on_cpu {
@@ -159,10 +160,11 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
 }
 
 // Fast mode: one run of clang. Checked mode: to LLVM IR, through our pass, then to code.
-Result<std::vector<Diagnostic>> build_image(const std::string& text, bool checked, const CompileOptions& options,
+Result<std::vector<Diagnostic>> build_image(const std::string& text, const std::vector<std::string>& language, bool checked,
                                             const fs::path& image, const fs::path& blocks) {
-  std::vector<std::string> command = {kClang, "-x", "c++", "-", "-O2", "-fPIC", "-include", kPrelude + "/msl/prelude.h"};
-  append(command, language_flags(options));
+  std::vector<std::string> command = {kClang};
+  append(command, language);
+  append(command, {"-", "-O2", "-fPIC"});
   if (!checked) {
     append(command, {"-shared", "-o", image.string()});
     const ProcessResult clang = run_process(command, text);
@@ -241,23 +243,34 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
   const ConstantLiterals none;
   Rewritten rewritten = rewrite(tokenize(clang.output), Rewriting::kCompile, none);
   if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-  return Preprocessed{clang.output, std::move(rewritten.kernels)};
+  return Preprocessed{clang.output, std::move(rewritten.kernels), ""};
 }
 
-Result<ImageFile> compile(const Preprocessed& source, const ConstantLiterals& constants, bool checked,
-                          const CompileOptions& options) {
+Result<ImageFile> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,
+                          bool checked, const CompileOptions& options) {
   auto folder = cache_folder(options);
   if (!folder) return folder.error();
-  Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, constants);
-  if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-  const std::string key = digest(prelude_digest() + (checked ? "checked" : "fast") + join(language_flags(options)) +
-                                 join(checking_flags()) + rewritten.text);
+  std::string text;
+  std::vector<std::string> language = {"-x", "ir", kTarget[0], kTarget[1], kTarget[2], "-Wno-everything"};
+  if (!source.metallib.empty()) {
+    auto ir = metallib_ir(source.metallib, kernel, constants, checked, options);
+    if (!ir) return ir.error();
+    text = ir.take();
+  } else {
+    Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, constants);
+    if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
+    text = std::move(rewritten.text);
+    language = {"-x", "c++", "-include", kPrelude + "/msl/prelude.h"};
+    append(language, language_flags(options));
+  }
+  const std::string key =
+      digest(prelude_digest() + (checked ? "checked" : "fast") + join(language) + join(checking_flags()) + text);
   const fs::path image = folder.value() / (key + ".so"), blocks = folder.value() / (key + ".blocks"),
                  warnings = folder.value() / (key + ".warnings");
   if (!fs::exists(image)) {
     // The image appears last: where it is, the files beside it are.
     const fs::path built = temporary_name(image);
-    auto found = build_image(rewritten.text, checked, options, built, blocks);
+    auto found = build_image(text, language, checked, built, blocks);
     if (!found) return found.error();
     if (!write_file(warnings, warnings_text(found.value())) || !publish(built, image))
       return Error{image.string() + ": cannot be written"};

@@ -20,11 +20,13 @@ struct ImageFile {
 struct Preprocessed {
   std::string text;
   std::vector<std::string> kernels;
+  std::string metallib;  // of a .metallib: its path; there is no text
 };
 
 Result<Preprocessed> preprocess(const std::string& name, const std::string& text, const CompileOptions& options);
 /// One image for these values of function constants. Several threads and processes may ask for the same at once.
-Result<ImageFile> compile(const Preprocessed& source, const ConstantLiterals& constants, bool checked,
-                          const CompileOptions& options);
+/// `kernel`: the one that a .metallib's image holds; a source's image holds all.
+Result<ImageFile> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,
+                          bool checked, const CompileOptions& options);
 
 }  // namespace metal_on_cpu

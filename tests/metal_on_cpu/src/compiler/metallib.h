@@ -1,0 +1,18 @@
+// Kernels that Apple's compiler compiled: a .metallib instead of a source. The program air-to-native reads it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../../include/metal_on_cpu/metal_on_cpu.h"
+#include "rewriter.h"
+
+namespace metal_on_cpu {
+
+/// The names of the library's kernels. The program is $METAL_ON_CPU_AIR_TO_NATIVE, or air-to-native in PATH.
+Result<std::vector<std::string>> metallib_kernels(const std::string& path);
+/// One kernel as LLVM IR for this processor, specialised, not optimised.
+Result<std::string> metallib_ir(const std::string& path, const std::string& kernel, const ConstantLiterals& constants,
+                                bool checked, const CompileOptions& options);
+
+}  // namespace metal_on_cpu
