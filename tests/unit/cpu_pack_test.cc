@@ -81,17 +81,17 @@ struct Place {
   GroupScale group;
 };
 
-/// The two stored codes of a column's 4 slots belong to the set bits of its mask, lowest first.
+/// A kept code and its position stand where layout.h says.
 void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c, int64_t s, Place& place) {
   const uint8_t* const group = codes + (block * 4 + v) * 192;
-  const uint64_t mask = load<uint64_t>(group + 128 + s / 4 * 8) >> 4 * c;
-  place.kept = (mask >> s % 4 & 1) != 0;
-  int64_t before = 0;
-  for (int64_t i = 0; i < s % 4; ++i) before += mask >> i & 1;
-  const uint8_t byte = group[s / 8 * 32 + 2 * c + before];
-  place.code = !place.kept ? 0 : s % 8 < 4 ? byte & 15 : byte >> 4;
+  const int64_t quad = s / 4, unit = quad / 4, in_unit = quad % 4;
+  const uint32_t positions = load<uint32_t>(group + 128 + 4 * c);
+  const int64_t first = positions >> 2 * quad & 3, second = positions >> (16 + 2 * quad) & 3;
+  EXPECT_LT(first, second);
+  place.kept = s % 4 == first || s % 4 == second;
+  const uint8_t byte = group[64 * unit + 4 * c + (s % 4 == second ? 2 : 0) + in_unit % 2];
+  place.code = !place.kept ? 0 : in_unit < 2 ? byte & 15 : byte >> 4;
 }
-
 Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
   const PackedLayout& l = weights.layout;
   const auto* super =

@@ -178,8 +178,8 @@ float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8
   CpuWeights w = random_weights(kind, 3, 128, rng);
   auto* super = reinterpret_cast<uint8_t*>(w.data.data());
   std::fill_n(super, w.layout.code_bytes(), static_cast<uint8_t>(code | code << 4));
-  for (int64_t i = 0; kind.sparse && i < w.layout.code_bytes(); ++i)
-    if (i % 192 >= 128) super[i] = 0x33;  // of slots 4..7, 5 is kept
+  for (int64_t i = 0; kind.sparse && i < w.layout.code_bytes(); i += 4)
+    if (i % 192 >= 128) store(super + i, 0x55550000u);  // slots 0 and 1 of each quad: 5 is kept
   for (int i = 0; i < w.layout.groups_per_super() * kPanelColumns; ++i)
     std::copy(scale.begin(), scale.end(), super + w.layout.scales_offset() + static_cast<size_t>(i) * scale.size());
   Operands o = make_operands(w, 1, MARLIN_BF16, MARLIN_F32, rng);

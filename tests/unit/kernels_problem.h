@@ -57,8 +57,15 @@ inline void random_scale(ScaleType type, std::mt19937& rng, uint8_t* p) {
   }
 }
 
-/// Masks that keep two of four.
-inline constexpr int kKept[] = {3, 5, 6, 9, 10, 12};
+/// Two of four positions for each of 8 quads: the lower one's 2 bits at 2 t, the higher one's at 16 + 2 t.
+inline uint32_t random_positions(std::mt19937& rng) {
+  uint32_t word = 0;
+  for (int t = 0; t < 8; ++t) {
+    const uint32_t a = rng() % 4, b = (a + 1 + rng() % 3) % 4;
+    word |= (std::min(a, b) | std::max(a, b) << 16) << 2 * t;
+  }
+  return word;
+}
 
 inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, std::mt19937& rng) {
   if (kind.sparse) k = round_up(k, 4);
@@ -95,8 +102,8 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   for (int64_t s = 0; s < l.panels() * l.superblocks(); ++s) {
     uint8_t* super = bytes + s * l.super_bytes();
     for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
-    for (int64_t i = 0; kind.sparse && i < l.code_bytes(); ++i)
-      if (i % 192 >= 128) super[i] = static_cast<uint8_t>(kKept[rng() % 6] | kKept[rng() % 6] << 4);
+    for (int64_t i = 0; kind.sparse && i < l.code_bytes(); i += 4)
+      if (i % 192 >= 128) store(super + i, random_positions(rng));
     for (int i = 0; i < l.groups_per_super() * kPanelColumns; ++i) {
       random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
       if (l.zero_kind == ZeroKind::integer) super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % 17);
@@ -113,13 +120,15 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   return w;
 }
 
-/// Byte of the codes of a superblock that holds a 4-bit weight, -1 where a sparse matrix keeps none.
-inline int code_byte(const uint8_t* super, bool sparse, int64_t block, int64_t v, int64_t i, int64_t c) {
-  if (!sparse) return super[block * 1024 + v * 256 + i / 8 * 64 + 4 * c + i % 4];
+/// The 4-bit code of a superblock, -1 where a sparse matrix keeps none.
+inline int code_at(const uint8_t* super, bool sparse, int64_t block, int64_t v, int64_t i, int64_t c) {
+  if (!sparse) return super[block * 1024 + v * 256 + i / 8 * 64 + 4 * c + i % 4] >> i % 8 / 4 * 4 & 15;
   const uint8_t* group = super + (4 * block + v) * 192;
-  const int mask = group[128 + i / 4 * 8 + c / 2] >> c % 2 * 4 & 15;
-  if ((mask >> i % 4 & 1) == 0) return -1;
-  return group[i / 8 * 32 + 2 * c + ((mask & ((1 << i % 4) - 1)) != 0 ? 1 : 0)];
+  const uint32_t word = load<uint32_t>(group + 128 + 4 * c) >> i / 4 * 2;
+  for (uint32_t which = 0; which < 2; ++which)
+    if ((word >> 16 * which & 3u) == static_cast<uint32_t>(i % 4))
+      return group[i / 16 * 64 + 4 * c + 2 * which + i / 4 % 2] >> i % 16 / 8 * 4 & 15;
+  return -1;
 }
 
 /// The parts of a weight: value = integer * scale + offset.
@@ -143,9 +152,8 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
     parts.integer = static_cast<int8_t>(super[block * 2048 + v * 512 + i / 4 * 64 + 4 * c + i % 4]);
     return parts;
   }
-  const int byte = code_byte(super, l.sparse, block, v, i, c);
-  if (byte < 0) return {};
-  const int q = i % 8 < 4 ? byte & 15 : byte >> 4;
+  const int q = code_at(super, l.sparse, block, v, i, c);
+  if (q < 0) return {};
   if (w.meta().format != MARLIN_INT4)
     parts.integer = static_cast<double>(kE2m1[q]);
   else if (l.zero_kind == ZeroKind::integer)

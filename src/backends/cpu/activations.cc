@@ -32,7 +32,7 @@ float block_scale(const float* x) {
 }
 
 /// Returns d.
-float write_int8(const float* x, const ActivationLayout& layout, uint32_t* record) {
+float write_int8(const float* x, const ActivationLayout& layout, uint32_t* record, int row) {
   const int rows = layout.tile_rows;
   const float d = block_scale(x);
   int8_t q[kBlockSlots] = {};
@@ -44,7 +44,9 @@ float write_int8(const float* x, const ActivationLayout& layout, uint32_t* recor
       const float rounded = std::clamp(x[i] / d, -127.0f, 127.0f) + kRounder;
       q[i] = static_cast<int8_t>(std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRounder));
     }
-  for (int s = 0; s < 8; ++s) record[s * rows] = load<uint32_t>(q + 4 * s);
+  const uint32_t bias = layout.gathered ? 0x80808080u : 0;
+  for (int s = 0; s < 8; ++s) record[layout.step_index(s, row)] = load<uint32_t>(q + 4 * s) ^ bias;
+  record += row;
   record[8 * rows] = std::bit_cast<uint32_t>(d);
   const int part = layout.sums_per_block == 2 ? kBlockSlots / 2 : kBlockSlots;
   for (int p = 0; p < layout.sums_per_block; ++p) {
@@ -65,22 +67,28 @@ void write_float_sums(const float* x, const ActivationLayout& layout, uint32_t* 
   }
 }
 
+bool holds_non_finite(const float* x) {
+  return std::any_of(x, x + kBlockSlots, [](float f) { return (std::bit_cast<uint32_t>(f) & 0x7f800000u) == 0x7f800000u; });
+}
+
 /// Returns d of an int8 block, else 0.
-float write_record(const float* x, const ActivationLayout& layout, uint32_t* record) {
+float write_record(const float* x, const ActivationLayout& layout, uint32_t* record, int row) {
   const int rows = layout.tile_rows;
   switch (layout.form) {
     case ActivationForm::int8:
-      return write_int8(x, layout, record);
+      return write_int8(x, layout, record, row);
     case ActivationForm::bf16:
       for (int s = 0; s < 16; ++s) {  // only BF16 activations take this form, so nothing is cut off
-        const int slot = first_slot_of_pair(s);
-        record[s * rows] = std::bit_cast<uint32_t>(x[slot]) >> 16 | (std::bit_cast<uint32_t>(x[slot + 2]) & 0xffff0000u);
+        const int first = layout.gathered ? 2 * s : first_slot_of_pair(s), second = first + (layout.gathered ? 1 : 2);
+        record[layout.step_index(s, row)] =
+            std::bit_cast<uint32_t>(x[first]) >> 16 | (std::bit_cast<uint32_t>(x[second]) & 0xffff0000u);
       }
-      write_float_sums(x, layout, record + 16 * rows);
+      write_float_sums(x, layout, record + 16 * rows + row);
       break;
     case ActivationForm::f32:
-      for (int s = 0; s < 32; ++s) record[s * rows] = std::bit_cast<uint32_t>(x[slot_of_step(s)]);
-      write_float_sums(x, layout, record + 32 * rows);
+      for (int s = 0; s < 32; ++s)
+        record[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.gathered ? s : slot_of_step(s)]);
+      write_float_sums(x, layout, record + 32 * rows + row);
       break;
   }
   return 0;
@@ -102,12 +110,16 @@ void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t ti
   const ActivationLayout& layout = args.layout;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     float largest_d = 0;
+    const bool poisons = layout.gathered && layout.form != ActivationForm::int8;
+    auto* const poison = reinterpret_cast<float*>(args.out + layout.poison_offset(tile));
+    for (int r = 0; poisons && r < layout.tile_rows; ++r) poison[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block)
       for (int r = 0; r < layout.tile_rows; ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.first_row + row, block, x);
-        const float d = write_record(x, layout, args.out + layout.offset(tile, block) + r);
+        const float d = write_record(x, layout, args.out + layout.offset(tile, block), r);
+        if (poisons && holds_non_finite(x)) poison[r] = std::numeric_limits<float>::quiet_NaN();
         if (d > largest_d) largest_d = d;  // never true for NaN
       }
     if (layout.form == ActivationForm::int8) store(args.out + layout.largest_d_offset() + tile, largest_d);

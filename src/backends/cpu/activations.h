@@ -3,6 +3,9 @@
 //   record (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
 //     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
 //     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
+//   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the steps of
+//   one
+//     row that a position chooses among (two; f32: four) lie together, row after row; int8 holds q + 128, unsigned
 //
 // The records of one chunk of blocks lie together, tile after tile, so that a kernel that stages a chunk of a panel walks them
 // as one stream.
@@ -31,9 +34,14 @@ struct ActivationLayout {
   int sums_per_block = 0;  ///< 0, 1 or 2
   int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
   int64_t tiles = 0, blocks = 0;
+  bool gathered = false;
 
   int steps() const { return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32; }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
+  /// Steps of a row that lie together.
+  int run() const { return !gathered ? 1 : form == ActivationForm::f32 ? 4 : 2; }
+  /// Dword index of a step in its record.
+  int step_index(int step, int row) const { return (step / run() * tile_rows + row) * run() + step % run(); }
   /// In dwords.
   int64_t record_size() const { return int64_t{steps() + extras()} * tile_rows; }
   /// Blocks in the chunk that starts at `block`.
@@ -46,7 +54,13 @@ struct ActivationLayout {
   /// int8: after the records, the largest finite d of every tile as a float; kernels that multiply scales by d must know when
   /// that could overflow. Dword index.
   int64_t largest_d_offset() const { return tiles * blocks * record_size(); }
-  uint64_t bytes() const { return static_cast<uint64_t>(largest_d_offset() + (form == ActivationForm::int8 ? tiles : 0)) * 4; }
+  /// Gathered floats: in the same place, for every row of every tile 0, or NaN when the row holds one or an infinity. A dense
+  /// product multiplies it by a 0 wherever a weight is not kept, which gathering would skip: sums start from this instead.
+  int64_t poison_offset(int64_t tile) const { return largest_d_offset() + tile * tile_rows; }
+  uint64_t bytes() const {
+    const int64_t behind = form == ActivationForm::int8 ? tiles : gathered ? tiles * tile_rows : 0;
+    return static_cast<uint64_t>(largest_d_offset() + behind) * 4;
+  }
   bool operator==(const ActivationLayout&) const = default;
 };
 

@@ -53,15 +53,14 @@ struct Code {
 /// Code of column c of a column group in slot `s` of a block; `group` are the bytes of that block.
 Code code_at(const PackedLayout& layout, const uint8_t* group, int s, int c) {
   if (layout.code_bits == 8) return {static_cast<int8_t>(group[s / 4 * 64 + 4 * c + s % 4])};
-  int byte;
   if (layout.sparse) {
-    const unsigned kept = group[kSparseMasks + s / 4 * 8 + c / 2] >> c % 2 * 4 & 15u;
-    if ((kept >> s % 4 & 1u) == 0) return {0, false};
-    const bool second = (kept & ((1u << s % 4) - 1)) != 0;
-    byte = group[s / 8 * kSparseLineBytes + 2 * c + (second ? 1 : 0)];
-  } else {
-    byte = group[s / 8 * 64 + 4 * c + s % 4];
+    const int quad = s / 4;
+    const uint32_t positions = load<uint32_t>(group + kSparsePositions + 4 * c) >> 2 * quad;
+    const int first = static_cast<int>(positions & 3u), second = static_cast<int>(positions >> 16 & 3u);
+    if (s % 4 != first && s % 4 != second) return {0, false};
+    return {group[quad / 4 * 64 + 4 * c + quad % 2 + (s % 4 == first ? 0 : 2)] >> quad % 4 / 2 * 4 & 15};
   }
+  const int byte = group[s / 8 * 64 + 4 * c + s % 4];
   return {s % 8 < 4 ? byte & 15 : byte >> 4};
 }
 

@@ -67,6 +67,9 @@ struct KernelRow {
   KernelSteps steps;
 };
 
+/// Kernels of sparse weights alone pick activations by the positions of kept codes (activations.h: gathered).
+constexpr bool gathers(const KernelRow& row) { return (row.codes & kAllCodes) == 0; }
+
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();
 /// How activations of m rows are laid out for a kernel and these weights.

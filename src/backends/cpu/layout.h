@@ -12,14 +12,19 @@
 //
 // A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a 4-way dot product.
 //
-// 2:4 sparse weights (4-bit codes only) keep the lines and lose half of each: of every column's 4 slots in a nibble two codes
-// are stored, in order, and 4 bits that say where they belong. A block of a column group is 192 bytes, three quarters:
+// 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and their positions in it, 2 bits
+// each. A block of a column group is 192 bytes, three quarters of a dense one:
 //
-//   [line j][32 bytes]   byte 2 c + i: the kept code number i (0, 1) of column c among slots 8 j .. 8 j + 3 (low nibble) and
-//                        among 8 j + 4 .. 8 j + 7 (high nibble)
-//   [quad t][64 bits]    t = 0..7: bit 4 c + i says that slot 4 t + i of column c is kept; two bits a column
+//   [unit u = 0, 1][64 bytes]  byte 4 c + 2 i + t % 2 holds kept code i (0, 1) of column c in quad t = 0..3 of the unit's 16
+//                              slots: quads 0 and 1 in low nibbles, 2 and 3 in high ones
+//   [64 bytes]                 dword c: bits 2 t .. 2 t + 1 are the position of kept code 0 in quad t = 0..7 of the block, bits
+//                              16 + 2 t .. that of code 1, the larger
 //
-// so that "expand bytes under a mask" turns 32 bytes and a mask into a nibble's 64 bytes. Padding keeps its first two slots.
+// A dword of codes then stands for 8 slots (16 in BF16 words, one a shift), and its activations are gathered by the positions,
+// which need nothing but shifts: the multiplications are half of those by dense weights. (Masks with a bit a slot take as many
+// bytes, but "expand bytes under a mask" costs more than it saves on processors that do it at half speed.) Padding keeps its
+// first two slots.
+//
 // Slots are the k of the file, in order, padded at the end; with a group index they are sorted by group and each group is
 // padded to whole slot groups (slot_to_k). Group sizes that are multiples of 128, and one scale for a whole row, repeat their
 // scale in every superblock. Padded slots and columns hold codes and scales that decode to 0 (code 0 with scale 0 or its like).
@@ -40,9 +45,8 @@ inline constexpr int kBlockSlots = 32;   // block of the INT8 activations
 inline constexpr int kBlocksPerSuper = kSuperSlots / kBlockSlots;
 inline constexpr int kGroupColumns = 16;  // a column group: the columns of a line
 inline constexpr int kColumnGroups = kPanelColumns / kGroupColumns;
-inline constexpr int kSparseLineBytes = 32;
-inline constexpr int kSparseMasks = 4 * kSparseLineBytes;  // where the masks of a sparse block start
-inline constexpr int kSparseGroupBytes = kSparseMasks + kBlockSlots / 4 * 8;
+inline constexpr int kSparsePositions = 2 * 64;  // where the positions of a sparse block start
+inline constexpr int kSparseGroupBytes = kSparsePositions + 64;
 
 struct PackedLayout {
   int64_t n = 0;        // columns of C, unpadded

@@ -121,25 +121,25 @@ class PanelPacker {
                          first_row + at / quads, at % quads, *bad);
   }
 
-  /// One row of 2:4 sparse codes and their masks. Columns of a panel come in ascending order: an even one starts the byte of
-  /// masks that it shares with the next.
+  /// One row of 2:4 sparse codes and their positions.
   void write_kept(int64_t row, int column, std::byte* panel) const {
     const int64_t quads = out_.meta().k / 4;
-    const int c = column % kGroupColumns;
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
-      auto* const to = reinterpret_cast<uint8_t*>(panel + out_.layout.block_offset(column, block));
+      auto* const group = reinterpret_cast<uint8_t*>(panel + out_.layout.block_offset(column, block));
+      uint32_t positions = 0;
       for (int quad = 0; quad < kBlockSlots / 4; ++quad) {
         const int64_t in_row = block * (kBlockSlots / 4) + quad;
         const bool real = row != kPaddingRow && in_row < quads;
         const unsigned kept = real ? stripe_.kept[static_cast<size_t>(row * quads + in_row)] : 3;
-        uint8_t* const masks = to + kSparseMasks + 8 * quad + c / 2;
-        *masks = static_cast<uint8_t>(c % 2 == 0 ? kept : *masks | kept << 4);
+        const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
+        positions |= static_cast<uint32_t>(first | second << 16) << 2 * quad;
         const uint8_t* const codes = slot_codes_.data() + 4 * in_row;
-        uint8_t* const pair = to + quad / 2 * kSparseLineBytes + 2 * c;
-        const uint8_t first = codes[std::countr_zero(kept)], second = codes[std::countr_zero(kept & (kept - 1))];
-        pair[0] = static_cast<uint8_t>(quad % 2 == 0 ? first : pair[0] | first << 4);
-        pair[1] = static_cast<uint8_t>(quad % 2 == 0 ? second : pair[1] | second << 4);
+        uint8_t* const pair = group + quad / 4 * 64 + column % kGroupColumns * 4 + quad % 2;
+        const bool high = quad % 4 >= 2;
+        pair[0] = static_cast<uint8_t>(high ? pair[0] | codes[first] << 4 : codes[first]);
+        pair[2] = static_cast<uint8_t>(high ? pair[2] | codes[second] << 4 : codes[second]);
       }
+      store(group + kSparsePositions + column % kGroupColumns * 4, positions);
     }
   }
 

@@ -107,6 +107,7 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   layout.chunk_blocks = row.chunk_blocks != 0 ? row.chunk_blocks : static_cast<int>(layout.blocks);
   if (row.form == ActivationForm::int8 || is_additive(kind)) layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
   if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
+  layout.gathered = gathers(row);
   return layout;
 }
 

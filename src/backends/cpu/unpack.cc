@@ -80,13 +80,15 @@ class RowUnpacker {
     const int c = column % kGroupColumns;
     for (int64_t quad = 0; quad < weights_.layout.slots / 4; ++quad) {
       const int in_block = static_cast<int>(quad % (kBlockSlots / 4));
-      const auto* const from =
+      const auto* const group =
           reinterpret_cast<const uint8_t*>(panel + weights_.layout.block_offset(column, quad / (kBlockSlots / 4)));
-      const unsigned kept = from[kSparseMasks + 8 * in_block + c / 2] >> c % 2 * 4 & 15u;
-      const uint8_t* pair = from + in_block / 2 * kSparseLineBytes + 2 * c;
-      stripe_.kept[static_cast<size_t>(quad)] = static_cast<uint8_t>(kept);
-      for (int64_t i = 0; i < 4; ++i)
-        if ((kept >> i & 1u) != 0) stripe_.codes[static_cast<size_t>(4 * quad + i)] = *pair++ >> in_block % 2 * 4 & 15;
+      const uint32_t positions = load<uint32_t>(group + kSparsePositions + 4 * c) >> 2 * in_block;
+      const unsigned first = positions & 3u, second = positions >> 16 & 3u;
+      const uint8_t* const pair = group + in_block / 4 * 64 + 4 * c + in_block % 2;
+      const int shift = in_block % 4 / 2 * 4;
+      stripe_.kept[static_cast<size_t>(quad)] = static_cast<uint8_t>(1u << first | 1u << second);
+      stripe_.codes[static_cast<size_t>(4 * quad + first)] = pair[0] >> shift & 15;
+      stripe_.codes[static_cast<size_t>(4 * quad + second)] = pair[2] >> shift & 15;
     }
   }
 

@@ -77,11 +77,10 @@ struct CodeLines8 {
       return {_mm256_add_epi8(_mm256_and_si256(packed, fifteen), offset(zeros)),
               _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), offset(zeros))};
     } else {
-      const auto* from = reinterpret_cast<const __m128i*>(group + line * kSparseLineBytes + half * 16);
-      const __m256i packed = _mm256_broadcastsi128_si256(_mm_loadu_si128(from));
+      const __m256i unit = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line / 2 * 64 + half * 32));
+      const __m256i packed = _mm256_and_si256(line % 2 == 0 ? unit : _mm256_srli_epi16(unit, 4), fifteen);
       const __m256i first = places(group, 2 * line, half), second = places(group, 2 * line + 1, half);
-      __m256i low = _mm256_shuffle_epi8(_mm256_and_si256(packed, fifteen), first);
-      __m256i high = _mm256_shuffle_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), second);
+      __m256i low = _mm256_shuffle_epi8(packed, first), high = _mm256_shuffle_epi8(packed, second);
       if constexpr (kCode == CodeKind::w4zero) {
         low = _mm256_add_epi8(low, offset(zeros));
         high = _mm256_add_epi8(high, offset(zeros));
@@ -119,22 +118,23 @@ struct CodeLines8 {
   }
 
  private:
-  /// Where each byte of 8 columns x 4 slots comes from among the 16 kept ones; above 127 where none is kept. The lowest 3 bits
-  /// of a mask with two of four bits tell it from the others, and vpermd looks at 3 bits.
+  /// Where each byte of 8 columns x 4 slots comes from among the kept ones; above 127 where none is kept. Of two positions a <
+  /// b, the lowest 3 bits of a + 2 b tell all six pairs apart, and vpermd looks at 3 bits.
   MARLIN_AVX2 MARLIN_INLINE static __m256i places(const uint8_t* group, int quad, int half) {
-    const __m256i masks = _mm256_set1_epi32(load<int32_t>(group + kSparseMasks + 8 * quad + 4 * half));
-    const __m256i own = _mm256_srlv_epi32(masks, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
-    const __m256i order = _mm256_setr_epi8(-128, -128, -128, -128,  // no such mask
-                                           0, -128, -128, 1,        // 1001
-                                           -128, 0, -128, 1,        // 1010
-                                           0, 1, -128, -128,        // 0011
-                                           -128, -128, 0, 1,        // 1100
-                                           0, -128, 1, -128,        // 0101
-                                           -128, 0, 1, -128,        // 0110
-                                           -128, -128, -128, -128);
-    const __m256i first =
-        _mm256_setr_epi32(0, 0x02020202, 0x04040404, 0x06060606, 0x08080808, 0x0a0a0a0a, 0x0c0c0c0c, 0x0e0e0e0e);
-    return _mm256_add_epi8(_mm256_permutevar8x32_epi32(order, own), first);
+    const __m256i positions = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + kSparsePositions + half * 32));
+    const __m256i a = _mm256_and_si256(_mm256_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)), _mm256_set1_epi32(3));
+    const __m256i b = _mm256_and_si256(_mm256_srl_epi32(positions, _mm_cvtsi32_si128(15 + 2 * quad)), _mm256_set1_epi32(6));
+    const __m256i order = _mm256_setr_epi8(-128, -128, 0, 2,        // slots 2, 3: 8
+                                           -128, -128, -128, -128,  // no such pair
+                                           0, 2, -128, -128,        // 0, 1
+                                           -128, -128, -128, -128,  //
+                                           0, -128, 2, -128,        // 0, 2
+                                           -128, 0, 2, -128,        // 1, 2
+                                           0, -128, -128, 2,        // 0, 3
+                                           -128, 0, -128, 2);       // 1, 3
+    const __m256i own = _mm256_add_epi8(_mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)),
+                                        _mm256_set1_epi8(static_cast<char>(quad % 2)));
+    return _mm256_add_epi8(_mm256_permutevar8x32_epi32(order, _mm256_add_epi32(a, b)), own);
   }
 
   /// 16 - zero of 8 columns, in every byte of the column's dword.

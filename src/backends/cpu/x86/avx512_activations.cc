@@ -43,8 +43,17 @@ MARLIN_AVX512 MARLIN_INLINE void store_strided(__m512i x, int rows, uint32_t* to
   _mm512_i32scatter_epi32(to, _mm512_mullo_epi32(lane, _mm512_set1_epi32(rows)), x, 4);
 }
 
+/// 16 steps of a row, from `first` on.
+MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first, int row, uint32_t* record) {
+  const int rows = layout.tile_rows;
+  if (!layout.gathered || rows == 1) return store_strided(x, rows, record + first * rows + row);
+  alignas(64) uint32_t steps[16];
+  _mm512_store_si512(steps, x);
+  for (int s = 0; s < 16; ++s) record[layout.step_index(first + s, row)] = steps[s];
+}
+
 /// Returns d.
-MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, uint32_t* record) {
+MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
   const int rows = layout.tile_rows;
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const __m512i low = _mm512_and_si512(_mm512_castps_si512(x.low), magnitude);
@@ -64,8 +73,10 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   alignas(32) uint32_t bytes[8];
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes), _mm512_cvtepi32_epi8(q[0]));
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes) + 1, _mm512_cvtepi32_epi8(q[1]));
+  const uint32_t bias = layout.gathered ? 0x80808080u : 0;
 #pragma GCC unroll 8
-  for (int s = 0; s < 8; ++s) record[s * rows] = bytes[s];
+  for (int s = 0; s < 8; ++s) record[layout.step_index(s, row)] = bytes[s] ^ bias;
+  record += row;
   record[8 * rows] = std::bit_cast<uint32_t>(d);
   if (layout.sums_per_block == 2) {
     record[9 * rows] = static_cast<uint32_t>(_mm512_reduce_add_epi32(q[0]) * layout.sum_factor);
@@ -84,22 +95,30 @@ MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLay
   }
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, uint32_t* record) {
-  // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7).
-  const __m512i first = _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
-  const __m512 a = _mm512_permutex2var_ps(x.low, first, x.high);
-  const __m512 b = _mm512_permutex2var_ps(x.low, _mm512_add_epi32(first, _mm512_set1_epi32(2)), x.high);
+MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+  // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); gathered, neighbours.
+  const __m512i pairs_of_8 = _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
+  const __m512i neighbours = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i first = layout.gathered ? neighbours : pairs_of_8;
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(layout.gathered ? 1 : 2));
+  const __m512 a = _mm512_permutex2var_ps(x.low, first, x.high), b = _mm512_permutex2var_ps(x.low, second, x.high);
   const __m512i pairs = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
-  store_strided(pairs, layout.tile_rows, record);
-  write_float_sums(x, layout, record + 16 * layout.tile_rows);
+  store_steps(pairs, layout, 0, row, record);
+  write_float_sums(x, layout, record + 16 * layout.tile_rows + row);
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, uint32_t* record) {
-  const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-  const int rows = layout.tile_rows;
-  store_strided(_mm512_castps_si512(_mm512_permutexvar_ps(order, x.low)), rows, record);
-  store_strided(_mm512_castps_si512(_mm512_permutexvar_ps(order, x.high)), rows, record + 16 * rows);
-  write_float_sums(x, layout, record + 32 * rows);
+MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+  const __m512i order = layout.gathered ? _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+                                        : _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+  store_steps(_mm512_castps_si512(_mm512_permutexvar_ps(order, x.low)), layout, 0, row, record);
+  store_steps(_mm512_castps_si512(_mm512_permutexvar_ps(order, x.high)), layout, 16, row, record);
+  write_float_sums(x, layout, record + 32 * layout.tile_rows + row);
+}
+
+/// Whether the block holds NaN or an infinity.
+MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
+  constexpr int kNanOrInfinity = 0x01 | 0x08 | 0x10 | 0x80;  // quiet NaN, +infinity, -infinity, signalling NaN
+  return (_mm512_fpclass_ps_mask(x.low, kNanOrInfinity) | _mm512_fpclass_ps_mask(x.high, kNanOrInfinity)) != 0;
 }
 
 }  // namespace
@@ -108,20 +127,24 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
   const ActivationLayout& layout = args.layout;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     float largest_d = 0;
+    const bool poisons = layout.gathered && layout.form != ActivationForm::int8;
+    auto* const poison = reinterpret_cast<float*>(args.out + layout.poison_offset(tile));
+    for (int r = 0; poisons && r < layout.tile_rows; ++r) poison[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block) {
-      uint32_t* record = args.out + layout.offset(tile, block);
-      for (int r = 0; r < layout.tile_rows; ++r, ++record) {
+      uint32_t* const record = args.out + layout.offset(tile, block);
+      for (int r = 0; r < layout.tile_rows; ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         Block32 x{_mm512_setzero_ps(), _mm512_setzero_ps()};
         if (row < args.rows) x = load_block(args, args.first_row + row, block);
         if (layout.form == ActivationForm::int8) {
-          const float d = write_int8(x, layout, record);
+          const float d = write_int8(x, layout, r, record);
           if (d > largest_d) largest_d = d;  // never true for NaN
         } else if (layout.form == ActivationForm::bf16) {
-          write_bf16(x, layout, record);
+          write_bf16(x, layout, r, record);
         } else {
-          write_f32(x, layout, record);
+          write_f32(x, layout, r, record);
         }
+        if (poisons && non_finite(x)) poison[r] = std::numeric_limits<float>::quiet_NaN();
       }
     }
     if (layout.form == ActivationForm::int8) store(args.out + layout.largest_d_offset() + tile, largest_d);

@@ -34,29 +34,36 @@ struct CodeLines {
       return {_mm512_add_epi8(_mm512_and_si512(packed, fifteen), offset),
               _mm512_add_epi8(_mm512_and_si512(_mm512_srli_epi16(packed, 4), fifteen), offset)};
     } else {
-      const __m256i packed = _mm256_load_si256(reinterpret_cast<const __m256i*>(group + line * kSparseLineBytes));
-      const __mmask64 first = mask(group, 2 * line), second = mask(group, 2 * line + 1);
-      __m256i a = packed, b = _mm256_srli_epi16(packed, 4);
-      if constexpr (kClean) {
-        a = _mm256_and_si256(a, _mm512_castsi512_si256(fifteen));
-        b = _mm256_and_si256(b, _mm512_castsi512_si256(fifteen));
+      const __m512i packed = _mm512_and_si512(nibbles(group, line), fifteen);
+      const __m512i first = places(group, 2 * line), second = places(group, 2 * line + 1);
+      __m512i low = _mm512_shuffle_epi8(packed, first), high = _mm512_shuffle_epi8(packed, second);
+      if constexpr (kCode == CodeKind::w4zero) {
+        low = _mm512_add_epi8(low, offset);
+        high = _mm512_add_epi8(high, offset);
       }
-      if constexpr (kCode == CodeKind::w4sym) {
-        const __m512i eight = _mm512_set1_epi8(8);
-        return {_mm512_mask_expand_epi8(eight, first, _mm512_castsi256_si512(a)),
-                _mm512_mask_expand_epi8(eight, second, _mm512_castsi256_si512(b))};
+      if constexpr (kCode == CodeKind::w4sym || kCode == CodeKind::w4zero) {
+        // 0, also where the zero is 16, which no code is.
+        const __m512i nothing = _mm512_set1_epi8(kCode == CodeKind::w4sym ? 8 : 16);
+        low = _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(first), nothing);
+        high = _mm512_mask_mov_epi8(high, _mm512_movepi8_mask(second), nothing);
       }
-      const __m512i low = _mm512_maskz_expand_epi8(first, _mm512_castsi256_si512(a)),
-                    high = _mm512_maskz_expand_epi8(second, _mm512_castsi256_si512(b));
-      if constexpr (kCode != CodeKind::w4zero) return {low, high};
-      const __m512i sixteen = _mm512_set1_epi8(16);  // 0, also where the zero is 16, which no code is
-      return {_mm512_mask_add_epi8(sixteen, first, low, offset), _mm512_mask_add_epi8(sixteen, second, high, offset)};
+      return {low, high};
     }
   }
 
   /// 1 where a code is kept, 0 elsewhere, as codes of a line.
   MARLIN_AVX512 MARLIN_INLINE static Codes kept(const uint8_t* group, int line) {
-    return {_mm512_maskz_set1_epi8(mask(group, 2 * line), 1), _mm512_maskz_set1_epi8(mask(group, 2 * line + 1), 1)};
+    const __m512i one = _mm512_set1_epi8(1);
+    return {_mm512_andnot_si512(_mm512_srli_epi16(places(group, 2 * line), 7), one),
+            _mm512_andnot_si512(_mm512_srli_epi16(places(group, 2 * line + 1), 7), one)};
+  }
+
+  /// The 64 bytes of unit `unit` (16 slots), and the positions of a block.
+  MARLIN_AVX512 MARLIN_INLINE static __m512i unit(const uint8_t* group, int unit) {
+    return _mm512_load_si512(group + unit * 64);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static __m512i positions(const uint8_t* group) {
+    return _mm512_load_si512(group + kSparsePositions);
   }
 
   /// Fetches cache line `line` of the block of a column group that lies `ahead`, as long as there is one.
@@ -85,7 +92,27 @@ struct CodeLines {
   }
 
  private:
-  MARLIN_INLINE static uint64_t mask(const uint8_t* group, int quad) { return load<uint64_t>(group + kSparseMasks + 8 * quad); }
+  /// The kept codes of a sparse line in the low bits of bytes: the lines of a unit share 64 bytes.
+  MARLIN_AVX512 MARLIN_INLINE static __m512i nibbles(const uint8_t* group, int line) {
+    const __m512i unit = _mm512_load_si512(group + line / 2 * 64);
+    return line % 2 == 0 ? unit : _mm512_srli_epi16(unit, 4);
+  }
+
+  /// Where each byte of 16 columns x 4 slots comes from in nibbles(); above 127 where none is kept. Of two positions a < b,
+  /// a + 2 b tells all six pairs apart.
+  MARLIN_AVX512 MARLIN_INLINE static __m512i places(const uint8_t* group, int quad) {
+    const __m512i positions = _mm512_load_si512(group + kSparsePositions);
+    const __m512i a = _mm512_and_si512(_mm512_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)), _mm512_set1_epi32(3));
+    const __m512i b = _mm512_and_si512(_mm512_srl_epi32(positions, _mm_cvtsi32_si128(15 + 2 * quad)), _mm512_set1_epi32(6));
+    constexpr int kNone = static_cast<int>(0x80808080u);
+    const __m512i order =
+        _mm512_setr_epi32(kNone, kNone, static_cast<int>(0x80800200u), kNone, static_cast<int>(0x80028000u),
+                          static_cast<int>(0x80020080u), static_cast<int>(0x02808000u), static_cast<int>(0x02800080u),
+                          static_cast<int>(0x02008080u), kNone, kNone, kNone, kNone, kNone, kNone, kNone);
+    const __m512i own = _mm512_add_epi8(_mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)),
+                                        _mm512_set1_epi8(static_cast<char>(quad % 2)));
+    return _mm512_add_epi8(_mm512_permutexvar_epi32(_mm512_add_epi32(a, b), order), own);
+  }
 };
 
 /// 16 - zero of a superblock's groups, in every byte of the column's dword: what CodeLines::read takes.

@@ -54,6 +54,32 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
   }
 }
 
+/// The kept codes of 8 slots of 16 columns as the signed integers that the scale multiplies (FP4: 2 * value), from the low bits
+/// of bytes. `offset` as CodeLines::read takes it.
+template <CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset) {
+  if constexpr (kCode == CodeKind::w4zero) {
+    const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
+    return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
+  } else {
+    const __m128i values = kCode == CodeKind::fp4     ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+                           : kCode == CodeKind::w4sym ? _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
+                                                      : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_permutexvar_epi8(nibbles, _mm512_broadcast_i32x4(values));
+  }
+}
+
+/// Which of 8 activations each byte of a dword of kept codes is multiplied by: the positions of half `half` (0, 1) of unit
+/// `unit` of a block. vpmultishiftqb brings any 8 bits of a qword to a byte; of these 2 count, and every second byte is of the
+/// second quad.
+template <int kHalf>
+MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
+  // Byte 2 i + t of a dword: position i of quad t, at bit 16 i + 2 t; 4 bits further for each half of a unit.
+  const __m512i from = _mm512_add_epi8(_mm512_set1_epi64(0x32302220'12100200), _mm512_set1_epi8(4 * kHalf));
+  const __m512i fields = _mm512_multishift_epi64_epi8(from, positions);
+  return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi8(3), _mm512_set1_epi32(0x04000400), 0xea);  // (a & b) | c
+}
+
 /// What unsigned_codes adds to the value, where the activations' sums do not carry it already (activations.h: sum_factor).
 template <CodeKind kCode>
 inline constexpr int kUncorrected = kCode == CodeKind::w8add ? 128 : 0;

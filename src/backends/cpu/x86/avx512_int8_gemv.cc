@@ -20,45 +20,95 @@ struct Pass {
   float* sums;  ///< [kRows][64]
 };
 
-/// Integer sums of one part (16 or 32 slots) of a block: kCount lines of codes of every column group, from line `first` on.
-/// `group`: the block of column group v0; `ahead`: how far to fetch, or 0. `kept` sums the activations of kept codes, where
-/// zeros need them.
-template <CodeKind kCode, bool kSparse, int kRows, int kVectors, int kCount>
+/// Integer sums of dense weights over one part (16 or 32 slots) of a block: kCount lines of every column group, from line
+/// `first` on. `group`: the block of column group v0; `ahead`: how far to fetch, or 0.
+template <CodeKind kCode, int kRows, int kVectors, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets, const uint32_t* x,
-                                                int64_t ahead, __m512i (&dot)[kRows][kVectors],
-                                                __m512i (&kept)[kRows][kVectors]) {
-  using Lines = CodeLines<kCode, kSparse>;
+                                                int64_t ahead, __m512i (&dot)[kRows][kVectors]) {
+  using Lines = CodeLines<kCode, false>;
   constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
 #pragma GCC unroll 8
   for (int line = 0; line < kCount; ++line) {
-    __m512i w[2][kVectors], is_kept[2][kVectors];
+    __m512i w[2][kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const uint8_t* from = group + v * Lines::kBytes;
       const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
       const Codes codes = Lines::read(from, first + line, offset);
-      w[0][v] = unsigned_codes<kCode, kSparse, 0>(codes);
-      if constexpr (kQuads == 2) w[1][v] = unsigned_codes<kCode, kSparse, 1>(codes);
-      if constexpr (Lines::kCountsKept) {
-        is_kept[0][v] = Lines::kept(from, first + line).low;
-        is_kept[1][v] = Lines::kept(from, first + line).high;
-      }
+      w[0][v] = unsigned_codes<kCode, false, 0>(codes);
+      if constexpr (kQuads == 2) w[1][v] = unsigned_codes<kCode, false, 1>(codes);
       if (ahead != 0) Lines::fetch(from, first + line, ahead);
     }
 #pragma GCC unroll 2
     for (int n = 0; n < kQuads; ++n) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const __m512i b = _mm512_set1_epi32(static_cast<int>(x[(kQuads * line + n) * kRows + r]));
+        const __m512i b = _mm512_set1_epi32(static_cast<int>(x[((first + line) * kQuads + n) * kRows + r]));
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
-          if constexpr (Lines::kCountsKept) kept[r][v] = _mm512_dpbusd_epi32(kept[r][v], is_kept[n][v], b);
-        }
+        for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
       }
       fence();
     }
   }
+}
+
+/// 8 slots of sparse weights: activations q + 128 are gathered for the kept codes, whose own sum takes the 128 out again.
+template <CodeKind kCode, int kRows, int kVectors, int kHalf>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int unit, const uint32_t* offsets, const uint32_t* x,
+                                                    __m512i (&dot)[kRows][kVectors], __m512i (&kept)[kRows][kVectors],
+                                                    __m512i (&bias)[kVectors]) {
+  using Lines = CodeLines<kCode, true>;
+  __m512i w[kVectors], control[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const uint8_t* from = group + v * Lines::kBytes;
+    const __m512i codes = Lines::unit(from, unit), positions = Lines::positions(from);
+    const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets + 16 * v) : codes;
+    w[v] = signed_codes<kCode>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4), offset);
+    control[v] = unit == 0 ? gather_control<kHalf>(positions) : gather_control<kHalf + 2>(positions);
+    bias[v] = _mm512_dpbusd_epi32(bias[v], _mm512_set1_epi8(static_cast<char>(128)), w[v]);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i eight = _mm512_set1_epi64(load<int64_t>(x + ((2 * unit + kHalf) * kRows + r) * 2));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512i own = _mm512_shuffle_epi8(eight, control[v]);
+      dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], own, w[v]);
+      if constexpr (Lines::kCountsKept) kept[r][v] = _mm512_dpbusd_epi32(kept[r][v], own, _mm512_set1_epi8(1));
+    }
+  }
+  fence();
+}
+
+/// The same of sparse weights, kCount units from unit `first` on. `kept` sums the activations of kept codes, where zeros need
+/// them.
+template <CodeKind kCode, int kRows, int kVectors, int kCount>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first, const uint32_t* offsets, const uint32_t* x,
+                                               int64_t ahead, __m512i (&dot)[kRows][kVectors],
+                                               __m512i (&kept)[kRows][kVectors]) {
+  using Lines = CodeLines<kCode, true>;
+  __m512i bias[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) bias[v] = _mm512_setzero_si512();
+#pragma GCC unroll 2
+  for (int unit = first; unit < first + kCount; ++unit) {
+#pragma GCC unroll 4
+    for (int v = 0; ahead != 0 && v < kVectors; ++v) {
+      Lines::fetch(group + v * Lines::kBytes, unit, ahead);
+      if (unit == 0) Lines::fetch(group + v * Lines::kBytes, 2, ahead);
+    }
+    dot_kept_half<kCode, kRows, kVectors, 0>(group, unit, offsets, x, dot, kept, bias);
+    dot_kept_half<kCode, kRows, kVectors, 1>(group, unit, offsets, x, dot, kept, bias);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      dot[r][v] = _mm512_sub_epi32(dot[r][v], bias[v]);
+      if constexpr (Lines::kCountsKept)  // of every 4 activations two are in
+        kept[r][v] = _mm512_sub_epi32(kept[r][v], _mm512_set1_epi32(kCount * 8 * 128));
+    }
 }
 
 /// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h).
@@ -116,7 +166,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
           __m512i start = _mm512_setzero_si512();
-          if constexpr (!is_additive(kCode)) start = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
+          if constexpr (!is_additive(kCode) && !kSparse)
+            start = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
           if constexpr (kUncorrected<kCode> != 0)
             start = _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(extras[(1 + part) * kRows + r]));
 #pragma GCC unroll 4
@@ -126,8 +177,11 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
           }
         }
         const int group = (b * 2 + part) >> shape.shift;
-        dot_lines<kCode, kSparse, kRows, kVectors, kLines>(codes, part * kLines, &super.offset[group][16 * pass.v0],
-                                                           record + part * 4 * kRows, ahead, dot, kept);
+        const uint32_t* offsets = &super.offset[group][16 * pass.v0];
+        if constexpr (kSparse)
+          dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, record, ahead, dot, kept);
+        else
+          dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, record, ahead, dot);
         add_scaled<kCode, kSparse, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
       }
     }
