@@ -147,11 +147,26 @@ class Dispatch {
   std::shared_ptr<State> state_;
 };
 
+/// What a host has to give to a kernel.
+struct Signature {
+  struct Argument {
+    bool threadgroup = false;  // [[threadgroup(index)]], else [[buffer(index)]]
+    uint32_t index = 0;
+    std::string name;
+    bool read_only = false;
+    size_t bytes = 0;  // of what a reference refers to; 0 for a pointer
+  };
+  std::vector<Argument> arguments;  // those that the function constants leave
+  uint32_t max_threads = 1024;      // of a threadgroup
+};
+
 class Kernel {
  public:
   Kernel& constant(uint32_t index, ConstantValue value);
   Kernel& constant(const std::string& name, ConstantValue value);
   Dispatch dispatch() const;
+  /// Compiles if needed, for checked mode.
+  Result<Signature> signature() const;
 
   struct State;  // opaque
 
@@ -168,6 +183,8 @@ class Library {
   static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
 
   const std::vector<std::string>& kernel_names() const;
+  /// Compiles everything as it is without function constants; sources are else compiled at their first use. Empty, or the error.
+  std::string compile_errors() const;
   /// A kernel of that name; when there is none, Dispatch::run() says so.
   Kernel kernel(const std::string& name) const;
 
