@@ -140,6 +140,12 @@ typedef int32_t marlin_layout; /* element order of pre-quantised input; docs/for
 #define MARLIN_LAYOUT_MARLIN ((marlin_layout)9)        /* IST Marlin */
 #define MARLIN_LAYOUT_MARLIN_24 ((marlin_layout)10)    /* compressed-tensors marlin-24 */
 
+typedef int32_t marlin_gptq_zero_f; /* what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree */
+#define MARLIN_GPTQ_ZERO_F_AUTO ((marlin_gptq_zero_f)0)    /* by the config's meta.quantizer, else WRAP with a warning */
+#define MARLIN_GPTQ_ZERO_F_WRAP ((marlin_gptq_zero_f)1)    /* zero 0: AutoGPTQ's CUDA and exllama kernels */
+#define MARLIN_GPTQ_ZERO_F_CARRY ((marlin_gptq_zero_f)2)   /* zero 0, and the next nibble is one more: GPTQModel */
+#define MARLIN_GPTQ_ZERO_F_SIXTEEN ((marlin_gptq_zero_f)3) /* zero 16: AutoGPTQ's torch and triton kernels, vLLM */
+
 typedef int32_t marlin_epilogue; /* f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns */
 #define MARLIN_EPILOGUE_NONE ((marlin_epilogue)0)
 #define MARLIN_EPILOGUE_SILU ((marlin_epilogue)1)
@@ -259,7 +265,7 @@ typedef struct marlin_pack_desc {
   marlin_matrix group_index;  /* [1, k] I32, the group of each k (act-order); absent: k / group_size */
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
-  uint32_t reserved;
+  marlin_gptq_zero_f gptq_zero_f; /* layout GPTQ_V1 only */
   marlin_matrix column_norms; /* with PRUNE_2_4 only: [1, k] F32, finite and >= 0; elements are chosen by |w| * norm, as Wanda
                                  does with the norms of the activations' columns; absent: all 1 */
 } marlin_pack_desc;
@@ -299,7 +305,7 @@ typedef struct marlin_open_desc {
   uint32_t struct_size;
   uint32_t flags;
   marlin_layout layout; /* MARLIN_LAYOUT_AUTO: found from config.json, tensor names and dtypes; else it is taken on trust */
-  uint32_t reserved;
+  marlin_gptq_zero_f gptq_zero_f; /* for all GPTQ v1 layers of the file */
 } marlin_open_desc;
 
 typedef struct marlin_layer_info {

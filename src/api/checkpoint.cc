@@ -14,10 +14,11 @@ Result<marlin_checkpoint*> open(const char* path, const marlin_open_desc* desc) 
   if (path == nullptr) return Status::error(MARLIN_E_ARGUMENT, "path is NULL");
   MARLIN_ASSIGN(const marlin_open_desc d, api::read_optional_descriptor(desc, "desc"));
   if (d.flags != 0) return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags);
-  if (d.reserved != 0) return Status::error(MARLIN_E_UNSUPPORTED, "desc->reserved is %u, expected 0", d.reserved);
   if (d.layout < MARLIN_LAYOUT_AUTO || d.layout > MARLIN_LAYOUT_MARLIN_24)
     return Status::error(MARLIN_E_ARGUMENT, "desc->layout is %d, expected 0..10", d.layout);
-  MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout));
+  if (!api::is_known(d.gptq_zero_f))
+    return Status::error(MARLIN_E_ARGUMENT, "desc->gptq_zero_f is %d, expected 0..3", d.gptq_zero_f);
+  MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout, d.gptq_zero_f));
   return new marlin_checkpoint(std::move(files));
 }
 

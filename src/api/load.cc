@@ -78,6 +78,7 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
     if (!index.ok()) return prefixed("desc->layers", i, index.status());
     auto source = layer_source(files, index.value(), i, d, context);
     if (!source.ok()) return prefixed(layers[index.value()].name.c_str(), source.status());
+    warn(context, *source.value());
     sources.push_back(source.take());
     if (i == 0) first = &layers[index.value()];
   }

@@ -15,6 +15,10 @@ Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource
   return new marlin_weights(context, std::move(packed), layout, name);
 }
 
+void warn(const marlin_context& context, const WeightSource& source) {
+  if (!source.warning().empty()) context.logger(LogLevel::warning, source.warning().c_str());
+}
+
 Status check_weights(const marlin_weights* weights, const marlin_context* context) {
   MARLIN_RETURN_IF_ERROR(check_handle(weights, "weights"));
   if (context == nullptr || weights->context.get() == context) return {};
@@ -46,7 +50,7 @@ Status check_pack_desc(const marlin_pack_desc& d) {
     return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more", d.n, d.k);
   if ((d.flags & ~kPackFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~kPackFlags);
-  if (d.reserved != 0) return Status::error(MARLIN_E_UNSUPPORTED, "reserved is %u, expected 0", d.reserved);
+  if (!is_known(d.gptq_zero_f)) return Status::error(MARLIN_E_ARGUMENT, "gptq_zero_f is %d, expected 0..3", d.gptq_zero_f);
   return {};
 }
 
@@ -73,6 +77,7 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   operands.k = d.k;
   operands.group_size = d.group_size;
   operands.flags = d.flags;
+  operands.zero_f = d.gptq_zero_f;
   if (d.values.data == nullptr) return Status::error(MARLIN_E_ARGUMENT, "values.data is NULL");
   MARLIN_ASSIGN(operands.values, tensor_view(d.values, "values", context));
   MARLIN_ASSIGN(operands.scales, tensor_view(d.scales, "scales", context));
@@ -106,6 +111,7 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
     auto source = part_source(parts[i], context, layout);
     if (!source.ok()) return prefixed("parts", i, source.status());
     if (i == 0) first_layout = layout;
+    warn(context, *source.value());
     sources.push_back(source.take());
   }
   if (sources.size() == 1) return make_weights(context, *sources[0], first_layout, "");

@@ -27,6 +27,13 @@ namespace metal_marlin::api {
 Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource& source, marlin_layout layout,
                                      const std::string& name);
 
+/// Tells the host's log what it should know about how a matrix was read.
+void warn(const marlin_context& context, const WeightSource& source);
+
+constexpr bool is_known(marlin_gptq_zero_f zero_f) {
+  return zero_f >= MARLIN_GPTQ_ZERO_F_AUTO && zero_f <= MARLIN_GPTQ_ZERO_F_SIXTEEN;
+}
+
 /// That `weights` is a live handle, of `context` unless that is null.
 Status check_weights(const marlin_weights* weights, const marlin_context* context);
 /// The numbers of marlin_pack_desc::column_norms and its like: [1, k] F32; none when absent. They stay the caller's.

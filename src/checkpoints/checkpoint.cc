@@ -22,6 +22,7 @@ class MappedSource final : public WeightSource {
         values_(o.values.data, o.values.bytes),
         scales_(o.scales.data, o.scales.bytes) {
     meta_ = source_->meta();
+    warning_ = source_->warning();
   }
   ~MappedSource() override {
     folder_.release(values_);
@@ -118,7 +119,7 @@ bool is_known_layout(marlin_layout layout) { return layout >= MARLIN_LAYOUT_AUTO
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder, const std::string& file,
-                                                    marlin_layout override_layout) {
+                                                    marlin_layout override_layout, marlin_gptq_zero_f zero_f) {
   if (!is_known_layout(override_layout)) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
@@ -137,15 +138,16 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder));
   }
-  std::deque<Finding> layers = find_layers({tensors, config, is_gguf, override_layout});
+  std::deque<Finding> layers = find_layers({tensors, config, is_gguf, override_layout, zero_f});
   Origin origin{is_gguf, folder->path(), config.text};
   return std::unique_ptr<Checkpoint>(
       std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(layers), std::move(origin)));
 }
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, marlin_layout override_layout) {
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, marlin_layout override_layout,
+                                                     marlin_gptq_zero_f zero_f) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
-  return open_checkpoint(disk_folder(found.folder), found.file, override_layout);
+  return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f);
 }
 
 }  // namespace metal_marlin

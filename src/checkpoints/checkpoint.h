@@ -33,6 +33,7 @@ struct LayoutOperands {
   marlin_format format = MARLIN_FORMAT_NONE;
   int64_t n = 0, k = 0, group_size = 0;                         ///< group_size 0: the format's own
   uint32_t flags = 0;                                           ///< MARLIN_PACK_*
+  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;          ///< GPTQ v1
   TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
   TensorView sparse_meta;                                       ///< 2:4: values hold the kept elements only
   std::span<const float> column_norms;                          ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
@@ -81,7 +82,8 @@ class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
   /// path: .safetensors, .safetensors.index.json, .gguf or a folder with one of them. Reads headers and config.json only.
-  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, marlin_layout override_layout);
+  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, marlin_layout override_layout,
+                                                  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
 
   virtual std::span<const Layer> layers() const = 0;
   virtual Result<TensorView> tensor(std::string_view name) const = 0;

@@ -45,6 +45,13 @@ void add_group_size(const JsonValue& object, QuantConfig& config) {
   }
 }
 
+/// meta.quantizer: a text, or a list of them whose first is the writer.
+std::string quantizer_of(const JsonValue& meta) {
+  const JsonValue* quantizer = meta.find("quantizer");
+  if (quantizer != nullptr && !quantizer->items.empty()) quantizer = &quantizer->items.front();
+  return quantizer != nullptr && quantizer->kind == JsonEvent::Kind::string ? lower(quantizer->text) : std::string();
+}
+
 /// quantization_config of config.json, and the whole of the other files, which leave the method to their name.
 void read_quantization(const JsonValue& q, const char* default_method, QuantConfig& config) {
   config.method = text_of(q, {"quant_method"});
@@ -55,6 +62,7 @@ void read_quantization(const JsonValue& q, const char* default_method, QuantConf
   config.bits = integer_of(q, {"bits", "w_bit"});
   config.symmetric = bool_of(q, "sym");
   config.act_order = bool_of(q, "desc_act");
+  if (const JsonValue* meta = q.find("meta")) config.quantizer = quantizer_of(*meta);
   if (bool_of(q, "is_marlin_format").value_or(false)) config.format = "marlin";
   add_group_size(q, config);
   const JsonValue* groups = q.find("config_groups");

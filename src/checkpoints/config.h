@@ -22,6 +22,7 @@ struct QuantConfig {
   std::optional<int64_t> bits;
   std::vector<int64_t> group_sizes;  ///< each positive; a whole row is not listed
   std::optional<bool> symmetric, act_order;
+  std::string quantizer;  ///< meta.quantizer: "gptqmodel:2.0.0"; the first when there are several
 
   struct Mlx {
     std::optional<int64_t> bits, group_size;

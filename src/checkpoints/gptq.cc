@@ -2,6 +2,8 @@
 // 2:4 sparse: words of eight kept codes, and words of eight metadata nibbles, [ceil(K / 32), N].
 #include <algorithm>
 #include <cinttypes>
+#include <optional>
+#include <string>
 
 #include "base/bits.h"
 #include "checkpoints/columns.h"
@@ -22,13 +24,17 @@ struct Parts {
   WeightMeta meta;
   const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
   Zeros zeros_as = Zeros::none;
-  uint8_t zero_plus = 0;
+  PackedZero zero;
+  std::string warning;
   TensorView sparse_meta;  // when meta.sparse
 };
 
 class WordsSource final : public WeightSource {
  public:
-  explicit WordsSource(Parts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+  explicit WordsSource(Parts parts) : parts_(std::move(parts)) {
+    meta_ = parts_.meta;
+    warning_ = parts_.warning;
+  }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     if (meta_.sparse) {
@@ -47,7 +53,7 @@ class WordsSource final : public WeightSource {
                        meta_.groups, first, count, out.zeros);
         break;
       case Zeros::packed:
-        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero_plus, meta_.groups, first, count,
+        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero, meta_.groups, first, count,
                               out.zeros);
     }
     return {};
@@ -147,6 +153,47 @@ Status check_plain_zeros(const LayoutOperands& o, Depth depth, Parts& parts) {
                     (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
 }
 
+/// The first word of packed zeros for which `holds(word, bits of it that stand for columns)`.
+struct ZeroWord {
+  int64_t group, index;
+};
+template <class Holds>
+std::optional<ZeroWord> find_zeros(const Parts& parts, Holds holds) {
+  const int64_t words = ceil_div(parts.meta.n, 8), in_last = parts.meta.n - (words - 1) * 8;
+  const uint32_t last = 0xffffffffu >> 4 * (8 - in_last);
+  for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
+    const bool is_last = i % words == words - 1;
+    if (holds(load<uint32_t>(parts.zeros + 4 * i), is_last ? last : 0xffffffffu)) return ZeroWord{i / words, i % words};
+  }
+  return std::nullopt;
+}
+
+/// Whether any of these nibbles is 15: the complement has a nibble of 0.
+bool has_nibble_15(uint32_t word, uint32_t used) {
+  const uint32_t x = ~(word & used);
+  return ((x - 0x11111111u) & ~x & 0x88888888u) != 0;
+}
+
+/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantisers choose from 0..15. How the writer's neighbours in the
+/// word look then depends on the writer. Files without a 15 mean the same to all readers.
+void choose_zero(const LayoutOperands& o, Depth depth, Parts& parts) {
+  const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;
+  if (reading == MARLIN_GPTQ_ZERO_F_CARRY) {
+    parts.zero = {.add_to_word = 0x11111111u};
+  } else {
+    parts.zero = {.add = 1, .mask = static_cast<uint8_t>(reading == MARLIN_GPTQ_ZERO_F_SIXTEEN ? 31 : 15)};
+  }
+  if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO || depth == Depth::header) return;
+  const auto found = find_zeros(parts, has_nibble_15);
+  if (!found) return;
+  parts.warning = view_error(o.zeros, MARLIN_OK,
+                             "group %" PRId64 ", word %" PRId64
+                             " has a zero nibble 15, which readers of GPTQ v1 take for 0 or 16; it was taken for 0 "
+                             "(gptq_zero_f chooses)",
+                             found->group, found->index)
+                      .message();
+}
+
 Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
   if (o.format != MARLIN_INT4) {
     return Status::error(MARLIN_E_UNSUPPORTED, "layout: GPTQ holds INT4, found %s", format_name(o.format));
@@ -162,21 +209,13 @@ Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
   parts.zeros = o.zeros.data;
   parts.zeros_as = Zeros::packed;
   parts.meta.zero_kind = ZeroKind::integer;
-  // v1 stores zero - 1. A stored 15 is read as 16: what AutoGPTQ's torch and triton paths and vLLM compute (others wrap it to
-  // 0), the reading in which every nibble stands for itself.
-  parts.zero_plus = o.layout == MARLIN_LAYOUT_GPTQ_V1 ? 1 : 0;
+  if (o.layout == MARLIN_LAYOUT_GPTQ_V1) choose_zero(o, depth, parts);
   return parts;
 }
 
-bool all_zeros_are_8(const Parts& parts) {
-  const int64_t words = ceil_div(parts.meta.n, 8), used = parts.meta.n % 8 == 0 ? 8 : parts.meta.n % 8;
-  const uint32_t expected = parts.zero_plus == 1 ? 0x77777777u : 0x88888888u;
-  const uint32_t last = 0xffffffffu >> 4 * (8 - used);
-  for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
-    const uint32_t mask = i % words == words - 1 ? last : 0xffffffffu;
-    if (((load<uint32_t>(parts.zeros + 4 * i) ^ expected) & mask) != 0) return false;
-  }
-  return true;
+bool all_zeros_are_8(const Parts& parts, bool v1) {
+  const uint32_t expected = v1 ? 0x77777777u : 0x88888888u;
+  return !find_zeros(parts, [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
 }
 
 }  // namespace
@@ -194,7 +233,7 @@ Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, 
 
 Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands, Depth depth) {
   MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
-  if (depth == Depth::header || (present(operands.zeros) && all_zeros_are_8(parts))) {
+  if (depth == Depth::header || (present(operands.zeros) && all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1))) {
     parts.zeros_as = Zeros::none;
     parts.meta.zero_kind = ZeroKind::none;
   }

@@ -79,6 +79,13 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
   return {};
 }
 
+/// How a writer's own reader takes a zero nibble 15; AUTO when it is unknown to us.
+marlin_gptq_zero_f zero_f_of(std::string_view quantizer) {
+  if (quantizer.starts_with("gptqmodel")) return MARLIN_GPTQ_ZERO_F_CARRY;
+  if (quantizer.starts_with("auto_gptq") || quantizer.starts_with("autogptq")) return MARLIN_GPTQ_ZERO_F_WRAP;
+  return MARLIN_GPTQ_ZERO_F_AUTO;
+}
+
 void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
   LayoutOperands& o = found.operands;
   o.group_index = p.g_idx;
@@ -86,6 +93,7 @@ void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
   found.layer.k = present(p.g_idx) ? cols_of(p.g_idx) : rows_of(p.qweight) * 8;
   // Files without act-order have a g_idx too, which is k / group; the data is read when the layer is.
   if (present(p.g_idx) && finder.config.act_order.value_or(true)) found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
+  o.zero_f = finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f : zero_f_of(finder.config.quantizer);
   found.make = finder.config.symmetric.value_or(false) ? make_gptq_symmetric : make_gptq;
 }
 

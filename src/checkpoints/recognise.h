@@ -18,7 +18,8 @@ struct Finder {
   const TensorTable& tensors;
   const QuantConfig& config;
   bool is_gguf = false;
-  marlin_layout layout = MARLIN_LAYOUT_AUTO;  ///< the caller's, taken on trust
+  marlin_layout layout = MARLIN_LAYOUT_AUTO;            ///< the caller's, taken on trust
+  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< likewise
 
   /// The tensor base + suffix; data == nullptr when there is none.
   TensorView find(std::string_view base, std::string_view suffix) const {

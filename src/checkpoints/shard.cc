@@ -16,6 +16,7 @@ class ShardSource final : public WeightSource {
   ShardSource(std::unique_ptr<WeightSource> source, WeightMeta meta, int64_t first_n, int64_t first_k, int64_t first_group)
       : source_(std::move(source)), first_n_(first_n), first_k_(first_k), first_group_(first_group) {
     meta_ = std::move(meta);
+    warning_ = source_->warning();
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {

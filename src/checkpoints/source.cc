@@ -99,6 +99,9 @@ bool takes_sparse_meta(marlin_layout layout) {
 Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
   MARLIN_ASSIGN(const SparseRule rule, sparse_rule(o.flags, o.column_norms));
   if (is_float(o.values.dtype)) return quantize(o, rule);
+  if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO && o.layout != MARLIN_LAYOUT_GPTQ_V1) {
+    return Status::error(MARLIN_E_ARGUMENT, "gptq_zero_f: only the layout GPTQ_V1 has such zeros, found layout %d", o.layout);
+  }
   if (!takes_sparse_meta(o.layout)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));
   MARLIN_ASSIGN(auto source, make_layout(o));
   if (rule.sparsity == Sparsity::as_given) return source;

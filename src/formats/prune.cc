@@ -40,6 +40,7 @@ class SparseSource final : public WeightSource {
  public:
   SparseSource(std::unique_ptr<WeightSource> source, WeightMeta meta, const SparseRule& rule)
       : source_(std::move(source)), rule_(rule) {
+    warning_ = source_->warning();
     meta_ = std::move(meta);
   }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -62,11 +63,14 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const WeightMeta& meta() const { return meta_; }
+  /// What the host's log should say about how this matrix was read, because the file left it open; "" when nothing.
+  const std::string& warning() const { return warning_; }
   /// Fills `out` (resized; its memory is reused) with rows [first, first + count), inside [0, n).
   virtual Status read(int64_t first, int64_t count, Stripe& out) const = 0;
 
  protected:
   WeightMeta meta_;
+  std::string warning_;
 };
 
 }  // namespace metal_marlin

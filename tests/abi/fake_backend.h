@@ -95,7 +95,7 @@ class FakeBackend final : public metal_marlin::Backend {
 /// A context over a FakeBackend that passes for `kind`. The caller destroys it.
 inline marlin_context* fake_context(FakeRecord& record, marlin_backend kind = MARLIN_BACKEND_CPU,
                                     metal_marlin::Allocator allocator = metal_marlin::Allocator::system()) {
-  return new marlin_context(kind, std::make_unique<FakeBackend>(record), allocator);
+  return new marlin_context(kind, std::make_unique<FakeBackend>(record), allocator, {});
 }
 
 }  // namespace abi_test

@@ -72,7 +72,7 @@ FIELD(marlin_pack_desc, sparse_meta, 176, 48);
 FIELD(marlin_pack_desc, group_index, 224, 48);
 FIELD(marlin_pack_desc, tensor_scale, 272, 48);
 FIELD(marlin_pack_desc, flags, 320, 4);
-FIELD(marlin_pack_desc, reserved, 324, 4);
+FIELD(marlin_pack_desc, gptq_zero_f, 324, 4);
 FIELD(marlin_pack_desc, column_norms, 328, 48);
 END(marlin_pack_desc, 376);
 
@@ -106,7 +106,7 @@ END(marlin_load_desc, 48);
 FIELD(marlin_open_desc, struct_size, 0, 4);
 FIELD(marlin_open_desc, flags, 4, 4);
 FIELD(marlin_open_desc, layout, 8, 4);
-FIELD(marlin_open_desc, reserved, 12, 4);
+FIELD(marlin_open_desc, gptq_zero_f, 12, 4);
 END(marlin_open_desc, 16);
 
 FIELD(marlin_layer_info, struct_size, 0, 4);
@@ -251,6 +251,11 @@ VALUE(MARLIN_LAYOUT_AWQ_GEMV_FAST, 7);
 VALUE(MARLIN_LAYOUT_GGUF, 8);
 VALUE(MARLIN_LAYOUT_MARLIN, 9);
 VALUE(MARLIN_LAYOUT_MARLIN_24, 10);
+
+VALUE(MARLIN_GPTQ_ZERO_F_AUTO, 0);
+VALUE(MARLIN_GPTQ_ZERO_F_WRAP, 1);
+VALUE(MARLIN_GPTQ_ZERO_F_CARRY, 2);
+VALUE(MARLIN_GPTQ_ZERO_F_SIXTEEN, 3);
 
 VALUE(MARLIN_EPILOGUE_NONE, 0);
 VALUE(MARLIN_EPILOGUE_SILU, 1);

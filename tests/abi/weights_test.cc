@@ -85,6 +85,37 @@ TEST_F(Weights, PackRefusesWhatItDoesNotServe) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "values.data is NULL", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
 }
 
+TEST_F(Weights, AGuessAboutZerosIsToldToTheLog) {
+  std::vector<std::string> lines;
+  auto desc = mm::make<marlin_context_desc>();
+  desc.log = [](void* user, int32_t level, const char* message) {
+    static_cast<std::vector<std::string>*>(user)->push_back(std::to_string(level) + " " + message);
+  };
+  desc.user = &lines;
+  const mm::context logging(desc);
+  std::vector<uint32_t> words(8, 0u), zeros{0x7777776fu};
+  std::vector<float> scales(8, 1.0f), values(64);
+  auto p = mm::make<marlin_pack_desc>();
+  p.format = MARLIN_INT4;
+  p.layout = MARLIN_LAYOUT_GPTQ_V1;
+  p.n = p.k = p.group_size = 8;
+  p.values = {words.data(), 0, 1, 8, 0, MARLIN_U32, MARLIN_MEM_HOST};
+  p.zeros = {zeros.data(), 0, 1, 1, 0, MARLIN_U32, MARLIN_MEM_HOST};
+  p.scales = mm::matrix_view(scales.data(), 1, 8);
+  const auto second_zero = [&] {
+    const mm::weights packed = mm::pack(logging, p);
+    mm::unpack(packed, mm::matrix_view(values.data(), 8, 8));
+    return -values[8];
+  };
+  EXPECT_EQ(second_zero(), 7.0f);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].substr(0, 2), "2 ");
+  EXPECT_PRED2(contains, lines[0], "gptq_zero_f");
+  p.gptq_zero_f = MARLIN_GPTQ_ZERO_F_CARRY;
+  EXPECT_EQ(second_zero(), 8.0f);
+  EXPECT_EQ(lines.size(), 1u) << "nothing was guessed";
+}
+
 TEST_F(Weights, CodesAndScalesComeFromStridedAlignedMemory) {
   // Two rows of 32 codes, 20 bytes apart: row 0 is all 9s, row 1 all 6s. Scales 0.5 and 2: (9 - 8) / 2 and (6 - 8) * 2.
   std::vector<uint8_t> codes(40, 0x99);

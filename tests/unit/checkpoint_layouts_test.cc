@@ -30,15 +30,99 @@ TEST(CheckpointGptq, V1StoresZeroMinusOne) {
   EXPECT_EQ(decode(o)[0], -4.0f) << "absent zeros are 8";
 }
 
-TEST(CheckpointGptq, V1NibbleFifteenIsSixteen) {
-  const Operand q("values", MARLIN_U32, {1, 1}, std::vector<uint32_t>{0x0000000fu});
-  const Operand s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kOne});
-  const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0xffffffffu});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 1, 8, 8, q);
+/// Zeros of the eight columns of one word of GPTQ v1, read in three ways.
+struct ZeroReading {
+  uint32_t word;
+  int wrap[8], carry[8], sixteen[8];
+};
+constexpr ZeroReading kReadings[] = {
+    {0x76543210u, {1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}},
+    // Zeros 0, 8, 8, ... as GPTQModel writes them: taking 1 from nibble 0 borrowed from nibble 1.
+    {0x7777776fu, {0, 7, 8, 8, 8, 8, 8, 8}, {0, 8, 8, 8, 8, 8, 8, 8}, {16, 7, 8, 8, 8, 8, 8, 8}},
+    {0xf7777777u, {8, 8, 8, 8, 8, 8, 8, 0}, {8, 8, 8, 8, 8, 8, 8, 0}, {8, 8, 8, 8, 8, 8, 8, 16}},
+    {0xffffffffu, {0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 1, 1, 1, 1, 1, 1}, {16, 16, 16, 16, 16, 16, 16, 16}},
+};
+
+TEST(CheckpointGptq, V1NibbleFifteenHasThreeReadings) {
+  const Operand q("values", MARLIN_U32, {1, 8}, std::vector<uint32_t>(8, 0));
+  const Operand s("scales", MARLIN_F16, {1, 8}, std::vector<uint16_t>(8, kOne));
+  for (const ZeroReading& r : kReadings) {
+    const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{r.word});
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 8, 8, 8, q);
+    o.scales = s.view;
+    o.zeros = z.view;
+    const std::pair<marlin_gptq_zero_f, const int*> readings[] = {{MARLIN_GPTQ_ZERO_F_AUTO, r.wrap},
+                                                                  {MARLIN_GPTQ_ZERO_F_WRAP, r.wrap},
+                                                                  {MARLIN_GPTQ_ZERO_F_CARRY, r.carry},
+                                                                  {MARLIN_GPTQ_ZERO_F_SIXTEEN, r.sixteen}};
+    const bool has_15 = r.word != 0x76543210u;
+    for (const auto& [reading, zeros] : readings) {
+      o.zero_f = reading;
+      const auto values = decode(o);
+      ASSERT_EQ(values.size(), 64u);
+      for (size_t n = 0; n < 8; ++n)
+        EXPECT_EQ(values[8 * n], static_cast<float>(-zeros[n])) << r.word << " " << reading << " " << n;
+      const std::string warning = make_source(o).value()->warning();
+      if (reading == MARLIN_GPTQ_ZERO_F_AUTO && has_15) {
+        EXPECT_THAT(warning, HasSubstr("zeros: group 0, word 0 has a zero nibble 15"));
+      } else {
+        EXPECT_EQ(warning, "");
+      }
+    }
+    o.layout = MARLIN_LAYOUT_GPTQ_V2;
+    EXPECT_EQ(error_of(o).code(), MARLIN_E_ARGUMENT) << "v2 has no such zeros";
+    o.zero_f = MARLIN_GPTQ_ZERO_F_AUTO;
+    EXPECT_EQ(make_source(o).value()->warning(), "");
+  }
+}
+
+TEST(CheckpointGptq, NibblesBehindTheLastColumnAreNoZeros) {
+  const Operand q("values", MARLIN_U32, {1, 3}, std::vector<uint32_t>(3, 0)),
+      z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0xfffff777u}),
+      s("scales", MARLIN_F16, {1, 3}, std::vector<uint16_t>(3, kOne));
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 3, 8, 8, q);
   o.scales = s.view;
   o.zeros = z.view;
-  EXPECT_EQ(decode(o)[0], -1.0f);
-  EXPECT_EQ(decode(o)[1], -16.0f);
+  EXPECT_EQ(make_source(o).value()->warning(), "");
+}
+
+TEST(CheckpointGptq, TheQuantizerOfTheConfigChoosesTheReading) {
+  struct Row {
+    const char* meta;
+    marlin_gptq_zero_f chosen;
+    float second;  // of the row of zeros below
+    bool warns;
+  };
+  constexpr Row kRows[] = {
+      {R"({"quantizer":["gptqmodel:2.0.0"]})", MARLIN_GPTQ_ZERO_F_AUTO, -8, false},
+      {R"({"quantizer":"GPTQModel:1.4"})", MARLIN_GPTQ_ZERO_F_AUTO, -8, false},
+      {R"({"quantizer":["auto_gptq:0.7.1","x"]})", MARLIN_GPTQ_ZERO_F_AUTO, -7, false},
+      {R"({"quantizer":"someone"})", MARLIN_GPTQ_ZERO_F_AUTO, -7, true},
+      {R"({"quantizer":[]})", MARLIN_GPTQ_ZERO_F_AUTO, -7, true},
+      {R"([1,"quantizer"])", MARLIN_GPTQ_ZERO_F_AUTO, -7, true},
+      {"{}", MARLIN_GPTQ_ZERO_F_CARRY, -8, false},
+      {R"({"quantizer":"gptqmodel"})", MARLIN_GPTQ_ZERO_F_WRAP, -7, false},
+  };
+  const std::string file = safetensors({{"l.qweight", "I32", "1,8", std::string(32, '\0')},
+                                        {"l.qzeros", "I32", "1,1", bytes_of<uint32_t>({0x7777776fu})},
+                                        {"l.scales", "F32", "1,8", bytes_of<float>({1, 1, 1, 1, 1, 1, 1, 1})}});
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.meta);
+    const std::string config =
+        std::string(R"({"quantization_config":{"quant_method":"gptq","bits":4,"meta":)") + row.meta + "}}";
+    auto folder = std::make_unique<MemoryFolder>();
+    folder->add("f.safetensors", file);
+    folder->add("config.json", config);
+    const auto opened = open_checkpoint(std::move(folder), "f.safetensors", MARLIN_LAYOUT_AUTO, row.chosen);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const auto source = opened.value()->source(0, 0, 0, 0, false);
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    EXPECT_EQ(decode_all(*source.value()).value()[8], row.second);
+    EXPECT_EQ(!source.value()->warning().empty(), row.warns) << source.value()->warning();
+    if (row.warns) {
+      EXPECT_THAT(source.value()->warning(), HasSubstr("tensor 'l.qzeros'"));
+    }
+  }
 }
 
 TEST(CheckpointGptq, ColumnsAndGroupsAndActOrder) {
