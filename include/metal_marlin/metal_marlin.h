@@ -179,9 +179,7 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 #define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 along K: see marlin_weights_pack */
 #define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss); loading sets it */
 #define MARLIN_PACK_SCALES_MSE 16u         /* quantising: search the scale of least squared error */
-#define MARLIN_PACK_OBEYS_2_4                                                      \
-  32u /* values are dense but obey 2:4: store them sparse; more than two non-zeros \
-         in a block of 4: MARLIN_E_FORMAT with its place */
+#define MARLIN_PACK_OBEYS_2_4 32u /* dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT */
 /* marlin_layer_info::flags only */
 #define MARLIN_LAYER_ZEROS 256u       /* has integer zero points */
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
@@ -194,11 +192,10 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 #define MARLIN_CONVERT_PRUNE_2_4 4u /* as the MARLIN_PACK_ flags of these names */
 #define MARLIN_CONVERT_SCALES_MSE 16u
 #define MARLIN_CONVERT_OBEYS_2_4 32u
-#define MARLIN_CONVERT_ASYMMETRIC 64u /* INT4 with a zero point a group */
-#define MARLIN_CONVERT_SKIP_UNFIT \
-  128u                                /* a layer that the scheme cannot hold stays as it is, with its outcome; else: an error */
-#define MARLIN_CONVERT_OVERWRITE 512u /* replace files of the names that are written; else: MARLIN_E_FILE, EEXIST */
-#define MARLIN_CONVERT_DRY_RUN 1024u  /* plan and check, report every outcome with its sizes, write nothing */
+#define MARLIN_CONVERT_ASYMMETRIC 64u  /* INT4 with a zero point a group */
+#define MARLIN_CONVERT_SKIP_UNFIT 128u /* a layer that the scheme cannot hold stays, with its outcome; else: an error */
+#define MARLIN_CONVERT_OVERWRITE 512u  /* replace files of the names that are written; else: MARLIN_E_FILE, EEXIST */
+#define MARLIN_CONVERT_DRY_RUN 1024u   /* plan and check, report every outcome with its sizes, write nothing */
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
 
@@ -266,8 +263,7 @@ typedef struct marlin_pack_desc {
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
   marlin_gptq_zero_f gptq_zero_f; /* layout GPTQ_V1 only */
-  marlin_matrix column_norms; /* with PRUNE_2_4 only: [1, k] F32, finite and >= 0; elements are chosen by |w| * norm, as Wanda
-                                 does with the norms of the activations' columns; absent: all 1 */
+  marlin_matrix column_norms;     /* with PRUNE_2_4 only: [1, k] F32 >= 0; chosen by |w| * norm, as Wanda does; absent: all 1 */
 } marlin_pack_desc;
 
 /* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. */
@@ -297,8 +293,7 @@ typedef struct marlin_load_desc {
   uint32_t expert_count;             /* 0 or 1: no experts */
   marlin_format format;              /* for layers that are not quantised: quantise to this; 0: they are an error */
   uint32_t group_size;               /* with format; 0: the format's own */
-  const marlin_matrix* column_norms; /* with LOAD_PRUNE_2_4 only: one a name, each absent or as in marlin_pack_desc, over the
-                                        whole layer's K also where a shard takes a part; or NULL */
+  const marlin_matrix* column_norms; /* LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL */
 } marlin_load_desc;
 
 typedef struct marlin_open_desc {

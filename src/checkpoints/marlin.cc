@@ -155,15 +155,17 @@ Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) 
   return parts;
 }
 
-/// `rows`, `cols`: how the file shapes the k / 16 * n metadata of 16 bits.
-Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth, int64_t rows, int64_t cols,
-                                                  bool permuted_scales) {
-  if (!present(o.sparse_meta)) return expect_shape(o.sparse_meta, rows, cols);
-  MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 32));
+/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and permute scales when the group is smaller than
+/// K: IST, or than the K that is left of two in four: compressed-tensors.
+enum class Writer { ist, compressed_tensors };
+
+Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth, Writer writer) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_I16}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, rows, cols));
+  MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 32));
+  const bool ist = writer == Writer::ist;
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ist ? o.n : o.k / 32, ist ? o.k / 16 : 2 * o.n));
   parts.sparse_meta = o.sparse_meta;
-  if (permuted_scales) parts.scale_place = interleaved_8;
+  if (parts.meta.groups > (ist ? 1 : 2)) parts.scale_place = interleaved_8;
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   if (depth == Depth::full) {
     MARLIN_RETURN_IF_ERROR(check_all_kept(
@@ -182,13 +184,11 @@ Result<std::unique_ptr<WeightSource>> make_marlin(const LayoutOperands& o, Depth
 }
 
 Result<std::unique_ptr<WeightSource>> make_marlin_24(const LayoutOperands& o, Depth depth) {
-  // The writer compares the group size with the K that is left of two in four: two groups a column stay in order.
-  const bool permuted = rows_of(o.scales) > 2;
-  return make_sparse(o, depth, o.k / 32, 2 * o.n, permuted);
+  return make_sparse(o, depth, Writer::compressed_tensors);
 }
 
 Result<std::unique_ptr<WeightSource>> make_layer_24(const LayoutOperands& o, Depth depth) {
-  return make_sparse(o, depth, o.n, o.k / 16, rows_of(o.scales) > 1);
+  return make_sparse(o, depth, Writer::ist);
 }
 
 namespace {
@@ -206,7 +206,7 @@ constexpr Names kNames[] = {
 
 /// Codes of 8 bits have the same names and twice the words.
 Status check_width(const Finder& finder, const TensorView& words, int64_t n) {
-  const int64_t bits = finder.config.bits.value_or(cols_of(words) == 4 * n ? 8 : 4);
+  const int64_t bits = finder.config.bits.value_or(n <= INT32_MAX && cols_of(words) == 4 * n ? 8 : 4);
   if (bits == 4) return {};
   return view_error(words, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, found %" PRId64 " bits", bits);
 }

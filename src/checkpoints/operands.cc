@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
@@ -151,6 +152,11 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
     MARLIN_RETURN_IF_ERROR(expect_shape(o.tensor_scale, 1, 1));
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.tensor_scale, {MARLIN_F32}));
     const float value = depth == Depth::full ? load<float>(o.tensor_scale.data) : 1.0f;
+    // Writers take it from the largest weight. Of a matrix of zeros that gives 0 or infinity, and then NaN for all its scales.
+    if (!std::isfinite(value) || value == 0) {
+      return view_error(o.tensor_scale, MARLIN_E_FORMAT, "expected a finite tensor scale other than 0, found %g",
+                        static_cast<double>(value));
+    }
     meta.tensor_scales = {{0, value, (o.flags & MARLIN_PACK_DIVIDE_SCALE) != 0}};
   }
   return meta;

@@ -43,7 +43,7 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const Sp
 Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o, const SourceOptions& options) {
   const bool sparse = present(o.sparse_meta);
   if (sparse) {
-    if (o.k % 4 != 0) {
+    if (o.k < 1 || o.k > INT32_MAX || o.k % 4 != 0) {
       return view_error(o.values, MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, o.k);
     }
     MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));

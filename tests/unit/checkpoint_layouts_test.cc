@@ -115,7 +115,7 @@ TEST(CheckpointGptq, TheQuantizerOfTheConfigChoosesTheReading) {
     folder->add("config.json", config);
     const auto opened = open_checkpoint(std::move(folder), "f.safetensors", MARLIN_LAYOUT_AUTO, row.chosen);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const auto source = opened.value()->source(0, 0, 0, 0, false);
+    const auto source = opened.value()->source(0, 0, {});
     ASSERT_TRUE(source.ok()) << source.status().message();
     EXPECT_EQ(decode_all(*source.value()).value()[8], row.second);
     EXPECT_EQ(!source.value()->warning().empty(), row.warns) << source.value()->warning();

@@ -62,6 +62,30 @@ std::string small_safetensors() {
                       {"f.weight", "F32", "1,2", z.substr(0, 8)}});
 }
 
+/// The same for layouts in blocks, which need more data; damaged in fewer places.
+std::string blocks_safetensors() {
+  const std::string z(512, '\x11'), meta(256, '\x44');
+  return safetensors({{"d.B", "I32", "1,128", z},
+                      {"d.s", "F16", "1,64", z.substr(0, 128)},
+                      {"i.B", "I32", "1,128", z},
+                      {"i.s", "F16", "1,64", z.substr(0, 128)},
+                      {"i.meta", "I16", "64,2", meta},
+                      {"m.weight_packed", "I32", "1,128", z},
+                      {"m.scale_packed", "F16", "1,64", z.substr(0, 128)},
+                      {"m.meta", "I16", "1,128", meta},
+                      {"b.compressed", "F16", "1,4", z.substr(0, 8)},
+                      {"b.bitmask", "U8", "1,1", "\x33"},
+                      {"b.shape", "I64", "2,1", bytes_of<int64_t>({1, 8})},
+                      {"f.qweight", "I16", "1,64", z.substr(0, 128)},
+                      {"f.scaled_zeros", "F16", "1,4", z.substr(0, 8)},
+                      {"f.scales", "F16", "1,4", z.substr(0, 8)},
+                      {"g.qweight", "I32", "1,16", z.substr(0, 64)},
+                      {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
+                      {"g.scales", "F16", "1,8", z.substr(0, 16)}});
+}
+
+constexpr const char* kBlocksConfig = R"({"quantization_config":{"quant_method":"","bits":4,"group_size":128}})";
+
 std::string small_gguf() {
   const std::string z(256, '\x11');
   GgufWriter writer;
@@ -158,6 +182,40 @@ TEST(CheckpointMalformed, Safetensors) {
   std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
   EXPECT_GE(tally.files, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
+}
+
+TEST(CheckpointMalformed, SafetensorsOfBlocks) {
+  Tally tally;
+  const std::string good = blocks_safetensors();
+  auto opened = open_memory({{"f.safetensors", good}, {"config.json", kBlocksConfig}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(opened.value()->layers().size(), 6u);
+  for (const Layer& layer : opened.value()->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+  const size_t header = 8 + load<uint64_t>(reinterpret_cast<const std::byte*>(good.data()));
+  for (size_t at = 8; at < good.size(); at += at < header ? 1 : 23) {
+    for (const int bit : {0, 3, 4, 7}) {
+      std::string file = good;
+      file[at] = static_cast<char>(file[at] ^ 1 << bit);
+      try_file("f.safetensors", file, kBlocksConfig, tally);
+      ASSERT_FALSE(HasFatalFailure());
+    }
+  }
+  // Shapes that the data still fits, but that the layers do not.
+  const std::pair<const char*, const char*> swaps[] = {
+      {"[1,128]", "[128,1]"}, {"[64,2]", "[2,64]"}, {"[1,64]", "[64,1]"}, {"[1,64]", "[64]"}, {"[1,128]", "[1,1,128]"},
+      {"[2,1]", "[1,2]"},     {"[1,4]", "[4,1]"},   {"[1,4]", "[2,2]"},   {"[1,1]", "[]"},    {"[1,16]", "[16]"}};
+  for (const auto& [from, to] : swaps) {
+    for (size_t at = good.find(from); at < header; at = good.find(from, at + 1)) {
+      std::string file = good;
+      file.replace(at, std::strlen(from), to);
+      const uint64_t length = header - 8 + std::strlen(to) - std::strlen(from);
+      std::memcpy(file.data(), &length, 8);
+      try_file("f.safetensors", file, kBlocksConfig, tally);
+      ASSERT_FALSE(HasFatalFailure());
+    }
+  }
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  EXPECT_GT(tally.layers_refused, 100u);
 }
 
 TEST(CheckpointMalformed, Index) {
