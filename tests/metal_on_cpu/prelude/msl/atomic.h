@@ -29,6 +29,7 @@ MSL_RUNTIME T atomic_read(const volatile atomic<T>* p, const char* file, unsigne
 template <class T, class F>
 MSL_RUNTIME T atomic_modify(volatile atomic<T>* p, F f, const char* file, unsigned line) {
 #ifdef MSL_CHECKED
+  msl_atomic_access(p, sizeof(T), false, file, line);
   msl_atomic_access(p, sizeof(T), true, file, line);
 #endif
   (void)file, (void)line;

@@ -45,8 +45,14 @@ class Rewriter {
   void declaration(const Declaration& d, const std::string& path) {
     if (d.kind == Declaration::kNamespace) {
       const std::string inner = path + "::" + join(s_, significant(s_, d.begin, d.open), 0, 9);
+      const std::string outer = prefix_;
+      for (const size_t i : significant(s_, d.begin, d.open)) {
+        const Token& t = s_.tokens[i];
+        if (t.kind == Token::kName && !t.is("namespace") && !t.is("inline") && !t.is("extern")) prefix_ += t.text + "::";
+      }
       strip(d.begin, d.open);
       scope(d.open + 1, d.close, inner);
+      prefix_ = outer;
       return;
     }
     if (compiling() && differs_only_in_address_space(d, path)) {
@@ -168,21 +174,22 @@ class Rewriter {
     std::string text = " static constexpr msl::Params<" + std::to_string(k.param_count) + "> " + id + "={{" + k.params + "}};";
     const std::string name = k.host_name.empty() ? k.name : k.host_name, function = k.name;
     const bool is_template = k.is_template;
-    known_[function] = {id, std::move(k)};
-    if (!is_template) text += registration(known_[function], name, function);
+    known_[function] = {id, prefix_ + function, std::move(k)};
+    if (!is_template) text += registration(known_[function], name, "");
     return text;
   }
 
   struct Known {
     std::string params;
+    std::string function;  // qualified: a kernel may be called as a function of the library is
     KernelHeader header;
   };
-  std::string registration(const Known& known, const std::string& name, const std::string& function) {
+  std::string registration(const Known& known, const std::string& name, const std::string& arguments) {
     const KernelHeader& k = known.header;
     out_.kernels.push_back(name);
     return " MSL_KERNEL(" + fresh("kernel_") + ",\"" + name + "\"," + known.params + "," + std::to_string(k.param_count) + "," +
            k.max_threads + ",\"" + k.file + "\"," + std::to_string(k.first_line) + "," + std::to_string(k.last_line) + "," +
-           function + ");";
+           known.function + arguments + ");";
   }
 
   // template [[host_name("n")]] [[kernel]] void f<int>(...);   or   template ... decltype(f<int>) f<int>;
@@ -225,7 +232,7 @@ class Rewriter {
       if (is_address_space(s_.tokens[t[i]])) s_.tokens[t[i]].text = s_.tokens[t[i]].is("constant") ? "const" : "";
     }
     const std::string arguments = join(s_, t, first, last + 1);
-    const std::string text = registration(known->second, name.empty() ? function + arguments : name, function + arguments);
+    const std::string text = registration(known->second, name.empty() ? function + arguments : name, arguments);
     erase(d.begin, d.end);
     s_.tokens[d.begin].text = text + s_.tokens[d.begin].text;
     return true;
@@ -343,6 +350,7 @@ class Rewriter {
   const ConstantLiterals& constants_;
   Rewritten out_;
   int count_ = 0;
+  std::string prefix_ = "::";                // of the namespace at hand
   std::map<std::string, std::string> seen_;  // header without address spaces: body
   std::map<std::string, Known> known_;       // kernel functions by name
   std::set<std::string> constant_names_;

@@ -69,7 +69,7 @@ void Worker::watch(Cell* cells, size_t bytes, bool write, bool atomic, bool thre
     if (threadgroup && cell.write_time < group_start_) cell.write_time = 0;  // of an earlier threadgroup
     if (threadgroup && cell.reads.time < group_start_) cell.reads.time = 0;
     if (threadgroup && cell.atomics.time < group_start_) cell.atomics.time = 0;
-    if (!write || atomic) uninitialised = uninitialised || (undefined && !cell.written());
+    if (!write) uninitialised = uninitialised || (undefined && !cell.written());
     const Cell before = cell;
     const Race found = note_access(cell, order, write, atomic);
     if (found == Race::kNone || race != Race::kNone) continue;
@@ -117,7 +117,8 @@ bool Worker::threadgroup_access(uintptr_t address, size_t bytes, bool write, boo
   (write ? counters.threadgroup_bytes_written : counters.threadgroup_bytes_read) += bytes;
   counters.threadgroup_accesses++;
   if (locality)
-    locality->access(lane_->index, where.pc ? where.pc : where.line, kThreadgroupSpace, offset, static_cast<uint32_t>(bytes));
+    locality->access(lane_->index, where.pc ? where.pc : where.line, kThreadgroupSpace, offset, static_cast<uint32_t>(bytes),
+                     write);
   static const std::string kWhat = "threadgroup memory";
   watch(cells_.as<Cell>() + offset, bytes, write, atomic, true, true, where, -1, static_cast<int64_t>(offset - v.offset),
         kWhat);
@@ -139,7 +140,7 @@ void Worker::buffer_access(Allocation& a, uintptr_t address, size_t bytes, bool 
     for (size_t i = static_cast<size_t>(offset); i < static_cast<size_t>(offset) + bytes; ++i)
       seen[i / 64] |= uint64_t{1} << i % 64;
     locality->access(lane_->index, where.pc ? where.pc : where.line, a.index, static_cast<uint64_t>(offset),
-                     static_cast<uint32_t>(bytes));
+                     static_cast<uint32_t>(bytes), write);
   }
   if (!a.writable) {
     if (!write) return;
@@ -174,7 +175,7 @@ void Worker::shadow_stack(uintptr_t address, size_t bytes, uint8_t value) {
 
 void Worker::access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where) {
   if (bytes == 0) return;
-  if (atomic) counters.atomics++;
+  if (atomic && write) counters.atomics++;
   if (in_stacks(address)) return stack_access(address, bytes, write, where);
   if (Allocation* a = job_->memory->find(address)) return buffer_access(*a, address, bytes, write, atomic, where);
   if (threadgroup_access(address, bytes, write, atomic, where)) return;

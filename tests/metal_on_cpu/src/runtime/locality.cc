@@ -4,10 +4,10 @@
 
 namespace metal_on_cpu {
 
-Locality::Access& Locality::open(uint32_t thread, uintptr_t pc, int space, uint64_t offset) {
+Locality::Access& Locality::open(uint32_t thread, uintptr_t pc, int space, uint64_t offset, bool write) {
   const uint64_t chunk = offset / 16;
   for (Recent& r : recent_[thread]) {
-    if (r.space != space || r.chunk != chunk || r.pieces == 0 || r.pieces == r.pcs.size()) continue;
+    if (r.space != space || r.write != write || r.chunk != chunk || r.pieces == 0 || r.pieces == r.pcs.size()) continue;
     if (std::find(r.pcs.begin(), r.pcs.begin() + r.pieces, pc) != r.pcs.begin() + r.pieces) continue;
     r.pcs[r.pieces++] = pc;
     return instructions_[r.instruction].accesses[r.nth];
@@ -18,12 +18,12 @@ Locality::Access& Locality::open(uint32_t thread, uintptr_t pc, int space, uint6
   if (instruction.accesses.size() <= nth) instruction.accesses.resize(nth + 1);
   instruction.accesses[nth].space = space;
   Recent& r = recent_[thread][turn_[thread]++ % 8];
-  r.chunk = chunk, r.space = space, r.pieces = 1, r.pcs[0] = pc, r.instruction = key, r.nth = nth;
+  r.chunk = chunk, r.space = space, r.write = write, r.pieces = 1, r.pcs[0] = pc, r.instruction = key, r.nth = nth;
   return instruction.accesses[nth];
 }
 
-void Locality::access(uint32_t thread, uintptr_t pc, int space, uint64_t offset, uint32_t bytes) {
-  Access& access = open(thread, pc, space, offset);
+void Locality::access(uint32_t thread, uintptr_t pc, int space, uint64_t offset, uint32_t bytes, bool write) {
+  Access& access = open(thread, pc, space, offset, write);
   const uint64_t unit = space == kThreadgroupSpace ? 4 : 64;
   for (uint64_t u = offset / unit; u <= (offset + bytes - 1) / unit; ++u) {
     if (std::find(access.units.rbegin(), access.units.rend(), u) == access.units.rend()) access.units.push_back(u);

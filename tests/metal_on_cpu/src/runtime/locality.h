@@ -21,7 +21,7 @@ constexpr int kThreadgroupSpace = -1;
 class Locality {
  public:
   /// `space`: a buffer's index, or kThreadgroupSpace.
-  void access(uint32_t thread, uintptr_t pc, int space, uint64_t offset, uint32_t bytes);
+  void access(uint32_t thread, uintptr_t pc, int space, uint64_t offset, uint32_t bytes, bool write);
   /// The threadgroup is over: counts what it did.
   void end_group();
   const std::unordered_map<int, LocalityCounts>& counts() const { return counts_; }
@@ -38,12 +38,13 @@ class Locality {
   struct Recent {  // a 16-byte chunk that a lane has just touched
     uint64_t chunk = ~uint64_t{0};
     int space = -2;
+    bool write = false;
     uint32_t pieces = 0;
     std::array<uintptr_t, 16> pcs{};
     uint64_t instruction = 0;
     uint32_t nth = 0;
   };
-  Access& open(uint32_t thread, uintptr_t pc, int space, uint64_t offset);
+  Access& open(uint32_t thread, uintptr_t pc, int space, uint64_t offset, bool write);
 
   std::unordered_map<uint64_t, Instruction> instructions_;  // by pc and simdgroup
   std::array<std::array<Recent, 8>, 1024> recent_;

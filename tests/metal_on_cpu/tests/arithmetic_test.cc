@@ -1,0 +1,205 @@
+// half, bfloat and simdgroup_matrix against float64 rounded to nearest even once; contraction and flushing of subnormals.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include "support.h"
+
+namespace metal_on_cpu {
+namespace {
+
+// The nearest number with `digits` binary digits and exponents from `lowest` on, ties to even; overflow to infinity.
+double round_to(double x, int digits, int lowest, double largest) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  const int exponent = std::max(std::ilogb(x), lowest);
+  const double unit = std::ldexp(1.0, exponent - digits + 1), rounded = std::nearbyint(x / unit) * unit;
+  return std::fabs(rounded) > largest ? std::copysign(INFINITY, x) : rounded;
+}
+double half_round(double x) { return round_to(x, 11, -14, 65504); }
+double bfloat_round(double x) { return round_to(x, 8, -126, 0x1.fep127); }
+
+double half_value(uint16_t bits) {
+  const int e = bits >> 10 & 31, m = bits & 1023;
+  const double magnitude = e == 31 ? (m ? NAN : INFINITY) : e ? std::ldexp(1024 + m, e - 25) : std::ldexp(m, -24);
+  return bits >> 15 ? -magnitude : magnitude;
+}
+double bfloat_value(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+constexpr const char* kShader = R"(
+#include <metal_stdlib>
+#include <metal_simdgroup_matrix>
+using namespace metal;
+template <typename T> kernel void arithmetic(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device const T* c [[buffer(2)]],
+                                             device T* y [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+  y[5 * i] = a[i] + b[i];
+  y[5 * i + 1] = a[i] - b[i];
+  y[5 * i + 2] = a[i] * b[i];
+  y[5 * i + 3] = a[i] / b[i];
+  y[5 * i + 4] = fma(a[i], b[i], c[i]);
+}
+template [[host_name("half")]] kernel decltype(arithmetic<half>) arithmetic<half>;
+template [[host_name("bfloat")]] kernel decltype(arithmetic<bfloat>) arithmetic<bfloat>;
+kernel void convert(device const float* x [[buffer(0)]], device half* h [[buffer(1)]], device bfloat* b [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+  h[i] = half(x[i]);
+  b[i] = bfloat(x[i]);
+}
+kernel void widen(device const ushort* bits [[buffer(0)]], device float* h [[buffer(1)]], device float* b [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+  h[i] = float(as_type<half>(bits[i]));
+  b[i] = float(as_type<bfloat>(bits[i]));
+}
+kernel void multiply_add(device const float* x [[buffer(0)]], device float* y [[buffer(1)]]) { y[0] = x[0] * x[1] + x[2]; }
+template <typename T> kernel void product(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device float* y [[buffer(2)]]) {
+  simdgroup_matrix<T, 8, 8> ma, mb;
+  simdgroup_load(ma, a, 8);
+  simdgroup_load(mb, b, 8);
+  simdgroup_float8x8 mc = make_filled_simdgroup_matrix<float, 8, 8>(0.5f);
+  simdgroup_multiply_accumulate(mc, ma, mb, mc);
+  simdgroup_store(mc, y, 8);
+}
+template [[host_name("product_half")]] kernel decltype(product<half>) product<half>;
+template [[host_name("product_bfloat")]] kernel decltype(product<bfloat>) product<bfloat>;
+template [[host_name("product_float")]] kernel decltype(product<float>) product<float>;
+)";
+
+Library library(bool contraction = true) {
+  CompileOptions options;
+  options.contraction = contraction;
+  auto l = Library::from_source(kShader, options);
+  EXPECT_TRUE(l.ok()) << l.message();
+  return l.take();
+}
+
+Report run(Dispatch d) {
+  auto report = d.run();
+  EXPECT_TRUE(report.ok()) << report.message();
+  return report.ok() ? report.take() : Report();
+}
+
+struct Format {
+  const char* kernel;
+  double (*value)(uint16_t);
+  double (*round)(double);
+};
+class SixteenBits : public ::testing::TestWithParam<Format> {};
+TEST_P(SixteenBits, EachOperationRoundsOnce) {
+  const Format& f = GetParam();
+  constexpr uint32_t kCount = 32768;
+  std::mt19937 random(1);
+  std::vector<uint16_t> a(kCount), b(kCount), c(kCount), y(5 * kCount);
+  for (auto* v : {&a, &b, &c})
+    for (uint16_t& x : *v) x = static_cast<uint16_t>(random());
+  run(library()
+          .kernel(f.kernel)
+          .dispatch()
+          .buffer(0, a)
+          .buffer(1, b)
+          .buffer(2, c)
+          .buffer(3, y)
+          .groups(kCount / 256)
+          .threads(256));
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const double p = f.value(a[i]), q = f.value(b[i]), r = f.value(c[i]);
+    // Sums and products of bfloat may need more than 53 digits; float64 then is no oracle for the last of 8 digits only in
+    // ties.
+    const double want[] = {f.round(p + q), f.round(p - q), f.round(p * q), f.round(p / q)};
+    for (int k = 0; k < 4; ++k) {
+      const double got = f.value(y[5 * i + k]);
+      if (std::isnan(want[k])) {
+        ASSERT_TRUE(std::isnan(got));
+      } else {
+        ASSERT_EQ(got, want[k]) << p << " and " << q << ", operation " << k;
+      }
+    }
+    // Where float64 holds the sum without rounding, it is the oracle.
+    const double exact = p * q + r, got = f.value(y[5 * i + 4]);
+    if (std::isnan(exact)) {
+      ASSERT_TRUE(std::isnan(got));
+    } else if (exact - p * q == r && exact - r == p * q) {
+      ASSERT_EQ(got, f.round(exact)) << p << " * " << q << " + " << r;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Formats, SixteenBits,
+                         ::testing::Values(Format{"half", half_value, half_round},
+                                           Format{"bfloat", bfloat_value, bfloat_round}),
+                         [](const auto& p) { return p.param.kernel; });
+
+TEST(Conversions, OfFloatsRoundToNearestEven) {
+  std::mt19937 random(2);
+  std::vector<float> x(65536);
+  for (float& v : x) v = std::bit_cast<float>(static_cast<uint32_t>(random()));
+  for (size_t i = 0; i < 4096; ++i)
+    x[i] = static_cast<float>(half_value(static_cast<uint16_t>(i * 8)) * (1 + std::ldexp(1.0, -11)));  // ties
+  std::vector<uint16_t> h(x.size()), b(x.size());
+  run(library().kernel("convert").dispatch().buffer(0, x).buffer(1, h).buffer(2, b).groups(256).threads(256));
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) {
+      ASSERT_TRUE(std::isnan(half_value(h[i])) && std::isnan(bfloat_value(b[i])));
+      continue;
+    }
+    ASSERT_EQ(half_value(h[i]), half_round(x[i])) << x[i];
+    ASSERT_EQ(bfloat_value(b[i]), bfloat_round(x[i])) << x[i];
+  }
+}
+
+TEST(Conversions, OfEveryHalfAndBfloat) {
+  std::vector<uint16_t> bits(65536);
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
+  std::vector<float> h(bits.size()), b(bits.size());
+  run(library().kernel("widen").dispatch().buffer(0, bits).buffer(1, h).buffer(2, b).groups(256).threads(256));
+  for (size_t i = 0; i < bits.size(); ++i) {
+    if (!std::isnan(half_value(bits[i]))) {
+      ASSERT_EQ(h[i], half_value(bits[i]));
+    }
+    if (!std::isnan(bfloat_value(bits[i]))) {
+      ASSERT_EQ(b[i], bfloat_value(bits[i]));
+    }
+  }
+}
+
+TEST(Modes, Contraction) {
+  const std::vector<float> x = {1 + 0x1p-12f, 1 + 0x1p-12f, -(1 + 0x1p-11f)};
+  std::vector<float> y(1);
+  run(library(true).kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
+  EXPECT_EQ(y[0], 0x1p-24f);
+  run(library(false).kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
+  EXPECT_EQ(y[0], 0);
+}
+
+TEST(Modes, FlushToZeroTakesFloatsButNotHalves) {
+  const std::vector<float> x = {0x1p-100f, 0x1p-30f, 0};
+  std::vector<float> y(1, 1);
+  run(library().kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
+  EXPECT_EQ(y[0], 0x1p-130f);
+  run(library().kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y).flush_to_zero());
+  EXPECT_EQ(y[0], 0);
+  const std::vector<uint16_t> bits = {0x0001, 0x0200};
+  std::vector<float> h(2), b(2);
+  run(library().kernel("widen").dispatch().buffer(0, bits).buffer(1, h).buffer(2, b).threads(2).flush_to_zero());
+  EXPECT_EQ(h[0], 0x1p-24f);
+  EXPECT_EQ(h[1], 0x1p-15f);
+}
+
+TEST(SimdgroupMatrix, SumsInFloat) {
+  std::mt19937 random(3);
+  std::vector<uint16_t> a(64), b(64);
+  for (auto* v : {&a, &b})
+    for (uint16_t& x : *v) x = static_cast<uint16_t>(0x3800 + random() % 0x800);  // 0.5 to 2 as half, tiny as bfloat
+  for (const Format& f :
+       {Format{"product_half", half_value, half_round}, Format{"product_bfloat", bfloat_value, bfloat_round}}) {
+    std::vector<float> y(64);
+    run(library().kernel(f.kernel).dispatch().buffer(0, a).buffer(1, b).buffer(2, y).threads(32));
+    for (int i = 0; i < 8; ++i)
+      for (int j = 0; j < 8; ++j) {
+        float want = 0.5f;
+        for (int k = 0; k < 8; ++k)
+          want = static_cast<float>(std::fma(f.value(a[i * 8 + k]), f.value(b[k * 8 + j]), static_cast<double>(want)));
+        ASSERT_EQ(y[i * 8 + j], want) << f.kernel << " " << i << "," << j;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace metal_on_cpu

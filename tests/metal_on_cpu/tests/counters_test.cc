@@ -1,0 +1,118 @@
+// Counters against numbers found by hand, the order of accesses in race.h, and results that do not depend on other threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "runtime/race.h"
+#include "support.h"
+
+namespace metal_on_cpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+Library library() {
+  auto l = Library::from_source(R"(
+#include <metal_stdlib>
+using namespace metal;
+constant int which [[function_constant(0)]];
+kernel void copy4(device const float4* x [[buffer(0)]], device float4* y [[buffer(1)]], uint i [[thread_position_in_grid]]) { y[i] = x[i]; }
+kernel void strided(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) { y[i] = x[16 * i] * 2.0f; }
+kernel void banks(device float* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]]) {
+  threadgroup float a[1024];
+  a[32 * t] = 1;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  y[t] = a[32 * t];
+}
+kernel void value(device int* y [[buffer(1)]], uint i [[thread_position_in_grid]]) { y[i] = which; }
+)");
+  EXPECT_TRUE(l.ok()) << l.message();
+  return l.take();
+}
+
+TEST(Counters, OfACopy) {
+  std::vector<float> x(512), y(512);
+  auto r = library().kernel("copy4").dispatch().buffer(0, std::as_const(x)).buffer(1, y).groups(2).threads(64).count().run();
+  ASSERT_TRUE(r.ok()) << r.message();
+  const Counters& c = r.value().counters;
+  EXPECT_EQ(c.threads, 128u);
+  EXPECT_EQ(c.buffers.at(0).bytes_read, 2048u);
+  EXPECT_EQ(c.buffers.at(0).unique_bytes_read, 2048u);
+  EXPECT_EQ(c.buffers.at(0).simdgroup_accesses, 4u);  // four simdgroups, one load of 512 bytes each
+  EXPECT_EQ(c.buffers.at(0).simdgroup_lines, 32u);
+  EXPECT_EQ(c.buffers.at(0).unique_lines, 32u);
+  EXPECT_EQ(c.buffers.at(1).bytes_written, 2048u);
+  EXPECT_THAT(c.json(), HasSubstr("\"1\":{\"bytes_read\":0,\"bytes_written\":2048"));
+  EXPECT_THAT(c.table(), HasSubstr("threads                               128"));
+}
+
+TEST(Counters, OfStridedReadsAndArithmetic) {
+  std::vector<float> x(512), y(32);
+  auto r = library().kernel("strided").dispatch().buffer(0, std::as_const(x)).buffer(1, y).threads(32).count().run();
+  ASSERT_TRUE(r.ok()) << r.message();
+  const Counters& c = r.value().counters;
+  EXPECT_EQ(c.buffers.at(0).bytes_read, 128u);
+  EXPECT_EQ(c.buffers.at(0).simdgroup_lines, 32u);  // each lane a line of its own
+  EXPECT_EQ(c.operations.count("float add") + c.operations.count("float multiply"), 1u);
+  EXPECT_EQ(c.operations.count("float add") ? c.operations.at("float add") : c.operations.at("float multiply"), 32u);
+}
+
+TEST(Counters, OfBankConflicts) {
+  std::vector<float> y(32);
+  auto r = library().kernel("banks").dispatch().buffer(1, y).threads(32).count().run();
+  ASSERT_TRUE(r.ok()) << r.message();
+  EXPECT_EQ(r.value().text(), "");
+  EXPECT_EQ(r.value().counters.bank_conflicts, 62u);  // two accesses, all 32 words in one bank
+  EXPECT_EQ(r.value().counters.threadgroup_memory, 4096u);
+  EXPECT_EQ(r.value().counters.threadgroup_barriers, 1u);
+}
+
+TEST(FunctionConstants, OfTwoThreadsDoNotMeet) {
+  const Library l = library();
+  const auto fill = [&](int value, bool& right) {
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::vector<int> y(64);
+      auto r = l.kernel("value")
+                   .constant(0, int64_t{value})
+                   .dispatch()
+                   .buffer(1, y)
+                   .groups(2)
+                   .threads(32)
+                   .check(repeat % 2 == 0)
+                   .run();
+      right = right && r.ok() && r.value().text().empty() && y == std::vector<int>(64, value);
+    }
+  };
+  bool one = true, two = true;
+  std::thread other(fill, -5, std::ref(two));
+  fill(7, one);
+  other.join();
+  EXPECT_TRUE(one && two);
+}
+
+TEST(Order, OfReadersAndAWriter) {
+  const uint32_t simdgroup_sync[2] = {10, 10};
+  const auto at = [&](uint32_t thread, uint32_t group = 1) { return Order{12, thread, group, 10, simdgroup_sync}; };
+  Cell c{};
+  EXPECT_EQ(note_access(c, at(3), false, false), Race::kNone);
+  EXPECT_EQ(note_access(c, at(3), true, false), Race::kNone);  // its own
+  EXPECT_EQ(note_access(c, at(4), false, false), Race::kWithWrite);
+  Cell readers{};
+  EXPECT_EQ(note_access(readers, at(1), false, false), Race::kNone);
+  EXPECT_EQ(note_access(readers, at(2), false, false), Race::kNone);
+  EXPECT_EQ(note_access(readers, at(2), true, false), Race::kWithRead);  // 1 read it as well
+  Cell groups{};
+  EXPECT_EQ(note_access(groups, at(0, 1), true, false), Race::kNone);
+  EXPECT_EQ(note_access(groups, at(0, 2), false, false), Race::kWithWrite);
+  Cell atomics{};
+  EXPECT_EQ(note_access(atomics, at(0, 1), true, true), Race::kNone);
+  EXPECT_EQ(note_access(atomics, at(9, 2), true, true), Race::kNone);
+  EXPECT_EQ(note_access(atomics, at(9, 2), true, false), Race::kWithAtomic);
+  Cell old{};
+  EXPECT_EQ(note_access(old, Order{9, 40, 1, 5, simdgroup_sync}, true, false), Race::kNone);
+  EXPECT_EQ(note_access(old, at(3), false, false), Race::kNone);  // a threadgroup barrier lies between
+}
+
+}  // namespace
+}  // namespace metal_on_cpu

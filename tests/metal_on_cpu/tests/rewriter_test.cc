@@ -1,0 +1,91 @@
+// What the rewriter makes of a shader, word for word, and that no line moves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/ir_pass.h"
+#include "compiler/rewriter.h"
+
+namespace metal_on_cpu {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string rewritten(const std::string& text, const ConstantLiterals& constants = {}, Rewriting mode = Rewriting::kCompile) {
+  const Rewritten r = rewrite(tokenize(text), mode, constants);
+  EXPECT_EQ(to_text(r.errors), "");
+  EXPECT_EQ(std::count(r.text.begin(), r.text.end(), '\n'), std::count(text.begin(), text.end(), '\n'));
+  return r.text;
+}
+
+TEST(Rewriter, DropsAddressSpaces) {
+  EXPECT_EQ(rewritten("static float f(device const float* p, constant int& n) { thread float x = p[n]; return x; }"),
+            "static float f( const float* p, const int& n) {  float x = p[n]; return x; }");
+  EXPECT_EQ(rewritten("struct S { int n; int f() const constant { return n; } };"),
+            "struct S { int n; int f() const  { return n; } };");
+}
+
+TEST(Rewriter, KeepsAddressSpacesForTheCheck) {
+  EXPECT_EQ(
+      rewritten("kernel void k(device float* p [[buffer(0)]]) { threadgroup float a[2]; a[0] = *p; }", {}, Rewriting::kCheck),
+      " void k(device float* p ) { static threadgroup float a[2]; a[0] = *p; }");
+}
+
+TEST(Rewriter, GivesFunctionConstantsTheirValues) {
+  ConstantLiterals constants;
+  constants.by_index[3] = "true";
+  EXPECT_EQ(rewritten("constant bool flag [[function_constant(3)]];", constants),
+            "static constexpr bool flag=bool(true); static constexpr bool msl_defined_flag=true;");
+  EXPECT_EQ(rewritten("constant int n [[function_constant(4)]];", constants),
+            "static constexpr msl::UndefinedConstant<int> n{\"n\"}; static constexpr bool msl_defined_n=false;");
+}
+
+TEST(Rewriter, PlacesThreadgroupVariables) {
+  EXPECT_THAT(rewritten("kernel void k(device float* p [[buffer(0)]]) {\n  threadgroup float a[4], b;\n  a[0] = b;\n}\n"),
+              HasSubstr("typedef float msl_type_3[ 4 ]; MSL_THREADGROUP(msl_type_3,3,a);typedef float msl_type_4; "
+                        "MSL_THREADGROUP(msl_type_4,4,b);"));
+}
+
+TEST(Rewriter, RegistersKernelsAndInstantiations) {
+  const std::string text =
+      "template <typename T> kernel void k(device T* p [[buffer(2)]], uint i [[thread_position_in_grid]]) { p[i] = 0; }\n"
+      "template [[host_name(\"k_float\")]] kernel void k<float>(device float*, uint);\n";
+  const Rewritten r = rewrite(tokenize(text), Rewriting::kCompile, {});
+  EXPECT_THAT(r.kernels, ElementsAre("k_float"));
+  EXPECT_THAT(r.text, HasSubstr("msl_params_1={{{msl::kBufferParam,msl::kBuiltinCount,false,true,2,0,\"p\"},"
+                                "{msl::kBuiltinParam,msl::kThreadPositionInGrid,false,true,0,0,\"i\"}}};"));
+  EXPECT_THAT(r.text, HasSubstr("MSL_KERNEL(msl_kernel_2,\"k_float\",msl_params_1,2,0,\"shader\",1,1,::k< float >);"));
+}
+
+TEST(Rewriter, JoinsOverloadsOfAddressSpaces) {
+  const std::string one = "static float f(device float* p) { return *p; }\n",
+                    two = "static float f(threadgroup float* p) { return *p; }\n";
+  EXPECT_EQ(rewritten(one + two), "static float f( float* p) { return *p; }\n\n");
+  const Rewritten r = rewrite(tokenize(one + "static float f(threadgroup float* p) { return 1; }\n"), Rewriting::kCompile, {});
+  EXPECT_THAT(to_text(r.errors), HasSubstr("shader:2: error: overloads that differ only in address spaces"));
+}
+
+TEST(Rewriter, ReadsLiteralsAndLineMarkers) {
+  EXPECT_EQ(rewritten("constant half a = 1.5h; constant bfloat b = 2.0bf; constant int c = 0x1h;"),
+            "const half a = ((half)1.5); const bfloat b = ((bfloat)2.0f); const int c = 0x1h;");
+  const TokenStream s = tokenize("# 1 \"a.metal\"\nint a;\n# 40 \"b.h\" 1\nint b;\n");
+  EXPECT_EQ(s.diagnostic(s.skip(s.tokens.size() - 6), "").file, "b.h");
+  EXPECT_EQ(s.diagnostic(s.skip(s.tokens.size() - 6), "").line, 40u);
+}
+
+TEST(IrPass, CountsOperationsOfInstrumentedFunctions) {
+  const InstrumentedIr ir = instrument(
+      "define void @f(ptr %p) #0 {\n  %a = fadd <4 x float> %x, %y\n  br label %next\n\nnext:\n  %i = phi i32 [ 0, %0 ]\n"
+      "  %m = call float @llvm.fma.f32(float %b, float %c, float %d)\n  ret void\n}\ndefine void @g() #1 {\n  %s = add i32 1, "
+      "2\n  ret void\n}\n"
+      "attributes #0 = { sanitize_address }\nattributes #1 = { nounwind }\n");
+  ASSERT_EQ(ir.blocks.size(), 2u);
+  EXPECT_EQ(ir.blocks[0][kFloatAdd], 4u);
+  EXPECT_EQ(ir.blocks[1][kFloatFma], 1u);
+  EXPECT_THAT(ir.text, HasSubstr("  %i = phi i32 [ 0, %0 ]\n  call void @msl_block(i32 1)\n"));
+}
+
+}  // namespace
+}  // namespace metal_on_cpu

@@ -1,0 +1,150 @@
+// Correct kernels: sums, scans, transposes, histograms, sorting.
+#include <metal_stdlib>
+using namespace metal;
+
+constant uint kCount [[function_constant(0)]];
+
+// One threadgroup of 256: tree in threadgroup memory.
+kernel void sum_tree(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
+                     uint n [[threads_per_threadgroup]]) {
+  threadgroup float part[256];
+  float s = 0;
+  for (uint i = t; i < kCount; i += n) s += x[i];
+  part[t] = s;
+  for (uint step = n / 2; step > 0; step /= 2) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (t < step) part[t] += part[t + step];
+  }
+  if (t == 0) y[0] = part[0];
+}
+
+kernel void sum_simd(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
+                     uint n [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                     uint sg [[simdgroup_index_in_threadgroup]], uint sgs [[simdgroups_per_threadgroup]]) {
+  threadgroup float part[32];
+  float s = 0;
+  for (uint i = t; i < kCount; i += n) s += x[i];
+  s = simd_sum(s);
+  if (lane == 0) part[sg] = s;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (sg == 0) {
+    s = simd_sum(lane < sgs ? part[lane] : 0.0f);
+    if (lane == 0) y[0] = s;
+  }
+}
+
+kernel void sum_shuffle(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
+                        uint lane [[thread_index_in_simdgroup]]) {
+  if (t >= 32) return;
+  float s = 0;
+  for (uint i = lane; i < kCount; i += 32) s += x[i];
+  for (ushort d = 16; d > 0; d /= 2) s += simd_shuffle_down(s, d);
+  if (lane == 0) y[0] = s;
+}
+
+kernel void sum_atomic(device const int* x [[buffer(0)]], device atomic_int* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  if (i < kCount) atomic_fetch_add_explicit(y, x[i], memory_order_relaxed);
+}
+
+// Exclusive scan of 256 values.
+kernel void scan(device const int* x [[buffer(0)]], device int* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
+                 uint lane [[thread_index_in_simdgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
+  threadgroup int sums[8];
+  const int v = x[t], before = simd_prefix_exclusive_sum(v);
+  if (lane == 31) sums[sg] = before + v;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  int offset = 0;
+  for (uint s = 0; s < sg; s++) offset += sums[s];
+  y[t] = offset + before;
+}
+
+// The same by doubling, in threadgroup memory with two halves.
+kernel void scan_doubling(device const int* x [[buffer(0)]], device int* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]]) {
+  threadgroup int a[2][256];
+  uint from = 0;
+  a[0][t] = t > 0 ? x[t - 1] : 0;
+  for (uint d = 1; d < 256; d *= 2) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    a[1 - from][t] = a[from][t] + (t >= d ? a[from][t - d] : 0);
+    from = 1 - from;
+  }
+  y[t] = a[from][t];
+}
+
+kernel void transpose(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant uint2& size [[buffer(2)]],
+                      uint2 g [[threadgroup_position_in_grid]], uint2 t [[thread_position_in_threadgroup]]) {
+  threadgroup float tile[16][17];
+  const uint2 from = g * 16 + t;
+  if (from.x < size.x && from.y < size.y) tile[t.y][t.x] = x[from.y * size.x + from.x];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const uint2 to = g.yx * 16 + t;
+  if (to.x < size.y && to.y < size.x) y[to.y * size.y + to.x] = tile[t.x][t.y];
+}
+
+kernel void histogram(device const uchar* x [[buffer(0)]], device atomic_uint* y [[buffer(1)]], uint i [[thread_position_in_grid]],
+                      uint t [[thread_index_in_threadgroup]]) {
+  threadgroup atomic_uint counts[256];
+  atomic_store_explicit(&counts[t], 0, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (i < kCount) atomic_fetch_add_explicit(&counts[x[i]], 1, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const uint n = atomic_load_explicit(&counts[t], memory_order_relaxed);
+  if (n > 0) atomic_fetch_add_explicit(&y[t], n, memory_order_relaxed);
+}
+
+// 256 keys, one bit a pass.
+kernel void radix_sort(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
+                       uint lane [[thread_index_in_simdgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
+  threadgroup uint keys[256];
+  threadgroup uint zeros[8];
+  uint key = x[t];
+  for (uint bit = 0; bit < 32; bit++) {
+    const bool one = (key >> bit) & 1;
+    const ulong ones = (ulong)simd_ballot(one);
+    if (lane == 0) zeros[sg] = 32 - popcount((uint)ones);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint before = 0, total = 0;
+    for (uint s = 0; s < 8; s++) {
+      if (s < sg) before += zeros[s];
+      total += zeros[s];
+    }
+    const uint ones_before_here = popcount((uint)ones & ((1u << lane) - 1));
+    const uint zeros_before = before + lane - ones_before_here;
+    keys[one ? total + t - zeros_before : zeros_before] = key;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    key = keys[t];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  y[t] = key;
+}
+
+kernel void bitonic_sort(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], threadgroup uint* a [[threadgroup(0)]],
+                         uint t [[thread_index_in_threadgroup]]) {
+  a[t] = x[t];
+  for (uint k = 2; k <= 256; k *= 2) {
+    for (uint j = k / 2; j > 0; j /= 2) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      const uint other = t ^ j;
+      if (other > t && ((t & k) == 0) == (a[t] > a[other])) {
+        const uint swap = a[t];
+        a[t] = a[other];
+        a[other] = swap;
+      }
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  y[t] = a[t];
+}
+
+// Keeps what is positive, in order.
+kernel void compact(device const int* x [[buffer(0)]], device int* y [[buffer(1)]], device uint* count [[buffer(2)]],
+                    uint lane [[thread_index_in_simdgroup]]) {
+  uint n = 0;
+  for (uint i = lane; i < kCount; i += 32) {
+    const bool keep = x[i] > 0;
+    const uint mask = (uint)(simd_vote::vote_t)simd_ballot(keep);
+    if (keep) y[n + popcount(mask & ((1u << lane) - 1))] = x[i];
+    n += popcount(mask);
+  }
+  if (simd_is_first()) *count = n;
+}
