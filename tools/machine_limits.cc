@@ -6,17 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <new>
-#include <thread>
+#include <string>
 
 #include "cpu_info.h"
 #include "host_matrix.h"
+#include "library.h"
 #include "team.h"
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 namespace metal_marlin::tools {
 namespace {
@@ -24,14 +20,6 @@ namespace {
 constexpr size_t kPage = size_t{2} << 20;
 constexpr size_t kReadPiece = size_t{64} << 20;  // what one sample reads: long against starting the threads
 volatile uint64_t sink;                          // keeps what is read and summed from being optimised away
-
-/// The threads that the cgroup's quota pays for, or `most`. cgroup v2: "QUOTA PERIOD" or "max PERIOD".
-unsigned quota_threads(unsigned most) {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0, period = 0;
-  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return most;
-  return static_cast<unsigned>(std::clamp(quota / period, 1.0, static_cast<double>(most)));
-}
 
 /// The prototype's best: four streams, prefetched 2 KB ahead, here with what every compiler has.
 uint64_t portable_read(const std::byte* p, size_t bytes) {
@@ -75,13 +63,31 @@ constexpr DotLoop kPortable[] = {
 }  // namespace
 
 unsigned usable_threads() {
-  unsigned count = std::max(1u, std::thread::hardware_concurrency());
-#if defined(__linux__)
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) count = static_cast<unsigned>(CPU_COUNT(&set));
-#endif
-  return quota_threads(count);
+  // The library knows affinity masks and the quotas of this cgroup and all above it, and tells in what it explains: one answer
+  // for the command and the kernels that it measures.
+  static const unsigned threads = [] {
+    const Context context = make_context(MARLIN_BACKEND_CPU, 0);
+    float one = 1, result = 0;
+    marlin_matrix number{};
+    number.data = &one;
+    number.rows = number.cols = 1;
+    number.dtype = MARLIN_F32;
+    auto part = sized<marlin_pack_desc>();
+    part.format = MARLIN_INT4;
+    part.n = part.k = 1;
+    part.values = number;
+    const marlin_pack_desc* const parts[] = {&part};
+    auto error = sized<marlin_error>();
+    marlin_weights* packed = nullptr;
+    check(marlin_weights_pack(context.get(), parts, 1, 1, &packed, &error), error, "cannot pack a single weight");
+    const Weights weights(packed);
+    auto product = sized<marlin_gemm_desc>();
+    product.weights = weights.get();
+    product.a = product.c = number;
+    product.c.data = &result;
+    return static_cast<unsigned>(std::max(1, std::stoi(explained(explain(product), "threads"))));
+  }();
+  return threads;
 }
 
 std::span<const DotLoop> dot_loops() {

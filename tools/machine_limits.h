@@ -12,7 +12,8 @@
 
 namespace metal_marlin::tools {
 
-/// Threads that the process may use: the affinity mask, capped by the cgroup's CPU quota; at least 1.
+/// Threads that the process may use, as the library counts them: the affinity mask, capped by the CPU quotas of its cgroup and
+/// of all above that; at least 1. Failure when the library cannot be asked.
 unsigned usable_threads();
 
 /// A loop of one multiplying instruction over registers, in enough independent chains to hide its latency.

@@ -115,8 +115,6 @@ class SparseSource final : public WeightSource {
 }  // namespace
 
 Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_norms) {
-  static_assert(MARLIN_PACK_PRUNE_2_4 == MARLIN_LOAD_PRUNE_2_4 && MARLIN_PACK_PRUNE_2_4 == MARLIN_CONVERT_PRUNE_2_4);
-  static_assert(MARLIN_PACK_OBEYS_2_4 == MARLIN_LOAD_OBEYS_2_4 && MARLIN_PACK_OBEYS_2_4 == MARLIN_CONVERT_OBEYS_2_4);
   const bool prune = (flags & MARLIN_PACK_PRUNE_2_4) != 0, obey = (flags & MARLIN_PACK_OBEYS_2_4) != 0;
   if (prune && obey) return Status::error(MARLIN_E_ARGUMENT, "flags: expected one of PRUNE_2_4 and OBEYS_2_4, found both");
   if (!prune && !column_norms.empty()) {
