@@ -389,14 +389,14 @@ def cpu_dense():
 
 
 def cpu_sparse():
-    card = Card("CPU, 2:4 sparse: the lines of a block and their masks", BOTH)
-    card.strip("16 columns of a\nblock: 192 bytes", [(f"line {j}: kept of\nslots {8 * j}…{8 * j + 7}", 32, "code" if j % 2 == 0 else "code2")
-                                                   for j in range(4)] + [("masks of quads\n0…7, 8 bytes each", 64, "meta")], "byte", height=42)
-    card.strip("line j", [(f"column {i // 2}, kept {i % 2}", 1, "code" if i // 2 % 2 == 0 else "code2") for i in range(6)] +
-               [("…", 0.5, "pad", None)], "byte")
-    card.strip("byte 2c + i", pair("kept i of slots 8j…8j + 3", "kept i of slots 8j + 4…8j + 7"))
-    card.strip("mask of quad t\n64 bits", [("…", 3, "pad", 48)] + [(f"column {c}\nslots 4t + 3…4t", 4, "meta") for c in range(3, -1, -1)], height=42)
-    card.note("Bytes expanded under a mask give back a nibble's 64 bytes; two of a column's four bits are set.")
+    card = Card("CPU, 2:4 sparse: the kept codes of a block and their positions", BOTH)
+    card.strip("16 columns of a\nblock: 192 bytes", [("unit 0: kept of slots 0…15", 64, "code"), ("unit 1: kept of slots 16…31", 64, "code2"),
+                                                     ("positions", 64, "meta")], "byte")
+    card.strip("unit", [(f"column {c}\nkept {i}, t {h}", 1, "code" if c == 0 else "code2")
+                        for c in range(2) for i in range(2) for h in ("even", "odd")] + [("…", 0.5, "pad", None)], "byte", height=42)
+    card.strip("byte\n4c + 2i + t mod 2", pair("kept i of quad t mod 2", "kept i of quad 2 + t mod 2"))
+    card.strip("positions of\ncolumn c", [(f"{name}{t}", 2, "meta") for name in ("b", "a") for t in range(7, -1, -1)])
+    card.note("A quad t is four slots, four quads a unit, eight a block. at and bt: positions of kept codes 0 and 1 of quad t, at < bt.")
     return card
 
 

@@ -68,7 +68,7 @@ struct KernelRow {
 };
 
 /// Kernels of sparse weights alone pick activations by the positions of kept codes (activations.h: gathered).
-constexpr bool gathers(const KernelRow& row) { return (row.codes & kAllCodes) == 0; }
+constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeKind{0}) - 1)) == 0; }
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();
