@@ -165,7 +165,7 @@ TEST(Dispatch, QueuesSemaphoresAndGroups) {
     EXPECT_EQ(count, 10);
     dispatch_semaphore_t semaphore = dispatch_semaphore_create(0);
     EXPECT_NE(dispatch_semaphore_wait(semaphore, dispatch_time(DISPATCH_TIME_NOW, 1000000)), 0);
-    static dispatch_once_t once;
+    dispatch_once_t once = 0;
     for (int i = 0; i < 2; ++i) {
       dispatch_once(&once, ^{
         ++count;
