@@ -59,8 +59,8 @@ double value(const Weights& w, int64_t row, int64_t column);
 /// The real number rounded once to float32.
 float value_f32(const Weights& w, int64_t row, int64_t column);
 
-/// 2:4 pruning of scores [rows][k], k a multiple of 4: true where an element is one of the two first of its four, when sorted by
-/// score, the largest first, equal ones in the order that they stand in.
+/// 2:4 pruning of scores [rows][k], k a multiple of 4: true where an element is one of the two first of its four, when sorted
+/// by score, the largest first, equal ones in the order that they stand in.
 std::vector<bool> keep_two_of_four(const std::vector<double>& scores);
 
 // --- products

@@ -183,7 +183,8 @@ class Library {
   static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
 
   const std::vector<std::string>& kernel_names() const;
-  /// Compiles everything as it is without function constants; sources are else compiled at their first use. Empty, or the error.
+  /// Compiles everything as it is without function constants; sources are else compiled at their first use. Empty, or the
+  /// error.
   std::string compile_errors() const;
   /// A kernel of that name; when there is none, Dispatch::run() says so.
   Kernel kernel(const std::string& name) const;

@@ -46,6 +46,7 @@
 
 #define MSL_SWIZZLES_2 \
   MSL_S22(x, 0) MSL_S22(y, 1) MSL_S32(x, 0) MSL_S32(y, 1) MSL_S42(x, 0) MSL_S42(y, 1) MSL_SWIZZLE_2(rg, 0, 1)
+// clang-format off: it never comes to rest here
 #define MSL_SWIZZLES_3                                                                                        \
   MSL_S23(x, 0)                                                                                               \
   MSL_S23(y, 1)                                                                                               \
@@ -60,3 +61,4 @@
       MSL_S44(w, 3) MSL_SWIZZLE_2(rg, 0, 1) MSL_SWIZZLE_2(gb, 1, 2) MSL_SWIZZLE_2(ba, 2, 3) MSL_SWIZZLE_3(rgb, 0, 1, 2) \
           MSL_SWIZZLE_3(bgr, 2, 1, 0) MSL_SWIZZLE_3(gba, 1, 2, 3) MSL_SWIZZLE_4(rgba, 0, 1, 2, 3)                       \
               MSL_SWIZZLE_4(bgra, 2, 1, 0, 3)
+// clang-format on
