@@ -153,7 +153,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
          row.form == ActivationForm::int8   ? "int8 in blocks of 32"
          : row.form == ActivationForm::bf16 ? "bf16 as given"
                                             : "f32, exact");
-  append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse, expanded while they are decoded" : "dense");
+  append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);
   if (!weights.slot_to_k.empty()) append(text, "act_order: columns of A are gathered while they are prepared\n");
