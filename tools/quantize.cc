@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -24,7 +25,7 @@ constexpr const char* kDefaultExcludes[] = {"*embed*",       "*embd*", "*wte",  
                                             "output.weight", "*.gate", "*.router", "*ffn_gate_inp*"};
 
 struct Options {
-  std::string input, output, format, scheme = "auto", scales = "absmax";
+  std::string input, output, format, scheme = "auto", scales = "absmax", sparse, norms;
   uint32_t group = 0, threads = 0;
   uint64_t shard_bytes = 0;
   std::vector<std::string> include, exclude;
@@ -74,6 +75,40 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   return choice;
 }
 
+/// The norms of the columns of each chosen layer, as tensors F32 [k] of the layers' names.
+class Norms {
+ public:
+  Norms(const Options& options, const marlin_checkpoint* checkpoint, const Choice& choice) {
+    if (options.norms.empty()) return;
+    const Checkpoint file = open_checkpoint(options.norms);
+    values_.reserve(choice.names.size());
+    for (const char* name : choice.names) {
+      marlin_matrix tensor{};
+      auto error = sized<marlin_error>();
+      check(marlin_checkpoint_tensor(file.get(), name, &tensor, &error), error,
+            fmt::format("cannot take the norms of '{}' from {}", name, options.norms));
+      const int64_t k = find_layer(checkpoint, name).k;
+      if (tensor.dtype != MARLIN_F32 || tensor.rows != 1 || tensor.cols != k) {
+        throw Failure(fmt::format("{}: tensor '{}': expected f32 [{}], found {} [{}, {}]", options.norms, name, k,
+                                  dtype_name(tensor.dtype), tensor.rows, tensor.cols));
+      }
+      std::vector<float>& values = values_.emplace_back(static_cast<size_t>(k));
+      std::memcpy(values.data(), tensor.data, values.size() * sizeof(float));
+      marlin_matrix norms{};
+      norms.data = values.data();
+      norms.rows = 1;
+      norms.cols = k;
+      norms.dtype = MARLIN_F32;
+      matrices_.push_back(norms);
+    }
+  }
+  const marlin_matrix* data() const { return matrices_.empty() ? nullptr : matrices_.data(); }
+
+ private:
+  std::vector<std::vector<float>> values_;
+  std::vector<marlin_matrix> matrices_;
+};
+
 marlin_convert_desc describe(const Options& options, const Choice& choice) {
   auto desc = sized<marlin_convert_desc>();
   desc.scheme = known(parse_scheme(options.scheme));
@@ -82,10 +117,11 @@ marlin_convert_desc describe(const Options& options, const Choice& choice) {
   desc.layers = choice.names.data();
   desc.layer_count = static_cast<uint32_t>(choice.names.size());
   desc.shard_bytes = options.shard_bytes;
-  desc.flags = (options.asymmetric ? MARLIN_CONVERT_ASYMMETRIC : 0u) |
-               (options.scales == "mse" ? MARLIN_CONVERT_SCALES_MSE : 0u) |
-               (options.skip_unfit ? MARLIN_CONVERT_SKIP_UNFIT : 0u) | (options.force ? MARLIN_CONVERT_OVERWRITE : 0u) |
-               (options.dry_run ? MARLIN_CONVERT_DRY_RUN : 0u);
+  desc.flags =
+      (options.asymmetric ? MARLIN_CONVERT_ASYMMETRIC : 0u) | (options.scales == "mse" ? MARLIN_CONVERT_SCALES_MSE : 0u) |
+      (options.sparse == "2:4" ? MARLIN_CONVERT_PRUNE_2_4 : 0u) | (options.sparse == "as-is" ? MARLIN_CONVERT_OBEYS_2_4 : 0u) |
+      (options.skip_unfit ? MARLIN_CONVERT_SKIP_UNFIT : 0u) | (options.force ? MARLIN_CONVERT_OVERWRITE : 0u) |
+      (options.dry_run ? MARLIN_CONVERT_DRY_RUN : 0u);
   return desc;
 }
 
@@ -205,7 +241,9 @@ void print_json(const Options& options, const std::vector<LayerOutcome>& outcome
 ExitCode quantize(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.input);
   const Choice choice = choose(checkpoint.get(), options);
+  const Norms norms(options, checkpoint.get(), choice);
   marlin_convert_desc desc = describe(options, choice);
+  desc.column_norms = norms.data();
   std::vector<LayerOutcome> outcomes;
   {
     ConvertHost host(options.threads != 0 ? options.threads : usable_threads());
@@ -243,8 +281,13 @@ void add_options(CLI::App& sub, Options& options) {
       ->check(names_of(parse_format, "{int4, mxfp4, nvfp4}"));
   sub.add_option("--group", options.group, "Weights that share a scale (int4); default 32, 0 the default, 1000000 a whole row");
   sub.add_option("--layout", options.scheme, "How the file stores layers; default: by the name of OUT and the container of IN")
-      ->check(names_of(parse_scheme, "{auto, compressed-tensors, gptq, gguf}"));
+      ->check(names_of(parse_scheme, "{auto, compressed-tensors, gptq, gguf, marlin-24}"));
   sub.add_flag("--asymmetric", options.asymmetric, "int4 with a zero point a group");
+  auto* sparse =
+      sub.add_option("--sparse", options.sparse, "2:4: prune to two of every four first; as-is: the weights obey 2:4 already");
+  sparse->check(CLI::IsMember({"2:4", "as-is"}));
+  sub.add_option("--norms", options.norms, "With --sparse 2:4: a .safetensors with the norms of each layer's inputs (Wanda)")
+      ->needs(sparse);
   sub.add_option("--scales", options.scales, "absmax: by the largest weight; mse: search the least squared error (slower)")
       ->check(CLI::IsMember({"absmax", "mse"}));
   sub.add_option("--include", options.include, "Only layers whose name matches this pattern (may be given several times)")
@@ -275,6 +318,7 @@ void add_quantize(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin quantize float-model model-mxfp4 --format mxfp4\n"
       "  metal-marlin quantize float-model model-gptq --format int4 --group 128 --layout gptq --scales mse\n"
+      "  metal-marlin quantize float-model model-2of4 --format int4 --sparse 2:4 --layout marlin-24\n"
       "  metal-marlin quantize model-f16.gguf model-q4_0.gguf --format int4\n"
       "  metal-marlin quantize float-model out --format nvfp4 --include 'model.layers.*' --exclude '*.self_attn.*' --dry-run");
   sub->callback([&action, options] { action = [options] { return quantize(*options); }; });

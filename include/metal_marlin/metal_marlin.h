@@ -354,6 +354,8 @@ typedef struct marlin_convert_desc {
   void (*log)(void* user, int32_t level, const char* message);           /* as marlin_context_desc::log */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread */
+  const marlin_matrix* column_norms; /* pruning: one for each of layers, [1, k] F32 host memory: an element's score is |w| times
+                                        its column's norm (Wanda); absent or NULL: 1 */
 } marlin_convert_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */

@@ -1,5 +1,8 @@
+#include <cinttypes>
+#include <span>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "api/checkpoint.h"
 #include "api/errors.h"
@@ -8,8 +11,9 @@
 namespace metal_marlin::api {
 namespace {
 
-constexpr uint32_t kConvertFlags = MARLIN_CONVERT_SCALES_MSE | MARLIN_CONVERT_ASYMMETRIC | MARLIN_CONVERT_SKIP_UNFIT |
-                                   MARLIN_CONVERT_OVERWRITE | MARLIN_CONVERT_DRY_RUN;
+constexpr uint32_t kSparseFlags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_OBEYS_2_4;
+constexpr uint32_t kConvertFlags = kSparseFlags | MARLIN_CONVERT_SCALES_MSE | MARLIN_CONVERT_ASYMMETRIC |
+                                   MARLIN_CONVERT_SKIP_UNFIT | MARLIN_CONVERT_OVERWRITE | MARLIN_CONVERT_DRY_RUN;
 
 Status check_convert_desc(const marlin_convert_desc& d) {
   if ((d.flags & ~kConvertFlags) != 0)
@@ -18,28 +22,48 @@ Status check_convert_desc(const marlin_convert_desc& d) {
     return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 4 (GGUF)", d.scheme);
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
     return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1 (INT4) .. 5 (INT8)", d.format);
+  if ((d.flags & kSparseFlags) == kSparseFlags)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->flags: PRUNE_2_4 and OBEYS_2_4 exclude each other");
+  if (d.column_norms != nullptr && (d.flags & MARLIN_CONVERT_PRUNE_2_4) == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->column_norms are given, which are for PRUNE_2_4 only");
   if (d.layers == nullptr || d.layer_count == 0) return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
   return {};
 }
 
-/// The layers' numbers, ascending.
-Result<std::vector<size_t>> layer_numbers(std::span<const Layer> layers, const marlin_convert_desc& d) {
+/// The norms that a host gave for a layer; empty when it gave none.
+Result<std::span<const float>> norms_of(const marlin_matrix& m, uint32_t index, int64_t k) {
+  if (m.data == nullptr) return std::span<const float>();
+  const auto* at = static_cast<const std::byte*>(m.data) + m.offset_bytes;
+  if (m.dtype != MARLIN_F32 || m.memory != MARLIN_MEM_HOST || reinterpret_cast<uintptr_t>(at) % alignof(float) != 0)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->column_norms[%u]: expected aligned F32 in host memory", index);
+  if (m.rows != 1 || m.cols != k)
+    return Status::error(MARLIN_E_SHAPE, "desc->column_norms[%u] is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]",
+                         index, m.rows, m.cols, k);
+  return std::span(reinterpret_cast<const float*>(at), static_cast<size_t>(k));
+}
+
+/// Fills in the layers' numbers, ascending, and their norms.
+Status take_layers(std::span<const Layer> layers, const marlin_convert_desc& d, ConvertOptions& options) {
   std::unordered_map<std::string_view, size_t> numbers;
   for (size_t i = 0; i < layers.size(); ++i) numbers.emplace(layers[i].name, i);
-  std::vector<bool> listed(layers.size());
+  std::vector<uint32_t> listed(layers.size(), UINT32_MAX);  // where
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     if (d.layers[i] == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
     const auto found = numbers.find(d.layers[i]);
     if (found == numbers.end())
       return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i, d.layers[i]);
-    if (listed[found->second]) return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i, d.layers[i]);
-    listed[found->second] = true;
+    if (listed[found->second] != UINT32_MAX)
+      return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i, d.layers[i]);
+    listed[found->second] = i;
   }
-  std::vector<size_t> all;
   for (size_t i = 0; i < listed.size(); ++i) {
-    if (listed[i]) all.push_back(i);
+    if (listed[i] == UINT32_MAX) continue;
+    options.layers.push_back(i);
+    if (d.column_norms == nullptr) continue;
+    MARLIN_ASSIGN(const auto norms, norms_of(d.column_norms[listed[i]], listed[i], layers[i].k));
+    options.column_norms.push_back(norms);
   }
-  return all;
+  return {};
 }
 
 Status convert(const marlin_checkpoint* checkpoint, const char* out_path, const marlin_convert_desc* desc) {
@@ -54,12 +78,14 @@ Status convert(const marlin_checkpoint* checkpoint, const char* out_path, const 
   options.group_size = d.group_size;
   options.asymmetric = (d.flags & MARLIN_CONVERT_ASYMMETRIC) != 0;
   options.search_mse = (d.flags & MARLIN_CONVERT_SCALES_MSE) != 0;
+  if ((d.flags & MARLIN_CONVERT_PRUNE_2_4) != 0) options.sparsity = Sparsity::prune;
+  if ((d.flags & MARLIN_CONVERT_OBEYS_2_4) != 0) options.sparsity = Sparsity::obey;
   options.skip_unfit = (d.flags & MARLIN_CONVERT_SKIP_UNFIT) != 0;
   options.overwrite = (d.flags & MARLIN_CONVERT_OVERWRITE) != 0;
   options.dry_run = (d.flags & MARLIN_CONVERT_DRY_RUN) != 0;
   options.shard_bytes = d.shard_bytes;
   options.host = {d.progress, d.layer_done, d.parallel_for, {d.log, d.user}, d.user};
-  MARLIN_ASSIGN(options.layers, layer_numbers(checkpoint->files->layers(), d));
+  MARLIN_RETURN_IF_ERROR(take_layers(checkpoint->files->layers(), d, options));
   return convert_checkpoint(*checkpoint->files, out_path, options);
 }
 

@@ -29,7 +29,7 @@ inline constexpr uint32_t kVersion1Size<marlin_open_desc> = 16;
 template <>
 inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
 template <>
-inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 80;
+inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 88;
 
 /// No struct will ever be longer: a larger struct_size is uninitialised memory, and must not make us walk through it.
 inline constexpr uint32_t kMaxStructSize = 4096;

@@ -4,6 +4,7 @@
 #include <cinttypes>
 
 #include "base/bits.h"
+#include "checkpoints/marlin_tiles.h"
 #include "checkpoints/recognise.h"
 #include "checkpoints/sparse.h"
 #include "formats/format_table.h"
@@ -11,24 +12,12 @@
 namespace metal_marlin {
 namespace {
 
-/// Where a tile of 16 along K and 64 along N keeps a column: its four words are `word` + 0, 4, 8, 12 of 128; in word j the
-/// codes of k = 2 j, 2 j + 8, 2 j + 1, 2 j + 9 are nibbles `nibble` + 0, 1, 4, 5.
-struct TilePlace {
-  int word, nibble;
-};
-/// Word 4 t + w of thread t holds columns 16 w + t / 4 and that + 8.
-constexpr TilePlace dense_place(int column) { return {16 * (column % 8) + column / 16, column / 8 % 2 * 2}; }
-/// Word 4 t + j holds columns 8 (t / 4) + j and that + 4.
-constexpr TilePlace sparse_place(int column) { return {16 * (column / 8) + column % 4, column / 4 % 2 * 2}; }
-
 /// Where scale n of a row of scales is stored.
 using ScalePlace = int64_t (*)(int64_t n);
 /// Marlin with groups: an 8 x 8 transposition.
 int64_t transposed_64(int64_t n) { return n / 64 * 64 + n % 8 * 8 + n % 64 / 8; }
 /// Marlin with one group a column: stored 8 i + j is 2 i + {0, 1, 8, 9, 16, 17, 24, 25}[j].
 int64_t pairs_of_32(int64_t n) { return n / 32 * 32 + n % 8 / 2 * 8 + n % 32 / 8 * 2 + n % 2; }
-/// 2:4 with groups: stored j is {0, 4, 1, 5, 2, 6, 3, 7}[j].
-int64_t interleaved_8(int64_t n) { return n / 8 * 8 + n % 4 * 2 + n % 8 / 4; }
 int64_t in_order(int64_t n) { return n; }
 
 struct Parts {
@@ -58,18 +47,10 @@ class MarlinSource final : public WeightSource {
     return {};
   }
 
-  /// Masks of the k / 4 blocks of column n. Metadata are 16 bits for four blocks, in the order in which the sparse instruction
-  /// reads them (CUTLASS's interleaved columns): rows shuffled in 64s, then 2 x 2 pieces transposed.
+  /// Masks of the k / 4 blocks of column n.
   static Status read_meta(const TensorView& view, const WeightMeta& meta, int64_t n, uint8_t* kept) {
-    const int64_t shuffled = n / 64 * 64 + n % 2 * 2 + n % 8 / 4 + n % 4 / 2 * 32 + n % 64 / 8 * 4;
     for (int64_t c = 0; c < meta.k / 16; ++c) {
-      int64_t row = shuffled, column = c;
-      if (row % 2 != column % 2) {
-        const int64_t swap = row % 2 == 0 ? 1 : -1;
-        row += swap;
-        column -= swap;
-      }
-      const auto unit = load<uint16_t>(view.data + (column / 2 * 2 * meta.n + 2 * row + column % 2) * 2);
+      const auto unit = load<uint16_t>(view.data + sparse_meta_place(n, c, meta.n) * 2);
       for (int64_t i = 0; i < 4; ++i) {
         const unsigned nibble = unit >> 4 * i & 15u;
         kept[4 * c + i] = kKeptOfNibble[nibble];
@@ -155,8 +136,7 @@ Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) 
   return parts;
 }
 
-/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and permute scales when the group is smaller than
-/// K: IST, or than the K that is left of two in four: compressed-tensors.
+/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and IST permutes scales whenever there are groups.
 enum class Writer { ist, compressed_tensors };
 
 Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth, Writer writer) {
@@ -165,7 +145,8 @@ Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth
   const bool ist = writer == Writer::ist;
   MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ist ? o.n : o.k / 32, ist ? o.k / 16 : 2 * o.n));
   parts.sparse_meta = o.sparse_meta;
-  if (parts.meta.groups > (ist ? 1 : 2)) parts.scale_place = interleaved_8;
+  const bool permuted = ist ? parts.meta.groups > 1 : marlin_24_permutes_scales(parts.meta.groups);
+  if (permuted) parts.scale_place = interleaved_8;
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   if (depth == Depth::full) {
     MARLIN_RETURN_IF_ERROR(check_all_kept(

@@ -156,7 +156,8 @@ FIELD(marlin_convert_desc, layer_done, 48, 8);
 FIELD(marlin_convert_desc, log, 56, 8);
 FIELD(marlin_convert_desc, parallel_for, 64, 8);
 FIELD(marlin_convert_desc, user, 72, 8);
-END(marlin_convert_desc, 80);
+FIELD(marlin_convert_desc, column_norms, 80, 8);
+END(marlin_convert_desc, 88);
 
 FIELD(marlin_api, struct_size, 0, 4);
 FIELD(marlin_api, abi_major, 4, 4);

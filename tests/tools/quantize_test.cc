@@ -192,6 +192,53 @@ TEST(Quantize, InterruptedItLeavesNothing) {
   }
 }
 
+TEST(Quantize, PruningIsReportedAndFollowsTheNorms) {
+  const ScratchFolder scratch;
+  write_model(scratch.at("in.safetensors"), {"a"}, 64, 128);
+  const auto pruned = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"quantize",
+                                          scratch.at("in.safetensors"),
+                                          scratch.at("out"),
+                                          "--format",
+                                          "int4",
+                                          "--layout",
+                                          "marlin-24",
+                                          "--sparse",
+                                          "2:4",
+                                          "--force"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Ran ran = run_command(arguments);
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("kept"));
+    EXPECT_EQ(run_command({"unpack", scratch.at("out"), "-o", scratch.at("values")}).exit_code, 0);
+    const FloatTensor values = read_safetensors(scratch.at("values")).at("a");
+    std::vector<float> w(64 * 128);
+    std::memcpy(w.data(), values.bytes.data(), values.bytes.size());
+    return w;
+  };
+  const std::vector<float> by_magnitude = pruned({});
+  // Norms that leave nothing of the first two columns of each four.
+  std::string norms;
+  for (int k = 0; k < 128; ++k) {
+    const float norm = k % 4 < 2 ? 0.0f : 1.0f;
+    norms.append(reinterpret_cast<const char*>(&norm), 4);
+  }
+  const std::string header = R"({"a":{"dtype":"F32","shape":[128],"data_offsets":[0,512]}})";
+  const uint64_t length = header.size();
+  write_file(scratch.at("norms.safetensors"), std::string(reinterpret_cast<const char*>(&length), 8) + header + norms);
+  const std::vector<float> by_norms = pruned({"--norms", scratch.at("norms.safetensors")});
+  size_t kept = 0, elsewhere = 0;
+  for (size_t i = 0; i < by_norms.size(); ++i) {
+    kept += by_magnitude[i] != 0;
+    if (i % 4 < 2) {
+      EXPECT_EQ(by_norms[i], 0.0f) << i;
+      elsewhere += by_magnitude[i] != 0;
+    }
+  }
+  EXPECT_LE(kept, by_norms.size() / 2);
+  EXPECT_GT(elsewhere, by_norms.size() / 8);
+}
+
 TEST(Quantize, LayersThatDoNotFitAreNamed) {
   const ScratchFolder scratch;
   write_model(scratch.at("in.safetensors"), {"odd"}, 6, 48);

@@ -20,6 +20,7 @@ struct Case {
   bool asymmetric, mse;
   int64_t n, k;
   const char* dtype;
+  Sparsity sparsity = Sparsity::as_given;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // NOLINT: GoogleTest's name
 
@@ -47,6 +48,7 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
     options.group_size = c.group;
     options.asymmetric = c.asymmetric;
     options.search_mse = c.mse;
+    options.sparsity = c.sparsity;
     options.layers = testing::layers_called(*input_, {kLayer});
     options.host = heard_.host();
     return options;
@@ -59,9 +61,11 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
                                : c.dtype == std::string("F16") ? MARLIN_F16
                                                                : MARLIN_BF16;
     const FloatMatrix matrix{floats_.data(), dtype, c.n, c.k, c.k, "floats"};
-    const auto source = make_quantized(
-        matrix, c.format, output.layers()[0].group_size,
-        {.asymmetric = c.asymmetric, .search_mse = c.mse, .divide_tensor_scale = c.scheme == MARLIN_SCHEME_COMPRESSED_TENSORS});
+    const auto source = make_quantized(matrix, c.format, output.layers()[0].group_size,
+                                       {.asymmetric = c.asymmetric,
+                                        .search_mse = c.mse,
+                                        .divide_tensor_scale = c.scheme == MARLIN_SCHEME_COMPRESSED_TENSORS,
+                                        .sparse = {c.sparsity}});
     EXPECT_TRUE(source.ok()) << source.status().message();
     std::vector<float> values = testing::decode_all(*source.value()).value();
     // ggml has no negative zero.
@@ -128,8 +132,15 @@ TEST_P(RoundTrip, TheHostHearsWhatWasDone) {
   }
   EXPECT_NEAR(outcome.squared_error, error, 1e-9 * error);
   EXPECT_NEAR(outcome.squared_norm, norm, 1e-9 * norm);
-  EXPECT_EQ(outcome.kept_norm, outcome.squared_norm);
-  EXPECT_LT(error, 0.05 * norm);
+  if (c.sparsity == Sparsity::as_given) {
+    EXPECT_EQ(outcome.kept_norm, outcome.squared_norm);
+    EXPECT_LT(error, 0.05 * norm);
+  } else {  // of normal numbers, the two largest of four keep about nine tenths
+    EXPECT_EQ(outcome.flags & MARLIN_LAYER_SPARSE_2_4, MARLIN_LAYER_SPARSE_2_4);
+    EXPECT_LT(outcome.kept_norm, 0.97 * norm);
+    EXPECT_GT(outcome.kept_norm, 0.8 * norm);
+    EXPECT_GE(error, norm - outcome.kept_norm);
+  }
 }
 
 constexpr auto kCt = MARLIN_SCHEME_COMPRESSED_TENSORS;
@@ -150,6 +161,12 @@ constexpr Case kCases[] = {
     {"gguf_mxfp4", MARLIN_SCHEME_GGUF, MARLIN_MXFP4, 0, false, false, 65, 160, "BF16"},
     {"gguf_nvfp4", MARLIN_SCHEME_GGUF, MARLIN_NVFP4, 0, false, false, 66, 192, "F32"},
     {"gguf_nvfp4_mse", MARLIN_SCHEME_GGUF, MARLIN_NVFP4, 0, false, true, 1, 64, "F16"},
+    {"marlin_24", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 0, false, false, 192, 384, "F16", Sparsity::prune},
+    {"marlin_24_two_groups", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 128, false, true, 64, 256, "F32", Sparsity::prune},
+    {"marlin_24_channel", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 1 << 20, false, false, 128, 96, "BF16", Sparsity::prune},
+    {"ct_int4_asymmetric_pruned", kCt, MARLIN_INT4, 32, true, false, 70, 64, "F32", Sparsity::prune},
+    {"ct_nvfp4_pruned", kCt, MARLIN_NVFP4, 0, false, false, 70, 64, "F32", Sparsity::prune},
+    {"gguf_q4_0_pruned", MARLIN_SCHEME_GGUF, MARLIN_INT4, 0, false, false, 5, 64, "BF16", Sparsity::prune},
     {"ct_int4_asymmetric_channel", kCt, MARLIN_INT4, 4096, true, true, 13, 51, "F32"},
 };
 INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(kCases),

@@ -71,9 +71,9 @@ class Conversion {
         return report_progress(done_ + static_cast<uint64_t>(share * static_cast<double>(layer.bytes)), layer.name);
       };
       MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, planned.index, expert, options_.host));
-      MARLIN_ASSIGN(const auto source, quantized_source(floats, *plan_.scheme, options_));
+      MARLIN_ASSIGN(const auto source, quantized_source(floats, planned.index, *plan_.scheme, options_));
       const auto encoder = plan_.scheme->encoder(source->meta());
-      MARLIN_RETURN_IF_ERROR(encode_matrix(floats, *source, *encoder, out, options_.host, on_rows, sums));
+      MARLIN_RETURN_IF_ERROR(encode_matrix(floats, *source, *plan_.scheme, *encoder, out, options_.host, on_rows, sums));
     }
     done_ += layer.bytes;
     for (const TensorView& part : input_.parts(planned.index)) input_.release({part.data, part.bytes});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/status.h"
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/convert/encoder.h"
+#include "formats/prune.h"
 
 namespace metal_marlin {
 
@@ -26,9 +28,11 @@ struct ConvertOptions {
   marlin_format format = MARLIN_FORMAT_NONE;
   int64_t group_size = 0;
   bool asymmetric = false, search_mse = false;
+  Sparsity sparsity = Sparsity::as_given;
   bool skip_unfit = false, overwrite = false, dry_run = false;
   uint64_t shard_bytes = 0;
-  std::vector<size_t> layers;  ///< indices, ascending, none twice
+  std::vector<size_t> layers;                        ///< indices, ascending, none twice
+  std::vector<std::span<const float>> column_norms;  ///< of each of `layers`, empty: all 1; or no entries at all
   ConvertHost host;
 };
 

@@ -98,6 +98,7 @@ class Planner {
     meta.groups = ceil_div(meta.k, meta.group_size);
     meta.scale_type = row->default_type;
     meta.zero_kind = options_.asymmetric ? ZeroKind::integer : ZeroKind::none;
+    meta.sparse = options_.sparsity != Sparsity::as_given;
     MARLIN_RETURN_IF_ERROR(check_meta(meta));
     return meta;
   }
@@ -118,7 +119,7 @@ class Planner {
     // The values decide whether float16 holds the scales, and so the size of that tensor.
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
       MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, index, expert, options_.host));
-      MARLIN_ASSIGN(const auto source, quantized_source(floats, *plan_.scheme, options_));
+      MARLIN_ASSIGN(const auto source, quantized_source(floats, index, *plan_.scheme, options_));
       if (source->meta().scale_type == ScaleType::f32) meta.scale_type = ScaleType::f32;
     }
     target.meta = meta;

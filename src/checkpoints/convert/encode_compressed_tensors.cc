@@ -73,11 +73,6 @@ Status check(const WeightMeta& meta) {
     return Status::error(MARLIN_E_UNSUPPORTED, "compressed-tensors: no layout for %s; int4, mxfp4 and nvfp4 have one",
                          format_name(meta.format));
   }
-  if (meta.sparse) {
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "compressed-tensors: no layout for 2:4 sparse %s; the layout marlin-24 holds 2:4 sparse int4",
-                         format_name(meta.format));
-  }
   return {};
 }
 
@@ -128,16 +123,18 @@ void describe(const WeightMeta& meta, std::span<const std::string> ignore, JsonW
 
 }  // namespace
 
-const Scheme kCompressedTensors = {
-    MARLIN_SCHEME_COMPRESSED_TENSORS,
-    "compressed-tensors",
-    false,
-    true,
-    0,
-    check,
-    parts,
-    [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<CompressedTensorsEncoder>(meta); },
-    describe,
-    nullptr};
+const Scheme kCompressedTensors = {.number = MARLIN_SCHEME_COMPRESSED_TENSORS,
+                                   .name = "compressed-tensors",
+                                   .gguf = false,
+                                   .divides = true,
+                                   .sparse = false,
+                                   .default_group = 0,
+                                   .check = check,
+                                   .parts = parts,
+                                   .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+                                     return std::make_unique<CompressedTensorsEncoder>(meta);
+                                   },
+                                   .describe = describe,
+                                   .own_config = nullptr};
 
 }  // namespace metal_marlin

@@ -69,9 +69,9 @@ class GgufEncoder final : public Encoder {
 };
 
 Status check(const WeightMeta& meta) {
-  if (block_of(meta.format) == nullptr || meta.sparse) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "GGUF: no block type for %s%s; int4, mxfp4 and nvfp4 have one",
-                         meta.sparse ? "2:4 sparse " : "", format_name(meta.format));
+  if (block_of(meta.format) == nullptr) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "GGUF: no block type for %s; int4, mxfp4 and nvfp4 have one",
+                         format_name(meta.format));
   }
   if (meta.zero_kind == ZeroKind::none) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
@@ -105,15 +105,17 @@ Result<std::vector<Part>> parts(const EncoderTarget& target) {
 
 }  // namespace
 
-const Scheme kGguf = {MARLIN_SCHEME_GGUF,
-                      "GGUF",
-                      true,
-                      false,
-                      0,
-                      check,
-                      parts,
-                      [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<GgufEncoder>(meta); },
-                      nullptr,
-                      nullptr};
+const Scheme kGguf = {
+    .number = MARLIN_SCHEME_GGUF,
+    .name = "GGUF",
+    .gguf = true,
+    .divides = false,
+    .sparse = false,
+    .default_group = 0,
+    .check = check,
+    .parts = parts,
+    .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<GgufEncoder>(meta); },
+    .describe = nullptr,
+    .own_config = nullptr};
 
 }  // namespace metal_marlin

@@ -54,9 +54,8 @@ class GptqEncoder final : public Encoder {
 };
 
 Status check(const WeightMeta& meta) {
-  if (meta.format == MARLIN_INT4 && !meta.sparse) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED, "GPTQ: no layout for %s%s; it holds int4%s", meta.sparse ? "2:4 sparse " : "",
-                       format_name(meta.format), meta.sparse ? ", and marlin-24 holds 2:4 sparse int4" : "");
+  if (meta.format == MARLIN_INT4) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED, "GPTQ: no layout for %s; it holds int4", format_name(meta.format));
 }
 
 Result<std::vector<Part>> parts(const EncoderTarget& target) {
@@ -101,15 +100,17 @@ void describe(const WeightMeta& meta, std::span<const std::string> ignore, JsonW
 
 }  // namespace
 
-const Scheme kGptq = {MARLIN_SCHEME_GPTQ,
-                      "GPTQ",
-                      false,
-                      false,
-                      0,
-                      check,
-                      parts,
-                      [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<GptqEncoder>(meta); },
-                      describe,
-                      "quantize_config.json"};
+const Scheme kGptq = {
+    .number = MARLIN_SCHEME_GPTQ,
+    .name = "GPTQ",
+    .gguf = false,
+    .divides = false,
+    .sparse = false,
+    .default_group = 0,
+    .check = check,
+    .parts = parts,
+    .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<GptqEncoder>(meta); },
+    .describe = describe,
+    .own_config = "quantize_config.json"};
 
 }  // namespace metal_marlin

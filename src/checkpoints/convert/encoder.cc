@@ -7,7 +7,7 @@
 namespace metal_marlin {
 
 const Scheme* scheme_row(marlin_scheme number) {
-  for (const Scheme* scheme : {&kCompressedTensors, &kGptq, &kGguf}) {
+  for (const Scheme* scheme : {&kCompressedTensors, &kGptq, &kMarlin24, &kGguf}) {
     if (scheme->number == number) return scheme;
   }
   return nullptr;

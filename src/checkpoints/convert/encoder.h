@@ -54,6 +54,7 @@ struct Scheme {
   const char* name;       ///< "compressed-tensors"
   bool gguf;              ///< its container; else safetensors
   bool divides;           ///< its NVFP4 tensor scale divides
+  bool sparse;            ///< stores the pattern of 2:4 sparse weights; else they are written densely, with codes of 0 between
   int64_t default_group;  ///< of INT4 when none is asked for; 0: the format's own
   /// Whether the scheme has a form for this format at all, and with these options.
   Status (*check)(const WeightMeta& meta);
@@ -81,6 +82,6 @@ void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>&
 inline std::span<const std::byte> bytes_of(const std::vector<uint8_t>& v) { return std::as_bytes(std::span(v)); }
 
 // The schemes' rows.
-extern const Scheme kCompressedTensors, kGptq, kGguf;
+extern const Scheme kCompressedTensors, kGptq, kMarlin24, kGguf;
 
 }  // namespace metal_marlin

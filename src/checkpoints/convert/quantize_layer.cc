@@ -70,6 +70,18 @@ void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& st
   }
 }
 
+/// Codes that stand for 0 where nothing is kept.
+void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t k = 0; k < meta.k; ++k) {
+      const auto at = static_cast<size_t>(r * meta.k + k);
+      if ((stripe.kept[at / 4] >> (k % 4) & 1) != 0) continue;
+      const auto group = static_cast<size_t>(r * meta.groups + k / meta.group_size);
+      stripe.codes[at] = meta.zero_kind == ZeroKind::integer ? stripe.zeros[group] : meta.format == MARLIN_INT4 ? 8 : 0;
+    }
+  }
+}
+
 }  // namespace
 
 Status run_tasks(const ConvertHost& host, uint32_t count, const std::function<Status(uint32_t)>& body) {
@@ -115,16 +127,24 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
   return floats;
 }
 
-Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, const Scheme& scheme,
+Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer, const Scheme& scheme,
                                                        const ConvertOptions& options) {
   const int64_t group = options.group_size != 0 ? options.group_size : options.format == MARLIN_INT4 ? scheme.default_group : 0;
-  return make_quantized(
-      floats.matrix, options.format, group,
-      {.asymmetric = options.asymmetric, .search_mse = options.search_mse, .divide_tensor_scale = scheme.divides});
+  QuantizeOptions how;
+  how.asymmetric = options.asymmetric;
+  how.search_mse = options.search_mse;
+  how.divide_tensor_scale = scheme.divides;
+  how.sparse.sparsity = options.sparsity;
+  if (!options.column_norms.empty()) {
+    const auto at = std::lower_bound(options.layers.begin(), options.layers.end(), layer);
+    how.sparse.column_norms = options.column_norms[static_cast<size_t>(at - options.layers.begin())];
+  }
+  return make_quantized(floats.matrix, options.format, group, how);
 }
 
-Status encode_matrix(const LayerFloats& floats, const WeightSource& source, Encoder& encoder, const PartWriter& out,
-                     const ConvertHost& host, const std::function<Status(int64_t)>& on_rows, QuantizeSums& sums) {
+Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme, Encoder& encoder,
+                     const PartWriter& out, const ConvertHost& host, const std::function<Status(int64_t)>& on_rows,
+                     QuantizeSums& sums) {
   const int64_t n = floats.matrix.n, rows = stripe_rows(floats.matrix.k);
   const uint32_t most = host.parallel_for != nullptr ? kBatch : 1;
   for (int64_t begin = 0; begin < n;) {
@@ -135,6 +155,7 @@ Status encode_matrix(const LayerFloats& floats, const WeightSource& source, Enco
       Stripe stripe;
       MARLIN_RETURN_IF_ERROR(source.read(first, count, stripe));
       compare(floats.matrix, source.meta(), stripe, first, count, partial[i]);
+      if (source.meta().sparse && !scheme.sparse) put_zeros(source.meta(), count, stripe);
       return encoder.encode(stripe, first, count, out);
     }));
     for (const QuantizeSums& p : partial) {  // in order, so that the sums do not depend on threads

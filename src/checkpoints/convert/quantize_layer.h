@@ -29,12 +29,14 @@ struct LayerFloats {
 };
 Result<LayerFloats> floats_of(const Checkpoint& input, size_t layer, uint32_t expert, const ConvertHost& host);
 
-/// Reads the matrix once for its largest magnitude where the format wants that. `floats` must outlive the source.
-Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, const Scheme& scheme,
+/// Reads the matrix once for its largest magnitude where the format wants that. `floats` must outlive the source. `layer` is
+/// its number among the input's, which finds its column norms.
+Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer, const Scheme& scheme,
                                                        const ConvertOptions& options);
 
 /// Encodes all rows, a batch of stripes at a time. After each batch on_rows(rows so far) may stop it.
-Status encode_matrix(const LayerFloats& floats, const WeightSource& source, Encoder& encoder, const PartWriter& out,
-                     const ConvertHost& host, const std::function<Status(int64_t)>& on_rows, QuantizeSums& sums);
+Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme, Encoder& encoder,
+                     const PartWriter& out, const ConvertHost& host, const std::function<Status(int64_t)>& on_rows,
+                     QuantizeSums& sums);
 
 }  // namespace metal_marlin
