@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi tools install metal air framework portable avx2 asan tsan"
+all_suites="structure unit kernels abi tools roundtrip install metal air framework portable avx2 asan tsan"
 
 about_suite() {
   case $1 in
@@ -9,6 +9,7 @@ about_suite() {
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
     tools) echo "the metal-marlin command" ;;
+    roundtrip) echo "files that the command writes, read by the packages of others" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
@@ -104,6 +105,28 @@ suite_kernels() { folder_suite kernels; }
 suite_abi() { folder_suite abi; }
 suite_tools() { folder_suite tools; }
 suite_install() { folder_suite install; }
+
+# Makes build/venv with the packages that ./dev lists, once; what pip says is in build/venv.log.
+python_ready() {
+  local stamp=build/venv/.packages
+  [ "$(cat "$stamp" 2>/dev/null)" = "$python_packages" ] && return 0
+  rm -rf build/venv
+  # shellcheck disable=SC2086
+  { python3 -m venv build/venv && build/venv/bin/pip --disable-pip-version-check --timeout 20 --retries 1 install -q $python_packages; } \
+    >build/venv.log 2>&1 || { rm -rf build/venv; return 1; }
+  printf '%s' "$python_packages" >"$stamp"
+}
+suite_roundtrip() {
+  local log=$results/roundtrip.log
+  built release || return 0
+  python_ready || { skip roundtrip "the Python packages are not to be had: $(grep -v '^ *$' build/venv.log | tail -n 1)"; return 0; }
+  build/venv/bin/python tests/roundtrip/round_trip.py "$marlin" >"$log" 2>&1 || true
+  grep -E '^(FAILED|skipped) ' "$log" | sed 's/^/  /' || true
+  passed=$((passed + $(grep -c '^passed ' "$log" || true)))
+  skipped=$((skipped + $(grep -c '^skipped ' "$log" || true)))
+  failed=$((failed + $(grep -c '^FAILED ' "$log" || true)))
+  [ $((passed + failed)) != 0 ] || { tail -n 10 "$log"; failed=1; }
+}
 
 # own_project NAME FOLDER: a project that the library's build does not know, and that needs the packages of group testbed.
 own_project() {

@@ -1,0 +1,196 @@
+"""What `metal-marlin quantize` writes, read by the packages that others read it with.
+
+usage: round_trip.py COMMAND
+
+Each check writes a file, has a package of PyPI decode it, and compares every value, bit for bit, with what `metal-marlin unpack`
+says of the same file. Prints "passed NAME", "FAILED NAME: why" or "skipped NAME: why", a line each; exit status 1 when one failed.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from safetensors.numpy import load_file, save, save_file
+
+command = sys.argv[1]
+LAYER = "model.layers.0.mlp.up_proj"
+
+
+class Skip(Exception):
+    pass
+
+
+def run(*arguments):
+    done = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"metal-marlin {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+
+
+def write_model(folder, n, k):
+    """Normal numbers with a few zeros, and a vector that must come through unchanged."""
+    random = np.random.default_rng(7)
+    w = random.normal(0, 0.02, (n, k)).astype(np.float16)
+    w[random.random((n, k)) < 0.05] = 0
+    folder.mkdir()
+    save_file({f"{LAYER}.weight": w, "model.norm.weight": np.arange(5, dtype=np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "rope_theta": 1e6, "big": 2**53 + 1}))
+    return folder
+
+
+def unpacked(path, scratch):
+    run("unpack", path, "-o", scratch / "values.safetensors")
+    values = load_file(scratch / "values.safetensors")
+    return values[LAYER] if LAYER in values else values[f"{LAYER}.weight"]
+
+
+def same_bits(got, want):
+    got, want = np.ascontiguousarray(got, np.float32), np.ascontiguousarray(want, np.float32)
+    assert got.shape == want.shape, f"shape {got.shape} and not {want.shape}"
+    wrong = np.argwhere(got.view(np.uint32) != want.view(np.uint32))
+    assert not len(wrong), f"{len(wrong)} values differ, the first at {wrong[0]}: {got[tuple(wrong[0])]}, {want[tuple(wrong[0])]}"
+
+
+# --- GGUF, by the package gguf -------------------------------------------------------------------------------------------------
+
+
+def check_gguf(scratch, form, type_name):
+    from gguf import GGUFReader
+    from gguf.quants import dequantize
+
+    out = scratch / "model.gguf"
+    run("quantize", write_model(scratch / "in", 66, 192), out, "--format", form)
+    tensors = {tensor.name: tensor for tensor in GGUFReader(out).tensors}
+    tensor = tensors[f"{LAYER}.weight"]
+    assert tensor.tensor_type.name == type_name, tensor.tensor_type
+    try:
+        values = dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as missing:
+        raise Skip(f"the package gguf does not decode {type_name}: {missing}") from missing
+    if form == "nvfp4":
+        values = values * tensors[f"{LAYER}.scale"].data[0]
+    same_bits(values.reshape(66, 192) + np.float32(0), unpacked(out, scratch) + np.float32(0))
+    assert tensors["model.norm.weight"].data.tolist() == [0, 1, 2, 3, 4]
+
+
+def check_gguf_keeps_key_values(scratch):
+    from gguf import GGUFReader, GGUFWriter
+
+    writer = GGUFWriter(scratch / "in.gguf", "llama")
+    writer.add_block_count(3)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "bc", "\u00e9"])
+    writer.add_tensor("blk.0.ffn_up.weight", np.random.default_rng(1).normal(size=(8, 64)).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    run("quantize", scratch / "in.gguf", scratch / "out.gguf", "--format", "int4")
+    fields = GGUFReader(scratch / "out.gguf").fields
+    assert fields["general.architecture"].contents() == "llama"
+    assert fields["llama.block_count"].contents() == 3
+    assert fields["tokenizer.ggml.tokens"].contents() == ["a", "bc", "\u00e9"]
+    assert fields["general.file_type"].contents() == 2
+
+
+# --- safetensors, by the package safetensors ---------------------------------------------------------------------------------------
+
+
+def check_safetensors_bytes(scratch, *options):
+    """The package's own writer makes the very same file of the same tensors."""
+    run("quantize", write_model(scratch / "in", 72, 128), scratch / "out", *options)
+    written = (scratch / "out" / "model.safetensors").read_bytes()
+    length = int.from_bytes(written[:8], "little")
+    metadata = json.loads(written[8 : 8 + length])["__metadata__"]
+    tensors = load_file(scratch / "out" / "model.safetensors")
+    assert save(tensors, metadata) == written, "not what safetensors itself writes"
+    config = json.loads((scratch / "out" / "config.json").read_text())
+    assert config["model_type"] == "llama" and config["big"] == 2**53 + 1 and config["rope_theta"] == 1e6
+
+
+# --- MLX, which shares its codes and scales with the FP4 formats of compressed-tensors --------------------------------------------
+
+
+def check_mlx(scratch, form):
+    import mlx.core as mx
+
+    run("quantize", write_model(scratch / "in", 70, 192), scratch / "out", "--format", form)
+    stored = {}
+    written = (scratch / "out" / "model.safetensors").read_bytes()
+    length = int.from_bytes(written[:8], "little")
+    for name, entry in json.loads(written[8 : 8 + length]).items():
+        if name.startswith(LAYER):
+            begin, end = (8 + length + at for at in entry["data_offsets"])
+            stored[name.removeprefix(LAYER)] = np.frombuffer(written[begin:end], np.uint8).reshape(entry["shape"] + [-1])
+    codes = np.ascontiguousarray(stored[".weight_packed"].reshape(70, -1)).view(np.uint32)
+    scales = stored[".weight_scale"].reshape(70, -1)
+    with mx.stream(mx.cpu):
+        values = mx.dequantize(mx.array(codes), mx.array(scales), group_size=16 if form == "nvfp4" else 32, bits=4, mode=form,
+                               dtype=mx.float32)
+        values = np.array(values.astype(mx.float32))
+    if form == "nvfp4":
+        divisor = stored[".weight_global_scale"].tobytes()
+        values = (values.astype(np.float64) / np.frombuffer(divisor, np.float32)[0].astype(np.float64)).astype(np.float32)
+    same_bits(values, unpacked(scratch / "out", scratch))
+
+
+# --- compressed-tensors, where its user has installed it with torch -----------------------------------------------------------------
+
+
+def check_compressed_tensors(scratch, form, *options):
+    try:
+        import torch
+    except ImportError as missing:
+        raise Skip("torch is not installed here, and nothing downloads it") from missing
+    try:
+        from compressed_tensors.compressors import BaseCompressor
+        from compressed_tensors.quantization import QuantizationConfig
+    except ImportError as missing:
+        raise Skip(f"compressed-tensors is not installed here: {missing}") from missing
+    from safetensors.torch import load_file as load_torch
+
+    run("quantize", write_model(scratch / "in", 72, 128), scratch / "out", *options)
+    config = json.loads((scratch / "out" / "config.json").read_text())["quantization_config"]
+    scheme = QuantizationConfig.model_validate(config).config_groups["group_0"]
+    tensors = load_torch(scratch / "out" / "model.safetensors")
+    state = {name.removeprefix(f"{LAYER}."): tensor for name, tensor in tensors.items() if name.startswith(LAYER)}
+    compressor = BaseCompressor.get_value_from_registry(form)
+    values = compressor.decompress(state, scheme)["weight"]
+    wanted = torch.from_numpy(unpacked(scratch / "out", scratch).copy()).to(values.dtype)
+    assert torch.equal(values, wanted), f"{(values != wanted).sum()} values differ"
+
+
+CHECKS = [
+    ("gguf-q4_0", check_gguf, "int4", "Q4_0"),
+    ("gguf-mxfp4", check_gguf, "mxfp4", "MXFP4"),
+    ("gguf-nvfp4", check_gguf, "nvfp4", "NVFP4"),
+    ("gguf-key-values", check_gguf_keeps_key_values),
+    ("safetensors-mxfp4", check_safetensors_bytes, "--format", "mxfp4"),
+    ("safetensors-int4-asymmetric", check_safetensors_bytes, "--format", "int4", "--asymmetric"),
+    ("safetensors-gptq", check_safetensors_bytes, "--format", "int4", "--layout", "gptq"),
+    ("mlx-mxfp4", check_mlx, "mxfp4"),
+    ("mlx-nvfp4", check_mlx, "nvfp4"),
+    ("compressed-tensors-mxfp4", check_compressed_tensors, "mxfp4-pack-quantized", "--format", "mxfp4"),
+    ("compressed-tensors-nvfp4", check_compressed_tensors, "nvfp4-pack-quantized", "--format", "nvfp4"),
+    ("compressed-tensors-int4", check_compressed_tensors, "pack-quantized", "--format", "int4", "--group", "64"),
+    ("compressed-tensors-int4-asymmetric", check_compressed_tensors, "pack-quantized", "--format", "int4", "--asymmetric"),
+]
+
+
+def main():
+    failed = False
+    for name, check, *arguments in CHECKS:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                check(pathlib.Path(folder), *arguments)
+            print(f"passed {name}")
+        except Skip as reason:
+            print(f"skipped {name}: {reason}")
+        except Exception as error:  # one broken check must not hide the others
+            failed = True
+            print(f"FAILED {name}: {type(error).__name__}: {error}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
