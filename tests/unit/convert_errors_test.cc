@@ -1,0 +1,141 @@
+// Converting that is stopped or cannot be done: a typed error, and the disk as it was. And tiny files, byte for byte.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "convert_files.h"
+
+namespace metal_marlin {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ScratchFolder;
+
+class Convert : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(scratch_.at("in")); }
+
+  void write_input(const std::vector<testing::TestTensor>& tensors) {
+    testing::write_file(scratch_.at("in/model.safetensors"), testing::safetensors(tensors));
+    input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
+  }
+  void write_layers(int64_t n, int64_t k) {
+    const std::string shape = std::to_string(n) + "," + std::to_string(k);
+    write_input({{"a.weight", "F32", shape, testing::random_floats(n, k, "F32", 1)},
+                 {"b.weight", "F32", shape, testing::random_floats(n, k, "F32", 2)},
+                 {"norm.weight", "F32", "4", testing::bytes_of<float>({1, 2, 3, 4})}});
+  }
+  ConvertOptions options(marlin_scheme scheme, marlin_format format, const std::set<std::string>& layers = {"a", "b"}) {
+    ConvertOptions options;
+    options.scheme = scheme;
+    options.format = format;
+    options.layers = testing::layers_called(*input_, layers);
+    options.host = heard_.host();
+    return options;
+  }
+
+  ScratchFolder scratch_;
+  std::unique_ptr<Checkpoint> input_;
+  testing::Heard heard_;
+};
+
+TEST_F(Convert, CancelledAtAnyCallItLeavesTheDiskAsItWas) {
+  write_layers(128, 4096);
+  std::filesystem::create_directory(scratch_.at("out"));
+  testing::write_file(scratch_.at("out/model.gguf"), "precious");
+  int64_t calls = 0;
+  for (bool through = false; !through; ++calls) {
+    ASSERT_LT(calls, 100);
+    for (const char* out : {"out/model.gguf", "new"}) {
+      heard_ = {};
+      heard_.cancel_at = calls;
+      ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+      how.overwrite = true;
+      const Status status = convert_checkpoint(*input_, scratch_.at(out), how);
+      through = status.ok();
+      if (through) break;
+      EXPECT_EQ(status.code(), MARLIN_E_CANCELLED) << status.message();
+      EXPECT_EQ(testing::read_file(scratch_.at("out/model.gguf")), "precious");
+      EXPECT_EQ(scratch_.names(), (std::set<std::string>{"in", "out"}));
+      EXPECT_EQ(scratch_.names("out"), std::set<std::string>{"model.gguf"});
+    }
+  }
+  EXPECT_GT(calls, 6) << "two layers planned, two of several stripes written, a vector copied";
+  EXPECT_NE(testing::read_file(scratch_.at("out/model.gguf")), "precious");
+}
+
+TEST_F(Convert, ThreadsDoNotChangeAByte) {
+  write_layers(512, 1056);
+  ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4);
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("one"), how).ok());
+  const auto outcomes = heard_.outcomes;
+  heard_ = {};
+  how.host = heard_.host();
+  how.host.parallel_for = [](void*, uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
+    for (uint32_t i = tasks; i-- > 0;) task(user, i);  // another order
+  };
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("two"), how).ok());
+  EXPECT_EQ(testing::read_file(scratch_.at("one/model.safetensors")), testing::read_file(scratch_.at("two/model.safetensors")));
+  ASSERT_EQ(heard_.outcomes.size(), outcomes.size());
+  for (size_t i = 0; i < outcomes.size(); ++i) EXPECT_EQ(heard_.outcomes[i].squared_error, outcomes[i].squared_error);
+}
+
+TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
+  write_input({{"a.weight", "F32", "3,64", testing::random_floats(3, 64, "F32", 1)},
+               {"b.weight", "F32", "2,40", testing::random_floats(2, 40, "F32", 2)}});
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+  const Status refused = convert_checkpoint(*input_, scratch_.at("out.gguf"), how);
+  EXPECT_EQ(refused.code(), MARLIN_E_SHAPE);
+  EXPECT_THAT(refused.message(), HasSubstr("layer 'b'"));
+  how.skip_unfit = true;
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out.gguf"), how).ok());
+  const auto output = Checkpoint::open(scratch_.at("out.gguf"), MARLIN_LAYOUT_AUTO).take();
+  EXPECT_EQ(testing::tensor_data(*output, "b.weight"), testing::random_floats(2, 40, "F32", 2));
+  EXPECT_EQ(output->layers()[0].format, MARLIN_MXFP4);
+  EXPECT_EQ(heard_.outcomes[0].status, MARLIN_E_SHAPE);
+}
+
+TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {
+  std::string floats = testing::random_floats(2, 32, "F32", 1);
+  floats.replace(4 * 33, 4, testing::bytes_of<uint32_t>({0x7fc00000u}));
+  write_input({{"a.weight", "F32", "2,32", floats}});
+  const Status status = convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4));
+  EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
+  EXPECT_THAT(status.message(), HasSubstr("[1, 1]"));
+  EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
+}
+
+TEST_F(Convert, GgufByteForByte) {
+  // Weights 0, 1, .., 7 and their negatives, twice over; the largest is 7, so that Q4_0's scale is 1.
+  std::string floats;
+  for (int i = 0; i < 32; ++i) testing::append(floats, static_cast<float>(i % 16 < 8 ? i % 8 : -(i % 8)));
+  write_input({{"a.weight", "F32", "1,32", floats}});
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_INT4)).ok());
+  testing::GgufWriter want;
+  want.key("general.architecture", 8, testing::GgufWriter::text("unknown"));
+  want.key("general.quantization_version", 4, testing::bytes_of<uint32_t>({2}));
+  want.key("general.file_type", 4, testing::bytes_of<uint32_t>({2}));
+  std::string block = testing::bytes_of<uint16_t>({0x3c00});  // 1.0
+  for (int j = 0; j < 16; ++j) {
+    const int code = j < 8 ? 8 + j : 8 - j % 8;
+    block += static_cast<char>(code | code << 4);
+  }
+  want.tensor("a.weight", {32, 1}, 2, block);
+  EXPECT_EQ(testing::read_file(scratch_.at("out.gguf")), want.file());
+}
+
+TEST_F(Convert, SafetensorsByteForByte) {
+  std::string floats;
+  for (int i = 0; i < 32; ++i) testing::append(floats, i == 0 ? 6.0f : i == 1 ? -0.5f : 0.0f);
+  write_input({{"a.weight", "F32", "1,32", floats}});
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4)).ok());
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"a.weight_packed":{"dtype":"U8","shape":[1,16],"data_offsets":[0,16]},)"
+      R"("a.weight_scale":{"dtype":"U8","shape":[1,1],"data_offsets":[16,17]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string codes(16, '\0');
+  codes[0] = '\x97';  // 6 (code 7), then -0.5 (code 9); the scale is 2^0
+  EXPECT_EQ(testing::read_file(scratch_.at("out/model.safetensors")), testing::safetensors(header, codes + '\x7f'));
+}
+
+}  // namespace
+}  // namespace metal_marlin
