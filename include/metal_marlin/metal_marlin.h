@@ -153,9 +153,8 @@ typedef int32_t marlin_epilogue; /* f in C = f(A W^T + bias) (+ C); two-input on
 #define MARLIN_EPILOGUE_GELU_ERF ((marlin_epilogue)3)
 #define MARLIN_EPILOGUE_SWIGLU ((marlin_epilogue)4)     /* silu(gate) * up */
 #define MARLIN_EPILOGUE_GEGLU_TANH ((marlin_epilogue)5) /* gelu_tanh(gate) * up */
-#define MARLIN_EPILOGUE_SWIGLU_OAI                                         \
-  ((marlin_epilogue)6) /* gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7), \
-                          g * sigmoid(1.702 g) * (u + 1) */
+#define MARLIN_EPILOGUE_SWIGLU_OAI \
+  ((marlin_epilogue)6) /* gpt-oss: g sigmoid(1.702 g) (u + 1), gate and up clamped: g <= 7, |u| <= 7 */
 
 typedef int32_t marlin_native; /* what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL) */
 #define MARLIN_NATIVE_NONE ((marlin_native)0)
@@ -254,12 +253,12 @@ typedef struct marlin_pack_desc {
   marlin_format format;
   uint32_t group_size; /* elements of K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the whole row */
   marlin_layout layout;
-  int64_t n, k;               /* out_features, in_features */
-  marlin_matrix values;       /* codes in `layout`, or floats [n, k] */
-  marlin_matrix scales;       /* ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them */
-  marlin_matrix zeros;        /* ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0) */
-  marlin_matrix sparse_meta;  /* 2:4 metadata */
-  marlin_matrix group_index;  /* [1, k] I32, the group of each k (act-order); absent: k / group_size */
+  int64_t n, k;              /* out_features, in_features */
+  marlin_matrix values;      /* codes in `layout`, or floats [n, k] */
+  marlin_matrix scales;      /* ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them */
+  marlin_matrix zeros;       /* ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0) */
+  marlin_matrix sparse_meta; /* 2:4, values hold what is kept. ROWS: U8 bitmask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)] */
+  marlin_matrix group_index; /* [1, k] I32, the group of each k (act-order); absent: k / group_size */
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
   marlin_gptq_zero_f gptq_zero_f; /* layout GPTQ_V1 only */
@@ -354,8 +353,7 @@ typedef struct marlin_convert_desc {
   void (*log)(void* user, int32_t level, const char* message);           /* as marlin_context_desc::log */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread */
-  const marlin_matrix* column_norms; /* pruning: one for each of layers, [1, k] F32 host memory: an element's score is |w| times
-                                        its column's norm (Wanda); absent or NULL: 1 */
+  const marlin_matrix* column_norms; /* PRUNE_2_4: one for each of layers, in host memory, as in marlin_load_desc; or NULL */
 } marlin_convert_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/descriptor.h"
 #include "support.h"
 
 namespace abi_test {
@@ -174,7 +175,7 @@ class World {
     static Tailed<T> empty, short_one, tailed, zero_tail;
     empty = short_one = tailed = zero_tail = good;
     empty.value.struct_size = 0;
-    short_one.value.struct_size = sizeof(T) - 1;
+    short_one.value.struct_size = metal_marlin::api::kVersion1Size<T> - 1;
     tailed.value.struct_size = zero_tail.value.struct_size = sizeof(T) + 8;
     tailed.tail = uint64_t{1} << 63;
     return {{"NULL", pointer(nullptr), when_null},
