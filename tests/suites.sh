@@ -132,7 +132,7 @@ suite_roundtrip() {
 own_project() {
   local begun=$SECONDS
   (install_packages testbed) || { skip "$1" "the packages of group testbed cannot be installed"; return 0; }
-  quietly "configure-$1" cmake -S "$2" -B "build/$1" -DCMAKE_BUILD_TYPE=Release &&
+  quietly "configure-$1" cmake -G Ninja -S "$2" -B "build/$1" -DCMAKE_BUILD_TYPE=Release &&
     quietly "build-$1" cmake --build "build/$1" -j "$jobs" || { failed=$((failed + 1)); return 0; }
   took_building "$1" $((SECONDS - begun))
   ctest_in "$1" "build/$1"
