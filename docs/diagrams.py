@@ -115,6 +115,11 @@ BYTES = "bytes: the first on the left"
 BOTH = "bytes: the first on the left; bits: bit 0 on the right"
 
 
+def eight(element, unit):
+    """The eight elements that unit number `unit` holds in order."""
+    return [f"{element} = 8{unit} + {i}" if i else f"{element} = 8{unit}" for i in range(8)]
+
+
 def word(texts, kind="code", bits=4):
     """Cells of a word whose lowest field is texts[0]."""
     return [(text, bits, kind if i % 2 == 0 else kind + "2" if kind == "code" else kind)
@@ -160,10 +165,10 @@ def k8n():
 
 def gptq():
     card = Card("GPTQ: codes along K, zero points along N", MSB)
-    card.strip("qweight (b, n)\nW[n, k]", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
+    card.strip("qweight (b, n)\nW[n, k]", word(eight("k", "b")))
     card.strip("qzeros (g, c)\nv1: z − 1", word([f"z−1, n {i}" for i in range(8)], "zero"))
     card.strip("qzeros (g, c)\nv2: z", word([f"z, n {i}" for i in range(8)], "zero"))
-    card.note("n counts from 8c. A v1 nibble of 15 means z = 16. Scales are [groups, N]; g_idx[k] names the group of k with act-order.")
+    card.note("n counts from 8c. A v1 nibble of 15 is read as its writer meant it (see the text). Scales are [groups, N]; g_idx[k] names the group of k with act-order.")
     return card
 
 
@@ -180,8 +185,8 @@ def awq_gemm():
 
 def awq_gemv():
     card = Card("AWQ gemv: words of eight along K, zero points along the groups", MSB)
-    card.strip("qweight (n, b)", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
-    card.strip("qzeros (n, c)", word([f"g = 8c + {i}" if i else "g = 8c" for i in range(8)], "zero"))
+    card.strip("qweight (n, b)", word(eight("k", "b")))
+    card.strip("qzeros (n, c)", word(eight("g", "c"), "zero"))
     card.note("Groups of a row are padded to whole words (G = 64: to two, G = 32: to four); scales [N, P] have the same padding.")
     return card
 
@@ -249,7 +254,7 @@ def gguf_nvfp4():
 
 def mlx():
     card = Card("MLX: words of eight along K", MSB)
-    card.strip("weight (n, b)", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
+    card.strip("weight (n, b)", word(eight("k", "b")))
     card.strip("scales, row n", [(f"group {g}", 1, "scale") for g in range(4)] + [("…", 0.4, "pad")], None)
     card.strip("biases, row n\n(affine only)", [(f"group {g}", 1, "zero") for g in range(4)] + [("…", 0.4, "pad")], None)
     card.note("Affine: q · s + bias. mxfp4 and nvfp4: scales are bytes, E8M0 or E4M3. In memory the words are bytes of two, as in ROWS.")
@@ -258,8 +263,8 @@ def mlx():
 
 def compressed_tensors():
     card = Card("compressed-tensors pack-quantized: codes along K, zero points along N", MSB)
-    card.strip("weight_packed\n(n, b)", word([f"k = 8b + {i}" if i else "k = 8b" for i in range(8)]))
-    card.strip("weight_zero_point\n(c, g)", word([f"n = 8c + {i}" if i else "n = 8c" for i in range(8)], "zero"))
+    card.strip("weight_packed\n(n, b)", word(eight("k", "b")))
+    card.strip("weight_zero_point\n(c, g)", word(eight("n", "c"), "zero"))
     card.note("Both count from 0: a code is q + 8, a zero point z + 8. The last word of a row is padded when K is no multiple of 8.")
     return card
 

@@ -68,7 +68,7 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   if (choice.names.empty()) {
     throw Failure(
         choice.quantised_already != 0
-            ? fmt::format("{}: all {} layers are quantised already; --requantize decodes them and quantises them again",
+            ? fmt::format("{}: every layer ({}) is quantised already; --requantize decodes them and quantises them again",
                           options.input, choice.quantised_already)
             : fmt::format("{}: no layer is left to quantise", options.input));
   }

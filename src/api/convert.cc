@@ -11,9 +11,10 @@
 namespace metal_marlin::api {
 namespace {
 
-constexpr uint32_t kSparseFlags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_OBEYS_2_4;
-constexpr uint32_t kConvertFlags = kSparseFlags | MARLIN_CONVERT_SCALES_MSE | MARLIN_CONVERT_ASYMMETRIC |
-                                   MARLIN_CONVERT_SKIP_UNFIT | MARLIN_CONVERT_OVERWRITE | MARLIN_CONVERT_DRY_RUN;
+static_assert(MARLIN_CONVERT_PRUNE_2_4 == MARLIN_PACK_PRUNE_2_4 && MARLIN_CONVERT_OBEYS_2_4 == MARLIN_PACK_OBEYS_2_4);
+constexpr uint32_t kConvertFlags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_OBEYS_2_4 | MARLIN_CONVERT_SCALES_MSE |
+                                   MARLIN_CONVERT_ASYMMETRIC | MARLIN_CONVERT_SKIP_UNFIT | MARLIN_CONVERT_OVERWRITE |
+                                   MARLIN_CONVERT_DRY_RUN;
 
 Status check_convert_desc(const marlin_convert_desc& d) {
   if ((d.flags & ~kConvertFlags) != 0)
@@ -22,8 +23,6 @@ Status check_convert_desc(const marlin_convert_desc& d) {
     return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 4 (GGUF)", d.scheme);
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
     return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1 (INT4) .. 5 (INT8)", d.format);
-  if ((d.flags & kSparseFlags) == kSparseFlags)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->flags: PRUNE_2_4 and OBEYS_2_4 exclude each other");
   if (d.column_norms != nullptr && (d.flags & MARLIN_CONVERT_PRUNE_2_4) == 0)
     return Status::error(MARLIN_E_ARGUMENT, "desc->column_norms are given, which are for PRUNE_2_4 only");
   if (d.layers == nullptr || d.layer_count == 0) return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
@@ -78,8 +77,8 @@ Status convert(const marlin_checkpoint* checkpoint, const char* out_path, const 
   options.group_size = d.group_size;
   options.asymmetric = (d.flags & MARLIN_CONVERT_ASYMMETRIC) != 0;
   options.search_mse = (d.flags & MARLIN_CONVERT_SCALES_MSE) != 0;
-  if ((d.flags & MARLIN_CONVERT_PRUNE_2_4) != 0) options.sparsity = Sparsity::prune;
-  if ((d.flags & MARLIN_CONVERT_OBEYS_2_4) != 0) options.sparsity = Sparsity::obey;
+  MARLIN_ASSIGN(const SparseRule rule, sparse_rule(d.flags, {}));
+  options.sparsity = rule.sparsity;
   options.skip_unfit = (d.flags & MARLIN_CONVERT_SKIP_UNFIT) != 0;
   options.overwrite = (d.flags & MARLIN_CONVERT_OVERWRITE) != 0;
   options.dry_run = (d.flags & MARLIN_CONVERT_DRY_RUN) != 0;

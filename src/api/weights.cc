@@ -6,6 +6,7 @@
 #include "api/errors.h"
 #include "api/operand.h"
 #include "checkpoints/checkpoint.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin::api {
 
@@ -119,22 +120,6 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
   return make_weights(context, *all, first_layout, "");
 }
 
-marlin_dtype dtype_of(ScaleType type) {
-  switch (type) {
-    case ScaleType::f32:
-      return MARLIN_F32;
-    case ScaleType::f16:
-      return MARLIN_F16;
-    case ScaleType::bf16:
-      return MARLIN_BF16;
-    case ScaleType::e8m0:
-      return MARLIN_E8M0;
-    case ScaleType::e4m3:
-      return MARLIN_E4M3;
-  }
-  return 0;
-}
-
 uint32_t flags_of(const WeightMeta& meta) {
   uint32_t flags = 0;
   if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
@@ -175,7 +160,7 @@ marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_in
     info.format = meta.format;
     info.layout = weights->layout;
     info.flags = api::flags_of(meta);
-    info.dtype = api::dtype_of(meta.scale_type);
+    info.dtype = scale_dtype(meta.scale_type);
     info.bytes = weights->packed->bytes();
     info.kept_share = meta.squared_norm != 0 ? meta.kept_norm / meta.squared_norm : 1;
     return api::write_descriptor(out, info, "out");

@@ -136,7 +136,8 @@ Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) 
   return parts;
 }
 
-/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and IST permutes scales whenever there are groups.
+/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and IST permutes scales whenever there are
+/// groups.
 enum class Writer { ist, compressed_tensors };
 
 Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth, Writer writer) {

@@ -6,11 +6,9 @@
 
 #include "base/status.h"
 #include "core/backend.h"
+#include "formats/codecs.h"
 
 namespace metal_marlin {
-
-/// Bytes of one element of the dtypes that products read and write; 0 for every other dtype.
-constexpr size_t float_bytes(marlin_dtype d) { return d == MARLIN_F32 ? 4 : d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0; }
 
 /// Whether the elements will be touched. `unread` (prepare, explain) asks nothing of pointers.
 enum class Pointers { read, unread };

@@ -51,6 +51,9 @@ double f32_to_f64(float f);
 /// Right also where the result is subnormal under a host's flush-to-zero. The rounding mode must be to nearest.
 float f64_to_f32(double x);
 
+/// Bytes of one element of the dtypes that products read and write; 0 for every other dtype.
+constexpr size_t float_bytes(marlin_dtype d) { return d == MARLIN_F32 ? 4 : d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0; }
+
 /// One stored scale as float32; exact.
 float decode_scale(ScaleType type, const uint8_t* p);
 /// n floats from F32, F16 or BF16 memory of any alignment; exact.

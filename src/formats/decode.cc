@@ -97,7 +97,7 @@ void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row
           for (uint8_t code = 0; code < 16; ++code) table[code] = decode_value(meta, code, group, tensor);
         }
       }
-      if (kept != nullptr && (kept[k / 4] >> (k % 4) & 1) == 0) {
+      if (kept != nullptr && !is_kept(kept, k)) {
         out[k] = 0;
         continue;
       }

@@ -46,6 +46,29 @@ class SparseSource final : public WeightSource {
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     MARLIN_RETURN_IF_ERROR(source_->read(first, count, out));
+    return keep(first, count, out);
+  }
+
+  /// Reads all rows once and puts the norms of what was there and of what is kept into the meta.
+  Status sum_norms() {
+    KeptNorm norm;
+    Stripe stripe;
+    const auto k = static_cast<size_t>(meta_.k);
+    std::vector<float> before(k);
+    for (int64_t row = 0; row < meta_.n; ++row) {
+      MARLIN_RETURN_IF_ERROR(source_->read(row, 1, stripe));
+      decode_rows(source_->meta(), stripe, row, 1, before.data());
+      MARLIN_RETURN_IF_ERROR(keep(row, 1, stripe));
+      for (size_t i = 0; i < k; ++i) norm.add(f32_to_f64(before[i]), is_kept(stripe.kept.data(), static_cast<int64_t>(i)));
+      norm.end_row();
+    }
+    norm.store(meta_);
+    return {};
+  }
+
+ private:
+  /// Masks, by the rule, of a stripe as the source gave it: rows [first, first + count).
+  Status keep(int64_t first, int64_t count, Stripe& out) const {
     const bool was_sparse = source_->meta().sparse;
     const int64_t blocks = meta_.k / 4;
     if (!was_sparse) out.kept.assign(static_cast<size_t>(count * blocks), 0b1111);
@@ -71,24 +94,6 @@ class SparseSource final : public WeightSource {
     return {};
   }
 
-  /// Reads all rows once and puts the norms of what was there and of what is kept into the meta.
-  Status sum_norms() {
-    KeptNorm norm;
-    Stripe stripe;
-    const auto k = static_cast<size_t>(meta_.k);
-    std::vector<float> before(k);
-    for (int64_t row = 0; row < meta_.n; ++row) {
-      MARLIN_RETURN_IF_ERROR(source_->read(row, 1, stripe));
-      decode_rows(source_->meta(), stripe, row, 1, before.data());
-      MARLIN_RETURN_IF_ERROR(read(row, 1, stripe));
-      for (size_t i = 0; i < k; ++i) norm.add(f32_to_f64(before[i]), (stripe.kept[i / 4] >> (i % 4) & 1) != 0);
-      norm.end_row();
-    }
-    norm.store(meta_);
-    return {};
-  }
-
- private:
   /// Of each code of one group, in any unit.
   struct Magnitudes {
     double of[16];

@@ -111,8 +111,6 @@ Extremes extremes_of(std::span<const double> w) {
   return r;
 }
 
-bool is_kept(const std::vector<uint8_t>& masks, size_t i) { return (masks[i / 4] >> (i % 4) & 1) != 0; }
-
 constexpr int kMseSteps = 24;
 constexpr double mse_factor(int i) { return 0.70 + 0.35 * i / (kMseSteps - 1); }
 constexpr double kE4m3Max = 448, kE2m1Max = 6;
@@ -169,7 +167,7 @@ Status QuantizedSource::read_kept(int64_t row, Row& out) const {
 }
 
 Status QuantizedSource::read_row(int64_t row, Row& out) const {
-  const int64_t k = matrix_.k, width = matrix_.dtype == MARLIN_F32 ? 4 : 2;
+  const int64_t k = matrix_.k, width = static_cast<int64_t>(float_bytes(matrix_.dtype));
   std::vector<float>& floats = out.floats;
   floats.resize(static_cast<size_t>(k));
   out.given.resize(static_cast<size_t>(k));
@@ -188,7 +186,7 @@ Status QuantizedSource::read_row(int64_t row, Row& out) const {
   if (!meta_.sparse || matrix_.kept) return {};
   MARLIN_RETURN_IF_ERROR(keep_of_floats(out.w, options_.sparse, matrix_.name, row, out.kept.data()));
   for (size_t i = 0; i < out.w.size(); ++i) {
-    if (!is_kept(out.kept, i)) out.w[i] = 0;
+    if (!is_kept(out.kept.data(), static_cast<int64_t>(i))) out.w[i] = 0;
   }
   return {};
 }
@@ -201,7 +199,8 @@ Result<double> QuantizedSource::scan() {
   for (int64_t r = 0; r < matrix_.n; ++r) {
     MARLIN_RETURN_IF_ERROR(read_row(r, row));
     magnitude = std::max(magnitude, extremes_of(row.w).magnitude());
-    for (size_t i = 0; prune && i < row.given.size(); ++i) norm.add(row.given[i], is_kept(row.kept, i));
+    for (size_t i = 0; prune && i < row.given.size(); ++i)
+      norm.add(row.given[i], is_kept(row.kept.data(), static_cast<int64_t>(i)));
     norm.end_row();
   }
   norm.store(meta_);

@@ -57,6 +57,8 @@ struct Stripe {
   /// 0); exactly two bits are set. An element that is not kept is exactly +0.0, whatever its code, scale and zero.
   std::vector<uint8_t> kept;
 };
+/// Whether element i is kept: of the row whose masks begin at `kept`, or of all rows, since rows are whole blocks of four.
+inline bool is_kept(const uint8_t* kept, int64_t i) { return (kept[i / 4] >> (i % 4) & 1) != 0; }
 
 /// A matrix that can be read by rows. Reading is const and may happen from several threads at once.
 class WeightSource {

@@ -7,10 +7,8 @@
 namespace metal_marlin::cpu {
 
 enum Feature : uint32_t {
-  kAvx2 = 1u << 0,  // with FMA, F16C
-  // F, BW, DQ, VL, VBMI, VBMI2. All processors with VBMI have VBMI2, but for one laptop chip of 2018 (Cannon Lake); that one,
-  // and those with VNNI but neither (Cascade Lake, Cooper Lake), take the AVX2 kernels.
-  kAvx512 = 1u << 1,
+  kAvx2 = 1u << 0,    // with FMA, F16C
+  kAvx512 = 1u << 1,  // F, BW, DQ, VL, VBMI
   kAvx512Vnni = 1u << 2,
   kAvx512Bf16 = 1u << 3,
   kNeon = 1u << 8,

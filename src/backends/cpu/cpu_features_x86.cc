@@ -41,8 +41,8 @@ uint32_t detect_bits() {
   const bool fma = bit(basic.ecx, 12), f16c = bit(basic.ecx, 29), avx2 = bit(extended.ebx, 5);
   if ((saved & kYmm) == kYmm && fma && f16c && avx2) bits |= kAvx2;
   const bool f = bit(extended.ebx, 16), dq = bit(extended.ebx, 17), bw = bit(extended.ebx, 30), vl = bit(extended.ebx, 31);
-  const bool vbmi = bit(extended.ecx, 1), vbmi2 = bit(extended.ecx, 6);
-  if (bits != 0 && (saved & kZmm) == kZmm && f && dq && bw && vl && vbmi && vbmi2) {
+  const bool vbmi = bit(extended.ecx, 1);
+  if (bits != 0 && (saved & kZmm) == kZmm && f && dq && bw && vl && vbmi) {
     bits |= kAvx512;
     if (bit(extended.ecx, 11)) bits |= kAvx512Vnni;
     if (bit(extended1.eax, 5)) bits |= kAvx512Bf16;

@@ -27,7 +27,7 @@ class Marlin24Encoder final : public Encoder {
       put_pattern(n, kept);
       size_t next = 0;
       for (int64_t k = 0; k < meta_.k; ++k) {
-        if ((kept[k / 4] >> (k % 4) & 1) != 0) codes[next++] = stripe.codes[static_cast<size_t>(r * meta_.k + k)];
+        if (is_kept(kept, k)) codes[next++] = stripe.codes[static_cast<size_t>(r * meta_.k + k)];
       }
       put_codes(n, codes);
       const int64_t place = marlin_24_permutes_scales(meta_.groups) ? interleaved_8(n) : n;

@@ -38,13 +38,13 @@ void run_task(void* user, uint32_t index) noexcept {
 Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView& pattern, int64_t n, int64_t k) {
   std::vector<float> dense(static_cast<size_t>(n * k)), row(static_cast<size_t>(k / 2));
   std::vector<uint8_t> kept(static_cast<size_t>(k / 4));
-  const int64_t width = values.dtype == MARLIN_F32 ? 4 : 2;
+  const auto width = static_cast<int64_t>(float_bytes(values.dtype));
   for (int64_t r = 0; r < n; ++r) {
     MARLIN_RETURN_IF_ERROR(read_row_meta(pattern, r, k, kept.data()));
     decode_floats(values.dtype, values.data + r * (k / 2) * width, k / 2, row.data());
     size_t next = 0;
     for (int64_t i = 0; i < k; ++i) {
-      if ((kept[static_cast<size_t>(i / 4)] >> (i % 4) & 1) != 0) dense[static_cast<size_t>(r * k + i)] = row[next++];
+      if (is_kept(kept.data(), i)) dense[static_cast<size_t>(r * k + i)] = row[next++];
     }
   }
   return dense;
@@ -53,7 +53,7 @@ Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView
 /// Adds what a stripe of rows from `first` on differs from the floats that it was made of.
 void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t count,
              QuantizeSums& sums) {
-  const int64_t k = matrix.k, width = matrix.dtype == MARLIN_F32 ? 4 : 2;
+  const int64_t k = matrix.k, width = static_cast<int64_t>(float_bytes(matrix.dtype));
   std::vector<float> written(static_cast<size_t>(count * k)), row(static_cast<size_t>(k));
   decode_rows(meta, stripe, first, count, written.data());
   for (int64_t r = 0; r < count; ++r) {
@@ -64,7 +64,7 @@ void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& st
       const double x = row[static_cast<size_t>(i)], difference = double{w[i]} - x;
       sums.squared_norm += x * x;
       sums.squared_error += difference * difference;
-      const bool kept = !meta.sparse || (stripe.kept[static_cast<size_t>((r * k + i) / 4)] >> (i % 4) & 1) != 0;
+      const bool kept = !meta.sparse || is_kept(stripe.kept.data(), r * k + i);
       if (kept) sums.kept_norm += x * x;
     }
   }
@@ -74,10 +74,11 @@ void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& st
 void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t k = 0; k < meta.k; ++k) {
-      const auto at = static_cast<size_t>(r * meta.k + k);
-      if ((stripe.kept[at / 4] >> (k % 4) & 1) != 0) continue;
+      if (is_kept(stripe.kept.data(), r * meta.k + k)) continue;
       const auto group = static_cast<size_t>(r * meta.groups + k / meta.group_size);
-      stripe.codes[at] = meta.zero_kind == ZeroKind::integer ? stripe.zeros[group] : meta.format == MARLIN_INT4 ? 8 : 0;
+      stripe.codes[static_cast<size_t>(r * meta.k + k)] = meta.zero_kind == ZeroKind::integer ? stripe.zeros[group]
+                                                          : meta.format == MARLIN_INT4        ? 8
+                                                                                              : 0;
     }
   }
 }

@@ -18,9 +18,9 @@
 
 // Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code.
 #define MARLIN_AVX2 [[gnu::target("avx2,fma,f16c")]]
-#define MARLIN_AVX512 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]]
-#define MARLIN_AVX512_VNNI [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512vnni")]]
-#define MARLIN_AVX512_BF16 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bf16")]]
+#define MARLIN_AVX512 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]]
+#define MARLIN_AVX512_VNNI [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]]
+#define MARLIN_AVX512_BF16 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]]
 #define MARLIN_INLINE [[gnu::always_inline]] inline
 
 namespace metal_marlin::cpu {
