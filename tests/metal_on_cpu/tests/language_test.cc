@@ -45,6 +45,10 @@ const Refused kRefused[] = {
      "static int f(int n) {\n  return n < 2 ? 1 : n * f(n - 1);\n}\nkernel void k(device int* y [[buffer(0)]]) { y[0] = "
      "f(y[1]); }\n",
      "s.metal:3: error: 'f(int)' calls itself"},
+    {"recursion_in_the_middle",
+     "struct S {\n  int n;\n  void f(int k) thread { if (k > 0) f(k - 1);\n n += k; }\n};\nkernel void k(device int* y "
+     "[[buffer(0)]]) { S s{0}; s.f(y[0]); y[1] = s.n; }\n",
+     "'S::f(int)' calls itself"},
     {"mutual_recursion",
      "static int odd(int n);\nstatic int even(int n) { return n == 0 ? 1 : odd(n - 1) + 3; }\nstatic int odd(int n) { return n "
      "== 0 ? 0 : even(n - 1) * 5; }\n"
@@ -116,6 +120,13 @@ template <class T> static T load(const threadgroup T* p, uint i) { return p[i]; 
 template <int N> static int count() { return 1 + count<N - 1>(); }
 template <> int count<0>() { return 0; }
 static void scale(thread float4& v, constant float& by) { v.xyz *= by; }
+struct Walk {
+  int at, left;
+  void next(int n) thread {  // ends by calling itself: a loop
+    at += n;
+    if (left-- > 0) next(at / 2);
+  }
+};
 constant float kTable[3] = {1, 2, 3};
 kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   threadgroup float t[32];
@@ -124,7 +135,9 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   Args copy = a;
   float4 v = float4(load(t, i), 1, 2, 3);
   scale(v, kTable[1]);
-  y[i] = dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
+  Walk walk{0, int(y[i])};
+  walk.next(int(i));
+  y[i] = walk.at + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
 }
 )"),
             "");

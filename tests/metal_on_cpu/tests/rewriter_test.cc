@@ -59,6 +59,14 @@ TEST(Rewriter, RegistersKernelsAndInstantiations) {
   EXPECT_THAT(r.text, HasSubstr("MSL_KERNEL(msl_kernel_2,\"k_float\",msl_params_1,2,0,\"shader\",1,1,::k< float >);"));
 }
 
+TEST(Rewriter, GivesEachInstantiationItsOwnLimitOfThreads) {
+  const std::string text =
+      "template <typename T, short N> [[kernel, max_total_threads_per_threadgroup(2 * N)]] void k(device T* p [[buffer(0)]]) "
+      "{ p[0] = N; }\ntemplate [[host_name(\"k32\")]] kernel void k<float, 32>(device float*);\n";
+  EXPECT_THAT(rewritten(text), HasSubstr("template < typename T , short N > static constexpr unsigned msl_threads_2=2 * N;"));
+  EXPECT_THAT(rewritten(text), HasSubstr("MSL_KERNEL(msl_kernel_3,\"k32\",msl_params_1,1,(::msl_threads_2< float , 32 >),"));
+}
+
 TEST(Rewriter, JoinsOverloadsOfAddressSpaces) {
   const std::string one = "static float f(device float* p) { return *p; }\n",
                     two = "static float f(threadgroup float* p) { return *p; }\n";

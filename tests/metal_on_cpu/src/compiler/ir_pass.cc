@@ -149,7 +149,7 @@ class Pass {
     if (text.starts_with("define ")) {
       begin_function(text);
     } else if (text == "}") {
-      inside_ = false;
+      end_function();
     } else if (inside_) {
       instruction(text);
       return;
@@ -164,8 +164,10 @@ class Pass {
     function_ = global_name(text, 0);
     inside_ = true;
     pending_ = false;
-    instrumented_ = false;
+    instrumented_ = self_call_ = false;
     addresses_.clear();
+    self_call_exits_.clear();
+    returning_.clear();
     for (size_t at = text.find(" #"); at != std::string_view::npos; at = text.find(" #", at + 1)) {
       instrumented_ = instrumented_ || checked_.contains(std::string(text.substr(at + 1, text.find(' ', at + 2) - at - 1)));
     }
@@ -178,6 +180,7 @@ class Pass {
     const std::string_view opcode = opcode_of(text);
     const bool label = !text.empty() && text[0] != ' ' && text.find(':') != std::string_view::npos;
     if (label || text.empty()) {
+      if (label) block_ = word_at(text, 0);
       pending_ = pending_ || label;
       emit(text);
       return;
@@ -186,6 +189,7 @@ class Pass {
                       text[text.find_first_not_of(' ')] != ';';
     if (pending_ && real && opcode != "phi") {
       pending_ = false;
+      if (opcode == "ret") returning_.insert(block_);
       if (instrumented_) {
         const size_t dbg = text.find(", !dbg !");
         const std::string place =
@@ -195,7 +199,8 @@ class Pass {
       }
     }
     if (access_hook(text)) return;
-    if (opcode == "call") calls_[function_].insert(std::string(global_name(text, text.find("call"))));
+    if (self_call_ && real) note_behind_self_call(text, opcode);
+    if (opcode == "call") note_call(std::string(global_name(text, text.find("call"))));
     if (instrumented_ && !out_.blocks.empty() && opcode != "phi" && !of_addresses(text, opcode))
       count(text, opcode, out_.blocks.back());
     if (!hook_.empty() && (opcode == "load" || opcode == "store" || opcode == "call")) emit_hook(text);
@@ -235,6 +240,25 @@ class Pass {
     }
     if (found) addresses_.insert(std::string(word_at(text, text.find('%') + 1)));
     return found;
+  }
+
+  // A function that ends by calling itself is a loop: Apple's compiler takes it (mlx's LoopedElemToLoc::next is one).
+  void note_call(const std::string& callee) {
+    self_call_ = callee == function_;
+    if (!self_call_) calls_[function_].insert(callee);
+  }
+  void note_behind_self_call(std::string_view text, std::string_view opcode) {
+    self_call_ = false;
+    if (const size_t to = text.find("br label %"); to != std::string_view::npos)
+      self_call_exits_.insert(std::string(word_at(text, to + 10)));
+    else if (opcode != "ret")
+      calls_[function_].insert(function_);
+  }
+  void end_function() {
+    inside_ = false;
+    for (const std::string& block : self_call_exits_) {
+      if (!returning_.contains(block)) calls_[function_].insert(function_);
+    }
   }
 
   // Cycles in the call graph; each function is reported once.
@@ -285,6 +309,10 @@ class Pass {
   std::set<std::string> hooks_;      // names of hooks with alignments
   std::string function_;
   bool inside_ = false, instrumented_ = false;
+  bool self_call_ = false;                 // the instruction before was a call of the function itself
+  std::set<std::string> self_call_exits_;  // blocks to which the function goes from there
+  std::set<std::string> returning_;        // blocks that do nothing but return
+  std::string block_;
   bool pending_ = false;  // at the start of a block, before its first instruction that is no phi
 };
 

@@ -59,6 +59,7 @@ class Reader {
   KernelHeader run() {
     const std::vector<size_t> head = significant(s_, f_.begin, f_.open);
     out_.is_template = s_.tokens[f_.begin].is_name("template");
+    if (out_.is_template) out_.template_head = template_head(head);
     out_.host_name = host_name_of(s_, f_.begin, f_.open);
     out_.file = s_.files[s_.tokens[f_.begin].file];
     out_.first_line = s_.tokens[f_.begin].line;
@@ -83,6 +84,16 @@ class Reader {
   }
 
  private:
+  // template < ... >
+  std::string template_head(const std::vector<size_t>& head) const {
+    Angles angles;
+    size_t k = 1;
+    for (; k < head.size(); ++k) {
+      if (angles.feed(s_.tokens[head[k]], &s_.tokens[head[k - 1]]) == 0) break;
+    }
+    return join(s_, head, 0, k + 1);
+  }
+
   void fail(size_t token, std::string message) { out_.errors.push_back(s_.diagnostic(token, std::move(message))); }
 
   void parameters(const std::vector<std::vector<size_t>>& all) {

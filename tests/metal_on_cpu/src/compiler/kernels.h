@@ -13,8 +13,9 @@ namespace metal_on_cpu {
 struct KernelHeader {
   std::string name;
   std::string host_name;  // empty: as the function
-  std::string max_threads = "0";
+  std::string max_threads = "0";  // an expression, which may name parameters of the template
   bool is_template = false;
+  std::string template_head;  // "template < typename T >"
   uint32_t param_count = 0;
   std::string params;  // initialisers of msl::Param
   std::string file;

@@ -174,6 +174,11 @@ class Rewriter {
     std::string text = " static constexpr msl::Params<" + std::to_string(k.param_count) + "> " + id + "={{" + k.params + "}};";
     const std::string name = k.host_name.empty() ? k.name : k.host_name, function = k.name;
     const bool is_template = k.is_template;
+    if (is_template && k.max_threads != "0") {  // each instantiation has a limit of its own
+      const std::string limit = fresh("threads_");
+      text += k.template_head + " static constexpr unsigned " + limit + "=" + k.max_threads + ";";
+      k.max_threads = prefix_ + limit;
+    }
     known_[function] = {id, prefix_ + function, std::move(k)};
     if (!is_template) text += registration(known_[function], name, "");
     return text;
@@ -186,9 +191,11 @@ class Rewriter {
   };
   std::string registration(const Known& known, const std::string& name, const std::string& arguments) {
     const KernelHeader& k = known.header;
+    // In parentheses: to a macro, commas between template arguments are its own.
+    const std::string threads = k.max_threads == "0" ? "0" : "(" + k.max_threads + arguments + ")";
     out_.kernels.push_back(name);
     return " MSL_KERNEL(" + fresh("kernel_") + ",\"" + name + "\"," + known.params + "," + std::to_string(k.param_count) + "," +
-           k.max_threads + ",\"" + k.file + "\"," + std::to_string(k.first_line) + "," + std::to_string(k.last_line) + "," +
+           threads + ",\"" + k.file + "\"," + std::to_string(k.first_line) + "," + std::to_string(k.last_line) + "," +
            known.function + arguments + ");";
   }
 
