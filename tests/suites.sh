@@ -128,18 +128,26 @@ suite_roundtrip() {
   [ $((passed + failed)) != 0 ] || { tail -n 10 "$log"; failed=1; }
 }
 
-# own_project NAME FOLDER: a project that the library's build does not know, and that needs the packages of group testbed.
+# own_project NAME FOLDER "GROUP..." [CMAKE OPTION...]: a project that the library's build does not know, with the packages that
+# it needs.
 own_project() {
-  local begun=$SECONDS
-  (install_packages testbed) || { skip "$1" "the packages of group testbed cannot be installed"; return 0; }
-  quietly "configure-$1" cmake -G Ninja -S "$2" -B "build/$1" -DCMAKE_BUILD_TYPE=Release &&
-    quietly "build-$1" cmake --build "build/$1" -j "$jobs" || { failed=$((failed + 1)); return 0; }
-  took_building "$1" $((SECONDS - begun))
-  ctest_in "$1" "build/$1"
+  local name=$1 folder=$2 groups=$3 begun=$SECONDS
+  shift 3
+  # shellcheck disable=SC2086
+  (install_packages $groups) || { skip "$name" "the packages of $groups cannot be installed"; return 0; }
+  quietly "configure-$name" cmake -G Ninja -S "$folder" -B "build/$name" -DCMAKE_BUILD_TYPE=Release "$@" &&
+    quietly "build-$name" cmake --build "build/$name" -j "$jobs" || { failed=$((failed + 1)); return 0; }
+  took_building "$name" $((SECONDS - begun))
+  ctest_in "$name" "build/$name"
 }
-suite_metal() { own_project metal tests/metal_on_cpu; }
-suite_framework() { own_project framework tests/metal_on_cpu/framework; }
-suite_air() { own_project air tests/metal_on_cpu/air; }
+suite_metal() { own_project metal tests/metal_on_cpu testbed; }
+suite_framework() {
+  own_project framework tests/metal_on_cpu/framework "testbed framework"
+  # All of it has to be of one compiler, and Objective-C is clang's.
+  own_project framework-asan tests/metal_on_cpu/framework "testbed framework" \
+    -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
+}
+suite_air() { own_project air tests/metal_on_cpu/air testbed; }
 
 # The levels below this processor's own.
 forced_isa() {

@@ -213,7 +213,10 @@ int main() {
     NSError* error = nil;
     MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
     options.languageVersion = MTLLanguageVersion3_0;
-    options.mathMode = MTLMathModeSafe;
+    if (@available(macOS 15.0, *))
+      options.mathMode = MTLMathModeSafe;
+    else
+      options.fastMathEnabled = NO;
     id<MTLLibrary> library = [device newLibraryWithSource:kSource options:options error:&error];
     if (library == nil) {
       NSLog(@"%@", error);

@@ -46,7 +46,9 @@ typedef bool BOOL;
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))
 #define NS_REQUIRES_NIL_TERMINATION __attribute__((sentinel(0, 1)))
 #define NS_SWIFT_NAME(name)
-#define API_AVAILABLE(...)
+// Only the first platform is read, so it must be macos(VERSION).
+#define METAL_HOST_AVAILABLE_macos(version) macos, introduced = version
+#define API_AVAILABLE(first, ...) __attribute__((availability(METAL_HOST_AVAILABLE_##first)))
 #define API_UNAVAILABLE(...)
 #define API_DEPRECATED(...)
 #define API_DEPRECATED_WITH_REPLACEMENT(...)

@@ -142,8 +142,8 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer> buffer);
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)pushDebugGroup:(NSString*)name;
 - (void)popDebugGroup;
-- (void)useResidencySet:(id<MTLResidencySet>)set;
-- (void)useResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count;
+- (void)useResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0));
+- (void)useResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count API_AVAILABLE(macos(15.0));
 @end
 
 @protocol MTLCommandQueue <NSObject>
@@ -152,10 +152,11 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer> buffer);
 - (nullable id<MTLCommandBuffer>)commandBuffer;
 - (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 - (nullable id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor;
-- (void)addResidencySet:(id<MTLResidencySet>)set;
-- (void)addResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count;
-- (void)removeResidencySet:(id<MTLResidencySet>)set;
-- (void)removeResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count;
+- (void)addResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0));
+- (void)addResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count API_AVAILABLE(macos(15.0));
+- (void)removeResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0));
+- (void)removeResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets
+                      count:(NSUInteger)count API_AVAILABLE(macos(15.0));
 @end
 
 // --- encoders ---------------------------------------------------------------------------------------------------------------

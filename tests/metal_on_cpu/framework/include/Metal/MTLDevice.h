@@ -98,7 +98,8 @@ typedef NS_ENUM(NSUInteger, MTLDeviceLocation) {
 - (nullable id<MTLEvent>)newEvent;
 - (nullable id<MTLSharedEvent>)newSharedEvent;
 - (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
-                                                        error:(NSError* _Nullable __autoreleasing* _Nullable)error;
+                                                        error:(NSError* _Nullable __autoreleasing* _Nullable)error
+    API_AVAILABLE(macos(15.0));
 - (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
                                                           error:(NSError* _Nullable __autoreleasing* _Nullable)error;
 - (nullable id<MTLCounterSampleBuffer>)newCounterSampleBufferWithDescriptor:(MTLCounterSampleBufferDescriptor*)descriptor

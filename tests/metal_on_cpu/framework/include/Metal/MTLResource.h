@@ -49,6 +49,7 @@ typedef NS_ENUM(NSUInteger, MTLPurgeableState) {
   MTLPurgeableStateEmpty = 4
 };
 
+API_AVAILABLE(macos(15.0))
 @protocol MTLAllocation <NSObject>
 @property(readonly) NSUInteger allocatedSize;
 @end
@@ -56,6 +57,7 @@ typedef NS_ENUM(NSUInteger, MTLPurgeableState) {
 @protocol MTLResource <MTLAllocation>
 @property(nullable, copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
+@property(readonly) NSUInteger allocatedSize;
 @property(readonly) MTLCPUCacheMode cpuCacheMode;
 @property(readonly) MTLStorageMode storageMode;
 @property(readonly) MTLHazardTrackingMode hazardTrackingMode;
@@ -97,11 +99,13 @@ typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent> event, uint64
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;
 @end
 
+API_AVAILABLE(macos(15.0))
 @interface MTLResidencySetDescriptor : NSObject <NSCopying>
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nonatomic) NSUInteger initialCapacity;
 @end
 
+API_AVAILABLE(macos(15.0))
 @protocol MTLResidencySet <NSObject>
 @property(readonly) id<MTLDevice> device;
 @property(nullable, readonly) NSString* label;
