@@ -56,14 +56,14 @@ void stop(const char* kind, const SourceLocation& place, const std::string& mess
 #define MSL_EXPORT extern "C" __attribute__((visibility("default")))
 
 MSL_EXPORT void msl_threadgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column) {
-  Worker::current()->wait_at_barrier(flags, file, line, column);
+  Worker::current()->wait_at_barrier(flags, {file, line, column});
 }
 MSL_EXPORT void msl_simdgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column) {
-  Worker::current()->wait_at_collective(msl::kBarrier, flags, nullptr, nullptr, file, line, column);
+  Worker::current()->wait_at_simdgroup_barrier(flags, {file, line, column});
 }
 MSL_EXPORT void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, const char* file, uint32_t line,
                                uint32_t column) {
-  Worker::current()->wait_at_collective(kind, 0, lane, resolve, file, line, column);
+  Worker::current()->wait_at_collective(kind, lane, resolve, {file, line, column});
 }
 MSL_EXPORT uint32_t msl_lane() { return Worker::current()->lane()->index % metal_on_cpu::kSimdWidth; }
 MSL_EXPORT void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align, const char* name, const char* file,

@@ -6,8 +6,6 @@
 namespace metal_on_cpu {
 namespace {
 
-namespace context = boost::context::detail;
-
 constexpr size_t kThreadgroupArena = 96 << 10;
 constexpr uint32_t kMaxAbandoned = 8;
 
@@ -42,8 +40,7 @@ void Worker::begin(const Job& job) {
 
 void Worker::end() { current_ = nullptr; }
 
-void Worker::fiber(context::transfer_t from) {
-  static_cast<Lane*>(from.data)->context = from.fctx;
+void Worker::fiber() {
   Worker& w = *current_;
   Lane& self = *w.lane_;
   msl::Arguments arguments = w.arguments_;
@@ -63,6 +60,7 @@ void Worker::fiber(context::transfer_t from) {
   self.state = LaneState::kDone;
   w.live_--;
   w.wait();
+  __builtin_unreachable();
 }
 
 void Worker::place_threadgroup_arguments() {
@@ -103,7 +101,7 @@ void Worker::start_lanes() {
     lane.index = i;
     lane.state = LaneState::kReady;
     lane.steps = job_->step_budget;
-    lane.context = context::make_fcontext(stacks_.data() + (i + 1) * kStack, kStack - kPage, fiber);
+    lane.context = make_context(stack_top(i), fiber);
   }
   for (uint32_t s = 0; s < simdgroups_; ++s) {
     const uint32_t lanes = std::min(count - s * kSimdWidth, kSimdWidth);
@@ -156,8 +154,7 @@ bool Worker::run_simdgroup(uint32_t simdgroup) {
 void Worker::jump(Lane* to) {
   Lane* from = lane_;
   lane_ = to;
-  const context::transfer_t back = context::jump_fcontext(to->context, from);
-  static_cast<Lane*>(back.data)->context = back.fctx;
+  metal_on_cpu_switch(&from->context, to->context);
 }
 
 // Lets the next lane run; returns when this one may go on. Without another lane the waiting collective is computed here.
@@ -197,13 +194,12 @@ bool Worker::resolve(uint32_t simdgroup) {
   if (meeting_.mixed) {
     for (uint32_t rest = meeting_.lanes; rest; rest &= rest - 1) {
       Lane& lane = lanes[__builtin_ctz(rest)];
-      if (lane.line < first->line || (lane.line == first->line && lane.column < first->column)) first = &lane;
+      if (lane.site.before(first->site)) first = &lane;
     }
     active = 0;
     for (uint32_t rest = meeting_.lanes; rest; rest &= rest - 1) {
       const int i = __builtin_ctz(rest);
-      if (lanes[i].line == first->line && lanes[i].column == first->column && lanes[i].resolve == first->resolve)
-        active |= 1u << i;
+      if (lanes[i].site.same(first->site) && lanes[i].resolve == first->resolve) active |= 1u << i;
     }
   }
   Lane* const self = lane_;
@@ -275,8 +271,7 @@ bool Worker::release_barrier() {
   const Lane& first = lanes_[0];
   for (uint32_t i = 0; i < count; ++i) {
     const Lane& lane = lanes_[i];
-    if (lane.state != LaneState::kBarrier || lane.line != first.line || lane.column != first.column ||
-        lane.file != first.file) {
+    if (lane.state != LaneState::kBarrier || !lane.site.same(first.site) || lane.site.file != first.site.file) {
       report_divergent_barrier();
       return false;
     }
@@ -297,8 +292,8 @@ void Worker::report_divergent_barrier() {
   for (uint32_t i = 0; i < count; ++i) {
     Lane& lane = lanes_[i];
     const bool done = lane.state == LaneState::kDone;
-    where[{done ? 0 : lane.line, done}]++;
-    if (!done && (!at || lane.line < at->line)) at = &lane;
+    where[{done ? 0 : lane.site.line, done}]++;
+    if (!done && (!at || lane.site.line < at->site.line)) at = &lane;
   }
   std::string text = "not all threads reach the same barrier:";
   for (const auto& [place, threads] : where) {
@@ -307,28 +302,31 @@ void Worker::report_divergent_barrier() {
   }
   text.pop_back();
   lane_ = at;
-  if (Finding* f = report("divergent-barrier", at ? Where::place(at->file, at->line) : Where())) f->message = text;
+  if (Finding* f = report("divergent-barrier", at ? Where::place(at->site.file, at->site.line) : Where())) f->message = text;
   lane_ = &root_;
 }
 
-void Worker::wait_at_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column) {
+void Worker::wait_at_barrier(uint32_t flags, Site site) {
   Lane& lane = *lane_;
   lane.state = LaneState::kBarrier;
-  lane.flags = flags, lane.file = file, lane.line = line, lane.column = column;
+  lane.flags = flags, lane.site = site;
   wait();
 }
 
-void Worker::wait_at_collective(uint32_t kind, uint32_t flags, void* argument, msl::Resolve resolver, const char* file,
-                                uint32_t line, uint32_t column) {
+void Worker::wait_at_simdgroup_barrier(uint32_t flags, Site site) {
+  lane_->flags = flags;
+  wait_at_collective(msl::kBarrier, nullptr, nullptr, site);
+}
+
+void Worker::wait_at_collective(uint32_t kind, void* argument, msl::Resolve resolver, Site site) {
   Lane& lane = *lane_;
   lane.state = LaneState::kCollective;
-  lane.kind = static_cast<uint8_t>(kind), lane.flags = flags, lane.argument = argument, lane.resolve = resolver;
-  lane.file = file, lane.line = line, lane.column = column;
+  lane.kind = static_cast<uint8_t>(kind), lane.resolve = resolver, lane.site = site;
+  if (meeting_.lanes == 0)
+    meeting_.site = site, meeting_.resolve = resolver;
+  else
+    meeting_.mixed = meeting_.mixed || !meeting_.site.same(site) || meeting_.resolve != resolver;
   const uint32_t at = lane.index % kSimdWidth;
-  if (meeting_.lanes && !meeting_.mixed) {
-    const Lane& other = lanes_[lane.index - at + static_cast<uint32_t>(__builtin_ctz(meeting_.lanes))];
-    meeting_.mixed = other.line != line || other.column != column || other.resolve != resolver;
-  }
   meeting_.lanes |= 1u << at;
   meeting_.arguments[at] = argument;
   wait();

@@ -2,13 +2,13 @@
 // one after another until each waits at a collective, a barrier or its end; the lane that arrives last computes the collective.
 #pragma once
 
-#include <boost/context/detail/fcontext.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "../../include/metal_on_cpu/metal_on_cpu.h"
 #include "../../prelude/msl/abi.h"
+#include "fiber.h"
 #include "finding_log.h"
 #include "image.h"
 #include "locality.h"
@@ -18,7 +18,9 @@ namespace metal_on_cpu {
 
 constexpr uint32_t kMaxThreads = 1024, kSimdWidth = 32;
 constexpr size_t kMaxThreadgroupMemory = 32768;
-constexpr size_t kStack = 128 << 10;
+// An odd number of pages, and see stack_top(): at 128 KiB from one another, what the lanes hold at equal depths would share a
+// few sets of the caches, which then keep nothing from one lane's turn to its next.
+constexpr size_t kStack = 33 * kPage;
 
 /// What all workers of a dispatch share and none changes.
 struct Job {
@@ -34,16 +36,23 @@ struct Job {
 
 enum class LaneState : uint8_t { kReady, kCollective, kBarrier, kDone };
 
+/// A call in the shader's text.
+struct Site {
+  const char* file = nullptr;
+  uint32_t line = 0, column = 0;
+
+  bool same(const Site& other) const { return line == other.line && column == other.column; }
+  bool before(const Site& other) const { return line < other.line || (line == other.line && column < other.column); }
+};
+
 struct Lane {
-  boost::context::detail::fcontext_t context = nullptr;
+  Context context = nullptr;
   uint32_t index = 0;  // in the threadgroup
   LaneState state = LaneState::kDone;
   uint8_t kind = 0;
   uint32_t flags = 0;
-  void* argument = nullptr;
   msl::Resolve resolve = nullptr;
-  const char* file = nullptr;
-  uint32_t line = 0, column = 0;
+  Site site;
   uint64_t steps = 0;  // left of the budget
   uint32_t place = 0;  // in the order of its simdgroup
 };
@@ -51,7 +60,9 @@ struct Lane {
 /// The lanes of the running simdgroup that wait at collectives.
 struct Meeting {
   uint32_t lanes = 0;
-  bool mixed = false;  // not all at the same one
+  bool mixed = false;  // not all at the same one as the first
+  Site site;
+  msl::Resolve resolve = nullptr;
   void* arguments[kSimdWidth] = {};
 };
 
@@ -61,7 +72,7 @@ struct ThreadgroupVariable {
   const char* name;
 };
 
-class Worker {
+class __attribute__((visibility("hidden"))) Worker {
  public:
   Worker();
   explicit operator bool() const { return stacks_ && threadgroup_ && shadow_ && cells_; }
@@ -81,9 +92,9 @@ class Worker {
   static Worker*& current() { return current_; }
 
   // What images call, on a fiber.
-  void wait_at_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column);
-  void wait_at_collective(uint32_t kind, uint32_t flags, void* argument, msl::Resolve resolver, const char* file, uint32_t line,
-                          uint32_t column);
+  void wait_at_barrier(uint32_t flags, Site site);
+  void wait_at_simdgroup_barrier(uint32_t flags, Site site);
+  void wait_at_collective(uint32_t kind, void* argument, msl::Resolve resolver, Site site);
   void* variable(uint32_t id, size_t bytes, size_t align, const char* name, const Where& where);
   void access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
   void block(uint32_t number, const void* pc);
@@ -102,14 +113,16 @@ class Worker {
   [[noreturn]] void abandon();
 
   /// The top of the running fiber's stack, for code after a fault: nothing below it is needed any more.
-  uintptr_t fresh_stack() const { return stacks_begin_ + (lane_->index + 1) * kStack - 64; }
+  uintptr_t fresh_stack() const { return reinterpret_cast<uintptr_t>(stack_top(lane_->index)) - 64; }
 
   Lane* lane() { return lane_; }
   const Job& job() const { return *job_; }
-  Where collective_place() const { return Where::place(site_->file, site_->line); }
+  Where collective_place() const { return Where::place(site_->site.file, site_->site.line); }
 
  private:
-  static void fiber(boost::context::detail::transfer_t from);
+  [[noreturn]] static void fiber();
+  // Neighbours begin five lines (an odd number: all 64 sets get their turn) below one another.
+  std::byte* stack_top(uint32_t thread) const { return stacks_.data() + (thread + 1) * kStack - thread * 5 % 64 * 64; }
   void start_lanes();
   void place_threadgroup_arguments();
   bool run_simdgroup(uint32_t simdgroup);
