@@ -1,7 +1,6 @@
 #include "api/buffer.h"
 
 #include <cinttypes>
-#include <cstring>
 
 #include "api/errors.h"
 
@@ -12,14 +11,13 @@ marlin_status marlin_buffer_create(marlin_context* context, uint64_t bytes, marl
     MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
     if (bytes == 0) return Status::error(MARLIN_E_ARGUMENT, "bytes is 0, expected 1 or more");
     if (bytes > PTRDIFF_MAX) return Status::error(MARLIN_E_MEMORY, "%" PRIu64 " bytes exceed the address space", bytes);
-    MARLIN_ASSIGN(Block memory, Block::allocate(context->allocator, bytes));
-    std::memset(memory.data(), 0, memory.size());
+    MARLIN_ASSIGN(auto memory, context->backend->allocate(bytes));
     return new marlin_buffer(*context, std::move(memory), bytes);
   });
 }
 
 void* marlin_buffer_host(marlin_buffer* buffer) {
-  return api::check_handle(buffer, "buffer").ok() ? buffer->memory.data() : nullptr;
+  return api::check_handle(buffer, "buffer").ok() ? buffer->memory->host() : nullptr;
 }
 
 void marlin_buffer_destroy(marlin_buffer* buffer) { delete api::take_for_destroy(buffer); }

@@ -7,7 +7,6 @@
 #include "api/handle.h"
 #include "api/stream.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "core/backend.h"
 #include "metal_marlin/metal_marlin.h"
 
@@ -15,9 +14,8 @@ struct marlin_context final : metal_marlin::api::Handle {
   static constexpr auto kKind = metal_marlin::api::HandleKind::context;
 
   /// The caller holds the first count.
-  marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made, metal_marlin::Allocator memory,
-                 metal_marlin::Logger log)
-      : Handle(kKind), backend_kind(which), allocator(memory), logger(log), backend(std::move(made)) {}
+  marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made, metal_marlin::Logger log)
+      : Handle(kKind), backend_kind(which), logger(log), backend(std::move(made)) {}
 
   void add_ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   /// The last one deletes, which joins the backend's threads.
@@ -26,8 +24,7 @@ struct marlin_context final : metal_marlin::api::Handle {
   }
 
   const marlin_backend backend_kind;
-  const metal_marlin::Allocator allocator;  ///< for buffers; the backend has its own copy for weights and scratch
-  const metal_marlin::Logger logger;        ///< likewise
+  const metal_marlin::Logger logger;  ///< the backend has its own copy
   const std::unique_ptr<metal_marlin::Backend> backend;
   metal_marlin::api::StreamShells stream_shells;
 

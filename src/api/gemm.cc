@@ -19,8 +19,7 @@ Status check_absent(const marlin_matrix& m, const char* name) {
 
 /// C and the host's scratch must be apart, and so must be the inputs: scratch is written while they are read.
 Status check_scratch(const marlin_stream* stream, const Operand& operand, const char* name) {
-  if (stream == nullptr || !ranges_overlap(stream->scratch.data(), stream->scratch.size(), operand.data, operand.bytes))
-    return {};
+  if (stream == nullptr || !ranges_overlap(stream->scratch, operand)) return {};
   return Status::error(MARLIN_E_ARGUMENT, "%s overlaps the scratch memory of the stream", name);
 }
 
@@ -37,7 +36,7 @@ struct Call {
 Result<MatrixView> read_operand(const marlin_matrix& m, const char* name, const Call& call) {
   MARLIN_ASSIGN(const Operand operand, resolve(m, name, *call.context, call.pointers));
   if (call.pointers == Pointers::read) MARLIN_RETURN_IF_ERROR(check_scratch(call.stream, operand, name));
-  return operand.view();
+  return static_cast<const MatrixView&>(operand);
 }
 
 /// A problem that the call's backend accepts.

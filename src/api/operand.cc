@@ -67,7 +67,13 @@ Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
     return Status::error(MARLIN_E_SHAPE,
                          "%s is U4 [%" PRId64 ", %" PRId64 "] of stride %" PRId64 ", expected even cols and stride", name,
                          m.rows, m.cols, stride);
-  return Operand{nullptr, m.rows, m.cols, stride, m.dtype, 0};
+  Operand o;
+  o.rows = m.rows;
+  o.cols = m.cols;
+  o.stride = stride;
+  o.dtype = m.dtype;
+  o.memory = m.memory;
+  return o;
 }
 
 /// From the first byte to past the last.
@@ -81,23 +87,41 @@ Result<uint64_t> byte_length(const Operand& o, const char* name) {
   return *bits / 8;
 }
 
-/// Where the matrix starts in host memory, its whole length being inside the buffer or the address space.
-Result<std::byte*> locate(const marlin_matrix& m, uint64_t bytes, const char* name, const marlin_context& context) {
-  if (m.memory != MARLIN_MEM_BUFFER) {
-    const auto begin = Checked(uint64_t{reinterpret_cast<uintptr_t>(m.data)}) + Checked(m.offset_bytes);
-    if (!(begin + Checked(bytes)).at_most(UINTPTR_MAX))
-      return Status::error(MARLIN_E_ARGUMENT, "%s: %" PRIu64 " bytes at offset %" PRIu64 " wrap around the address space", name,
-                           bytes, m.offset_bytes);
-    return static_cast<std::byte*>(m.data) + m.offset_bytes;
+/// The start and length of the memory that m.data names; a plain pointer's has no known length.
+struct Extent {
+  static constexpr uint64_t kUnknown = UINT64_MAX;
+  uint64_t address = 0, bytes = kUnknown;
+};
+
+Result<Extent> extent_of(const marlin_matrix& m, const char* name, const marlin_context& context, Operand& operand) {
+  if (m.memory == MARLIN_MEM_METAL) {
+    operand.native = m.data;
+    MARLIN_ASSIGN(const NativeMemory native, context.backend->native_memory(m.data));
+    return Extent{native.address, native.bytes};
   }
+  if (m.memory != MARLIN_MEM_BUFFER) return Extent{uint64_t{reinterpret_cast<uintptr_t>(m.data)}};
   const auto* buffer = static_cast<const marlin_buffer*>(m.data);
   MARLIN_RETURN_IF_ERROR(check_handle(buffer, name));
   if (buffer->context.get() != &context)
     return Status::error(MARLIN_E_ARGUMENT, "%s: the buffer belongs to another context", name);
-  if (!(Checked(m.offset_bytes) + Checked(bytes)).at_most(buffer->bytes))
+  operand.buffer = buffer->memory.get();
+  return Extent{uint64_t{reinterpret_cast<uintptr_t>(buffer->memory->host())}, buffer->bytes};
+}
+
+/// Finds where the operand starts, its whole length being inside the buffer or the address space.
+Status locate(const marlin_matrix& m, const char* name, const marlin_context& context, Operand& operand) {
+  MARLIN_ASSIGN(const Extent extent, extent_of(m, name, context, operand));
+  const auto end = (Checked(m.offset_bytes) + Checked(operand.bytes)).at_most(extent.bytes);
+  if (extent.bytes != Extent::kUnknown && !end)
     return Status::error(MARLIN_E_ARGUMENT, "%s needs %" PRIu64 " bytes at offset %" PRIu64 ", the buffer holds %" PRIu64, name,
-                         bytes, m.offset_bytes, buffer->bytes);
-  return buffer->memory.data() + m.offset_bytes;
+                         operand.bytes, m.offset_bytes, extent.bytes);
+  const auto begin = Checked(extent.address) + Checked(m.offset_bytes);
+  if (!(begin + Checked(operand.bytes)).at_most(UINTPTR_MAX))
+    return Status::error(MARLIN_E_ARGUMENT, "%s: %" PRIu64 " bytes at offset %" PRIu64 " wrap around the address space", name,
+                         operand.bytes, m.offset_bytes);
+  operand.offset = m.offset_bytes;
+  operand.data = reinterpret_cast<void*>(static_cast<uintptr_t>(extent.address + m.offset_bytes));
+  return {};
 }
 
 }  // namespace
@@ -106,23 +130,29 @@ Result<Operand> resolve(const marlin_matrix& m, const char* name, const marlin_c
   MARLIN_RETURN_IF_ERROR(check_memory(m.memory, name, context.backend_kind));
   MARLIN_ASSIGN(Operand operand, check_shape(m, name));
   MARLIN_ASSIGN(operand.bytes, byte_length(operand, name));
-  operand.data = static_cast<std::byte*>(m.data);
+  operand.data = m.data;
   if (pointers == Pointers::unread) return operand;
   if (m.data == nullptr) {
     if (m.rows == 0) return operand;
     return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL, expected %" PRId64 " rows", name, m.rows);
   }
-  MARLIN_ASSIGN(operand.data, locate(m, operand.bytes, name, context));
+  MARLIN_RETURN_IF_ERROR(locate(m, name, context, operand));
   const uint64_t align = std::max<uint64_t>(dtype_bits(m.dtype) / 8, 1);
   if (operand.bytes != 0 && reinterpret_cast<uintptr_t>(operand.data) % align != 0)
     return Status::error(MARLIN_E_ARGUMENT, "%s is at %p, expected a multiple of its element's %" PRIu64 " bytes", name,
-                         static_cast<void*>(operand.data), align);
+                         operand.data, align);
   return operand;
 }
 
-bool ranges_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
-  const auto a_begin = reinterpret_cast<uintptr_t>(a), b_begin = reinterpret_cast<uintptr_t>(b);
-  return a_bytes != 0 && b_bytes != 0 && a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+Status Operand::check_host_reads(const char* name) const {
+  if (memory == MARLIN_MEM_HOST || memory == MARLIN_MEM_BUFFER) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED, "%s.memory is %d, expected 0 (host) or 3 (buffer): it is read by the host", name,
+                       memory);
+}
+
+bool ranges_overlap(const Operand& a, const Operand& b) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
+  return a.bytes != 0 && b.bytes != 0 && a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes;
 }
 
 }  // namespace metal_marlin::api

@@ -48,9 +48,9 @@ Status check_native(const marlin_stream_desc& desc, marlin_backend backend) {
   return Status::error(MARLIN_E_ARGUMENT, "desc->kind is %d, which the context's backend %d does not have", desc.kind, backend);
 }
 
-/// The host's scratch; empty when it is absent.
-Result<std::span<std::byte>> check_scratch(const marlin_matrix& m, const marlin_context& context) {
-  if (m.data == nullptr) return std::span<std::byte>();
+/// The host's scratch, which may be absent.
+Result<Operand> check_scratch(const marlin_matrix& m, const marlin_context& context) {
+  if (m.data == nullptr) return Operand();
   MARLIN_ASSIGN(const Operand scratch, resolve(m, "desc->scratch", context));
   if (m.dtype != MARLIN_U8)
     return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.dtype is %d, expected U8 (%d)", m.dtype, MARLIN_U8);
@@ -58,7 +58,7 @@ Result<std::span<std::byte>> check_scratch(const marlin_matrix& m, const marlin_
     return Status::error(MARLIN_E_SHAPE, "desc->scratch.row_stride is %" PRId64 ", expected cols = %" PRId64 ": no gaps",
                          scratch.stride, scratch.cols);
   if (scratch.bytes == 0) return Status::error(MARLIN_E_SHAPE, "desc->scratch is given but holds no bytes");
-  return std::span(scratch.data, scratch.bytes);
+  return scratch;
 }
 
 }  // namespace

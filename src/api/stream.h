@@ -2,13 +2,12 @@
 // shells serve again, so that a stream a frame does not add up.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "api/handle.h"
+#include "api/operand.h"
 #include "core/backend.h"
 #include "metal_marlin/metal_marlin.h"
 
@@ -19,7 +18,7 @@ struct marlin_stream final : metal_marlin::api::Handle {
 
   metal_marlin::api::Ref<marlin_context> context;  ///< null in a shell
   std::unique_ptr<metal_marlin::BackendStream> backend;
-  std::span<std::byte> scratch;                     ///< the host's, or empty
+  metal_marlin::api::Operand scratch;               ///< the host's, or absent
   std::vector<metal_marlin::GemmProblem> problems;  ///< of one call; kept so that prepared calls do not allocate
   marlin_stream* next_shell = nullptr;
 };

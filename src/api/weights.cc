@@ -29,12 +29,13 @@ Status check_weights(const marlin_weights* weights, const marlin_context* contex
 Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const marlin_context& context) {
   if (norms.data == nullptr) return std::span<const float>();
   MARLIN_ASSIGN(const Operand operand, resolve(norms, "column_norms", context));
+  MARLIN_RETURN_IF_ERROR(operand.check_host_reads("column_norms"));
   if (operand.dtype != MARLIN_F32)
     return Status::error(MARLIN_E_ARGUMENT, "column_norms.dtype is %d, expected F32 (%d)", operand.dtype, MARLIN_F32);
   if (operand.rows != 1 || operand.cols != k)
     return Status::error(MARLIN_E_SHAPE, "column_norms is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]",
                          operand.rows, operand.cols, k);
-  return std::span(reinterpret_cast<const float*>(operand.data), static_cast<size_t>(k));
+  return std::span(static_cast<const float*>(operand.data), static_cast<size_t>(k));
 }
 
 namespace {
@@ -61,10 +62,11 @@ Result<TensorView> tensor_view(const marlin_matrix& m, const char* name, const m
   view.name = name;
   if (m.data == nullptr) return view;
   MARLIN_ASSIGN(const Operand operand, resolve(m, name, context));
+  MARLIN_RETURN_IF_ERROR(operand.check_host_reads(name));
   view.dtype = operand.dtype;
   view.dims = {operand.rows, operand.cols};
   view.row_stride = operand.stride;
-  view.data = operand.data;
+  view.data = static_cast<const std::byte*>(operand.data);
   view.bytes = operand.bytes;
   return view;
 }

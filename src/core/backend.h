@@ -14,11 +14,22 @@
 
 namespace metal_marlin {
 
-/// A checked matrix: data includes the descriptor's offset, stride is resolved, elements are naturally aligned.
+/// Memory that the host and the backend's device both reach: what a marlin_buffer holds.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  virtual std::byte* host() const = 0;
+};
+
+/// A checked matrix: data includes the offset, stride is resolved, elements are naturally aligned.
 struct MatrixView {
-  void* data = nullptr;
+  void* data = nullptr;                    ///< the host's address; of native memory (CUDA, METAL) the device's
   int64_t rows = 0, cols = 0, stride = 0;  ///< in elements
   marlin_dtype dtype = 0;
+  marlin_memory memory = MARLIN_MEM_HOST;
+  const SharedMemory* buffer = nullptr;  ///< of MARLIN_MEM_BUFFER
+  void* native = nullptr;                ///< of MARLIN_MEM_METAL: the id<MTLBuffer>
+  uint64_t offset = 0;                   ///< of data, in bytes from the start of `buffer` or `native`
   bool present() const { return data != nullptr; }
 };
 
@@ -53,7 +64,20 @@ class BackendStream {
 struct StreamOptions {
   marlin_native kind = MARLIN_NATIVE_NONE;
   void* native = nullptr;
-  std::span<std::byte> scratch{};  ///< the host's, of any alignment; empty: the stream allocates its own, growing as needed
+  MatrixView scratch{};  ///< the host's: U8 without gaps, of any alignment; absent: the stream allocates, growing as needed
+};
+
+/// Which rows of W to decode: those that `ids` lists ([T, 1] I32), or, where it is absent, the T rows from `first` on.
+struct RowSelection {
+  int64_t first = 0;
+  MatrixView ids{};
+
+  static RowSelection from(int64_t row) { return {row, {}}; }
+};
+
+/// Where an object of the host's own lies (id<MTLBuffer>), as the device sees it.
+struct NativeMemory {
+  uint64_t address = 0, bytes = 0;
 };
 
 struct BackendOptions {
@@ -72,8 +96,14 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) = 0;
-  /// Decodes the given rows (each inside [0, n)) to out [rows.size(), k], F32, F16 or BF16.
-  virtual Status unpack(const PackedWeights& weights, std::span<const int64_t> rows, const MatrixView& out) = 0;
+  /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids are checked here: they may
+  /// lie where only the device reads them.
+  virtual Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
+                        const MatrixView& out) = 0;
+  /// `bytes` > 0, aligned to 64, zero-filled.
+  virtual Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) = 0;
+  /// Of MARLIN_MEM_METAL operands; MARLIN_E_ARGUMENT for what is no object of this device. Asked only of a Metal backend.
+  virtual Result<NativeMemory> native_memory(void* native) = 0;
   virtual Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) = 0;
   /// MARLIN_E_UNSUPPORTED with the reason when this backend cannot do it; never depends on pointers or strides.
   virtual Status supports(const GemmProblem& problem) = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "base/bits.h"
 #include "base/checked.h"
 
 namespace metal_marlin {
@@ -103,6 +104,13 @@ Status check_independent(std::span<const GemmProblem> problems) {
                              name, j);
     }
   return {};
+}
+
+Result<int64_t> selected_row(const RowSelection& rows, int64_t i, int64_t n) {
+  if (!rows.ids.present()) return rows.first + i;
+  const int64_t id = load<int32_t>(static_cast<const std::byte*>(rows.ids.data) + i * rows.ids.stride * 4);
+  if (id >= 0 && id < n) return id;
+  return Status::error(MARLIN_E_ARGUMENT, "row id %" PRId64 " of output row %" PRId64 " is outside [0, %" PRId64 ")", id, i, n);
 }
 
 bool overlap(const MatrixView& a, const MatrixView& b) {

@@ -25,6 +25,10 @@ Status check_gemm(const GemmProblem& problem, Pointers pointers = Pointers::read
 /// a few (Q, K, V; gate, up) or the experts of a layer.
 Status check_independent(std::span<const GemmProblem> problems);
 
+/// The i-th of the selected rows, inside [0, n); ids are read where they lie, which the host must reach.
+/// MARLIN_E_ARGUMENT for a listed id outside.
+Result<int64_t> selected_row(const RowSelection& rows, int64_t i, int64_t n);
+
 /// True when some byte belongs to an element of both. Exact when the byte strides agree (columns of one buffer, side by side)
 /// or a matrix has a single row; otherwise the ranges from first to last byte decide.
 bool overlap(const MatrixView& a, const MatrixView& b);

@@ -236,8 +236,8 @@ TEST_F(Boundary, ScratchReachesTheBackendAndStaysApart) {
   mm::stream stream(context, d);
   EXPECT_OK(marlin_gemm, stream.get(), desc());
   const auto scratch = static_cast<FakeStream*>(record.stream)->scratch;
-  EXPECT_EQ(reinterpret_cast<uint8_t*>(scratch.data()), memory.data() + 1);
-  EXPECT_EQ(scratch.size(), 900u);
+  EXPECT_EQ(static_cast<uint8_t*>(scratch.data), memory.data() + 1);
+  EXPECT_EQ(scratch.rows * scratch.cols, 900);
 
   for (const bool output : {false, true}) {
     d.scratch = mm::matrix_view(reinterpret_cast<uint8_t*>((output ? product.c : product.a).data()), 1, 5);
@@ -252,6 +252,53 @@ TEST_F(Boundary, ScratchReachesTheBackendAndStaysApart) {
   EXPECT_FAILS(MARLIN_E_SHAPE, "no bytes", marlin_stream_create, context.get(), &d, none.out());
   d.scratch = mm::matrix_view(reinterpret_cast<int8_t*>(memory.data()), 1, 300);
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "U8", marlin_stream_create, context.get(), &d, none.out());
+}
+
+/// What only the device reaches is bounded by what the backend says of it, and its address stands for it in every check.
+TEST(NativeMemory, IsCheckedAndHandedOn) {
+  FakeRecord record;
+  record.native_bytes = 8 * 4 * 3;
+  const mm::context context(fake_context(record, MARLIN_BACKEND_METAL));
+  const mm::weights weights = quantised(context, 8, 32);
+  Product product(weights, 2);
+  alignas(256) std::byte object[256];
+  product.desc.c.data = object;
+  product.desc.c.memory = MARLIN_MEM_METAL;
+  product.desc.c.offset_bytes = 32;
+  EXPECT_OK(marlin_gemm, nullptr, &product.desc);
+  EXPECT_EQ(record.c.native, object);
+  EXPECT_EQ(record.c.offset, 32u);
+  EXPECT_EQ(record.c.data, object + 32);
+
+  product.desc.c.offset_bytes = 36;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c needs 64 bytes at offset 36, the buffer holds 96", marlin_gemm, nullptr, &product.desc);
+  product.desc.c.offset_bytes = 30;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "a multiple of its element's 4 bytes", marlin_gemm, nullptr, &product.desc);
+  product.desc.c.offset_bytes = 0;
+  product.desc.bias = product.desc.c;
+  product.desc.bias.rows = 1;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c overlaps bias", marlin_gemm, nullptr, &product.desc);
+  record.answer = [](const char* call) {
+    return std::string(call) == "native_memory" ? Status::error(MARLIN_E_ARGUMENT, "no buffer of this device") : Status();
+  };
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "no buffer of this device", marlin_gemm, nullptr, &product.desc);
+}
+
+TEST(NativeMemory, CannotBePacked) {
+  FakeRecord record;
+  record.native_bytes = 1 << 20;
+  const mm::context context(fake_context(record, MARLIN_BACKEND_METAL));
+  alignas(256) std::byte object[256];
+  auto d = mm::make<marlin_pack_desc>();
+  d.format = MARLIN_INT4;
+  d.n = 8;
+  d.k = 32;
+  d.values = mm::matrix_view(reinterpret_cast<float*>(object), 8, 32);
+  d.values.memory = MARLIN_MEM_METAL;
+  mm::weights weights;
+  const marlin_pack_desc* parts[] = {&d};
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "values.memory is 2, expected 0 (host) or 3 (buffer)", marlin_weights_pack, context.get(),
+               parts, 1u, 0u, weights.out());
 }
 
 TEST_F(Boundary, ExplainSizes) {

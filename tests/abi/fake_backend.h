@@ -29,10 +29,19 @@ class FakeStream final : public metal_marlin::BackendStream {
  public:
   FakeStream(const metal_marlin::StreamOptions& options, int* alive) : scratch(options.scratch), alive_(alive) { ++*alive_; }
   ~FakeStream() override { --*alive_; }
-  const std::span<std::byte> scratch;
+  const metal_marlin::MatrixView scratch;
 
  private:
   int* alive_;
+};
+
+class FakeMemory final : public metal_marlin::SharedMemory {
+ public:
+  explicit FakeMemory(uint64_t bytes) : bytes_(bytes) {}
+  std::byte* host() const override { return bytes_.data(); }
+
+ private:
+  mutable std::vector<std::byte> bytes_;
 };
 
 /// What the fake was asked, and what it shall answer. Outlives the context.
@@ -42,7 +51,9 @@ struct FakeRecord {
   std::vector<std::string> calls;
   std::vector<size_t> products;  ///< of each gemm()
   uint64_t timeout_ns = 0;
+  uint64_t native_bytes = 0;                      ///< of every native object
   metal_marlin::BackendStream* stream = nullptr;  ///< of the last gemm()
+  metal_marlin::MatrixView c;                     ///< of its first product
 };
 
 class FakeBackend final : public metal_marlin::Backend {
@@ -54,9 +65,17 @@ class FakeBackend final : public metal_marlin::Backend {
     MARLIN_RETURN_IF_ERROR(ask("pack"));
     return std::unique_ptr<metal_marlin::PackedWeights>(std::make_unique<FakeWeights>(source.meta(), &record_.weights));
   }
-  metal_marlin::Status unpack(const metal_marlin::PackedWeights&, std::span<const int64_t>,
-                              const metal_marlin::MatrixView&) override {
+  metal_marlin::Status unpack(metal_marlin::BackendStream*, const metal_marlin::PackedWeights&,
+                              const metal_marlin::RowSelection&, const metal_marlin::MatrixView&) override {
     return ask("unpack");
+  }
+  metal_marlin::Result<std::unique_ptr<metal_marlin::SharedMemory>> allocate(uint64_t bytes) override {
+    MARLIN_RETURN_IF_ERROR(ask("allocate"));
+    return std::unique_ptr<metal_marlin::SharedMemory>(std::make_unique<FakeMemory>(bytes));
+  }
+  metal_marlin::Result<metal_marlin::NativeMemory> native_memory(void* native) override {
+    MARLIN_RETURN_IF_ERROR(ask("native_memory"));
+    return metal_marlin::NativeMemory{reinterpret_cast<uintptr_t>(native), record_.native_bytes};
   }
   metal_marlin::Result<std::unique_ptr<metal_marlin::BackendStream>> create_stream(
       const metal_marlin::StreamOptions& options) override {
@@ -67,6 +86,7 @@ class FakeBackend final : public metal_marlin::Backend {
   metal_marlin::Status gemm(metal_marlin::BackendStream* stream, std::span<const metal_marlin::GemmProblem> problems) override {
     record_.stream = stream;
     record_.products.push_back(problems.size());
+    record_.c = problems.front().c;
     return ask("gemm");
   }
   metal_marlin::Result<uint64_t> prepare(metal_marlin::BackendStream*, std::span<const metal_marlin::GemmProblem>,
@@ -93,9 +113,8 @@ class FakeBackend final : public metal_marlin::Backend {
 };
 
 /// A context over a FakeBackend that passes for `kind`. The caller destroys it.
-inline marlin_context* fake_context(FakeRecord& record, marlin_backend kind = MARLIN_BACKEND_CPU,
-                                    metal_marlin::Allocator allocator = metal_marlin::Allocator::system()) {
-  return new marlin_context(kind, std::make_unique<FakeBackend>(record), allocator, {});
+inline marlin_context* fake_context(FakeRecord& record, marlin_backend kind = MARLIN_BACKEND_CPU) {
+  return new marlin_context(kind, std::make_unique<FakeBackend>(record), {});
 }
 
 }  // namespace abi_test

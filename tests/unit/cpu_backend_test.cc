@@ -214,6 +214,11 @@ TEST_F(CpuBackendTest, ScratchIsBoundedForAnyM) {
   EXPECT_EQ(backend_->prepare(nullptr, {&o.problem, 1}, int64_t{1} << 30).value(), bytes);
 }
 
+MatrixView scratch_view(std::byte* memory, uint64_t bytes) {
+  const auto cols = static_cast<int64_t>(bytes);
+  return {memory, 1, cols, cols, MARLIN_U8};
+}
+
 TEST_F(CpuBackendTest, HostScratchOfThePreparedSizeSuffices) {
   constexpr int64_t kMaxM = 40;
   Operands o = operands(*packed_, kMaxM);
@@ -221,7 +226,7 @@ TEST_F(CpuBackendTest, HostScratchOfThePreparedSizeSuffices) {
   const uint64_t bytes = backend_->prepare(nullptr, {&o.problem, 1}, kMaxM).value();
   std::vector<std::byte> memory(bytes + 65, std::byte{0x5a});
   for (const size_t offset : {0, 1, 33, 63}) {
-    const auto stream = backend_->create_stream({.scratch = std::span(memory).subspan(offset, bytes)}).take();
+    const auto stream = backend_->create_stream({.scratch = scratch_view(memory.data() + offset, bytes)}).take();
     const int64_t calls = host_.calls;
     EXPECT_EQ(backend_->prepare(stream.get(), {&o.problem, 1}, kMaxM).value(), bytes);
     for (const int64_t m : {1, 4, 7, 39, 40}) {
@@ -238,7 +243,7 @@ TEST_F(CpuBackendTest, SmallHostScratchIsAnErrorThatNamesBothSizes) {
   Operands o = operands(*packed_, 40);
   alignas(64) std::byte memory[128];
   for (const size_t size : {size_t{1}, size_t{128}}) {
-    const auto stream = backend_->create_stream({.scratch = {memory, size}}).take();
+    const auto stream = backend_->create_stream({.scratch = scratch_view(memory, size)}).take();
     const Status status = backend_->gemm(stream.get(), {&o.problem, 1});
     EXPECT_EQ(status.code(), MARLIN_E_MEMORY);
     EXPECT_THAT(status.message(), HasSubstr("holds " + std::to_string(size) + " bytes"));
@@ -374,8 +379,9 @@ TEST_F(CpuBackendTest, HostsFloatingPointModesChangeNothingAndComeBack) {
 TEST_F(CpuBackendTest, UnpacksRows) {
   std::vector<float> all(200 * 300), out(2 * 300);
   decode_rows(source_.meta(), source_.all(), 0, 200, all.data());
-  const int64_t rows[] = {199, 3};
-  ASSERT_TRUE(backend_->unpack(*packed_, rows, {out.data(), 2, 300, 300, MARLIN_F32}).ok());
+  int32_t rows[] = {199, 3};
+  const RowSelection listed{0, {rows, 2, 1, 1, MARLIN_I32}};
+  ASSERT_TRUE(backend_->unpack(nullptr, *packed_, listed, {out.data(), 2, 300, 300, MARLIN_F32}).ok());
   const auto expected = [&](int64_t row) { return bits(std::span(all).subspan(row * 300, 300)); };
   EXPECT_EQ(bits(std::span(out).first(300)), expected(199));
   EXPECT_EQ(bits(std::span(out).last(300)), expected(3));

@@ -171,14 +171,15 @@ TEST_F(Packing, UnpackGivesBackEveryBit) {
     std::vector<float> expected(static_cast<size_t>(meta.n * meta.k));
     decode_rows(meta, source.all(), 0, meta.n, expected.data());
 
-    std::vector<int64_t> rows(static_cast<size_t>(pick(1, 2 * meta.n)));
-    for (int64_t& r : rows) r = pick(0, meta.n - 1);
+    std::vector<int32_t> rows(static_cast<size_t>(pick(1, 2 * meta.n)));
+    for (int32_t& r : rows) r = static_cast<int32_t>(pick(0, meta.n - 1));
+    const RowSelection listed{0, {rows.data(), static_cast<int64_t>(rows.size()), 1, 1, MARLIN_I32}};
     const int64_t stride = meta.k + pick(0, 3);
     for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
       const size_t element = dtype == MARLIN_F32 ? 4 : 2;
       std::vector<uint8_t> out(rows.size() * stride * element, 0xa5), row(meta.k * element);
       const MatrixView view{out.data(), static_cast<int64_t>(rows.size()), meta.k, stride, dtype};
-      ASSERT_TRUE(unpack_rows(*packed, rows, view, pool_).ok());
+      ASSERT_TRUE(unpack_rows(*packed, listed, view, pool_).ok());
       for (size_t r = 0; r < rows.size(); ++r) {
         encode_floats(dtype, expected.data() + rows[r] * meta.k, meta.k, row.data());
         const uint8_t* const got = out.data() + r * stride * element;
@@ -215,9 +216,7 @@ MemorySource sparse_source(marlin_format format, int64_t n, int64_t k, std::mt19
 std::vector<float> unpack_all(const CpuWeights& weights, TaskRunner& runner) {
   const WeightMeta& meta = weights.meta();
   std::vector<float> out(static_cast<size_t>(meta.n * meta.k));
-  std::vector<int64_t> rows(static_cast<size_t>(meta.n));
-  std::iota(rows.begin(), rows.end(), 0);
-  EXPECT_TRUE(unpack_rows(weights, rows, {out.data(), meta.n, meta.k, meta.k, MARLIN_F32}, runner).ok());
+  EXPECT_TRUE(unpack_rows(weights, {}, {out.data(), meta.n, meta.k, meta.k, MARLIN_F32}, runner).ok());
   return out;
 }
 

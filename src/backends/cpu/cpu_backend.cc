@@ -6,6 +6,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,15 @@
 
 namespace metal_marlin::cpu {
 namespace {
+
+class HostMemory final : public SharedMemory {
+ public:
+  explicit HostMemory(Block block) : block_(std::move(block)) {}
+  std::byte* host() const override { return block_.data(); }
+
+ private:
+  const Block block_;
+};
 
 struct CpuStream final : BackendStream {
   std::optional<std::span<std::byte>> host_scratch;  // aligned; none: the workspace has its own
@@ -52,15 +62,27 @@ class CpuBackend final : public Backend {
     return packed;
   }
 
-  Status unpack(const PackedWeights& weights, std::span<const int64_t> rows, const MatrixView& out) override {
+  Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows, const MatrixView& out) override {
     return unpack_rows(cpu_weights(weights), rows, out, *runner_);
+  }
+
+  Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) override {
+    MARLIN_ASSIGN(Block memory, Block::allocate(allocator_, bytes));
+    std::memset(memory.data(), 0, memory.size());
+    return std::unique_ptr<SharedMemory>(std::make_unique<HostMemory>(std::move(memory)));
+  }
+
+  Result<NativeMemory> native_memory(void*) override {
+    return Status::error(MARLIN_E_ARGUMENT, "the CPU has no native memory, expected 0 (host) or 3 (buffer)");
   }
 
   Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
     if (options.kind != MARLIN_NATIVE_NONE)
       return Status::error(MARLIN_E_UNSUPPORTED, "stream kind is %d, expected 0: the CPU has no native streams", options.kind);
     auto stream = std::make_unique<CpuStream>();
-    if (!options.scratch.empty()) stream->host_scratch = align(options.scratch);
+    const MatrixView& scratch = options.scratch;
+    if (scratch.present())
+      stream->host_scratch = align({static_cast<std::byte*>(scratch.data), static_cast<size_t>(scratch.rows * scratch.cols)});
     return std::unique_ptr<BackendStream>(std::move(stream));
   }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "backends/cpu/layout.h"
 #include "core/backend.h"
@@ -17,8 +16,8 @@ namespace metal_marlin::cpu {
 /// the source's own error.
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, const Allocator& allocator, TaskRunner& runner);
 
-/// Decodes the rows (each in [0, n)) to out [rows.size(), k], F32, F16 or BF16, in the file's order of k: the true value
-/// rounded once to float32, then once to out's dtype. MARLIN_E_MEMORY only.
-Status unpack_rows(const CpuWeights& weights, std::span<const int64_t> rows, const MatrixView& out, TaskRunner& runner);
+/// Decodes rows to out [T, k], F32, F16 or BF16, in the file's order of k: the true value rounded once to float32, then once to
+/// out's dtype. Nothing is written when one of the ids is wrong (MARLIN_E_ARGUMENT).
+Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out, TaskRunner& runner);
 
 }  // namespace metal_marlin::cpu

@@ -26,8 +26,8 @@ WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& 
 /// Turns packed rows back into canonical ones, which the one decoder then decodes; one a thread.
 class RowUnpacker {
  public:
-  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
-              std::span<const int64_t> rows, const MatrixView& out)
+  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups, const RowSelection& rows,
+              const MatrixView& out)
       : weights_(weights), meta_(meta), groups_(groups), rows_(rows), out_(out) {
     stripe_.codes.resize(static_cast<size_t>(meta.k));
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
@@ -39,7 +39,8 @@ class RowUnpacker {
 
   Status operator()(int64_t item) {
     const PackedLayout& layout = weights_.layout;
-    const int64_t row = rows_[item];
+    // The list is the caller's memory: whoever changes it meanwhile gets an error, not a read outside.
+    MARLIN_ASSIGN(const int64_t row, selected_row(rows_, item, layout.n));
     const std::byte* const panel = weights_.data.data() + row / kPanelColumns * layout.panel_bytes();
     const auto column = static_cast<int>(row % kPanelColumns);
     if (layout.sparse)
@@ -112,7 +113,7 @@ class RowUnpacker {
   const CpuWeights& weights_;
   const WeightMeta& meta_;  // meta_of_slots()
   const std::vector<int32_t>& groups_;
-  const std::span<const int64_t> rows_;
+  const RowSelection& rows_;
   const MatrixView& out_;
   Stripe stripe_;
   std::vector<float> by_slot_, by_k_;
@@ -120,11 +121,12 @@ class RowUnpacker {
 
 }  // namespace
 
-Status unpack_rows(const CpuWeights& weights, std::span<const int64_t> rows, const MatrixView& out, TaskRunner& runner) {
+Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out, TaskRunner& runner) {
+  for (int64_t i = 0; rows.ids.present() && i < out.rows; ++i)
+    MARLIN_RETURN_IF_ERROR(selected_row(rows, i, weights.layout.n).status());
   const std::vector<int32_t> groups = groups_of_slots(weights.meta(), weights.layout, weights.slot_to_k);
   const WeightMeta meta = meta_of_slots(weights, groups);
-  return for_each_item(runner, static_cast<int64_t>(rows.size()),
-                       [&] { return RowUnpacker(weights, meta, groups, rows, out); });
+  return for_each_item(runner, out.rows, [&] { return RowUnpacker(weights, meta, groups, rows, out); });
 }
 
 }  // namespace metal_marlin::cpu
