@@ -36,6 +36,12 @@ struct Capabilities {
   bool tensor = false;             ///< cooperative tensor operations (Metal 4)
 };
 
+/// Where memory lies. On devices of unified memory it is all the same memory.
+enum class Placement : uint8_t {
+  shared,  ///< the host reaches it: host() is not null
+  device,  ///< at the kernels' full speed, and resident while it lives; host() is null unless memory is unified
+};
+
 /// Device memory. Whoever gave it away may let go of it while recorded work still uses it: streams keep what they need.
 class Buffer {
  public:
@@ -100,7 +106,8 @@ class Stream {
   virtual Status fill(const BufferRef& to, uint64_t offset, uint64_t bytes, uint8_t value) = 0;
   /// What is recorded after it sees what was recorded before.
   virtual Status barrier() = 0;
-  /// Submits what is recorded; does not wait. On a host's own command buffer or encoder: ends nothing, the host commits.
+  /// Submits what is recorded, if anything; does not wait. On a host's own command buffer or encoder: ends nothing, the host
+  /// commits.
   virtual Status commit() = 0;
   /// Until all that was committed is done. MARLIN_E_TIMEOUT (0 polls, UINT64_MAX never ends), or the late error. On a host's
   /// command buffer or encoder: MARLIN_E_ARGUMENT.
@@ -122,13 +129,14 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const Capabilities& capabilities() const = 0;
-  /// `bytes` > 0, uninitialised, aligned to 256 and reached by the host. `label` is for the vendor's profiler.
-  virtual Result<BufferRef> allocate(uint64_t bytes, const char* label) = 0;
+  /// `bytes` > 0, uninitialised, aligned to 256. `label` is for the vendor's profiler.
+  virtual Result<BufferRef> allocate(uint64_t bytes, Placement placement, const char* label) = 0;
   /// The host's memory without a copy; begins and ends on capabilities().page_bytes. It must outlive the work that uses it.
   virtual Result<BufferRef> wrap(void* host, uint64_t bytes) = 0;
   /// The host's own object of this device (id<MTLBuffer>, CUdeviceptr), retained.
   virtual Result<BufferRef> wrap_native(void* native) = 0;
-  /// Compiles, or takes from a cache. May take seconds the first time.
+  /// Compiles, or takes from a cache. May take seconds the first time. What the compiler refuses is MARLIN_E_DEVICE with its
+  /// message, file and line included. Values of constants that the kernel does not have are ignored.
   virtual Result<KernelRef> kernel(std::string_view name, std::span<const Constant> constants) = 0;
   virtual Result<std::unique_ptr<Stream>> stream(const StreamSource& source) = 0;
 };
