@@ -107,7 +107,7 @@ struct Route {
     auto result = d.flush_to_zero(arguments.flush_to_zero_).check().count().run();
     if (!result) return std::string(name) + ": " + result.message();
     report = result.take();
-    return report.findings.empty() ? std::string() : std::string(name) + ": " + report.text();
+    return {};
   }
 
   std::vector<Difference> differences(const Route& other) const {
@@ -126,6 +126,7 @@ struct Route {
       // How often sizes in constant memory are read again is the optimiser's choice.
       if (b.kind != Arguments::Kind::kValue) number("bytes read of" + buffer, p.bytes_read, q.bytes_read);
     }
+    findings(other, all);
     number("threadgroup barriers", x.threadgroup_barriers, y.threadgroup_barriers);
     number("simdgroup barriers", x.simdgroup_barriers, y.simdgroup_barriers);
     number("reductions", x.reductions, y.reductions);
@@ -139,6 +140,18 @@ struct Route {
   }
 
  private:
+  // Each kind of finding is a difference from what is right, also when both routes have it.
+  void findings(const Route& other, std::vector<Difference>& all) const {
+    std::map<std::string, std::array<std::string, 2>> texts;
+    for (const bool second : {false, true}) {
+      for (const Finding& f : (second ? other : *this).report.findings) {
+        const std::string what = f.kind + (f.buffer < 0 ? "" : " of buffer " + std::to_string(f.buffer));
+        texts[what][second] += (texts[what][second].empty() ? "" : "; ") + f.text();
+      }
+    }
+    for (const auto& [what, by] : texts)
+      all.push_back({what, (by[0].empty() ? "nothing" : by[0]) + " and " + (by[1].empty() ? "nothing" : by[1])});
+  }
   static BufferCounters counters(const Counters& all, int index) {
     const auto found = all.buffers.find(index);
     return found == all.buffers.end() ? BufferCounters{} : found->second;

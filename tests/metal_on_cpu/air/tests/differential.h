@@ -101,11 +101,11 @@ struct Group {
 std::ostream& operator<<(std::ostream& out, const Group& group);  // for GoogleTest
 
 struct Difference {
-  std::string what;  // "output 1", "bytes read of buffer 0", "threadgroup barriers", ...
+  std::string what;  // "output buffer 1", "bytes read of buffer 0", "threadgroup barriers", "device-race of buffer 4", ...
   std::string text;  // what each compiler's kernel gave
 };
 
-/// A case by both routes. An Error: one of them does not compile or is refused, or the checker finds something.
+/// A case by both routes; what the checker finds is in the list, too. An Error: one of them does not compile or is refused.
 Result<std::vector<Difference>> compare(const Case& c, const Library& apple, const Library& ours);
 
 /// The source of the cases, as far as they have the constants of the first.
