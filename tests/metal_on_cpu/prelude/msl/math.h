@@ -96,72 +96,89 @@ MSL_INLINE float to_odd_float(double x) {
   }                                                                                                       \
   MSL_VECTORS_2(name)
 
-#define MSL_MATH                                                                                                  \
-  MSL_UNARY(fabs, __builtin_fabsf(x))                                                                             \
-  MSL_UNARY(exp, __builtin_expf(x))                                                                               \
-  MSL_UNARY(exp2, __builtin_exp2f(x))                                                                             \
-  MSL_UNARY(exp10, __builtin_powf(10.f, x))                                                                       \
-  MSL_UNARY(log, __builtin_logf(x))                                                                               \
-  MSL_UNARY(log2, __builtin_log2f(x))                                                                             \
-  MSL_UNARY(log10, __builtin_log10f(x))                                                                           \
-  MSL_UNARY(sqrt, __builtin_sqrtf(x))                                                                             \
-  MSL_UNARY(rsqrt, 1.f / __builtin_sqrtf(x))                                                                      \
-  MSL_UNARY(sin, __builtin_sinf(x))                                                                               \
-  MSL_UNARY(cos, __builtin_cosf(x))                                                                               \
-  MSL_UNARY(tan, __builtin_tanf(x))                                                                               \
-  MSL_UNARY(sinh, __builtin_sinhf(x))                                                                             \
-  MSL_UNARY(cosh, __builtin_coshf(x))                                                                             \
-  MSL_UNARY(tanh, __builtin_tanhf(x))                                                                             \
-  MSL_UNARY(asin, __builtin_asinf(x))                                                                             \
-  MSL_UNARY(acos, __builtin_acosf(x))                                                                             \
-  MSL_UNARY(atan, __builtin_atanf(x))                                                                             \
-  MSL_UNARY(asinh, __builtin_asinhf(x))                                                                           \
-  MSL_UNARY(acosh, __builtin_acoshf(x))                                                                           \
-  MSL_UNARY(atanh, __builtin_atanhf(x))                                                                           \
-  MSL_UNARY(floor, __builtin_floorf(x))                                                                           \
-  MSL_UNARY(ceil, __builtin_ceilf(x))                                                                             \
-  MSL_UNARY(trunc, __builtin_truncf(x))                                                                           \
-  MSL_UNARY(round, __builtin_roundf(x))                                                                           \
-  MSL_UNARY(rint, __builtin_rintf(x))                                                                             \
-  MSL_UNARY(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f))                                      \
-  MSL_UNARY(sinpi, __builtin_sinf(x* M_PI_F))                                                                     \
-  MSL_UNARY(cospi, __builtin_cosf(x* M_PI_F))                                                                     \
-  MSL_UNARY(tanpi, __builtin_tanf(x* M_PI_F))                                                                     \
-  MSL_UNARY(sign, (x > 0 ? 1.f : x < 0 ? -1.f : __builtin_isnan(x) ? 0.f : x))                                    \
-  MSL_UNARY(saturate, __builtin_fminf(1.f, __builtin_fmaxf(0.f, x)))                                              \
-  MSL_BINARY(pow, __builtin_powf(x, y))                                                                           \
-  MSL_BINARY(powr, __builtin_powf(x, y))                                                                          \
-  MSL_BINARY(fmod, __builtin_fmodf(x, y))                                                                         \
-  MSL_BINARY(atan2, __builtin_atan2f(x, y))                                                                       \
-  MSL_BINARY(fmax, __builtin_fmaxf(x, y))                                                                         \
-  MSL_BINARY(fmin, __builtin_fminf(x, y))                                                                         \
-  MSL_BINARY(fdim, __builtin_fdimf(x, y))                                                                         \
-  MSL_BINARY(divide, x / y)                                                                                       \
-  MSL_BINARY(copysign, __builtin_copysignf(x, y))                                                                 \
-  MSL_BINARY(step, (y < x ? 0.f : 1.f))                                                                           \
-  MSL_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }                             \
-  MSL_INLINE half fma(half a, half b, half c) { return static_cast<half>(fma_to_odd(a, b, c)); }                  \
-  MSL_INLINE bfloat fma(bfloat a, bfloat b, bfloat c) {                                                           \
-    return bfloat(to_odd_float(fma_to_odd(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)))); \
-  }                                                                                                               \
-  MSL_VECTORS_3(fma)                                                                                              \
-  MSL_INLINE float ldexp(float x, int k) { return __builtin_ldexpf(x, k); }                                       \
-  MSL_INLINE half ldexp(half x, int k) { return static_cast<half>(__builtin_ldexpf(x, k)); }                      \
-  MSL_INLINE float nextafter(float a, float b) { return __builtin_nextafterf(a, b); }                             \
-  MSL_INLINE float frexp(float x, int& e) { return __builtin_frexpf(x, &e); }                                     \
-  MSL_INLINE int ilogb(float x) { return __builtin_ilogbf(x); }                                                   \
-  MSL_INLINE float modf(float x, float& whole) { return __builtin_modff(x, &whole); }                             \
-  MSL_INLINE float sincos(float x, float& c) {                                                                    \
-    c = __builtin_cosf(x);                                                                                        \
-    return __builtin_sinf(x);                                                                                     \
+#define MSL_MATH                                                               \
+  MSL_UNARY(fabs, __builtin_fabsf(x))                                          \
+  MSL_UNARY(exp, __builtin_expf(x))                                            \
+  MSL_UNARY(exp2, __builtin_exp2f(x))                                          \
+  MSL_UNARY(exp10, __builtin_powf(10.f, x))                                    \
+  MSL_UNARY(log, __builtin_logf(x))                                            \
+  MSL_UNARY(log2, __builtin_log2f(x))                                          \
+  MSL_UNARY(log10, __builtin_log10f(x))                                        \
+  MSL_UNARY(sqrt, __builtin_sqrtf(x))                                          \
+  MSL_UNARY(rsqrt, 1.f / __builtin_sqrtf(x))                                   \
+  MSL_UNARY(sin, __builtin_sinf(x))                                            \
+  MSL_UNARY(cos, __builtin_cosf(x))                                            \
+  MSL_UNARY(tan, __builtin_tanf(x))                                            \
+  MSL_UNARY(sinh, __builtin_sinhf(x))                                          \
+  MSL_UNARY(cosh, __builtin_coshf(x))                                          \
+  MSL_UNARY(tanh, __builtin_tanhf(x))                                          \
+  MSL_UNARY(asin, __builtin_asinf(x))                                          \
+  MSL_UNARY(acos, __builtin_acosf(x))                                          \
+  MSL_UNARY(atan, __builtin_atanf(x))                                          \
+  MSL_UNARY(asinh, __builtin_asinhf(x))                                        \
+  MSL_UNARY(acosh, __builtin_acoshf(x))                                        \
+  MSL_UNARY(atanh, __builtin_atanhf(x))                                        \
+  MSL_UNARY(floor, __builtin_floorf(x))                                        \
+  MSL_UNARY(ceil, __builtin_ceilf(x))                                          \
+  MSL_UNARY(trunc, __builtin_truncf(x))                                        \
+  MSL_UNARY(round, __builtin_roundf(x))                                        \
+  MSL_UNARY(rint, __builtin_rintf(x))                                          \
+  MSL_UNARY(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f))   \
+  MSL_UNARY(sinpi, __builtin_sinf(x* M_PI_F))                                  \
+  MSL_UNARY(cospi, __builtin_cosf(x* M_PI_F))                                  \
+  MSL_UNARY(tanpi, __builtin_tanf(x* M_PI_F))                                  \
+  MSL_UNARY(sign, (x > 0 ? 1.f : x < 0 ? -1.f : __builtin_isnan(x) ? 0.f : x)) \
+  MSL_UNARY(saturate, __builtin_fminf(1.f, __builtin_fmaxf(0.f, x)))           \
+  MSL_BINARY(pow, __builtin_powf(x, y))                                        \
+  MSL_BINARY(powr, __builtin_powf(x, y))                                       \
+  MSL_BINARY(fmod, __builtin_fmodf(x, y))                                      \
+  MSL_BINARY(atan2, __builtin_atan2f(x, y))                                    \
+  MSL_BINARY(fmax, __builtin_fmaxf(x, y))                                      \
+  MSL_BINARY(fmin, __builtin_fminf(x, y))                                      \
+  MSL_BINARY(fdim, __builtin_fdimf(x, y))                                      \
+  MSL_BINARY(divide, x / y)                                                    \
+  MSL_BINARY(copysign, __builtin_copysignf(x, y))                              \
+  MSL_BINARY(step, (y < x ? 0.f : 1.f))
+#define MSL_MATH_OF_FLOAT                                                             \
+  MSL_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); } \
+  MSL_INLINE float ldexp(float x, int k) { return __builtin_ldexpf(x, k); }           \
+  MSL_INLINE float nextafter(float a, float b) { return __builtin_nextafterf(a, b); } \
+  MSL_INLINE float frexp(float x, int& e) { return __builtin_frexpf(x, &e); }         \
+  MSL_INLINE int ilogb(float x) { return __builtin_ilogbf(x); }                       \
+  MSL_INLINE float modf(float x, float& whole) { return __builtin_modff(x, &whole); } \
+  MSL_INLINE float sincos(float x, float& c) {                                        \
+    c = __builtin_cosf(x);                                                            \
+    return __builtin_sinf(x);                                                         \
   }
 MSL_MATH
+MSL_MATH_OF_FLOAT
+MSL_INLINE half fma(half a, half b, half c) { return static_cast<half>(fma_to_odd(a, b, c)); }
+MSL_INLINE bfloat fma(bfloat a, bfloat b, bfloat c) {
+  return bfloat(to_odd_float(fma_to_odd(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c))));
+}
+MSL_VECTORS_3(fma)
+MSL_INLINE half ldexp(half x, int k) { return static_cast<half>(__builtin_ldexpf(x, k)); }
+
+// The fast and the precise forms are one here. They exist for float alone: a half that they are given becomes a float, and
+// their result stays one.
+#undef MSL_UNARY
+#undef MSL_BINARY
+#define MSL_UNARY(name, expression)                     \
+  MSL_INLINE float name(float x) { return expression; } \
+  MSL_VECTORS_1(name)
+#define MSL_BINARY(name, expression)                             \
+  MSL_INLINE float name(float x, float y) { return expression; } \
+  MSL_VECTORS_2(name)
 namespace fast {
 MSL_MATH
-}
+MSL_MATH_OF_FLOAT
+MSL_VECTORS_3(fma)
+}  // namespace fast
 namespace precise {
 MSL_MATH
-}
+MSL_MATH_OF_FLOAT
+MSL_VECTORS_3(fma)
+}  // namespace precise
 
 #define MSL_MIN_MAX(T)                                                          \
   constexpr MSL_INLINE T min(T a, T b) { return b < a ? b : a; }                \

@@ -110,6 +110,7 @@ std::vector<std::string> language_flags(const CompileOptions& options) {
           "-Xclang",
           "-fbfloat16-excess-precision=none",
           "-fno-math-errno",
+          "-fno-strict-float-cast-overflow",  // out of an integer's range: the nearest one; a NaN: 0
           "-Wno-everything",
           "-Wuninitialized",
           "-Wsometimes-uninitialized",
