@@ -112,6 +112,7 @@ Result<std::vector<Difference>> compare(const Case& c, const Library& apple, con
 std::string source_of(const Group& group, const std::vector<Case>& cases);
 
 // The families, each in a file of its own.
+std::vector<Group> map_groups();
 std::vector<Group> reduce_groups();
 std::vector<Group> quantized_groups();
 

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<Group> all_groups() {
   std::vector<Group> all;
-  for (const auto family : {reduce_groups, quantized_groups}) {
+  for (const auto family : {map_groups, reduce_groups, quantized_groups}) {
     for (Group& group : family()) all.push_back(std::move(group));
   }
   return all;
