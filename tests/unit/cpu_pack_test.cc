@@ -9,8 +9,8 @@
 #include <limits>
 #include <numeric>
 
-#include "backends/cpu/slots.h"
 #include "backends/cpu/thread_pool.h"
+#include "core/slots.h"
 #include "counting_new.h"
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"
@@ -313,18 +313,18 @@ TEST_F(Packing, SlotGroupKeepsPaddingSmall) {
   meta.k = 1024;
   meta.group_size = 128;
   set_groups(meta, Order::shuffled, random_);
-  PackedLayout layout;
-  layout.n = 1;
-  layout.k = meta.k;
-  ASSERT_TRUE(assign_slots(meta, layout).ok());
-  EXPECT_EQ(layout.slot_group, 128);
-  EXPECT_EQ(layout.slots, 1024);
+  const SlotCosts costs = PackedLayout{}.slot_costs();
+  Result<Slots> slots = assign_slots(meta, costs);
+  ASSERT_TRUE(slots.ok());
+  EXPECT_EQ(slots.value().group, 128);
+  EXPECT_EQ(slots.value().count, 1024);
   // 16 elements of each of 64 groups: no slot is wasted.
   for (int64_t k = 0; k < meta.k; ++k) meta.group_index[k] = static_cast<int32_t>(k % 64);
   meta.groups = 64;
-  ASSERT_TRUE(assign_slots(meta, layout).ok());
-  EXPECT_EQ(layout.slot_group, 16);
-  EXPECT_EQ(layout.slots, 1024);
+  slots = assign_slots(meta, costs);
+  ASSERT_TRUE(slots.ok());
+  EXPECT_EQ(slots.value().group, 16);
+  EXPECT_EQ(slots.value().count, 1024);
 }
 
 TEST_F(Packing, RejectsGroupsThatDoNotFit) {

@@ -35,6 +35,7 @@
 
 #include "base/bits.h"
 #include "core/backend.h"
+#include "core/slots.h"
 
 namespace metal_marlin::cpu {
 
@@ -77,6 +78,9 @@ struct PackedLayout {
   int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
   int64_t panel_bytes() const { return superblocks() * super_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
+  SlotCosts slot_costs() const {
+    return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()};
+  }
   /// Where the codes of a column's group lie in a panel, for a block counted along all of K.
   int64_t block_offset(int column, int64_t block) const {
     return block / kBlocksPerSuper * super_bytes() +
@@ -94,7 +98,7 @@ class CpuWeights final : public PackedWeights {
 
   PackedLayout layout;
   Block data;                      // layout.bytes(), panel after panel, 64-byte aligned
-  std::vector<int32_t> slot_to_k;  // [slots], -1: padding; empty: slot s is k s, padded at the end
+  std::vector<int32_t> slot_to_k;  // as in Slots
   // Tensor scales, one a column of the padded N; both empty when all are 1. A sum is multiplied, then divided; one of the two
   // is always 1, so the stored convention (multiply or divide) rounds once, as the file's writer did.
   std::vector<float> column_multiplier, column_divisor;

@@ -4,10 +4,11 @@
 #include <bit>
 #include <cinttypes>
 #include <cstring>
+#include <utility>
 
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/slots.h"
 #include "base/checked.h"
+#include "core/parallel.h"
+#include "core/slots.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
 
@@ -202,7 +203,9 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   layout.scale_type = meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
-  MARLIN_ASSIGN(out->slot_to_k, assign_slots(meta, layout));
+  MARLIN_ASSIGN(Slots slots, assign_slots(meta, layout.slot_costs()));
+  layout.slots = slots.count;
+  layout.slot_group = slots.group;
 
   const auto bytes =
       (Checked(layout.panels()) * Checked(layout.superblocks()) * Checked(layout.super_bytes())).at_most(PTRDIFF_MAX);
@@ -212,7 +215,8 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   MARLIN_ASSIGN(out->data, allocate_packed(allocator, *bytes));
   set_tensor_scales(*out);
 
-  const std::vector<int32_t> groups = groups_of_slots(meta, layout, out->slot_to_k);
+  const std::vector<int32_t> groups = groups_of_slots(meta, slots);
+  out->slot_to_k = std::move(slots.slot_to_k);
   MARLIN_RETURN_IF_ERROR(for_each_item(runner, layout.panels(), [&] { return PanelPacker(source, *out, groups); }));
   return out;
 }

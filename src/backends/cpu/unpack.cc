@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "backends/cpu/pack.h"
-#include "backends/cpu/parallel.h"
-#include "backends/cpu/slots.h"
+#include "core/parallel.h"
 #include "core/shapes.h"
+#include "core/slots.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 
@@ -124,7 +124,8 @@ class RowUnpacker {
 Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out, TaskRunner& runner) {
   for (int64_t i = 0; rows.ids.present() && i < out.rows; ++i)
     MARLIN_RETURN_IF_ERROR(selected_row(rows, i, weights.layout.n).status());
-  const std::vector<int32_t> groups = groups_of_slots(weights.meta(), weights.layout, weights.slot_to_k);
+  const std::vector<int32_t> groups =
+      groups_of_slots(weights.meta(), {weights.layout.slots, weights.layout.slot_group, weights.slot_to_k});
   const WeightMeta meta = meta_of_slots(weights, groups);
   return for_each_item(runner, out.rows, [&] { return RowUnpacker(weights, meta, groups, rows, out); });
 }

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "core/tasks.h"
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 
 /// Calls worker(item) once for every item in [0, count). At most runner.width() workers exist, each made by make_worker() on
 /// its own thread, so that a worker may keep buffers from item to item. After a failure no new items are begun; the Status of
@@ -49,4 +49,4 @@ Status for_each_item(TaskRunner& runner, int64_t count, const MakeWorker& make_w
   return failure;
 }
 
-}  // namespace metal_marlin::cpu
+}  // namespace metal_marlin

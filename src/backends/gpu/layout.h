@@ -1,0 +1,70 @@
+// One packed weight matrix as one block of memory: what lies where. The order inside the parts is that of
+// shaders/common/layout.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bits.h"
+#include "formats/weights.h"
+#include "shaders/common/arguments.h"
+#include "shaders/common/layout.h"
+
+namespace metal_marlin::gpu {
+
+enum class CodeKind : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse };
+/// As kernel names spell it.
+constexpr const char* code_kind_name(CodeKind kind) {
+  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4s", "u4s"};
+  return kNames[static_cast<int>(kind)];
+}
+
+/// Parts begin at multiples of this, so that each may be bound as a buffer of its own.
+inline constexpr uint64_t kPartAlign = 256;
+
+struct PackedLayout {
+  int64_t n = 0, k = 0;  // of the file
+  int64_t slots = 0;     // padded K, a multiple of kTailSlots
+  CodeKind codes = CodeKind::u4;
+  int slot_group = 32;                    // slots that a record of scales stands for: 16, 32, 64 or 128
+  int64_t record_blocks = 1;              // with slot_group 128: blocks that share a record
+  int64_t records = 0;                    // a row block
+  ScaleType scale_type = ScaleType::f16;  // as stored: E8M0 of very wide rows becomes F32
+  ZeroKind zero_kind = ZeroKind::none;
+  ScaleType zero_type = ScaleType::f16;
+  MarlinRowFactor row_factor = kRowFactorNone;
+  bool permuted = false;  // slot_to_k is there
+  // Byte offsets of the parts, and where the last one ends.
+  uint64_t scales_at = 0, zeros_at = 0, factors_at = 0, origins_at = 0, slot_to_k_at = 0, bytes = 0;
+
+  int64_t row_blocks() const { return ceil_div(n, kRowBlock); }
+  bool sparse() const { return codes == CodeKind::fp4_sparse || codes == CodeKind::u4_sparse; }
+  /// uint32 words of one lane and tile in a block of so many slots.
+  int64_t words(int64_t block_slots) const {
+    const int64_t units = block_slots / kLanes;
+    return codes == CodeKind::i8 ? 2 * units : sparse() && units == 4 ? 3 : units;
+  }
+  int64_t row_block_code_bytes() const {
+    int64_t total = slots / kBlockSlots * words(kBlockSlots);
+    if ((slots & 64) != 0) total += words(64);
+    if ((slots & 32) != 0) total += words(32);
+    return total * kLanes * 16;
+  }
+  int64_t zero_bytes() const {
+    return zero_kind == ZeroKind::none ? 0 : zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
+  }
+  int64_t record_bytes(int64_t element) const { return kRowBlock * element; }
+  /// Values of the function constants that follow from the weights.
+  uint32_t scale_constant() const { return static_cast<uint32_t>(scale_type); }
+  uint32_t zero_constant() const {
+    return zero_kind == ZeroKind::none      ? uint32_t{kZeroNone}
+           : zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
+                                            : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);
+  }
+  uint32_t group_shift_constant() const { return slot_group == 16 ? 4u : slot_group == 32 ? 5u : slot_group == 64 ? 6u : 7u; }
+};
+static_assert(static_cast<int>(ScaleType::f32) == kScaleF32 && static_cast<int>(ScaleType::f16) == kScaleF16 &&
+              static_cast<int>(ScaleType::bf16) == kScaleBf16 && static_cast<int>(ScaleType::e8m0) == kScaleE8m0 &&
+              static_cast<int>(ScaleType::e4m3) == kScaleE4m3);
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,364 @@
+#include "backends/gpu/pack.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cinttypes>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/checked.h"
+#include "core/parallel.h"
+#include "core/slots.h"
+#include "formats/codecs.h"
+#include "formats/decode.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+constexpr uint8_t kNanExponent = 255;
+constexpr int64_t kPaddingRow = -1;
+
+CodeKind code_kind_of(const WeightMeta& meta) {
+  if (format_row(meta.format)->code_bits == 8) return CodeKind::i8;
+  if (format_row(meta.format)->codebook != nullptr) return meta.sparse ? CodeKind::fp4_sparse : CodeKind::fp4;
+  return meta.sparse ? CodeKind::u4_sparse : CodeKind::u4;
+}
+
+/// Decode to 0, and never to NaN.
+uint8_t padding_code(const WeightMeta& meta) { return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0; }
+uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
+
+/// A row whose exponents span lo..hi: what to add to them so that all lie in 1..kLargestExponent, far from the edges where that
+/// is possible; nothing when it is not.
+std::optional<int> exponent_shift(int lo, int hi) {
+  if (lo >= 1 && hi <= kLargestExponent) return 0;
+  const int shift = hi <= kLargestExponent - 64 ? 64 : kLargestExponent - hi;
+  return lo + shift >= 1 ? std::optional(shift) : std::nullopt;
+}
+
+/// What one row's scales ask of the rest.
+struct RowScaling {
+  RowFactor factor{1, 1};
+  RowOrigin origin{1, 0, 0};
+};
+
+/// `scales`: the row's, of the file's type, `groups` of them. Nothing when the exponents do not fit bytes.
+std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales, const TensorScale* tensor) {
+  RowScaling out;
+  const ScaleType type = plan.meta.scale_type;
+  bool nan = false;
+  int lo = kNanExponent, hi = -1;
+  for (const int32_t group : plan.groups) {
+    if (group < 0) continue;
+    const uint8_t* const at = scales + static_cast<size_t>(group) * scale_bytes(type);
+    if (std::isnan(decode_scale(type, at))) {
+      nan = true;
+    } else if (type == ScaleType::e8m0) {
+      lo = std::min<int>(lo, *at);
+      hi = std::max<int>(hi, *at);
+    }
+  }
+  if (plan.layout.scale_type == ScaleType::e8m0 && hi >= 0) {
+    const std::optional<int> shift = exponent_shift(lo, hi);
+    if (!shift) return std::nullopt;
+    out.origin.shift = *shift;
+    out.factor.multiplier = std::ldexp(1.0f, -*shift);
+  }
+  if (tensor != nullptr) {
+    out.origin.tensor = tensor->value;
+    out.origin.divide = tensor->divide ? 1 : 0;
+    if (tensor->divide) {
+      out.factor.divisor = tensor->value;
+    } else {
+      out.factor.multiplier *= tensor->value;
+      // 2^-shift is exact unless the product leaves the normal numbers.
+      if (out.origin.shift != 0 && !std::isnormal(out.factor.multiplier)) return std::nullopt;
+    }
+  }
+  if (nan) out.factor.multiplier = std::numeric_limits<float>::quiet_NaN();
+  return out;
+}
+
+/// Four E2M1 codes in a 16-bit half of dense FP4.
+uint32_t fp4_half(const uint8_t* codes) {
+  uint32_t half = 0;
+  for (int t = 0; t < 4; ++t)
+    half |= static_cast<uint32_t>(codes[t] >> 3 & 1) << fp4_sign_bit(t) | static_cast<uint32_t>(codes[t] & 7) << fp4_low_bit(t);
+  return half;
+}
+uint32_t nibbles(const uint8_t* codes) {
+  uint32_t half = 0;
+  for (int t = 0; t < 4; ++t) half |= static_cast<uint32_t>(codes[t] & 15) << 4 * t;
+  return half;
+}
+/// Steps t, t + 1 of a unit of INT8.
+uint32_t int8_word(const uint8_t* codes, int t) {
+  return (codes[t] | codes[t + 1] << 8 | codes[4 + t] << 16 | static_cast<uint32_t>(codes[5 + t]) << 24) ^ 0x80808080u;
+}
+
+/// Packs row blocks one after another; one a thread.
+class RowBlockPacker {
+ public:
+  RowBlockPacker(const WeightSource& source, const PackPlan& plan, std::byte* to, std::atomic<bool>& too_wide)
+      : source_(source),
+        plan_(plan),
+        layout_(plan.layout),
+        to_(to),
+        too_wide_(too_wide),
+        codes_(static_cast<size_t>(layout_.slots)),
+        kept_(layout_.sparse() ? static_cast<size_t>(layout_.slots / 4) : 0) {}
+
+  Status operator()(int64_t row_block) {
+    const int64_t first = row_block * kRowBlock, rows = std::min<int64_t>(kRowBlock, layout_.n - first);
+    MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
+    if (layout_.sparse()) MARLIN_RETURN_IF_ERROR(check_kept(first, rows));
+    for (int in_block = 0; in_block < kRowBlock; ++in_block) {
+      const int64_t row = in_block < rows ? in_block : kPaddingRow;
+      order_codes(row);
+      write_codes(row_block, in_block);
+      const std::optional<RowScaling> scaling =
+          row == kPaddingRow ? RowScaling{} : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row));
+      if (!scaling) {
+        too_wide_.store(true, std::memory_order_relaxed);
+        return {};
+      }
+      write_records(row_block, in_block, row, scaling->origin.shift);
+      const auto at = static_cast<size_t>(first + in_block);
+      std::memcpy(to_ + layout_.factors_at + at * sizeof(RowFactor), &scaling->factor, sizeof(RowFactor));
+      std::memcpy(to_ + layout_.origins_at + at * sizeof(RowOrigin), &scaling->origin, sizeof(RowOrigin));
+    }
+    return {};
+  }
+
+ private:
+  const uint8_t* row_scales(int64_t row) const {
+    return stripe_.scales.data() + static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
+  }
+
+  /// Bit m: the mask m has two bits.
+  static constexpr unsigned kTwoOfFour = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 9 | 1u << 10 | 1u << 12;
+
+  /// The layout holds two codes of every four, no more and no less, whatever the source says.
+  Status check_kept(int64_t first, int64_t rows) const {
+    const int64_t quads = plan_.meta.k / 4;
+    if (static_cast<int64_t>(stripe_.kept.size()) != rows * quads)
+      return Status::error(MARLIN_E_FORMAT, "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64 " masks, found %zu",
+                           first, first + rows - 1, rows * quads, stripe_.kept.size());
+    const auto bad = std::find_if(stripe_.kept.begin(), stripe_.kept.end(),
+                                  [](uint8_t kept) { return kept > 15 || (kTwoOfFour >> kept & 1u) == 0; });
+    if (bad == stripe_.kept.end()) return {};
+    const int64_t at = bad - stripe_.kept.begin();
+    return Status::error(MARLIN_E_FORMAT,
+                         "2:4 sparse row %" PRId64 ", block %" PRId64 " of 4: expected a mask of two kept elements, found 0x%x",
+                         first + at / quads, at % quads, *bad);
+  }
+
+  /// One row's codes, and which are kept, in the order of the slots.
+  void order_codes(int64_t row) {
+    const int64_t k = plan_.meta.k;
+    if (row == kPaddingRow) {
+      std::fill(codes_.begin(), codes_.end(), padding_code(plan_.meta));
+      std::fill(kept_.begin(), kept_.end(), uint8_t{3});
+      return;
+    }
+    const uint8_t* const codes = stripe_.codes.data() + row * k;
+    for (int64_t slot = 0; slot < layout_.slots; ++slot) {
+      const int64_t from = plan_.slot_to_k.empty() ? (slot < k ? slot : -1) : plan_.slot_to_k[static_cast<size_t>(slot)];
+      codes_[static_cast<size_t>(slot)] = from >= 0 ? codes[from] : pad_of(row, slot);
+    }
+    for (size_t quad = 0; quad < kept_.size(); ++quad)
+      kept_[quad] = static_cast<int64_t>(quad) < k / 4 ? stripe_.kept[static_cast<size_t>(row * (k / 4)) + quad] : uint8_t{3};
+  }
+
+  int64_t record_of(int64_t slot) const {
+    return layout_.slot_group == kBlockSlots ? slot / kBlockSlots / layout_.record_blocks : slot / layout_.slot_group;
+  }
+
+  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code, when that is 16).
+  uint8_t pad_of(int64_t row, int64_t slot) const {
+    if (plan_.meta.zero_kind != ZeroKind::integer) return padding_code(plan_.meta);
+    const int32_t group = plan_.groups[static_cast<size_t>(record_of(slot))];
+    return group < 0 ? uint8_t{0} : std::min<uint8_t>(stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)], 15);
+  }
+
+  /// 16 bits of kept codes and 8 bits of positions of the unit that begins at `slot`.
+  std::pair<uint32_t, uint32_t> kept_unit(int64_t slot) const {
+    uint32_t codes = 0, positions = 0;
+    for (int quad = 0; quad < 2; ++quad) {
+      const unsigned kept = kept_[static_cast<size_t>(slot / 4 + quad)];
+      const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
+      const uint8_t* const from = codes_.data() + slot + 4 * quad;
+      codes |= static_cast<uint32_t>((from[first] & 15) | (from[second] & 15) << 4) << 8 * quad;
+      positions |= static_cast<uint32_t>(first | second << 2) << 4 * quad;
+    }
+    return {codes, positions};
+  }
+
+  /// The words of one lane's span of `units` units that begins at `slot`.
+  void span_words(int64_t slot, int units, uint32_t* words) const {
+    const int64_t count = layout_.words(int64_t{units} * kLanes);
+    std::fill_n(words, count, 0u);
+    for (int w = 0; w < units; ++w) {
+      const uint8_t* const unit = codes_.data() + slot + kUnitSlots * w;
+      switch (layout_.codes) {
+        case CodeKind::fp4:
+          words[w] = fp4_half(unit) | fp4_half(unit + 4) << 16;
+          break;
+        case CodeKind::u4:
+          words[w] = nibbles(unit) | nibbles(unit + 4) << 16;
+          break;
+        case CodeKind::i8:
+          words[2 * w] = int8_word(unit, 0);
+          words[2 * w + 1] = int8_word(unit, 2);
+          break;
+        case CodeKind::fp4_sparse:
+        case CodeKind::u4_sparse:
+          const auto [codes, positions] = kept_unit(slot + kUnitSlots * w);
+          words[w / 2] |= codes << 16 * (w % 2);
+          words[count - 1] |= positions << (units == 1 ? 16 : 8 * w);
+      }
+    }
+  }
+
+  void write_codes(int64_t row_block, int in_block) const {
+    std::byte* at = to_ + row_block * layout_.row_block_code_bytes();
+    const auto slots = static_cast<int32_t>(layout_.slots);
+    for (int32_t b = 0; b < block_count(slots); ++b) {
+      const int32_t units = block_slots(slots, b) / kLanes;
+      const int64_t count = layout_.words(block_slots(slots, b));
+      for (int j = 0; j < 4; ++j) {
+        uint32_t words[8];
+        span_words(block_begin(slots, b) + int64_t{kUnitSlots} * units * j, units, words);
+        const int lane = lane_at(in_block % 8, j);
+        for (int64_t word = 0; word < count; ++word) store(at + ((word * kLanes + lane) * 4 + in_block / 8) * 4, words[word]);
+      }
+      at += count * kLanes * 16;
+    }
+  }
+
+  /// One row's scales and zeros. They stand by lane row r = in_block % 8 and tile i = in_block / 8.
+  void write_records(int64_t row_block, int in_block, int64_t row, int shift) const {
+    const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)), zero_size = layout_.zero_bytes();
+    const int64_t place = in_block % 8 * 4 + in_block / 8;
+    for (int64_t record = 0; record < layout_.records; ++record) {
+      const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(record)];
+      const int64_t index = (row_block * layout_.records + record) * kRowBlock + place;
+      write_scale(row, group, shift, to_ + layout_.scales_at + index * size);
+      if (zero_size == 0) continue;
+      std::byte* const zero = to_ + layout_.zeros_at + index * zero_size;
+      if (group < 0) {
+        std::memset(zero, 0, static_cast<size_t>(zero_size));
+      } else {
+        std::memcpy(zero, stripe_.zeros.data() + (row * plan_.meta.groups + group) * zero_size, static_cast<size_t>(zero_size));
+      }
+    }
+  }
+
+  void write_scale(int64_t row, int32_t group, int shift, std::byte* at) const {
+    const size_t size = scale_bytes(layout_.scale_type);
+    if (group < 0) {
+      std::memset(at, padding_scale_byte(layout_.scale_type), size);
+      return;
+    }
+    const uint8_t* const scale = row_scales(row) + static_cast<size_t>(group) * scale_bytes(plan_.meta.scale_type);
+    if (plan_.meta.scale_type != ScaleType::e8m0) {
+      std::memcpy(at, scale, size);
+    } else if (layout_.scale_type == ScaleType::e8m0) {
+      *at = *scale == kNanExponent ? std::byte{0} : static_cast<std::byte>(*scale + shift);
+    } else {
+      store(at, decode_scale(ScaleType::e8m0, scale));
+    }
+  }
+
+  const WeightSource& source_;
+  const PackPlan& plan_;
+  const PackedLayout& layout_;
+  std::byte* const to_;
+  std::atomic<bool>& too_wide_;
+  Stripe stripe_;
+  std::vector<uint8_t> codes_, kept_;  // of one row, by slot and by four slots
+};
+
+/// Lays the parts out one behind the other. False when they do not fit the address space.
+bool place_parts(PackedLayout& layout) {
+  const Checked rows = Checked(layout.row_blocks()) * Checked(int64_t{kRowBlock});
+  const Checked records = rows * Checked(layout.records);
+  Checked at = Checked(layout.row_blocks()) * Checked(layout.row_block_code_bytes());
+  const auto part = [&](uint64_t& offset, Checked bytes) {
+    at = at.round_up(kPartAlign);
+    offset = at.get().value_or(0);
+    at = at + bytes;
+  };
+  part(layout.scales_at, records * Checked(scale_bytes(layout.scale_type)));
+  part(layout.zeros_at, records * Checked(layout.zero_bytes()));
+  part(layout.factors_at, rows * Checked(sizeof(RowFactor)));
+  part(layout.origins_at, rows * Checked(sizeof(RowOrigin)));
+  part(layout.slot_to_k_at, layout.permuted ? Checked(layout.slots) * Checked(sizeof(int32_t)) : Checked(0));
+  const auto bytes = at.at_most(PTRDIFF_MAX);
+  layout.bytes = bytes.value_or(0);
+  return bytes.has_value();
+}
+
+MarlinRowFactor row_factor_of(const WeightMeta& meta) {
+  const auto& tensor = meta.tensor_scales;
+  if (std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.divide; })) return kRowFactorDivide;
+  const bool multiplies = std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.value != 1; });
+  // The bytes of E8M0 and E4M3 do not carry NaN and large ranges into the kernels; the factor does.
+  const bool small_scales = meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3;
+  return multiplies || small_scales ? kRowFactorMultiply : kRowFactorNone;
+}
+
+}  // namespace
+
+Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents) {
+  PackPlan plan;
+  plan.meta = meta;
+  PackedLayout& layout = plan.layout;
+  layout.n = meta.n;
+  layout.k = meta.k;
+  layout.codes = code_kind_of(meta);
+  layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats ? ScaleType::f32 : meta.scale_type;
+  layout.zero_kind = meta.zero_kind;
+  layout.zero_type = meta.zero_type;
+  layout.row_factor = row_factor_of(meta);
+  const int64_t code_bits = layout.codes == CodeKind::i8 ? 8 : 4;
+  const auto group_bytes = static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
+  MARLIN_ASSIGN(Slots slots, assign_slots(plan.meta, {kTailSlots, code_bits, 8 * group_bytes}));
+  layout.slots = slots.count;
+  layout.slot_group = slots.group;
+  layout.permuted = !slots.slot_to_k.empty();
+  if (layout.slots > INT32_MAX - kBlockSlots)
+    return Status::error(MARLIN_E_SHAPE, "k: %" PRId64 " elements with their padding are more than this device takes", meta.k);
+  const int64_t blocks = ceil_div(layout.slots, kBlockSlots);
+  if (layout.slot_group == kBlockSlots && plan.meta.group_index.empty())
+    layout.record_blocks = plan.meta.groups == 1 ? blocks : plan.meta.group_size / kBlockSlots;
+  layout.records =
+      layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.record_blocks) : ceil_div(layout.slots, layout.slot_group);
+  const std::vector<int32_t> groups = groups_of_slots(plan.meta, slots);
+  for (int64_t record = 0; record < layout.records; ++record) plan.groups.push_back(groups[record * layout.record_blocks]);
+  plan.slot_to_k = std::move(slots.slot_to_k);
+  if (!place_parts(layout))
+    return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,
+                         meta.k);
+  return plan;
+}
+
+Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to, TaskRunner& runner) {
+  const PackedLayout& layout = plan.layout;
+  if (to.size() < layout.bytes)
+    return Status::error(MARLIN_E_INTERNAL, "packing: expected %" PRIu64 " bytes, found %zu", layout.bytes, to.size());
+  std::atomic<bool> too_wide{false};
+  MARLIN_RETURN_IF_ERROR(
+      for_each_item(runner, layout.row_blocks(), [&] { return RowBlockPacker(source, plan, to.data(), too_wide); }));
+  if (too_wide.load(std::memory_order_relaxed)) return false;
+  if (layout.permuted)
+    std::memcpy(to.data() + layout.slot_to_k_at, plan.slot_to_k.data(), plan.slot_to_k.size() * sizeof(int32_t));
+  return true;
+}
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,30 @@
+// Where each k of the file goes along the packed K.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+/// What a backend's layout asks for, and what it costs: bytes (of any unit) a slot, and a slot group's scale and zero.
+struct SlotCosts {
+  int64_t pad = 128;  ///< slots are padded to a multiple of this
+  int64_t slot = 0, group = 0;
+};
+
+struct Slots {
+  int64_t count = 0;               ///< padded length of K
+  int group = 0;                   ///< slots that share a scale: 16, 32, 64 or 128; longer groups repeat theirs
+  std::vector<int32_t> slot_to_k;  ///< [count], -1: padding; empty: slot s is k s, padded at the end
+};
+
+/// Drops a meta.group_index that says no more than k / group_size. MARLIN_E_UNSUPPORTED for groups that no layout can hold.
+Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs);
+
+/// The file's group of each slot group, -1 for padding: [count / group], rounded up.
+std::vector<int32_t> groups_of_slots(const WeightMeta& meta, const Slots& slots);
+
+}  // namespace metal_marlin
