@@ -37,7 +37,7 @@
 #define MARLIN_BUFFER_ARGS 9      // ProductArgs, by value
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4          // [count][ld] of output_type
-#define MARLIN_BUFFER_ROW_LIST 5     // int64 [count] [has_row_list]; without it rows are first_row ...
+#define MARLIN_BUFFER_ROW_LIST 5     // int32 [count], id_stride apart [has_row_list]; without it rows are first_row ...
 #define MARLIN_BUFFER_SLOT_TO_K 6    // int32 [slots] [has_slot_to_k]
 #define MARLIN_BUFFER_UNPACK_ARGS 7  // UnpackArgs, by value
 /// Buffers of quantize and gather.
@@ -97,11 +97,11 @@ MARLIN_OFFSET(ProductArgs, records, 16);
 MARLIN_OFFSET(ProductArgs, lda, 32);
 
 struct UnpackArgs {
-  marlin_int k, slots, records, record_blocks;
-  marlin_int count, reserved;  // rows of the output
-  MARLIN_INT64 first_row, ld;  // ld in elements
+  marlin_int n, k, slots, records, record_blocks;
+  marlin_int count;                       // rows of the output; those whose id is no row of W become NaN
+  MARLIN_INT64 first_row, ld, id_stride;  // ld and id_stride in elements
 };
-static_assert(sizeof(UnpackArgs) == 40, "same on host and device");
+static_assert(sizeof(UnpackArgs) == 48, "same on host and device");
 MARLIN_OFFSET(UnpackArgs, first_row, 24);
 
 struct PrepareArgs {

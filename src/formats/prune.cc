@@ -128,6 +128,22 @@ Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_nor
   return SparseRule{prune ? Sparsity::prune : obey ? Sparsity::obey : Sparsity::as_given, column_norms};
 }
 
+Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t rows) {
+  const int64_t quads = meta.k / 4;
+  if (static_cast<int64_t>(stripe.kept.size()) != rows * quads)
+    return Status::error(MARLIN_E_FORMAT, "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64 " masks, found %zu",
+                         first, first + rows - 1, rows * quads, stripe.kept.size());
+  // Bit m: the mask m has two bits. (Counting bits is a call without the right instruction set.)
+  constexpr unsigned kTwoOfFour = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 9 | 1u << 10 | 1u << 12;
+  const auto bad = std::find_if(stripe.kept.begin(), stripe.kept.end(),
+                                [](uint8_t kept) { return kept > 15 || (kTwoOfFour >> kept & 1u) == 0; });
+  if (bad == stripe.kept.end()) return {};
+  const int64_t at = bad - stripe.kept.begin();
+  return Status::error(MARLIN_E_FORMAT,
+                       "2:4 sparse row %" PRId64 ", block %" PRId64 " of 4: expected a mask of two kept elements, found 0x%x",
+                       first + at / quads, at % quads, *bad);
+}
+
 Status check_column_norms(const SparseRule& rule, int64_t k) {
   if (rule.column_norms.empty()) return {};
   if (static_cast<int64_t>(rule.column_norms.size()) != k) {

@@ -58,6 +58,10 @@ constexpr uint8_t fill_kept(unsigned mask) {
   return static_cast<uint8_t>(mask);
 }
 
+/// That the stripe, rows first .. first + rows - 1 of a 2:4 sparse matrix, has a mask of two kept elements for every four:
+/// packed layouts hold two codes, no more and no less. MARLIN_E_FORMAT with the place.
+Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t rows);
+
 /// That the norms are k, finite and not negative: MARLIN_E_SHAPE, or MARLIN_E_FORMAT with the index.
 Status check_column_norms(const SparseRule& rule, int64_t k);
 

@@ -11,6 +11,7 @@
 #include "core/slots.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
+#include "formats/prune.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -33,7 +34,7 @@ class PanelPacker {
     const PackedLayout& layout = out_.layout;
     const int64_t first = panel * kPanelColumns, rows = std::min<int64_t>(kPanelColumns, layout.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
-    if (layout.sparse) MARLIN_RETURN_IF_ERROR(check_kept(first, rows));
+    if (layout.sparse) MARLIN_RETURN_IF_ERROR(check_kept(source_.meta(), stripe_, first, rows));
     std::byte* const to = out_.data.data() + panel * layout.panel_bytes();
     for (int column = 0; column < kPanelColumns; ++column) {
       const int64_t row = column < rows ? column : kPaddingRow;
@@ -102,24 +103,6 @@ class PanelPacker {
       std::byte* const to = panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
       for (int line = 0; line < 8; ++line) std::memcpy(to + 64 * line, codes + 4 * line, 4);
     }
-  }
-
-  /// Bit m: the mask m has two bits. (Counting bits is a call without the right instruction set.)
-  static constexpr unsigned kTwoOfFour = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 9 | 1u << 10 | 1u << 12;
-
-  /// The layout holds two codes a block of 4, no more and no less, whatever the source says.
-  Status check_kept(int64_t first_row, int64_t rows) const {
-    const int64_t quads = out_.meta().k / 4;
-    if (static_cast<int64_t>(stripe_.kept.size()) != rows * quads)
-      return Status::error(MARLIN_E_FORMAT, "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64 " masks, found %zu",
-                           first_row, first_row + rows - 1, rows * quads, stripe_.kept.size());
-    const auto bad = std::find_if(stripe_.kept.begin(), stripe_.kept.end(),
-                                  [](uint8_t kept) { return kept > 15 || (kTwoOfFour >> kept & 1u) == 0; });
-    if (bad == stripe_.kept.end()) return {};
-    const int64_t at = bad - stripe_.kept.begin();
-    return Status::error(MARLIN_E_FORMAT,
-                         "2:4 sparse row %" PRId64 ", block %" PRId64 " of 4: expected a mask of two kept elements, found 0x%x",
-                         first_row + at / quads, at % quads, *bad);
   }
 
   /// One row of 2:4 sparse codes and their positions.

@@ -16,6 +16,7 @@
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
+#include "formats/prune.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -116,7 +117,7 @@ class RowBlockPacker {
   Status operator()(int64_t row_block) {
     const int64_t first = row_block * kRowBlock, rows = std::min<int64_t>(kRowBlock, layout_.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
-    if (layout_.sparse()) MARLIN_RETURN_IF_ERROR(check_kept(first, rows));
+    if (layout_.sparse()) MARLIN_RETURN_IF_ERROR(check_kept(plan_.meta, stripe_, first, rows));
     for (int in_block = 0; in_block < kRowBlock; ++in_block) {
       const int64_t row = in_block < rows ? in_block : kPaddingRow;
       order_codes(row);
@@ -138,24 +139,6 @@ class RowBlockPacker {
  private:
   const uint8_t* row_scales(int64_t row) const {
     return stripe_.scales.data() + static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
-  }
-
-  /// Bit m: the mask m has two bits.
-  static constexpr unsigned kTwoOfFour = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 9 | 1u << 10 | 1u << 12;
-
-  /// The layout holds two codes of every four, no more and no less, whatever the source says.
-  Status check_kept(int64_t first, int64_t rows) const {
-    const int64_t quads = plan_.meta.k / 4;
-    if (static_cast<int64_t>(stripe_.kept.size()) != rows * quads)
-      return Status::error(MARLIN_E_FORMAT, "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64 " masks, found %zu",
-                           first, first + rows - 1, rows * quads, stripe_.kept.size());
-    const auto bad = std::find_if(stripe_.kept.begin(), stripe_.kept.end(),
-                                  [](uint8_t kept) { return kept > 15 || (kTwoOfFour >> kept & 1u) == 0; });
-    if (bad == stripe_.kept.end()) return {};
-    const int64_t at = bad - stripe_.kept.begin();
-    return Status::error(MARLIN_E_FORMAT,
-                         "2:4 sparse row %" PRId64 ", block %" PRId64 " of 4: expected a mask of two kept elements, found 0x%x",
-                         first + at / quads, at % quads, *bad);
   }
 
   /// One row's codes, and which are kept, in the order of the slots.
