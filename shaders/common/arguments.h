@@ -30,7 +30,7 @@
 #define MARLIN_BUFFER_ZEROS 2  // [zero_kind]
 #define MARLIN_BUFFER_ROWS 3   // RowFactor [row_factor]
 #define MARLIN_BUFFER_A 4
-#define MARLIN_BUFFER_A_SCALES 5  // float [rows of A][slots / 32], of INT8 activations only
+#define MARLIN_BUFFER_A_SCALES 5  // float [m][slots / 32] [quantized]
 #define MARLIN_BUFFER_BIAS 6      // [bias_type]
 #define MARLIN_BUFFER_C 7         // [not partial]
 #define MARLIN_BUFFER_PARTIALS 8  // float [splits][m][n] [partial]; finish reads it
@@ -61,6 +61,7 @@
 #define MARLIN_CONSTANT_PARTIAL 10      // bool: raw sums go to the partials, and finish does the rest
 #define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up (finish)
 #define MARLIN_CONSTANT_SLOT_TO_K 12    // bool: columns of A / of unpacked rows are permuted (quantize, unpack)
+#define MARLIN_CONSTANT_QUANTIZED 14    // bool: activations are INT8, in kernels whose name says so
 #define MARLIN_CONSTANT_ROW_LIST 13     // bool: unpack's rows are listed
 
 enum MarlinScaleType { kScaleF32 = 0, kScaleF16 = 1, kScaleBf16 = 2, kScaleE8m0 = 3, kScaleE4m3 = 4 };

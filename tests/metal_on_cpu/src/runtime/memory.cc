@@ -6,10 +6,12 @@
 namespace metal_on_cpu {
 
 std::byte* Memory::translate(std::byte* host) const {
-  for (const Allocation& a : allocations_) {
-    if (host >= a.host && host <= a.host + a.bytes) return a.base + (host - a.host);
-  }
-  return nullptr;
+  const auto inside = [&](const Allocation& a) { return host >= a.host && host < a.host + a.bytes; };
+  // An empty range lies nowhere, and may begin where an allocation ends.
+  const auto touches = [&](const Allocation& a) { return host >= a.host && host <= a.host + a.bytes; };
+  auto found = std::find_if(allocations_.begin(), allocations_.end(), inside);
+  if (found == allocations_.end()) found = std::find_if(allocations_.begin(), allocations_.end(), touches);
+  return found == allocations_.end() ? nullptr : found->base + (host - found->host);
 }
 
 // Overlapping ranges become one allocation; they are few, so every pair is looked at.

@@ -1,0 +1,104 @@
+// C = f(A W^T) for up to eight rows of A, in float32 on the ordinary ALUs.
+// A threadgroup takes 32 rows of W; its four simdgroups share K, block by block. Every byte of weights is read once for all
+// rows of A. A scale multiplies the sum of its group; with INT8 activations that sum is an integer, exact in float32
+// (32 products of at most 128 * 127).
+#include "product.h"
+
+constant constexpr ushort kSimdgroups = 4;
+
+/// What one lane adds up: rows of A by its four tiles.
+template <typename Codes, typename T, ushort ROWS>
+struct Sums {
+  float total[ROWS][4];
+
+  void clear() {
+    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) total[m][i] = 0.0f;
+  }
+
+  /// Units first .. first + count - 1 of a span: all of one group. `column`: of unit 0.
+  void add(thread const typename Codes::Span& span, ushort first, ushort count, thread const GroupScales<Codes>& group,
+           const device T* const thread* row, int column, int K, bool check, bool folds, thread const float* d) {
+    float part[ROWS][4], zeros[ROWS][4];
+    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) part[m][i] = zeros[m][i] = 0.0f;
+    for (ushort w = first; w < first + count; w++) {
+      const typename Codes::Span::Unit unit = span.unit(w);
+      Eight<T> x[ROWS];
+      UNROLL for (ushort m = 0; m < ROWS; m++) x[m] = load8(row[m], column + kUnitSlots * w, K, check);
+      UNROLL for (ushort i = 0; i < 4; i++) {
+        half2 h[4];
+        Codes::decode(unit, i, group.zero[i], h);
+        UNROLL for (ushort t = 0; t < 4; t++) {
+          const float2 q = float2(Codes::kFp4 && !folds ? h[t] * half(kFp4Range) : h[t]);
+          UNROLL for (ushort m = 0; m < ROWS; m++)
+            part[m][i] = fma(q.y, float(x[m].hi[t]), fma(q.x, float(x[m].lo[t]), part[m][i]));
+        }
+        if (additive && (Codes::kSparse || i == 0)) {  // all tiles of dense weights have the same sum of activations
+          half2 one[4];
+          kept_ones(unit, i, one);
+          UNROLL for (ushort t = 0; t < 4; t++)
+            UNROLL for (ushort m = 0; m < ROWS; m++)
+              zeros[m][i] = fma(float(one[t].y), float(x[m].hi[t]), fma(float(one[t].x), float(x[m].lo[t]), zeros[m][i]));
+        }
+      }
+    }
+    UNROLL for (ushort m = 0; m < ROWS; m++) {
+      const float scale = Activation<T>::kQuantized ? d[m] : 1.0f;
+      UNROLL for (ushort i = 0; i < 4; i++) {
+        total[m][i] = fma(group.scale[i], part[m][i] * scale, total[m][i]);
+        if (additive) total[m][i] = fma(group.additive_zero[i], zeros[m][Codes::kSparse ? i : 0] * scale, total[m][i]);
+      }
+    }
+  }
+
+  /// The four lanes j = 0..3 of a row hold parts of its four tiles: halve the tiles twice. Lane j keeps tile j.
+  float reduce(ushort m, ushort lane) const {
+    const bool odd = lane & 1, high = lane & 8;
+    const float a = (high ? total[m][2] : total[m][0]) + simd_shuffle_xor(high ? total[m][0] : total[m][2], 8);
+    const float b = (high ? total[m][3] : total[m][1]) + simd_shuffle_xor(high ? total[m][1] : total[m][3], 8);
+    return (odd ? b : a) + simd_shuffle_xor(odd ? a : b, 1);
+  }
+};
+
+template <typename Codes, typename T, ushort ROWS>
+kernel void gemv(PRODUCT_PARAMETERS(T)) {
+  threadgroup float shared[kSimdgroups][ROWS][kRowBlock];
+  // FP4's 2^14 goes into the scale where neither can overflow nor the sum come near float32's subnormals.
+  const bool folds = Activation<T>::kNarrow && scales_have_room;
+  const Walk<Codes> walk(codes, args, group.x, group.z, lane);
+  const device T* row[ROWS];
+  UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, m);
+  Sums<Codes, T, ROWS> sums;
+  sums.clear();
+  GroupScales<Codes> scale;
+  scale.reset();
+  for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups) {
+    const int k0 = block_begin(args.slots, b);
+    const ushort units = block_slots(args.slots, b) / kLanes;
+    const int column = k0 + kUnitSlots * units * fragment_column(lane);
+    float d[ROWS];
+    UNROLL for (ushort m = 0; m < ROWS; m++)
+      d[m] = Activation<T>::kQuantized ? activation_scale(a_scales, args, m, column) : 1.0f;
+    typename Codes::Span span;
+    span.open(walk.codes + Codes::Span::words(k0), units, lane);
+    const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
+    for (ushort w = 0; w < units; w += run) {
+      scale.load(scales, zeros, walk.first_record, column + kUnitSlots * w, args.record_blocks, folds);
+      sums.add(span, w, run, scale, row, column, args.k, needs_care(args, b), folds, d);
+    }
+  }
+  UNROLL for (ushort m = 0; m < ROWS; m++)
+    shared[simdgroup][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const int n = int(group.x) * kRowBlock + lane;
+  for (ushort m = simdgroup; m < ROWS; m += kSimdgroups) {
+    float sum = shared[0][m][lane];  // in a fixed order
+    UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][m][lane];
+    if (m < args.m && n < args.n) write_sum(sum, m, n, group.z, factors, bias, c, partials, args);
+  }
+}
+
+#define GEMV(name, Codes, a_name, T, ROWS) \
+  template [[host_name("gemv_" #name "_" #a_name "_m" #ROWS)]] [[kernel]] decltype(gemv<Codes, T, ROWS>) gemv<Codes, T, ROWS>;
+#include "instances.h"
+#define GEMV_ROWS(name, Codes, a_name, T) MARLIN_GEMV_ROWS(GEMV, name, Codes, a_name, T)
+MARLIN_PRODUCTS(GEMV_ROWS)

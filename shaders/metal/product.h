@@ -1,0 +1,61 @@
+// What gemv and gemm share: their bindings, how K is walked, where results go.
+#pragma once
+#include "activations.h"
+#include "epilogue.h"
+#include "scales.h"
+
+#define PRODUCT_PARAMETERS(T)                                                                                             \
+  const device uint4 *codes [[buffer(MARLIN_BUFFER_CODES)]], const device void *scales [[buffer(MARLIN_BUFFER_SCALES)]],  \
+      const device void *zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],                             \
+      const device RowFactor *factors [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],                  \
+      const device T *a [[buffer(MARLIN_BUFFER_A)]],                                                   \
+      const device float *a_scales [[buffer(MARLIN_BUFFER_A_SCALES), function_constant(quantized)]],                      \
+      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(has_bias)]],                                \
+      device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                                            \
+      device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],                              \
+      constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]], uint3 group [[threadgroup_position_in_grid]],            \
+      ushort lane [[thread_index_in_simdgroup]], ushort simdgroup [[simdgroup_index_in_threadgroup]]
+
+/// Where a lane stands: its row block's codes and first scale record, and the blocks of K that are this split's.
+template <typename Codes>
+struct Walk {
+  const device uint4* codes;
+  long first_record;  // of the lane's row, group 0
+  int begin, end;     // blocks of K
+
+  Walk(const device uint4* all, constant ProductArgs& args, long row_block, uint split, ushort lane) {
+    codes = all + row_block * Codes::Span::words(args.slots);
+    first_record = row_block * args.records * 8 + fragment_row(lane);
+    begin = int(split) * args.split_blocks;
+    end = min(begin + args.split_blocks, block_count(args.slots));
+  }
+};
+
+/// Row m of A; rows past M repeat the last one, and are never stored.
+template <typename T>
+static inline const device T* row_of(const device T* a, constant ProductArgs& args, int m) {
+  return a + long(min(m, args.m - 1)) * args.lda;
+}
+/// The scale of INT8 activations in row m, where slot lies.
+static inline float activation_scale(const device float* a_scales, constant ProductArgs& args, int m, int slot) {
+  return a_scales[long(min(m, args.m - 1)) * (args.slots / kActivationBlock) + slot / kActivationBlock];
+}
+/// Only the last block can have slots without a column of A.
+static inline bool needs_care(constant ProductArgs& args, int block) {
+  return a_ragged && block == block_count(args.slots) - 1;
+}
+
+/// One element of C, or of the partials.
+static inline void write_sum(float sum, int m, int n, uint split, const device RowFactor* factors, const device void* bias,
+                             device void* c, device float* partials, constant ProductArgs& args) {
+  if (partial) {
+    partials[(long(split) * args.m + m) * args.n + n] = sum;
+  } else {
+    store(c, long(m) * args.ldc + n, activate(scale_and_bias(sum, n, factors, bias)));
+  }
+}
+
+/// 1 for every kept element of a unit: what an additive zero is multiplied by.
+static inline void kept_ones(uint4, ushort, thread half2* one) { UNROLL for (ushort t = 0; t < 4; t++) one[t] = half2(1.0h); }
+static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) { kept_ones(uint4(0), 0, one); }
+static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) { U4Sparse::kept(unit, i, one); }

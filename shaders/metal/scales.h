@@ -1,0 +1,78 @@
+// Group scales and zeros: a lane's record of its four tiles, loaded when the group changes.
+#pragma once
+#include "decode.h"
+
+static inline float bf16_bits(uint bits) { return as_type<float>(bits << 16); }
+
+/// E4M3 byte -> 2^-8 of its value, exactly: its bits in a half, subnormals included. 0x7F and 0xFF (NaN) come out as finite; the
+/// row factor holds their NaN.
+static inline half e4m3_bits(uint byte) { return as_type<half>(ushort((byte & 0x80) << 8 | (byte & 0x7F) << 7)); }
+static inline void e4m3_bits(uint bytes, thread half* h) {
+  const uint even = bytes & 0x00FF00FF, odd = bytes >> 8 & 0x00FF00FF;
+  const half2 a = as_type<half2>((even & 0x00800080) << 8 | (even & 0x007F007F) << 7);
+  const half2 b = as_type<half2>((odd & 0x00800080) << 8 | (odd & 0x007F007F) << 7);
+  h[0] = a.x, h[1] = b.x, h[2] = a.y, h[3] = b.y;
+}
+constant float kE4m3Range = 256.0f;
+
+/// Four numbers of type float32, float16 or bfloat16 as floats. `type`: MarlinFloat.
+static inline void load_floats(const device void* from, long record, uint type, thread float* out) {
+  if (type == kFloat32) {
+    const uint4 v = ((const device uint4*)from)[record];
+    UNROLL for (ushort i = 0; i < 4; i++) out[i] = as_type<float>(v[i]);
+  } else {
+    const uint2 v = ((const device uint2*)from)[record];
+    UNROLL for (ushort i = 0; i < 4; i++) {
+      const uint bits = i % 2 == 0 ? v[i / 2] & 0xFFFF : v[i / 2] >> 16;
+      out[i] = type == kFloat16 ? float(as_type<half>(ushort(bits))) : bf16_bits(bits);
+    }
+  }
+}
+
+/// `Folds`: FP4 fragments lack 2^14, which goes into the scales where these have room for it: stored E8M0 bytes are at most 240,
+/// and float16 and E4M3 are small.
+constant bool scales_have_room = scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
+
+template <typename Codes>
+struct GroupScales {
+  float scale[4];
+  float additive_zero[4];
+  ZeroPoint zero[4];
+  long record;  // the last one loaded
+
+  void reset() {
+    record = -1;
+    UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(Codes::kFp4 ? 0 : 8);
+  }
+
+  /// Of slots slot.., where `first` is the record of the lane's row and group 0: each group's records lie 8 apart.
+  void load(const device void* scales, const device void* zeros, long first, int slot, int record_blocks, bool fold) {
+    const int group = group_shift == 7 ? (slot >> 7) / record_blocks : slot >> group_shift;
+    const long at = first + long(group) * 8;
+    if (at == record) return;
+    record = at;
+    const float factor = Codes::kFp4 && fold ? kFp4Range : 1.0f;
+    if (scale_type == kScaleE8m0) {
+      const uint e = ((const device uint*)scales)[at];
+      scale[0] = as_type<float>((e << 23) & 0x7F800000u) * factor;
+      scale[1] = as_type<float>((e << 15) & 0x7F800000u) * factor;
+      scale[2] = as_type<float>((e << 7) & 0x7F800000u) * factor;
+      scale[3] = as_type<float>((e >> 1) & 0x7F800000u) * factor;
+    } else if (scale_type == kScaleE4m3) {
+      half h[4];
+      e4m3_bits(((const device uint*)scales)[at], h);
+      UNROLL for (ushort i = 0; i < 4; i++) scale[i] = float(h[i]) * (kE4m3Range * factor);
+    } else {
+      load_floats(scales, at, scale_type, scale);
+      if (factor != 1.0f) UNROLL for (ushort i = 0; i < 4; i++) scale[i] *= factor;
+    }
+    if (!Codes::kZeros && !additive) return;
+    if (zero_kind == kZeroInteger) {
+      const uint z = ((const device uint*)zeros)[at];
+      UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(z >> (8 * i) & 0xFF);
+    } else if (additive) {
+      UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(0);
+      load_floats(zeros, at, zero_kind - kZeroF32, additive_zero);
+    }
+  }
+};

@@ -1,0 +1,406 @@
+#include "problem.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "formats/format_table.h"
+
+namespace shaders {
+namespace {
+
+namespace gpu = metal_marlin::gpu;
+using metal_on_cpu::Dispatch;
+using testing::AssertionFailure;
+using testing::AssertionResult;
+using testing::AssertionSuccess;
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+/// The oracle's own reading of a scale.
+double number(ScaleType type, const uint8_t* from, int64_t index) {
+  constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_E8M0, MARLIN_E4M3};
+  return oracle::read(kTypes[static_cast<int>(type)], from, index);
+}
+
+int64_t float_constant(marlin_dtype type) {
+  return type == MARLIN_F32 ? kFloat32 : type == MARLIN_F16 ? kFloat16 : type == MARLIN_BF16 ? kFloatBf16 : kFloatNone;
+}
+const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : type == MARLIN_F16 ? "f16" : "bf16"; }
+const char* msl_name(marlin_dtype type) { return type == MARLIN_F32 ? "float" : type == MARLIN_F16 ? "half" : "bfloat"; }
+
+const char* codes_type(gpu::CodeKind kind) {
+  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse"};
+  return kTypes[static_cast<int>(kind)];
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// The folder to compile from: the shipped one, or a copy with the changes made.
+std::string folder_of(const Setting& setting) {
+  const std::string shipped = MARLIN_SHADERS;
+  if (setting.changes.empty()) return shipped;
+  const std::string copy = testing::TempDir() + "/shaders-" + std::to_string(getpid());
+  std::filesystem::remove_all(copy);
+  std::filesystem::copy(shipped, copy, std::filesystem::copy_options::recursive);
+  for (const Setting::Change& change : setting.changes) {
+    const std::string path = copy + "/" + change.file;
+    std::string text = read_file(path);
+    const size_t place = text.find(change.from);
+    EXPECT_NE(place, std::string::npos) << change.file << " has no " << change.from;
+    if (place == std::string::npos) continue;
+    text.replace(place, change.from.size(), change.to);
+    std::ofstream(path) << text;
+  }
+  return copy;
+}
+
+/// Runs, and turns whatever goes wrong or is found into a failure.
+AssertionResult run_dispatch(Dispatch& dispatch, const Setting& setting, const std::string& name,
+                             metal_on_cpu::Counters* counters = nullptr) {
+  dispatch.seed(setting.seed).flush_to_zero();
+  if (setting.count)
+    dispatch.count();
+  else
+    dispatch.check();
+  const auto report = dispatch.run();
+  if (!report.ok()) return AssertionFailure() << name << ": " << report.message();
+  if (!report.value().findings.empty()) return AssertionFailure() << name << ": " << report.value().text();
+  if (counters != nullptr) *counters = report.value().counters;
+  return AssertionSuccess();
+}
+
+void set_constants(metal_on_cpu::Kernel& kernel, const Constants& constants) {
+  for (const auto& [index, value] : constants) kernel.constant(index, value);
+}
+
+struct SerialRunner final : metal_marlin::TaskRunner {
+  void run(uint32_t tasks, metal_marlin::TaskRef task) override {
+    for (uint32_t i = 0; i < tasks; ++i) task(i);
+  }
+  uint32_t width() const override { return 1; }
+};
+
+}  // namespace
+
+const std::vector<KernelRow>& kernel_rows() {
+#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads) \
+  {family, suffix, m_min, m_max, rows, columns, threads},
+#define MARLIN_GPU_HELPER(name, columns)
+  static const std::vector<KernelRow> rows = {
+#include "backends/gpu/kernels.inc"
+  };
+#undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_HELPER
+  return rows;
+}
+
+const KernelRow& kernel_row(const Spec& spec) {
+  for (const KernelRow& row : kernel_rows()) {
+    if (spec.suffix.empty() ? spec.m >= row.m_min && (row.m_max == 0 || spec.m <= row.m_max) : spec.suffix == row.suffix)
+      return row;
+  }
+  ADD_FAILURE() << "no kernel row for " << spec.describe();
+  return kernel_rows().front();
+}
+
+std::string Spec::describe() const {
+  constexpr const char* kScales[] = {"f32", "f16", "bf16", "e8m0", "e4m3"};
+  std::ostringstream s;
+  s << metal_marlin::format_name(format) << " group " << group << " scales " << kScales[static_cast<int>(scale_type)]
+    << " zeros " << static_cast<int>(zeros) << "/" << kScales[static_cast<int>(zero_type)] << " order "
+    << static_cast<int>(order) << (sparse ? " sparse" : "") << (interleaved ? " interleaved" : "") << " tensor " << tensor
+    << " M N K " << m << " " << n << " " << k << " A " << float_name(a_type) << (int8 ? " int8" : "") << " C "
+    << float_name(c_type) << " bias " << bias_type << " epilogue " << epilogue << (accumulate ? " accumulate" : "")
+    << (odd_strides ? " odd strides" : "") << " splits " << splits << " " << suffix << " seed " << seed;
+  return s.str();
+}
+
+metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting) {
+  static std::map<std::string, metal_on_cpu::Library> libraries;
+  std::string key = file;
+  for (const std::string& d : defines) key += "\n" + d;
+  if (setting.changes.empty()) {
+    if (const auto found = libraries.find(key); found != libraries.end()) return found->second;
+  }
+  metal_on_cpu::CompileOptions options;
+  options.defines = defines;
+  auto made = metal_on_cpu::Library::from_file(folder_of(setting) + "/metal/" + file, options);
+  EXPECT_TRUE(made.ok()) << made.message();
+  if (!made.ok()) std::exit(1);
+  if (setting.changes.empty()) libraries.emplace(key, made.value());
+  return made.take();
+}
+
+metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::CodeKind codes, const Setting& setting, std::string* name) {
+  const KernelRow& row = kernel_row(spec);
+  const std::string a_name = spec.int8 ? "i8" : float_name(spec.a_type), a_type = spec.int8 ? "char" : msl_name(spec.a_type);
+  *name = std::string(row.family) + "_" + gpu::code_kind_name(codes) + "_" + a_name + "_" + row.suffix;
+  const std::string one = std::string(gpu::code_kind_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
+  const std::string only =
+      std::string(row.family) == "gemv"
+          ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
+          : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(row.columns == 32 ? "DIRECT" : "STAGED") + "(__VA_ARGS__," +
+                std::to_string(row.rows) + ")";
+  return library(std::string(row.family) + ".metal", {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting).kernel(*name);
+}
+
+Problem::Problem(const Spec& s) : spec(s) {
+  std::mt19937 random(spec.seed);
+  metal_marlin::WeightMeta& meta = source.mutable_meta();
+  meta.format = spec.format;
+  meta.n = spec.n;
+  meta.k = spec.k;
+  meta.group_size = spec.group == 0 ? spec.k : spec.group;
+  meta.scale_type = spec.scale_type;
+  meta.zero_kind = spec.zeros;
+  meta.zero_type = spec.zero_type;
+  meta.sparse = spec.sparse;
+  meta.gate_up_interleaved = spec.interleaved;
+  metal_marlin::set_groups(meta, spec.order, random);
+  if (spec.tensor != 0) {
+    meta.tensor_scales = {{0, 0.75f, spec.tensor == 2}};
+    if (spec.n > 3) meta.tensor_scales.push_back({spec.n / 2, 1.7f, spec.tensor == 2});
+  }
+  metal_marlin::fill_randomly(source, random, !spec.wild_scales);
+  std::normal_distribution<double> normal;
+  a.resize(at(spec.m * spec.k));
+  for (double& x : a) x = normal(random);
+  if (spec.bias_type != 0) bias.resize(at(spec.n));
+  for (double& b : bias) b = normal(random);
+  c_before.resize(at(spec.m * columns()));
+  for (double& x : c_before) x = normal(random);
+}
+
+AssertionResult Problem::pack() {
+  SerialRunner runner;
+  auto planned = gpu::plan_packing(source.meta());
+  if (!planned.ok()) return AssertionFailure() << planned.status().message();
+  plan = planned.take();
+  for (const auto exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {
+    plan = gpu::plan_packing(source.meta(), exponents).take();
+    packed.assign(plan.layout.bytes, std::byte{0xA5});
+    const auto done = gpu::pack_weights(source, plan, packed, runner);
+    if (!done.ok()) return AssertionFailure() << done.status().message();
+    if (done.value()) return AssertionSuccess();
+  }
+  return AssertionFailure() << "exponents do not fit as floats either";
+}
+
+oracle::Weights Problem::expected() const {
+  const metal_marlin::WeightMeta& meta = source.meta();
+  const metal_marlin::Stripe& all = source.all();
+  oracle::Weights w;
+  w.format = meta.format;
+  w.n = meta.n;
+  w.k = meta.k;
+  w.group_size = meta.group_size;
+  w.groups = meta.groups;
+  w.codes = all.codes;
+  w.additive = meta.zero_kind == ZeroKind::additive;
+  for (int64_t i = 0; i < meta.n * meta.groups; ++i) {
+    w.scale.push_back(number(meta.scale_type, all.scales.data(), i));
+    if (meta.zero_kind == ZeroKind::integer) w.zero.push_back(all.zeros[at(i)]);
+    if (w.additive) w.zero.push_back(number(meta.zero_type, all.zeros.data(), i));
+  }
+  w.group_index = plan.meta.group_index;
+  w.slot_group = plan.layout.slot_group;
+  w.interleaved = meta.gate_up_interleaved;
+  for (int64_t n = 0; spec.tensor != 0 && n < meta.n; ++n)
+    w.tensor_scale.push_back(
+        meta.tensor_scales[meta.tensor_scales.size() > 1 && n >= meta.tensor_scales[1].first_row ? 1 : 0].value);
+  w.divide = spec.tensor == 2;
+  for (int64_t i = 0; meta.sparse && i < meta.n * meta.k; ++i) w.kept.push_back((all.kept[at(i / 4)] >> i % 4 & 1) != 0);
+  return w;
+}
+
+bool Problem::is_partial() const { return spec.splits > 1 || spec.epilogue >= MARLIN_EPILOGUE_SWIGLU; }
+
+Constants Problem::constants() const {
+  const bool own = !prepared_.empty();  // gathered or quantised
+  Constants c;
+  c[MARLIN_CONSTANT_SCALE_TYPE] = int64_t{plan.layout.scale_constant()};
+  c[MARLIN_CONSTANT_ZERO_KIND] = int64_t{plan.layout.zero_constant()};
+  c[MARLIN_CONSTANT_GROUP_SHIFT] = int64_t{plan.layout.group_shift_constant()};
+  c[MARLIN_CONSTANT_ROW_FACTOR] = int64_t{plan.layout.row_factor};
+  c[MARLIN_CONSTANT_ALIGNED] = own || lda_ * oracle::bytes_of(spec.a_type) % 16 == 0;
+  c[MARLIN_CONSTANT_RAGGED] = !own && spec.k != plan.layout.slots;
+  c[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(spec.c_type);
+  c[MARLIN_CONSTANT_BIAS_TYPE] = float_constant(spec.bias_type);
+  c[MARLIN_CONSTANT_EPILOGUE] = int64_t{spec.epilogue};
+  c[MARLIN_CONSTANT_ACCUMULATE] = spec.accumulate;
+  c[MARLIN_CONSTANT_PARTIAL] = is_partial();
+  c[MARLIN_CONSTANT_INTERLEAVED] = spec.interleaved;
+  c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
+  c[MARLIN_CONSTANT_QUANTIZED] = spec.int8;
+  c[MARLIN_CONSTANT_ROW_LIST] = false;
+  return c;
+}
+
+ProductArgs Problem::product_args() const {
+  const gpu::PackedLayout& layout = plan.layout;
+  ProductArgs args{};
+  args.m = static_cast<int32_t>(spec.m);
+  args.n = static_cast<int32_t>(spec.n);
+  args.slots = static_cast<int32_t>(layout.slots);
+  args.k = static_cast<int32_t>(prepared_.empty() ? spec.k : layout.slots);
+  args.records = static_cast<int32_t>(layout.records);
+  args.record_blocks = static_cast<int32_t>(layout.record_blocks);
+  args.split_blocks = static_cast<int32_t>((block_count(args.slots) + spec.splits - 1) / spec.splits);
+  args.splits = static_cast<int32_t>(spec.splits);
+  args.lda = prepared_.empty() ? lda_ : layout.slots;
+  args.ldc = ldc_;
+  return args;
+}
+
+AssertionResult Problem::prepare_activations(const Setting& setting) {
+  const int64_t width = oracle::bytes_of(spec.a_type);
+  lda_ = spec.odd_strides ? spec.k + 3 : (spec.k + 7) / 8 * 8;
+  a_memory_.assign(at(((spec.m - 1) * lda_ + spec.k) * width), 0xff);
+  for (int64_t m = 0; m < spec.m; ++m)
+    for (int64_t k = 0; k < spec.k; ++k) {
+      double& x = a[at(m * spec.k + k)];
+      oracle::write(spec.a_type, a_memory_.data(), m * lda_ + k, x);
+      x = oracle::read(spec.a_type, a_memory_.data(), m * lda_ + k);
+    }
+  prepared_.clear();
+  if (!spec.int8 && !plan.layout.permuted) return AssertionSuccess();
+
+  const int64_t slots = plan.layout.slots;
+  const PrepareArgs args{static_cast<int32_t>(spec.m), static_cast<int32_t>(spec.k), static_cast<int32_t>(slots), 0, lda_};
+  const std::string name = spec.int8    ? std::string("quantize_") + float_name(spec.a_type)
+                           : width == 2 ? "gather_b2"
+                                        : "gather_b4";
+  auto kernel = library("prepare.metal", {}, setting).kernel(name);
+  set_constants(kernel, constants());
+  prepared_.assign(at(spec.m * slots * (spec.int8 ? 1 : width)), 0xff);
+  a_scales_.assign(at(spec.m * slots / kActivationBlock), NAN);
+  auto dispatch = kernel.dispatch();
+  dispatch.buffer(MARLIN_BUFFER_SOURCE, std::as_const(a_memory_))
+      .output(MARLIN_BUFFER_QUANTIZED, prepared_)
+      .value(MARLIN_BUFFER_PREPARE_ARGS, args);
+  if (spec.int8) dispatch.output(MARLIN_BUFFER_QUANT_SCALES, a_scales_);
+  if (plan.layout.permuted)
+    dispatch.buffer(MARLIN_BUFFER_SOURCE_SLOTS, packed.data() + plan.layout.slot_to_k_at, at(slots) * 4);
+  const int64_t across = spec.int8 ? slots / kActivationBlock : slots;
+  dispatch.groups(static_cast<uint32_t>((across + 31) / 32), static_cast<uint32_t>(spec.m)).threads(32);
+  return run_dispatch(dispatch, setting, name);
+}
+
+AssertionResult Problem::multiply(const Setting& setting) {
+  const gpu::PackedLayout& layout = plan.layout;
+  const KernelRow& row = kernel_row(spec);
+  std::string name;
+  auto kernel = product_kernel(spec, layout.codes, setting, &name);
+  set_constants(kernel, constants());
+  auto dispatch = kernel.dispatch();
+  const auto part = [&](int index, uint64_t from, uint64_t end) {
+    dispatch.buffer(index, static_cast<const void*>(packed.data() + from), at(static_cast<int64_t>(end - from)));
+  };
+  part(MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
+  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.records * kRowBlock);
+  part(MARLIN_BUFFER_SCALES, layout.scales_at, layout.scales_at + values * metal_marlin::scale_bytes(layout.scale_type));
+  if (layout.zero_kind != ZeroKind::none)
+    part(MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + values * static_cast<uint64_t>(layout.zero_bytes()));
+  if (layout.row_factor != kRowFactorNone)
+    part(MARLIN_BUFFER_ROWS, layout.factors_at,
+         layout.factors_at + static_cast<uint64_t>(layout.row_blocks()) * kRowBlock * sizeof(RowFactor));
+  dispatch.buffer(MARLIN_BUFFER_A, std::as_const(prepared_.empty() ? a_memory_ : prepared_));
+  if (spec.int8) dispatch.buffer(MARLIN_BUFFER_A_SCALES, std::as_const(a_scales_));
+  if (is_partial()) {
+    partials_.assign(at(spec.splits * spec.m * spec.n), NAN);
+    dispatch.output(MARLIN_BUFFER_PARTIALS, partials_);
+  } else {
+    if (spec.bias_type != 0) dispatch.buffer(MARLIN_BUFFER_BIAS, std::as_const(bias_memory_));
+    dispatch.buffer(MARLIN_BUFFER_C, c_memory_.data(), c_memory_.size());
+  }
+  dispatch.value(MARLIN_BUFFER_ARGS, product_args());
+  dispatch.groups(static_cast<uint32_t>((spec.n + row.columns - 1) / row.columns),
+                  static_cast<uint32_t>((spec.m + row.rows - 1) / row.rows), static_cast<uint32_t>(spec.splits));
+  dispatch.threads(row.threads);
+  return run_dispatch(dispatch, setting, name, &counters);
+}
+
+AssertionResult Problem::finish(const Setting& setting) {
+  auto kernel = library("finish.metal", {}, setting).kernel("finish");
+  set_constants(kernel, constants());
+  auto dispatch = kernel.dispatch();
+  dispatch.buffer(MARLIN_BUFFER_PARTIALS, std::as_const(partials_));
+  if (plan.layout.row_factor != kRowFactorNone)
+    dispatch.buffer(MARLIN_BUFFER_ROWS, static_cast<const void*>(packed.data() + plan.layout.factors_at),
+                    at(spec.n) * sizeof(RowFactor));
+  if (spec.bias_type != 0) dispatch.buffer(MARLIN_BUFFER_BIAS, std::as_const(bias_memory_));
+  dispatch.buffer(MARLIN_BUFFER_C, c_memory_.data(), c_memory_.size()).value(MARLIN_BUFFER_ARGS, product_args());
+  dispatch.groups(static_cast<uint32_t>((columns() + 31) / 32), static_cast<uint32_t>(spec.m)).threads(32);
+  return run_dispatch(dispatch, setting, "finish");
+}
+
+AssertionResult Problem::run(const Setting& setting) {
+  bias_memory_.assign(bias.size() * 4, 0);
+  for (size_t i = 0; i < bias.size(); ++i) {
+    oracle::write(spec.bias_type, bias_memory_.data(), static_cast<int64_t>(i), bias[i]);
+    bias[i] = oracle::read(spec.bias_type, bias_memory_.data(), static_cast<int64_t>(i));
+  }
+  const int64_t width = oracle::bytes_of(spec.c_type);
+  ldc_ = columns() + (spec.odd_strides ? 5 : 0);
+  c_memory_.assign(at(((spec.m - 1) * ldc_ + columns()) * width), 0xff);
+  for (int64_t m = 0; spec.accumulate && m < spec.m; ++m)
+    for (int64_t n = 0; n < columns(); ++n) {
+      double& x = c_before[at(m * columns() + n)];
+      oracle::write(spec.c_type, c_memory_.data(), m * ldc_ + n, x);
+      x = oracle::read(spec.c_type, c_memory_.data(), m * ldc_ + n);
+    }
+  if (AssertionResult r = prepare_activations(setting); !r) return r;
+  if (AssertionResult r = multiply(setting); !r) return r;
+  return is_partial() ? finish(setting) : AssertionSuccess();
+}
+
+AssertionResult Problem::check() {
+  const oracle::Weights weights = expected();
+  oracle::Product product;
+  product.weights = &weights;
+  product.m = spec.m;
+  product.a = a;
+  product.compute = spec.int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  product.epilogue = spec.epilogue;
+  product.bias = bias;
+  if (spec.accumulate) product.c = c_before;
+  product.c_dtype = spec.c_type;
+  const std::vector<oracle::Element> elements = oracle::multiply(product);
+  worst = 0;
+  for (int64_t m = 0; m < spec.m; ++m)
+    for (int64_t n = 0; n < columns(); ++n) {
+      const oracle::Element& e = elements[at(m * columns() + n)];
+      const double got = oracle::read(spec.c_type, c_memory_.data(), m * ldc_ + n);
+      if (e.kind == oracle::Element::finite && e.bound > 0) worst = std::max(worst, std::fabs(got - e.value) / e.bound);
+      if (!e.accepts(got))
+        return AssertionFailure() << "C[" << m << ", " << n << "]: expected " << e.value << " +- " << e.bound << " (kind "
+                                  << int{e.kind} << "), found " << got;
+    }
+  const int64_t width = oracle::bytes_of(spec.c_type);
+  for (int64_t m = 0; m + 1 < spec.m; ++m)
+    for (int64_t i = (m * ldc_ + columns()) * width; i < (m + 1) * ldc_ * width; ++i)
+      if (c_memory_[at(i)] != 0xff) return AssertionFailure() << "C: the gap after row " << m << " was written";
+  return AssertionSuccess();
+}
+
+AssertionResult holds(const Spec& spec, const Setting& setting) {
+  Problem problem(spec);
+  AssertionResult step = problem.pack();
+  if (step) step = problem.run(setting);
+  if (step) step = problem.check();
+  return step ? step : AssertionFailure() << spec.describe() << ": " << step.message();
+}
+
+}  // namespace shaders

@@ -1,0 +1,113 @@
+// One product as the shaders do it: weights packed by the library's own packer, kernels compiled and run on the CPU, checked.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/gpu/pack.h"
+#include "metal_on_cpu/metal_on_cpu.h"
+#include "oracle.h"
+#include "unit/cpu_memory_source.h"
+
+namespace shaders {
+
+using metal_marlin::Order;
+using metal_marlin::ScaleType;
+using metal_marlin::ZeroKind;
+
+struct Spec {
+  marlin_format format = MARLIN_INT4;
+  ZeroKind zeros = ZeroKind::none;
+  ScaleType zero_type = ScaleType::f16;
+  int64_t group = 32;  ///< 0: the whole row
+  ScaleType scale_type = ScaleType::f16;
+  Order order = Order::plain;
+  bool sparse = false, interleaved = false;
+  int tensor = 0;  ///< 0 none, 1 multiply, 2 divide
+  int64_t m = 1, n = 32, k = 128;
+  marlin_dtype a_type = MARLIN_F16, c_type = MARLIN_F32, bias_type = 0;
+  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  bool int8 = false, accumulate = false, odd_strides = false, wild_scales = false;
+  int64_t splits = 1;
+  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernels.inc that serves m
+  uint32_t seed = 1;
+
+  std::string describe() const;
+};
+
+/// A row of src/backends/gpu/kernels.inc.
+struct KernelRow {
+  const char *family, *suffix;
+  int64_t m_min, m_max, rows, columns;
+  uint32_t threads;
+};
+const std::vector<KernelRow>& kernel_rows();
+const KernelRow& kernel_row(const Spec& spec);
+
+/// How kernels are compiled and run; changed by tests of the tests.
+struct Setting {
+  /// Text replaced in shader sources (file name, from, to): a planted mistake.
+  struct Change {
+    std::string file, from, to;
+  };
+  std::vector<Change> changes;
+  bool count = false;
+  uint64_t seed = 0;
+};
+
+using Constants = std::map<uint32_t, metal_on_cpu::ConstantValue>;
+
+/// shaders/metal/FILE with these macros, compiled once a process. Failure is fatal to the test.
+metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting);
+/// The one kernel of gemv.metal or gemm.metal that serves the spec.
+metal_on_cpu::Kernel product_kernel(const Spec& spec, metal_marlin::gpu::CodeKind codes, const Setting& setting,
+                                    std::string* name);
+
+class Problem {
+ public:
+  explicit Problem(const Spec& spec);
+
+  /// Packs the source (again); weights may have been changed in between.
+  testing::AssertionResult pack();
+  testing::AssertionResult run(const Setting& setting = {});
+  /// Every element of C against the oracle's bound, and the gaps between its rows.
+  testing::AssertionResult check();
+  /// All rows of unpack, bit for bit against the oracle, in this type.
+  testing::AssertionResult check_unpack(marlin_dtype type, const Setting& setting = {});
+
+  Spec spec;
+  metal_marlin::MemorySource source;
+  std::vector<double> a;  ///< [m][k]; stored by run()
+  std::vector<double> bias, c_before;
+  std::vector<double> tensor_scales;
+  metal_marlin::gpu::PackPlan plan;
+  std::vector<std::byte> packed;
+  metal_on_cpu::Counters counters;  ///< of the last product kernel, when setting.count
+  double worst = 0;
+
+  oracle::Weights expected() const;
+  int64_t columns() const { return spec.epilogue >= MARLIN_EPILOGUE_SWIGLU ? spec.n / 2 : spec.n; }
+
+ private:
+  testing::AssertionResult prepare_activations(const Setting& setting);
+  testing::AssertionResult multiply(const Setting& setting);
+  testing::AssertionResult finish(const Setting& setting);
+  Constants constants() const;
+  ProductArgs product_args() const;
+  bool is_partial() const;
+
+  std::vector<uint8_t> a_memory_, prepared_, bias_memory_, c_memory_;
+  std::vector<float> a_scales_, partials_;
+  int64_t lda_ = 0, ldc_ = 0;
+};
+
+/// pack, run, check: a failure says which spec.
+testing::AssertionResult holds(const Spec& spec, const Setting& setting = {});
+
+}  // namespace shaders
