@@ -115,5 +115,7 @@ std::string source_of(const Group& group, const std::vector<Case>& cases);
 std::vector<Group> map_groups();
 std::vector<Group> reduce_groups();
 std::vector<Group> quantized_groups();
+std::vector<Group> gemm_groups();
+std::vector<Group> attention_groups();
 
 }  // namespace metal_on_cpu::differential

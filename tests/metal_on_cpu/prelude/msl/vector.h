@@ -258,7 +258,7 @@ struct array {
 template <class T>
 using uniform = T;
 template <class T>
-MSL_INLINE T make_uniform(T v) {
+constexpr MSL_INLINE T make_uniform(T v) {
   return v;
 }
 
