@@ -113,7 +113,9 @@ std::string source_of(const Group& group, const std::vector<Case>& cases);
 
 // The families, each in a file of its own.
 std::vector<Group> map_groups();
+std::vector<Group> order_groups();
 std::vector<Group> reduce_groups();
+std::vector<Group> row_groups();
 std::vector<Group> quantized_groups();
 std::vector<Group> gemm_groups();
 std::vector<Group> attention_groups();

@@ -15,7 +15,8 @@ namespace {
 
 std::vector<Group> all_groups() {
   std::vector<Group> all;
-  for (const auto family : {map_groups, reduce_groups, quantized_groups, gemm_groups, attention_groups}) {
+  for (const auto family :
+       {map_groups, order_groups, row_groups, reduce_groups, quantized_groups, gemm_groups, attention_groups}) {
     for (Group& group : family()) all.push_back(std::move(group));
   }
   return all;
