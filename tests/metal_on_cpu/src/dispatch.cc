@@ -250,6 +250,10 @@ Dispatch& Dispatch::pointers(int index, const std::vector<std::span<std::byte>>&
   }
   return *this;
 }
+Dispatch& Dispatch::resident(void* data, size_t bytes, bool writable) {
+  if (bytes != 0) state_->resident.push_back({static_cast<std::byte*>(data), bytes, writable});
+  return *this;
+}
 Dispatch& Dispatch::threadgroup_memory(int index, size_t bytes) {
   if (index < 0 || index >= kMaxBuffers)
     state_->wrong = "threadgroup index " + std::to_string(index) + " is not in 0..30";
@@ -341,7 +345,8 @@ Result<Report> Dispatch::run() {
   }
   apply_constness(*kernel, s.buffers);
   Memory memory;
-  if (std::string wrong = memory.prepare(s.buffers, checked, s.counted); !wrong.empty()) return Error{prefix + wrong};
+  if (std::string wrong = memory.prepare(s.buffers, s.resident, checked, s.counted); !wrong.empty())
+    return Error{prefix + wrong};
   Job job;
   job.image = &image, job.kernel = kernel, job.memory = &memory;
   job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;

@@ -58,7 +58,7 @@ Result<Library> Library::from_file(const std::string& path, const CompileOptions
     auto kernels = metallib_kernels(path);
     if (!kernels) return kernels.error();
     auto state = std::make_shared<State>();
-    state->source = {"", kernels.take(), path};
+    state->source = {"", kernels.take(), {}, path};
     state->options = options;
     state->name = path;
     Library library;
@@ -72,6 +72,8 @@ Result<Library> Library::from_file(const std::string& path, const CompileOptions
 }
 
 const std::vector<std::string>& Library::kernel_names() const { return state_->source.kernels; }
+
+const std::vector<FunctionConstant>& Library::function_constants() const { return state_->source.constants; }
 
 Kernel Library::kernel(const std::string& name) const {
   Kernel k;

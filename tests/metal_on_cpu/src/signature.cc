@@ -1,7 +1,35 @@
 // What kernels ask of a host, and compiling ahead of the first dispatch: for frameworks that answer such questions themselves.
+#include <algorithm>
+
 #include "state.h"
 
 namespace metal_on_cpu {
+namespace {
+
+// Runs one thread of the kernel, with buffers of zeros, for what it declares on its way. What it finds is no finding: the
+// arguments are not those of a host.
+size_t threadgroup_variables(const Kernel& kernel, const std::vector<Signature::Argument>& arguments) {
+  constexpr size_t kBytes = 4096, kArgumentBytes = 16;
+  constexpr uint64_t kSteps = 100'000;
+  std::map<uint32_t, std::vector<std::byte>> zeros;
+  Dispatch probe = kernel.dispatch();
+  size_t given = 0;
+  for (const Signature::Argument& a : arguments) {
+    if (a.threadgroup) {
+      probe.threadgroup_memory(static_cast<int>(a.index), kArgumentBytes);
+      given += kArgumentBytes;
+    } else {
+      auto& bytes = zeros[a.index];
+      bytes.resize(std::max({bytes.size(), a.bytes, kBytes}));
+      probe.buffer(static_cast<int>(a.index), bytes);
+    }
+  }
+  const auto report = probe.groups(1).threads(1).step_budget(kSteps).check().run();
+  const size_t all = report ? report.value().counters.threadgroup_memory : 0;
+  return all > given ? all - given : 0;
+}
+
+}  // namespace
 
 std::string Library::compile_errors() const {
   if (!state_->source.metallib.empty()) return {};  // each kernel of a .metallib is compiled on its own
@@ -22,6 +50,7 @@ Result<Signature> Kernel::signature() const {
     signature.arguments.push_back(
         {p.kind == msl::kThreadgroupParam, static_cast<uint32_t>(p.index), p.name, p.read_only, p.reference});
   }
+  signature.threadgroup_memory = threadgroup_variables(*this, signature.arguments);
   return signature;
 }
 

@@ -38,6 +38,7 @@ struct Dispatch::State {
   std::shared_ptr<const Kernel::State> kernel;
   std::map<int, BufferBinding> buffers;
   std::map<int, size_t> threadgroup_memory;
+  std::vector<Resident> resident;
   Size3 groups, grid, threads;
   bool grid_is_threads = false;
   bool checked = false, counted = false, flush_to_zero = false;

@@ -36,6 +36,12 @@ void metal_test_fail_allocation(size_t nth); /* newBuffer... returns nil */
 void metal_test_fail_compile(size_t nth);    /* newLibrary... returns an error */
 void metal_test_fail_pipeline(size_t nth);   /* newComputePipelineState... returns an error */
 void metal_test_fail_queue(size_t nth);      /* newCommandQueue... returns nil */
+void metal_test_fail_command_buffer_creation(size_t nth); /* commandBuffer... returns nil */
+void metal_test_fail_encoder(size_t nth);                 /* computeCommandEncoder..., blitCommandEncoder return nil */
+void metal_test_fail_event(size_t nth);                   /* newEvent, newSharedEvent, newFence return nil */
+void metal_test_fail_residency_set(size_t nth);           /* newResidencySet... returns an error */
+void metal_test_fail_archive(size_t nth); /* making, adding to and serialising a binary archive, one after another */
+void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);
 /* From now on nothing can be made, and every command buffer ends with MTLCommandBufferErrorDeviceRemoved. */
@@ -48,6 +54,10 @@ void metal_test_wait_timeout(double seconds);
 /* Order of the dispatches between two barriers of a concurrent encoder: reversed (the default, for it finds missing barriers)
    or as they were encoded. */
 void metal_test_reverse_concurrent(bool on);
+
+/* Whether compiling a source without MTLMathModeSafe (or fastMathEnabled = NO) is a finding of kind "fast-math". Off unless
+   set: it is Metal's default. The shader is compiled as with safe math all the same. */
+void metal_test_require_safe_math(bool on);
 
 /* A library as newLibraryWithData: and newLibraryWithURL: take it, made of source text: what stands in for a .metallib. Writes
    at most `capacity` bytes; returns the size it needs. */

@@ -43,8 +43,8 @@ struct Argument {
 struct FunctionConstant {
   std::string name;
   uint32_t index = 0;
-  ConstantValue type;  // only which alternative it holds
-  bool required = false;
+  std::string type;  // of the language: "uint"
+  bool required = true;
 };
 
 struct Problem {
@@ -55,6 +55,7 @@ struct Problem {
 struct Binding {
   std::byte* data = nullptr;
   size_t size = 0;
+  bool read_only = false;
 };
 
 struct Dispatch {
@@ -97,6 +98,11 @@ class Engine {
   virtual std::string name() const = 0;
   /// nullptr with `error` set, as a compiler writes it, when the source does not compile.
   virtual std::shared_ptr<Library> compile(const std::string& source, const CompileOptions& options, std::string& error) = 0;
+  /// A library that was compiled before (a .metallib). The file stays as long as the library.
+  virtual std::shared_ptr<Library> load(const std::string& path, std::string& error) {
+    error = path + ": this engine loads no compiled libraries";
+    return nullptr;
+  }
 };
 
 /// Defined by the one engine that is linked.

@@ -14,7 +14,7 @@ uint32_t narrow(uint64_t n) { return static_cast<uint32_t>(std::min<uint64_t>(n,
 class TestbedFunction : public Function {
  public:
   TestbedFunction(bed::Kernel kernel, const bed::Signature& signature)
-      : kernel_(std::move(kernel)), max_threads_(signature.max_threads) {
+      : kernel_(std::move(kernel)), max_threads_(signature.max_threads), threadgroup_memory_(signature.threadgroup_memory) {
     for (const auto& from : signature.arguments) {
       Argument argument;
       argument.kind = from.threadgroup ? Argument::Kind::kThreadgroup : Argument::Kind::kBuffer;
@@ -25,12 +25,14 @@ class TestbedFunction : public Function {
   }
   const std::vector<Argument>& arguments() const override { return arguments_; }
   uint64_t max_threads() const override { return max_threads_; }
+  size_t static_threadgroup_memory() const override { return threadgroup_memory_; }
 
   Outcome run(const Dispatch& dispatch) override {
     bed::Dispatch made = kernel_.dispatch();
     for (const auto& [index, binding] : dispatch.buffers) {
       made.buffer(static_cast<int>(index), static_cast<void*>(binding.data), binding.size);
     }
+    for (const Binding& memory : dispatch.resident) made.resident(memory.data, memory.size, !memory.read_only);
     for (const auto& [index, bytes] : dispatch.threadgroup_memory) made.threadgroup_memory(static_cast<int>(index), bytes);
     const uint32_t x = narrow(dispatch.grid.x), y = narrow(dispatch.grid.y), z = narrow(dispatch.grid.z);
     if (dispatch.grid_is_threads)
@@ -52,13 +54,18 @@ class TestbedFunction : public Function {
   bed::Kernel kernel_;
   std::vector<Argument> arguments_;
   uint64_t max_threads_;
+  size_t threadgroup_memory_;
 };
 
 class TestbedLibrary : public Library {
  public:
   explicit TestbedLibrary(bed::Library library) : library_(std::move(library)) {}
   std::vector<std::string> names() const override { return library_.kernel_names(); }
-  std::vector<FunctionConstant> constants(const std::string&) const override { return {}; }
+  std::vector<FunctionConstant> constants(const std::string&) const override {
+    std::vector<FunctionConstant> all;
+    for (const auto& constant : library_.function_constants()) all.push_back({constant.name, constant.index, constant.type});
+    return all;
+  }
   std::shared_ptr<Function> function(const std::string& name, const Constants& constants, std::string& error) override {
     const auto& names = library_.kernel_names();
     if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -88,6 +95,11 @@ class TestbedEngine : public Engine {
     auto library = bed::Library::from_source(source, chosen, "program_source");
     error = library ? library.value().compile_errors() : library.message();
     return error.empty() ? std::make_shared<TestbedLibrary>(library.take()) : nullptr;
+  }
+  std::shared_ptr<metal_framework::Library> load(const std::string& path, std::string& error) override {
+    auto library = bed::Library::from_file(path);
+    error = library.message();
+    return library ? std::make_shared<TestbedLibrary>(library.take()) : nullptr;
   }
 };
 

@@ -42,12 +42,28 @@ std::vector<Argument> arguments_of(const std::string& signature) {
   return all;
 }
 
+struct Kernel {
+  std::vector<Argument> arguments;
+  uint64_t max_threads;
+  size_t threadgroup_memory;
+};
+
+// threadgroup float tile[64];
+size_t variables_of(const std::string& body) {
+  static const std::regex pattern(R"(threadgroup\s+(\w+)\s+\w+\[(\d+)\];)");
+  size_t bytes = 0;
+  for (std::sregex_iterator at(body.begin(), body.end(), pattern), end; at != end; ++at)
+    bytes += size_of((*at)[1]) * std::stoul((*at)[2]);
+  return bytes;
+}
+
 class FakeFunction : public Function {
  public:
-  FakeFunction(std::string name, std::vector<Argument> arguments, uint64_t max_threads, Constants constants)
-      : name_(std::move(name)), arguments_(std::move(arguments)), max_threads_(max_threads), constants_(std::move(constants)) {}
-  const std::vector<Argument>& arguments() const override { return arguments_; }
-  uint64_t max_threads() const override { return max_threads_; }
+  FakeFunction(std::string name, const Kernel& kernel, Constants constants)
+      : name_(std::move(name)), kernel_(kernel), constants_(std::move(constants)) {}
+  const std::vector<Argument>& arguments() const override { return kernel_.arguments; }
+  uint64_t max_threads() const override { return kernel_.max_threads; }
+  size_t static_threadgroup_memory() const override { return kernel_.threadgroup_memory; }
 
   Outcome run(const Dispatch& dispatch) override {
     std::function<void(const Thread&)> body;
@@ -72,8 +88,7 @@ class FakeFunction : public Function {
 
  private:
   std::string name_;
-  std::vector<Argument> arguments_;
-  uint64_t max_threads_;
+  Kernel kernel_;
   Constants constants_;
 };
 
@@ -81,17 +96,13 @@ class FakeLibrary : public Library {
  public:
   explicit FakeLibrary(const std::string& source) {
     static const std::regex kernel(
-        R"((\[\[max_total_threads_per_threadgroup\((\d+)\)\]\]\s*)?kernel\s+void\s+(\w+)\s*\(([^{]*)\{)");
+        R"((\[\[max_total_threads_per_threadgroup\((\d+)\)\]\]\s*)?kernel\s+void\s+(\w+)\s*\(([^{]*)\{([^}]*))");
     for (std::sregex_iterator at(source.begin(), source.end(), kernel), end; at != end; ++at) {
-      kernels_[(*at)[3]] = {arguments_of((*at)[4]), (*at)[2].matched ? std::stoul((*at)[2]) : 1024};
+      kernels_[(*at)[3]] = {arguments_of((*at)[4]), (*at)[2].matched ? std::stoul((*at)[2]) : 1024, variables_of((*at)[5])};
     }
     static const std::regex constant(R"(constant\s+(\w+)\s+(\w+)\s*\[\[function_constant\((\d+)\)\]\])");
     for (std::sregex_iterator at(source.begin(), source.end(), constant), end; at != end; ++at) {
-      FunctionConstant made{(*at)[2], static_cast<uint32_t>(std::stoul((*at)[3])), uint64_t{0}, true};
-      if ((*at)[1] == "bool") made.type = false;
-      if ((*at)[1] == "float") made.type = 0.0;
-      if ((*at)[1] == "int") made.type = int64_t{0};
-      constants_.push_back(made);
+      constants_.push_back({(*at)[2], static_cast<uint32_t>(std::stoul((*at)[3])), (*at)[1]});
     }
   }
   std::vector<std::string> names() const override {
@@ -111,14 +122,10 @@ class FakeLibrary : public Library {
       const auto by_name = given.by_name.find(constant.name);
       if (by_name != given.by_name.end()) resolved.by_index[constant.index] = by_name->second;
     }
-    return std::make_shared<FakeFunction>(name, kernel->second.arguments, kernel->second.max_threads, resolved);
+    return std::make_shared<FakeFunction>(name, kernel->second, resolved);
   }
 
  private:
-  struct Kernel {
-    std::vector<Argument> arguments;
-    uint64_t max_threads;
-  };
   std::map<std::string, Kernel> kernels_;
   std::vector<FunctionConstant> constants_;
 };

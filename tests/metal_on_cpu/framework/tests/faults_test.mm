@@ -44,6 +44,107 @@ TEST_F(Faults, PipelinesAndQueuesFail) {
   }
 }
 
+TEST_F(Faults, CommandBuffersAndEncodersFail) {
+  @autoreleasepool {
+    metal_test_fail_command_buffer_creation(1);
+    EXPECT_TRUE([queue commandBuffer] == nil);
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    metal_test_fail_encoder(2);
+    [[commands blitCommandEncoder] endEncoding];
+    EXPECT_TRUE([commands computeCommandEncoder] == nil);
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    EXPECT_TRUE(encoder != nil);
+    [encoder endEncoding];
+    finish(commands);
+  }
+}
+
+TEST_F(Faults, EventsSetsAndCountersFail) {
+  @autoreleasepool {
+    metal_test_fail_event(2);
+    EXPECT_TRUE([device newFence] != nil);
+    EXPECT_TRUE([device newSharedEvent] == nil);
+    EXPECT_TRUE([device newEvent] != nil);
+    metal_test_fail_residency_set(1);
+    MTLResidencySetDescriptor* set = [[MTLResidencySetDescriptor alloc] init];
+    NSError* error = nil;
+    EXPECT_TRUE([device newResidencySetWithDescriptor:set error:&error] == nil);
+    EXPECT_TRUE(error != nil);
+    EXPECT_TRUE([device newResidencySetWithDescriptor:set error:&error] != nil);
+    metal_test_fail_counters(1);
+    MTLCounterSampleBufferDescriptor* samples = [[MTLCounterSampleBufferDescriptor alloc] init];
+    samples.counterSet = device.counterSets[0];
+    samples.sampleCount = 1;
+    EXPECT_TRUE([device newCounterSampleBufferWithDescriptor:samples error:&error] == nil);
+    EXPECT_EQ(error.code, static_cast<NSInteger>(MTLCounterSampleBufferErrorOutOfMemory));
+    EXPECT_TRUE([device newCounterSampleBufferWithDescriptor:samples error:&error] != nil);
+  }
+}
+
+TEST_F(Faults, ArchivesFail) {
+  @autoreleasepool {
+    MTLBinaryArchiveDescriptor* fresh = [[MTLBinaryArchiveDescriptor alloc] init];
+    MTLComputePipelineDescriptor* wanted = [[MTLComputePipelineDescriptor alloc] init];
+    wanted.computeFunction = [library newFunctionWithName:@"add"];
+    NSURL* url = [NSURL fileURLWithPath:[NSTemporaryDirectory() stringByAppendingPathComponent:@"faults.archive"]];
+    NSError* error = nil;
+    metal_test_fail_archive(1);
+    EXPECT_TRUE([device newBinaryArchiveWithDescriptor:fresh error:&error] == nil);
+    EXPECT_TRUE([error.domain isEqualToString:MTLBinaryArchiveDomain]);
+    id<MTLBinaryArchive> archive = [device newBinaryArchiveWithDescriptor:fresh error:&error];
+    EXPECT_FALSE([archive serializeToURL:url error:&error]) << "an empty one cannot be written";
+    metal_test_fail_archive(1);
+    EXPECT_FALSE([archive addComputePipelineFunctionsWithDescriptor:wanted error:&error]);
+    EXPECT_TRUE([archive addComputePipelineFunctionsWithDescriptor:wanted error:&error]);
+    metal_test_fail_archive(1);
+    EXPECT_FALSE([archive serializeToURL:url error:&error]);
+    EXPECT_TRUE([archive serializeToURL:url error:&error]);
+    NSData* whole = [NSData dataWithContentsOfURL:url];
+    fresh.url = url;
+    for (NSUInteger length = 0; length < whole.length; ++length) {
+      [[whole subdataWithRange:NSMakeRange(0, length)] writeToURL:url atomically:YES];
+      const bool complete = length + 1 == whole.length;  // only the last end of line is missing
+      EXPECT_EQ([device newBinaryArchiveWithDescriptor:fresh error:&error] != nil, complete) << length;
+      EXPECT_EQ(error.code, static_cast<NSInteger>(MTLBinaryArchiveErrorInvalidFile));
+    }
+    [[NSFileManager defaultManager] removeItemAtURL:url error:nullptr];
+  }
+}
+
+TEST_F(Faults, ErrorsTellOfEncoders) {
+  @autoreleasepool {
+    MTLCommandBufferDescriptor* explained = [[MTLCommandBufferDescriptor alloc] init];
+    explained.errorOptions = MTLCommandBufferErrorOptionEncoderExecutionStatus;
+    id<MTLCommandBuffer> commands = [queue commandBufferWithDescriptor:explained];
+    EXPECT_EQ(commands.errorOptions, explained.errorOptions);
+    for (NSString* name in @[ @"first", @"second", @"third" ]) {
+      id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+      encoder.label = name;
+      [encoder insertDebugSignpost:@"here"];
+      bind_add(encoder);
+      dispatch(encoder, 1, 1);
+      [encoder endEncoding];
+    }
+    // The second of the three dispatches is refused.
+    int runs = 0;
+    fake::define("add", [&](const fake::Thread&) {
+      if (++runs == 1) fake::set_next_outcome({{}, "planted refusal"});
+    });
+    finish(commands);
+    NSArray<id<MTLCommandBufferEncoderInfo>>* all = commands.error.userInfo[MTLCommandBufferEncoderInfoErrorKey];
+    ASSERT_EQ(all.count, 3u);
+    EXPECT_STREQ(all[1].label.UTF8String, "second");
+    EXPECT_STREQ(all[1].debugSignposts[0].UTF8String, "here");
+    EXPECT_EQ(all[0].errorState, MTLCommandEncoderErrorStateCompleted);
+    EXPECT_EQ(all[1].errorState, MTLCommandEncoderErrorStateFaulted);
+    EXPECT_EQ(all[2].errorState, MTLCommandEncoderErrorStatePending);
+    fake::define("add", {});
+    metal_test_fail_command_buffer(1, MTLCommandBufferErrorInternal, false);
+    EXPECT_TRUE(run_add().error.userInfo[MTLCommandBufferEncoderInfoErrorKey] == nil) << "nobody asked";
+  }
+  findings_wanted = true;
+}
+
 class CommandBufferErrors : public Faults, public ::testing::WithParamInterface<MTLCommandBufferError> {};
 
 TEST_P(CommandBufferErrors, ReachStatusErrorAndHandlers) {

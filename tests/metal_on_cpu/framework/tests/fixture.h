@@ -38,6 +38,7 @@ class Fixture : public ::testing::Test {
                                 "kernel void append(device float* y [[buffer(0)]], constant float& v [[buffer(1)]]) { }\n"
                                 "kernel void tiled(device float4* y [[buffer(0)]], threadgroup float* t "
                                 "[[threadgroup(0)]]) { }\n"
+                                "kernel void crowded(device float* y [[buffer(0)]]) { threadgroup float all[8192]; }\n"
                                 "[[max_total_threads_per_threadgroup(128)]] kernel void narrow(device float* y "
                                 "[[buffer(0)]]) { }\n"
                        options:nil

@@ -351,6 +351,46 @@ TEST_F(Misuse, WhatTheShaderCheckerFindsIsPassedOn) {
   expect_finding("threadgroup-race", "kernel add: gemv.metal:12: planted");
 }
 
+TEST_F(Misuse, FastMathWhereItIsNotWanted) {
+  @autoreleasepool {
+    metal_test_require_safe_math(true);
+    MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
+    options.fastMathEnabled = NO;
+    EXPECT_EQ(options.mathMode, MTLMathModeSafe);
+    EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:nullptr] != nil);
+    EXPECT_EQ(metal_test_finding_count(), 0u) << report();
+    options.mathMode = MTLMathModeRelaxed;
+    EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:nullptr] != nil);
+    EXPECT_TRUE([device newLibraryWithSource:@"" options:nil error:nullptr] != nil);
+  }
+  expect_finding("fast-math");
+  EXPECT_EQ(metal_test_finding_repeats(0), 2u);
+}
+
+TEST_F(Misuse, LanguageVersions) {
+  @autoreleasepool {
+    MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
+    options.languageVersion = MTLLanguageVersion3_1;
+    EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:nullptr] != nil);
+    options.languageVersion = (MTLLanguageVersion)(31);
+    NSError* error = nil;
+    EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:&error] == nil);
+    EXPECT_EQ(error.code, static_cast<NSInteger>(MTLLibraryErrorUnsupported));
+  }
+  expect_finding("language-version", "0.31");
+}
+
+TEST_F(Misuse, StaticThreadgroupMemoryCounts) {
+  @autoreleasepool {
+    encode([&](id<MTLComputeCommandEncoder> e) {
+      [e setComputePipelineState:pipeline(@"crowded")];
+      [e setThreadgroupMemoryLength:16 atIndex:0];
+      dispatch(e);
+    });
+  }
+  expect_finding("threadgroup-memory", "32784 bytes");
+}
+
 TEST_F(Misuse, EqualFindingsAreCounted) {
   @autoreleasepool {
     for (int i = 0; i < 3; ++i) {

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <string>
 
 #include "metal_test_hooks.h"
@@ -73,6 +76,183 @@ TEST_F(Testbed, CompileErrorsNameTheLine) {
     NSString* wrong = [kSource stringByReplacingOccurrencesOfString:@"= i;" withString:@"= nothing;"];
     EXPECT_TRUE([MTLCreateSystemDefaultDevice() newLibraryWithSource:wrong options:nil error:&error] == nil);
     EXPECT_THAT(error.localizedDescription.UTF8String, ::testing::HasSubstr("program_source:5"));
+  }
+}
+
+TEST_F(Testbed, PipelinesAndFunctionsSayWhatTheyNeed) {
+  @autoreleasepool {
+    NSString* source = @"#include <metal_stdlib>\n"
+                        "using namespace metal;\n"
+                        "constant ushort kRows [[function_constant(2)]];\n"
+                        "kernel void tiled(device float4* y [[buffer(0)]], uint i [[thread_position_in_threadgroup]]) {\n"
+                        "  threadgroup float4 tile[64];\n"
+                        "  tile[i] = y[i];\n"
+                        "  y[i] = tile[i] * float(kRows);\n"
+                        "}\n";
+    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    NSError* error = nil;
+    id<MTLLibrary> library = [device newLibraryWithSource:source options:nil error:&error];
+    ASSERT_TRUE(library != nil) << error.localizedDescription.UTF8String;
+    MTLFunctionConstantValues* values = [[MTLFunctionConstantValues alloc] init];
+    const uint16_t rows = 64;
+    [values setConstantValue:&rows type:MTLDataTypeUShort withName:@"kRows"];
+    id<MTLFunction> function = [library newFunctionWithName:@"tiled" constantValues:values error:nullptr];
+    EXPECT_EQ(function.functionConstantsDictionary[@"kRows"].type, MTLDataTypeUShort);
+    EXPECT_EQ(function.functionConstantsDictionary[@"kRows"].index, 2u);
+    id<MTLComputePipelineState> state = [device newComputePipelineStateWithFunction:function error:nullptr];
+    EXPECT_EQ(state.staticThreadgroupMemoryLength, 64 * 16u);
+    EXPECT_EQ(state.maxTotalThreadsPerThreadgroup, 1024u);
+    EXPECT_EQ(state.threadExecutionWidth, 32u);
+  }
+}
+
+// y[i] = x[i] + 1, the buffers given by their addresses.
+class Addresses : public Testbed {
+ protected:
+  void SetUp() override {
+    Testbed::SetUp();
+    @autoreleasepool {
+      device = MTLCreateSystemDefaultDevice();
+      id<MTLLibrary> library = [device newLibraryWithSource:@"#include <metal_stdlib>\n"
+                                                             "struct Places { device const float* x; device float* y; };\n"
+                                                             "kernel void next(constant Places& p [[buffer(0)]],\n"
+                                                             "                 uint i [[thread_position_in_grid]]) {\n"
+                                                             "  p.y[i] = p.x[i] + 1;\n"
+                                                             "}\n"
+                                                    options:nil
+                                                      error:nullptr];
+      next = [device newComputePipelineStateWithFunction:[library newFunctionWithName:@"next"] error:nullptr];
+      x = [device newBufferWithLength:32 options:MTLResourceStorageModeShared];
+      y = [device newBufferWithLength:32 options:MTLResourceStorageModeShared];
+      static_cast<float*>(x.contents)[7] = 4;
+    }
+  }
+  void TearDown() override {
+    device = nil, next = nil, x = nil, y = nil;
+    Testbed::TearDown();
+  }
+  template <class Prepare>
+  float run(Prepare prepare) {
+    const uint64_t places[] = {x.gpuAddress, y.gpuAddress};
+    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    [encoder setComputePipelineState:next];
+    [encoder setBytes:places length:sizeof places atIndex:0];
+    prepare(commands, encoder);
+    [encoder dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    return static_cast<float*>(y.contents)[7];
+  }
+  id<MTLDevice> device = nil;
+  id<MTLComputePipelineState> next = nil;
+  id<MTLBuffer> x = nil, y = nil;
+};
+
+TEST_F(Addresses, ReachResourcesThatAreUsed) {
+  @autoreleasepool {
+    const float found = run([&](id<MTLCommandBuffer>, id<MTLComputeCommandEncoder> encoder) {
+      [encoder useResource:x usage:MTLResourceUsageRead];
+      [encoder useResource:y usage:MTLResourceUsageRead | MTLResourceUsageWrite];
+    });
+    EXPECT_EQ(found, 5);
+  }
+  EXPECT_EQ(metal_test_finding_count(), 0u) << metal_test_finding(0);
+}
+
+TEST_F(Addresses, ReachResidencySets) {
+  @autoreleasepool {
+    id<MTLResidencySet> set = [device newResidencySetWithDescriptor:[[MTLResidencySetDescriptor alloc] init] error:nullptr];
+    [set addAllocation:x];
+    [set addAllocation:y];
+    [set commit];
+    const float found =
+        run([&](id<MTLCommandBuffer> commands, id<MTLComputeCommandEncoder>) { [commands useResidencySet:set]; });
+    EXPECT_EQ(found, 5);
+  }
+  EXPECT_EQ(metal_test_finding_count(), 0u) << metal_test_finding(0);
+}
+
+TEST_F(Addresses, ThatNobodyDeclaredAreFindings) {
+  @autoreleasepool {
+    run([](id<MTLCommandBuffer>, id<MTLComputeCommandEncoder>) {});
+  }
+  EXPECT_EQ(metal_test_findings_of("wild-pointer"), 1u);
+}
+
+TEST_F(Addresses, OfWhatIsOnlyReadCannotBeWritten) {
+  @autoreleasepool {
+    run([&](id<MTLCommandBuffer>, id<MTLComputeCommandEncoder> encoder) {
+      [encoder useResource:x usage:MTLResourceUsageRead];
+      [encoder useResource:y usage:MTLResourceUsageRead];
+    });
+  }
+  EXPECT_EQ(metal_test_findings_of("write-to-constant"), 1u);
+}
+
+TEST_F(Testbed, OffsetsThatTheKernelCannotUseAreFindings) {
+  @autoreleasepool {
+    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    id<MTLLibrary> library = [device newLibraryWithSource:kSource options:nil error:nullptr];
+    id<MTLComputePipelineState> past = [device newComputePipelineStateWithFunction:[library newFunctionWithName:@"past"]
+                                                                             error:nullptr];
+    id<MTLBuffer> y = [device newBufferWithLength:160 options:MTLResourceStorageModeShared];
+    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    const uint32_t none = 0;
+    [encoder setComputePipelineState:past];
+    [encoder setBuffer:y offset:2 atIndex:0];
+    [encoder setBytes:&none length:4 atIndex:1];
+    [encoder dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+  }
+  EXPECT_EQ(metal_test_findings_of("misaligned-access"), 1u);
+}
+
+// By the route over Apple's own compiler, where its parts are at hand.
+TEST_F(Testbed, CompiledLibraries) {
+  if (access(METAL_FRAMEWORK_METALLIB, R_OK) != 0 || access(METAL_FRAMEWORK_AIR_TO_NATIVE, X_OK) != 0) {
+    GTEST_SKIP() << "the suite air has not left " METAL_FRAMEWORK_METALLIB " and " METAL_FRAMEWORK_AIR_TO_NATIVE;
+  }
+  setenv("METAL_ON_CPU_AIR_TO_NATIVE", METAL_FRAMEWORK_AIR_TO_NATIVE, 1);
+  @autoreleasepool {
+    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    NSError* error = nil;
+    NSURL* url = [NSURL fileURLWithPath:[NSString stringWithUTF8String:METAL_FRAMEWORK_METALLIB]];
+    id<MTLLibrary> library = [device newLibraryWithURL:url error:&error];
+    ASSERT_TRUE(library != nil) << error.localizedDescription.UTF8String;
+    id<MTLFunction> function = [library newFunctionWithName:@"v_copyfloat32float32"];
+    ASSERT_TRUE(function != nil);
+    id<MTLComputePipelineState> copy = [device newComputePipelineStateWithFunction:function error:&error];
+    id<MTLBuffer> x = [device newBufferWithLength:64 options:MTLResourceStorageModeShared];
+    id<MTLBuffer> y = [device newBufferWithLength:64 options:MTLResourceStorageModeShared];
+    for (int i = 0; i < 16; ++i) static_cast<float*>(x.contents)[i] = static_cast<float>(i);
+    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    const uint32_t size = 16;
+    [encoder setComputePipelineState:copy];
+    [encoder setBuffer:x offset:0 atIndex:0];
+    [encoder setBuffer:y offset:0 atIndex:1];
+    [encoder setBytes:&size length:4 atIndex:2];
+    [encoder dispatchThreads:MTLSizeMake(16, 1, 1) threadsPerThreadgroup:MTLSizeMake(16, 1, 1)];
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    EXPECT_EQ(static_cast<float*>(y.contents)[15], 15);
+  }
+  EXPECT_EQ(metal_test_finding_count(), 0u) << metal_test_finding(0);
+}
+
+TEST_F(Testbed, DamagedCompiledLibrariesAreRefused) {
+  @autoreleasepool {
+    dispatch_data_t broken = dispatch_data_create("MTLB", 4, nil, DISPATCH_DATA_DESTRUCTOR_DEFAULT);
+    NSError* error = nil;
+    EXPECT_TRUE([MTLCreateSystemDefaultDevice() newLibraryWithData:broken error:&error] == nil);
+    EXPECT_TRUE([error.domain isEqualToString:MTLLibraryErrorDomain]);
+    EXPECT_TRUE([MTLCreateSystemDefaultDevice() newDefaultLibrary] == nil);
   }
 }
 

@@ -123,6 +123,8 @@ class Dispatch {
   }
   /// A buffer that holds the addresses of these ranges, as an argument buffer of pointers.
   Dispatch& pointers(int index, const std::vector<std::span<std::byte>>& ranges);
+  /// Memory that the shader reaches by its address, which the host has written into a buffer. It stays where it is.
+  Dispatch& resident(void* data, size_t bytes, bool writable = true);
   Dispatch& threadgroup_memory(int index, size_t bytes);
 
   Dispatch& groups(uint32_t x, uint32_t y = 1, uint32_t z = 1);   // threadgroups of the grid
@@ -158,6 +160,15 @@ struct Signature {
   };
   std::vector<Argument> arguments;  // those that the function constants leave
   uint32_t max_threads = 1024;      // of a threadgroup
+  /// Bytes of the kernel's own threadgroup variables, as far as one thread gets with buffers of zeros.
+  size_t threadgroup_memory = 0;
+};
+
+/// constant T name [[function_constant(index)]];
+struct FunctionConstant {
+  std::string name;
+  std::string type;  // as it is written
+  uint32_t index = 0;
 };
 
 class Kernel {
@@ -183,6 +194,8 @@ class Library {
   static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
 
   const std::vector<std::string>& kernel_names() const;
+  /// Those that the source declares; none of a .metallib.
+  const std::vector<FunctionConstant>& function_constants() const;
   /// Compiles everything as it is without function constants; sources are else compiled at their first use. Empty, or the
   /// error.
   std::string compile_errors() const;

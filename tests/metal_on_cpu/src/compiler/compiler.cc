@@ -244,7 +244,7 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
   const ConstantLiterals none;
   Rewritten rewritten = rewrite(tokenize(clang.output), Rewriting::kCompile, none);
   if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-  return Preprocessed{clang.output, std::move(rewritten.kernels), ""};
+  return Preprocessed{clang.output, std::move(rewritten.kernels), std::move(rewritten.constants), ""};
 }
 
 Result<ImageFile> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,

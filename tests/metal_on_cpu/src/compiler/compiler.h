@@ -20,6 +20,7 @@ struct ImageFile {
 struct Preprocessed {
   std::string text;
   std::vector<std::string> kernels;
+  std::vector<FunctionConstant> constants;
   std::string metallib;  // of a .metallib: its path; there is no text
 };
 

@@ -273,8 +273,9 @@ class Rewriter {
       return true;
     }
     erase(d.begin, d.end);
-    s_.tokens[d.begin].text =
-        constant_definition(type, name, static_cast<uint32_t>(std::stoul(index))) + s_.tokens[d.begin].text;
+    const auto number = static_cast<uint32_t>(std::stoul(index));
+    out_.constants.push_back({name, type, number});
+    s_.tokens[d.begin].text = constant_definition(type, name, number) + s_.tokens[d.begin].text;
     return true;
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "../../include/metal_on_cpu/metal_on_cpu.h"
 #include "token.h"
 
 namespace metal_on_cpu {
@@ -24,6 +25,7 @@ struct Rewritten {
   std::string text;
   std::vector<Diagnostic> errors;
   std::vector<std::string> kernels;  // names as dispatched
+  std::vector<FunctionConstant> constants;
 };
 
 Rewritten rewrite(TokenStream stream, Rewriting mode, const ConstantLiterals& constants);

@@ -4,6 +4,11 @@
 #include <cstring>
 
 namespace metal_on_cpu {
+namespace {
+
+constexpr size_t kMaxAlignment = 256;
+
+}  // namespace
 
 std::byte* Memory::translate(std::byte* host) const {
   const auto inside = [&](const Allocation& a) { return host >= a.host && host < a.host + a.bytes; };
@@ -14,14 +19,12 @@ std::byte* Memory::translate(std::byte* host) const {
   return found == allocations_.end() ? nullptr : found->base + (host - found->host);
 }
 
-// Overlapping ranges become one allocation; they are few, so every pair is looked at.
-std::string Memory::merge(const std::map<int, BufferBinding>& bindings) {
-  const auto add = [&](std::byte* data, size_t bytes, const BufferBinding& b, int index) {
-    Allocation a;
-    a.host = data, a.bytes = bytes, a.index = index, a.writable = b.writable, a.undefined = b.undefined;
+// Overlapping ranges become one allocation; those of bindings are few, so every pair is looked at.
+void Memory::merge(const std::map<int, BufferBinding>& bindings, const std::vector<Resident>& resident) {
+  const auto add = [&](Allocation a) {
     for (size_t i = 0; i < allocations_.size();) {
       Allocation& other = allocations_[i];
-      if (data + bytes <= other.host || other.host + other.bytes <= data) {
+      if (a.host + a.bytes <= other.host || other.host + other.bytes <= a.host) {
         ++i;
         continue;
       }
@@ -31,45 +34,82 @@ std::string Memory::merge(const std::map<int, BufferBinding>& bindings) {
       if (other.index >= 0) a.index = other.index;
       a.writable = a.writable || other.writable;
       a.undefined = a.undefined && other.undefined;
+      a.in_place = a.in_place || other.in_place;
       allocations_.erase(allocations_.begin() + static_cast<std::ptrdiff_t>(i));
       i = 0;
     }
     allocations_.push_back(std::move(a));
   };
+  const auto range = [](std::byte* data, size_t bytes, bool writable, int index) {
+    Allocation a;
+    a.host = data, a.bytes = bytes, a.writable = writable, a.index = index;
+    return a;
+  };
   for (const auto& [index, b] : bindings) {
-    add(b.data, b.bytes, b, index);
-    for (const auto& [data, bytes] : b.pointers) add(data, bytes, BufferBinding{}, -1);
+    Allocation a = range(b.data, b.bytes, b.writable, index);
+    a.undefined = b.undefined;
+    add(std::move(a));
+    for (const auto& [data, bytes] : b.pointers) add(range(data, bytes, true, -1));
   }
-  return allocations_.size() > kSlots ? "more than 48 separate buffers in one dispatch" : std::string();
+  for (const Resident& r : resident) {
+    Allocation a = range(r.data, r.bytes, r.writable, -1);
+    a.in_place = true;
+    add(std::move(a));
+  }
+  const auto in_place =
+      std::stable_partition(allocations_.begin(), allocations_.end(), [](const Allocation& a) { return !a.in_place; });
+  std::sort(in_place, allocations_.end(), [](const Allocation& a, const Allocation& b) { return a.host < b.host; });
+  slots_ = static_cast<size_t>(in_place - allocations_.begin());
+}
+
+Allocation* Memory::find_in_place(uintptr_t address) {
+  const auto after =
+      std::upper_bound(allocations_.begin() + static_cast<std::ptrdiff_t>(slots_), allocations_.end(), address,
+                       [](uintptr_t at, const Allocation& a) { return at < reinterpret_cast<uintptr_t>(a.host); });
+  if (after == allocations_.begin() + static_cast<std::ptrdiff_t>(slots_)) return nullptr;
+  Allocation& a = *std::prev(after);
+  return address - reinterpret_cast<uintptr_t>(a.host) < a.bytes ? &a : nullptr;
+}
+
+std::string Memory::watch(Allocation& a, bool counted) const {
+  if (a.writable) {
+    a.cells = Mapping(a.bytes * sizeof(Cell) + 1);
+    if (!a.cells) return "cannot get memory to watch a buffer";
+  }
+  if (counted) a.read.resize(a.bytes / 64 + 1), a.written.resize(a.bytes / 64 + 1);
+  return {};
 }
 
 std::string Memory::place(bool counted) {
+  if (slots_ > kSlots) return "more than 48 separate buffers in one dispatch";
   arena_ = Mapping(kSlot * kSlots, true);
   if (!arena_) return "cannot reserve addresses for the buffers of checked mode";
   begin_ = reinterpret_cast<uintptr_t>(arena_.data()), size_ = arena_.size();
   for (size_t i = 0; i < allocations_.size(); ++i) {
     Allocation& a = allocations_[i];
-    const size_t offset = i * kSlot + kSlot / 2;
-    if (a.bytes >= kSlot / 4 || !arena_.allow(offset, std::max<size_t>(a.bytes, 1)))
-      return "a buffer is too large for checked mode";
-    a.base = arena_.data() + offset;
-    std::memcpy(a.base, a.host, a.bytes);
-    if (a.writable) {
-      a.cells = Mapping(a.bytes * sizeof(Cell) + 1);
-      if (!a.cells) return "cannot get memory to watch a buffer";
+    if (a.in_place) {
+      a.base = a.host;
+    } else {
+      // A buffer that is bound from an odd offset on is as misaligned here.
+      const size_t page = i * kSlot + kSlot / 2, skew = reinterpret_cast<uintptr_t>(a.host) % kMaxAlignment;
+      if (a.bytes >= kSlot / 4 || !arena_.allow(page, skew + std::max<size_t>(a.bytes, 1)))
+        return "a buffer is too large for checked mode";
+      a.base = arena_.data() + page + skew;
+      std::memcpy(a.base, a.host, a.bytes);
     }
-    if (counted) a.read.resize(a.bytes / 64 + 1), a.written.resize(a.bytes / 64 + 1);
+    if (std::string wrong = watch(a, counted); !wrong.empty()) return wrong;
   }
   return {};
 }
 
-std::string Memory::prepare(std::map<int, BufferBinding>& bindings, bool checked, bool counted) {
+std::string Memory::prepare(std::map<int, BufferBinding>& bindings, const std::vector<Resident>& resident, bool checked,
+                            bool counted) {
   checked_ = checked;
   for (auto& [index, b] : bindings) {
     if (!b.pointers.empty()) b.own.resize(b.pointers.size() * sizeof(void*));
     if (!b.own.empty()) b.data = b.own.data(), b.bytes = b.own.size();
   }
-  if (std::string wrong = merge(bindings); !wrong.empty()) return wrong;
+  merge(bindings, resident);
   if (checked) {
     if (std::string wrong = place(counted); !wrong.empty()) return wrong;
   } else {
@@ -89,7 +129,7 @@ std::string Memory::prepare(std::map<int, BufferBinding>& bindings, bool checked
 void Memory::finish() {
   if (!checked_) return;
   for (const Allocation& a : allocations_) {
-    if (a.writable) std::memcpy(a.host, a.base, a.bytes);
+    if (a.writable && !a.in_place) std::memcpy(a.host, a.base, a.bytes);
   }
 }
 

@@ -1,5 +1,6 @@
 // The buffers of one dispatch. In checked mode each lives in a slot of its own, 32 GiB of addresses, so that an index that runs
-// away is still known by the buffer it started from, and can never touch another.
+// away is still known by the buffer it started from, and can never touch another. What pointers in buffers lead to stays where
+// it is: the shader finds its address in memory.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,19 @@ struct BufferBinding {
   std::vector<std::pair<std::byte*, size_t>> pointers;  // of a buffer of addresses
 };
 
+/// Memory that shaders may reach by its address.
+struct Resident {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  bool writable = true;
+};
+
 /// A range of the caller's memory that one or more buffers lie in.
 struct Allocation {
   std::byte* host = nullptr;
   size_t bytes = 0;
   std::byte* base = nullptr;  // where the shader sees it
+  bool in_place = false;      // at the host's own address
   int index = -1;             // the first buffer in it; -1: only reached through a pointer
   bool writable = false;
   bool undefined = false;
@@ -39,27 +48,31 @@ struct Allocation {
 class Memory {
  public:
   /// `checked`: copies into slots. An empty string, or what is wrong.
-  std::string prepare(std::map<int, BufferBinding>& bindings, bool checked, bool counted);
+  std::string prepare(std::map<int, BufferBinding>& bindings, const std::vector<Resident>& resident, bool checked,
+                      bool counted);
   /// Copies back what the shader may have written.
   void finish();
 
   void* const* pointers() const { return pointers_; }
-  /// The allocation whose slot holds this address, or nullptr.
+  /// The allocation whose slot holds this address, or that holds it itself; or nullptr.
   Allocation* find(uintptr_t address) {
     const uintptr_t offset = address - begin_;
-    if (offset >= size_) return nullptr;
+    if (offset >= size_) return find_in_place(address);
     const size_t slot = offset / kSlot;
-    return slot < allocations_.size() ? &allocations_[slot] : nullptr;
+    return slot < slots_ ? &allocations_[slot] : nullptr;
   }
   std::vector<Allocation>& allocations() { return allocations_; }
 
  private:
   static constexpr size_t kSlot = size_t{1} << 35, kSlots = 48;
-  std::string merge(const std::map<int, BufferBinding>& bindings);
+  void merge(const std::map<int, BufferBinding>& bindings, const std::vector<Resident>& resident);
   std::string place(bool counted);
+  std::string watch(Allocation& allocation, bool counted) const;
+  Allocation* find_in_place(uintptr_t address);
   std::byte* translate(std::byte* host) const;
 
-  std::vector<Allocation> allocations_;
+  std::vector<Allocation> allocations_;  // first those in slots, then those in place by address
+  size_t slots_ = 0;
   Mapping arena_;
   uintptr_t begin_ = 0, size_ = 0;
   bool checked_ = false;

@@ -38,9 +38,15 @@ typedef bool BOOL;
 #define NS_ENUM(type, name) \
   enum name : type name;    \
   enum name : type
+#ifdef __cplusplus  // as Apple's: so that options can be combined without a cast
+#define NS_OPTIONS(type, name) \
+  type name;                   \
+  enum : type
+#else
 #define NS_OPTIONS(type, name) \
   enum name : type name;       \
   enum name : type
+#endif
 #define NS_DESIGNATED_INITIALIZER __attribute__((objc_designated_initializer))
 #define NS_UNAVAILABLE __attribute__((unavailable))
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))

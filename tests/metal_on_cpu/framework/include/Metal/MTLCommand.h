@@ -109,6 +109,21 @@ typedef NS_OPTIONS(NSUInteger, MTLCommandBufferErrorOption) {
   MTLCommandBufferErrorOptionEncoderExecutionStatus = 1
 };
 
+FOUNDATION_EXPORT NSErrorUserInfoKey const MTLCommandBufferEncoderInfoErrorKey;
+typedef NS_ENUM(NSInteger, MTLCommandEncoderErrorState) {
+  MTLCommandEncoderErrorStateUnknown = 0,
+  MTLCommandEncoderErrorStateCompleted = 1,
+  MTLCommandEncoderErrorStateAffected = 2,
+  MTLCommandEncoderErrorStatePending = 3,
+  MTLCommandEncoderErrorStateFaulted = 4
+};
+
+@protocol MTLCommandBufferEncoderInfo <NSObject>
+@property(readonly, nonatomic) NSString* label;
+@property(readonly, nonatomic) NSArray<NSString*>* debugSignposts;
+@property(readonly, nonatomic) MTLCommandEncoderErrorState errorState;
+@end
+
 @interface MTLCommandBufferDescriptor : NSObject <NSCopying>
 @property(nonatomic) BOOL retainedReferences;
 @property(nonatomic) MTLCommandBufferErrorOption errorOptions;

@@ -10,7 +10,7 @@ namespace metal_framework {
 /// Adds a finding. A finding is never more than that: the framework goes on as well as it can.
 void find(const std::string& kind, const std::string& message);
 
-enum class Fault { kAllocation, kCompile, kPipeline, kQueue };
+enum class Fault { kAllocation, kCompile, kPipeline, kQueue, kCommands, kEncoder, kEvent, kResidencySet, kArchive, kCounters };
 /// Counts one more event of this kind; true when it is the one that shall fail, or the device is gone.
 bool fails(Fault kind);
 
@@ -22,6 +22,7 @@ std::optional<CommandBufferFault> command_buffer_fault();
 
 bool device_removed();
 bool reverse_concurrent();
+bool safe_math_required();
 std::chrono::duration<double> completion_delay();
 std::chrono::duration<double> wait_timeout();
 

@@ -33,7 +33,7 @@ struct State {
   std::map<Fault, size_t> countdown;
   size_t command_buffer_countdown = 0;
   CommandBufferFault command_buffer{0, false};
-  bool removed = false, reverse = true;
+  bool removed = false, reverse = true, safe_math = false;
   double delay = 0, timeout = kTimeout;
 };
 
@@ -147,6 +147,9 @@ bool device_removed() {
 bool reverse_concurrent() {
   return read([](State& s) { return s.reverse; });
 }
+bool safe_math_required() {
+  return read([](State& s) { return s.safe_math; });
+}
 std::chrono::duration<double> completion_delay() {
   return std::chrono::duration<double>(read([](State& s) { return s.delay; }));
 }
@@ -206,6 +209,7 @@ void metal_test_reset(void) {
     s.command_buffer_countdown = 0;
     s.removed = false;
     s.reverse = true;
+    s.safe_math = false;
     s.delay = 0;
     s.timeout = metal_framework::kTimeout;
   });
@@ -222,6 +226,27 @@ void metal_test_fail_pipeline(size_t nth) {
 }
 void metal_test_fail_queue(size_t nth) {
   change([&](State& s) { s.countdown[Fault::kQueue] = nth; });
+}
+void metal_test_fail_command_buffer_creation(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kCommands] = nth; });
+}
+void metal_test_fail_encoder(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kEncoder] = nth; });
+}
+void metal_test_fail_event(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kEvent] = nth; });
+}
+void metal_test_fail_residency_set(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kResidencySet] = nth; });
+}
+void metal_test_fail_archive(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kArchive] = nth; });
+}
+void metal_test_fail_counters(size_t nth) {
+  change([&](State& s) { s.countdown[Fault::kCounters] = nth; });
+}
+void metal_test_require_safe_math(bool on) {
+  change([&](State& s) { s.safe_math = on; });
 }
 void metal_test_fail_command_buffer(size_t nth, long code, bool late) {
   change([&](State& s) {

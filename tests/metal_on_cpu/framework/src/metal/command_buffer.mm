@@ -22,13 +22,51 @@ NSErrorDomain const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain"
 }
 @end
 
-namespace metal_framework {
+NSErrorUserInfoKey const MTLCommandBufferEncoderInfoErrorKey = @"MTLCommandBufferEncoderInfoErrorKey";
 
-NSError* command_buffer_error(const Failure& failure) {
-  return error(MTLCommandBufferErrorDomain, failure.code, failure.message);
+@interface MOCCommandBufferEncoderInfo : NSObject <MTLCommandBufferEncoderInfo> {
+ @public
+  metal_framework::EncoderRecord record;
+  MTLCommandEncoderErrorState state;
 }
+@end
 
+@implementation MOCCommandBufferEncoderInfo
+- (NSString*)label {
+  return metal_framework::string(record.label);
+}
+- (NSArray*)debugSignposts {
+  NSMutableArray* all = [NSMutableArray array];
+  for (const std::string& signpost : record.signposts) [all addObject:metal_framework::string(signpost)];
+  return all;
+}
+- (MTLCommandEncoderErrorState)errorState {
+  return state;
+}
+@end
+
+namespace metal_framework {
 namespace {
+
+// `reached`: the step that failed.
+NSError* command_buffer_error(const Failure& failure, const std::vector<EncoderRecord>& encoders, size_t reached,
+                              bool explain) {
+  NSMutableDictionary* about = [NSMutableDictionary dictionary];
+  about[NSLocalizedDescriptionKey] = string(failure.message);
+  if (explain) {
+    NSMutableArray* all = [NSMutableArray array];
+    for (const EncoderRecord& record : encoders) {
+      MOCCommandBufferEncoderInfo* info = [[MOCCommandBufferEncoderInfo alloc] init];
+      info->record = record;
+      info->state = reached >= record.last    ? MTLCommandEncoderErrorStateCompleted
+                    : reached >= record.first ? MTLCommandEncoderErrorStateFaulted
+                                              : MTLCommandEncoderErrorStatePending;
+      [all addObject:info];
+    }
+    about[MTLCommandBufferEncoderInfoErrorKey] = all;
+  }
+  return [NSError errorWithDomain:MTLCommandBufferErrorDomain code:failure.code userInfo:about];
+}
 
 const char* name_of(long code) {
   switch (code) {
@@ -72,7 +110,8 @@ const char* name_of(long code) {
 }
 @synthesize label;
 
-- (instancetype)initWithQueue:(MOCCommandQueue*)owner retained:(BOOL)keeps {
+- (instancetype)initWithQueue:(MOCCommandQueue*)owner retained:(BOOL)keeps options:(MTLCommandBufferErrorOption)chosen {
+  options = chosen;
   queue = owner;
   retained = keeps;
   return self;
@@ -118,7 +157,7 @@ const char* name_of(long code) {
   return retained;
 }
 - (MTLCommandBufferErrorOption)errorOptions {
-  return MTLCommandBufferErrorOptionNone;
+  return options;
 }
 - (CFTimeInterval)kernelStartTime {
   const std::lock_guard<std::mutex> lock(mutex);
@@ -147,18 +186,21 @@ const char* name_of(long code) {
 
 // --- commands ---------------------------------------------------------------------------------------------------------------
 
+- (BOOL)opens:(const char*)what {
+  return [self accepts:what] && !metal_framework::fails(metal_framework::Fault::kEncoder);
+}
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder {
-  return [self accepts:"blitCommandEncoder"] ? [[MOCBlitCommandEncoder alloc] initWithOwner:self] : nil;
+  return [self opens:"blitCommandEncoder"] ? [[MOCBlitCommandEncoder alloc] initWithOwner:self] : nil;
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoder {
   return [self computeCommandEncoderWithDispatchType:MTLDispatchTypeSerial];
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)type {
-  if (![self accepts:"computeCommandEncoder"]) return nil;
+  if (![self opens:"computeCommandEncoder"]) return nil;
   return [[MOCComputeCommandEncoder alloc] initWithOwner:self type:type descriptor:nil];
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDescriptor:(MTLComputePassDescriptor*)descriptor {
-  if (![self accepts:"computeCommandEncoderWithDescriptor:"]) return nil;
+  if (![self opens:"computeCommandEncoderWithDescriptor:"]) return nil;
   return [[MOCComputeCommandEncoder alloc] initWithOwner:self type:descriptor.dispatchType descriptor:descriptor];
 }
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value {
@@ -190,7 +232,7 @@ const char* name_of(long code) {
   if (groups-- <= 0) find("debug-groups", "popDebugGroup on " + [self describe] + " without pushDebugGroup");
 }
 - (void)useResidencySet:(id<MTLResidencySet>)set {
-  if (![self accepts:"useResidencySet:"]) return;
+  if (committed) return find("use-after-commit", "useResidencySet: on " + [self describe] + ", which is committed");
   if (set == nil) return find("nil-argument", "useResidencySet: nil");
   [self keep:set];
   const auto some = [(MOCResidencySet*)set committed];
@@ -243,10 +285,11 @@ const char* name_of(long code) {
   }
   return std::nullopt;
 }
-- (std::optional<Failure>)run_steps {
-  for (const auto& step : steps) {
+// `reached` counts the steps that are done.
+- (std::optional<Failure>)run_steps:(size_t&)reached {
+  for (; reached < steps.size(); ++reached) {
     if (auto failed = [self check_resources]) return failed;
-    if (auto failed = step()) return failed;
+    if (auto failed = steps[reached]()) return failed;
   }
   return [self check_resources];
 }
@@ -264,14 +307,16 @@ const char* name_of(long code) {
   const double start = seconds_now();
   std::optional<Failure> failed;
   const auto fault = metal_framework::command_buffer_fault();
-  if (!fault || fault->late) failed = [self run_steps];
+  size_t reached = 0;
+  if (!fault || fault->late) failed = [self run_steps:reached];
   if (fault && !failed) failed = Failure{fault->code, metal_framework::name_of(fault->code)};
   std::this_thread::sleep_for(metal_framework::completion_delay());
   {
     const std::lock_guard<std::mutex> lock(mutex);
     gpu_start = start;
     gpu_end = seconds_now();
-    if (failed) failure = metal_framework::command_buffer_error(*failed);
+    const bool explain = (options & MTLCommandBufferErrorOptionEncoderExecutionStatus) != 0;
+    if (failed) failure = metal_framework::command_buffer_error(*failed, encoders, reached, explain);
   }
   steps.clear();
   used.clear();

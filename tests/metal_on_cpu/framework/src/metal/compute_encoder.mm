@@ -28,13 +28,19 @@ struct Bound {
   }
 };
 
+// What useResource: says of memory that the kernel reaches by address.
+struct Used {
+  std::shared_ptr<Storage> storage;
+  bool read_only = false;
+};
+
 // A dispatch as it will run: everything that it needs, whatever the host does meanwhile.
 struct Work {
   std::string kernel;
   std::shared_ptr<metal_framework::Function> function;
   Dispatch dispatch;
   std::vector<Bound> bound;
-  std::vector<std::shared_ptr<Storage>> resident;
+  std::vector<Used> resident;
   std::shared_ptr<Storage> indirect;  // where the grid is read from, or empty
   size_t indirect_offset = 0;
 };
@@ -46,9 +52,10 @@ std::optional<Failure> run(Work& work, const std::vector<std::shared_ptr<Storage
     work.dispatch.grid = {grid[0], grid[1], grid[2]};
     if (work.dispatch.grid.count() == 0) return std::nullopt;
   }
-  for (const auto& all : {work.resident, more}) {
-    for (const auto& storage : all) work.dispatch.resident.push_back({storage->data, storage->size});
+  for (const Used& used : work.resident) {
+    work.dispatch.resident.push_back({used.storage->data, used.storage->size, used.read_only});
   }
+  for (const auto& storage : more) work.dispatch.resident.push_back({storage->data, storage->size});
   const metal_framework::Outcome outcome = work.function->run(work.dispatch);
   for (const auto& problem : outcome.problems) find(problem.kind, "kernel " + work.kernel + ": " + problem.message);
   if (outcome.error.empty()) return std::nullopt;
@@ -69,7 +76,7 @@ std::string shown(const Size3& size) {
   MOCComputePipelineState* pipeline;
   std::map<uint32_t, Bound> bindings;
   std::map<uint32_t, size_t> threadgroup_memory;
-  std::vector<std::shared_ptr<Storage>> resources;
+  std::vector<Used> resources;
   std::vector<Step> unordered;  // dispatches since the last barrier of a concurrent encoder
 }
 
@@ -163,7 +170,7 @@ std::string shown(const Size3& size) {
   if (![self accepts:"useResource:"]) return;
   if (resource == nil) return find("nil-argument", "useResource: nil");
   [owner use:(MOCBuffer*)resource];
-  resources.push_back(((MOCBuffer*)resource)->storage);
+  resources.push_back({((MOCBuffer*)resource)->storage, (usage & MTLResourceUsageWrite) == 0});
 }
 - (void)useResources:(const id<MTLResource>[])all count:(NSUInteger)count usage:(MTLResourceUsage)usage {
   for (NSUInteger i = 0; i < count; ++i) [self useResource:all[i] usage:usage];

@@ -1,12 +1,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 
 #include "metal/objects.h"
 #include "metal/source_library.h"
+#include "metal/temporary_file.h"
 #include "runtime/object.h"
 
 using metal_framework::error;
@@ -232,6 +234,9 @@ Engine& engine() {
   };
   if (metal_framework::fails(Fault::kCompile)) return refuse(MTLLibraryErrorInternal, "compiler failed (planted)");
   const auto chosen = metal_framework::compile_options(options);
+  if (metal_framework::safe_math_required() && (!chosen || chosen->fast_math)) {
+    find("fast-math", "a library is compiled with fast math, which need not keep NaN, infinities and the sign of 0");
+  }
   if (!chosen) return refuse(MTLLibraryErrorUnsupported, "unsupported compile options");
   std::string why;
   auto library = metal_framework::engine().compile(text(source), *chosen, why);
@@ -257,9 +262,30 @@ Engine& engine() {
   dispatch_data_t map = dispatch_data_create_map(data, &bytes, &size);
   const auto source = metal_framework::unwrap_source({static_cast<const char*>(bytes), size});
   (void)map;  // keeps the bytes
-  if (source) return [self newLibraryWithSource:string(*source) options:nil error:out];
-  metal_framework::set(out, error(MTLLibraryErrorDomain, MTLLibraryErrorUnsupported, "invalid library data"));
-  return nil;
+  if (source) return [self sourceLibrary:*source error:out];
+  const auto file = metal_framework::TemporaryFile::holding({static_cast<const char*>(bytes), size});
+  return [self compiledLibrary:file->path() kept:file error:out];
+}
+// A library that stands in for a compiled one: its source, without any choice of options.
+- (id<MTLLibrary>)sourceLibrary:(const std::string&)source error:(NSError* __autoreleasing*)out {
+  MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
+  options.mathMode = MTLMathModeSafe;
+  return [self newLibraryWithSource:string(source) options:options error:out];
+}
+- (id<MTLLibrary>)compiledLibrary:(const std::string&)path
+                             kept:(std::shared_ptr<metal_framework::TemporaryFile>)file
+                            error:(NSError* __autoreleasing*)out {
+  std::string why = "planted";
+  auto library = metal_framework::fails(Fault::kCompile) ? nullptr : metal_framework::engine().load(path, why);
+  if (library == nullptr) {
+    metal_framework::set(out, error(MTLLibraryErrorDomain, MTLLibraryErrorUnsupported, "invalid library data: " + why));
+    return nil;
+  }
+  MOCLibrary* made = [[MOCLibrary alloc] init];
+  made->library = std::move(library);
+  made->identity = path;
+  made->file = std::move(file);
+  return made;
 }
 - (id<MTLLibrary>)newLibraryWithURL:(NSURL*)url error:(NSError* __autoreleasing*)out {
   return [self newLibraryWithFile:url.path error:out];
@@ -270,8 +296,8 @@ Engine& engine() {
     metal_framework::set(out, error(MTLLibraryErrorDomain, MTLLibraryErrorFileNotFound, "no library at " + text(path)));
     return nil;
   }
-  return [self newLibraryWithData:dispatch_data_create(data.bytes, data.length, nil, DISPATCH_DATA_DESTRUCTOR_DEFAULT)
-                            error:out];
+  const auto source = metal_framework::unwrap_source({static_cast<const char*>(data.bytes), data.length});
+  return source ? [self sourceLibrary:*source error:out] : [self compiledLibrary:text(path) kept:nullptr error:out];
 }
 
 // --- pipelines --------------------------------------------------------------------------------------------------------------
@@ -333,26 +359,36 @@ Engine& engine() {
 // --- the rest ---------------------------------------------------------------------------------------------------------------
 
 - (id<MTLFence>)newFence {
-  return [[MOCFence alloc] init];
+  return metal_framework::fails(Fault::kEvent) ? nil : [[MOCFence alloc] init];
 }
 - (id<MTLEvent>)newEvent {
-  return [[MOCEvent alloc] init];
+  return [self newSharedEvent];
 }
 - (id<MTLSharedEvent>)newSharedEvent {
-  return [[MOCEvent alloc] init];
+  return metal_framework::fails(Fault::kEvent) ? nil : [[MOCEvent alloc] init];
 }
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
                                                error:(NSError* __autoreleasing*)out {
-  return [[MOCResidencySet alloc] initWithLabel:descriptor.label];
+  if (!metal_framework::fails(Fault::kResidencySet)) return [[MOCResidencySet alloc] initWithLabel:descriptor.label];
+  metal_framework::set(out, error(NSPOSIXErrorDomain, ENOMEM, "no residency set could be made (planted)"));
+  return nil;
 }
 - (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
                                                  error:(NSError* __autoreleasing*)out {
+  if (metal_framework::fails(Fault::kArchive)) {
+    metal_framework::set(out, error(MTLBinaryArchiveDomain, MTLBinaryArchiveErrorInternalError, "planted"));
+    return nil;
+  }
   MOCBinaryArchive* archive = [[MOCBinaryArchive alloc] init];
   if (descriptor.url != nil && ![archive load:descriptor.url error:out]) return nil;
   return archive;
 }
 - (id<MTLCounterSampleBuffer>)newCounterSampleBufferWithDescriptor:(MTLCounterSampleBufferDescriptor*)descriptor
                                                              error:(NSError* __autoreleasing*)out {
+  if (metal_framework::fails(Fault::kCounters)) {
+    metal_framework::set(out, error(MTLCounterErrorDomain, MTLCounterSampleBufferErrorOutOfMemory, "planted"));
+    return nil;
+  }
   const bool known = [descriptor.counterSet.name isEqualToString:MTLCommonCounterSetTimestamp];
   if (!known || descriptor.sampleCount == 0 || descriptor.sampleCount > 4096) {
     metal_framework::set(out, error(MTLCounterErrorDomain, MTLCounterSampleBufferErrorInvalid,

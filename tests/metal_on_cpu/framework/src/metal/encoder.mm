@@ -10,6 +10,7 @@ using metal_framework::text;
 - (instancetype)initWithOwner:(MOCCommandBuffer*)buffer {
   owner = buffer;
   owner->open = self;
+  record.first = owner->steps.size();
   return self;
 }
 - (void)dealloc {
@@ -32,6 +33,9 @@ using metal_framework::text;
 - (void)finish {
   ended = YES;
   owner->open = nil;
+  record.label = text(self.label);
+  record.last = owner->steps.size();
+  owner->encoders.push_back(record);
 }
 - (void)endEncoding {
   if (![self accepts:"endEncoding"]) return;
@@ -39,10 +43,12 @@ using metal_framework::text;
   [self finish];
 }
 - (void)insertDebugSignpost:(NSString*)name {
-  [self accepts:"insertDebugSignpost:"];
+  if ([self accepts:"insertDebugSignpost:"]) record.signposts.push_back(text(name));
 }
 - (void)pushDebugGroup:(NSString*)name {
-  if ([self accepts:"pushDebugGroup:"]) ++open_groups;
+  if (![self accepts:"pushDebugGroup:"]) return;
+  ++open_groups;
+  record.signposts.push_back(text(name));
 }
 - (void)popDebugGroup {
   if (![self accepts:"popDebugGroup"]) return;

@@ -51,6 +51,12 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options) {
   made.language_major = static_cast<int>(options.languageVersion >> 16);
   made.language_minor = static_cast<int>(options.languageVersion & 0xFFFF);
   made.fast_math = options.mathMode != MTLMathModeSafe;
+  const int version = made.language_major * 100 + made.language_minor;
+  if (version < 101 || version > 400) {
+    find("language-version", "language version " + std::to_string(made.language_major) + "." +
+                                 std::to_string(made.language_minor) + " is none that MTLLanguageVersion names");
+    return std::nullopt;
+  }
   return made;
 }
 
@@ -125,9 +131,35 @@ ConstantValue value_of(const void* value, MTLDataType type) {
   }
 }
 
-MTLDataType type_of(const ConstantValue& value) {
-  constexpr MTLDataType kTypes[] = {MTLDataTypeBool, MTLDataTypeInt, MTLDataTypeUInt, MTLDataTypeFloat};
-  return kTypes[value.index()];
+MTLDataType type_named(const std::string& name) {
+  static const std::map<std::string, MTLDataType> types = {{"bool", MTLDataTypeBool},
+                                                           {"char", MTLDataTypeChar},
+                                                           {"int8_t", MTLDataTypeChar},
+                                                           {"uchar", MTLDataTypeUChar},
+                                                           {"uint8_t", MTLDataTypeUChar},
+                                                           {"unsigned char", MTLDataTypeUChar},
+                                                           {"short", MTLDataTypeShort},
+                                                           {"int16_t", MTLDataTypeShort},
+                                                           {"ushort", MTLDataTypeUShort},
+                                                           {"uint16_t", MTLDataTypeUShort},
+                                                           {"unsigned short", MTLDataTypeUShort},
+                                                           {"int", MTLDataTypeInt},
+                                                           {"int32_t", MTLDataTypeInt},
+                                                           {"uint", MTLDataTypeUInt},
+                                                           {"uint32_t", MTLDataTypeUInt},
+                                                           {"unsigned int", MTLDataTypeUInt},
+                                                           {"unsigned", MTLDataTypeUInt},
+                                                           {"long", MTLDataTypeLong},
+                                                           {"int64_t", MTLDataTypeLong},
+                                                           {"ulong", MTLDataTypeULong},
+                                                           {"uint64_t", MTLDataTypeULong},
+                                                           {"unsigned long", MTLDataTypeULong},
+                                                           {"size_t", MTLDataTypeULong},
+                                                           {"half", MTLDataTypeHalf},
+                                                           {"bfloat", MTLDataTypeBFloat},
+                                                           {"float", MTLDataTypeFloat}};
+  const auto entry = types.find(name);
+  return entry == types.end() ? MTLDataTypeNone : entry->second;
 }
 
 std::string identity_of(const Constants& constants) {
@@ -183,7 +215,7 @@ std::string identity_of(const Constants& constants) {
   return string(constant.name);
 }
 - (MTLDataType)type {
-  return metal_framework::type_of(constant.type);
+  return metal_framework::type_named(constant.type);
 }
 - (NSUInteger)index {
   return constant.index;

@@ -21,6 +21,8 @@
 
 namespace metal_framework {
 
+class TemporaryFile;
+
 inline constexpr NSUInteger kMaxThreadgroupMemory = 32768;
 inline constexpr NSUInteger kMaxBufferLength = NSUInteger{16} << 30;
 inline constexpr NSUInteger kMaxBufferIndex = 30;
@@ -54,7 +56,12 @@ struct Failure {
 };
 using Step = std::function<std::optional<Failure>()>;
 
-NSError* command_buffer_error(const Failure& failure);
+/// What an error tells of an encoder: its name, its signposts, and which of the command buffer's steps are its own.
+struct EncoderRecord {
+  std::string label;
+  std::vector<std::string> signposts;
+  size_t first = 0, last = 0;
+};
 std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 
 }  // namespace metal_framework
@@ -108,7 +115,8 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 @interface MOCLibrary : NSObject <MTLLibrary> {
  @public
   std::shared_ptr<metal_framework::Library> library;
-  std::string identity;  // source and options
+  std::string identity;                                  // source and options
+  std::shared_ptr<metal_framework::TemporaryFile> file;  // where it came from, or empty
 }
 @end
 
@@ -155,6 +163,8 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
  @public
   MOCCommandQueue* queue;
   BOOL retained;
+  MTLCommandBufferErrorOption options;
+  std::vector<metal_framework::EncoderRecord> encoders;
   std::vector<metal_framework::Step> steps;
   std::vector<std::shared_ptr<metal_framework::Storage>> used;
   std::vector<std::shared_ptr<metal_framework::Storage>> resident;
@@ -162,7 +172,7 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
   __unsafe_unretained MOCCommandEncoder* open;
   BOOL committed, enqueued;  // guarded by the queue
 }
-- (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained;
+- (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained options:(MTLCommandBufferErrorOption)options;
 /// Finds and says no when commands can no longer be added.
 - (BOOL)accepts:(const char*)what;
 /// Keeps the object as long as the commands may need it, unless references are unretained.
@@ -189,6 +199,7 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
   MOCCommandBuffer* owner;
   BOOL ended;
   NSInteger open_groups;  // of debugging
+  metal_framework::EncoderRecord record;
 }
 - (instancetype)initWithOwner:(MOCCommandBuffer*)owner;
 - (BOOL)accepts:(const char*)what;

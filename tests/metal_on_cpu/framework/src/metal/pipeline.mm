@@ -121,7 +121,7 @@ NSErrorDomain const MTLBinaryArchiveDomain = @"MTLBinaryArchiveDomain";
 
 namespace {
 
-constexpr std::string_view kArchiveMark = "metal-on-cpu archive 1\n";
+constexpr std::string_view kArchiveMark = "metal-on-cpu archive 1\n", kArchiveEnd = "end";
 
 // An entry is a hash: the archive only has to know again what it has seen.
 std::string entry_of(MOCFunction* function) { return std::to_string(std::hash<std::string>()(function->identity)); }
@@ -146,6 +146,8 @@ BOOL refuse(NSError* __autoreleasing* error, MTLBinaryArchiveError code, const s
                                             error:(NSError* __autoreleasing*)error {
   MOCFunction* function = (MOCFunction*)descriptor.computeFunction;
   if (function == nil) return refuse(error, MTLBinaryArchiveErrorUnexpectedElement, "the descriptor has no compute function");
+  if (metal_framework::fails(metal_framework::Fault::kArchive))
+    return refuse(error, MTLBinaryArchiveErrorCompilationFailure, "planted");
   const std::lock_guard<std::mutex> lock(mutex);
   entries.insert(entry_of(function));
   return YES;
@@ -153,9 +155,12 @@ BOOL refuse(NSError* __autoreleasing* error, MTLBinaryArchiveError code, const s
 - (BOOL)serializeToURL:(NSURL*)url error:(NSError* __autoreleasing*)error {
   const std::lock_guard<std::mutex> lock(mutex);
   if (entries.empty()) return refuse(error, MTLBinaryArchiveErrorUnexpectedElement, "the archive is empty");
+  if (metal_framework::fails(metal_framework::Fault::kArchive))
+    return refuse(error, MTLBinaryArchiveErrorInternalError, "planted");
   std::ofstream file(url.fileSystemRepresentation, std::ios::binary);
   file << kArchiveMark;
   for (const std::string& entry : entries) file << entry << "\n";
+  file << kArchiveEnd << "\n";
   if (file.flush()) return YES;
   return refuse(error, MTLBinaryArchiveErrorInvalidFile, std::string("cannot write ") + url.fileSystemRepresentation);
 }
@@ -167,7 +172,7 @@ BOOL refuse(NSError* __autoreleasing* error, MTLBinaryArchiveError code, const s
   std::getline(file, first);
   if (first + "\n" != kArchiveMark) return refuse(error, MTLBinaryArchiveErrorInvalidFile, path + " is no archive");
   const std::lock_guard<std::mutex> lock(mutex);
-  while (std::getline(file, line)) entries.insert(line);
-  return YES;
+  while (std::getline(file, line) && line != kArchiveEnd) entries.insert(line);
+  return line == kArchiveEnd ? YES : refuse(error, MTLBinaryArchiveErrorInvalidFile, path + " is cut off");
 }
 @end

@@ -30,15 +30,16 @@ using metal_framework::Storage;
   return metal_framework::device();
 }
 - (id<MTLCommandBuffer>)commandBuffer {
-  return [self make:YES];
+  return [self make:YES options:MTLCommandBufferErrorOptionNone];
 }
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
-  return [self make:NO];
+  return [self make:NO options:MTLCommandBufferErrorOptionNone];
 }
 - (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor {
-  return [self make:descriptor.retainedReferences];
+  return [self make:descriptor.retainedReferences options:descriptor.errorOptions];
 }
-- (id<MTLCommandBuffer>)make:(BOOL)retained {
+- (id<MTLCommandBuffer>)make:(BOOL)retained options:(MTLCommandBufferErrorOption)options {
+  if (metal_framework::fails(metal_framework::Fault::kCommands)) return nil;
   {
     std::unique_lock<std::mutex> lock(mutex);
     if (!room.wait_for(lock, metal_framework::wait_timeout(), [&] { return alive < limit; })) {
@@ -47,7 +48,7 @@ using metal_framework::Storage;
     }
     ++alive;
   }
-  return [[MOCCommandBuffer alloc] initWithQueue:self retained:retained];
+  return [[MOCCommandBuffer alloc] initWithQueue:self retained:retained options:options];
 }
 - (void)completed {
   {

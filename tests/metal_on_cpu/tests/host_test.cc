@@ -1,0 +1,118 @@
+// What a framework that runs hosts of Metal asks of the test-bed: memory by address, and what kernels say of themselves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "metal_on_cpu/metal_on_cpu.h"
+
+namespace metal_on_cpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kSource = R"(#include <metal_stdlib>
+using namespace metal;
+constant bool kDouble [[function_constant(3)]];
+constant unsigned short kRows [[function_constant(7)]];
+struct Places { device float* from; device float* to; };
+kernel void by_address(constant Places& places [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  places.to[i] = places.from[i] * 2;
+}
+kernel void twice(device float4* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] *= 2; }
+kernel void tiled(device float* y [[buffer(0)]], constant uint& n [[buffer(1)]], threadgroup float* given [[threadgroup(0)]],
+                  uint i [[thread_position_in_threadgroup]]) {
+  threadgroup float tile[100];
+  threadgroup uint count;
+  for (uint k = 0; k < n; ++k) tile[(i + k) % 100] = y[k];
+  if (i == 0) count = n;
+  given[i] = tile[i];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  y[i] = given[i] + count;
+}
+)";
+
+class Hosts : public ::testing::Test {
+ protected:
+  Hosts() : library(Library::from_source(kSource)) {}
+  Report run(Dispatch& dispatch) {
+    auto report = dispatch.check(checked).run();
+    EXPECT_TRUE(report.ok()) << report.message();
+    return report.ok() ? report.take() : Report{};
+  }
+  Dispatch by_address(float* from, float* to) {
+    places[0] = from, places[1] = to;
+    Dispatch dispatch = library.value().kernel("by_address").dispatch();
+    dispatch.buffer(0, static_cast<void*>(places), sizeof places).groups(1).threads(8);
+    return dispatch;
+  }
+
+  Result<Library> library;
+  bool checked = true;
+  float* places[2] = {};
+};
+
+TEST_F(Hosts, ResidentMemoryIsReachedByItsAddress) {
+  for (const bool mode : {false, true}) {
+    checked = mode;
+    std::vector<float> from(8, 3), to(8);
+    Dispatch dispatch = by_address(from.data(), to.data());
+    EXPECT_EQ(run(dispatch.resident(from.data(), 32, false).resident(to.data(), 32)).text(), "");
+    EXPECT_EQ(to, std::vector<float>(8, 6));
+  }
+}
+
+TEST_F(Hosts, WhatIsNotResidentIsAWildPointer) {
+  std::vector<float> from(8, 3), to(8);
+  Dispatch dispatch = by_address(from.data(), to.data());
+  EXPECT_THAT(run(dispatch.resident(from.data(), 32)).text(), HasSubstr("wild-pointer"));
+  EXPECT_EQ(to, std::vector<float>(8));
+}
+
+TEST_F(Hosts, ResidentMemoryHasBoundsAndRights) {
+  std::vector<float> from(8, 3), to(8);
+  Dispatch small = by_address(from.data(), to.data());
+  EXPECT_THAT(run(small.resident(from.data(), 28).resident(to.data(), 32)).text(), HasSubstr("reads 4 bytes at address"));
+  Dispatch straddling = by_address(from.data(), to.data());
+  EXPECT_THAT(run(straddling.resident(from.data(), 30).resident(to.data(), 32)).text(), HasSubstr("out-of-bounds-read"));
+  Dispatch constant = by_address(from.data(), to.data());
+  EXPECT_THAT(run(constant.resident(from.data(), 32).resident(to.data(), 32, false)).text(), HasSubstr("write-to-constant"));
+}
+
+TEST_F(Hosts, BuffersThatAreResidentAsWellAreOneMemory) {
+  std::vector<float> all(16, 3);
+  places[0] = all.data(), places[1] = all.data() + 8;
+  Dispatch dispatch = by_address(all.data(), all.data() + 8);
+  dispatch.buffer(4, all.data(), 64).resident(all.data(), 64);
+  EXPECT_EQ(run(dispatch).text(), "");
+  EXPECT_EQ(all[15], 6);
+}
+
+TEST_F(Hosts, ABufferThatBeginsAtAnOddAddressIsMisaligned) {
+  alignas(256) float y[12] = {};
+  const auto bound_at = [&](int first) {
+    Dispatch dispatch = library.value().kernel("twice").dispatch();
+    dispatch.buffer(0, static_cast<void*>(y + first), 32).threads(2);
+    return run(dispatch).text();
+  };
+  EXPECT_EQ(bound_at(4), "");
+  EXPECT_THAT(bound_at(1), HasSubstr("misaligned-access"));
+}
+
+TEST_F(Hosts, KernelsSayWhatTheyNeed) {
+  const auto signature = library.value().kernel("tiled").signature();
+  ASSERT_TRUE(signature.ok()) << signature.message();
+  EXPECT_EQ(signature.value().arguments.size(), 3u);
+  EXPECT_EQ(signature.value().threadgroup_memory, 404u);
+  EXPECT_EQ(library.value().kernel("twice").signature().value().threadgroup_memory, 0u);
+}
+
+TEST_F(Hosts, SourcesSayTheirFunctionConstants) {
+  const auto& constants = library.value().function_constants();
+  ASSERT_EQ(constants.size(), 2u);
+  EXPECT_EQ(constants[0].name + ":" + constants[0].type + ":" + std::to_string(constants[0].index), "kDouble:bool:3");
+  EXPECT_EQ(constants[1].name + ":" + constants[1].type + ":" + std::to_string(constants[1].index), "kRows:unsigned short:7");
+}
+
+}  // namespace
+}  // namespace metal_on_cpu
