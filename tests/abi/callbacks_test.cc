@@ -1,31 +1,42 @@
 // The host's allocator, logger and thread pool, as closures made by libffi: what a binding of another language hands over.
-#include <ffi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
+#include "abi_table.h"
 #include "support.h"
 
 namespace abi_test {
 namespace {
+
+/// The signature of a callback, by the struct and field that it goes into.
+const Signature& callback(const std::string& name) {
+  const auto found =
+      std::find_if(kCallbacks.begin(), kCallbacks.end(), [&](const Signature& signature) { return signature.name == name; });
+  if (found == kCallbacks.end()) throw std::invalid_argument("the header has no callback " + name);
+  return *found;
+}
 
 /// A C function made at run time that calls a std::function with its raw arguments.
 class Closure {
  public:
   using Body = std::function<void(void* result, void** arguments)>;
 
-  Closure(ffi_type* result, std::vector<ffi_type*> types, Body body) : types_(std::move(types)), body_(std::move(body)) {
+  Closure(const std::string& name, Body body) : types_(ffi_types_of(callback(name))), body_(std::move(body)) {
     closure_ = static_cast<ffi_closure*>(ffi_closure_alloc(sizeof(ffi_closure), &code_));
     const auto run = [](ffi_cif*, void* out, void** arguments, void* self) {
       static_cast<Closure*>(self)->body_(out, arguments);
     };
     if (closure_ == nullptr ||
-        ffi_prep_cif(&cif_, FFI_DEFAULT_ABI, static_cast<unsigned>(types_.size()), result, types_.data()) != FFI_OK ||
+        ffi_prep_cif(&cif_, FFI_DEFAULT_ABI, static_cast<unsigned>(types_.size()), ffi_type_of(callback(name).returns),
+                     types_.data()) != FFI_OK ||
         ffi_prep_closure_loc(closure_, &cif_, run, this, code_) != FFI_OK)
       throw std::bad_alloc();
   }
@@ -105,22 +116,22 @@ class Callbacks : public testing::Test {
   std::atomic<int> loops{0};
   std::vector<std::pair<int32_t, std::string>> lines;
 
-  Closure alloc{&ffi_type_pointer, {&ffi_type_pointer, &ffi_type_uint64, &ffi_type_uint64}, [this](void* out, void** a) {
+  Closure alloc{"marlin_context_desc.alloc", [this](void* out, void** a) {
                   if (argument<void*>(a, 0) != this) ++mistakes;
                   *static_cast<void**>(out) = on_alloc(argument<size_t>(a, 1), argument<size_t>(a, 2));
                 }};
-  Closure release{&ffi_type_void, {&ffi_type_pointer, &ffi_type_pointer, &ffi_type_uint64}, [this](void*, void** a) {
+  Closure release{"marlin_context_desc.release", [this](void*, void** a) {
                     if (argument<void*>(a, 0) != this) ++mistakes;
                     on_release(argument<void*>(a, 1), argument<size_t>(a, 2));
                   }};
-  Closure log{&ffi_type_void, {&ffi_type_pointer, &ffi_type_sint32, &ffi_type_pointer}, [this](void*, void** a) {
+  Closure log{"marlin_context_desc.log", [this](void*, void** a) {
                 const std::lock_guard lock(mutex);
                 lines.emplace_back(argument<int32_t>(a, 1), argument<const char*>(a, 2));
               }};
-  Closure parallel_for{
-      &ffi_type_void, {&ffi_type_pointer, &ffi_type_uint32, &ffi_type_pointer, &ffi_type_pointer}, [this](void*, void** a) {
-        on_parallel_for(argument<uint32_t>(a, 1), argument<void (*)(void*, uint32_t)>(a, 2), argument<void*>(a, 3));
-      }};
+  Closure parallel_for{"marlin_context_desc.parallel_for", [this](void*, void** a) {
+                         on_parallel_for(argument<uint32_t>(a, 1), argument<void (*)(void*, uint32_t)>(a, 2),
+                                         argument<void*>(a, 3));
+                       }};
   marlin_context_desc desc = mm::make<marlin_context_desc>();
 };
 

@@ -1,74 +1,110 @@
-// Every export with its signature, and how to call it.
+// Every export with its signature and what its parameters mean, and how to call it.
 #pragma once
 
+#include <map>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "abi_table.h"
 #include "exports_world.h"
 
 namespace abi_test {
 
-enum class Returns { status, nothing, pointer, number };
-
-struct Signature {
-  const char* name;
-  Returns returns;
+struct Export : Signature {
   std::vector<Arg> args;
-};
-inline void PrintTo(const Signature& signature, std::ostream* out) { *out << signature.name; }  // NOLINT: GoogleTest's name
 
-inline const std::vector<Signature>& signatures() {
-  using enum Arg;
-  static const std::vector<Signature> table = {
-      {"marlin_device_get", Returns::status, {index, device_info, err}},
-      {"marlin_context_create", Returns::status, {context_desc, context_out, err}},
-      {"marlin_context_destroy", Returns::nothing, {context_gone}},
-      {"marlin_stream_create", Returns::status, {context, stream_desc, stream_out, err}},
-      {"marlin_stream_flush", Returns::status, {stream, err}},
-      {"marlin_stream_wait", Returns::status, {stream, timeout, err}},
-      {"marlin_stream_destroy", Returns::nothing, {stream_gone}},
-      {"marlin_buffer_create", Returns::status, {context, bytes, buffer_out, err}},
-      {"marlin_buffer_host", Returns::pointer, {buffer}},
-      {"marlin_buffer_destroy", Returns::nothing, {buffer_gone}},
-      {"marlin_weights_pack", Returns::status, {context, parts, part_count, expert_count, weights_out, err}},
-      {"marlin_weights_unpack", Returns::status, {stream_or_null, weights, row_ids, first_row, rows_out, err}},
-      {"marlin_weights_info", Returns::status, {weights, layer_info, err}},
-      {"marlin_weights_destroy", Returns::nothing, {weights_gone}},
-      {"marlin_checkpoint_open", Returns::status, {path, open_desc, checkpoint_out, err}},
-      {"marlin_checkpoint_layer", Returns::status, {checkpoint, layer_index, layer_info, err}},
-      {"marlin_checkpoint_tensor", Returns::status, {checkpoint, name, matrix_out, err}},
-      {"marlin_checkpoint_destroy", Returns::nothing, {checkpoint_gone}},
-      {"marlin_weights_load", Returns::status, {context, checkpoint, load_desc, weights_out, err}},
-      {"marlin_gemm", Returns::status, {stream_or_null, gemm_desc, err}},
-      {"marlin_gemm_many", Returns::status, {stream_or_null, products, product_count, err}},
-      {"marlin_prepare", Returns::status, {stream_or_null, products, product_count, max_m, scratch_bytes, err}},
-      {"marlin_explain", Returns::status, {gemm_desc, text, capacity, needed, err}},
-      {"marlin_version", Returns::number, {}},
-      {"marlin_status_name", Returns::pointer, {status}},
-      {"marlin_checkpoint_convert", Returns::status, {checkpoint, out_path, convert_desc, err}},
-      {"marlin_get_api", Returns::pointer, {major}},
+  /// Whether what it returns is a marlin_status.
+  bool fails() const { return returns == Kind::i32; }
+};
+inline void PrintTo(const Export& e, std::ostream* out) { *out << e.name; }  // NOLINT: GoogleTest's name
+
+/// What a parameter is for, which its type and name tell everywhere in the header.
+inline Arg meaning(const Signature& function, const Parameter& parameter) {
+  static const std::map<std::string, Arg> meanings = {
+      {"marlin_context* context", Arg::context},
+      {"marlin_stream* stream", Arg::stream_or_null},
+      {"marlin_buffer* buffer", Arg::buffer},
+      {"const marlin_weights* weights", Arg::weights},
+      {"const marlin_checkpoint* checkpoint", Arg::checkpoint},
+      {"marlin_context** out", Arg::context_out},
+      {"marlin_stream** out", Arg::stream_out},
+      {"marlin_buffer** out", Arg::buffer_out},
+      {"marlin_weights** out", Arg::weights_out},
+      {"marlin_checkpoint** out", Arg::checkpoint_out},
+      {"const marlin_context_desc* desc", Arg::context_desc},
+      {"const marlin_stream_desc* desc", Arg::stream_desc},
+      {"const marlin_gemm_desc* desc", Arg::gemm_desc},
+      {"const marlin_load_desc* desc", Arg::load_desc},
+      {"const marlin_open_desc* desc", Arg::open_desc},
+      {"const marlin_convert_desc* desc", Arg::convert_desc},
+      {"const marlin_pack_desc* const* parts", Arg::parts},
+      {"const marlin_gemm_desc* const* descs", Arg::products},
+      {"const marlin_matrix* row_ids", Arg::row_ids},
+      {"const marlin_matrix* out", Arg::rows_out},
+      {"const char* path", Arg::path},
+      {"const char* out_path", Arg::out_path},
+      {"const char* name", Arg::name},
+      {"marlin_device_info* out", Arg::device_info},
+      {"marlin_layer_info* out", Arg::layer_info},
+      {"marlin_matrix* out", Arg::matrix_out},
+      {"char* text", Arg::text},
+      {"size_t* needed", Arg::needed},
+      {"uint64_t* scratch_bytes", Arg::scratch_bytes},
+      {"marlin_error* err", Arg::err},
+      {"uint32_t part_count", Arg::part_count},
+      {"uint32_t expert_count", Arg::expert_count},
+      {"uint32_t count", Arg::product_count},
+      {"int64_t first_row", Arg::first_row},
+      {"uint32_t index", Arg::index},
+      {"uint64_t index", Arg::layer_index},
+      {"uint64_t bytes", Arg::bytes},
+      {"uint64_t timeout_ns", Arg::timeout},
+      {"int64_t max_m", Arg::max_m},
+      {"size_t capacity", Arg::capacity},
+      {"marlin_status status", Arg::status},
+      {"uint32_t abi_major", Arg::major},
   };
+  static const std::map<std::string, Arg> in_one_function = {
+      {"marlin_context_destroy context", Arg::context_gone},
+      {"marlin_stream_destroy stream", Arg::stream_gone},
+      {"marlin_buffer_destroy buffer", Arg::buffer_gone},
+      {"marlin_weights_destroy weights", Arg::weights_gone},
+      {"marlin_checkpoint_destroy checkpoint", Arg::checkpoint_gone},
+      {"marlin_stream_flush stream", Arg::stream},
+      {"marlin_stream_wait stream", Arg::stream},
+  };
+  const auto special = in_one_function.find(function.name + " " + parameter.name);
+  if (special != in_one_function.end()) return special->second;
+  const auto found = meanings.find(parameter.type + " " + parameter.name);
+  if (found == meanings.end())
+    throw std::logic_error(function.name + ": nothing is known of `" + parameter.type + " " + parameter.name + "`");
+  return found->second;
+}
+
+inline const std::vector<Export>& signatures() {
+  static const std::vector<Export> table = [] {
+    std::vector<Export> exports;
+    for (const Signature& function : kFunctions) {
+      exports.push_back({function, {}});
+      for (const Parameter& parameter : function.params) exports.back().args.push_back(meaning(function, parameter));
+    }
+    return exports;
+  }();
   return table;
 }
 
 /// The bits that a function returned. `just_before` runs when all is ready for the call.
 template <class JustBefore>
 uint64_t call_with(void* function, const Signature& signature, std::vector<Value> values, JustBefore just_before) {
-  std::vector<ffi_type*> types;
+  std::vector<ffi_type*> types = ffi_types_of(signature);
   std::vector<void*> pointers;
-  for (Value& v : values) {
-    types.push_back(v.type);
-    pointers.push_back(&v.bits);
-  }
-  ffi_type* const returned = signature.returns == Returns::status    ? &ffi_type_sint32
-                             : signature.returns == Returns::nothing ? &ffi_type_void
-                             : signature.returns == Returns::number  ? &ffi_type_uint32
-                                                                     : &ffi_type_pointer;
+  for (Value& v : values) pointers.push_back(&v);
   ffi_cif cif;
   ffi_arg result = 0;
-  if (function == nullptr ||
-      ffi_prep_cif(&cif, FFI_DEFAULT_ABI, static_cast<unsigned>(types.size()), returned, types.data()) != FFI_OK)
+  if (function == nullptr || ffi_prep_cif(&cif, FFI_DEFAULT_ABI, static_cast<unsigned>(types.size()),
+                                          ffi_type_of(signature.returns), types.data()) != FFI_OK)
     return ~uint64_t{0};
   just_before();
   ffi_call(&cif, FFI_FN(function), &result, pointers.data());
@@ -76,14 +112,13 @@ uint64_t call_with(void* function, const Signature& signature, std::vector<Value
 }
 
 /// A call with good arguments, but `bad` at `position`.
-inline uint64_t call_in(World& world, void* function, const Signature& signature, size_t position = SIZE_MAX,
-                        const Bad* bad = nullptr) {
+inline uint64_t call_in(World& world, void* function, const Export& e, size_t position = SIZE_MAX, const Bad* bad = nullptr) {
   std::vector<Value> values;
-  for (size_t i = 0; i < signature.args.size(); ++i) {
-    values.push_back(i == position ? bad->value : world.good(signature.args[i]));
-    if (i != position) world.destroyed(signature.args[i]);
+  for (size_t i = 0; i < e.args.size(); ++i) {
+    values.push_back(i == position ? bad->value : world.good(e.args[i]));
+    if (i != position) world.destroyed(e.args[i]);
   }
-  return call_with(function, signature, std::move(values), [] {});
+  return call_with(function, e, std::move(values), [] {});
 }
 
 }  // namespace abi_test

@@ -1,8 +1,6 @@
 // Arguments of every kind that an export takes, good and bad.
 #pragma once
 
-#include <ffi.h>
-
 #include <unistd.h>
 
 #include <cstddef>
@@ -76,20 +74,17 @@ enum class Arg {
 };
 constexpr bool is_number(Arg arg) { return arg >= Arg::part_count; }
 
-/// One argument's bytes, as libffi wants them: a pointer or an integer of up to 8 bytes.
-struct Value {
-  ffi_type* type;
-  uint64_t bits;
-};
+/// One argument's bytes: a pointer or an integer of up to 8 bytes.
+using Value = uint64_t;
 template <class T>
 Value pointer(T* p) {
-  return {&ffi_type_pointer, reinterpret_cast<uintptr_t>(p)};
+  return reinterpret_cast<uintptr_t>(p);
 }
-inline Value pointer(std::nullptr_t) { return {&ffi_type_pointer, 0}; }
-inline Value u32(uint32_t v) { return {&ffi_type_uint32, v}; }
-inline Value i32(int32_t v) { return {&ffi_type_sint32, static_cast<uint32_t>(v)}; }
-inline Value u64(uint64_t v) { return {&ffi_type_uint64, v}; }
-inline Value i64(int64_t v) { return {&ffi_type_sint64, static_cast<uint64_t>(v)}; }
+inline Value pointer(std::nullptr_t) { return 0; }
+inline Value u32(uint32_t v) { return v; }
+inline Value i32(int32_t v) { return static_cast<uint32_t>(v); }
+inline Value u64(uint64_t v) { return v; }
+inline Value i64(int64_t v) { return static_cast<uint64_t>(v); }
 
 /// A status that no function returns: the call must only come back.
 constexpr marlin_status kAny = 1;
