@@ -1,0 +1,247 @@
+#include "backends/gpu/gemm.h"
+
+#include <algorithm>
+
+#include "formats/codecs.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+constexpr uint32_t kHelperThreads = 256;
+/// Rows of one dispatch of a preparing kernel.
+constexpr int64_t kPrepareRows = 1 << 20;
+
+/// Every row of A begins at a multiple of 16 bytes.
+bool is_aligned(const GemmProblem& problem, const Matrix& a) {
+  const auto element = static_cast<uint64_t>(float_bytes(problem.a.dtype));
+  return a.place.address() % 16 == 0 && static_cast<uint64_t>(a.stride) * element % 16 == 0;
+}
+
+Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
+  const PackedLayout& layout = weights_of(problem).layout;
+  const bool whole = !plan.partial;  // else `finish` does the rest
+  Variant v(plan.kernel->name(layout.codes, plan.activation));
+  v.set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
+      .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
+      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant())
+      .set(MARLIN_CONSTANT_ROW_FACTOR, whole ? layout.row_factor : kRowFactorNone)
+      .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned)
+      .set(MARLIN_CONSTANT_RAGGED, !plan.prepared && layout.k < layout.slots)
+      .set(MARLIN_CONSTANT_OUTPUT_TYPE, whole ? float_constant(problem.c.dtype) : uint32_t{kFloat32})
+      .set(MARLIN_CONSTANT_BIAS_TYPE, whole ? float_constant(problem.bias.dtype) : uint32_t{kFloatNone})
+      .set(MARLIN_CONSTANT_EPILOGUE, whole ? static_cast<uint32_t>(problem.epilogue) : 0)
+      .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
+      .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
+      .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8);
+  return v;
+}
+
+Variant finish_variant(const GemmProblem& problem) {
+  const GpuWeights& weights = weights_of(problem);
+  Variant v(finish_kernel().name);
+  v.set(MARLIN_CONSTANT_ROW_FACTOR, weights.layout.row_factor)
+      .set(MARLIN_CONSTANT_OUTPUT_TYPE, float_constant(problem.c.dtype))
+      .set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.bias.dtype))
+      .set(MARLIN_CONSTANT_EPILOGUE, static_cast<uint32_t>(problem.epilogue))
+      .set(MARLIN_CONSTANT_ACCUMULATE, problem.accumulate)
+      .set(MARLIN_CONSTANT_INTERLEAVED, is_two_input(problem.epilogue) && weights.meta().gate_up_interleaved);
+  return v;
+}
+
+HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
+  return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype) : gather_kernel(problem.a.dtype);
+}
+
+Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan) {
+  Variant v(prepare_kernel(problem, plan).name);
+  if (plan.activation == ActivationKind::i8) v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
+  return v;
+}
+
+int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
+  return plan.activation == ActivationKind::i8 ? 1 : static_cast<int64_t>(float_bytes(problem.a.dtype));
+}
+
+ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands, int64_t rows) {
+  const PackedLayout& layout = weights_of(problem).layout;
+  ProductArgs args{};
+  args.m = static_cast<marlin_int>(rows);
+  args.n = static_cast<marlin_int>(layout.n);
+  args.k = static_cast<marlin_int>(plan.prepared ? layout.slots : layout.k);
+  args.slots = static_cast<marlin_int>(layout.slots);
+  args.records = static_cast<marlin_int>(layout.records);
+  args.record_blocks = static_cast<marlin_int>(layout.record_blocks);
+  args.split_blocks = static_cast<marlin_int>(plan.split_blocks);
+  args.splits = static_cast<marlin_int>(plan.splits);
+  args.lda = plan.prepared ? layout.slots : operands.a.stride;
+  args.ldc = operands.c.stride;
+  return args;
+}
+
+}  // namespace
+
+uint32_t helper_threads(const device::Kernel& kernel) { return std::min(kHelperThreads, kernel.max_threads()); }
+
+device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows, uint32_t threads) {
+  return {static_cast<uint32_t>(ceil_div(ceil_div(columns, helper.columns), threads)), static_cast<uint32_t>(rows), 1};
+}
+
+bool GemmCall::share_activations(const Product& one, const Product& other) {
+  const MatrixView &a = one.problem->a, &b = other.problem->a;
+  const GpuWeights &v = weights_of(*one.problem), &w = weights_of(*other.problem);
+  return one.plan.activation == other.plan.activation && one.operands.a.place.address() == other.operands.a.place.address() &&
+         one.operands.a.stride == other.operands.a.stride && a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols &&
+         v.layout.slots == w.layout.slots && v.slot_to_k == w.slot_to_k;
+}
+
+Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands) {
+  Product product{&problem, plan, operands, nullptr, nullptr, nullptr};
+  const auto area = [&](uint64_t bytes) {
+    const uint64_t at = scratch_;
+    scratch_ += bytes;
+    return at;
+  };
+  if (plan.prepared) {
+    const auto same = std::find_if(products_.begin(), products_.end(), [&](const Product& earlier) {
+      return earlier.plan.prepared && share_activations(earlier, product);
+    });
+    product.prepares = same == products_.end();
+    product.activations_at = product.prepares ? area(plan.activation_bytes) : same->activations_at;
+    product.scales_at = product.prepares ? area(plan.activation_scale_bytes) : same->scales_at;
+    MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan)));
+  }
+  product.partials_at = area(plan.partial_bytes);
+  MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
+  if (plan.partial) {
+    MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
+  }
+  products_.push_back(std::move(product));
+  return {};
+}
+
+Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
+  if (plan.prepared) MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan)).status());
+  if (plan.partial) MARLIN_RETURN_IF_ERROR(kernels.get(finish_variant(problem)).status());
+  MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, false)).status());
+  return kernels.get(multiply_variant(problem, plan, true)).status();
+}
+
+Status GemmCall::record_prepare(GpuStream& stream, const Place& scratch, const Product& product) {
+  const GemmProblem& problem = *product.problem;
+  const GpuWeights& weights = weights_of(problem);
+  const int64_t slots = weights.layout.slots;
+  const HelperKernel helper = prepare_kernel(problem, product.plan);
+  const uint32_t threads = helper_threads(*product.prepare);
+  for (int64_t first = 0; first < problem.a.rows; first += kPrepareRows) {
+    const int64_t rows = std::min(kPrepareRows, problem.a.rows - first);
+    PrepareArgs args{};
+    args.m = static_cast<marlin_int>(rows);
+    args.k = static_cast<marlin_int>(weights.layout.k);
+    args.slots = static_cast<marlin_int>(slots);
+    args.lda = product.operands.a.stride;
+    const auto element = static_cast<int64_t>(float_bytes(problem.a.dtype));
+    const auto skipped = static_cast<uint64_t>(first * product.operands.a.stride * element);
+    const auto done = static_cast<uint64_t>(first * slots);
+    Bindings bindings;
+    bindings.buffer(MARLIN_BUFFER_SOURCE, product.operands.a.place.at(skipped))
+        .buffer(MARLIN_BUFFER_QUANTIZED,
+                scratch.at(product.activations_at + done * static_cast<uint64_t>(prepared_element(problem, product.plan))));
+    if (product.plan.activation == ActivationKind::i8)
+      bindings.buffer(MARLIN_BUFFER_QUANT_SCALES, scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
+    if (weights.layout.permuted)
+      bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS, Place{weights.buffer, weights.layout.slot_to_k_at});
+    bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
+    MARLIN_RETURN_IF_ERROR(stream.dispatch(product.prepare, bindings, helper_grid(helper, slots, rows, threads), threads,
+                                           "metal-marlin: prepare A"));
+  }
+  return {};
+}
+
+Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows) {
+  const GemmProblem& problem = *product.problem;
+  const GemmPlan& plan = product.plan;
+  const GpuWeights& weights = weights_of(problem);
+  const PackedLayout& layout = weights.layout;
+  const ProductArgs args = product_args(problem, plan, product.operands, rows);
+  const auto row = static_cast<uint64_t>(first), slots = static_cast<uint64_t>(layout.slots);
+  Bindings bindings;
+  bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
+      .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
+  if (layout.zero_kind != ZeroKind::none) bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+  if (!plan.partial && layout.row_factor != kRowFactorNone)
+    bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, layout.factors_at});
+  if (plan.prepared) {
+    const auto element = static_cast<uint64_t>(prepared_element(problem, plan));
+    bindings.buffer(MARLIN_BUFFER_A, scratch.at(product.activations_at + row * slots * element));
+  } else {
+    const uint64_t row_bytes = static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
+    bindings.buffer(MARLIN_BUFFER_A, product.operands.a.place.at(row * row_bytes));
+  }
+  if (plan.activation == ActivationKind::i8)
+    bindings.buffer(MARLIN_BUFFER_A_SCALES, scratch.at(product.scales_at + row * slots / kActivationBlock * sizeof(float)));
+  if (plan.partial) {
+    bindings.buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at));
+  } else {
+    if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
+    const uint64_t row_bytes = static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
+    bindings.buffer(MARLIN_BUFFER_C, product.operands.c.place.at(row * row_bytes));
+  }
+  bindings.value(MARLIN_BUFFER_ARGS, args);
+  const device::Size3 groups{static_cast<uint32_t>(ceil_div(layout.n, plan.kernel->columns)),
+                             static_cast<uint32_t>(ceil_div(rows, plan.kernel->rows)), static_cast<uint32_t>(plan.splits)};
+  return stream.dispatch(product.multiply, bindings, groups, plan.kernel->threads, "metal-marlin: multiply");
+}
+
+Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows) {
+  const GemmProblem& problem = *product.problem;
+  const GpuWeights& weights = weights_of(problem);
+  const ProductArgs args = product_args(problem, product.plan, product.operands, rows);
+  const uint64_t row_bytes = static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
+  Bindings bindings;
+  if (weights.layout.row_factor != kRowFactorNone)
+    bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, weights.layout.factors_at});
+  if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
+  bindings.buffer(MARLIN_BUFFER_C, product.operands.c.place.at(static_cast<uint64_t>(first) * row_bytes))
+      .buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at))
+      .value(MARLIN_BUFFER_ARGS, args);
+  const uint32_t threads = helper_threads(*product.finish);
+  return stream.dispatch(product.finish, bindings, helper_grid(finish_kernel(), problem.c.cols, rows, threads), threads,
+                         "metal-marlin: finish");
+}
+
+/// Block number `round` of the rows of every product that has so many.
+Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t round, bool& more) const {
+  bool partial = false;
+  more = false;
+  for (const Product& product : products_) {
+    const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
+    if (left <= 0) continue;
+    MARLIN_RETURN_IF_ERROR(record_multiply(stream, scratch, product, first, std::min(left, product.plan.m_block)));
+    partial = partial || product.plan.partial;
+    more = more || left > product.plan.m_block;
+  }
+  if (!partial) return {};
+  MARLIN_RETURN_IF_ERROR(stream.barrier());
+  for (const Product& product : products_) {
+    const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
+    if (left > 0 && product.plan.partial)
+      MARLIN_RETURN_IF_ERROR(record_finish(stream, scratch, product, first, std::min(left, product.plan.m_block)));
+  }
+  return more ? stream.barrier() : Status();  // the next block's partial sums take the place of these
+}
+
+Status GemmCall::record(GpuStream& stream, const Place& scratch) const {
+  MARLIN_RETURN_IF_ERROR(stream.begin());
+  bool prepared = false;
+  for (const Product& product : products_) {
+    if (!product.prepares) continue;
+    MARLIN_RETURN_IF_ERROR(record_prepare(stream, scratch, product));
+    prepared = true;
+  }
+  if (prepared) MARLIN_RETURN_IF_ERROR(stream.barrier());
+  bool more = true;
+  for (int64_t round = 0; more; ++round) MARLIN_RETURN_IF_ERROR(record_round(stream, scratch, round, more));
+  return stream.end();
+}
+
+}  // namespace metal_marlin::gpu

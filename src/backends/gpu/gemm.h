@@ -1,0 +1,64 @@
+// Products on a GPU, recorded: which kernels with which arguments in which order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/gpu/kernels.h"
+#include "backends/gpu/operands.h"
+#include "backends/gpu/plan.h"
+#include "backends/gpu/stream.h"
+#include "core/backend.h"
+
+namespace metal_marlin::gpu {
+
+struct ProductOperands {
+  Matrix a, c, bias;
+};
+
+/// Threads of a helper kernel's threadgroup, all along its columns.
+uint32_t helper_threads(const device::Kernel& kernel);
+/// A helper's grid for so many columns and rows of work.
+device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows, uint32_t threads);
+
+/// Independent products that are recorded together:
+///
+///   quantise or gather | barrier | multiply | barrier | finish | barrier | multiply the next block of rows | ...
+///
+/// with the steps and barriers that they need. Products that share an A, read in the same form, prepare it once.
+class GemmCall {
+ public:
+  explicit GemmCall(KernelCache& kernels) : kernels_(kernels) {}
+
+  /// Compiles what it needs. The problem outlives the call; operands are where they will be read.
+  Status add(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands);
+  bool empty() const { return products_.empty(); }
+  uint64_t scratch_bytes() const { return scratch_; }
+  /// `scratch` holds scratch_bytes(), if that is not 0.
+  Status record(GpuStream& stream, const Place& scratch) const;
+
+  /// Compiles what add() would, for operands of any alignment.
+  static Status compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan);
+
+ private:
+  struct Product {
+    const GemmProblem* problem;
+    GemmPlan plan;
+    ProductOperands operands;
+    device::KernelRef prepare, multiply, finish;
+    uint64_t activations_at = 0, scales_at = 0, partials_at = 0;  // in scratch
+    bool prepares = false;                                        // itself, and not through another product
+  };
+
+  static bool share_activations(const Product& one, const Product& other);
+  static Status record_prepare(GpuStream& stream, const Place& scratch, const Product& product);
+  static Status record_multiply(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows);
+  static Status record_finish(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows);
+  Status record_round(GpuStream& stream, const Place& scratch, int64_t round, bool& more) const;
+
+  KernelCache& kernels_;
+  std::vector<Product> products_;
+  uint64_t scratch_ = 0;
+};
+
+}  // namespace metal_marlin::gpu

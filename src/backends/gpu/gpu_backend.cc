@@ -1,0 +1,231 @@
+#include "backends/gpu/gpu_backend.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/thread_pool.h"
+#include "backends/cpu/usable_threads.h"
+#include "backends/gpu/gemm.h"
+#include "backends/gpu/probe.h"
+#include "backends/gpu/unpack.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+/// Weights are packed by the CPU's threads.
+std::unique_ptr<TaskRunner> make_runner(const BackendOptions& options) {
+  const uint32_t threads = options.threads != 0 ? options.threads : cpu::usable_threads();
+  if (options.parallel_for != nullptr)
+    return std::make_unique<cpu::HostRunner>(options.parallel_for, options.parallel_for_user, threads);
+  return std::make_unique<cpu::ThreadPool>(threads);
+}
+
+int64_t element_bytes(const MatrixView& view) { return static_cast<int64_t>(float_bytes(view.dtype)); }
+
+class GpuBackend final : public Backend {
+ public:
+  GpuBackend(std::shared_ptr<device::Device> device, const BackendOptions& options, const GpuOptions& gpu)
+      : device_(std::move(device)), options_(gpu), logger_(options.logger), runner_(make_runner(options)) {}
+
+  Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
+    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_on_device(source, *device_, memory_, *runner_));
+    return packed;
+  }
+
+  Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows, const MatrixView& out) override {
+    const auto& packed = static_cast<const GpuWeights&>(weights);
+    if (stream != nullptr) return unpack_on(static_cast<GpuStream&>(*stream), packed, rows, out, nullptr);
+    MARLIN_RETURN_IF_ERROR(check_ids(*device_, rows, out.rows, packed.layout.n));
+    return at_once([&](GpuStream& own, Operands& operands) { return unpack_on(own, packed, rows, out, &operands); });
+  }
+
+  Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) override {
+    MARLIN_ASSIGN(device::BufferRef buffer, memory_.allocate(bytes, device::Placement::shared, "buffer"));
+    std::memset(buffer->host(), 0, bytes);
+    return std::unique_ptr<SharedMemory>(std::make_unique<GpuBuffer>(std::move(buffer)));
+  }
+
+  Result<NativeMemory> native_memory(void* native) override {
+    MARLIN_ASSIGN(const device::BufferRef buffer, device_->wrap_native(native));
+    return NativeMemory{buffer->address(), buffer->bytes()};
+  }
+
+  Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
+    Place scratch;
+    uint64_t bytes = 0;
+    if (options.scratch.present()) {
+      MARLIN_ASSIGN(scratch, place_of(options.scratch));
+      const uint64_t all = static_cast<uint64_t>(options.scratch.rows * options.scratch.cols);
+      const uint64_t skip = std::min(-scratch.address() % kScratchAlign, all);
+      scratch.offset += skip;
+      bytes = all - skip;
+    }
+    MARLIN_ASSIGN(auto queue, device_->stream({options.kind, options.native}));
+    return std::unique_ptr<BackendStream>(
+        std::make_unique<GpuStream>(std::move(queue), options.kind, std::move(scratch), bytes));
+  }
+
+  Status supports(const GemmProblem& problem) override { return plan(problem, problem.a.rows).status(); }
+
+  Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) override {
+    if (stream != nullptr) return gemm_on(static_cast<GpuStream&>(*stream), problems, nullptr);
+    return at_once([&](GpuStream& own, Operands& operands) { return gemm_on(own, problems, &operands); });
+  }
+
+  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) override {
+    if (max_m == 0 || problems.empty()) return uint64_t{0};
+    if (stream != nullptr) return prepare_on(static_cast<GpuStream&>(*stream), problems, max_m, false);
+    MARLIN_ASSIGN(auto own, streams_.take());
+    auto bytes = prepare_on(*own, problems, max_m, true);
+    streams_.put(std::move(own));
+    return bytes;
+  }
+
+  Status flush(BackendStream& stream) override {
+    auto& own = static_cast<GpuStream&>(stream);
+    MARLIN_RETURN_IF_ERROR(own.check());
+    return own.commit();
+  }
+
+  Status wait(BackendStream& stream, uint64_t timeout_ns) override {
+    auto& own = static_cast<GpuStream&>(stream);
+    MARLIN_RETURN_IF_ERROR(own.check());
+    return own.wait(timeout_ns);
+  }
+
+  Result<std::string> explain(const GemmProblem& problem) override {
+    MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
+    return explain_gemm(chosen, problem, rules());
+  }
+
+ private:
+  PlanRules rules() const { return {device_->capabilities(), health_, options_.kernel}; }
+
+  /// A plan whose kernel is known to compute right here.
+  Result<GemmPlan> plan(const GemmProblem& problem, int64_t m) {
+    for (;;) {  // each turn learns of one more kernel
+      MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
+      const PackedLayout& layout = weights_of(problem).layout;
+      const Decoder decoder = decoder_of(*chosen.kernel, chosen.activation, layout);
+      if (!options_.probe || health_.of(decoder) != KernelHealth::unknown) return chosen;
+      const ProbeBench bench{*device_, memory_, kernels_, streams_, *runner_, logger_};
+      MARLIN_ASSIGN(const KernelHealth::State state, probe(bench, *chosen.kernel, chosen.activation, layout));
+      health_.set(decoder, state);
+    }
+  }
+
+  /// Of memory that is the device's already.
+  Result<Place> place_of(const MatrixView& view) {
+    if (view.memory == MARLIN_MEM_HOST)
+      return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.memory is 0 (host), expected a buffer or the device's own memory");
+    if (view.memory == MARLIN_MEM_BUFFER) return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
+    MARLIN_ASSIGN(device::BufferRef buffer, device_->wrap_native(view.native));
+    return Place{std::move(buffer), view.offset};
+  }
+
+  /// Records on a stream of the backend's own, and waits. A stream on which that failed is dropped.
+  template <class Record>
+  Status at_once(const Record& record) {
+    MARLIN_ASSIGN(auto stream, streams_.take());
+    Operands operands(*device_, memory_, *stream, true);
+    MARLIN_RETURN_IF_ERROR(record(*stream, operands));
+    MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
+    operands.finish();
+    streams_.put(std::move(stream));
+    return {};
+  }
+
+  Status gemm_on(GpuStream& stream, std::span<const GemmProblem> problems, Operands* hosts) {
+    MARLIN_RETURN_IF_ERROR(stream.check());
+    Operands devices(*device_, memory_, stream, false);
+    Operands& operands = hosts != nullptr ? *hosts : devices;
+    struct Located {
+      size_t a = 0, c = 0, bias = 0;
+    };
+    std::vector<Located> located;
+    for (const GemmProblem& problem : problems) {
+      Located& at = located.emplace_back();
+      if (problem.a.rows == 0) continue;
+      MARLIN_ASSIGN(at.a, operands.add(problem.a, "a", element_bytes(problem.a), Access::read));
+      const Access access = problem.accumulate ? Access::update : Access::write;
+      MARLIN_ASSIGN(at.c, operands.add(problem.c, "c", element_bytes(problem.c), access));
+      if (!problem.bias.present()) continue;
+      MARLIN_ASSIGN(at.bias, operands.add(problem.bias, "bias", element_bytes(problem.bias), Access::read));
+    }
+    MARLIN_RETURN_IF_ERROR(operands.stage());
+    GemmCall call(kernels_);
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const GemmProblem& problem = problems[i];
+      if (problem.a.rows == 0) continue;
+      MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
+      const Matrix bias = problem.bias.present() ? operands.place(located[i].bias) : Matrix();
+      MARLIN_RETURN_IF_ERROR(call.add(problem, chosen, {operands.place(located[i].a), operands.place(located[i].c), bias}));
+    }
+    if (call.empty()) return {};
+    Place scratch;
+    if (call.scratch_bytes() != 0) {
+      MARLIN_ASSIGN(scratch, stream.scratch(memory_, call.scratch_bytes()));
+    }
+    return call.record(stream, scratch);
+  }
+
+  Status unpack_on(GpuStream& stream, const GpuWeights& weights, const RowSelection& rows, const MatrixView& out,
+                   Operands* hosts) {
+    MARLIN_RETURN_IF_ERROR(stream.check());
+    Operands devices(*device_, memory_, stream, false);
+    Operands& operands = hosts != nullptr ? *hosts : devices;
+    MARLIN_ASSIGN(const size_t to, operands.add(out, "out", element_bytes(out), Access::write));
+    size_t ids = 0;
+    if (rows.ids.present()) {
+      MARLIN_ASSIGN(ids, operands.add(rows.ids, "row_ids", sizeof(int32_t), Access::read));
+    }
+    MARLIN_RETURN_IF_ERROR(operands.stage());
+    const Matrix list = rows.ids.present() ? operands.place(ids) : Matrix();
+    return record_unpack(kernels_, stream, weights, rows, list, out, operands.place(to));
+  }
+
+  Result<uint64_t> prepare_on(GpuStream& stream, std::span<const GemmProblem> problems, int64_t max_m, bool stages) {
+    MARLIN_RETURN_IF_ERROR(stream.check());
+    uint64_t bytes = 0, staged = 0;
+    for (const GemmProblem& problem : problems) {
+      MARLIN_ASSIGN(const std::vector<int64_t> told, telling_rows(problem, max_m, rules()));
+      uint64_t most = 0;
+      for (const int64_t m : told) {
+        MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, m));
+        MARLIN_RETURN_IF_ERROR(GemmCall::compile(kernels_, problem, chosen));
+        most = std::max(most, chosen.scratch_bytes());
+      }
+      bytes += most;
+      for (MatrixView view : {problem.a, problem.c}) {
+        view.rows = max_m;
+        staged += Operands::staging_bytes(view, element_bytes(view));
+      }
+      if (problem.bias.present()) staged += Operands::staging_bytes(problem.bias, element_bytes(problem.bias));
+    }
+    if (bytes != 0 && !stream.has_host_scratch()) MARLIN_RETURN_IF_ERROR(stream.scratch(memory_, bytes).status());
+    if (stages && staged != 0) MARLIN_RETURN_IF_ERROR(stream.staging(memory_, staged).status());
+    return bytes == 0 ? 0 : bytes + kScratchAlign - 1;  // the host's memory may start anywhere
+  }
+
+  const std::shared_ptr<device::Device> device_;
+  const GpuOptions options_;
+  const Logger logger_;
+  const std::unique_ptr<TaskRunner> runner_;
+  Memory memory_{*device_};
+  KernelCache kernels_{*device_};
+  KernelHealth health_;
+  StreamCache streams_{*device_};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_gpu_backend(std::shared_ptr<device::Device> device, const BackendOptions& options,
+                                                  const GpuOptions& gpu) {
+  return std::unique_ptr<Backend>(std::make_unique<GpuBackend>(std::move(device), options, gpu));
+}
+
+}  // namespace metal_marlin::gpu

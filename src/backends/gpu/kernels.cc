@@ -1,0 +1,120 @@
+#include "backends/gpu/kernels.h"
+
+#include <array>
+
+namespace metal_marlin::gpu {
+namespace {
+
+#define MARLIN_GPU_ACTIVATIONS(prefix, suffix) \
+  {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, prefix "i8_" suffix}
+#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                    \
+  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix),  \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), MARLIN_GPU_ACTIVATIONS(family "_fp4s_", suffix), \
+    MARLIN_GPU_ACTIVATIONS(family "_u4s_", suffix)},                                                \
+   m_min,                                                                                           \
+   m_max,                                                                                           \
+   rows,                                                                                            \
+   columns,                                                                                         \
+   threads,                                                                                         \
+   std::string_view(family) == "gemm"},
+#define MARLIN_GPU_HELPER(name, columns)
+constexpr ProductKernel kProducts[] = {
+#include "backends/gpu/kernels.inc"
+};
+#undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_HELPER
+#undef MARLIN_GPU_ACTIVATIONS
+
+#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)
+#define MARLIN_GPU_HELPER(name, columns) {name, columns},
+constexpr HelperKernel kHelpers[] = {
+#include "backends/gpu/kernels.inc"
+};
+#undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_HELPER
+
+/// A helper whose row of the table is `prefix`, under its full name.
+constexpr HelperKernel helper(std::string_view prefix, std::string_view name) {
+  for (const HelperKernel& row : kHelpers)
+    if (row.name == prefix) return {name, row.columns};
+  return {};
+}
+
+static_assert(std::size(kProducts) <= kMostProductKernels);
+
+constexpr bool is_boolean(uint32_t index) {
+  switch (index) {
+    case MARLIN_CONSTANT_ALIGNED:
+    case MARLIN_CONSTANT_RAGGED:
+    case MARLIN_CONSTANT_ACCUMULATE:
+    case MARLIN_CONSTANT_PARTIAL:
+    case MARLIN_CONSTANT_INTERLEAVED:
+    case MARLIN_CONSTANT_SLOT_TO_K:
+    case MARLIN_CONSTANT_ROW_LIST:
+    case MARLIN_CONSTANT_QUANTIZED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::span<const ProductKernel> product_kernels() { return kProducts; }
+
+HelperKernel unpack_kernel(CodeKind codes) {
+  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8", "unpack_fp4s", "unpack_u4s"};
+  return helper("unpack", kNames[static_cast<int>(codes)]);
+}
+
+HelperKernel quantize_kernel(marlin_dtype from) {
+  return helper("quantize", from == MARLIN_F32 ? "quantize_f32" : from == MARLIN_F16 ? "quantize_f16" : "quantize_bf16");
+}
+
+HelperKernel gather_kernel(marlin_dtype dtype) { return helper("gather", dtype == MARLIN_F32 ? "gather_b4" : "gather_b2"); }
+
+HelperKernel finish_kernel() { return helper("finish", "finish"); }
+
+uint32_t float_constant(marlin_dtype dtype) {
+  switch (dtype) {
+    case MARLIN_F32:
+      return kFloat32;
+    case MARLIN_F16:
+      return kFloat16;
+    case MARLIN_BF16:
+      return kFloatBf16;
+    default:
+      return kFloatNone;
+  }
+}
+
+Variant& Variant::set(uint32_t index, uint32_t value) {
+  values_ |= uint64_t{value & 15u} << 4 * index;
+  present_ = static_cast<uint16_t>(present_ | 1u << index);
+  return *this;
+}
+
+size_t Variant::constants(std::span<device::Constant, kMostConstants> to) const {
+  size_t count = 0;
+  for (uint32_t index = 0; index < kMostConstants; ++index) {
+    if ((present_ >> index & 1) == 0) continue;
+    const auto type = is_boolean(index) ? device::Constant::Type::boolean : device::Constant::Type::uint32;
+    to[count++] = {index, type, static_cast<uint32_t>(values_ >> 4 * index & 15)};
+  }
+  return count;
+}
+
+Result<device::KernelRef> KernelCache::get(const Variant& variant) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = kernels_.find(variant); found != kernels_.end()) return found->second;
+  }
+  // Not under the lock: compiling may take seconds, and others are served meanwhile. Two threads may both ask the device.
+  std::array<device::Constant, Variant::kMostConstants> constants;
+  const size_t count = variant.constants(constants);
+  MARLIN_ASSIGN(device::KernelRef kernel, device_.kernel(variant.name(), {constants.data(), count}));
+  const std::lock_guard lock(mutex_);
+  return kernels_.try_emplace(variant, std::move(kernel)).first->second;
+}
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,84 @@
+// The kernels of a GPU by name, and compiled: which ones there are (kernels.inc), what is compiled into them, and a cache of
+// them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "backends/gpu/layout.h"
+#include "device/device.h"
+
+namespace metal_marlin::gpu {
+
+/// The form in which a product kernel reads A.
+enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
+inline constexpr int kCodeKinds = 5, kActivationKinds = 4;
+
+/// A row of kernels.inc: one tile, for every kind of codes and activations.
+struct ProductKernel {
+  std::string_view names[kCodeKinds][kActivationKinds];
+  int64_t m_min, m_max;   ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
+  int64_t rows, columns;  ///< of C, that a threadgroup makes
+  uint32_t threads;       ///< of a threadgroup
+  bool matrix;            ///< needs simdgroup matrices
+
+  std::string_view name(CodeKind codes, ActivationKind activation) const {
+    return names[static_cast<int>(codes)][static_cast<int>(activation)];
+  }
+};
+/// Best first; at most kMostProductKernels.
+inline constexpr size_t kMostProductKernels = 32;
+std::span<const ProductKernel> product_kernels();
+
+/// A kernel with one thread a piece of work.
+struct HelperKernel {
+  std::string_view name;
+  int64_t columns;  ///< that a thread works on
+};
+HelperKernel unpack_kernel(CodeKind codes);
+/// To INT8, from F32, F16 or BF16.
+HelperKernel quantize_kernel(marlin_dtype from);
+HelperKernel gather_kernel(marlin_dtype dtype);
+HelperKernel finish_kernel();
+
+/// The values of enum MarlinFloat; `none` when the matrix is absent.
+uint32_t float_constant(marlin_dtype dtype);
+
+/// A kernel and the values of its function constants. Those that a kernel does not read are left out, so that they do not
+/// multiply what has to be compiled.
+class Variant {
+ public:
+  explicit Variant(std::string_view name) : name_(name) {}
+  /// `index` is of shaders/common/arguments.h, value below 16.
+  Variant& set(uint32_t index, uint32_t value);
+  std::string_view name() const { return name_; }
+  auto operator<=>(const Variant&) const = default;
+
+  static constexpr size_t kMostConstants = 16;
+  /// Fills `to` and returns how many there are.
+  size_t constants(std::span<device::Constant, kMostConstants> to) const;
+
+ private:
+  std::string_view name_;  // static storage
+  uint64_t values_ = 0;    // four bits a constant
+  uint16_t present_ = 0;
+};
+
+/// Compiled kernels. Any thread; found ones cost no allocation.
+class KernelCache {
+ public:
+  explicit KernelCache(device::Device& device) : device_(device) {}
+  Result<device::KernelRef> get(const Variant& variant);
+
+ private:
+  device::Device& device_;
+  std::mutex mutex_;
+  std::map<Variant, device::KernelRef> kernels_;
+};
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,110 @@
+#include "backends/gpu/operands.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bits.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+/// Staged rows begin at multiples of what a kernel loads at once.
+constexpr int64_t kStagedRowAlign = 16;
+constexpr uint64_t kStagedAlign = 256;
+
+int64_t staged_stride(const MatrixView& view, int64_t element) {
+  return round_up(view.cols * element, kStagedRowAlign) / element;
+}
+
+/// Copies rows between matrices of equal shape.
+void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride, const MatrixView& shape,
+               int64_t element) {
+  for (int64_t row = 0; row < shape.rows; ++row)
+    std::memcpy(to + row * to_stride * element, from + row * from_stride * element, static_cast<size_t>(shape.cols * element));
+}
+
+}  // namespace
+
+uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
+  if (view.memory != MARLIN_MEM_HOST) return 0;
+  return static_cast<uint64_t>(round_up(view.rows * staged_stride(view, element) * element, int64_t{kStagedAlign}));
+}
+
+Result<Place> Operands::native_place(const MatrixView& view) {
+  if (view.memory == MARLIN_MEM_BUFFER) return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
+  MARLIN_ASSIGN(device::BufferRef buffer, device_.wrap_native(view.native));
+  return Place{std::move(buffer), view.offset};
+}
+
+/// Only memory of whole pages: what shares a page with it may be anybody's.
+bool Operands::try_wrap(Entry& entry) {
+  const MatrixView& view = entry.view;
+  const uint64_t page = device_.capabilities().page_bytes;
+  const auto bytes = static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * entry.element);
+  if (!device_.capabilities().unified_memory || reinterpret_cast<uintptr_t>(view.data) % page != 0 || bytes % page != 0)
+    return false;
+  auto wrapped = device_.wrap(view.data, bytes);
+  if (!wrapped.ok()) return false;  // copied instead: a mapping may be of a kind that the device does not take
+  entry.place.buffer = wrapped.take();
+  return true;
+}
+
+/// An input that several products share is copied once.
+size_t Operands::add_staged(Entry entry) {
+  const MatrixView& v = entry.view;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const MatrixView& w = entries_[i].view;
+    if (entry.access == Access::read && entries_[i].access == Access::read && w.memory == MARLIN_MEM_HOST && w.data == v.data &&
+        w.rows == v.rows && w.cols == v.cols && w.stride == v.stride && entries_[i].element == entry.element)
+      return i;
+  }
+  if (!try_wrap(entry)) {
+    entry.staged = true;
+    entry.place.offset = staging_;
+    staging_ += staging_bytes(entry.view, entry.element);
+  }
+  entries_.push_back(std::move(entry));
+  return entries_.size() - 1;
+}
+
+Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t element, Access access) {
+  Entry entry{view, element, access, false, {}};
+  if (view.memory == MARLIN_MEM_HOST) {
+    if (host_memory_) return add_staged(std::move(entry));
+    return Status::error(
+        MARLIN_E_ARGUMENT,
+        "%s.memory is 0 (host), expected a buffer or the device's own memory: work on a stream goes on when the "
+        "call has returned",
+        name);
+  }
+  MARLIN_ASSIGN(entry.place, native_place(view));
+  entries_.push_back(std::move(entry));
+  return entries_.size() - 1;
+}
+
+Status Operands::stage() {
+  if (staging_ == 0) return {};
+  MARLIN_ASSIGN(const Place staging, stream_.staging(memory_, staging_));
+  for (Entry& entry : entries_) {
+    if (!entry.staged) continue;
+    entry.place.buffer = staging.buffer;
+    if (entry.access == Access::write) continue;
+    copy_rows(static_cast<const std::byte*>(entry.view.data), entry.view.stride, staging.buffer->host() + entry.place.offset,
+              staged_stride(entry.view, entry.element), entry.view, entry.element);
+  }
+  return {};
+}
+
+Matrix Operands::place(size_t index) const {
+  const Entry& entry = entries_[index];
+  return {entry.place, entry.staged ? staged_stride(entry.view, entry.element) : entry.view.stride};
+}
+
+void Operands::finish() const {
+  for (const Entry& entry : entries_)
+    if (entry.staged && entry.access != Access::read)
+      copy_rows(entry.place.buffer->host() + entry.place.offset, staged_stride(entry.view, entry.element),
+                static_cast<std::byte*>(entry.view.data), entry.view.stride, entry.view, entry.element);
+}
+
+}  // namespace metal_marlin::gpu

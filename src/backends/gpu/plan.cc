@@ -1,0 +1,248 @@
+#include "backends/gpu/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/checked.h"
+#include "core/plan.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+// Bits of KernelCandidate::features.
+constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2;
+
+/// K is split when fewer threadgroups than this would run: some tens of cores want a few each. Not measured on hardware yet.
+constexpr int64_t kGroupsWanted = 128;
+/// A part of K shorter than this many blocks does not pay for its partial sums.
+constexpr int64_t kLeastSplitBlocks = 8;
+constexpr int64_t kMostSplits = 8;
+/// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
+constexpr int64_t kPartialBudget = 64 << 20;
+/// Without partial sums the sizes of a dispatch are the only limit.
+constexpr int64_t kMostRows = 1 << 20;
+
+uint32_t available(const device::Capabilities& device) {
+  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u);
+}
+
+ActivationKind activation_of(const GemmProblem& problem) {
+  if (problem.compute == MARLIN_COMPUTE_INT8) return ActivationKind::i8;
+  return problem.a.dtype == MARLIN_F32   ? ActivationKind::f32
+         : problem.a.dtype == MARLIN_F16 ? ActivationKind::f16
+                                         : ActivationKind::bf16;
+}
+
+int64_t activation_element(ActivationKind kind) { return kind == ActivationKind::f32 ? 4 : kind == ActivationKind::i8 ? 1 : 2; }
+
+Status check_device(const GemmProblem& problem, const device::Capabilities& device) {
+  if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
+    return Status::error(MARLIN_E_UNSUPPORTED, "compute %d: this device offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
+                         problem.compute);
+  const bool bf16 = problem.a.dtype == MARLIN_BF16 || problem.c.dtype == MARLIN_BF16 || problem.bias.dtype == MARLIN_BF16;
+  if (bf16 && !device.bfloat) return Status::error(MARLIN_E_UNSUPPORTED, "BF16: %s does not know it", device.name.c_str());
+  return {};
+}
+
+KernelCandidate candidate(const ProductKernel& kernel, CodeKind codes, ActivationKind activation, bool serves) {
+  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) | (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
+  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max, serves};
+}
+
+/// The kernel that METAL_MARLIN_KERNEL names, of all there are.
+Result<const ProductKernel*> forced_kernel(CodeKind codes, ActivationKind activation, const PlanRules& rules) {
+  std::vector<KernelCandidate> all;
+  for (const ProductKernel& kernel : product_kernels())
+    for (int c = 0; c < kCodeKinds; ++c)
+      for (int a = 0; a < kActivationKinds; ++a)
+        all.push_back(candidate(kernel, static_cast<CodeKind>(c), static_cast<ActivationKind>(a),
+                                static_cast<CodeKind>(c) == codes && static_cast<ActivationKind>(a) == activation));
+  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
+  return &product_kernels()[index / (kCodeKinds * kActivationKinds)];
+}
+
+/// How far m is from the rows that a kernel is meant for.
+int64_t distance(const ProductKernel& kernel, int64_t m) {
+  return m < kernel.m_min ? kernel.m_min - m : kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
+}
+
+Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
+  const PackedLayout& layout = weights_of(problem).layout;
+  const ActivationKind activation = activation_of(problem);
+  if (!rules.forced.empty()) return forced_kernel(layout.codes, activation, rules);
+  const std::span<const ProductKernel> kernels = product_kernels();
+  const size_t count = kernels.size();
+  std::array<KernelCandidate, kMostProductKernels> candidates;
+  for (size_t i = 0; i < count; ++i)
+    candidates[i] = candidate(kernels[i], layout.codes, activation,
+                              rules.health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
+  const std::span<KernelCandidate> all(candidates.data(), count);
+  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) return &kernels[found.value()];
+  // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is nearest.
+  int64_t nearest = INT64_MAX;
+  for (size_t i = 0; i < count; ++i)
+    if (all[i].serves && (all[i].features & ~available(rules.device)) == 0)
+      nearest = std::min(nearest, distance(kernels[i], m));
+  for (size_t i = 0; i < count; ++i) {
+    all[i].serves = all[i].serves && distance(kernels[i], m) == nearest;
+    all[i].m_min = 1;
+    all[i].m_max = 0;
+  }
+  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), m, {}));
+  return &kernels[index];
+}
+
+/// Threadgroups of a product that is not split.
+int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
+  return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
+}
+
+int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
+  const int64_t groups = group_count(kernel, m, n);
+  return std::clamp<int64_t>(kGroupsWanted / groups, 1, std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
+}
+
+[[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...) {
+  char line[256];
+  va_list args;
+  va_start(args, format);
+  const int n = std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (n > 0) text.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
+}
+
+}  // namespace
+
+const GpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const GpuWeights&>(*problem.weights); }
+
+Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation, const PackedLayout& layout) {
+  return {kernel.name(layout.codes, activation), layout.scale_constant(), layout.zero_constant(),
+          layout.group_shift_constant()};
+}
+
+KernelHealth::State KernelHealth::of(const Decoder& decoder) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = states_.find(decoder);
+  return found == states_.end() ? unknown : found->second;
+}
+
+void KernelHealth::set(const Decoder& decoder, State state) {
+  const std::lock_guard lock(mutex_);
+  states_[decoder] = state;
+}
+
+std::string KernelHealth::bad_ones() const {
+  const std::lock_guard lock(mutex_);
+  std::string names;
+  std::string_view last;
+  for (const auto& [decoder, state] : states_) {  // sorted by name
+    if (state != bad || decoder.kernel == last) continue;
+    names.append(names.empty() ? "" : ", ").append(decoder.kernel);
+    last = decoder.kernel;
+  }
+  return names;
+}
+
+Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m) {
+  const GpuWeights& weights = weights_of(problem);
+  const PackedLayout& layout = weights.layout;
+  m = std::max<int64_t>(m, 1);
+  GemmPlan plan;
+  plan.kernel = &kernel;
+  plan.activation = activation_of(problem);
+  plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted;
+  const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
+  plan.split_blocks = ceil_div(blocks, split_count(kernel, m, layout.n, blocks));
+  plan.splits = ceil_div(blocks, plan.split_blocks);
+  plan.partial = plan.splits > 1 || is_two_input(problem.epilogue);
+  int64_t most = kMostRows;
+  if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
+  plan.m_block = std::min(m, std::max(most / kernel.rows, int64_t{1}) * kernel.rows);
+
+  const Checked rows(m), slots(layout.slots);
+  Checked activations(0), scales(0), partials(0);
+  if (plan.prepared) activations = (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
+  if (plan.activation == ActivationKind::i8)
+    scales = (rows * Checked(layout.slots / kActivationBlock * 4)).round_up(kScratchAlign);
+  if (plan.partial)
+    partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4)).round_up(kScratchAlign);
+  // A quarter: the parts of several products are added up.
+  if (!(activations + scales + partials).at_most(UINT64_MAX / 4))
+    return Status::error(MARLIN_E_MEMORY, "%" PRId64 " rows of %" PRId64 " prepared activations do not fit the address space",
+                         m, layout.slots);
+  plan.activation_bytes = *activations.get();
+  plan.activation_scale_bytes = *scales.get();
+  plan.partial_bytes = *partials.get();
+  return plan;
+}
+
+Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
+  MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
+  MARLIN_ASSIGN(const ProductKernel* const kernel, choose(problem, std::max<int64_t>(m, 1), rules));
+  return plan_with(*kernel, problem, m);
+}
+
+Result<std::vector<int64_t>> telling_rows(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
+  std::vector<int64_t> edges = {1, max_m};
+  for (const ProductKernel& kernel : product_kernels())
+    for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
+      if (m >= 1 && m <= max_m) edges.push_back(m);
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  // Between two edges one kernel serves. There scratch grows with M but where more tiles of rows mean fewer splits of K, which
+  // ends with kGroupsWanted: those few values of M are told too.
+  std::vector<int64_t> rows = edges;
+  for (size_t i = 0; i + 1 < edges.size(); ++i) {
+    MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, edges[i], rules));
+    const int64_t tile = plan.kernel->rows;
+    for (int64_t m = ceil_div(edges[i], tile) * tile; m < edges[i + 1]; m += tile) {
+      rows.push_back(m);
+      if (group_count(*plan.kernel, m, weights_of(problem).layout.n) > kGroupsWanted) break;
+    }
+  }
+  return rows;
+}
+
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
+  const GpuWeights& weights = weights_of(problem);
+  const PackedLayout& layout = weights.layout;
+  const ProductKernel& kernel = *plan.kernel;
+  const std::string_view name = kernel.name(layout.codes, plan.activation);
+  std::string text;
+  append(text, "kernel: %.*s\n", static_cast<int>(name.size()), name.data());
+  append(text, "device: %s (%s)\n", rules.device.name.c_str(), rules.device.architecture.c_str());
+  append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
+  append(text, "grid: %" PRId64 " x %" PRId64 " x %" PRId64 " threadgroups of %u\n", ceil_div(layout.n, kernel.columns),
+         ceil_div(plan.m_block, kernel.rows), plan.splits, kernel.threads);
+  append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits, plan.split_blocks, kBlockSlots);
+  append(text, "m_block: %" PRId64 "\n", plan.m_block);
+  append(text, "activations: %s\n",
+         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantised first"
+         : plan.prepared                       ? "as given, gathered first"
+                                               : "as given");
+  append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");
+  append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
+  append(text, "slot_group: %d\n", layout.slot_group);
+  if (layout.permuted) append(text, "act_order: columns of A are put into the weights' order first\n");
+  append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
+  const auto state = rules.health.of(decoder_of(kernel, plan.activation, layout));
+  append(text, "probe: %s\n",
+         state == KernelHealth::good  ? "agrees with the CPU on this device"
+         : state == KernelHealth::bad ? "miscomputes on this device"
+                                      : "not done");
+  if (const std::string bad = rules.health.bad_ones(); !bad.empty()) text += "unusable_here: " + bad + "\n";
+  if (!rules.forced.empty()) {
+    text += "why: METAL_MARLIN_KERNEL asks for it\n";
+  } else {
+    append(text, "why: first kernel that computes right on this device for these types and M from %" PRId64, kernel.m_min);
+    if (kernel.m_max != 0) append(text, " to %" PRId64, kernel.m_max);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,74 @@
+// Which kernel runs a product on a GPU, in which grid, with how much scratch memory. Pure: nothing is allocated, compiled or
+// run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/gpu/kernels.h"
+#include "backends/gpu/weights.h"
+#include "core/backend.h"
+
+namespace metal_marlin::gpu {
+
+/// Begins of scratch areas, and the strides of prepared activations.
+inline constexpr uint64_t kScratchAlign = 256;
+
+/// A kernel with what it must decode: the unit in which kernels are found good or bad on a device.
+struct Decoder {
+  std::string_view kernel;
+  uint32_t scale_type = 0, zero_kind = 0, group_shift = 0;
+  auto operator<=>(const Decoder&) const = default;
+};
+Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation, const PackedLayout& layout);
+
+/// What is known of kernels on the device at hand. Any thread; asking costs no allocation.
+class KernelHealth {
+ public:
+  enum State : uint8_t { unknown, good, bad };
+  State of(const Decoder& decoder) const;
+  void set(const Decoder& decoder, State state);
+  /// Names of those found bad, each once, with a comma between; "" when there are none.
+  std::string bad_ones() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<Decoder, State> states_;
+};
+
+/// What the choice depends on besides the problem.
+struct PlanRules {
+  const device::Capabilities& device;
+  const KernelHealth& health;
+  std::string_view forced;  ///< METAL_MARLIN_KERNEL, or empty
+};
+
+/// How one product will run. Depends on the device, the problem's types and shape, and M only.
+struct GemmPlan {
+  const ProductKernel* kernel = nullptr;
+  ActivationKind activation = ActivationKind::f32;
+  bool prepared = false;  ///< A is quantised or gathered into scratch first
+  bool partial = false;   ///< FP32 sums go to scratch, and `finish` makes C of them
+  int64_t splits = 1;     ///< parts of K, in threadgroups of their own
+  int64_t split_blocks = 1;
+  int64_t m_block = 0;  ///< rows of A of one dispatch
+  // Scratch, each a multiple of kScratchAlign.
+  uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0;
+  uint64_t scratch_bytes() const { return activation_bytes + activation_scale_bytes + partial_bytes; }
+};
+
+const GpuWeights& weights_of(const GemmProblem& problem);
+/// MARLIN_E_UNSUPPORTED with the reason, or a plan for M = max(m, 1).
+Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
+/// A plan with this kernel, whatever else there is.
+Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m);
+/// Values of M up to max_m among whose plans are all variants of kernels, and the most scratch.
+Result<std::vector<int64_t>> telling_rows(const GemmProblem& problem, int64_t max_m, const PlanRules& rules);
+/// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules);
+
+}  // namespace metal_marlin::gpu

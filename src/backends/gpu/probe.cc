@@ -1,0 +1,208 @@
+#include "backends/gpu/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "backends/gpu/gemm.h"
+#include "formats/codecs.h"
+#include "formats/decode.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+// Two row blocks, the second with few rows; blocks of 128, 64 and 32 slots; with groups of 256 two records of scales.
+constexpr int64_t kN = 40, kK = 352;
+
+/// The generator of Numerical Recipes: the same everywhere.
+class Random {
+ public:
+  uint32_t next() { return (state_ = state_ * 1664525u + 1013904223u) >> 8; }
+  int64_t below(int64_t n) { return next() % n; }
+  /// In [-1, 1), 24 bits.
+  float unit() { return static_cast<float>(static_cast<int32_t>(next()) - (1 << 23)) * 0x1p-23f; }
+
+ private:
+  uint32_t state_ = 20240229;
+};
+
+/// A matrix with every code and scales of every kind. Row 0 is positive, so that its sums grow as long as they can.
+class ProbeWeights final : public WeightSource {
+ public:
+  explicit ProbeWeights(const PackedLayout& like) {
+    const bool four_bits = like.codes != CodeKind::i8,
+               integers = like.codes != CodeKind::fp4 && like.codes != CodeKind::fp4_sparse;
+    meta_.format = !four_bits                           ? MARLIN_INT8
+                   : integers                           ? MARLIN_INT4
+                   : like.scale_type == ScaleType::e8m0 ? MARLIN_MXFP4
+                   : like.scale_type == ScaleType::e4m3 ? MARLIN_NVFP4
+                                                        : MARLIN_FP4;
+    meta_.n = kN;
+    meta_.k = kK;
+    meta_.group_size = like.slot_group == kBlockSlots && like.record_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
+    meta_.groups = ceil_div(kK, meta_.group_size);
+    meta_.scale_type = like.scale_type;
+    meta_.zero_kind = like.zero_kind;
+    meta_.zero_type = like.zero_type;
+    meta_.sparse = like.sparse();
+    fill(four_bits ? 15 : 255, integers);
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    const auto rows = [&](const std::vector<uint8_t>& from, std::vector<uint8_t>& to) {
+      const auto width = static_cast<int64_t>(from.size()) / kN;
+      to.assign(from.begin() + first * width, from.begin() + (first + count) * width);
+    };
+    rows(all_.codes, out.codes);
+    rows(all_.scales, out.scales);
+    rows(all_.zeros, out.zeros);
+    rows(all_.kept, out.kept);
+    return {};
+  }
+  const Stripe& all() const { return all_; }
+
+ private:
+  void fill(int most, bool integers) {
+    Random random;
+    for (int64_t i = 0; i < kN * kK; ++i) {
+      const int64_t row = i / kK, code = (row + i) % (most + 1);
+      const int64_t sign = !integers ? 8 : most == 15 ? 0 : 128;  // the bit that makes a code negative
+      all_.codes.push_back(static_cast<uint8_t>(row != 0 ? code : sign != 0 ? code & ~sign : 8 + code % 8));
+    }
+    for (int64_t i = 0; i < kN * meta_.groups; ++i) {
+      push_scale(random, i < meta_.groups, all_.scales);
+      if (meta_.zero_kind == ZeroKind::integer)
+        all_.zeros.push_back(static_cast<uint8_t>(i < meta_.groups ? 0 : random.below(17)));
+      if (meta_.zero_kind == ZeroKind::additive)
+        push_float(meta_.zero_type, i < meta_.groups ? 1.0f : random.unit(), all_.zeros);
+    }
+    constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
+    for (int64_t i = 0; meta_.sparse && i < kN * kK / 4; ++i) all_.kept.push_back(kPairs[random.below(6)]);
+  }
+
+  static void push_float(ScaleType type, float value, std::vector<uint8_t>& to) {
+    uint8_t bytes[4];
+    encode_floats(scale_dtype(type), &value, 1, bytes);
+    to.insert(to.end(), bytes, bytes + scale_bytes(type));
+  }
+
+  void push_scale(Random& random, bool positive, std::vector<uint8_t>& to) const {
+    switch (meta_.scale_type) {
+      case ScaleType::e8m0:
+        to.push_back(static_cast<uint8_t>(120 + random.below(12)));
+        break;
+      case ScaleType::e4m3:  // 1..7 are subnormal
+        to.push_back(static_cast<uint8_t>((1 + random.below(0x50)) | (positive ? 0 : random.below(2) * 0x80)));
+        break;
+      default:
+        push_float(meta_.scale_type, positive ? 0.5f + std::fabs(random.unit()) : 2 * random.unit(), to);
+    }
+  }
+
+  Stripe all_;
+};
+
+/// Rows of A: the first positive; of F16 the second subnormal; for INT8 whole numbers with 127 in each block, which
+/// quantising keeps.
+std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, int64_t m) {
+  Random random;
+  std::vector<float> a;
+  for (int64_t i = 0; i < m * kK; ++i) {
+    float x = random.unit();
+    if (kind == ActivationKind::i8) x = i % kActivationBlock == 0 ? 127.0f : std::floor(127 * x);
+    if (i < kK) x = std::fabs(x);
+    if (dtype == MARLIN_F16 && kind != ActivationKind::i8 && i / kK == 1) x = std::floor(1000 * x) * 0x1p-24f;
+    a.push_back(x);
+  }
+  return a;
+}
+
+/// Where C differs from the same product in double by more than FP32 sums may; empty when nowhere.
+std::string difference(const ProbeWeights& weights, const std::vector<float>& a, const float* c, int64_t m) {
+  const WeightMeta& meta = weights.meta();
+  std::vector<float> w(static_cast<size_t>(kN * kK));
+  decode_rows(meta, weights.all(), 0, kN, w.data());
+  for (int64_t row = 0; row < m; ++row)
+    for (int64_t n = 0; n < kN; ++n) {
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < kK; ++k) {
+        const double x = a[static_cast<size_t>(row * kK + k)];
+        const GroupScale group = decode_group(meta, weights.all(), n, k / meta.group_size);
+        sum += x * w[static_cast<size_t>(n * kK + k)];
+        // Zeros may be corrected for by sums of activations.
+        size += std::fabs(x) * (std::fabs(w[static_cast<size_t>(n * kK + k)]) +
+                                (meta.zero_kind == ZeroKind::additive ? 2 : 32) * std::fabs(double{group.zero}) *
+                                    (meta.zero_kind == ZeroKind::additive ? 1 : std::fabs(double{group.scale}) / 16));
+      }
+      const double got = c[row * kN + n], bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256;
+      if (std::fabs(got - sum) <= bound) continue;
+      char text[96];
+      std::snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g +- %.2g", static_cast<long long>(row),
+                    static_cast<long long>(n), got, sum, bound);
+      return text;
+    }
+  return {};
+}
+
+/// Runs one product on memory that the host reaches.
+Status multiply(const ProbeBench& bench, const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands) {
+  GemmCall call(bench.kernels);
+  MARLIN_RETURN_IF_ERROR(call.add(problem, plan, operands));
+  MARLIN_ASSIGN(auto stream, bench.streams.take());
+  Place scratch;
+  if (call.scratch_bytes() != 0) {
+    MARLIN_ASSIGN(scratch, stream->scratch(bench.memory, call.scratch_bytes()));
+  }
+  MARLIN_RETURN_IF_ERROR(call.record(*stream, scratch));
+  MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
+  bench.streams.put(std::move(stream));
+  return {};
+}
+
+void report(const ProbeBench& bench, std::string_view kernel, const char* what) {
+  char text[320];
+  std::snprintf(text, sizeof text, "%s: kernel %.*s is not used on this device: %s", bench.device.capabilities().name.c_str(),
+                static_cast<int>(kernel.size()), kernel.data(), what);
+  bench.logger(LogLevel::warning, text);
+}
+
+}  // namespace
+
+Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel, ActivationKind activation,
+                                  const PackedLayout& layout) {
+  const ProbeWeights source(layout);
+  MARLIN_ASSIGN(const auto weights, pack_on_device(source, bench.device, bench.memory, bench.runner));
+  // More than one tile of few rows; of many, one that is not full.
+  const int64_t m = kernel.rows <= 8 ? kernel.rows + 1 : kernel.rows - 1;
+  const marlin_dtype dtype = activation == ActivationKind::f16    ? MARLIN_F16
+                             : activation == ActivationKind::bf16 ? MARLIN_BF16
+                                                                  : MARLIN_F32;
+  std::vector<float> a = probe_activations(activation, dtype, m);
+  const auto a_bytes = a.size() * float_bytes(dtype), c_at = a_bytes + (-a_bytes % 256);
+  MARLIN_ASSIGN(const device::BufferRef buffer,
+                bench.memory.allocate(c_at + static_cast<uint64_t>(m * kN) * 4, device::Placement::shared, "probe"));
+  encode_floats(dtype, a.data(), m * kK, buffer->host());
+  decode_floats(dtype, buffer->host(), m * kK, a.data());  // as the kernel sees them
+
+  GemmProblem problem;
+  problem.weights = weights.get();
+  problem.compute = activation == ActivationKind::i8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  problem.a = {buffer->host(), m, kK, kK, dtype};
+  problem.c = {buffer->host() + c_at, m, kN, kN, MARLIN_F32};
+  MARLIN_ASSIGN(const GemmPlan plan, plan_with(kernel, problem, m));
+  const std::string_view name = kernel.name(weights->layout.codes, activation);
+  const Status ran = multiply(bench, problem, plan, {{{buffer, 0}, kK}, {{buffer, c_at}, kN}, {}});
+  if (ran.code() == MARLIN_E_NOT_FOUND) {
+    report(bench, name, ran.message());
+    return KernelHealth::bad;
+  }
+  MARLIN_RETURN_IF_ERROR(ran);
+  const std::string wrong = difference(source, a, reinterpret_cast<const float*>(buffer->host() + c_at), m);
+  if (wrong.empty()) return KernelHealth::good;
+  report(bench, name, wrong.c_str());
+  return KernelHealth::bad;
+}
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,92 @@
+#include "backends/gpu/stream.h"
+
+#include <cinttypes>
+#include <utility>
+
+#include "backends/gpu/plan.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+bool is_hosts(marlin_native kind) { return kind == MARLIN_NATIVE_METAL_COMMAND_BUFFER || kind == MARLIN_NATIVE_METAL_ENCODER; }
+
+}  // namespace
+
+Result<Place> Growing::reserve(Memory& memory, uint64_t bytes) {
+  if (buffer_ == nullptr || buffer_->bytes() < bytes) {
+    buffer_ = nullptr;  // first, so that the two need not fit side by side
+    MARLIN_ASSIGN(buffer_, memory.allocate(bytes, placement_, label_));
+  }
+  return Place{buffer_, 0};
+}
+
+GpuStream::GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch, uint64_t scratch_bytes)
+    : queue_(std::move(queue)),
+      kind_(kind),
+      host_scratch_(std::move(scratch)),
+      host_scratch_bytes_(scratch_bytes),
+      idle_(kind == MARLIN_NATIVE_NONE) {}
+
+Status GpuStream::keep(const Status& status) {
+  if (!status.ok() && failure_.ok()) failure_ = status;
+  return status;
+}
+
+Status GpuStream::check() {
+  if (failure_.ok()) failure_ = queue_->failure();
+  return failure_;
+}
+
+Result<Place> GpuStream::scratch(Memory& memory, uint64_t bytes) {
+  if (!has_host_scratch()) return own_scratch_.reserve(memory, bytes);
+  if (bytes <= host_scratch_bytes_) return host_scratch_;
+  return Status::error(MARLIN_E_MEMORY,
+                       "the stream's scratch holds %" PRIu64 " bytes from its first multiple of %" PRIu64
+                       " on, these products need %" PRIu64,
+                       host_scratch_bytes_, kScratchAlign, bytes);
+}
+
+Status GpuStream::begin() { return std::exchange(idle_, false) ? Status() : barrier(); }
+
+Status GpuStream::dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups, uint32_t threads,
+                           const char* label) {
+  return keep(queue_->dispatch({kernel, bindings.all(), groups, {threads, 1, 1}, label}));
+}
+
+Status GpuStream::barrier() { return keep(queue_->barrier()); }
+
+Status GpuStream::end() { return kind_ == MARLIN_NATIVE_METAL_ENCODER ? barrier() : Status(); }
+
+Status GpuStream::commit() { return keep(queue_->commit()); }
+
+Status GpuStream::wait(uint64_t timeout_ns) {
+  if (is_hosts(kind_))
+    return Status::error(MARLIN_E_ARGUMENT, "stream kind is %d: the host commits its command buffer and waits for it", kind_);
+  MARLIN_RETURN_IF_ERROR(commit());
+  const Status waited = queue_->wait(timeout_ns);
+  if (waited.code() == MARLIN_E_TIMEOUT) return waited;
+  idle_ = waited.ok() && kind_ == MARLIN_NATIVE_NONE;
+  return keep(waited);
+}
+
+Result<std::unique_ptr<GpuStream>> StreamCache::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& kept : kept_)
+      if (kept != nullptr) return std::exchange(kept, nullptr);
+  }
+  MARLIN_ASSIGN(auto queue, device_.stream({}));
+  return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE, Place(), 0);
+}
+
+void StreamCache::put(std::unique_ptr<GpuStream> stream) {
+  if (!stream->check().ok()) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& kept : kept_)
+    if (kept == nullptr) {
+      kept = std::move(stream);
+      return;
+    }
+}
+
+}  // namespace metal_marlin::gpu

@@ -1,0 +1,77 @@
+#include "backends/gpu/unpack.h"
+
+#include <algorithm>
+
+#include "backends/gpu/gemm.h"
+#include "core/shapes.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+/// Rows of one dispatch.
+constexpr int64_t kMostRows = 1 << 20;
+
+Variant unpack_variant(const PackedLayout& layout, const RowSelection& rows, marlin_dtype dtype) {
+  Variant v(unpack_kernel(layout.codes).name);
+  v.set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
+      .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
+      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant())
+      .set(MARLIN_CONSTANT_OUTPUT_TYPE, float_constant(dtype))
+      .set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted)
+      .set(MARLIN_CONSTANT_ROW_LIST, rows.ids.present());
+  return v;
+}
+
+}  // namespace
+
+Status check_ids(device::Device& device, const RowSelection& rows, int64_t count, int64_t n) {
+  if (!rows.ids.present()) return {};
+  RowSelection readable = rows;
+  if (rows.ids.memory != MARLIN_MEM_HOST && rows.ids.memory != MARLIN_MEM_BUFFER) {
+    MARLIN_ASSIGN(const device::BufferRef buffer, device.wrap_native(rows.ids.native));
+    if (buffer->host() == nullptr) return {};
+    readable.ids.data = buffer->host() + rows.ids.offset;
+  }
+  for (int64_t i = 0; i < count; ++i) MARLIN_RETURN_IF_ERROR(selected_row(readable, i, n).status());
+  return {};
+}
+
+Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights, const RowSelection& rows,
+                     const Matrix& ids, const MatrixView& out, const Matrix& to) {
+  const PackedLayout& layout = weights.layout;
+  const HelperKernel helper = unpack_kernel(layout.codes);
+  MARLIN_ASSIGN(const device::KernelRef kernel, kernels.get(unpack_variant(layout, rows, out.dtype)));
+  const uint32_t threads = helper_threads(*kernel);
+  MARLIN_RETURN_IF_ERROR(stream.begin());
+  for (int64_t first = 0; first < out.rows; first += kMostRows) {
+    const int64_t count = std::min(kMostRows, out.rows - first);
+    UnpackArgs args{};
+    args.n = static_cast<marlin_int>(layout.n);
+    args.k = static_cast<marlin_int>(layout.k);
+    args.slots = static_cast<marlin_int>(layout.slots);
+    args.records = static_cast<marlin_int>(layout.records);
+    args.record_blocks = static_cast<marlin_int>(layout.record_blocks);
+    args.count = static_cast<marlin_int>(count);
+    args.first_row = rows.first + first;
+    args.id_stride = ids.stride;
+    args.ld = to.stride;
+    Bindings bindings;
+    bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
+        .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
+    if (layout.zero_kind != ZeroKind::none) bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+    bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, layout.origins_at});
+    const auto element = static_cast<int64_t>(float_bytes(out.dtype));
+    bindings.buffer(MARLIN_BUFFER_OUT, to.place.at(static_cast<uint64_t>(first * to.stride * element)));
+    if (rows.ids.present())
+      bindings.buffer(MARLIN_BUFFER_ROW_LIST,
+                      ids.place.at(static_cast<uint64_t>(first * ids.stride * int64_t{sizeof(int32_t)})));
+    if (layout.permuted) bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, Place{weights.buffer, layout.slot_to_k_at});
+    bindings.value(MARLIN_BUFFER_UNPACK_ARGS, args);
+    MARLIN_RETURN_IF_ERROR(
+        stream.dispatch(kernel, bindings, helper_grid(helper, layout.slots, count, threads), threads, "metal-marlin: unpack"));
+  }
+  return stream.end();
+}
+
+}  // namespace metal_marlin::gpu
