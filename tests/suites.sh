@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi tools roundtrip install metal air framework portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install metal air framework portable avx2 asan tsan"
 
 about_suite() {
   case $1 in
@@ -8,6 +8,7 @@ about_suite() {
     unit) echo "each part of the library alone, with bad input" ;;
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
+    device) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
     tools) echo "the metal-marlin command" ;;
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
@@ -104,6 +105,7 @@ suite_unit() { folder_suite unit; }
 suite_kernels() { folder_suite kernels; }
 suite_abi() { folder_suite abi; }
 suite_tools() { folder_suite tools; }
+suite_device() { folder_suite device; }
 suite_install() { folder_suite install; }
 
 # Makes build/venv with the packages that ./dev lists, once; what pip says is in build/venv.log.

@@ -1,0 +1,343 @@
+// What is recorded for a call: which kernels, with which constants, arguments and grids, and where the barriers are.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "api/weights.h"
+#include "backends/gpu/gemm.h"
+#include "world.h"
+
+namespace {
+
+using namespace device_test;
+namespace gpu = metal_marlin::gpu;
+using gpu::ActivationKind;
+using gpu::CodeKind;
+
+constexpr marlin_format kFormats[] = {MARLIN_FP4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP4, MARLIN_INT4};  // by CodeKind
+constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4s", "u4s"};
+constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
+constexpr marlin_dtype kDtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_F32};
+
+mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bool permuted = false, bool interleaved = false) {
+  const auto values = abi_test::numbers(static_cast<size_t>(n * k), 5);
+  auto d = abi_test::pack_desc(values, n, k, kFormats[codes]);
+  d.group_size = 32;
+  if (codes >= 3) d.flags |= MARLIN_PACK_PRUNE_2_4;
+  if (interleaved) d.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
+  std::vector<int32_t> groups;
+  std::vector<uint8_t> bytes;
+  std::vector<float> scales;
+  if (permuted) {
+    for (int64_t i = 0; i < k; ++i) groups.push_back(static_cast<int32_t>(i % (k / 32)));
+    bytes.assign(static_cast<size_t>(n * k / 2), 0x21);
+    scales.assign(static_cast<size_t>(n * k / 32), 0.5f);
+    d.values = mm::matrix_view(bytes.data(), n, k / 2);
+    d.scales = mm::matrix_view(scales.data(), n, k / 32);
+    d.group_index = mm::matrix_view(groups.data(), 1, k);
+  }
+  return mm::pack(context, d);
+}
+
+const gpu::PackedLayout& layout_of(const mm::weights& w) {
+  return static_cast<const gpu::GpuWeights&>(*w.get()->packed).layout;
+}
+const dv::Buffer* buffer_of(const mm::weights& w) { return static_cast<const gpu::GpuWeights&>(*w.get()->packed).buffer.get(); }
+
+mm::stream stream_of(World& world, marlin_native kind = MARLIN_NATIVE_NONE) {
+  auto d = mm::make<marlin_stream_desc>();
+  int native = 0;
+  d.kind = kind;
+  d.native = kind == MARLIN_NATIVE_NONE ? nullptr : &native;
+  marlin_stream* made = nullptr;
+  EXPECT_EQ(marlin_stream_create(world.context.get(), &d, &made, nullptr), MARLIN_OK);
+  return mm::stream(made);
+}
+
+marlin_gemm_desc gemm_desc(const mm::weights& w, const Matrix& a, const Matrix& c) {
+  auto d = mm::make<marlin_gemm_desc>();
+  d.weights = w.get();
+  d.a = a.view;
+  d.c = c.view;
+  return d;
+}
+
+/// "dispatch NAME", "barrier", ... of what was recorded.
+std::vector<std::string> outline(const std::vector<Command>& commands) {
+  std::vector<std::string> lines;
+  for (const Command& c : commands) lines.push_back(c.kernel.empty() ? c.what : c.kernel);
+  return lines;
+}
+using Lines = std::vector<std::string>;
+
+template <class T>
+T value_of(const Command& command, uint32_t index) {
+  T v{};
+  const auto& bytes = command.arguments.at(index).value;
+  EXPECT_EQ(bytes.size(), sizeof v);
+  std::memcpy(&v, bytes.data(), std::min(sizeof v, bytes.size()));
+  return v;
+}
+
+/// That argument `index` is `buffer` from `offset` on.
+void expect_bound(const Command& command, uint32_t index, const dv::Buffer* buffer, uint64_t offset) {
+  ASSERT_TRUE(command.arguments.contains(index)) << command.kernel << " has no argument " << index;
+  EXPECT_EQ(command.arguments.at(index).buffer, buffer) << command.kernel << " argument " << index;
+  EXPECT_EQ(command.arguments.at(index).offset, offset) << command.kernel << " argument " << index;
+}
+
+struct RowCase {
+  size_t row;
+  int codes, activation;
+};
+
+class EveryRow : public testing::TestWithParam<int> {};
+
+/// Forced, with more rows of A than a tile has.
+TEST_P(EveryRow, IsDispatchedByItsContract) {
+  const gpu::ProductKernel& kernel = gpu::product_kernels()[static_cast<size_t>(GetParam())];
+  for (int codes = 0; codes < gpu::kCodeKinds; ++codes)
+    for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
+      const std::string name(kernel.name(static_cast<CodeKind>(codes), static_cast<ActivationKind>(activation)));
+      SCOPED_TRACE(name);
+      EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
+      World world({name, false});
+      const bool int8 = activation == 3;
+      const int64_t n = 200, k = 416, m = kernel.rows + 1;  // K too short to be split
+      const mm::weights w = pack(world.context, n, k, codes);
+      const Matrix a(world.context, m, k, kDtypes[activation]), c(world.context, m, n, MARLIN_F16);
+      const mm::stream stream = stream_of(world);
+      auto d = gemm_desc(w, a, c);
+      d.epilogue = MARLIN_EPILOGUE_SILU;
+      d.compute = int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+      world.record.take();
+      EXPECT_OK(marlin_gemm, stream.get(), &d);
+      const auto commands = world.record.take();
+      ASSERT_EQ(outline(commands), int8 ? (Lines{"quantize_f32", "barrier", name}) : Lines{name});
+      const Command& p = commands.back();
+      EXPECT_EQ(p.groups, (dv::Size3{static_cast<uint32_t>((n + kernel.columns - 1) / kernel.columns), 2, 1}));
+      EXPECT_EQ(p.threads, (dv::Size3{kernel.threads, 1, 1}));
+      const gpu::PackedLayout& layout = layout_of(w);
+      EXPECT_EQ(p.constants, (std::map<uint32_t, uint32_t>{{MARLIN_CONSTANT_SCALE_TYPE, kScaleF16},
+                                                           {MARLIN_CONSTANT_ZERO_KIND, kZeroNone},
+                                                           {MARLIN_CONSTANT_GROUP_SHIFT, 5},
+                                                           {MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
+                                                           {MARLIN_CONSTANT_ALIGNED, 1},
+                                                           {MARLIN_CONSTANT_RAGGED, 0},
+                                                           {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat16},
+                                                           {MARLIN_CONSTANT_BIAS_TYPE, kFloatNone},
+                                                           {MARLIN_CONSTANT_EPILOGUE, MARLIN_EPILOGUE_SILU},
+                                                           {MARLIN_CONSTANT_ACCUMULATE, 0},
+                                                           {MARLIN_CONSTANT_PARTIAL, 0},
+                                                           {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0}}));
+      expect_bound(p, MARLIN_BUFFER_CODES, buffer_of(w), 0);
+      expect_bound(p, MARLIN_BUFFER_SCALES, buffer_of(w), layout.scales_at);
+      const auto args = value_of<ProductArgs>(p, MARLIN_BUFFER_ARGS);
+      EXPECT_EQ(args.m, m);
+      EXPECT_EQ(args.n, n);
+      EXPECT_EQ(args.k, k);
+      EXPECT_EQ(args.slots, layout.slots);
+      EXPECT_EQ(args.records, layout.records);
+      EXPECT_EQ(args.splits, 1);
+      EXPECT_EQ(args.lda, k);
+      EXPECT_EQ(args.ldc, n);
+      // Codes, scales, A, C and the arguments; the scales of INT8 activations.
+      EXPECT_EQ(p.arguments.size(), int8 ? 6u : 5u);
+      if (int8) {
+        const Command& q = commands.front();
+        EXPECT_EQ(q.groups, (dv::Size3{1, static_cast<uint32_t>(m), 1}));
+        EXPECT_EQ(q.arguments.at(MARLIN_BUFFER_QUANTIZED).buffer, p.arguments.at(MARLIN_BUFFER_A).buffer);
+        EXPECT_EQ(q.arguments.at(MARLIN_BUFFER_QUANT_SCALES).offset, p.arguments.at(MARLIN_BUFFER_A_SCALES).offset);
+        const auto prepare = value_of<PrepareArgs>(q, MARLIN_BUFFER_PREPARE_ARGS);
+        EXPECT_EQ(prepare.m, m);
+        EXPECT_EQ(prepare.k, k);
+        EXPECT_EQ(prepare.slots, layout.slots);
+        EXPECT_EQ(prepare.lda, k);
+      }
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::Range(0, static_cast<int>(gpu::product_kernels().size())));
+
+TEST(Choice, FollowsTheRangesOfM) {
+  World world;
+  const mm::weights w = pack(world.context, 8192, 64, 1);
+  const mm::stream stream = stream_of(world);
+  for (const gpu::ProductKernel& kernel : gpu::product_kernels())
+    for (const int64_t m : {kernel.m_min, kernel.m_max != 0 ? kernel.m_max : kernel.m_min + 500}) {
+      const Matrix a(world.context, m, 64, MARLIN_F16), c(world.context, m, 8192, MARLIN_F16);
+      const auto d = gemm_desc(w, a, c);
+      world.record.take();
+      EXPECT_OK(marlin_gemm, stream.get(), &d);
+      EXPECT_EQ(world.record.take().back().kernel, kernel.name(CodeKind::u4, ActivationKind::f16)) << "M = " << m;
+    }
+}
+
+TEST(Choice, WithoutMatricesTheNearestOtherKernelServes) {
+  World world;
+  world.device->change().matrix = false;
+  const mm::weights w = pack(world.context, 64, 64, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 100, 64, MARLIN_F16), c(world.context, 100, 64, MARLIN_F16);
+  const auto d = gemm_desc(w, a, c);
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_EQ(world.record.take().back().kernel, "gemv_u4_f16_m8");
+}
+
+TEST(Choice, RefusesWhatTheDeviceDoesNotKnow) {
+  World world;
+  world.device->change().bfloat = false;
+  const mm::weights w = pack(world.context, 64, 64, 1);
+  const Matrix a(world.context, 1, 64, MARLIN_BF16), c(world.context, 1, 64, MARLIN_F16);
+  auto d = gemm_desc(w, a, c);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "BF16", marlin_gemm, nullptr, &d);
+  d.compute = MARLIN_COMPUTE_FP8;
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "compute 2", marlin_gemm, nullptr, &d);
+}
+
+TEST(Sequence, ActivationsOfActOrderAreGatheredOnceForAll) {
+  World world;
+  const mm::weights v = pack(world.context, 8192, 128, 1, true), w = pack(world.context, 8192, 128, 1, true);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 2, 128, MARLIN_F16), c1(world.context, 2, 8192, MARLIN_F16),
+      c2(world.context, 2, 8192, MARLIN_F16);
+  const auto d1 = gemm_desc(v, a, c1), d2 = gemm_desc(w, a, c2);
+  const marlin_gemm_desc* const both[] = {&d1, &d2};
+  world.record.take();
+  EXPECT_OK(marlin_gemm_many, stream.get(), both, 2u);
+  const auto commands = world.record.take();
+  EXPECT_EQ(outline(commands), (Lines{"gather_b2", "barrier", "gemv_u4_f16_m2", "gemv_u4_f16_m2"}));
+  expect_bound(commands[0], MARLIN_BUFFER_SOURCE_SLOTS, buffer_of(v), layout_of(v).slot_to_k_at);
+  EXPECT_EQ(commands[2].arguments.at(MARLIN_BUFFER_A).offset, commands[3].arguments.at(MARLIN_BUFFER_A).offset);
+}
+
+TEST(Sequence, DifferentActivationsArePreparedApart) {
+  World world;
+  const mm::weights w = pack(world.context, 8192, 128, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a1(world.context, 1, 128, MARLIN_F16), a2(world.context, 1, 128, MARLIN_F16);
+  const Matrix c1(world.context, 1, 8192, MARLIN_F16), c2(world.context, 1, 8192, MARLIN_F16);
+  auto d1 = gemm_desc(w, a1, c1), d2 = gemm_desc(w, a2, c2);
+  d1.compute = d2.compute = MARLIN_COMPUTE_INT8;
+  const marlin_gemm_desc* const both[] = {&d1, &d2};
+  world.record.take();
+  EXPECT_OK(marlin_gemm_many, stream.get(), both, 2u);
+  EXPECT_EQ(outline(world.record.take()), (Lines{"quantize_f16", "quantize_f16", "barrier", "gemv_u4_i8_m1", "gemv_u4_i8_m1"}));
+}
+
+TEST(Sequence, FewColumnsSplitK) {
+  World world;
+  const mm::weights w = pack(world.context, 64, 8192, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 1, 8192, MARLIN_F16), c(world.context, 1, 64, MARLIN_F32),
+      bias(world.context, 1, 64, MARLIN_F32);
+  auto d = gemm_desc(w, a, c);
+  d.bias = bias.view;
+  d.flags = MARLIN_GEMM_ACCUMULATE;
+  world.record.take();
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  const auto commands = world.record.take();
+  ASSERT_EQ(outline(commands), (Lines{"gemv_u4_f16_m1", "barrier", "finish"}));
+  EXPECT_EQ(commands[0].groups, (dv::Size3{2, 1, 8}));
+  EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_PARTIAL), 1u);
+  EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_ACCUMULATE), 0u);
+  EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_BIAS_TYPE), uint32_t{kFloatNone});
+  EXPECT_FALSE(commands[0].arguments.contains(MARLIN_BUFFER_C));
+  EXPECT_EQ(value_of<ProductArgs>(commands[0], MARLIN_BUFFER_ARGS).split_blocks, 8);
+  const Command& finish = commands[2];
+  EXPECT_EQ(value_of<ProductArgs>(finish, MARLIN_BUFFER_ARGS).splits, 8);
+  EXPECT_EQ(finish.arguments.at(MARLIN_BUFFER_PARTIALS).buffer, commands[0].arguments.at(MARLIN_BUFFER_PARTIALS).buffer);
+  EXPECT_TRUE(finish.arguments.contains(MARLIN_BUFFER_BIAS));
+  EXPECT_EQ(finish.groups, (dv::Size3{1, 1, 1}));
+  EXPECT_EQ(finish.constants, (std::map<uint32_t, uint32_t>{{MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
+                                                            {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat32},
+                                                            {MARLIN_CONSTANT_BIAS_TYPE, kFloat32},
+                                                            {MARLIN_CONSTANT_EPILOGUE, 0},
+                                                            {MARLIN_CONSTANT_ACCUMULATE, 1},
+                                                            {MARLIN_CONSTANT_INTERLEAVED, 0}}));
+}
+
+TEST(Sequence, GateAndUpAreFinishedInBlocksOfRows) {
+  World world;
+  const int64_t n = 65536, m = 600;  // 256 rows of partial sums fit the budget
+  const mm::weights w = pack(world.context, n, 32, 1, false, true);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, m, 32, MARLIN_F16), c(world.context, m, n / 2, MARLIN_F16);
+  auto d = gemm_desc(w, a, c);
+  d.epilogue = MARLIN_EPILOGUE_SWIGLU;
+  world.record.take();
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  const auto commands = world.record.take();
+  const std::string product = "gemm_u4_f16_m64_n128_staged";
+  ASSERT_EQ(outline(commands), (Lines{product, "barrier", "finish", "barrier", product, "barrier", "finish", "barrier", product,
+                                      "barrier", "finish"}));
+  EXPECT_EQ(commands[2].constants.at(MARLIN_CONSTANT_INTERLEAVED), 1u);
+  EXPECT_EQ(commands[2].constants.at(MARLIN_CONSTANT_EPILOGUE), uint32_t{MARLIN_EPILOGUE_SWIGLU});
+  EXPECT_EQ(commands[2].groups, (dv::Size3{128, 256, 1}));
+  EXPECT_EQ(commands[4].arguments.at(MARLIN_BUFFER_A).offset, 256u * 32 * 2);
+  EXPECT_EQ(commands[6].arguments.at(MARLIN_BUFFER_C).offset, 256u * (n / 2) * 2);
+  EXPECT_EQ(value_of<ProductArgs>(commands[8], MARLIN_BUFFER_ARGS).m, 600 - 512);
+}
+
+TEST(Sequence, CallsOfAStreamAreOrderedByBarriers) {
+  World world;
+  const mm::weights w = pack(world.context, 8192, 64, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 1, 64, MARLIN_F16), c(world.context, 1, 8192, MARLIN_F16);
+  const auto d = gemm_desc(w, a, c);
+  world.record.take();
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_OK(marlin_stream_flush, stream.get());
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_OK(marlin_stream_wait, stream.get(), uint64_t{1000});
+  EXPECT_OK(marlin_gemm, stream.get(), &d);  // nothing runs any more
+  const std::string name = "gemv_u4_f16_m1";
+  EXPECT_EQ(outline(world.record.take()), (Lines{name, "barrier", name, "commit", "barrier", name, "commit", "wait", name}));
+}
+
+TEST(Sequence, OnAHostsEncoderWorkIsFencedOnBothSides) {
+  World world;
+  const mm::weights w = pack(world.context, 8192, 64, 1);
+  const Matrix a(world.context, 1, 64, MARLIN_F16), c(world.context, 1, 8192, MARLIN_F16);
+  const auto d = gemm_desc(w, a, c);
+  const std::string name = "gemv_u4_f16_m1";
+  {
+    const mm::stream encoder = stream_of(world, MARLIN_NATIVE_METAL_ENCODER);
+    world.record.take();
+    EXPECT_OK(marlin_gemm, encoder.get(), &d);
+    EXPECT_EQ(outline(world.record.take()), (Lines{"barrier", name, "barrier"}));
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "the host commits", marlin_stream_wait, encoder.get(), uint64_t{0});
+    EXPECT_OK(marlin_gemm, encoder.get(), &d);  // that did not stick
+  }
+  const mm::stream buffer = stream_of(world, MARLIN_NATIVE_METAL_COMMAND_BUFFER);
+  world.record.take();
+  EXPECT_OK(marlin_gemm, buffer.get(), &d);
+  EXPECT_EQ(outline(world.record.take()), (Lines{"barrier", name}));
+}
+
+TEST(Unpack, IsOneDispatch) {
+  World world;
+  const mm::weights w = pack(world.context, 100, 96, 1, true);
+  const mm::stream stream = stream_of(world);
+  const Matrix out(world.context, 7, 96, MARLIN_F16, 100), ids(world.context, 7, 1, MARLIN_I32, 3);
+  world.record.take();
+  EXPECT_OK(marlin_weights_unpack, stream.get(), w.get(), nullptr, int64_t{90}, &out.view);
+  EXPECT_OK(marlin_weights_unpack, stream.get(), w.get(), &ids.view, int64_t{0}, &out.view);
+  const auto commands = world.record.take();
+  ASSERT_EQ(outline(commands), (Lines{"unpack_u4", "barrier", "unpack_u4"}));
+  const auto args = value_of<UnpackArgs>(commands[0], MARLIN_BUFFER_UNPACK_ARGS);
+  EXPECT_EQ(args.n, 100);
+  EXPECT_EQ(args.k, 96);
+  EXPECT_EQ(args.count, 7);
+  EXPECT_EQ(args.first_row, 90);
+  EXPECT_EQ(args.ld, 100);
+  EXPECT_EQ(commands[0].groups, (dv::Size3{1, 7, 1}));
+  EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_ROW_LIST), 0u);
+  EXPECT_EQ(commands[2].constants.at(MARLIN_CONSTANT_ROW_LIST), 1u);
+  EXPECT_EQ(value_of<UnpackArgs>(commands[2], MARLIN_BUFFER_UNPACK_ARGS).id_stride, 3);
+  expect_bound(commands[2], MARLIN_BUFFER_ROWS, buffer_of(w), layout_of(w).origins_at);
+  expect_bound(commands[2], MARLIN_BUFFER_SLOT_TO_K, buffer_of(w), layout_of(w).slot_to_k_at);
+  EXPECT_TRUE(commands[2].arguments.contains(MARLIN_BUFFER_ROW_LIST));
+}
+
+}  // namespace

@@ -1,0 +1,162 @@
+// Every call of the device, failing in every way, in every public operation: the error reaches the caller, nothing leaks, and
+// the context serves the next caller.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "world.h"
+
+namespace {
+
+using namespace device_test;
+
+/// One public operation with all that it needs; returns the status of the first call that failed.
+struct Operation {
+  const char* name;
+  std::function<marlin_status(const mm::context&)> run;
+};
+
+#define RETURN_IF_FAILED(call) \
+  if (const marlin_status s_ = (call); s_ != MARLIN_OK) return s_
+
+marlin_status pack(const mm::context& context, int64_t n, int64_t k, mm::weights& out) {
+  static const auto values = abi_test::numbers(64 * 2048, 3);
+  const auto d = abi_test::pack_desc(values, n, k);
+  const marlin_pack_desc* const parts[] = {&d};
+  return marlin_weights_pack(context.get(), parts, 1, 0, out.out(), nullptr);
+}
+
+marlin_status make_buffer(const mm::context& context, uint64_t bytes, mm::buffer& out, marlin_matrix& view, int64_t rows,
+                          int64_t cols, marlin_dtype dtype) {
+  RETURN_IF_FAILED(marlin_buffer_create(context.get(), bytes, out.out(), nullptr));
+  view = {};
+  view.data = out.get();
+  view.rows = rows;
+  view.cols = cols;
+  view.dtype = dtype;
+  view.memory = MARLIN_MEM_BUFFER;
+  return MARLIN_OK;
+}
+
+/// A product on a stream: prepared if `prepare`, with INT8 activations, split K and a finish.
+marlin_status on_stream(const mm::context& context, bool prepare, bool wait) {
+  mm::weights w;
+  mm::buffer a_memory, c_memory;
+  mm::stream stream;
+  auto d = mm::make<marlin_gemm_desc>();
+  RETURN_IF_FAILED(pack(context, 64, 2048, w));
+  RETURN_IF_FAILED(make_buffer(context, 2 * 2048 * 4, a_memory, d.a, 2, 2048, MARLIN_F32));
+  RETURN_IF_FAILED(make_buffer(context, 2 * 64 * 4, c_memory, d.c, 2, 64, MARLIN_F32));
+  RETURN_IF_FAILED(marlin_stream_create(context.get(), nullptr, stream.out(), nullptr));
+  d.weights = w.get();
+  d.compute = MARLIN_COMPUTE_INT8;
+  const marlin_gemm_desc* const descs[] = {&d};
+  if (prepare) RETURN_IF_FAILED(marlin_prepare(stream.get(), descs, 1, 4, nullptr, nullptr));
+  RETURN_IF_FAILED(marlin_gemm(stream.get(), &d, nullptr));
+  RETURN_IF_FAILED(marlin_gemm(stream.get(), &d, nullptr));
+  RETURN_IF_FAILED(marlin_weights_unpack(stream.get(), w.get(), nullptr, 0, &d.a, nullptr));
+  if (wait) return marlin_stream_wait(stream.get(), UINT64_MAX, nullptr);
+  RETURN_IF_FAILED(marlin_stream_flush(stream.get(), nullptr));
+  return marlin_stream_flush(stream.get(), nullptr);
+}
+
+marlin_status at_once(const mm::context& context, bool native) {
+  mm::weights w;
+  RETURN_IF_FAILED(pack(context, 64, 2048, w));
+  std::vector<float> a(3 * 2048, 1.0f), c(3 * 64);
+  Record record;
+  HostBuffer theirs(record, nullptr, 3 * 64 * 4);
+  auto d = mm::make<marlin_gemm_desc>();
+  d.weights = w.get();
+  d.a = mm::matrix_view(a.data(), 3, 2048);
+  d.c = mm::matrix_view(c.data(), 3, 64);
+  if (native) {
+    d.c.data = &theirs;
+    d.c.memory = MARLIN_MEM_METAL;
+  }
+  RETURN_IF_FAILED(marlin_gemm(nullptr, &d, nullptr));
+  std::vector<int32_t> ids = {5, 6};
+  const marlin_matrix list = mm::matrix_view(ids.data(), 2, 1), out = mm::matrix_view(a.data(), 2, 2048);
+  return marlin_weights_unpack(nullptr, w.get(), &list, 0, &out, nullptr);
+}
+
+const Operation kOperations[] = {
+    {"stream", [](const mm::context& c) { return on_stream(c, false, true); }},
+    {"prepared stream", [](const mm::context& c) { return on_stream(c, true, true); }},
+    {"flushed stream", [](const mm::context& c) { return on_stream(c, false, false); }},
+    {"at once", [](const mm::context& c) { return at_once(c, false); }},
+    {"at once, native memory", [](const mm::context& c) { return at_once(c, true); }},
+};
+
+marlin_status expected(const FaultPlan& plan) {
+  return plan.fault == Fault::memory ? MARLIN_E_MEMORY : plan.fault == Fault::timeout ? MARLIN_E_TIMEOUT : MARLIN_E_DEVICE;
+}
+
+class Faults : public testing::TestWithParam<std::tuple<int, int, bool>> {};
+
+TEST_P(Faults, ReachTheCallerAndLeaveNothingBehind) {
+  const Operation& operation = kOperations[std::get<0>(GetParam())];
+  const auto fault = static_cast<Fault>(std::get<1>(GetParam()));
+  const bool unified = std::get<2>(GetParam());
+  std::set<std::string> struck;
+  for (int n = 1;; ++n) {
+    SCOPED_TRACE(std::string(operation.name) + ", " + kFaultNames[static_cast<int>(fault)] + " at call " + std::to_string(n));
+    ASSERT_LT(n, 500) << "never ends";
+    Record record;
+    FaultPlan faults;
+    bool over = false;
+    {
+      auto device = std::make_shared<IdleDevice>(record);
+      device->change().unified_memory = unified;
+      mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {"", false}));
+      faults.arm(fault, n);
+      const marlin_status status = operation.run(context);
+      over = faults.calls < n;
+      if (!faults.struck) {
+        EXPECT_EQ(status, MARLIN_OK);
+      } else {
+        struck.insert(faults.where);
+        // Nobody asks after the last flush whether what was submitted has failed.
+        if (status != MARLIN_OK || fault != Fault::late) {
+          EXPECT_EQ(status, expected(faults)) << faults.where;
+        }
+      }
+      const bool lost = faults.lost;
+      faults.disarm();
+      if (!lost) {
+        EXPECT_EQ(operation.run(context), MARLIN_OK) << "after a failure in " << faults.where;
+      }
+    }
+    EXPECT_EQ(record.buffers, 0) << faults.where;
+    EXPECT_EQ(record.streams, 0) << faults.where;
+    if (over) break;
+  }
+  if (fault == Fault::error) {
+    for (const char* call : {"allocate", "kernel", "stream", "dispatch", "barrier", "commit"})
+      EXPECT_TRUE(struck.contains(call)) << call << " was never reached";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::Combine(testing::Range(0, 5), testing::Range(0, 5), testing::Bool()),
+                         [](const auto& info) {
+                           std::string name = kOperations[std::get<0>(info.param)].name;
+                           std::erase_if(name, [](char c) { return c == ' ' || c == ','; });
+                           return name + "_" + kFaultNames[std::get<1>(info.param)] +
+                                  (std::get<2>(info.param) ? "" : "_discrete");
+                         });
+
+TEST(ALostDevice, SaysSoForEver) {
+  World world;
+  mm::weights w;
+  ASSERT_EQ(pack(world.context, 64, 64, w), MARLIN_OK);
+  world.faults.arm(Fault::lost, 1);
+  for (int i = 0; i < 3; ++i) {
+    mm::buffer buffer;
+    EXPECT_FAILS(MARLIN_E_DEVICE, "device failed", marlin_buffer_create, world.context.get(), uint64_t{8}, buffer.out());
+    mm::stream stream;
+    EXPECT_FAILS(MARLIN_E_DEVICE, "device failed", marlin_stream_create, world.context.get(), nullptr, stream.out());
+  }
+}
+
+}  // namespace

@@ -1,0 +1,139 @@
+// A GoogleMock device in front of another one: it passes every call on, and any of them can be told to fail.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <utility>
+
+#include "idle_device.h"
+
+namespace device_test {
+
+/// How a call fails.
+enum class Fault : uint8_t {
+  error,    ///< MARLIN_E_DEVICE, this once
+  memory,   ///< MARLIN_E_MEMORY, this once
+  lost,     ///< MARLIN_E_DEVICE, from now on always
+  late,     ///< it succeeds; the stream's next wait() and failure() do not, from now on
+  timeout,  ///< MARLIN_E_TIMEOUT, this once
+};
+inline constexpr const char* kFaultNames[] = {"error", "memory", "lost", "late", "timeout"};
+
+/// Makes the n-th call fail.
+struct FaultPlan {
+  Fault fault = Fault::error;
+  int at = 0;  ///< 1: the first call; 0: none
+  int calls = 0;
+  bool struck = false, lost = false;
+  std::string where;  ///< the call that failed
+
+  void arm(Fault with, int n) { *this = {with, n, 0, false, false, {}}; }
+  void disarm() { arm(Fault::error, 0); }
+
+  /// What the next call, named `call`, returns before anything is done; `late` is the stream's own state, if it has one.
+  Status next(const char* call, bool* late = nullptr) {
+    if (lost) return failed();
+    if (++calls != at) return {};
+    where = call;
+    if (fault == Fault::late && late == nullptr) return {};
+    if (fault == Fault::timeout && where != "wait") return {};
+    struck = true;
+    lost = fault == Fault::lost;
+    if (fault == Fault::late) {
+      *late = true;
+      return {};
+    }
+    if (fault == Fault::memory) return Status::error(MARLIN_E_MEMORY, "mock: out of memory in %s", call);
+    if (fault == Fault::timeout) return Status::error(MARLIN_E_TIMEOUT, "mock: %s timed out", call);
+    return failed();
+  }
+  Status failed() const { return Status::error(MARLIN_E_DEVICE, "mock: device failed in %s", where.c_str()).with_native(77); }
+};
+
+class MockStream : public dv::Stream {
+ public:
+  MockStream(std::unique_ptr<dv::Stream> inner, FaultPlan& faults) : inner_(std::move(inner)), faults_(faults) {
+    using testing::_;
+    const auto pass = [this](const char* call, auto&& to) {
+      const Status s = faults_.next(call, &late_);
+      return s.ok() ? to() : s;
+    };
+    ON_CALL(*this, dispatch(_)).WillByDefault([=, this](const dv::Dispatch& d) {
+      return pass("dispatch", [&] { return inner_->dispatch(d); });
+    });
+    ON_CALL(*this, copy(_, _, _, _, _))
+        .WillByDefault([=, this](const dv::BufferRef& f, uint64_t fo, const dv::BufferRef& t, uint64_t to, uint64_t n) {
+          return pass("copy", [&] { return inner_->copy(f, fo, t, to, n); });
+        });
+    ON_CALL(*this, fill(_, _, _, _)).WillByDefault([=, this](const dv::BufferRef& t, uint64_t o, uint64_t n, uint8_t v) {
+      return pass("fill", [&] { return inner_->fill(t, o, n, v); });
+    });
+    ON_CALL(*this, barrier()).WillByDefault([=, this] { return pass("barrier", [&] { return inner_->barrier(); }); });
+    ON_CALL(*this, commit()).WillByDefault([=, this] { return pass("commit", [&] { return inner_->commit(); }); });
+    ON_CALL(*this, wait(_)).WillByDefault([=, this](uint64_t ns) {
+      if (late_) return late_error();
+      return pass("wait", [&] {
+        const Status s = inner_->wait(ns);
+        return late_ ? late_error() : s;
+      });
+    });
+    ON_CALL(*this, failure()).WillByDefault([=, this] { return late_ ? late_error() : inner_->failure(); });
+  }
+  MOCK_METHOD(Status, dispatch, (const dv::Dispatch&), (override));
+  MOCK_METHOD(Status, copy, (const dv::BufferRef&, uint64_t, const dv::BufferRef&, uint64_t, uint64_t), (override));
+  MOCK_METHOD(Status, fill, (const dv::BufferRef&, uint64_t, uint64_t, uint8_t), (override));
+  MOCK_METHOD(Status, barrier, (), (override));
+  MOCK_METHOD(Status, commit, (), (override));
+  MOCK_METHOD(Status, wait, (uint64_t), (override));
+  MOCK_METHOD(Status, failure, (), (const, override));
+  double busy_seconds() const override { return inner_->busy_seconds(); }
+
+ private:
+  static Status late_error() { return Status::error(MARLIN_E_DEVICE, "mock: late error").with_native(78); }
+  const std::unique_ptr<dv::Stream> inner_;
+  FaultPlan& faults_;
+  bool late_ = false;
+};
+
+class MockDevice : public dv::Device {
+ public:
+  MockDevice(std::shared_ptr<dv::Device> inner, FaultPlan& faults) : inner_(std::move(inner)), faults_(faults) {
+    using testing::_;
+    ON_CALL(*this, allocate(_, _, _)).WillByDefault([this](uint64_t n, dv::Placement p, const char* label) {
+      return pass<dv::BufferRef>("allocate", [&] { return inner_->allocate(n, p, label); });
+    });
+    ON_CALL(*this, wrap(_, _)).WillByDefault([this](void* p, uint64_t n) {
+      return pass<dv::BufferRef>("wrap", [&] { return inner_->wrap(p, n); });
+    });
+    ON_CALL(*this, wrap_native(_)).WillByDefault([this](void* p) {
+      return pass<dv::BufferRef>("wrap_native", [&] { return inner_->wrap_native(p); });
+    });
+    ON_CALL(*this, kernel(_, _)).WillByDefault([this](std::string_view name, std::span<const dv::Constant> constants) {
+      return pass<dv::KernelRef>("kernel", [&] { return inner_->kernel(name, constants); });
+    });
+    ON_CALL(*this, stream(_)).WillByDefault([this](const dv::StreamSource& source) {
+      return pass<std::unique_ptr<dv::Stream>>("stream", [&]() -> Result<std::unique_ptr<dv::Stream>> {
+        MARLIN_ASSIGN(auto made, inner_->stream(source));
+        return std::unique_ptr<dv::Stream>(std::make_unique<testing::NiceMock<MockStream>>(std::move(made), faults_));
+      });
+    });
+  }
+  const dv::Capabilities& capabilities() const override { return inner_->capabilities(); }
+  MOCK_METHOD(Result<dv::BufferRef>, allocate, (uint64_t, dv::Placement, const char*), (override));
+  MOCK_METHOD(Result<dv::BufferRef>, wrap, (void*, uint64_t), (override));
+  MOCK_METHOD(Result<dv::BufferRef>, wrap_native, (void*), (override));
+  MOCK_METHOD(Result<dv::KernelRef>, kernel, (std::string_view, std::span<const dv::Constant>), (override));
+  MOCK_METHOD(Result<std::unique_ptr<dv::Stream>>, stream, (const dv::StreamSource&), (override));
+
+ private:
+  template <class T, class To>
+  Result<T> pass(const char* call, const To& to) {
+    if (const Status s = faults_.next(call); !s.ok()) return s;
+    return to();
+  }
+  const std::shared_ptr<dv::Device> inner_;
+  FaultPlan& faults_;
+};
+
+}  // namespace device_test

@@ -1,0 +1,296 @@
+// Streams, memory and preparation: what a call may and may not do besides its dispatches.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backends/gpu/plan.h"
+#include "world.h"
+
+namespace {
+
+using namespace device_test;
+using testing::_;
+
+struct Product {
+  Product(const World& world, int64_t m, int64_t n = 64, int64_t k = 64)
+      : w(abi_test::quantised(world.context, n, k)), a(world.context, m, k, MARLIN_F16), c(world.context, m, n, MARLIN_F32) {
+    desc = mm::make<marlin_gemm_desc>();
+    desc.weights = w.get();
+    desc.a = a.view;
+    desc.c = c.view;
+  }
+  mm::weights w;
+  Matrix a, c;
+  marlin_gemm_desc desc;
+};
+
+TEST(Streams, HostOperandsNeedACallWithoutStream) {
+  World world;
+  Product p(world, 2);
+  const mm::stream stream(world.context);
+  std::vector<float> host(2 * 64, 1.0f);
+  auto d = p.desc;
+  d.c = mm::matrix_view(host.data(), 2, 64);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "c.memory is 0 (host)", marlin_gemm, stream.get(), &d);
+  d = p.desc;
+  d.a = mm::matrix_view(host.data(), 2, 64);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "a.memory is 0 (host)", marlin_gemm, stream.get(), &d);
+  d = p.desc;
+  d.bias = mm::matrix_view(host.data(), 1, 64);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "bias.memory is 0 (host)", marlin_gemm, stream.get(), &d);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "out.memory is 0 (host)", marlin_weights_unpack, stream.get(), p.w.get(), nullptr, int64_t{0},
+               &d.bias);
+  std::vector<int32_t> ids(2);
+  const marlin_matrix list = mm::matrix_view(ids.data(), 2, 1), out = p.c.view;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "row_ids.memory is 0 (host)", marlin_weights_unpack, stream.get(), p.w.get(), &list,
+               int64_t{0}, &out);
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);  // none of it stuck
+  EXPECT_OK(marlin_gemm, nullptr, &d);
+}
+
+TEST(Streams, HostOperandsAreCopiedAndGapsStay) {
+  World world;
+  const mm::weights w = abi_test::quantised(world.context, 64, 64);
+  std::vector<float> a(2 * 70, 1.0f), c(2 * 67, 77.0f);
+  auto d = mm::make<marlin_gemm_desc>();
+  d.weights = w.get();
+  d.a = mm::matrix_view(a.data(), 2, 64);
+  d.a.row_stride = 70;
+  d.c = mm::matrix_view(c.data(), 2, 64);
+  d.c.row_stride = 67;
+  d.flags = MARLIN_GEMM_ACCUMULATE;  // what C holds comes back, since the device computes nothing
+  world.record.take();
+  EXPECT_OK(marlin_gemm, nullptr, &d);
+  const auto commands = world.record.take();
+  for (float x : c) EXPECT_EQ(x, 77.0f);
+  // Rows are staged so that the fast path serves them.
+  EXPECT_EQ(commands.at(0).constants.at(MARLIN_CONSTANT_ALIGNED), 1u);
+  EXPECT_EQ(commands.back().what, "wait");
+}
+
+TEST(Streams, WholePagesAreWrapped) {
+  World world;
+  const mm::weights w = abi_test::quantised(world.context, 1024, 64);
+  std::vector<std::byte> memory(3 * 4096);
+  auto* page = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
+  std::vector<float> a(64, 1.0f);
+  auto d = mm::make<marlin_gemm_desc>();
+  d.weights = w.get();
+  d.a = mm::matrix_view(a.data(), 1, 64);
+  d.c = mm::matrix_view(reinterpret_cast<float*>(page), 1, 1024);
+  EXPECT_CALL(*world.mock, wrap(page, 4096)).Times(1);
+  EXPECT_OK(marlin_gemm, nullptr, &d);
+  testing::Mock::VerifyAndClearExpectations(world.mock.get());
+  // A device that does not take this memory: it is copied.
+  EXPECT_CALL(*world.mock, wrap(page, 4096)).WillOnce([](void*, uint64_t) {
+    return Result<dv::BufferRef>(Status::error(MARLIN_E_ARGUMENT, "read-only pages"));
+  });
+  EXPECT_OK(marlin_gemm, nullptr, &d);
+}
+
+TEST(Streams, TheFirstErrorStays) {
+  World world;
+  Product p(world, 1);
+  const mm::stream stream(world.context);
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+  world.faults.arm(Fault::late, 1);
+  EXPECT_OK(marlin_stream_flush, stream.get());
+  EXPECT_FAILS(MARLIN_E_DEVICE, "late error", marlin_gemm, stream.get(), &p.desc);
+  EXPECT_FAILS(MARLIN_E_DEVICE, "late error", marlin_gemm, stream.get(), &p.desc);
+  EXPECT_FAILS(MARLIN_E_DEVICE, "late error", marlin_stream_flush, stream.get());
+  EXPECT_FAILS(MARLIN_E_DEVICE, "late error", marlin_stream_wait, stream.get(), UINT64_MAX);
+  EXPECT_FAILS(MARLIN_E_DEVICE, "late error", marlin_weights_unpack, stream.get(), p.w.get(), nullptr, int64_t{0}, &p.c.view);
+  auto err = mm::make<marlin_error>();
+  EXPECT_EQ(marlin_gemm(stream.get(), &p.desc, &err), MARLIN_E_DEVICE);
+  EXPECT_EQ(err.native_code, 78);
+  const mm::stream other(world.context);
+  EXPECT_OK(marlin_gemm, other.get(), &p.desc);
+}
+
+TEST(Streams, HalfARecordedCallSticks) {
+  World world;
+  Product p(world, 1, 64, 8192);  // multiply, barrier, finish
+  const mm::stream stream(world.context);
+  world.faults.arm(Fault::error, 1);
+  EXPECT_FAILS(MARLIN_E_DEVICE, "mock", marlin_gemm, stream.get(), &p.desc);  // before anything was recorded
+  for (int n = 1; world.record.take(), n < 20; ++n) {
+    const mm::stream fresh(world.context);
+    world.faults.arm(Fault::error, n);
+    const bool failed = marlin_gemm(fresh.get(), &p.desc, nullptr) != MARLIN_OK;
+    const std::string where = world.faults.where;
+    world.faults.disarm();
+    if (!failed) return;
+    const bool recording = where == "dispatch" || where == "barrier";
+    EXPECT_EQ(marlin_gemm(fresh.get(), &p.desc, nullptr), recording ? MARLIN_E_DEVICE : MARLIN_OK) << where;
+  }
+  FAIL() << "never ended";
+}
+
+TEST(Streams, WaitingMayTimeOutAndGoOn) {
+  World world;
+  Product p(world, 1);
+  const mm::stream stream(world.context);
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+  world.faults.arm(Fault::timeout, 2);  // commit, wait
+  EXPECT_FAILS(MARLIN_E_TIMEOUT, "timed out", marlin_stream_wait, stream.get(), uint64_t{0});
+  EXPECT_OK(marlin_stream_wait, stream.get(), UINT64_MAX);
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+}
+
+TEST(Streams, DestroyingDoesNotWaitAndNothingLeaks) {
+  Record record;
+  {
+    FaultPlan faults;
+    auto device = std::make_shared<IdleDevice>(record);
+    mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {"", false}));
+    mm::stream stream(context);
+    mm::weights w = abi_test::quantised(context, 64, 8192);
+    const Matrix a(context, 1, 8192, MARLIN_F16), c(context, 1, 64, MARLIN_F32);
+    auto d = mm::make<marlin_gemm_desc>();
+    d.weights = w.get();
+    d.a = a.view;
+    d.c = c.view;
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    EXPECT_OK(marlin_stream_flush, stream.get());
+    record.take();
+    marlin_weights_destroy(w.release());
+    marlin_context_destroy(context.release());
+    EXPECT_GE(record.buffers, 3);  // the weights live on in what was recorded
+    marlin_stream_destroy(stream.release());
+    EXPECT_TRUE(record.take().empty());
+  }
+  EXPECT_EQ(record.buffers, 0);
+  EXPECT_EQ(record.streams, 0);
+}
+
+TEST(Memory, TheBudgetIsTheWorkingSet) {
+  World world;
+  world.device->change().working_set_bytes = 100000;
+  world.device->change().max_buffer_bytes = 90000;
+  marlin_buffer* buffer = nullptr;
+  EXPECT_FAILS(MARLIN_E_MEMORY, "at most 90000", marlin_buffer_create, world.context.get(), uint64_t{90001}, &buffer);
+  mm::buffer first;
+  EXPECT_OK(marlin_buffer_create, world.context.get(), uint64_t{60000}, first.out());
+  EXPECT_FAILS(MARLIN_E_MEMORY, "60000 are in use of the device's working set of 100000", marlin_buffer_create,
+               world.context.get(), uint64_t{40001}, &buffer);
+  first = {};
+  EXPECT_OK(marlin_buffer_create, world.context.get(), uint64_t{90000}, first.out());
+}
+
+TEST(Memory, WithoutUnifiedMemoryWeightsAreCopied) {
+  World world;
+  world.device->change().unified_memory = false;
+  world.record.take();
+  const mm::weights w = abi_test::quantised(world.context, 64, 64);
+  std::vector<std::string> what;
+  for (const Command& c : world.record.take()) what.push_back(c.what);
+  EXPECT_EQ(what, (std::vector<std::string>{"copy", "commit", "wait"}));
+  EXPECT_EQ(world.record.buffers, 1);  // the copy that the host filled is gone
+}
+
+TEST(Scratch, OfTheHostIsUsedOrTooSmall) {
+  World world;
+  Product p(world, 1, 64, 8192);
+  uint64_t needed = 0;
+  const marlin_gemm_desc* const descs[] = {&p.desc};
+  EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{1}, &needed);
+  EXPECT_GE(needed, 8u * 64 * 4);
+  for (const uint64_t bytes : {needed, needed - 256}) {
+    mm::buffer memory;
+    EXPECT_OK(marlin_buffer_create, world.context.get(), bytes + 8, memory.out());
+    auto d = mm::make<marlin_stream_desc>();
+    d.scratch.data = memory.get();
+    d.scratch.offset_bytes = 8;
+    d.scratch.rows = 1;
+    d.scratch.cols = static_cast<int64_t>(bytes);
+    d.scratch.dtype = MARLIN_U8;
+    d.scratch.memory = MARLIN_MEM_BUFFER;
+    mm::stream stream;
+    EXPECT_OK(marlin_stream_create, world.context.get(), &d, stream.out());
+    const int before = world.record.allocations;
+    if (bytes == needed) {
+      EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+    } else {
+      EXPECT_FAILS(MARLIN_E_MEMORY, "these products need", marlin_gemm, stream.get(), &p.desc);
+    }
+    EXPECT_EQ(world.record.allocations, before);
+  }
+  std::vector<uint8_t> host(100);
+  auto d = mm::make<marlin_stream_desc>();
+  d.scratch = mm::matrix_view(host.data(), 1, 100);
+  marlin_stream* none = nullptr;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "scratch.memory is 0", marlin_stream_create, world.context.get(), &d, &none);
+}
+
+class Prepare : public testing::TestWithParam<int> {};
+
+/// After marlin_prepare no M up to max_m makes the device allocate or compile.
+TEST_P(Prepare, LeavesNothingToDoLater) {
+  World world;
+  const bool on_stream = GetParam() % 2 == 0, int8 = GetParam() / 2 % 2 != 0, gated = GetParam() / 4 != 0;
+  const int64_t n = 320, k = 2080, max_m = 200;
+  const mm::weights w = abi_test::quantised(world.context, n, k);
+  mm::stream stream;
+  if (on_stream) stream = mm::stream(world.context);
+  const Matrix a(world.context, max_m, k, MARLIN_F16), c(world.context, max_m, n, MARLIN_BF16);
+  std::vector<float> host_a(static_cast<size_t>(max_m * k)), host_c(static_cast<size_t>(max_m * n));
+  auto d = mm::make<marlin_gemm_desc>();
+  d.weights = w.get();
+  d.a = on_stream ? a.view : mm::matrix_view(host_a.data(), max_m, k);
+  d.c = on_stream ? c.view : mm::matrix_view(host_c.data(), max_m, n);
+  d.compute = int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  d.epilogue = gated ? MARLIN_EPILOGUE_SWIGLU : MARLIN_EPILOGUE_NONE;
+  if (gated) d.c.cols = n / 2;
+  const marlin_gemm_desc* const both[] = {&d, &d};
+  uint64_t bytes = 0;
+  EXPECT_OK(marlin_prepare, stream.get(), both, 1u, max_m, &bytes);
+  EXPECT_GT(bytes, 0u);
+  const int allocations = world.record.allocations, compilations = world.record.compilations;
+  for (int64_t m = 1; m <= max_m; ++m) {
+    d.a.rows = d.c.rows = m;
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    ASSERT_EQ(world.record.allocations, allocations) << "M = " << m;
+    ASSERT_EQ(world.record.compilations, compilations) << "M = " << m;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Forms, Prepare, testing::Range(0, 8));
+
+struct Log {
+  std::vector<std::string> lines;
+  static void write(void* user, int32_t, const char* message) { static_cast<Log*>(user)->lines.emplace_back(message); }
+};
+
+TEST(Probe, AKernelThatMiscomputesIsLoggedAndNeverUsed) {
+  Log log;
+  mm::BackendOptions options;
+  options.logger = {Log::write, &log};
+  World world({"", true}, options);  // computes nothing, hence nothing right
+  Product p(world, 1);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
+  EXPECT_EQ(log.lines.size(), mm::gpu::product_kernels().size());  // each was tried once
+  EXPECT_TRUE(abi_test::contains(log.lines.at(0), "gemv_u4_f16_m1 is not used on this device: C[")) << log.lines.at(0);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
+  EXPECT_EQ(log.lines.size(), mm::gpu::product_kernels().size());
+}
+
+TEST(Probe, AKernelThatIsNotThereIsReplaced) {
+  World world({"", true});
+  ON_CALL(*world.mock, kernel(_, _)).WillByDefault([](std::string_view name, std::span<const dv::Constant>) {
+    return Result<dv::KernelRef>(
+        Status::error(MARLIN_E_NOT_FOUND, "no kernel %.*s", static_cast<int>(name.size()), name.data()));
+  });
+  Product p(world, 1);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
+}
+
+TEST(Probe, WhatTheCompilerSaysReachesTheCaller) {
+  World world({"", true});
+  Product p(world, 1);
+  EXPECT_CALL(*world.mock, kernel(_, _)).WillOnce([](std::string_view, std::span<const dv::Constant>) {
+    return Result<dv::KernelRef>(Status::error(MARLIN_E_DEVICE, "gemv.metal:12: error: no such type").with_native(3));
+  });
+  EXPECT_FAILS(MARLIN_E_DEVICE, "gemv.metal:12", marlin_gemm, nullptr, &p.desc);
+  testing::Mock::VerifyAndClearExpectations(world.mock.get());
+}
+
+}  // namespace
