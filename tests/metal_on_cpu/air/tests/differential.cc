@@ -5,6 +5,8 @@
 #include <ostream>
 #include <random>
 
+#include "wheel.h"
+
 namespace metal_on_cpu::differential {
 
 Bytes random_bits(size_t bytes, uint32_t seed) {
@@ -53,6 +55,11 @@ Arguments& Arguments::value_bytes(int index, Bytes bytes) {
   buffers_[index] = {Kind::kValue, std::move(bytes)};
   return *this;
 }
+Arguments& Arguments::shorten(int index, size_t bytes) {
+  Bytes& all = buffers_.at(index).bytes;
+  all.resize(all.size() - bytes);
+  return *this;
+}
 Arguments& Arguments::threadgroup_memory(int index, size_t bytes) {
   threadgroup_memory_[index] = bytes;
   return *this;
@@ -79,7 +86,7 @@ struct Route {
   Arguments arguments;
   Report report;
 
-  std::string run(const char* name, const Case& c, const Library& library) {
+  Result<bool> run(const Case& c, const Library& library) {
     Kernel kernel = library.kernel(c.kernel);
     for (const auto& [index, value] : c.constants) kernel.constant(index, value);
     Dispatch d = kernel.dispatch();
@@ -105,9 +112,9 @@ struct Route {
     if (grid.count()) d.grid(grid.x, grid.y, grid.z);
     if (groups.count()) d.groups(groups.x, groups.y, groups.z);
     auto result = d.flush_to_zero(arguments.flush_to_zero_).check().count().run();
-    if (!result) return std::string(name) + ": " + result.message();
+    if (!result) return result.error();
     report = result.take();
-    return {};
+    return true;
   }
 
   std::vector<Difference> differences(const Route& other) const {
@@ -178,13 +185,24 @@ struct Route {
 Result<std::vector<Difference>> compare(const Case& c, const Library& apple, const Library& ours) {
   Route a{c.arguments(), {}};
   Route b = a;
-  for (const std::string& wrong : {a.run("AIR", c, apple), b.run("source", c, ours)}) {
-    if (!wrong.empty()) return Error{wrong};
-  }
+  if (auto ran = a.run(c, apple); !ran) return Error{"AIR: " + ran.message()};
+  if (auto ran = b.run(c, ours); !ran) return Error{"source: " + ran.message()};
   return a.differences(b);
 }
 
-std::string source_of(const Group& group, const std::vector<Case>& cases) {
+Result<Report> run(const Case& c, const Library& library) {
+  Route route{c.arguments(), {}};
+  auto ran = route.run(c, library);
+  if (!ran) return ran.error();
+  return std::move(route.report);
+}
+
+Bytes output(const Case& c, const Library& library, int buffer) {
+  Route route{c.arguments(), {}};
+  return route.run(c, library) ? route.arguments.buffers_.at(buffer).bytes : Bytes();
+}
+
+static std::string source_of(const Group& group, const std::vector<Case>& cases) {
   std::string text = "#include <metal_common>\n#include <metal_simdgroup>\n";
   for (const std::string& header : group.headers) text += "#include \"mlx/backend/metal/kernels/" + header + "\"\n";
   for (const Case& c : cases) {
@@ -192,6 +210,28 @@ std::string source_of(const Group& group, const std::vector<Case>& cases) {
     text += "template [[host_name(\"" + c.kernel + "\")]] [[kernel]] decltype(" + c.instance + ") " + c.instance + ";\n";
   }
   return text;
+}
+
+Result<Library> wheel_library() {
+  setenv("METAL_ON_CPU_AIR_TO_NATIVE", METAL_ON_CPU_AIR_TO_NATIVE, 1);
+  return Library::from_file(air::wheel().metallib);
+}
+
+Result<Library> source_library(const Group& group, const std::vector<Case>& cases) {
+  CompileOptions options;
+  options.include_folders = {METAL_ON_CPU_AIR_HEADERS, air::wheel().headers};
+  options.language = 17;
+  options.defines = {"_disjunction=disjunction"};  // a name of Apple's standard library
+  return Library::from_source(source_of(group, cases), options, group.name + ".metal");
+}
+
+std::vector<Group> all_groups() {
+  std::vector<Group> all;
+  for (const auto family :
+       {map_groups, order_groups, row_groups, reduce_groups, quantized_groups, gemm_groups, attention_groups}) {
+    for (Group& group : family()) all.push_back(std::move(group));
+  }
+  return all;
 }
 
 std::ostream& operator<<(std::ostream& out, const Group& group) { return out << group.name; }

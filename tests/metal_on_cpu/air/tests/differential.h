@@ -41,6 +41,8 @@ Bytes bytes_of(const std::vector<T>& values) {
   return {first, first + values.size() * sizeof(T)};
 }
 
+struct Case;
+
 /// What one dispatch gets. Each route runs with a copy.
 class Arguments {
  public:
@@ -57,6 +59,8 @@ class Arguments {
   Arguments& values(int index, const std::vector<T>& all) {
     return value_bytes(index, bytes_of(all));
   }
+  /// Takes the last bytes of a buffer away.
+  Arguments& shorten(int index, size_t bytes);
   Arguments& threadgroup_memory(int index, size_t bytes);
   Arguments& groups(uint32_t x, uint32_t y = 1, uint32_t z = 1);
   Arguments& grid(uint32_t x, uint32_t y = 1, uint32_t z = 1);
@@ -65,6 +69,7 @@ class Arguments {
 
  private:
   friend struct Route;
+  friend Bytes output(const Case& c, const Library& library, int buffer);
   enum class Kind { kInput, kOutput, kInOut, kValue };
   struct Buffer {
     Kind kind;
@@ -108,9 +113,17 @@ struct Difference {
 /// A case by both routes; what the checker finds is in the list, too. An Error: one of them does not compile or is refused.
 Result<std::vector<Difference>> compare(const Case& c, const Library& apple, const Library& ours);
 
-/// The source of the cases, as far as they have the constants of the first.
-std::string source_of(const Group& group, const std::vector<Case>& cases);
+/// A case by one route, checked.
+Result<Report> run(const Case& c, const Library& library);
+/// What it leaves in a buffer; empty when it does not run.
+Bytes output(const Case& c, const Library& library, int buffer);
 
+/// The kernels as Apple's compiler made them.
+Result<Library> wheel_library();
+/// The cases that have the constants of the first, by our front-end.
+Result<Library> source_library(const Group& group, const std::vector<Case>& cases);
+
+std::vector<Group> all_groups();
 // The families, each in a file of its own.
 std::vector<Group> map_groups();
 std::vector<Group> order_groups();

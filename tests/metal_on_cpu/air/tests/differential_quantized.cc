@@ -337,6 +337,58 @@ std::vector<Group> products(const std::string& prefix, const std::vector<std::st
   return {vectors, outer, matrices, gathers};
 }
 
+// --- weights alone ----------------------------------------------------------------------------------------------------------
+
+constexpr uint32_t kWeights = 128 * 37;
+
+Case quantize(const Mode& mode, const Type& t) {
+  const std::string group = std::to_string(mode.group), bits = std::to_string(mode.bits),
+                    common = "_gs_" + group + "_b_" + bits;
+  const bool affine = mode.affine();
+  return {std::string(mode.name) + "_quantize_" + short_name(t) + common + (affine ? "" : "_hgs_false"),
+          std::string(mode.function) + "_quantize<" + t.msl + ", " + group + ", " + bits + (affine ? ">" : ", false>"), [=] {
+            const auto groups = kWeights / static_cast<size_t>(mode.group);
+            Arguments a;
+            a.input(0, random_values(t, kWeights)).output(1, kWeights * static_cast<size_t>(mode.bits) / 8);
+            a.output(2, groups * (affine ? t.bytes : 1));
+            if (affine) a.output(3, groups * t.bytes);
+            if (!affine) a.input(3, bytes_of(std::vector<float>{1}));
+            return a.grid(affine ? kWeights * 32 / static_cast<uint32_t>(mode.group) : kWeights).threads(256);
+          }};
+}
+
+Case dequantize(const Mode& mode, const Type& t) {
+  const std::string group = std::to_string(mode.group), bits = std::to_string(mode.bits),
+                    common = "_gs_" + group + "_b_" + bits;
+  const bool affine = mode.affine();
+  return {
+      std::string(mode.name) + "_dequantize_" + short_name(t) + common + (affine ? "" : "_hgs_false"),
+      std::string(mode.function) + "_dequantize<" + t.msl + ", " + group + ", " + bits + (affine ? ">" : ", false>"), [=] {
+        Binding b(mode, t);
+        b.weights(kWeights, true);
+        b.output(kWeights * t.bytes);
+        const uint32_t pack = mode.bits == 3 || mode.bits == 5 ? 8 : mode.bits == 6 ? 4 : 8 / static_cast<uint32_t>(mode.bits);
+        return b.a.grid(kWeights / pack).threads(256);
+      }};
+}
+
+Group weights(const std::string& prefix, const std::vector<std::string>& headers, const std::vector<Mode>& modes) {
+  Group g{prefix + "_quantize", headers, {}};
+  if (prefix == "affine")
+    g.known.push_back({"affine_dequantize_*", "bytes read of buffer 0",
+                       "Apple's compiler takes buffers as distinct: writes do not end reads"});
+  uint32_t turn = 0;
+  for (const Mode& mode : modes) {
+    for (const Type& t : {kF16, kBF16, kF32}) {
+      Mode m = mode;
+      if (m.affine()) m.group = 32 << turn++ % 3;
+      g.cases.push_back(dequantize(m, t));
+      if (t.bytes == 2) g.cases.push_back(quantize(m, t));
+    }
+  }
+  return g;
+}
+
 }  // namespace
 
 std::vector<Group> quantized_groups() {
@@ -353,6 +405,8 @@ std::vector<Group> quantized_groups() {
     return all;
   };
   std::vector<Group> all = products("affine", with("quantized.h"), affine, power_of_two);
+  all.push_back(weights("affine", with("quantized.h"), affine));
+  all.push_back(weights("fp", with("fp_quantized.h"), floats));
   for (Group& g : products("fp", with("fp_quantized.h"), floats, floats)) all.push_back(std::move(g));
   return all;
 }

@@ -13,15 +13,6 @@
 namespace metal_on_cpu::differential {
 namespace {
 
-std::vector<Group> all_groups() {
-  std::vector<Group> all;
-  for (const auto family :
-       {map_groups, order_groups, row_groups, reduce_groups, quantized_groups, gemm_groups, attention_groups}) {
-    for (Group& group : family()) all.push_back(std::move(group));
-  }
-  return all;
-}
-
 struct Tally {
   size_t kernels = 0, identical = 0, explained = 0;
 };
@@ -53,17 +44,8 @@ class Differential : public ::testing::TestWithParam<Group> {
  protected:
   void SetUp() override {
     if (!air::wheel().absent.empty()) GTEST_SKIP() << air::wheel().absent;
-    setenv("METAL_ON_CPU_AIR_TO_NATIVE", METAL_ON_CPU_AIR_TO_NATIVE, 1);
   }
 };
-
-Result<Library> source_library(const Group& group, const std::vector<Case>& cases) {
-  CompileOptions options;
-  options.include_folders = {METAL_ON_CPU_AIR_HEADERS, air::wheel().headers};
-  options.language = 17;
-  options.defines = {"_disjunction=disjunction"};  // a name of Apple's standard library
-  return Library::from_source(source_of(group, cases), options, group.name + ".metal");
-}
 
 // The differences of one case; those that the group knows are struck off and remembered as met.
 void judge(const Group& group, const Case& c, const std::vector<Difference>& differences, std::vector<bool>& met) {
@@ -87,7 +69,7 @@ void judge(const Group& group, const Case& c, const std::vector<Difference>& dif
 TEST_P(Differential, BothCompilersAgree) {
   const Group& group = GetParam();
   const bool all = std::getenv("METAL_ON_CPU_LONG") != nullptr;
-  const auto apple = Library::from_file(air::wheel().metallib);
+  const auto apple = wheel_library();
   ASSERT_TRUE(apple.ok()) << apple.message();
   std::vector<bool> met(group.known.size());
   std::vector<Case> rest(group.cases.begin(), all ? group.cases.end() : group.cases.begin() + 1);
