@@ -1,6 +1,8 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install metal air framework portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install metal air framework metal-host portable avx2 asan tsan"
+# Those that run only when they are named.
+more_suites="metal-asan"
 
 about_suite() {
   case $1 in
@@ -13,7 +15,9 @@ about_suite() {
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
+    metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
+    metal-host) echo "the host of the Metal backend, on a Metal for Linux with the shader test-bed" ;;
     air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
@@ -143,10 +147,16 @@ own_project() {
   ctest_in "$name" "build/$name"
 }
 suite_metal() { own_project metal tests/metal_on_cpu testbed; }
+suite_metal-asan() { own_project metal-asan tests/metal_on_cpu testbed -DMETAL_ON_CPU_SANITIZE=address,undefined; }
 suite_framework() {
   own_project framework tests/metal_on_cpu/framework "testbed framework"
   # All of it has to be of one compiler, and Objective-C is clang's.
   own_project framework-asan tests/metal_on_cpu/framework "testbed framework" \
+    -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
+}
+suite_metal-host() {
+  own_project metal-host tests/metal_host "testbed framework"
+  own_project metal-host-asan tests/metal_host "testbed framework" \
     -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
 }
 suite_air() { own_project air tests/metal_on_cpu/air testbed; }
@@ -193,7 +203,7 @@ suite_tsan() {
 run_suites() {
   local name start table="" p=0 f=0 s=0
   for name; do
-    case " $all_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites" >&2; exit 2 ;; esac
+    case " $all_suites $more_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites $more_suites" >&2; exit 2 ;; esac
   done
   [ $# != 0 ] || set -- $all_suites
   rm -rf "$results" && mkdir -p "$results"

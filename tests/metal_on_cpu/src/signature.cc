@@ -33,7 +33,9 @@ size_t threadgroup_variables(const Kernel& kernel, const std::vector<Signature::
 
 std::string Library::compile_errors() const {
   if (!state_->source.metallib.empty()) return {};  // each kernel of a .metallib is compiled on its own
-  const auto loaded = state_->image({}, {}, true);
+  ConstantLiterals zeros;  // without a value an argument that depends on a constant can neither be there nor be left out
+  for (const FunctionConstant& constant : state_->source.constants) zeros.by_index[constant.index] = "0";
+  const auto loaded = state_->image({}, zeros, true);
   return loaded ? std::string() : loaded.message();
 }
 

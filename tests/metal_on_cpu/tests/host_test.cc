@@ -107,6 +107,18 @@ TEST_F(Hosts, KernelsSayWhatTheyNeed) {
   EXPECT_EQ(library.value().kernel("twice").signature().value().threadgroup_memory, 0u);
 }
 
+TEST_F(Hosts, ArgumentsThatDependOnConstantsAreNoErrors) {
+  auto optional = Library::from_source(
+      "constant bool kWith [[function_constant(0)]];\n"
+      "kernel void k(device float* y [[buffer(0)]],\n"
+      "              device float* x [[buffer(1), function_constant(kWith)]]) { y[0] = 1; }\n");
+  EXPECT_EQ(optional.value().compile_errors(), "");
+  auto wrong = Library::from_source(
+      "constant bool kWith [[function_constant(0)]];\n"
+      "kernel void k(device float* y [[buffer(0)]]) { y[0] = nothing; }\n");
+  EXPECT_THAT(wrong.value().compile_errors(), HasSubstr("shader.metal:2"));
+}
+
 TEST_F(Hosts, SourcesSayTheirFunctionConstants) {
   const auto& constants = library.value().function_constants();
   ASSERT_EQ(constants.size(), 2u);

@@ -32,15 +32,15 @@ size_t metal_test_report(char* text, size_t capacity);
 /* Forgets findings and planted faults; the device is back. Not while command buffers are in flight. */
 void metal_test_reset(void);
 
-void metal_test_fail_allocation(size_t nth); /* newBuffer... returns nil */
-void metal_test_fail_compile(size_t nth);    /* newLibrary... returns an error */
-void metal_test_fail_pipeline(size_t nth);   /* newComputePipelineState... returns an error */
-void metal_test_fail_queue(size_t nth);      /* newCommandQueue... returns nil */
+void metal_test_fail_allocation(size_t nth);              /* newBuffer... returns nil */
+void metal_test_fail_compile(size_t nth);                 /* newLibrary... returns an error */
+void metal_test_fail_pipeline(size_t nth);                /* newComputePipelineState... returns an error */
+void metal_test_fail_queue(size_t nth);                   /* newCommandQueue... returns nil */
 void metal_test_fail_command_buffer_creation(size_t nth); /* commandBuffer... returns nil */
 void metal_test_fail_encoder(size_t nth);                 /* computeCommandEncoder..., blitCommandEncoder return nil */
 void metal_test_fail_event(size_t nth);                   /* newEvent, newSharedEvent, newFence return nil */
 void metal_test_fail_residency_set(size_t nth);           /* newResidencySet... returns an error */
-void metal_test_fail_archive(size_t nth); /* making, adding to and serialising a binary archive, one after another */
+void metal_test_fail_archive(size_t nth);  /* making, adding to and serialising a binary archive, one after another */
 void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);
@@ -58,6 +58,9 @@ void metal_test_reverse_concurrent(bool on);
 /* Whether compiling a source without MTLMathModeSafe (or fastMathEnabled = NO) is a finding of kind "fast-math". Off unless
    set: it is Metal's default. The shader is compiled as with safe math all the same. */
 void metal_test_require_safe_math(bool on);
+
+/* The newest MTLGPUFamilyApple<n> that the device belongs to. 9 unless set. */
+void metal_test_apple_family(int newest);
 
 /* A library as newLibraryWithData: and newLibraryWithURL: take it, made of source text: what stands in for a .metallib. Writes
    at most `capacity` bytes; returns the size it needs. */

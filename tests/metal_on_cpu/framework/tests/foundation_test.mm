@@ -11,6 +11,12 @@
 
 static int destroyed = 0;
 
+// No class adopts it, so that the runtime never sees it.
+@protocol Lonely
+@end
+static Protocol* kept_protocol = nil;
+__attribute__((noinline)) static void keep_protocol(Protocol* protocol) { kept_protocol = protocol; }
+
 @interface Owner : NSObject
 @property(copy, nonatomic) NSString* name;
 @property(strong) NSArray* parts;
@@ -68,6 +74,14 @@ TEST(Arc, BlocksKeepWhatTheyUseUntilTheyGo) {
     EXPECT_EQ(destroyed, 0);
   }
   EXPECT_EQ(destroyed, 1);
+}
+
+TEST(Arc, ProtocolsCanBeKept) {
+  keep_protocol(@protocol(Lonely));
+  EXPECT_FALSE([@"text" conformsToProtocol:kept_protocol]);
+  keep_protocol(@protocol(NSCopying));
+  EXPECT_TRUE([@"text" conformsToProtocol:kept_protocol]);
+  keep_protocol(nil);
 }
 
 TEST(Arc, SurvivesExceptionsOfCpp) {

@@ -22,6 +22,9 @@ TEST_F(Metal, TheDeviceDescribesItself) {
     EXPECT_TRUE(device.hasUnifiedMemory);
     EXPECT_TRUE([device supportsFamily:MTLGPUFamilyApple9]);
     EXPECT_FALSE([device supportsFamily:MTLGPUFamilyApple10]);
+    metal_test_apple_family(7);
+    EXPECT_TRUE([device supportsFamily:MTLGPUFamilyApple7]);
+    EXPECT_FALSE([device supportsFamily:MTLGPUFamilyApple8]);
     EXPECT_GT(device.recommendedMaxWorkingSetSize, 0u);
     EXPECT_EQ(device.registryID, MTLCopyAllDevices()[0].registryID);
     EXPECT_TRUE([device conformsToProtocol:@protocol(MTLDevice)]);

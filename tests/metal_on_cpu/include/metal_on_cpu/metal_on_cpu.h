@@ -196,7 +196,7 @@ class Library {
   const std::vector<std::string>& kernel_names() const;
   /// Those that the source declares; none of a .metallib.
   const std::vector<FunctionConstant>& function_constants() const;
-  /// Compiles everything as it is without function constants; sources are else compiled at their first use. Empty, or the
+  /// Compiles everything as it is with function constants of 0; sources are else compiled at their first use. Empty, or the
   /// error.
   std::string compile_errors() const;
   /// A kernel of that name; when there is none, Dispatch::run() says so.

@@ -127,6 +127,11 @@ typedef struct {
 - (BOOL)removeItemAtURL:(NSURL*)url error:(NSError* _Nullable __autoreleasing* _Nullable)error;
 @end
 FOUNDATION_EXPORT NSString* NSTemporaryDirectory(void);
+typedef NS_ENUM(NSUInteger, NSSearchPathDirectory) { NSCachesDirectory = 13 };
+typedef NS_OPTIONS(NSUInteger, NSSearchPathDomainMask) { NSUserDomainMask = 1 };
+/// $HOME/Library/Caches, or nothing.
+FOUNDATION_EXPORT NSArray<NSString*>* NSSearchPathForDirectoriesInDomains(NSSearchPathDirectory directory,
+                                                                          NSSearchPathDomainMask domains, BOOL expand);
 
 @interface NSLock : NSObject
 - (void)lock;

@@ -180,6 +180,13 @@ NSErrorUserInfoKey const NSUnderlyingErrorKey = @"NSUnderlyingError";
 }
 @end
 
+NSArray<NSString*>* NSSearchPathForDirectoriesInDomains(NSSearchPathDirectory directory, NSSearchPathDomainMask domains,
+                                                        BOOL expand) {
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || directory != NSCachesDirectory || domains != NSUserDomainMask) return @[];
+  return @[ metal_framework::string(std::string(home) + "/Library/Caches") ];
+}
+
 NSString* NSTemporaryDirectory(void) {
   const char* const folder = std::getenv("TMPDIR");
   return string(std::string(folder == nullptr ? "/tmp" : folder) + "/");

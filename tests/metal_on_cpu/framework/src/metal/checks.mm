@@ -23,6 +23,7 @@ struct Finding {
   size_t repeats = 1;
 };
 
+constexpr int kFamily = 9;  // an M3
 constexpr double kTimeout = 5, kIdleSeconds = 1;
 // MTLCommandBufferErrorDeviceRemoved, without the headers of Objective-C objects here
 constexpr long kDeviceRemoved = 11;
@@ -34,6 +35,7 @@ struct State {
   size_t command_buffer_countdown = 0;
   CommandBufferFault command_buffer{0, false};
   bool removed = false, reverse = true, safe_math = false;
+  int family = kFamily;
   double delay = 0, timeout = kTimeout;
 };
 
@@ -147,6 +149,9 @@ bool device_removed() {
 bool reverse_concurrent() {
   return read([](State& s) { return s.reverse; });
 }
+int apple_family() {
+  return read([](State& s) { return s.family; });
+}
 bool safe_math_required() {
   return read([](State& s) { return s.safe_math; });
 }
@@ -210,6 +215,7 @@ void metal_test_reset(void) {
     s.removed = false;
     s.reverse = true;
     s.safe_math = false;
+    s.family = metal_framework::kFamily;
     s.delay = 0;
     s.timeout = metal_framework::kTimeout;
   });
@@ -244,6 +250,9 @@ void metal_test_fail_archive(size_t nth) {
 }
 void metal_test_fail_counters(size_t nth) {
   change([&](State& s) { s.countdown[Fault::kCounters] = nth; });
+}
+void metal_test_apple_family(int newest) {
+  change([&](State& s) { s.family = newest; });
 }
 void metal_test_require_safe_math(bool on) {
   change([&](State& s) { s.safe_math = on; });

@@ -158,10 +158,11 @@ Engine& engine() {
 - (MTLArgumentBuffersTier)argumentBuffersSupport {
   return MTLArgumentBuffersTier2;
 }
-// An M3: Apple9 and what it includes.
+// A family of Apple's and what it includes.
 - (BOOL)supportsFamily:(MTLGPUFamily)family {
-  return (family >= MTLGPUFamilyApple1 && family <= MTLGPUFamilyApple9) || family == MTLGPUFamilyMac2 ||
-         (family >= MTLGPUFamilyCommon1 && family <= MTLGPUFamilyCommon3) || family == MTLGPUFamilyMetal3;
+  return (family >= MTLGPUFamilyApple1 && family < MTLGPUFamilyApple1 + metal_framework::apple_family()) ||
+         family == MTLGPUFamilyMac2 || (family >= MTLGPUFamilyCommon1 && family <= MTLGPUFamilyCommon3) ||
+         family == MTLGPUFamilyMetal3;
 }
 - (NSArray*)counterSets {
   MOCCounterSet* set = [[MOCCounterSet alloc] init];

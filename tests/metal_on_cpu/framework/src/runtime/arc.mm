@@ -47,18 +47,24 @@ std::mutex& property_mutex() {
 
 id* variable(id self, ptrdiff_t offset) { return reinterpret_cast<id*>(reinterpret_cast<char*>((void*)self) + offset); }
 
+// What @protocol() gives: where a class should be it has the number of the ABI, until something adopts it. It lives for ever.
+bool is_protocol(id object) {
+  constexpr size_t kLargestNumber = 15;
+  return *reinterpret_cast<const size_t*>((void*)object) <= kLargestNumber;
+}
+
 }  // namespace
 
 extern "C" {
 
 id objc_retain(id object) {
-  if (object == nil) return nil;
+  if (object == nil || is_protocol(object)) return object;
   if (is_block(object)) return is_heap_block(object) ? (id)_Block_copy((void*)object) : object;
   return [object retain];
 }
 
 void objc_release(id object) {
-  if (object == nil) return;
+  if (object == nil || is_protocol(object)) return;
   if (!is_block(object)) return [object release];
   if (is_heap_block(object)) _Block_release((void*)object);
 }

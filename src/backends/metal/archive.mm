@@ -1,0 +1,102 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "backends/metal/errors.h"
+#include "backends/metal/pipelines.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+// A process that never ends by itself must leave something; serialising writes the whole archive.
+constexpr int kSaveEvery = 16;
+
+// FNV-1a, 64 bits.
+class Hash {
+ public:
+  void add(const void* data, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) value_ = (value_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
+  }
+  void add(NSString* text) { add(text.UTF8String, [text lengthOfBytesUsingEncoding:NSUTF8StringEncoding]); }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+// What machine code depends on: the shaders, the GPU, and the system whose compiler made it.
+std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
+  Hash hash;
+  hash.add(shaders.library.data(), shaders.library.size());
+  for (const std::string_view source : shaders.sources) hash.add(source.data(), source.size());
+  hash.add(device.architecture.name);
+  hash.add([NSProcessInfo processInfo].operatingSystemVersionString);
+  char name[64];
+  std::snprintf(name, sizeof name, "pipelines-%d.%d-%016llx.binarchive", MARLIN_VERSION_MAJOR, MARLIN_VERSION_MINOR,
+                static_cast<unsigned long long>(hash.value()));
+  return name;
+}
+
+bool make_folders(const std::string& path) {
+  for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
+    mkdir(path.substr(0, end).c_str(), 0700);
+  struct stat found{};
+  return (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) && stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+}  // namespace
+
+Archive::Archive(id<MTLDevice> device, const std::string& folder, const Shaders& shaders, Logger logger)
+    : device_(device), logger_(logger) {
+  if (folder.empty()) return;
+  path_ = folder + "/" + file_name(device, shaders);
+  MTLBinaryArchiveDescriptor* descriptor = [[MTLBinaryArchiveDescriptor alloc] init];
+  if (access(path_.c_str(), R_OK) == 0) {
+    descriptor.url = [NSURL fileURLWithPath:to_string(path_)];
+    NSError* error = nil;
+    archive_ = [device newBinaryArchiveWithDescriptor:descriptor error:&error];
+    if (archive_ == nil) logger_(LogLevel::info, to_status(error, path_.c_str()).message());
+    descriptor.url = nil;
+  }
+  if (archive_ == nil) archive_ = [device newBinaryArchiveWithDescriptor:descriptor error:nil];
+  archive_.label = @"metal-marlin";
+}
+
+void Archive::prepare(MTLComputePipelineDescriptor* descriptor) {
+  if (archive_ == nil) return;
+  descriptor.binaryArchives = @[ archive_ ];
+  id<MTLComputePipelineState> found = [device_ newComputePipelineStateWithDescriptor:descriptor
+                                                                             options:MTLPipelineOptionFailOnBinaryArchiveMiss
+                                                                          reflection:nil
+                                                                               error:nil];
+  if (found != nil) return;
+  NSError* error = nil;
+  if (![archive_ addComputePipelineFunctionsWithDescriptor:descriptor error:&error]) {
+    logger_(LogLevel::info, to_status(error, "a kernel cannot be archived").message());
+    return;
+  }
+  if (++unsaved_ >= kSaveEvery) save();
+}
+
+// Under a name of its own first: other processes see the old file or the whole new one.
+void Archive::save() {
+  if (unsaved_ == 0) return;
+  unsaved_ = 0;
+  @autoreleasepool {
+    const std::string temporary = path_ + "." + std::to_string(getpid()) + ".part";
+    NSError* error = nil;
+    if (!make_folders(path_.substr(0, path_.rfind('/')))) {
+      logger_(LogLevel::warning,
+              Status::error(MARLIN_E_FILE, "%s: the folder cannot be made; pipelines are not kept", path_.c_str()).message());
+    } else if (![archive_ serializeToURL:[NSURL fileURLWithPath:to_string(temporary)] error:&error]) {
+      logger_(LogLevel::warning, to_status(error, path_.c_str()).message());
+      unlink(temporary.c_str());
+    } else if (rename(temporary.c_str(), path_.c_str()) != 0) {
+      unlink(temporary.c_str());
+    }
+  }
+}
+
+}  // namespace metal_marlin::metal

@@ -1,0 +1,160 @@
+#include "backends/metal/metal_device.h"
+
+#include <unistd.h>
+
+#include <cinttypes>
+
+#include "backends/metal/errors.h"
+#include "backends/metal/objects.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+using device::BufferRef;
+using device::Capabilities;
+
+// The newest generation that the device belongs to, as n of MTLGPUFamilyApple<n>; 0: no GPU of Apple's.
+int apple_family(id<MTLDevice> device) {
+  for (NSInteger family = MTLGPUFamilyApple10; family >= MTLGPUFamilyApple1; --family) {
+    if ([device supportsFamily:static_cast<MTLGPUFamily>(family)]) return static_cast<int>(family - MTLGPUFamilyApple1) + 1;
+  }
+  return 0;
+}
+
+bool has_tensors(id<MTLDevice> device) {
+  if (@available(macOS 26.0, *)) return [device supportsFamily:MTLGPUFamilyMetal4];
+  return false;
+}
+
+Result<Capabilities> capabilities_of(id<MTLDevice> device) {
+  constexpr int kOldest = 7;  // M1: the first with simdgroup matrices, and of the Macs with unified memory
+  const int family = apple_family(device);
+  if (family < kOldest || !device.hasUnifiedMemory) {
+    return Status::error(MARLIN_E_NO_DEVICE, "%s: expected a GPU of family Apple 7 (M1) or later with unified memory, found %d",
+                         device.name.UTF8String, family);
+  }
+  Capabilities c;
+  c.name = device.name.UTF8String;
+  c.architecture = "apple" + std::to_string(family);
+  c.memory_bytes = [NSProcessInfo processInfo].physicalMemory;
+  c.working_set_bytes = device.recommendedMaxWorkingSetSize;
+  c.max_buffer_bytes = device.maxBufferLength;
+  c.max_threads = static_cast<uint32_t>(device.maxThreadsPerThreadgroup.width);
+  c.threadgroup_bytes = static_cast<uint32_t>(device.maxThreadgroupMemoryLength);
+  c.page_bytes = static_cast<uint32_t>(sysconf(_SC_PAGESIZE));
+  c.unified_memory = true;
+  c.matrix = true;
+  c.bfloat = true;
+  c.tensor = has_tensors(device);
+  return c;
+}
+
+id<MTLDevice> device_at(uint32_t index) {
+  NSArray<id<MTLDevice>>* all = MTLCopyAllDevices();
+  return index < all.count ? all[index] : nil;
+}
+
+Status no_such_device(uint32_t index) { return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %u", index); }
+
+class MetalDevice final : public device::Device {
+ public:
+  explicit MetalDevice(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  const Capabilities& capabilities() const override { return shared_->capabilities; }
+
+  Result<BufferRef> allocate(uint64_t bytes, device::Placement placement, const char* label) override {
+    @autoreleasepool {
+      if (bytes == 0) return Status::error(MARLIN_E_ARGUMENT, "a buffer of 0 bytes");
+      id<MTLBuffer> buffer = nil;
+      // Memory is unified: shared storage is as fast as any. Metal finds what must wait for what by the buffers' own records.
+      if (bytes <= shared_->capabilities.max_buffer_bytes)
+        buffer = [shared_->device newBufferWithLength:bytes options:MTLResourceStorageModeShared];
+      if (buffer == nil) {
+        return Status::error(MARLIN_E_MEMORY, "no buffer of %" PRIu64 " bytes; the device makes up to %" PRIu64, bytes,
+                             shared_->capabilities.max_buffer_bytes);
+      }
+      if (label != nullptr) buffer.label = to_string(label);
+      return BufferRef(std::make_shared<MetalBuffer>(buffer, placement == device::Placement::device ? shared_ : nullptr));
+    }
+  }
+
+  Result<BufferRef> wrap(void* host, uint64_t bytes) override {
+    @autoreleasepool {
+      const uint64_t page = shared_->capabilities.page_bytes;
+      if (host == nullptr || bytes == 0 || reinterpret_cast<uintptr_t>(host) % page != 0 || bytes % page != 0) {
+        return Status::error(MARLIN_E_ARGUMENT,
+                             "memory at %p, %" PRIu64 " bytes: both must be multiples of a page (%" PRIu64 ")", host, bytes,
+                             page);
+      }
+      id<MTLBuffer> buffer = nil;
+      if (bytes <= shared_->capabilities.max_buffer_bytes) {
+        buffer = [shared_->device newBufferWithBytesNoCopy:host
+                                                    length:bytes
+                                                   options:MTLResourceStorageModeShared
+                                               deallocator:nil];
+      }
+      if (buffer == nil)
+        return Status::error(MARLIN_E_MEMORY, "%" PRIu64 " bytes of the host's memory cannot be wrapped", bytes);
+      return BufferRef(std::make_shared<MetalBuffer>(buffer, nullptr));
+    }
+  }
+
+  Result<BufferRef> wrap_native(void* native) override {
+    @autoreleasepool {
+      id object = (__bridge id)native;
+      if (![object conformsToProtocol:@protocol(MTLBuffer)] || !is_of([object device], *shared_))
+        return Status::error(MARLIN_E_ARGUMENT, "native memory is no MTLBuffer of %s", shared_->capabilities.name.c_str());
+      return BufferRef(std::make_shared<MetalBuffer>(static_cast<id<MTLBuffer>>(object), nullptr));
+    }
+  }
+
+  Result<device::KernelRef> kernel(std::string_view name, std::span<const device::Constant> constants) override {
+    return shared_->pipelines.kernel(name, constants);
+  }
+
+  Result<std::unique_ptr<device::Stream>> stream(const device::StreamSource& source) override {
+    @autoreleasepool {
+      return create_stream(shared_, source);
+    }
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace
+
+uint32_t count_devices() {
+  @autoreleasepool {
+    return static_cast<uint32_t>(MTLCopyAllDevices().count);
+  }
+}
+
+Result<Capabilities> describe(uint32_t index) {
+  @autoreleasepool {
+    id<MTLDevice> device = device_at(index);
+    if (device == nil) return no_such_device(index);
+    return capabilities_of(device);
+  }
+}
+
+Result<std::unique_ptr<device::Device>> create_device(const DeviceOptions& options) {
+  @autoreleasepool {
+    id native = (__bridge id)options.native;
+    if (native != nil && ![native conformsToProtocol:@protocol(MTLDevice)])
+      return Status::error(MARLIN_E_ARGUMENT, "native_device is no MTLDevice");
+    id<MTLDevice> device = native != nil ? native : device_at(options.index);
+    if (device == nil) return no_such_device(options.index);
+    MARLIN_ASSIGN(Capabilities capabilities, capabilities_of(device));
+    auto shared = std::make_shared<Shared>(device, std::move(capabilities), options);
+    return std::unique_ptr<device::Device>(std::make_unique<MetalDevice>(std::move(shared)));
+  }
+}
+
+std::string user_cache_folder() {
+  @autoreleasepool {
+    NSString* folder = NSSearchPathForDirectoriesInDomains(NSCachesDirectory, NSUserDomainMask, YES).firstObject;
+    return folder == nil ? std::string() : std::string(folder.UTF8String) + "/metal-marlin";
+  }
+}
+
+}  // namespace metal_marlin::metal

@@ -1,0 +1,54 @@
+// What the Objective-C++ files of this folder share: a device's parts, and its buffers.
+#pragma once
+
+#import <Metal/Metal.h>
+
+#include <memory>
+
+#include "backends/metal/pipelines.h"
+#include "backends/metal/residency.h"
+
+namespace metal_marlin::metal {
+
+/// What a device, its buffers and its streams hold together: whichever lives longest.
+struct Shared {
+  Shared(id<MTLDevice> the_device, device::Capabilities its_capabilities, const DeviceOptions& options)
+      : device(the_device), capabilities(std::move(its_capabilities)), residency(the_device), pipelines(the_device, options) {}
+
+  id<MTLDevice> device;
+  device::Capabilities capabilities;
+  Residency residency;
+  Pipelines pipelines;
+};
+
+class MetalBuffer final : public device::Buffer {
+ public:
+  /// `resident`: kept so until this object goes; null: Metal decides.
+  MetalBuffer(id<MTLBuffer> buffer, std::shared_ptr<Shared> resident) : buffer_(buffer), resident_(std::move(resident)) {
+    if (resident_) resident_->residency.add(buffer_);
+  }
+  ~MetalBuffer() override {
+    @autoreleasepool {
+      if (resident_) resident_->residency.remove(buffer_);
+      buffer_ = nil;
+    }
+  }
+  uint64_t bytes() const override { return buffer_.length; }
+  std::byte* host() const override {
+    return buffer_.storageMode == MTLStorageModePrivate ? nullptr : static_cast<std::byte*>(buffer_.contents);
+  }
+  uint64_t address() const override { return buffer_.gpuAddress; }
+  id<MTLBuffer> buffer() const { return buffer_; }
+
+ private:
+  id<MTLBuffer> buffer_;
+  std::shared_ptr<Shared> resident_;
+};
+
+/// Whether an object's device is this one: two objects may stand for one device.
+inline bool is_of(id<MTLDevice> device, const Shared& shared) { return device.registryID == shared.device.registryID; }
+
+/// A stream over the host's object or a queue of its own, checked.
+Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared, const device::StreamSource& source);
+
+}  // namespace metal_marlin::metal

@@ -1,0 +1,148 @@
+#include "backends/metal/pipelines.h"
+
+#include "backends/metal/errors.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+// Metal copies and fills whole words, and only between encoders; these do the rest. One thread a byte: such ranges are short.
+constexpr std::string_view kHelpers = R"(#include <metal_stdlib>
+using namespace metal;
+kernel void marlin_copy_bytes(device const uchar* from [[buffer(0)]], device uchar* to [[buffer(1)]],
+                              constant ulong& bytes [[buffer(2)]], uint3 group [[threadgroup_position_in_grid]],
+                              uint t [[thread_index_in_threadgroup]], uint3 groups [[threadgroups_per_grid]]) {
+  const ulong i = (ulong(group.y) * groups.x + group.x) * 256 + t;
+  if (i < bytes) to[i] = from[i];
+}
+kernel void marlin_fill_bytes(device uchar* to [[buffer(0)]], constant uchar& value [[buffer(1)]],
+                              constant ulong& bytes [[buffer(2)]], uint3 group [[threadgroup_position_in_grid]],
+                              uint t [[thread_index_in_threadgroup]], uint3 groups [[threadgroups_per_grid]]) {
+  const ulong i = (ulong(group.y) * groups.x + group.x) * 256 + t;
+  if (i < bytes) to[i] = value;
+}
+)";
+
+// Fast math need not keep NaN, infinities and the sign of zero; MSL 3.1 is the first with bfloat.
+MTLCompileOptions* compile_options() {
+  MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
+  options.languageVersion = MTLLanguageVersion3_1;
+  if (@available(macOS 15.0, *)) {
+    options.mathMode = MTLMathModeSafe;
+    options.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
+  } else {
+    options.fastMathEnabled = NO;
+  }
+  return options;
+}
+
+Result<id<MTLLibrary>> compile_source(id<MTLDevice> device, std::string_view source) {
+  NSError* error = nil;
+  id<MTLLibrary> library = [device newLibraryWithSource:to_string(source) options:compile_options() error:&error];
+  if (library == nil) return to_status(error, "compiling the kernels");
+  return library;
+}
+
+Result<id<MTLLibrary>> load_compiled(id<MTLDevice> device, std::span<const std::byte> bytes) {
+  // Borrowed: a destructor that does nothing.
+  const dispatch_block_t nothing = ^{
+  };
+  dispatch_data_t data = dispatch_data_create(bytes.data(), bytes.size(), nil, nothing);
+  NSError* error = nil;
+  id<MTLLibrary> library = [device newLibraryWithData:data error:&error];
+  if (library == nil) return to_status(error, "loading the compiled kernels");
+  return library;
+}
+
+MTLFunctionConstantValues* constant_values(std::span<const device::Constant> constants) {
+  MTLFunctionConstantValues* values = [[MTLFunctionConstantValues alloc] init];
+  for (const device::Constant& constant : constants) {
+    const bool truth = constant.bits != 0;
+    switch (constant.type) {
+      case device::Constant::Type::boolean:
+        [values setConstantValue:&truth type:MTLDataTypeBool atIndex:constant.index];
+        break;
+      case device::Constant::Type::int32:
+        [values setConstantValue:&constant.bits type:MTLDataTypeInt atIndex:constant.index];
+        break;
+      case device::Constant::Type::uint32:
+        [values setConstantValue:&constant.bits type:MTLDataTypeUInt atIndex:constant.index];
+        break;
+    }
+  }
+  return values;
+}
+
+std::string key_of(std::string_view name, std::span<const device::Constant> constants) {
+  std::string key(name);
+  for (const device::Constant& c : constants) {
+    key += " " + std::to_string(c.index) + ":" + std::to_string(static_cast<int>(c.type)) + ":" + std::to_string(c.bits);
+  }
+  return key;
+}
+
+}  // namespace
+
+Pipelines::Pipelines(id<MTLDevice> device, const DeviceOptions& options)
+    : device_(device), shaders_(options.shaders), archive_(device, options.cache_folder, options.shaders, options.logger) {}
+
+Result<id<MTLLibrary>> Pipelines::library_with(std::string_view name) {
+  NSString* const wanted = to_string(name);
+  const size_t count = shaders_.library.empty() ? shaders_.sources.size() : 1;
+  for (size_t i = 0; i < count; ++i) {
+    if (i == libraries_.size()) {
+      MARLIN_ASSIGN(id<MTLLibrary> loaded, shaders_.library.empty() ? compile_source(device_, shaders_.sources[i])
+                                                                    : load_compiled(device_, shaders_.library));
+      loaded.label = @"metal-marlin";
+      libraries_.push_back(loaded);
+    }
+    if ([libraries_[i].functionNames containsObject:wanted]) return libraries_[i];
+  }
+  return Status::error(MARLIN_E_NOT_FOUND, "there is no kernel %s", wanted.UTF8String);
+}
+
+Result<device::KernelRef> Pipelines::kernel(std::string_view name, std::span<const device::Constant> constants) {
+  @autoreleasepool {
+    const std::string key = key_of(name, constants);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = compiled_.find(key); found != compiled_.end()) return found->second;
+    MARLIN_ASSIGN(id<MTLLibrary> library, library_with(name));
+    MARLIN_ASSIGN(device::KernelRef made, compile(library, name, constants));
+    compiled_.emplace(key, made);
+    return made;
+  }
+}
+
+Result<device::KernelRef> Pipelines::helper(std::string_view name) {
+  @autoreleasepool {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = compiled_.find(std::string(name)); found != compiled_.end()) return found->second;
+    if (helpers_ == nil) {
+      MARLIN_ASSIGN(helpers_, compile_source(device_, kHelpers));
+    }
+    MARLIN_ASSIGN(device::KernelRef made, compile(helpers_, name, {}));
+    compiled_.emplace(name, made);
+    return made;
+  }
+}
+
+Result<device::KernelRef> Pipelines::compile(id<MTLLibrary> library, std::string_view name,
+                                             std::span<const device::Constant> constants) {
+  NSString* const function_name = to_string(name);
+  const std::string what = "kernel " + std::string(name);
+  NSError* error = nil;
+  MTLComputePipelineDescriptor* descriptor = [[MTLComputePipelineDescriptor alloc] init];
+  descriptor.label = function_name;
+  descriptor.computeFunction = [library newFunctionWithName:function_name
+                                             constantValues:constant_values(constants)
+                                                      error:&error];
+  if (descriptor.computeFunction == nil) return to_status(error, what.c_str());
+  archive_.prepare(descriptor);
+  id<MTLComputePipelineState> pipeline = [device_ newComputePipelineStateWithDescriptor:descriptor
+                                                                                options:MTLPipelineOptionNone
+                                                                             reflection:nil
+                                                                                  error:&error];
+  if (pipeline == nil) return to_status(error, what.c_str());
+  return device::KernelRef(std::make_shared<MetalKernel>(pipeline));
+}
+
+}  // namespace metal_marlin::metal

@@ -1,0 +1,61 @@
+// How far a stream's command buffers have come. The GPU's side reports from a thread of Metal's, possibly after the stream is
+// gone.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "base/status.h"
+
+namespace metal_marlin::metal {
+
+class Progress {
+ public:
+  void committed() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++committed_;
+  }
+  void completed(const Status& status, double seconds) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++completed_;
+      seconds_ += seconds;
+      if (failure_.ok()) failure_ = status;
+    }
+    changed_.notify_all();
+  }
+  /// For all that is committed so far.
+  Status wait(uint64_t timeout_ns) {
+    constexpr uint64_t kForEver = uint64_t{1} << 60;  // 36 years; more would overflow the clock
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t target = committed_;
+    const auto done = [&] { return completed_ >= target; };
+    if (timeout_ns >= kForEver)
+      changed_.wait(lock, done);
+    else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done))
+      return Status::error(MARLIN_E_TIMEOUT, "%llu of %llu command buffers are done",
+                           static_cast<unsigned long long>(completed_), static_cast<unsigned long long>(target));
+    busy_ = seconds_;
+    seconds_ = 0;
+    return failure_;
+  }
+  Status failure() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failure_;
+  }
+  double busy_seconds() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return busy_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t committed_ = 0, completed_ = 0;
+  double seconds_ = 0, busy_ = 0;  // since the last wait, and of what it waited for
+  Status failure_;
+};
+
+}  // namespace metal_marlin::metal

@@ -1,0 +1,250 @@
+#include <cinttypes>
+#include <mutex>
+
+#include "backends/metal/errors.h"
+#include "backends/metal/objects.h"
+#include "backends/metal/progress.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+using device::BufferRef;
+
+constexpr uint32_t kHelperThreads = 256;
+
+// Whether [offset, offset + bytes) lies in a buffer.
+Status in_range(const char* what, const BufferRef& buffer, uint64_t offset, uint64_t bytes) {
+  if (buffer == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s: no buffer", what);
+  if (offset <= buffer->bytes() && bytes <= buffer->bytes() - offset) return {};
+  return Status::error(MARLIN_E_ARGUMENT, "%s: bytes [%" PRIu64 ", %" PRIu64 " + %" PRIu64 ") of a buffer of %" PRIu64, what,
+                       offset, offset, bytes, buffer->bytes());
+}
+
+id<MTLBuffer> native(const BufferRef& buffer) { return static_cast<const MetalBuffer&>(*buffer).buffer(); }
+MTLSize native(const device::Size3& size) { return MTLSizeMake(size.x, size.y, size.z); }
+uint64_t count(const device::Size3& size) { return uint64_t{size.x} * size.y * size.z; }
+
+class MetalStream final : public device::Stream {
+ public:
+  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue) : shared_(std::move(shared)), queue_(queue) {}
+  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandBuffer> host_commands)
+      : shared_(std::move(shared)), commands_(host_commands), is_hosts_(true) {
+    report_when_done(commands_);
+  }
+  MetalStream(std::shared_ptr<Shared> shared, id<MTLComputeCommandEncoder> host_encoder)
+      : shared_(std::move(shared)), compute_(host_encoder), is_hosts_(true), is_encoder_(true) {}
+
+  ~MetalStream() override {
+    @autoreleasepool {
+      end_encoder();
+      commands_ = nil;
+      compute_ = nil;
+    }
+  }
+
+  Status dispatch(const device::Dispatch& dispatch) override {
+    @autoreleasepool {
+      MARLIN_RETURN_IF_ERROR(check(dispatch));
+      MARLIN_RETURN_IF_ERROR(open_compute());
+      if (dispatch.label != nullptr) [compute_ pushDebugGroup:to_string(dispatch.label)];
+      [compute_ setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
+      for (const device::Argument& a : dispatch.arguments) {
+        if (a.buffer != nullptr)
+          [compute_ setBuffer:native(a.buffer) offset:a.offset atIndex:a.index];
+        else
+          [compute_ setBytes:a.value.data() length:a.value.size() atIndex:a.index];
+      }
+      [compute_ dispatchThreadgroups:native(dispatch.groups) threadsPerThreadgroup:native(dispatch.threads)];
+      if (dispatch.label != nullptr) [compute_ popDebugGroup];
+      return {};
+    }
+  }
+
+  Status copy(const BufferRef& from, uint64_t from_offset, const BufferRef& to, uint64_t to_offset, uint64_t bytes) override {
+    @autoreleasepool {
+      MARLIN_RETURN_IF_ERROR(in_range("copy from", from, from_offset, bytes));
+      MARLIN_RETURN_IF_ERROR(in_range("copy to", to, to_offset, bytes));
+      if (bytes == 0) return {};
+      const uint64_t first = from->address() + from_offset, second = to->address() + to_offset;
+      if (first < second + bytes && second < first + bytes)
+        return Status::error(MARLIN_E_ARGUMENT, "copy of %" PRIu64 " bytes onto itself", bytes);
+      if (!is_encoder_ && (from_offset | to_offset | bytes) % 4 == 0) {
+        MARLIN_RETURN_IF_ERROR(open_blit());
+        [blit_ copyFromBuffer:native(from) sourceOffset:from_offset toBuffer:native(to) destinationOffset:to_offset size:bytes];
+        return {};
+      }
+      const device::Argument arguments[] = {
+          {0, from, from_offset, {}}, {1, to, to_offset, {}}, {2, nullptr, 0, bytes_of(bytes)}};
+      return by_helper("marlin_copy_bytes", arguments, bytes);
+    }
+  }
+
+  Status fill(const BufferRef& to, uint64_t offset, uint64_t bytes, uint8_t value) override {
+    @autoreleasepool {
+      MARLIN_RETURN_IF_ERROR(in_range("fill", to, offset, bytes));
+      if (bytes == 0) return {};
+      if (!is_encoder_ && (offset | bytes) % 4 == 0) {
+        MARLIN_RETURN_IF_ERROR(open_blit());
+        [blit_ fillBuffer:native(to) range:NSMakeRange(offset, bytes) value:value];
+        return {};
+      }
+      const device::Argument arguments[] = {
+          {0, to, offset, {}}, {1, nullptr, 0, bytes_of(value)}, {2, nullptr, 0, bytes_of(bytes)}};
+      return by_helper("marlin_fill_bytes", arguments, bytes);
+    }
+  }
+
+  Status barrier() override {
+    @autoreleasepool {
+      if (compute_ != nil)
+        [compute_ memoryBarrierWithScope:MTLBarrierScopeBuffers];
+      else
+        end_encoder();  // Metal orders encoders by what they use
+      return {};
+    }
+  }
+
+  Status commit() override {
+    @autoreleasepool {
+      if (is_encoder_ || commands_ == nil) return {};
+      // The host cannot go on with its command buffer while an encoder of ours is open.
+      end_encoder();
+      shared_->residency.use(commands_);
+      if (is_hosts_) return {};
+      report_when_done(commands_);
+      progress_->committed();
+      [commands_ commit];
+      commands_ = nil;
+      return {};
+    }
+  }
+
+  Status wait(uint64_t timeout_ns) override {
+    if (is_hosts_) return Status::error(MARLIN_E_ARGUMENT, "only the host knows when its own command buffer is done");
+    return progress_->wait(timeout_ns);
+  }
+  Status failure() const override { return progress_->failure(); }
+  double busy_seconds() const override { return progress_->busy_seconds(); }
+
+ private:
+  template <class T>
+  static std::span<const std::byte> bytes_of(const T& value) {
+    return std::as_bytes(std::span(&value, 1));
+  }
+
+  static Status check(const device::Dispatch& d) {
+    if (d.kernel == nullptr) return Status::error(MARLIN_E_ARGUMENT, "dispatch: no kernel");
+    if (count(d.groups) == 0 || count(d.threads) == 0 || count(d.threads) > d.kernel->max_threads()) {
+      return Status::error(MARLIN_E_ARGUMENT, "dispatch: %u x %u x %u threadgroups of %u x %u x %u threads; at most %u threads",
+                           d.groups.x, d.groups.y, d.groups.z, d.threads.x, d.threads.y, d.threads.z, d.kernel->max_threads());
+    }
+    for (const device::Argument& a : d.arguments) {
+      if (a.buffer != nullptr && a.offset >= a.buffer->bytes()) {
+        return Status::error(MARLIN_E_ARGUMENT, "dispatch: argument %u begins at byte %" PRIu64 " of %" PRIu64, a.index,
+                             a.offset, a.buffer->bytes());
+      }
+      if (a.buffer == nullptr && (a.value.empty() || a.value.size() > device::Argument::kMaxInline)) {
+        return Status::error(MARLIN_E_ARGUMENT, "dispatch: argument %u has %zu bytes; 1 to %zu may be inline", a.index,
+                             a.value.size(), device::Argument::kMaxInline);
+      }
+    }
+    return {};
+  }
+
+  Status by_helper(std::string_view name, std::span<const device::Argument> arguments, uint64_t bytes) {
+    constexpr uint64_t kMaxGroups = 65535;  // of one dimension
+    const uint64_t groups = (bytes + kHelperThreads - 1) / kHelperThreads, columns = std::min(groups, kMaxGroups);
+    device::Dispatch made;
+    MARLIN_ASSIGN(made.kernel, shared_->pipelines.helper(name));
+    made.arguments = arguments;
+    made.groups = {static_cast<uint32_t>(columns), static_cast<uint32_t>((groups + columns - 1) / columns), 1};
+    made.threads = {kHelperThreads, 1, 1};
+    return dispatch(made);
+  }
+
+  Status open_commands() {
+    if (commands_ != nil) return {};
+    commands_ = [queue_ commandBuffer];
+    if (commands_ == nil) return Status::error(MARLIN_E_MEMORY, "no command buffer could be made");
+    commands_.label = @"metal-marlin";
+    return {};
+  }
+  Status open_compute() {
+    if (compute_ != nil) return {};
+    end_encoder();
+    MARLIN_RETURN_IF_ERROR(open_commands());
+    compute_ = [commands_ computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
+    if (compute_ == nil) return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made");
+    compute_.label = @"metal-marlin";
+    return {};
+  }
+  Status open_blit() {
+    if (blit_ != nil) return {};
+    end_encoder();
+    MARLIN_RETURN_IF_ERROR(open_commands());
+    blit_ = [commands_ blitCommandEncoder];
+    if (blit_ == nil) return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made");
+    blit_.label = @"metal-marlin copies";
+    return {};
+  }
+  void end_encoder() {
+    if (is_encoder_) return;
+    [compute_ endEncoding];
+    [blit_ endEncoding];
+    compute_ = nil;
+    blit_ = nil;
+  }
+
+  void report_when_done(id<MTLCommandBuffer> commands) {
+    const std::shared_ptr<Progress> progress = progress_;
+    [commands addCompletedHandler:^(id<MTLCommandBuffer> done) {
+      const bool failed = done.status == MTLCommandBufferStatusError;
+      progress->completed(failed ? to_status(done.error, "the GPU") : Status(), done.GPUEndTime - done.GPUStartTime);
+    }];
+  }
+
+  std::shared_ptr<Shared> shared_;
+  id<MTLCommandQueue> queue_ = nil;
+  id<MTLCommandBuffer> commands_ = nil;
+  id<MTLComputeCommandEncoder> compute_ = nil;
+  id<MTLBlitCommandEncoder> blit_ = nil;
+  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  const bool is_hosts_ = false, is_encoder_ = false;
+};
+
+Status wrong_object(const char* expected) {
+  return Status::error(MARLIN_E_ARGUMENT, "stream: native is no %s of this device", expected);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared, const device::StreamSource& source) {
+  const auto fits = [&](id object, Protocol* protocol) {
+    return [object conformsToProtocol:protocol] && is_of([object device], *shared);
+  };
+  id object = (__bridge id)source.native;
+  switch (source.kind) {
+    case MARLIN_NATIVE_NONE: {
+      id<MTLCommandQueue> queue = [shared->device newCommandQueue];
+      if (queue == nil) return Status::error(MARLIN_E_MEMORY, "no command queue could be made");
+      queue.label = @"metal-marlin";
+      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(std::move(shared), queue));
+    }
+    case MARLIN_NATIVE_METAL_QUEUE:
+      if (!fits(object, @protocol(MTLCommandQueue))) return wrong_object("MTLCommandQueue");
+      return std::unique_ptr<device::Stream>(
+          std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLCommandQueue>>(object)));
+    case MARLIN_NATIVE_METAL_COMMAND_BUFFER:
+      if (!fits(object, @protocol(MTLCommandBuffer))) return wrong_object("MTLCommandBuffer");
+      return std::unique_ptr<device::Stream>(
+          std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLCommandBuffer>>(object)));
+    case MARLIN_NATIVE_METAL_ENCODER:
+      if (!fits(object, @protocol(MTLComputeCommandEncoder))) return wrong_object("MTLComputeCommandEncoder");
+      return std::unique_ptr<device::Stream>(
+          std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLComputeCommandEncoder>>(object)));
+    default:
+      return Status::error(MARLIN_E_ARGUMENT, "stream: kind %d is none of Metal's", static_cast<int>(source.kind));
+  }
+}
+
+}  // namespace metal_marlin::metal

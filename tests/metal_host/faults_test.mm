@@ -1,0 +1,247 @@
+// Every fault that can be planted is a typed error or costs nothing but time, and leaves nothing behind.
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+#include "fixture.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Faults = DeviceTest;
+
+TEST_F(Faults, MemoryRunsOut) {
+  open();
+  metal_test_fail_allocation(1);
+  EXPECT_CODE(device->allocate(64, Placement::device, "weights").status(), MARLIN_E_MEMORY);
+  EXPECT_NE(buffer(), nullptr);
+  alignas(65536) static std::byte pages[65536];
+  metal_test_fail_allocation(1);
+  EXPECT_CODE(device->wrap(pages, sizeof pages).status(), MARLIN_E_MEMORY);
+}
+
+TEST_F(Faults, CompilersFail) {
+  open();
+  metal_test_fail_compile(1);
+  const Status status = device->kernel("scale", kPlain).status();
+  EXPECT_EQ(status.code(), MARLIN_E_DEVICE);
+  EXPECT_EQ(status.native_code(), static_cast<int32_t>(MTLLibraryErrorInternal));
+  EXPECT_NE(kernel("scale"), nullptr) << "a failure is not remembered";
+}
+
+TEST_F(Faults, PipelinesFail) {
+  open();
+  metal_test_fail_pipeline(1);
+  EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);
+  EXPECT_NE(kernel("scale"), nullptr);
+}
+
+TEST_F(Faults, QueuesCommandBuffersAndEncodersFail) {
+  open();
+  metal_test_fail_queue(1);
+  EXPECT_CODE(device->stream({}).status(), MARLIN_E_MEMORY);
+  auto on = stream();
+  BufferRef y = buffer(64);
+  KernelRef narrow = kernel("narrow");
+  const Argument arguments[] = {{0, y, 0, {}}};
+  const device::Dispatch once{narrow, arguments, {}, {1, 1, 1}, nullptr};
+  metal_test_fail_command_buffer_creation(1);
+  EXPECT_CODE(on->dispatch(once), MARLIN_E_MEMORY);
+  metal_test_fail_encoder(1);
+  EXPECT_CODE(on->dispatch(once), MARLIN_E_MEMORY);
+  metal_test_fail_encoder(1);
+  EXPECT_CODE(on->fill(y, 0, 4, 0), MARLIN_E_MEMORY);
+  EXPECT_OK(on->dispatch(once));
+  EXPECT_OK(finish(*on));
+}
+
+TEST_F(Faults, HelpersFailWithTheirCompiler) {
+  open();
+  auto on = stream();
+  BufferRef y = buffer(64);
+  metal_test_fail_compile(1);
+  EXPECT_CODE(on->fill(y, 1, 1, 0), MARLIN_E_DEVICE);
+  EXPECT_OK(on->fill(y, 1, 1, 0));
+  EXPECT_OK(finish(*on));
+}
+
+class LateErrors : public DeviceTest, public ::testing::WithParamInterface<MTLCommandBufferError> {};
+
+TEST_P(LateErrors, AreTypedAndStay) {
+  open();
+  for (const bool late : {false, true}) {
+    auto on = stream();
+    BufferRef y = buffer(64);
+    metal_test_fail_command_buffer(1, static_cast<long>(GetParam()), late);
+    EXPECT_OK(on->fill(y, 0, 4, 1));
+    EXPECT_OK(on->commit());
+    const Status status = on->wait(UINT64_MAX);
+    EXPECT_EQ(status.code(), GetParam() == MTLCommandBufferErrorOutOfMemory ? MARLIN_E_MEMORY : MARLIN_E_DEVICE);
+    EXPECT_EQ(status.native_code(), static_cast<int32_t>(GetParam()));
+    EXPECT_THAT(status.message(), HasSubstr("MTLCommandBufferErrorDomain"));
+    EXPECT_OK(on->fill(y, 0, 4, 1));
+    EXPECT_OK(on->commit());
+    EXPECT_EQ(on->wait(UINT64_MAX).native_code(), status.native_code()) << "the first one stays";
+    EXPECT_EQ(on->failure().native_code(), status.native_code());
+    EXPECT_OK(stream()->wait(0)) << "other streams have not failed";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codes, LateErrors,
+                         ::testing::Values(MTLCommandBufferErrorInternal, MTLCommandBufferErrorTimeout,
+                                           MTLCommandBufferErrorPageFault, MTLCommandBufferErrorAccessRevoked,
+                                           MTLCommandBufferErrorNotPermitted, MTLCommandBufferErrorOutOfMemory,
+                                           MTLCommandBufferErrorInvalidResource, MTLCommandBufferErrorMemoryless,
+                                           MTLCommandBufferErrorDeviceRemoved, MTLCommandBufferErrorStackOverflow));
+
+TEST_F(Faults, ErrorsOfTheHostsCommandBufferAreSeen) {
+  open();
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];
+    auto on = stream(MARLIN_NATIVE_METAL_COMMAND_BUFFER, (__bridge void*)commands);
+    EXPECT_OK(on->fill(buffer(64), 0, 64, 3));
+    EXPECT_OK(on->commit());
+    metal_test_fail_command_buffer(1, MTLCommandBufferErrorPageFault, false);
+    [commands commit];
+    [commands waitUntilCompleted];
+    EXPECT_EQ(on->failure().native_code(), static_cast<int32_t>(MTLCommandBufferErrorPageFault));
+  }
+}
+
+TEST_F(Faults, TheDeviceGoesAway) {
+  open();
+  auto on = stream();
+  BufferRef y = buffer(64);
+  EXPECT_OK(on->fill(y, 0, 4, 1));
+  metal_test_remove_device();
+  EXPECT_OK(on->commit());
+  EXPECT_EQ(on->wait(UINT64_MAX).native_code(), static_cast<int32_t>(MTLCommandBufferErrorDeviceRemoved));
+  EXPECT_CODE(device->allocate(64, Placement::shared, nullptr).status(), MARLIN_E_MEMORY);
+  EXPECT_CODE(device->stream({}).status(), MARLIN_E_MEMORY);
+  EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);
+  EXPECT_EQ(count_devices(), 0u);
+  EXPECT_CODE(create_device(options()).status(), MARLIN_E_NO_DEVICE);
+}
+
+TEST_F(Faults, ResidencyIsNoNeed) {
+  metal_test_fail_residency_set(1);
+  open();
+  auto on = stream();
+  BufferRef y = buffer(64, Placement::device);
+  EXPECT_OK(on->fill(y, 0, 64, 1));
+  EXPECT_OK(finish(*on));
+  EXPECT_EQ(y->host()[63], std::byte{1});
+}
+
+// --- the cache of compiled pipelines ----------------------------------------------------------------------------------------
+
+class Cache : public DeviceTest {
+ protected:
+  DeviceOptions cached() {
+    DeviceOptions made = options();
+    made.cache_folder = cache + "/below";
+    made.logger = {[](void* user, int32_t, const char* message) { static_cast<Cache*>(user)->log += message; }, this};
+    return made;
+  }
+  // Of a process that makes this kernel.
+  void make(std::string_view name, const DeviceOptions& with) {
+    open(with);
+    EXPECT_NE(kernel(name), nullptr);
+    device.reset();
+  }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> all;
+    if (!std::filesystem::exists(cache)) return all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache))
+      if (entry.is_regular_file()) all.push_back(entry.path());
+    return all;
+  }
+  static std::string contents(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::string log;
+};
+
+TEST_F(Cache, IsWrittenOnceAndReadAgain) {
+  make("scale", cached());
+  ASSERT_EQ(files().size(), 1u) << "no unfinished file is left";
+  EXPECT_THAT(files()[0].filename().string(), ::testing::StartsWith("pipelines-0.1-"));
+  const auto written = std::filesystem::last_write_time(files()[0]);
+  const std::string before = contents(files()[0]);
+  make("scale", cached());
+  EXPECT_EQ(std::filesystem::last_write_time(files()[0]), written) << "nothing was new";
+  make("narrow", cached());
+  EXPECT_GT(contents(files()[0]).size(), before.size()) << "what was there stays";
+  EXPECT_EQ(log, "");
+}
+
+TEST_F(Cache, IsOfItsShadersOnly) {
+  make("scale", cached());
+  const std::string other = std::string(kShader) + "\n";
+  const std::string_view others[] = {other};
+  DeviceOptions with = cached();
+  with.shaders.sources = others;
+  make("scale", with);
+  EXPECT_EQ(files().size(), 2u);
+}
+
+TEST_F(Cache, MayBeDamagedOrDeleted) {
+  make("scale", cached());
+  const std::string whole = contents(files()[0]);
+  for (const size_t length : {size_t{0}, size_t{1}, whole.size() / 2}) {
+    std::ofstream(files()[0], std::ios::binary) << whole.substr(0, length);
+    log.clear();
+    make("scale", cached());
+    EXPECT_THAT(log, HasSubstr("MTLBinaryArchiveDomain 1")) << length;
+    EXPECT_EQ(contents(files()[0]), whole) << "written anew";
+  }
+  open(cached());
+  std::filesystem::remove_all(cache);
+  EXPECT_NE(kernel("narrow"), nullptr);
+  device.reset();
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Cache, CannotBeMadeAddedToOrWritten) {
+  metal_test_fail_archive(1);
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 0u);
+  metal_test_fail_archive(2);
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 0u);
+  metal_test_fail_archive(3);
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 0u);
+  EXPECT_THAT(log, HasSubstr("planted"));
+  DeviceOptions nowhere = cached();
+  nowhere.cache_folder = "/dev/null/below";
+  make("scale", nowhere);
+  EXPECT_THAT(log, HasSubstr("the folder cannot be made"));
+}
+
+TEST_F(Cache, IsSavedWhileAProcessGoesOn) {
+  open(cached());
+  for (uint32_t i = 0; i < 16; ++i) {
+    const std::vector<Constant> constants = {
+        {0, Constant::Type::boolean, 0}, {1, Constant::Type::int32, i}, {2, Constant::Type::uint32, 1}};
+    EXPECT_EQ(files().size(), 0u);
+    EXPECT_NE(kernel("scale", constants), nullptr);
+  }
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Cache, HasAFolderOfTheUser) {
+  const char* const home = std::getenv("HOME");
+  const std::string before = home != nullptr ? home : "";
+  setenv("HOME", "/somebody", 1);
+  EXPECT_EQ(user_cache_folder(), "/somebody/Library/Caches/metal-marlin");
+  unsetenv("HOME");
+  EXPECT_EQ(user_cache_folder(), "");
+  if (home != nullptr) setenv("HOME", before.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace metal_marlin::metal
