@@ -119,6 +119,9 @@ template <class T> static T load(const device T* p, uint i) { return p[i]; }
 template <class T> static T load(const threadgroup T* p, uint i) { return p[i]; }
 template <int N> static int count() { return 1 + count<N - 1>(); }
 template <> int count<0>() { return 0; }
+using Function = float (*)(float);
+static float half_of(float x) { return x / 2; }
+template <Function f> static float applied(float x) { return f(x); }
 static void scale(thread float4& v, constant float& by) { v.xyz *= by; }
 struct Walk {
   int at, left;
@@ -137,7 +140,7 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   scale(v, kTable[1]);
   Walk walk{0, int(y[i])};
   walk.next(int(i));
-  y[i] = walk.at + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
+  y[i] = applied<half_of>(walk.at) + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
 }
 )"),
             "");

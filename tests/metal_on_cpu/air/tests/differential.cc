@@ -228,7 +228,7 @@ Result<Library> source_library(const Group& group, const std::vector<Case>& case
 std::vector<Group> all_groups() {
   std::vector<Group> all;
   for (const auto family :
-       {map_groups, order_groups, row_groups, reduce_groups, quantized_groups, gemm_groups, attention_groups}) {
+       {map_groups, order_groups, row_groups, fft_groups, reduce_groups, quantized_groups, gemm_groups, attention_groups}) {
     for (Group& group : family()) all.push_back(std::move(group));
   }
   return all;

@@ -128,6 +128,7 @@ std::vector<Group> all_groups();
 std::vector<Group> map_groups();
 std::vector<Group> order_groups();
 std::vector<Group> reduce_groups();
+std::vector<Group> fft_groups();
 std::vector<Group> row_groups();
 std::vector<Group> quantized_groups();
 std::vector<Group> gemm_groups();

@@ -65,6 +65,15 @@ bool function_pointer(const TokenStream& s, size_t i) {
   return at < t.size() && t[at].is_mark("(");
 }
 
+// using F = void (*)(...); as the type of a template's parameter it means no pointer at run time, and Apple's compiler takes
+// it.
+bool in_alias(const TokenStream& s, size_t i) {
+  for (; i > 0 && !s.tokens[i].is_mark(";") && !s.tokens[i].is_mark("{") && !s.tokens[i].is_mark("}"); --i) {
+    if (s.tokens[i].is_name("using")) return true;
+  }
+  return false;
+}
+
 // A [ where an expression begins.
 bool lambda(const TokenStream& s, size_t i) {
   const size_t before = s.before(i);
@@ -90,7 +99,7 @@ std::vector<Diagnostic> forbidden_tokens(const TokenStream& s) {
       for (const Attribute& attribute : parse_attribute(token.text)) {
         if (std::string why = attribute_complaint(attribute); !why.empty()) found.push_back(s.diagnostic(i, why));
       }
-    } else if (token.is_mark("(") && function_pointer(s, i)) {
+    } else if (token.is_mark("(") && function_pointer(s, i) && !in_alias(s, i)) {
       found.push_back(s.diagnostic(i, "pointers to functions are not supported in the Metal Shading Language"));
     } else if (token.is_mark("[") && lambda(s, i)) {
       found.push_back(s.diagnostic(i, "lambda expressions are not supported in the Metal Shading Language"));

@@ -258,7 +258,8 @@ class Rewriter {
     std::vector<size_t> words;
     for (const size_t i : significant(s_, d.begin, d.end)) {
       const Token& t = s_.tokens[i];
-      if (t.kind != Token::kAttribute && !is_address_space(t) && !t.is("static") && !t.is("const") && !t.is(";"))
+      if (t.kind != Token::kAttribute && !is_address_space(t) && !t.is("static") && !t.is("const") && !t.is("constexpr") &&
+          !t.is(";"))
         words.push_back(i);
     }
     if (words.size() < 2 || index.find_first_not_of("0123456789") != std::string::npos || index.size() > 5) {
@@ -269,6 +270,9 @@ class Rewriter {
     constant_names_.insert(name);
     if (!compiling()) {
       strip(d.begin, d.end);
+      for (size_t i = d.begin; i < d.end; ++i) {
+        if (s_.tokens[i].is_name("static") || s_.tokens[i].is_name("constexpr")) s_.tokens[i].erase();
+      }
       s_.tokens[d.begin].text = "extern " + s_.tokens[d.begin].text;
       return true;
     }
