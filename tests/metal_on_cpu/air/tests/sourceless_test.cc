@@ -175,6 +175,87 @@ TEST_F(Sourceless, LayerNormWithIdleThreadsWritesBesideItsArray) {
   EXPECT_EQ(report.value().findings[0].thread.x, 126u);
 }
 
+// Gradients by the input, and of each row by the weights.
+TEST_P(Sourceless, GradientsOfLayerNorm) {
+  const Float& t = GetParam();
+  for (const Rows& r : kRows) {
+    SCOPED_TRACE(r.infix);
+    const size_t count = r.rows * r.columns;
+    Array x = Array::random(t, count, 1), w = Array::random(t, r.columns, 2), g = Array::random(t, count, 3), gx(t, count),
+          gw(t, count);
+    run(kernel(std::string("vjp_layer_norm") + r.infix + t.name)
+            .constant(20, true)
+            .dispatch()
+            .buffer(0, x.bytes())
+            .buffer(1, w.bytes())
+            .buffer(2, g.bytes())
+            .output(3, gx.bytes())
+            .output(4, gw.bytes())
+            .value(5, kEpsilon)
+            .value(6, r.columns)
+            .value(7, uint32_t{1})
+            .groups(r.rows)
+            .threads(r.infix[0] ? r.threads : r.columns / 8 + 1));
+    for (size_t row = 0; row < r.rows; ++row) {
+      const size_t begin = row * r.columns, end = begin + r.columns;
+      double mean = 0, variance = 0, of_g = 0, of_gx = 0;
+      for (size_t i = begin; i < end; ++i) mean += x[i] / r.columns;
+      for (size_t i = begin; i < end; ++i) variance += (x[i] - mean) * (x[i] - mean) / r.columns;
+      const double by = 1 / std::sqrt(variance + kEpsilon);
+      for (size_t i = begin; i < end; ++i) {
+        of_g += g[i] * w[i - begin] / r.columns;
+        of_gx += g[i] * w[i - begin] * (x[i] - mean) * by / r.columns;
+      }
+      for (size_t i = begin; i < end; ++i) {
+        const double normed = (x[i] - mean) * by, gradient = by * (g[i] * w[i - begin] - of_g - normed * of_gx);
+        ASSERT_NEAR(gx[i], gradient, 2 * t.unit * (std::fabs(gradient) + 0x1p-6) + 64 * 0x1p-23) << i;
+        ASSERT_NEAR(gw[i], g[i] * normed, 2 * t.unit * (std::fabs(g[i] * normed) + 0x1p-6) + 64 * 0x1p-23) << i;
+      }
+    }
+  }
+}
+
+// In one step, a threadgroup takes some rows and adds up what they want of the weights; in several it takes one.
+TEST_P(Sourceless, GradientsOfRootMeanSquareNorm) {
+  const Float& t = GetParam();
+  for (const Rows& r : kRows) {
+    SCOPED_TRACE(r.infix);
+    const size_t count = r.rows * r.columns;
+    const uint32_t of_group = r.infix[0] ? 1 : 2, groups = (r.rows + of_group - 1) / of_group;
+    Array x = Array::random(t, count, 1), w = Array::random(t, r.columns, 2), g = Array::random(t, count, 3), gx(t, count),
+          gw(t, groups * r.columns);
+    run(kernel(std::string("vjp_rms") + r.infix + t.name)
+            .constant(20, true)
+            .dispatch()
+            .buffer(0, x.bytes())
+            .buffer(1, w.bytes())
+            .buffer(2, g.bytes())
+            .output(3, gx.bytes())
+            .output(4, gw.bytes())
+            .value(5, kEpsilon)
+            .value(6, r.columns)
+            .value(7, uint32_t{1})
+            .value(8, r.rows)
+            .value(9, of_group)
+            .groups(groups)
+            .threads(r.threads));
+    std::vector<double> of_weights(groups * r.columns);
+    for (size_t row = 0; row < r.rows; ++row) {
+      const size_t begin = row * r.columns, end = begin + r.columns;
+      double squares = 0, of_gx = 0;
+      for (size_t i = begin; i < end; ++i) squares += x[i] * x[i] / r.columns, of_gx += g[i] * w[i - begin] * x[i] / r.columns;
+      const double by = 1 / std::sqrt(squares + kEpsilon);
+      for (size_t i = begin; i < end; ++i) {
+        const double gradient = by * (g[i] * w[i - begin] - x[i] * by * by * of_gx);
+        ASSERT_NEAR(gx[i], gradient, 2 * t.unit * (std::fabs(gradient) + 0x1p-6) + 64 * 0x1p-23) << i;
+        of_weights[row / of_group * r.columns + i - begin] += g[i] * x[i] * by;
+      }
+    }
+    for (size_t i = 0; i < of_weights.size(); ++i)
+      ASSERT_NEAR(gw[i], of_weights[i], 4 * t.unit * (std::fabs(of_weights[i]) + 1) + 64 * 0x1p-23) << i;
+  }
+}
+
 TEST_P(Sourceless, RotaryPositions) {
   const Float& t = GetParam();
   constexpr uint32_t kHalf = 32, kHeads = 3;
