@@ -39,6 +39,10 @@ const Refused kRefused[] = {
      "static int g(int x) { return x; }\nkernel void k(device int* y [[buffer(0)]]) {\n  int (*f)(int) = g;\n  y[0] = "
      "f(1);\n}\n",
      "s.metal:5: error: pointers to functions"},
+    {"function_pointer_by_alias",
+     "static int g(int x) { return x; }\nusing F = int (*)(int);\nkernel void k(device int* y [[buffer(0)]]) {\n  F f = g;\n  "
+     "y[0] = f(1);\n}\n",
+     "s.metal:6: error: pointers to functions"},
     {"lambda", "kernel void k(device int* y [[buffer(0)]]) {\n  auto f = [](int x) { return x; };\n  y[0] = f(1);\n}\n",
      "s.metal:4: error: lambda expressions"},
     {"recursion",

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string_view>
 
 #include "attributes.h"
+#include "declarations.h"
 
 namespace metal_on_cpu {
 namespace {
@@ -65,13 +67,29 @@ bool function_pointer(const TokenStream& s, size_t i) {
   return at < t.size() && t[at].is_mark("(");
 }
 
-// using F = void (*)(...); as the type of a template's parameter it means no pointer at run time, and Apple's compiler takes
-// it.
-bool in_alias(const TokenStream& s, size_t i) {
-  for (; i > 0 && !s.tokens[i].is_mark(";") && !s.tokens[i].is_mark("{") && !s.tokens[i].is_mark("}"); --i) {
-    if (s.tokens[i].is_name("using")) return true;
+size_t statement_begin(const TokenStream& s, size_t i) {
+  while (i > 0 && !s.tokens[i - 1].is_mark(";") && !s.tokens[i - 1].is_mark("{") && !s.tokens[i - 1].is_mark("}")) --i;
+  return s.skip(i);
+}
+
+// F of  using F = void (*)(...);  that a ( at i belongs to, or empty. As the type of a template's parameter it means no pointer
+// at run time, and Apple's compiler takes it.
+std::string alias_of(const TokenStream& s, size_t i) {
+  for (size_t at = statement_begin(s, i); at < i; ++at) {
+    if (s.tokens[at].is_name("using")) return s.tokens[s.skip(at + 1)].text;
   }
-  return false;
+  return {};
+}
+
+// Whether i is between the < and > of  template <...>.
+bool in_template_head(const TokenStream& s, size_t i) {
+  const size_t begin = statement_begin(s, i);
+  if (!s.tokens[begin].is_name("template")) return false;
+  Angles angles;
+  for (size_t at = s.skip(begin + 1), before = begin; at < i; before = at, at = s.skip(at + 1)) {
+    if (angles.feed(s.tokens[at], &s.tokens[before]) == 0) return false;
+  }
+  return true;
 }
 
 // A [ where an expression begins.
@@ -90,17 +108,24 @@ bool is_address_space(const Token& token) {
 }
 
 std::vector<Diagnostic> forbidden_tokens(const TokenStream& s) {
+  static const std::string kPointers = "pointers to functions are not supported in the Metal Shading Language";
   std::vector<Diagnostic> found;
+  std::set<std::string> pointers;  // aliases
   for (size_t i = 0; i < s.tokens.size(); ++i) {
     const Token& token = s.tokens[i];
     if (token.kind == Token::kName) {
       if (std::string why = name_complaint(s, i); !why.empty()) found.push_back(s.diagnostic(i, why));
+      if (pointers.contains(token.text) && !in_template_head(s, i)) found.push_back(s.diagnostic(i, kPointers));
     } else if (token.kind == Token::kAttribute) {
       for (const Attribute& attribute : parse_attribute(token.text)) {
         if (std::string why = attribute_complaint(attribute); !why.empty()) found.push_back(s.diagnostic(i, why));
       }
-    } else if (token.is_mark("(") && function_pointer(s, i) && !in_alias(s, i)) {
-      found.push_back(s.diagnostic(i, "pointers to functions are not supported in the Metal Shading Language"));
+    } else if (token.is_mark("(") && function_pointer(s, i)) {
+      const std::string alias = alias_of(s, i);
+      if (alias.empty())
+        found.push_back(s.diagnostic(i, kPointers));
+      else
+        pointers.insert(alias);
     } else if (token.is_mark("[") && lambda(s, i)) {
       found.push_back(s.diagnostic(i, "lambda expressions are not supported in the Metal Shading Language"));
     }
