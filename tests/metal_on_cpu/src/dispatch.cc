@@ -73,7 +73,7 @@ void add(Counters& to, const Counters& from) {
   to.threadgroup_accesses += from.threadgroup_accesses, to.bank_conflicts += from.bank_conflicts, to.atomics += from.atomics;
   to.threadgroup_memory = std::max(to.threadgroup_memory, from.threadgroup_memory);
   for (const auto& [name, n] : from.operations) to.operations[name] += n;
-  for (const auto& [index, b] : from.buffers) to.buffers[index] = b;  // counted by one worker only
+  for (const auto& [index, b] : from.buffers) add(to.buffers[index], b);
 }
 
 class Run {

@@ -1,10 +1,9 @@
-// Counters against numbers found by hand, the order of accesses in race.h, and results that do not depend on other threads.
+// Counters against numbers found by hand, and results that do not depend on other threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "runtime/race.h"
 #include "support.h"
 
 namespace metal_on_cpu {
@@ -89,29 +88,6 @@ TEST(FunctionConstants, OfTwoThreadsDoNotMeet) {
   fill(7, one);
   other.join();
   EXPECT_TRUE(one && two);
-}
-
-TEST(Order, OfReadersAndAWriter) {
-  const uint32_t simdgroup_sync[2] = {10, 10};
-  const auto at = [&](uint32_t thread, uint32_t group = 1) { return Order{12, thread, group, 10, simdgroup_sync}; };
-  Cell c{};
-  EXPECT_EQ(note_access(c, at(3), false, false), Race::kNone);
-  EXPECT_EQ(note_access(c, at(3), true, false), Race::kNone);  // its own
-  EXPECT_EQ(note_access(c, at(4), false, false), Race::kWithWrite);
-  Cell readers{};
-  EXPECT_EQ(note_access(readers, at(1), false, false), Race::kNone);
-  EXPECT_EQ(note_access(readers, at(2), false, false), Race::kNone);
-  EXPECT_EQ(note_access(readers, at(2), true, false), Race::kWithRead);  // 1 read it as well
-  Cell groups{};
-  EXPECT_EQ(note_access(groups, at(0, 1), true, false), Race::kNone);
-  EXPECT_EQ(note_access(groups, at(0, 2), false, false), Race::kWithWrite);
-  Cell atomics{};
-  EXPECT_EQ(note_access(atomics, at(0, 1), true, true), Race::kNone);
-  EXPECT_EQ(note_access(atomics, at(9, 2), true, true), Race::kNone);
-  EXPECT_EQ(note_access(atomics, at(9, 2), true, false), Race::kWithAtomic);
-  Cell old{};
-  EXPECT_EQ(note_access(old, Order{9, 40, 1, 5, simdgroup_sync}, true, false), Race::kNone);
-  EXPECT_EQ(note_access(old, at(3), false, false), Race::kNone);  // a threadgroup barrier lies between
 }
 
 }  // namespace

@@ -9,10 +9,13 @@ namespace {
 
 constexpr size_t kRedzone = 64;
 
-const char* verb(bool write) { return write ? "writes " : "reads "; }
 std::string bytes_text(size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
 
-const char* race_kind(bool threadgroup) { return threadgroup ? "threadgroup-race" : "device-race"; }
+std::string doing(const Access& a) { return (a.write ? "writes " : "reads ") + bytes_text(a.bytes); }
+std::string place_text(bool threadgroup, int buffer, int64_t byte) {
+  return " of " + (threadgroup ? "threadgroup memory" : "buffer(" + std::to_string(buffer) + ")") + " at byte " +
+         std::to_string(byte);
+}
 
 }  // namespace
 
@@ -26,8 +29,8 @@ Finding* Worker::report(const char* kind, const Where& where, int buffer) {
   return &f;
 }
 
-void Worker::out_of_bounds(const char* kind, const Where& where, int buffer, int64_t offset, const std::string& message) {
-  if (Finding* f = report(kind, where, buffer)) f->offset = offset, f->message = message;
+void Worker::out_of_bounds(const char* kind, const Access& access, int buffer, int64_t offset, const std::string& message) {
+  if (Finding* f = report(kind, access.where, buffer)) f->offset = offset, f->message = doing(access) + message;
   abandon();
 }
 
@@ -56,52 +59,51 @@ void* Worker::variable(uint32_t id, size_t bytes, size_t align, const char* name
   return threadgroup_.data() + offset;
 }
 
-// One byte after another: neighbours may have different histories.
-void Worker::watch(Cell* cells, size_t bytes, bool write, bool atomic, bool threadgroup, bool undefined, const Where& where,
-                   int buffer, int64_t offset, const std::string& what) {
-  const int space = threadgroup ? 1 : 0;
+void Worker::watch(const Place& place, const Access& access) {
+  const int space = place.threadgroup ? 1 : 0;
   const Order order{now_, lane_->index, static_cast<uint32_t>(group_number_) + 1, group_sync_[space], simdgroup_sync_[space]};
-  Race race = Race::kNone;
+  Conflict conflict;
   bool uninitialised = false;
-  uint32_t other = 0, other_group = 0;
-  for (size_t i = 0; i < bytes; ++i) {
-    Cell& cell = cells[i];
-    if (threadgroup && cell.write_time < group_start_) cell.write_time = 0;  // of an earlier threadgroup
-    if (threadgroup && cell.reads.time < group_start_) cell.reads.time = 0;
-    if (threadgroup && cell.atomics.time < group_start_) cell.atomics.time = 0;
-    if (!write) uninitialised = uninitialised || (undefined && !cell.written());
-    const Cell before = cell;
-    const Race found = note_access(cell, order, write, atomic);
-    if (found == Race::kNone || race != Race::kNone) continue;
-    race = found;
-    const AccessSet& set = found == Race::kWithRead ? before.reads : before.atomics;
-    other = found == Race::kWithWrite ? before.writer : set.thread;
-    other_group = found == Race::kWithWrite ? before.write_group : set.group;
+  place.history.visit(place.offset, access.bytes, job_->shared && !place.threadgroup, [&](Cell& cell) {
+    uninitialised = uninitialised || (place.undefined && !access.write && !cell.written());
+    if (conflict.race == Race::kNone) conflict = cell.conflict(order, access.write, access.atomic);
+    cell.record(order, access.write, access.atomic);
+  });
+  if (uninitialised) report_uninitialised(place, access);
+  if (conflict.race != Race::kNone) report_race(place, access, conflict);
+}
+
+void Worker::report_uninitialised(const Place& place, const Access& access) {
+  if (Finding* f = report(place.threadgroup ? "uninitialised-threadgroup-read" : "uninitialised-device-read", access.where,
+                          place.buffer)) {
+    f->offset = place.byte;
+    f->message = doing(access) + place_text(place.threadgroup, place.buffer, place.byte) + " that nothing has written";
   }
-  if (uninitialised) {
-    if (Finding* f = report(threadgroup ? "uninitialised-threadgroup-read" : "uninitialised-device-read", where, buffer)) {
-      f->offset = offset;
-      f->message =
-          verb(false) + bytes_text(bytes) + " of " + what + " at byte " + std::to_string(offset) + " that nothing has written";
-    }
-  }
-  if (race == Race::kNone) return;
-  if (Finding* f = report(race_kind(threadgroup), where, buffer)) {
-    f->offset = offset;
-    f->message = verb(write) + bytes_text(bytes) + " of " + what + " at byte " + std::to_string(offset) + ", which thread " +
-                 std::to_string(other) +
-                 (other_group == order.group ? "" : " of threadgroup number " + std::to_string(other_group - 1)) +
-                 (race == Race::kWithRead     ? " reads"
-                  : race == Race::kWithAtomic ? " updates atomically"
-                                              : " writes") +
+}
+
+void Worker::report_race(const Place& place, const Access& access, const Conflict& conflict) {
+  if (Finding* f = report(place.threadgroup ? "threadgroup-race" : "device-race", access.where, place.buffer)) {
+    const bool same_group = conflict.group == static_cast<uint32_t>(group_number_) + 1;
+    f->offset = place.byte;
+    f->message = doing(access) + place_text(place.threadgroup, place.buffer, place.byte) + ", which thread " +
+                 std::to_string(conflict.thread) +
+                 (same_group ? "" : " of threadgroup number " + std::to_string(conflict.group - 1)) +
+                 (conflict.race == Race::kWithRead     ? " reads"
+                  : conflict.race == Race::kWithAtomic ? " updates atomically"
+                                                       : " writes") +
                  " without a barrier between that orders this memory";
   }
 }
 
-bool Worker::threadgroup_access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where) {
-  const uintptr_t offset = address - reinterpret_cast<uintptr_t>(threadgroup_.data());
+void Worker::locate(int space, uint64_t offset, const Access& access) {
+  locality->access(lane_->index, access.where.pc ? access.where.pc : access.where.line, space, offset,
+                   static_cast<uint32_t>(access.bytes), access.write);
+}
+
+bool Worker::threadgroup_access(const Access& access) {
+  const uintptr_t offset = access.address - reinterpret_cast<uintptr_t>(threadgroup_.data());
   if (offset >= threadgroup_.size()) return false;
-  const size_t last = std::min(offset + bytes - 1, threadgroup_.size() - 1);
+  const size_t last = std::min(offset + access.bytes - 1, threadgroup_.size() - 1);
   const uint8_t owner = owner_[offset];
   if (owner == 0 || owner_[last] != owner) {
     const ThreadgroupVariable* nearest = nullptr;
@@ -109,61 +111,52 @@ bool Worker::threadgroup_access(uintptr_t address, size_t bytes, bool write, boo
       if (v.offset <= offset || !nearest) nearest = &v;
     }
     const int64_t at = nearest ? static_cast<int64_t>(offset) - static_cast<int64_t>(nearest->offset) : 0;
-    out_of_bounds(write ? "out-of-bounds-threadgroup-write" : "out-of-bounds-threadgroup-read", where, -1, at,
-                  verb(write) + bytes_text(bytes) + " at byte " + std::to_string(at) + " of '" +
-                      (nearest ? nearest->name : "?") + "', which has " + bytes_text(nearest ? nearest->bytes : 0));
+    out_of_bounds(access.write ? "out-of-bounds-threadgroup-write" : "out-of-bounds-threadgroup-read", access, -1, at,
+                  " at byte " + std::to_string(at) + " of '" + (nearest ? nearest->name : "?") + "', which has " +
+                      bytes_text(nearest ? nearest->bytes : 0));
   }
-  const ThreadgroupVariable& v = variables_[owner - 1];
-  (write ? counters.threadgroup_bytes_written : counters.threadgroup_bytes_read) += bytes;
+  (access.write ? counters.threadgroup_bytes_written : counters.threadgroup_bytes_read) += access.bytes;
   counters.threadgroup_accesses++;
-  if (locality)
-    locality->access(lane_->index, where.pc ? where.pc : where.line, kThreadgroupSpace, offset, static_cast<uint32_t>(bytes),
-                     write);
-  static const std::string kWhat = "threadgroup memory";
-  watch(cells_.as<Cell>() + offset, bytes, write, atomic, true, true, where, -1, static_cast<int64_t>(offset - v.offset),
-        kWhat);
+  if (locality) locate(kThreadgroupSpace, offset, access);
+  watch({history_, offset, -1, static_cast<int64_t>(offset - variables_[owner - 1].offset), true, true}, access);
   return true;
 }
 
-void Worker::buffer_access(Allocation& a, uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where) {
-  const int64_t offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(a.base));
-  if (offset < 0 || static_cast<uint64_t>(offset) + bytes > a.bytes) {
-    out_of_bounds(write ? "out-of-bounds-write" : "out-of-bounds-read", where, a.index, offset,
-                  verb(write) + bytes_text(bytes) + " at byte " + std::to_string(offset) + " of buffer(" +
-                      std::to_string(a.index) + "), which has " + bytes_text(a.bytes));
+void Worker::buffer_access(Allocation& a, const Access& access) {
+  const uint64_t offset = access.address - reinterpret_cast<uintptr_t>(a.base);  // huge when before it
+  const auto byte = static_cast<int64_t>(offset);
+  if (offset >= a.bytes || access.bytes > a.bytes - offset) {
+    out_of_bounds(
+        access.write ? "out-of-bounds-write" : "out-of-bounds-read", access, a.index, byte,
+        " at byte " + std::to_string(byte) + " of buffer(" + std::to_string(a.index) + "), which has " + bytes_text(a.bytes));
   }
-  BufferCounters& c = counters.buffers[a.index];
-  (write ? c.bytes_written : c.bytes_read) += bytes;
-  (write ? c.writes : c.reads)++;
+  BufferCounters& c = traffic[static_cast<size_t>(&a - job_->memory->allocations().data())];
+  (access.write ? c.bytes_written : c.bytes_read) += access.bytes;
+  (access.write ? c.writes : c.reads)++;
   if (job_->counted) {
-    std::vector<uint64_t>& seen = write ? a.written : a.read;
-    for (size_t i = static_cast<size_t>(offset); i < static_cast<size_t>(offset) + bytes; ++i)
-      seen[i / 64] |= uint64_t{1} << i % 64;
-    locality->access(lane_->index, where.pc ? where.pc : where.line, a.index, static_cast<uint64_t>(offset),
-                     static_cast<uint32_t>(bytes), write);
+    std::vector<uint64_t>& seen = access.write ? a.written : a.read;
+    for (uint64_t i = offset; i < offset + access.bytes; ++i) seen[i / 64] |= uint64_t{1} << i % 64;
+    locate(a.index, offset, access);
   }
-  if (!a.writable) {
-    if (!write) return;
-    out_of_bounds("write-to-constant", where, a.index, offset,
-                  "writes to buffer(" + std::to_string(a.index) + "), which is read-only here");
+  if (a.writable) {
+    watch({a.history, offset, a.index, byte, false, a.undefined}, access);
+  } else if (access.write) {
+    if (Finding* f = report("write-to-constant", access.where, a.index)) {
+      f->offset = byte, f->message = "writes to buffer(" + std::to_string(a.index) + "), which is read-only here";
+    }
+    abandon();
   }
-  const std::string what = "buffer(" + std::to_string(a.index) + ")";
-  watch(a.cells.as<Cell>() + offset, bytes, write, atomic, false, a.undefined, where, a.index, offset, what);
 }
 
 // AddressSanitizer's shadow: 0 all eight bytes are good, k only the first k, from 0x80 on none.
-void Worker::stack_access(uintptr_t address, size_t bytes, bool write, const Where& where) {
-  for (uintptr_t a = address; a < address + bytes;) {
+void Worker::stack_access(const Access& access) {
+  const uintptr_t end = access.address + access.bytes;
+  for (uintptr_t a = access.address; a < end; a = (a & ~uintptr_t{7}) + 8) {
     const uint8_t shadow = stack_shadow_[(a - stacks_begin_) / 8];
     const uintptr_t good = (a & ~uintptr_t{7}) + (shadow == 0 ? 8 : shadow < 8 ? shadow : 0);
-    if (a >= good) {
-      out_of_bounds("out-of-bounds-thread-array", where, -1, 0,
-                    std::string(verb(write)) + bytes_text(bytes) + " beside a variable of the thread");
-    }
-    a = (a & ~uintptr_t{7}) + 8;
-    if (shadow != 0 && shadow < 8 && good < address + bytes) {
-      out_of_bounds("out-of-bounds-thread-array", where, -1, 0,
-                    std::string(verb(write)) + bytes_text(bytes) + " beyond a variable of the thread");
+    if (a >= good) out_of_bounds("out-of-bounds-thread-array", access, -1, 0, " beside a variable of the thread");
+    if (shadow != 0 && good < end) {
+      out_of_bounds("out-of-bounds-thread-array", access, -1, 0, " beyond a variable of the thread");
     }
   }
 }
@@ -173,22 +166,22 @@ void Worker::shadow_stack(uintptr_t address, size_t bytes, uint8_t value) {
   std::memset(stack_shadow_ + (address - stacks_begin_) / 8, value, bytes);
 }
 
-void Worker::access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where) {
-  if (bytes == 0) return;
-  if (atomic && write) counters.atomics++;
-  if (in_stacks(address)) return stack_access(address, bytes, write, where);
-  if (Allocation* a = job_->memory->find(address)) return buffer_access(*a, address, bytes, write, atomic, where);
-  if (threadgroup_access(address, bytes, write, atomic, where)) return;
+void Worker::access(const Access& access) {
+  if (access.bytes == 0) return;
+  if (access.atomic && access.write) counters.atomics++;
+  if (in_stacks(access.address)) return stack_access(access);
+  if (Allocation* a = job_->memory->find(access.address)) return buffer_access(*a, access);
+  if (threadgroup_access(access)) return;
   for (const Segment& s : job_->image->segments()) {
-    if (address < s.begin || address + bytes > s.end) continue;
-    if (!write) return;
-    out_of_bounds("write-to-constant", where, -1, 0, "writes to a program-scope constant");
+    if (access.address < s.begin || access.address + access.bytes > s.end) continue;
+    if (!access.write) return;
+    out_of_bounds("write-to-constant", access, -1, 0, " of a program-scope constant");
   }
+  const bool null = access.address < kPage;
   char text[32];
-  std::snprintf(text, sizeof text, "0x%zx", static_cast<size_t>(address));
-  out_of_bounds(
-      address < kPage ? "null-pointer" : "wild-pointer", where, -1, 0,
-      verb(write) + bytes_text(bytes) + " at address " + text + ", which is " + (address < kPage ? "null" : "in no buffer"));
+  std::snprintf(text, sizeof text, "0x%zx", static_cast<size_t>(access.address));
+  out_of_bounds(null ? "null-pointer" : "wild-pointer", access, -1, 0,
+                std::string(" at address ") + text + ", which is " + (null ? "null" : "in no buffer"));
 }
 
 void Worker::block(uint32_t number, const void* pc) {

@@ -4,6 +4,7 @@
 
 #include "worker.h"
 
+using metal_on_cpu::Access;
 using metal_on_cpu::Finding;
 using metal_on_cpu::Where;
 using metal_on_cpu::Worker;
@@ -24,23 +25,34 @@ struct OutOfBounds {
   const TypeDescriptor *array, *index;
 };
 
-void misaligned(Worker* w, uintptr_t address, size_t bytes, bool write, const void* pc, uintptr_t align) {
-  if (address < metal_on_cpu::kPage) return;  // null is the better name
-  if (Finding* f = w->report("misaligned-access", Where::address(pc))) {
+void report_misaligned(Worker* w, const Access& access, uintptr_t align) {
+  if (Finding* f = w->report("misaligned-access", access.where)) {
     char text[96];
-    std::snprintf(text, sizeof text, "%s %zu bytes at address 0x%zx, which is no multiple of %zu", write ? "writes" : "reads",
-                  bytes, static_cast<size_t>(address), static_cast<size_t>(align));
+    std::snprintf(text, sizeof text, "%s %zu bytes at address 0x%zx, which is no multiple of %zu",
+                  access.write ? "writes" : "reads", access.bytes, static_cast<size_t>(access.address),
+                  static_cast<size_t>(align));
     f->message = text;
   }
   w->abandon();
 }
 
-inline void access(const void* p, size_t bytes, bool write, const void* pc, uintptr_t align = 1) {
+// Out of line, so that what is inlined into the hooks saves no registers.
+__attribute__((noinline)) void look_at(const void* p, size_t bytes, bool write, const void* pc, uintptr_t align) {
   Worker* w = Worker::current();
+  if (!w || !w->lane()) return;
+  const Access access{reinterpret_cast<uintptr_t>(p), bytes, write, false, Where::address(pc)};
+  // Null has a better name.
+  if (access.address % align != 0 && access.address >= metal_on_cpu::kPage) report_misaligned(w, access, align);
+  w->access(access);
+}
+
+// Most accesses are to variables of the thread, and right.
+template <size_t kBytes, uintptr_t kAlign>
+inline void access(const void* p, bool write, const void* pc) {
   const auto address = reinterpret_cast<uintptr_t>(p);
-  if (!w || (bytes <= 16 && w->good_stack(address, bytes)) || !w->lane()) return;
-  if (address % align != 0) misaligned(w, address, bytes, write, pc, align);
-  w->access(address, bytes, write, false, Where::address(pc));
+  const Worker* w = Worker::current();
+  if (w && address % kAlign == 0 && w->good_stack<kBytes>(address)) return;
+  look_at(p, kBytes, write, pc, kAlign);
 }
 
 // Code behind a failed check would go on with what it may not have.
@@ -79,7 +91,7 @@ MSL_EXPORT void msl_atomic_access(const volatile void* p, size_t size, bool writ
       f->message = "an atomic of " + std::to_string(size) + " bytes at a misaligned address";
     w->abandon();
   }
-  w->access(address, size, write, true, where);
+  w->access({address, size, write, true, where});
 }
 MSL_EXPORT void msl_inactive_lane(uint32_t, uint32_t source) {
   Worker* w = Worker::current();
@@ -120,8 +132,8 @@ MSL_EXPORT void msl_block(uint32_t number) {
 
 // The pass has put the alignment that the code relies on behind the size.
 #define MSL_ASAN_ALIGNED(n, a)                                                                                        \
-  MSL_EXPORT void msl_asan_load##n##_align##a(const void* p) { access(p, n, false, __builtin_return_address(0), a); } \
-  MSL_EXPORT void msl_asan_store##n##_align##a(const void* p) { access(p, n, true, __builtin_return_address(0), a); }
+  MSL_EXPORT void msl_asan_load##n##_align##a(const void* p) { access<n, a>(p, false, __builtin_return_address(0)); } \
+  MSL_EXPORT void msl_asan_store##n##_align##a(const void* p) { access<n, a>(p, true, __builtin_return_address(0)); }
 #define MSL_ASAN_ACCESS(n) \
   MSL_ASAN_ALIGNED(n, 1) MSL_ASAN_ALIGNED(n, 2) MSL_ASAN_ALIGNED(n, 4) MSL_ASAN_ALIGNED(n, 8) MSL_ASAN_ALIGNED(n, 16)
 MSL_ASAN_ACCESS(1)
@@ -129,20 +141,20 @@ MSL_ASAN_ACCESS(2)
 MSL_ASAN_ACCESS(4)
 MSL_ASAN_ACCESS(8)
 MSL_ASAN_ACCESS(16)
-MSL_EXPORT void msl_asan_loadN_noabort(const void* p, size_t n) { access(p, n, false, __builtin_return_address(0)); }
-MSL_EXPORT void msl_asan_storeN_noabort(const void* p, size_t n) { access(p, n, true, __builtin_return_address(0)); }
+MSL_EXPORT void msl_asan_loadN_noabort(const void* p, size_t n) { look_at(p, n, false, __builtin_return_address(0), 1); }
+MSL_EXPORT void msl_asan_storeN_noabort(const void* p, size_t n) { look_at(p, n, true, __builtin_return_address(0), 1); }
 MSL_EXPORT void* msl_asan_memcpy(void* to, const void* from, size_t n) {
-  access(from, n, false, __builtin_return_address(0));
-  access(to, n, true, __builtin_return_address(0));
+  look_at(from, n, false, __builtin_return_address(0), 1);
+  look_at(to, n, true, __builtin_return_address(0), 1);
   return std::memcpy(to, from, n);
 }
 MSL_EXPORT void* msl_asan_memmove(void* to, const void* from, size_t n) {
-  access(from, n, false, __builtin_return_address(0));
-  access(to, n, true, __builtin_return_address(0));
+  look_at(from, n, false, __builtin_return_address(0), 1);
+  look_at(to, n, true, __builtin_return_address(0), 1);
   return std::memmove(to, from, n);
 }
 MSL_EXPORT void* msl_asan_memset(void* to, int value, size_t n) {
-  access(to, n, true, __builtin_return_address(0));
+  look_at(to, n, true, __builtin_return_address(0), 1);
   return std::memset(to, value, n);
 }
 MSL_EXPORT void msl_asan_handle_no_return() {}

@@ -73,8 +73,8 @@ Allocation* Memory::find_in_place(uintptr_t address) {
 
 std::string Memory::watch(Allocation& a, bool counted) const {
   if (a.writable) {
-    a.cells = Mapping(a.bytes * sizeof(Cell) + 1);
-    if (!a.cells) return "cannot get memory to watch a buffer";
+    a.history = History(a.bytes);
+    if (!a.history) return "cannot get memory to watch a buffer";
   }
   if (counted) a.read.resize(a.bytes / 64 + 1), a.written.resize(a.bytes / 64 + 1);
   return {};

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "history.h"
 #include "mapping.h"
-#include "race.h"
 
 namespace metal_on_cpu {
 
@@ -41,7 +41,7 @@ struct Allocation {
   int index = -1;             // the first buffer in it; -1: only reached through a pointer
   bool writable = false;
   bool undefined = false;
-  Mapping cells;                        // one Cell a byte, when writable
+  History history;                      // when writable
   std::vector<uint64_t> read, written;  // bits, when counted
 };
 

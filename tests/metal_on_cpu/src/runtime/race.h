@@ -18,78 +18,82 @@ struct Order {
   }
 };
 
-/// Accesses that do not conflict with each other (plain reads; atomics), in as few words as tell whether one of them is
-/// unordered with a later access.
-struct AccessSet {
+enum class Race : uint8_t { kNone, kWithWrite, kWithRead, kWithAtomic };
+
+/// A race, and who made the earlier access.
+struct Conflict {
+  Race race = Race::kNone;
+  uint32_t thread = 0, group = 0;
+};
+
+// Packed, so that a cell is half a cache line.
+struct [[gnu::packed]] WriteAccess {
   uint32_t time, group;  // of the last one; time 0: none
   uint16_t thread;
-  uint16_t flags;
 
-  enum : uint16_t {
-    kLanes = 1,       // several of thread's simdgroup since its last barrier
-    kSimdgroups = 2,  // several simdgroups since the threadgroup's last barrier
-    kGroups = 4,      // several threadgroups
-  };
+  bool unordered(const Order& o) const { return time != 0 && (group != o.group || !o.after(time, thread)); }
+};
+
+/// Accesses that do not conflict with each other (plain reads; atomics), in as few words as tell whether one of them is
+/// unordered with a later access.
+struct [[gnu::packed]] AccessSet {
+  uint32_t time, group;     // of the last one; time 0: none
+  uint16_t thread : 10;     // fewer than 1,024 threads in a threadgroup
+  uint16_t lanes : 1;       // several of thread's simdgroup since its last barrier
+  uint16_t simdgroups : 1;  // several simdgroups since the threadgroup's last barrier
+  uint16_t threadgroups : 1;
 
   bool unordered(const Order& o) const {
     if (time == 0) return false;
-    if (group != o.group || (flags & kGroups)) return true;
+    if (group != o.group || threadgroups) return true;
     if (time < o.group_sync) return false;
-    if (flags & kSimdgroups) return true;  // at least one of them is of another simdgroup
+    if (simdgroups) return true;  // at least one of them is of another simdgroup
     if (thread / 32 != o.thread / 32) return true;
-    return time >= o.simdgroup_sync[o.thread / 32] && ((flags & kLanes) || thread != o.thread);
+    return time >= o.simdgroup_sync[o.thread / 32] && (lanes || thread != o.thread);
   }
 
   void add(const Order& o) {
     if (time == 0) {
-      flags = 0;
+      lanes = simdgroups = threadgroups = 0;
     } else if (group != o.group) {
-      flags = kGroups;
+      lanes = simdgroups = 0, threadgroups = 1;
     } else if (time < o.group_sync) {
-      flags &= kGroups;
+      lanes = simdgroups = 0;
     } else if (thread / 32 != o.thread / 32) {
-      flags |= kSimdgroups;
+      simdgroups = 1;
     } else if (time < o.simdgroup_sync[o.thread / 32]) {
-      flags &= static_cast<uint16_t>(~kLanes);
+      lanes = 0;
     } else if (thread != o.thread) {
-      flags |= kLanes;
+      lanes = 1;
     }
-    time = o.now, group = o.group, thread = static_cast<uint16_t>(o.thread);
+    time = o.now, group = o.group, thread = o.thread & 1023;
   }
 };
 
-/// The history of one byte. All zero: untouched.
-struct Cell {
-  uint32_t write_time, write_group;  // of the last plain write
-  uint16_t writer;
+/// What has happened to some bytes that were always touched together. All zero: nothing.
+struct alignas(32) Cell {
+  WriteAccess write;  // plain
   AccessSet reads, atomics;
 
-  bool written() const { return write_time != 0 || atomics.time != 0; }
-  bool unordered_write(const Order& o) const {
-    return write_time != 0 && (write_group != o.group || !o.after(write_time, writer));
+  bool written() const { return write.time != 0 || atomics.time != 0; }
+
+  /// The race that this access closes. An atomic load counts as an atomic that does not write.
+  Conflict conflict(const Order& o, bool writes, bool atomic) const {
+    if (write.unordered(o)) return {Race::kWithWrite, write.thread, write.group};
+    if (!atomic && atomics.unordered(o)) return {Race::kWithAtomic, atomics.thread, atomics.group};
+    if (writes && reads.unordered(o)) return {Race::kWithRead, reads.thread, reads.group};
+    return {};
+  }
+
+  void record(const Order& o, bool writes, bool atomic) {
+    if (atomic && writes)
+      atomics.add(o);
+    else if (writes)
+      write = {o.now, o.group, static_cast<uint16_t>(o.thread)};
+    else if (!atomic)
+      reads.add(o);
   }
 };
-
-enum class Race : uint8_t { kNone, kWithWrite, kWithRead, kWithAtomic };
-
-/// Records the access and says which race it closes. An atomic load counts as an atomic that does not write.
-inline Race note_access(Cell& c, const Order& o, bool write, bool atomic) {
-  Race race = Race::kNone;
-  if (c.unordered_write(o)) {
-    race = Race::kWithWrite;
-  } else if (!atomic && c.atomics.unordered(o)) {
-    race = Race::kWithAtomic;
-  } else if (write && c.reads.unordered(o)) {
-    race = Race::kWithRead;
-  }
-  if (atomic && write) {
-    c.atomics.add(o);
-  } else if (write) {
-    c.write_time = o.now, c.write_group = o.group, c.writer = static_cast<uint16_t>(o.thread);
-  } else if (!atomic) {
-    c.reads.add(o);
-  }
-  return race;
-}
+static_assert(sizeof(Cell) == 32);
 
 }  // namespace metal_on_cpu

@@ -17,7 +17,7 @@ Worker::Worker()
     : stacks_(kStack * kMaxThreads),
       threadgroup_(kThreadgroupArena),
       shadow_(kStack * kMaxThreads / 8),
-      cells_(kThreadgroupArena * sizeof(Cell)),
+      history_(kThreadgroupArena),
       lanes_(kMaxThreads),
       owner_(kThreadgroupArena) {
   if (!*this) return;
@@ -35,10 +35,16 @@ void Worker::begin(const Job& job) {
   complete = true;
   abandoned_groups_ = 0;
   block_counts.assign(job.image->blocks().size(), 0);
+  traffic.assign(job.memory->allocations().size(), {});
   random_ = job.seed * 0x2545f4914f6cdd1dull + 1;
 }
 
-void Worker::end() { current_ = nullptr; }
+void Worker::end() {
+  current_ = nullptr;
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    if (traffic[i].reads | traffic[i].writes) add(counters.buffers[job_->memory->allocations()[i].index], traffic[i]);
+  }
+}
 
 void Worker::fiber() {
   Worker& w = *current_;
@@ -79,7 +85,10 @@ void Worker::place_threadgroup_arguments() {
   v[msl::kQuadgroupsPerThreadgroup] = {static_cast<uint32_t>((group_size_.count() + 3) / 4), 0, 0};
   v[msl::kDispatchQuadgroupsPerThreadgroup] = {static_cast<uint32_t>((job_->threads.count() + 3) / 4), 0, 0};
   variables_.clear();
-  if (job_->checked) std::fill(owner_.begin(), owner_.end(), 0);
+  if (job_->checked) {
+    std::fill(owner_.begin(), owner_.end(), 0);
+    history_.forget(variables_top_);
+  }
   variables_top_ = variables_bytes_ = 0;
   for (int i = 0; i < kMaxBuffers; ++i) {
     threadgroup_pointers_[i] = nullptr;
@@ -337,6 +346,14 @@ void Worker::abandon() {
   lane_->state = LaneState::kDone;
   jump(&root_);
   __builtin_unreachable();
+}
+
+void add(BufferCounters& to, const BufferCounters& from) {
+  to.bytes_read += from.bytes_read, to.bytes_written += from.bytes_written;
+  to.reads += from.reads, to.writes += from.writes;
+  to.unique_bytes_read += from.unique_bytes_read, to.unique_bytes_written += from.unique_bytes_written;
+  to.unique_lines += from.unique_lines;
+  to.simdgroup_accesses += from.simdgroup_accesses, to.simdgroup_lines += from.simdgroup_lines;
 }
 
 // Frames that will never return have left their redzones behind.

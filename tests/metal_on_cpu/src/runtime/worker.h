@@ -2,6 +2,7 @@
 // one after another until each waits at a collective, a barrier or its end; the lane that arrives last computes the collective.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct Job {
   Size3 groups, threads, grid;  // grid: in threads
   size_t threadgroup_memory[kMaxBuffers] = {};
   bool checked = false, counted = false, flush_to_zero = false;
+  bool shared = false;  // several workers
   uint64_t seed = 0;
   uint64_t step_budget = 0;
 };
@@ -72,10 +74,18 @@ struct ThreadgroupVariable {
   const char* name;
 };
 
+/// What a thread does to memory.
+struct Access {
+  uintptr_t address;
+  size_t bytes;
+  bool write, atomic;
+  Where where;
+};
+
 class __attribute__((visibility("hidden"))) Worker {
  public:
   Worker();
-  explicit operator bool() const { return stacks_ && threadgroup_ && shadow_ && cells_; }
+  explicit operator bool() const { return stacks_ && threadgroup_ && shadow_ && history_; }
 
   void begin(const Job& job);
   /// Runs threadgroup number `number` of the grid. False: enough has gone wrong to give up the dispatch.
@@ -87,6 +97,7 @@ class __attribute__((visibility("hidden"))) Worker {
   Locality* locality = nullptr;
   bool complete = true;
   std::vector<uint64_t> block_counts;
+  std::vector<BufferCounters> traffic;  // with each allocation
 
   /// The worker of this host thread while it runs fibers, else nullptr.
   static Worker*& current() { return current_; }
@@ -96,15 +107,18 @@ class __attribute__((visibility("hidden"))) Worker {
   void wait_at_simdgroup_barrier(uint32_t flags, Site site);
   void wait_at_collective(uint32_t kind, void* argument, msl::Resolve resolver, Site site);
   void* variable(uint32_t id, size_t bytes, size_t align, const char* name, const Where& where);
-  void access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
+  void access(const Access& access);
   void block(uint32_t number, const void* pc);
   void shadow_stack(uintptr_t address, size_t bytes, uint8_t value);
   bool in_stacks(uintptr_t address) const { return address - stacks_begin_ < stacks_bytes_; }
-  /// Whether all of an access that stays inside 8 aligned bytes, or covers 16, is to a live variable of a thread.
-  bool good_stack(uintptr_t address, size_t bytes) const {
+  /// Whether this is a variable of a thread, as a whole alive; false also for what only access() can tell.
+  template <size_t kBytes>
+  bool good_stack(uintptr_t address) const {
     if (!in_stacks(address)) return false;
-    const size_t first = (address - stacks_begin_) / 8, last = (address + bytes - 1 - stacks_begin_) / 8;
-    return last - first <= 1 && (stack_shadow_[first] | stack_shadow_[last]) == 0;
+    const uint8_t* shadow = stack_shadow_ + (address - stacks_begin_) / 8;
+    const size_t last = address % 8 + std::min<size_t>(kBytes, 8) - 1;
+    if (kBytes == 16) return last == 7 && (shadow[0] | shadow[1]) == 0;
+    return last < 8 && (*shadow == 0 || (*shadow < 8 && last < *shadow));
   }
 
   /// The finding to complete, when this is the first of its kind there; else nullptr.
@@ -137,17 +151,30 @@ class __attribute__((visibility("hidden"))) Worker {
   void synchronise(uint32_t flags, uint32_t first_simdgroup, uint32_t count, bool group);
   void clean_stacks();
 
-  bool threadgroup_access(uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
-  void buffer_access(Allocation& a, uintptr_t address, size_t bytes, bool write, bool atomic, const Where& where);
-  void watch(Cell* cells, size_t bytes, bool write, bool atomic, bool threadgroup, bool undefined, const Where& where,
-             int buffer, int64_t offset, const std::string& what);
-  void stack_access(uintptr_t address, size_t bytes, bool write, const Where& where);
-  [[noreturn]] void out_of_bounds(const char* kind, const Where& where, int buffer, int64_t offset, const std::string& message);
+  void stack_access(const Access& access);
+  void buffer_access(Allocation& allocation, const Access& access);
+  bool threadgroup_access(const Access& access);
+  void locate(int space, uint64_t offset, const Access& access);
+  [[noreturn]] void out_of_bounds(const char* kind, const Access& access, int buffer, int64_t offset,
+                                  const std::string& message);
+
+  // What is touched: `offset` in its history, which is not the one in its variable, that messages tell.
+  struct Place {
+    const History& history;
+    size_t offset;
+    int buffer;  // -1: threadgroup memory, or only reached through a pointer
+    int64_t byte;
+    bool threadgroup, undefined;
+  };
+  void watch(const Place& place, const Access& access);
+  void report_uninitialised(const Place& place, const Access& access);
+  void report_race(const Place& place, const Access& access, const Conflict& conflict);
 
   static thread_local constinit Worker* current_ __attribute__((tls_model("initial-exec")));
 
   const Job* job_ = nullptr;
-  Mapping stacks_, threadgroup_, shadow_, cells_;
+  Mapping stacks_, threadgroup_, shadow_;
+  History history_;  // of threadgroup memory
   uintptr_t stacks_begin_ = 0, stacks_bytes_ = 0;
   uint8_t* stack_shadow_ = nullptr;  // one byte for eight of the stacks, in AddressSanitizer's encoding
   std::vector<Lane> lanes_;
@@ -176,6 +203,8 @@ class __attribute__((visibility("hidden"))) Worker {
   uint32_t simdgroup_sync_[2][kSimdWidth] = {};
   uint64_t random_ = 0;
 };
+
+void add(BufferCounters& to, const BufferCounters& from);
 
 /// A stream of pseudo-random numbers (splitmix64).
 inline uint64_t next_random(uint64_t& state) {
