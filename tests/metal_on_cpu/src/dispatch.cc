@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -15,6 +16,8 @@
 
 namespace metal_on_cpu {
 namespace {
+
+constexpr double kFastTimeLimit = 60;
 
 std::string size_text(const Size3& s) {
   return std::to_string(s.x) + " x " + std::to_string(s.y) + " x " + std::to_string(s.z);
@@ -58,6 +61,12 @@ class GroupOrder {
   uint64_t n_, start_ = 0, stride_ = 1;
 };
 
+double cpu_seconds() {  // of the calling thread
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
 // One for each host thread that has run shaders; its stacks are worth keeping.
 Worker& this_threads_worker() {
   static thread_local Worker worker;
@@ -78,7 +87,7 @@ void add(Counters& to, const Counters& from) {
 
 class Run {
  public:
-  Run(const Job& job, int workers) : job_(job), order_(job.groups.count(), job.seed), workers_(job.checked ? 1 : workers) {}
+  Run(const Job& job, int workers) : job_(job), order_(job.groups.count(), job.seed), workers_(workers) {}
 
   Report go() {
     const FaultCatcher faults;
@@ -94,16 +103,17 @@ class Run {
     report_.findings = log_.take(job_.image->path());
     return std::move(report_);
   }
-  bool failed() const { return failed_; }
+  /// What the system did not give, or empty.
+  const std::string& missing() const { return missing_; }
 
  private:
   void work() {
     Worker& worker = this_threads_worker();
-    if (!worker) {
-      failed_ = true;
-      return;
-    }
+    if (!worker) return fail("memory for the threads' stacks");
+    const double before = cpu_seconds();
     const SignalStack stack;
+    const TimeLimit limit(job_.time_limit);
+    if (!limit) return fail("a timer for the time limit");
     const FlushToZero flush(job_.flush_to_zero);
     std::unique_ptr<Locality> locality;
     if (job_.counted) locality = std::make_unique<Locality>();
@@ -117,8 +127,14 @@ class Run {
     if (locality) count(worker, *locality);
     const std::lock_guard<std::mutex> lock(mutex_);
     add(report_.counters, worker.counters);
+    report_.cpu_seconds += cpu_seconds() - before;
     log_.merge(std::move(worker.log));
     report_.complete = report_.complete && worker.complete;
+  }
+
+  void fail(const char* what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    missing_ = what;
   }
 
   void count(Worker& worker, const Locality& locality) const {
@@ -150,8 +166,8 @@ class Run {
   const GroupOrder order_;
   const int workers_;
   std::atomic<uint64_t> next_{0};
-  std::atomic<bool> failed_{false};
   std::mutex mutex_;
+  std::string missing_;
   FindingLog log_;
   Report report_;
 };
@@ -298,6 +314,11 @@ Dispatch& Dispatch::step_budget(uint64_t blocks) {
   return *this;
 }
 
+Dispatch& Dispatch::time_limit(double seconds) {
+  state_->time_limit = seconds;
+  return *this;
+}
+
 // What does not depend on the image: sizes and limits.
 static std::string refuse_shape(Dispatch::State& s) {
   if (!s.wrong.empty()) return s.wrong;
@@ -353,9 +374,12 @@ Result<Report> Dispatch::run() {
   for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;
   job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
   job.seed = s.seed, job.step_budget = s.step_budget;
-  Run run(job, s.workers);
+  job.time_limit = s.time_limit.value_or(checked ? 0 : kFastTimeLimit);
+  const int workers = s.counted ? 1 : s.workers;
+  job.shared = checked && workers > 1;
+  Run run(job, workers);
   Report report = run.go();
-  if (run.failed()) return Error{prefix + "cannot get memory for the threads' stacks"};
+  if (!run.missing().empty()) return Error{prefix + "cannot get " + run.missing()};
   memory.finish();
   std::vector<const msl::Kernel*> others;
   for (const std::string& name : names) {

@@ -113,8 +113,9 @@ std::string Report::json() const {
             ",\"buffer\":" + std::to_string(f.buffer) + ",\"offset\":" + std::to_string(f.offset) +
             ",\"count\":" + std::to_string(f.count) + "}";
   }
-  return "{\"findings\":[" + list + "],\"complete\":" + (complete ? "true" : "false") + ",\"counters\":" + counters.json() +
-         "}";
+  return "{\"findings\":[" + list + "],\"complete\":" + (complete ? "true" : "false") +
+         ",\"seconds\":" + std::to_string(seconds) + ",\"cpu_seconds\":" + std::to_string(cpu_seconds) +
+         ",\"counters\":" + counters.json() + "}";
 }
 
 }  // namespace metal_on_cpu

@@ -44,6 +44,7 @@ struct Dispatch::State {
   bool checked = false, counted = false, flush_to_zero = false;
   uint64_t seed = 0, step_budget = 100'000'000;
   int workers = 1;
+  std::optional<double> time_limit;
   std::string wrong;  // what a setter was given that cannot be
 };
 

@@ -102,14 +102,25 @@ TEST(History, LooksAtOneCellForWhatIsTouchedAsAWhole) {
 }
 
 TEST(History, TakesTurnsWhenItIsShared) {
-  constexpr uint32_t kTimes = 100000;
+  constexpr uint32_t kTimes = 1'000'000;
   const History history(16);
+  std::atomic<int> ready{0};
+  std::atomic<uint32_t> torn{0};
   const auto count = [&](size_t bytes) {
-    for (uint32_t i = 0; i < kTimes; ++i) history.visit(0, bytes, true, [](Cell& c) { c.write.time = c.write.time + 1; });
+    for (ready++; ready < 2;) std::this_thread::yield();
+    for (uint32_t i = 0; i < kTimes; ++i) {
+      history.visit(0, bytes, true, [&](Cell& c) {
+        if (c.write.time != c.write.group) torn++;
+        c.write.time = c.write.time + 1;
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler keeps two steps
+        c.write.group = c.write.group + 1;
+      });
+    }
   };
   std::thread other(count, 8);
   count(16);
   other.join();
+  EXPECT_EQ(torn, 0u);
   history.visit(0, 8, false, [](const Cell& c) { EXPECT_EQ(c.write.time, 2 * kTimes); });
 }
 

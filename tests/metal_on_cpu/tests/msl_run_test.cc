@@ -39,6 +39,20 @@ TEST(MslRun, FindingsAreExitStatusOne) {
   EXPECT_THAT(json.output, HasSubstr("\"kind\":\"out-of-bounds-read\""));
 }
 
+TEST(MslRun, RepeatsAndEndsWhatDoesNotEnd) {
+  const ProcessResult r =
+      msl_run({kRight, "--kernel", "gemm_matrix_float", "--groups", "1,1", "--threads", "128", "--buffer", "random:4096",
+               "--buffer", "random:4096", "--buffer", "4096", "--buffer", "int:32,32,32", "--repeat", "3"});
+  EXPECT_EQ(r.exit_code, 0) << r.output << r.errors;
+  EXPECT_THAT(r.output, HasSubstr("CPU time of 3 runs: least 0."));
+  const std::string endless = ::testing::TempDir() + "/endless.metal";
+  std::ofstream(endless) << "kernel void k(device int* y [[buffer(0)]]) {\n  while (y[0] == 0) {}\n}\n";
+  const ProcessResult ended =
+      msl_run({endless, "--kernel", "k", "--groups", "1", "--threads", "1", "--buffer", "4", "--time-limit", "0.05"});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("time-limit: the dispatch has run for 0.05 s"));
+}
+
 TEST(MslRun, ListsKernels) { EXPECT_THAT(msl_run({kRight, "--list"}).output, HasSubstr("gemm_matrix_half\n")); }
 
 TEST(MslRun, SaysWhatIsWrong) {

@@ -1,4 +1,5 @@
 // msl-run: compiles a Metal shader, dispatches one of its kernels on the CPU, prints findings and counters.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -26,14 +27,16 @@ constexpr const char* kUsage =
     "  --groups, --grid X[,Y[,Z]]  the grid in threadgroups, or in threads\n"
     "  --threads X[,Y[,Z]]         threads of a threadgroup\n"
     "  --buffer [N=]SPEC           buffer N (default: the next). SPEC is a file's name, a size in bytes (zeros),\n"
-    "                              random:BYTES (floats in -1..1), int:V or float:V (one value)\n"
+    "                              random:BYTES (floats in -1..1), int:V[,V...] or float:V[,V...]\n"
     "  --out N=FILE                writes buffer N to a file afterwards\n"
     "  --threadgroup N=BYTES       threadgroup memory of [[threadgroup(N)]]\n"
     "  --constant N=V, NAME=V      a function constant: true, false, an integer or a number with a point\n"
     "  -I FOLDER, -D NAME[=VALUE]  as for a compiler\n"
     "  --check, --count, --json    checked mode; counters too; both as JSON\n"
     "  --seed N                    order of lanes, simdgroups and threadgroups\n"
-    "  --workers N                 host threads in fast mode\n"
+    "  --workers N                 host threads\n"
+    "  --time-limit SECONDS        of CPU time for each of them; 0 is none (default: 60, with --check none)\n"
+    "  --repeat N                  then runs it N times more and prints the least and the median CPU time of these\n"
     "  --language 14|17            C++14 (Metal up to 3.2, the default) or C++17 (Metal 4)\n"
     "  --no-contraction            a * b + c is rounded twice\n"
     "  --flush-to-zero             float subnormals are zero\n"
@@ -49,7 +52,8 @@ struct Arguments {
   std::optional<Size3> groups, grid, threads;
   bool check = false, count = false, json = false, flush = false, list = false;
   uint64_t seed = 0;
-  int workers = 1;
+  int workers = 1, repeat = 0;
+  std::optional<double> time_limit;
   std::string wrong;
 };
 
@@ -104,6 +108,10 @@ bool option_with_value(Arguments& a, const std::string& name, const std::string&
     return number(value, a.seed);
   else if (name == "--workers")
     return number(value, a.workers) && a.workers > 0;
+  else if (name == "--repeat")
+    return number(value, a.repeat) && a.repeat > 0;
+  else if (name == "--time-limit")
+    return number(value, a.time_limit.emplace()) && *a.time_limit >= 0;
   else if (name == "--language")
     return number(value, a.options.language) && (a.options.language == 14 || a.options.language == 17);
   else
@@ -144,10 +152,17 @@ Arguments parse(const std::vector<std::string>& words) {
   return a;
 }
 
+// "1,2,3" as values of T.
 template <class T>
-std::vector<char> one(T value) {
-  std::vector<char> bytes(sizeof value);
-  std::memcpy(bytes.data(), &value, sizeof value);
+std::optional<std::vector<char>> values(const std::string& text) {
+  std::vector<char> bytes;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) {
+    T value{};
+    if (!number(part, value)) return {};
+    const auto* from = reinterpret_cast<const char*>(&value);
+    bytes.insert(bytes.end(), from, from + sizeof value);
+  }
   return bytes;
 }
 
@@ -165,10 +180,8 @@ std::optional<std::vector<char>> contents(const std::string& spec, uint64_t seed
     }
     return all;
   }
-  int64_t integer = 0;
-  float real = 0;
-  if (spec.starts_with("int:") && number(spec.substr(4), integer)) return one(static_cast<int32_t>(integer));
-  if (spec.starts_with("float:") && number(spec.substr(6), real)) return one(real);
+  if (spec.starts_with("int:")) return values<int32_t>(spec.substr(4));
+  if (spec.starts_with("float:")) return values<float>(spec.substr(6));
   std::ifstream in(spec, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) return {};
@@ -202,6 +215,14 @@ bool set_constant(Kernel& kernel, const std::string& text) {
 int fail(const std::string& message, int code = 1) {
   std::cerr << message << "\n";
   return code;
+}
+
+std::string time_text(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  char text[96];
+  std::snprintf(text, sizeof text, "CPU time of %zu runs: least %.4f s, median %.4f s\n", seconds.size(), seconds.front(),
+                seconds[seconds.size() / 2]);
+  return text;
 }
 
 int run(const Arguments& a) {
@@ -238,6 +259,7 @@ int run(const Arguments& a) {
       .seed(a.seed)
       .workers(a.workers)
       .flush_to_zero(a.flush);
+  if (a.time_limit) dispatch.time_limit(*a.time_limit);
   auto report = dispatch.run();
   if (!report) return fail(report.message());
   for (const auto& [index, file] : a.outputs) {
@@ -251,6 +273,13 @@ int run(const Arguments& a) {
     std::cout << report.value().text();
   if (!a.json && a.count) std::cout << report.value().counters.table();
   if (!a.json) std::printf("%.3f s\n", report.value().seconds);
+  std::vector<double> seconds;
+  for (int i = 0; i < a.repeat; ++i) {
+    const auto again = dispatch.run();
+    if (!again) return fail(again.message());
+    seconds.push_back(again.value().cpu_seconds);
+  }
+  if (!seconds.empty() && !a.json) std::fputs(time_text(seconds).c_str(), stdout);
   return report.value().findings.empty() ? 0 : 1;
 }
 

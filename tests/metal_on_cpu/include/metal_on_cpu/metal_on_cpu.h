@@ -85,8 +85,9 @@ struct Counters {
 struct Report {
   std::vector<Finding> findings;
   Counters counters;
-  double seconds = 0;    // of the dispatch, without compiling
-  bool complete = true;  // false: some threadgroups were given up after a finding
+  double seconds = 0;      // of the dispatch, without compiling
+  double cpu_seconds = 0;  // of its host threads, together
+  bool complete = true;    // false: some threadgroups were given up after a finding
 
   /// All findings, one a line; empty when there are none.
   std::string text() const;
@@ -135,8 +136,11 @@ class Dispatch {
   Dispatch& count(bool on = true);          // counters; implies checked mode
   Dispatch& seed(uint64_t seed);            // order of lanes, simdgroups and threadgroups; 0: ascending
   Dispatch& flush_to_zero(bool on = true);  // float subnormals are zero, as with Apple's default; half subnormals stay
-  Dispatch& workers(int count);             // host threads in fast mode
+  Dispatch& workers(int count);             // host threads; with count() it is one
   Dispatch& step_budget(uint64_t blocks);   // basic blocks that a thread may execute in checked mode
+  /// CPU time that each host thread may take; then the dispatch ends with a finding. 0: no limit. Without this call: 60 in fast
+  /// mode, no limit in checked mode, which has the step budget.
+  Dispatch& time_limit(double seconds);
 
   /// Compiles if needed, runs, and reports. An Error is a dispatch that Metal would refuse, or a shader that does not compile.
   Result<Report> run();

@@ -117,13 +117,14 @@ std::vector<std::string> language_flags(const CompileOptions& options) {
           "-fno-caret-diagnostics",
           "-fno-color-diagnostics",
           "-ferror-limit=20",
+          "-gline-tables-only",
           "-fvisibility=hidden"};
 }
 
 const std::vector<std::string>& checking_flags() {
   static const std::vector<std::string> flags = {
-      "-DMSL_CHECKED", "-gline-tables-only", "-fno-vectorize", "-fno-slp-vectorize", "-fno-optimize-sibling-calls",
-      "-ftrivial-auto-var-init=pattern", "-fsanitize=kernel-address,array-bounds",
+      "-DMSL_CHECKED", "-fno-vectorize", "-fno-slp-vectorize", "-fno-optimize-sibling-calls", "-ftrivial-auto-var-init=pattern",
+      "-fsanitize=kernel-address,array-bounds",
       // Every access and every redzone goes through a call: there is no shadow memory at a fixed address.
       "-mllvm", "-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=1", "-mllvm", "-asan-mapping-offset=0",
       "-mllvm", "-asan-max-inline-poisoning-size=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-opt-same-temp=0", "-mllvm",

@@ -170,10 +170,9 @@ void Worker::access(const Access& access) {
   if (access.bytes == 0) return;
   if (access.atomic && access.write) counters.atomics++;
   if (in_stacks(access.address)) return stack_access(access);
-  if (Allocation* a = job_->memory->find(access.address)) return buffer_access(*a, access);
   if (threadgroup_access(access)) return;
-  for (const Segment& s : job_->image->segments()) {
-    if (access.address < s.begin || access.address + access.bytes > s.end) continue;
+  if (Allocation* a = job_->memory->find(access.address)) return buffer_access(*a, access);
+  if (job_->image->contains(access.address, access.bytes)) {
     if (!access.write) return;
     out_of_bounds("write-to-constant", access, -1, 0, " of a program-scope constant");
   }
@@ -189,6 +188,16 @@ void Worker::block(uint32_t number, const void* pc) {
   if (--lane_->steps != 0) return;
   if (Finding* f = report("step-budget", Where::address(pc))) {
     f->message = "a thread has executed " + std::to_string(job_->step_budget) + " basic blocks: an infinite loop?";
+  }
+  abandon();
+}
+
+void Worker::end_in_time(const Where& where) {
+  expired_ = true;
+  if (Finding* f = report("time-limit", where)) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", job_->time_limit);
+    f->message = std::string("the dispatch has run for ") + text + " s of CPU time: an infinite loop?";
   }
   abandon();
 }

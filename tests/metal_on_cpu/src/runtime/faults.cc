@@ -1,28 +1,39 @@
 #include "faults.h"
 
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
-
-#include <ucontext.h>
 
 #include "worker.h"
 
 namespace metal_on_cpu {
 namespace {
 
-constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+constexpr int kTimer = SIGXCPU;
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, kTimer};  // the timer's is the last
+constexpr long kSecond = 1'000'000'000;                                // in nanoseconds
 constexpr size_t kSignalStack = 64 << 10;
 
 std::mutex g_mutex;
 int g_catchers = 0;
-struct sigaction g_before[4];
+struct sigaction g_before[std::size(kSignals)];
 
 struct Fault {
   int signal;
   uintptr_t pc, address;
 };
-thread_local Fault t_fault;
+thread_local constinit Fault t_fault __attribute__((tls_model("initial-exec"))) = {};
+
+// The address as a return address would be, one past; if it has no line (it may be in a function of the host), the kernel.
+Where fault_place(const Worker& w) {
+  const msl::Kernel& kernel = *w.job().kernel;
+  return {t_fault.pc + 1, kernel.file, kernel.first_line};
+}
 
 // Runs on the fiber, outside of the handler: the memory of the log may be taken here.
 void report_fault() {
@@ -44,32 +55,69 @@ void report_fault() {
       message = text;
       if (w->in_stacks(t_fault.address)) kind = "stack-overflow", message = "the thread's variables need more than its stack";
   }
-  // One past, as a return address would be.
-  if (Finding* f = w->report(kind, Where::address(reinterpret_cast<const void*>(t_fault.pc + 1)))) f->message = message;
+  if (Finding* f = w->report(kind, fault_place(*w))) f->message = message;
   w->abandon();
 }
 
-void handle(int signal, siginfo_t* info, void* data) {
+void report_time_limit() {
   Worker* w = Worker::current();
-  auto* context = static_cast<ucontext_t*>(data);
-  if (!w || !w->lane() || !w->job().image) {
-    // Not ours: as if this handler had never been here.
-    for (size_t i = 0; i < std::size(kSignals); ++i) {
-      if (kSignals[i] == signal) sigaction(signal, &g_before[i], nullptr);
-    }
-    return;
-  }
+  w->end_in_time(fault_place(*w));
+}
+
+uintptr_t program_counter(const ucontext_t& context) {
 #if defined(__x86_64__)
-  greg_t& pc = context->uc_mcontext.gregs[REG_RIP];
-  greg_t& sp = context->uc_mcontext.gregs[REG_RSP];
-  t_fault = {signal, static_cast<uintptr_t>(pc), reinterpret_cast<uintptr_t>(info->si_addr)};
-  pc = reinterpret_cast<greg_t>(&report_fault);
-  sp = static_cast<greg_t>(w->fresh_stack() - 8);  // as after a call
-#elif defined(__aarch64__)
-  t_fault = {signal, static_cast<uintptr_t>(context->uc_mcontext.pc), reinterpret_cast<uintptr_t>(info->si_addr)};
-  context->uc_mcontext.pc = reinterpret_cast<uintptr_t>(&report_fault);
-  context->uc_mcontext.sp = w->fresh_stack();
+  return static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
+#else
+  return context.uc_mcontext.pc;
 #endif
+}
+
+// Has the fiber go on with `function` on an empty stack. What it was doing is lost.
+void redirect(ucontext_t& context, const Worker& w, void (*function)()) {
+#if defined(__x86_64__)
+  context.uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(function);
+  context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(w.fresh_stack() - 8);  // as after a call
+#else
+  context.uc_mcontext.pc = reinterpret_cast<uintptr_t>(function);
+  context.uc_mcontext.sp = w.fresh_stack();
+#endif
+}
+
+// As if our handler had never been here: the instruction will fault again.
+void hand_back(int signal) {
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    if (kSignals[i] == signal) sigaction(signal, &g_before[i], nullptr);
+  }
+}
+
+// A signal of the timer's kind that someone else sent.
+void hand_on(int signal, siginfo_t* info, void* data) {
+  const struct sigaction& before = *std::rbegin(g_before);
+  if (before.sa_flags & SA_SIGINFO) return before.sa_sigaction(signal, info, data);
+  if (before.sa_handler == SIG_DFL) {
+    hand_back(signal);
+    raise(signal);
+  } else if (before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  }
+}
+
+void handle_fault(int signal, siginfo_t* info, void* data) {
+  const Worker* w = Worker::current();
+  auto& context = *static_cast<ucontext_t*>(data);
+  if (!w || !w->on_fiber()) return hand_back(signal);
+  t_fault = {signal, program_counter(context), reinterpret_cast<uintptr_t>(info->si_addr)};
+  redirect(context, *w, &report_fault);
+}
+
+void handle_timer(int signal, siginfo_t* info, void* data) {
+  if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &t_fault) return hand_on(signal, info, data);
+  const Worker* w = Worker::current();
+  auto& context = *static_cast<ucontext_t*>(data);
+  const uintptr_t pc = program_counter(context);
+  if (!w || !w->on_fiber() || !w->job().image->contains(pc)) return;  // the timer will come again
+  t_fault = {signal, pc, 0};
+  redirect(context, *w, &report_time_limit);
 }
 
 }  // namespace
@@ -77,10 +125,13 @@ void handle(int signal, siginfo_t* info, void* data) {
 FaultCatcher::FaultCatcher() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (g_catchers++ > 0) return;
-  struct sigaction action = {};
-  action.sa_sigaction = handle;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &g_before[i]);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    struct sigaction action = {};
+    action.sa_sigaction = kSignals[i] == kTimer ? handle_timer : handle_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigaddset(&action.sa_mask, kTimer);
+    sigaction(kSignals[i], &action, &g_before[i]);
+  }
 }
 
 FaultCatcher::~FaultCatcher() {
@@ -100,6 +151,35 @@ SignalStack::~SignalStack() {
   off.ss_flags = SS_DISABLE;
   sigaltstack(&off, nullptr);
   std::free(memory_);
+}
+
+TimeLimit::TimeLimit(double seconds) {
+  if (seconds <= 0) return;
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid  // glibc before 2.38 has no name for it
+#endif
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = kTimer;
+  event.sigev_value.sival_ptr = &t_fault;  // a signal with this address is ours
+  event.sigev_notify_thread_id = static_cast<pid_t>(syscall(SYS_gettid));
+  itimerspec times{};
+  const auto nanoseconds = static_cast<int64_t>(std::clamp(seconds * 1e9, 1.0, 1e18));
+  times.it_value = {nanoseconds / kSecond, nanoseconds % kSecond};
+  times.it_interval = {0, kSecond / 1000};
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, kTimer);
+  good_ = running_ = timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
+  if (!running_) return;
+  pthread_sigmask(SIG_UNBLOCK, &set, &before_);
+  timer_settime(timer_, 0, &times, nullptr);
+}
+
+TimeLimit::~TimeLimit() {
+  if (!running_) return;
+  timer_delete(timer_);  // a signal of it that waits arrives on the way out of this call
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 }  // namespace metal_on_cpu

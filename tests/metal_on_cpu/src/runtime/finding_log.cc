@@ -93,7 +93,7 @@ std::vector<Finding> FindingLog::take(const std::string& image) {
   std::vector<Finding> all;
   for (auto& [key, finding] : found_) {
     finding.file = without_dot(std::get<2>(key)), finding.line = std::get<3>(key);
-    if (const auto place = places.find(std::get<1>(key)); place != places.end()) {
+    if (const auto place = places.find(std::get<1>(key)); place != places.end() && !place->second.file.empty()) {
       finding.file = place->second.file, finding.line = place->second.line;
     }
     // Several instructions of one line are one finding.

@@ -11,7 +11,8 @@
 
 namespace metal_on_cpu {
 
-/// Where in the shader: a place known by name, or a return address inside an image.
+/// Where in the shader: a return address inside an image, or a place known by name; with both, the place is for an address that
+/// has no line.
 struct Where {
   uintptr_t pc = 0;
   const char* file = nullptr;

@@ -26,7 +26,13 @@ class Image {
 
   const msl::Kernel* find(const std::string& name) const;
   const std::string& path() const { return path_; }
-  const std::vector<Segment>& segments() const { return segments_; }
+  /// Whether all of these bytes are of one of its segments.
+  bool contains(uintptr_t address, size_t bytes = 1) const {
+    for (const Segment& s : segments_) {
+      if (address >= s.begin && address + bytes <= s.end) return true;
+    }
+    return false;
+  }
   const std::vector<OperationCounts>& blocks() const { return blocks_; }
 
  private:
@@ -34,7 +40,7 @@ class Image {
   void* handle_ = nullptr;
   std::string path_;
   std::span<const msl::Kernel> kernels_;
-  std::vector<Segment> segments_;
+  std::vector<Segment> segments_;  // of the file, where they were loaded
   std::vector<OperationCounts> blocks_;
 };
 

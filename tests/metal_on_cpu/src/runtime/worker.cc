@@ -34,6 +34,8 @@ void Worker::begin(const Job& job) {
   counters = Counters();
   complete = true;
   abandoned_groups_ = 0;
+  expired_ = false;
+  lane_ = nullptr;
   block_counts.assign(job.image->blocks().size(), 0);
   traffic.assign(job.memory->allocations().size(), {});
   random_ = job.seed * 0x2545f4914f6cdd1dull + 1;
@@ -148,7 +150,7 @@ bool Worker::run_group(uint64_t number) {
   if (!abandoned_) return true;
   complete = false;
   clean_stacks();
-  return ++abandoned_groups_ < kMaxAbandoned;
+  return ++abandoned_groups_ < kMaxAbandoned && !expired_;
 }
 
 // Runs its lanes until all wait at a barrier of the threadgroup or have returned.

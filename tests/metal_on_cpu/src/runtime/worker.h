@@ -34,6 +34,7 @@ struct Job {
   bool shared = false;  // several workers
   uint64_t seed = 0;
   uint64_t step_budget = 0;
+  double time_limit = 0;  // seconds of CPU time of each worker; 0: none
 };
 
 enum class LaneState : uint8_t { kReady, kCollective, kBarrier, kDone };
@@ -126,6 +127,10 @@ class __attribute__((visibility("hidden"))) Worker {
   /// Gives the threadgroup up; does not return. On a fiber only.
   [[noreturn]] void abandon();
 
+  /// The dispatch has taken too long. On a fiber only.
+  [[noreturn]] void end_in_time(const Where& where);
+
+  bool on_fiber() const { return lane_ && lane_ != &root_; }
   /// The top of the running fiber's stack, for code after a fault: nothing below it is needed any more.
   uintptr_t fresh_stack() const { return reinterpret_cast<uintptr_t>(stack_top(lane_->index)) - 64; }
 
@@ -185,7 +190,7 @@ class __attribute__((visibility("hidden"))) Worker {
   Meeting meeting_;
   uint32_t ready_[kSimdWidth] = {};  // of each simdgroup: places (in its order) of lanes that can run
   uint8_t order_[kMaxThreads] = {};  // lane at a place
-  bool abandoned_ = false;
+  bool abandoned_ = false, expired_ = false;
   uint32_t abandoned_groups_ = 0;
 
   uint64_t group_number_ = 0;
