@@ -45,8 +45,8 @@ std::vector<File> files(const fs::path& root, const std::vector<std::string>& pl
 }
 
 const std::set<std::string> kCode = {".h", ".hpp", ".c", ".cc", ".inc", ".mm", ".metal"};
-const std::set<std::string> kText = {".h",     ".hpp", ".c",  ".cc", ".inc",  ".mm", ".metal", ".txt",
-                                     ".cmake", ".in",  ".sh", ".md", ".json", ".1",  ".map",   ""};
+const std::set<std::string> kText = {".h",  ".hpp", ".c",    ".cc", ".inc", ".mm", ".metal", ".txt",  ".cmake", ".in",
+                                     ".sh", ".md",  ".json", ".1",  ".map", ".py", ".rs",    ".toml", ""};
 
 std::string at(const File& file, size_t line, const std::string& what) {
   return file.path.generic_string() + ":" + std::to_string(line + 1) + ": " + what;
@@ -98,7 +98,9 @@ fs::path resolve(const fs::path& root, const fs::path& from, const std::string& 
   return {};
 }
 
+// A kernel that says why it is long, or a file that a script writes.
 bool has_allowance(const File& file) {
+  if (file.path.begin()->string() == "bindings" && file.lines[0].find("// Written by ") == 0) return true;
   return part_of(file.path) == "backends" && std::any_of(file.lines.begin(), file.lines.end(), [](const std::string& line) {
            return line.find("Longer than 500 lines: ") != std::string::npos;
          });
@@ -134,8 +136,9 @@ Breaches include_arrows(const fs::path& root) {
 
 Breaches file_lengths(const fs::path& root) {
   Breaches breaches;
-  for (const File& file :
-       files(root, {"include", "src", "shaders", "tools", "bench", "tests", "cmake", "dev", ".ci", "CMakeLists.txt"}, kText)) {
+  for (const File& file : files(
+           root, {"include", "src", "shaders", "tools", "bench", "bindings", "tests", "cmake", "dev", ".ci", "CMakeLists.txt"},
+           kText)) {
     if (file.lines.size() > kMaxLines && !has_allowance(file)) {
       breaches.push_back(at(file, kMaxLines, "has " + std::to_string(file.lines.size()) + " lines, more than 500"));
     }
@@ -158,7 +161,7 @@ Breaches words(const fs::path& root) {
   Breaches breaches;
   for (const File& file :
        files(root,
-             {"include", "src", "shaders", "tools", "bench", "tests", "docs", "cmake", "pkgconfig", ".ci", "dev",
+             {"include", "src", "shaders", "tools", "bench", "bindings", "tests", "docs", "cmake", "pkgconfig", ".ci", "dev",
               "CMakeLists.txt", "CMakePresets.json", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"},
              kText)) {
     for (size_t i = 0; i < file.lines.size(); ++i) {

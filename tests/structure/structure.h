@@ -11,7 +11,8 @@ using Breaches = std::vector<std::string>;
 
 /// Folders include only what lies below them (the arrows of CONTRIBUTING.md); every quoted include names an existing file.
 Breaches include_arrows(const std::filesystem::path& root);
-/// No file has more than 500 lines, but kernels that say why in a line "Longer than 500 lines: ...".
+/// No file has more than 500 lines, but kernels that say why in a line "Longer than 500 lines: ...", and what a script
+/// writes for a binding.
 Breaches file_lengths(const std::filesystem::path& root);
 /// No notes of things left undone and no paths of somebody's machine.
 Breaches words(const std::filesystem::path& root);

@@ -68,9 +68,12 @@ TEST(StructureRules, FindALongFile) {
   const Tree tree({{"src/core/long.cc", lines},
                    {"src/core/excused.cc", "// Longer than 500 lines: only kernels may.\n" + lines},
                    {"src/backends/cpu/kernel.cc", "// Longer than 500 lines: one kernel, unrolled.\n" + lines},
+                   {"bindings/rust/src/bindings.rs", "// Written by generate.py\n" + lines},
+                   {"bindings/rust/src/lib.rs", lines},
                    {"dev", lines}});
   const Breaches found = file_lengths(tree.root());
-  EXPECT_EQ(found.size(), 3u);
+  EXPECT_EQ(found.size(), 4u);
+  EXPECT_THAT(found, Contains(HasSubstr("bindings/rust/src/lib.rs")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/long.cc:501: has 501 lines")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/excused.cc")));
   EXPECT_THAT(found, Contains(HasSubstr("dev:501")));
@@ -83,9 +86,13 @@ TEST(StructureRules, FindUnwantedWords) {
                    {"docs/a.md",
                     "see /ho"
                     "me/me/notes\n"},
+                   {"bindings/rust/generate.py",
+                    "# HA"
+                    "CK\n"},
                    {"README.md", "https://example.org/home/page is fine, and so is HACKING\n"}});
   const Breaches found = words(tree.root());
-  EXPECT_EQ(found.size(), 2u);
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_THAT(found, Contains(HasSubstr("bindings/rust/generate.py:1")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/a.cc:1")));
   EXPECT_THAT(found, Contains(HasSubstr("docs/a.md:1")));
 }

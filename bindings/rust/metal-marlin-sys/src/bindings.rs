@@ -1,0 +1,693 @@
+// Written by bindings/rust/generate.py from metal_marlin.h; a test compares it with what that script would write now.
+use core::ffi::c_void;
+use core::marker::{PhantomData, PhantomPinned};
+use std::os::raw::c_char;
+
+/// a device with its kernels, caches and threads
+#[repr(C)]
+pub struct marlin_context {
+    _bytes: [u8; 0],
+    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
+}
+/// packed weights on a device; immutable, shareable, never alias a file
+#[repr(C)]
+pub struct marlin_weights {
+    _bytes: [u8; 0],
+    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
+}
+/// in-order queue of work
+#[repr(C)]
+pub struct marlin_stream {
+    _bytes: [u8; 0],
+    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
+}
+/// memory that host and device both reach
+#[repr(C)]
+pub struct marlin_buffer {
+    _bytes: [u8; 0],
+    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
+}
+/// an open .safetensors, .safetensors.index.json or .gguf
+#[repr(C)]
+pub struct marlin_checkpoint {
+    _bytes: [u8; 0],
+    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
+}
+/// values are pinned for ever and spaced by kind
+pub type marlin_status = i32;
+pub type marlin_backend = i32;
+pub type marlin_dtype = i32;
+/// where marlin_matrix::data points
+pub type marlin_memory = i32;
+/// what a weight is worth; q is its code, s its group's scale
+pub type marlin_format = i32;
+pub type marlin_compute = i32;
+/// element order of pre-quantised input; docs/formats.md defines each bit by bit
+pub type marlin_layout = i32;
+/// what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
+pub type marlin_gptq_zero_f = i32;
+/// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
+pub type marlin_epilogue = i32;
+/// what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
+pub type marlin_native = i32;
+/// how a file names and stores its quantised layers
+pub type marlin_scheme = i32;
+
+pub const MARLIN_VERSION_MAJOR: u32 = 0;
+pub const MARLIN_VERSION_MINOR: u32 = 1;
+pub const MARLIN_VERSION_PATCH: u32 = 0;
+/// The table that marlin_get_api serves: the major changes when the ABI breaks, the minor when the table grows.
+pub const MARLIN_ABI_MAJOR: u32 = 0;
+pub const MARLIN_ABI_MINOR: u32 = 1;
+pub const MARLIN_OK: marlin_status = 0;
+/// a value that no caller may pass: NULL, unknown enum, overlap
+pub const MARLIN_E_ARGUMENT: marlin_status = -10;
+/// struct_size is 0 or shorter than version 1
+pub const MARLIN_E_STRUCT_SIZE: marlin_status = -11;
+/// sizes that do not fit each other
+pub const MARLIN_E_SHAPE: marlin_status = -12;
+/// legal, but not served by this version or device
+pub const MARLIN_E_UNSUPPORTED: marlin_status = -20;
+/// would have to allocate where that is forbidden: call marlin_prepare
+pub const MARLIN_E_NOT_PREPARED: marlin_status = -21;
+/// the operating system refused: native_code is errno
+pub const MARLIN_E_FILE: marlin_status = -25;
+/// the content of a file or operand is malformed
+pub const MARLIN_E_FORMAT: marlin_status = -26;
+/// no such index, layer or tensor
+pub const MARLIN_E_NOT_FOUND: marlin_status = -27;
+/// the backend has no usable device here
+pub const MARLIN_E_NO_DEVICE: marlin_status = -30;
+/// the device failed: native_code is its own code
+pub const MARLIN_E_DEVICE: marlin_status = -31;
+pub const MARLIN_E_TIMEOUT: marlin_status = -32;
+/// a callback asked to stop
+pub const MARLIN_E_CANCELLED: marlin_status = -33;
+pub const MARLIN_E_MEMORY: marlin_status = -40;
+/// a bug in this library; please report it with the message
+pub const MARLIN_E_INTERNAL: marlin_status = -90;
+/// the first usable of CUDA, Metal, CPU
+pub const MARLIN_BACKEND_AUTO: marlin_backend = 0;
+pub const MARLIN_BACKEND_CPU: marlin_backend = 1;
+pub const MARLIN_BACKEND_METAL: marlin_backend = 2;
+pub const MARLIN_BACKEND_CUDA: marlin_backend = 3;
+pub const MARLIN_F32: marlin_dtype = 1;
+pub const MARLIN_F16: marlin_dtype = 2;
+pub const MARLIN_BF16: marlin_dtype = 3;
+pub const MARLIN_I8: marlin_dtype = 4;
+pub const MARLIN_I32: marlin_dtype = 5;
+pub const MARLIN_U32: marlin_dtype = 6;
+/// two a byte, low nibble first; cols counts nibbles and is even
+pub const MARLIN_U4: marlin_dtype = 7;
+pub const MARLIN_E8M0: marlin_dtype = 8;
+/// the FN variant: no infinity, 0x7F and 0xFF are NaN
+pub const MARLIN_E4M3: marlin_dtype = 9;
+pub const MARLIN_U8: marlin_dtype = 10;
+pub const MARLIN_I16: marlin_dtype = 11;
+pub const MARLIN_I64: marlin_dtype = 12;
+pub const MARLIN_MEM_HOST: marlin_memory = 0;
+/// a device pointer
+pub const MARLIN_MEM_CUDA: marlin_memory = 1;
+/// an id\<MTLBuffer\>
+pub const MARLIN_MEM_METAL: marlin_memory = 2;
+/// a marlin_buffer \*; bounds are checked
+pub const MARLIN_MEM_BUFFER: marlin_memory = 3;
+/// in marlin_layer_info: floats, not quantised
+pub const MARLIN_FORMAT_NONE: marlin_format = 0;
+/// (q - zero) \* s, zero 8 when absent; or q \* s + zero (additive)
+pub const MARLIN_INT4: marlin_format = 1;
+/// e2m1(q) \* s, s a float
+pub const MARLIN_FP4: marlin_format = 2;
+/// e2m1(q) \* 2^(e - 127), groups of 32 (OCP MX v1.0)
+pub const MARLIN_MXFP4: marlin_format = 3;
+/// e2m1(q) \* e4m3 \* tensor_scale, groups of 16
+pub const MARLIN_NVFP4: marlin_format = 4;
+/// q \* s (+ zero): the exact home of Q8_0
+pub const MARLIN_INT8: marlin_format = 5;
+/// activations as given, FP32 sums
+pub const MARLIN_COMPUTE_DEFAULT: marlin_compute = 0;
+/// activations rounded to INT8 in blocks of 32 with their own scale
+pub const MARLIN_COMPUTE_INT8: marlin_compute = 1;
+/// activations rounded to E4M3; CUDA only
+pub const MARLIN_COMPUTE_FP8: marlin_compute = 2;
+/// packing: ROWS; opening a file: found from the file
+pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
+/// U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]
+pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
+/// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
+pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;
+/// K8N with packed zeros that store zero - 1
+pub const MARLIN_LAYOUT_GPTQ_V1: marlin_layout = 3;
+/// K8N with packed zeros
+pub const MARLIN_LAYOUT_GPTQ_V2: marlin_layout = 4;
+/// AutoAWQ "gemm"
+pub const MARLIN_LAYOUT_AWQ: marlin_layout = 5;
+/// AutoAWQ "gemv"
+pub const MARLIN_LAYOUT_AWQ_GEMV: marlin_layout = 6;
+/// AutoAWQ "gemv_fast", llm-awq
+pub const MARLIN_LAYOUT_AWQ_GEMV_FAST: marlin_layout = 7;
+/// GGUF blocks: values hold the whole block bytes
+pub const MARLIN_LAYOUT_GGUF: marlin_layout = 8;
+/// IST Marlin
+pub const MARLIN_LAYOUT_MARLIN: marlin_layout = 9;
+/// compressed-tensors marlin-24
+pub const MARLIN_LAYOUT_MARLIN_24: marlin_layout = 10;
+/// by the config's meta.quantizer, else WRAP with a warning
+pub const MARLIN_GPTQ_ZERO_F_AUTO: marlin_gptq_zero_f = 0;
+/// zero 0: AutoGPTQ's CUDA and exllama kernels
+pub const MARLIN_GPTQ_ZERO_F_WRAP: marlin_gptq_zero_f = 1;
+/// zero 0, and the next nibble is one more: GPTQModel
+pub const MARLIN_GPTQ_ZERO_F_CARRY: marlin_gptq_zero_f = 2;
+/// zero 16: AutoGPTQ's torch and triton kernels, vLLM
+pub const MARLIN_GPTQ_ZERO_F_SIXTEEN: marlin_gptq_zero_f = 3;
+pub const MARLIN_EPILOGUE_NONE: marlin_epilogue = 0;
+pub const MARLIN_EPILOGUE_SILU: marlin_epilogue = 1;
+pub const MARLIN_EPILOGUE_GELU_TANH: marlin_epilogue = 2;
+pub const MARLIN_EPILOGUE_GELU_ERF: marlin_epilogue = 3;
+/// silu(gate) \* up
+pub const MARLIN_EPILOGUE_SWIGLU: marlin_epilogue = 4;
+/// gelu_tanh(gate) \* up
+pub const MARLIN_EPILOGUE_GEGLU_TANH: marlin_epilogue = 5;
+/// gpt-oss: g sigmoid(1.702 g) (u + 1), gate and up clamped: g \<= 7, |u| \<= 7
+pub const MARLIN_EPILOGUE_SWIGLU_OAI: marlin_epilogue = 6;
+pub const MARLIN_NATIVE_NONE: marlin_native = 0;
+pub const MARLIN_NATIVE_CUDA_STREAM: marlin_native = 1;
+pub const MARLIN_NATIVE_METAL_QUEUE: marlin_native = 2;
+/// no encoder open; the host commits
+pub const MARLIN_NATIVE_METAL_COMMAND_BUFFER: marlin_native = 3;
+/// encoded into; bindings are clobbered; the host ends it
+pub const MARLIN_NATIVE_METAL_ENCODER: marlin_native = 4;
+/// GGUF to a name in .gguf or from a GGUF, else compressed-tensors
+pub const MARLIN_SCHEME_AUTO: marlin_scheme = 0;
+/// safetensors; MXFP4, NVFP4, INT4 (pack-quantized)
+pub const MARLIN_SCHEME_COMPRESSED_TENSORS: marlin_scheme = 1;
+/// safetensors; INT4, GPTQ v2
+pub const MARLIN_SCHEME_GPTQ: marlin_scheme = 2;
+/// safetensors; 2:4 sparse INT4
+pub const MARLIN_SCHEME_MARLIN_24: marlin_scheme = 3;
+/// GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
+pub const MARLIN_SCHEME_GGUF: marlin_scheme = 4;
+/// marlin_gemm_desc::flags
+/// C += ...
+pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
+/// marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags
+/// q \* s + zero: MLX, Q4_1, AWQ gemv_fast
+pub const MARLIN_PACK_ADDITIVE_ZEROS: u32 = 1;
+/// tensor_scale divides: compressed-tensors NVFP4
+pub const MARLIN_PACK_DIVIDE_SCALE: u32 = 2;
+/// keep two of every 4 along K: see marlin_weights_pack
+pub const MARLIN_PACK_PRUNE_2_4: u32 = 4;
+/// rows alternate gate, up (gpt-oss); loading sets it
+pub const MARLIN_PACK_GATE_UP_INTERLEAVED: u32 = 8;
+/// quantising: search the scale of least squared error
+pub const MARLIN_PACK_SCALES_MSE: u32 = 16;
+/// dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+pub const MARLIN_PACK_OBEYS_2_4: u32 = 32;
+/// marlin_layer_info::flags only
+/// has integer zero points
+pub const MARLIN_LAYER_ZEROS: u32 = 256;
+/// has a group index
+pub const MARLIN_LAYER_ACT_ORDER: u32 = 512;
+/// of every 4 elements along K two are kept
+pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
+/// marlin_load_desc::flags
+/// as the MARLIN_PACK_ flags of these names
+pub const MARLIN_LOAD_PRUNE_2_4: u32 = 4;
+/// for layers quantised on load
+pub const MARLIN_LOAD_SCALES_MSE: u32 = 16;
+pub const MARLIN_LOAD_OBEYS_2_4: u32 = 32;
+/// marlin_convert_desc::flags
+/// as the MARLIN_PACK_ flags of these names
+pub const MARLIN_CONVERT_PRUNE_2_4: u32 = 4;
+pub const MARLIN_CONVERT_SCALES_MSE: u32 = 16;
+pub const MARLIN_CONVERT_OBEYS_2_4: u32 = 32;
+/// INT4 with a zero point a group
+pub const MARLIN_CONVERT_ASYMMETRIC: u32 = 64;
+/// a layer that the scheme cannot hold stays, with its outcome; else: an error
+pub const MARLIN_CONVERT_SKIP_UNFIT: u32 = 128;
+/// replace files of the names that are written; else: MARLIN_E_FILE, EEXIST
+pub const MARLIN_CONVERT_OVERWRITE: u32 = 512;
+/// plan and check, report every outcome with its sizes, write nothing
+pub const MARLIN_CONVERT_DRY_RUN: u32 = 1024;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_error {
+    pub struct_size: u32,
+    pub status: marlin_status,
+    /// errno, CUresult, NSError.code; 0 when there is none
+    pub native_code: i32,
+    pub reserved: u32,
+    /// UTF-8, NUL-terminated: what was expected, what was found, and where
+    pub message: [c_char; 240],
+}
+impl Default for marlin_error {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// frozen
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_matrix {
+    /// NULL: absent
+    pub data: *mut c_void,
+    /// added to data; the place for offsets into MTLBuffers
+    pub offset_bytes: u64,
+    pub rows: i64,
+    pub cols: i64,
+    /// in elements; 0: cols
+    pub row_stride: i64,
+    pub dtype: marlin_dtype,
+    pub memory: marlin_memory,
+}
+impl Default for marlin_matrix {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let all: Self = unsafe { core::mem::zeroed() };
+        all
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_device_info {
+    pub struct_size: u32,
+    pub backend: marlin_backend,
+    /// for marlin_context_desc::device_index
+    pub index: i32,
+    pub flags: u32,
+    pub name: [c_char; 64],
+    /// "avx512-vnni-bf16", "sm_90a", "apple9"
+    pub isa_or_arch: [c_char; 32],
+    pub memory_bytes: u64,
+    /// empty when the device is usable
+    pub why_not: [c_char; 160],
+}
+impl Default for marlin_device_info {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_context_desc {
+    pub struct_size: u32,
+    pub backend: marlin_backend,
+    /// marlin_device_info::index; 0 with AUTO
+    pub device_index: i32,
+    /// CPU threads to use; 0: as many as the process may run on (affinity, cgroup)
+    pub threads: u32,
+    /// CUcontext or id\<MTLDevice\> of the host; NULL: by index, and always with AUTO and CPU
+    pub native_device: *mut c_void,
+    /// NULL result is MARLIN_E_MEMORY; align is a power of two
+    pub alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
+    /// both or neither of alloc and release
+    pub release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
+    /// level 1 error, 2 warning, 3 info
+    pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
+    pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
+    /// given to each of the four
+    pub user: *mut c_void,
+}
+impl Default for marlin_context_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_stream_desc {
+    pub struct_size: u32,
+    pub kind: marlin_native,
+    pub native: *mut c_void,
+    /// the host's memory for temporaries, U8, any alignment, no gaps between rows, apart from all operands; marlin_prepare says how much; absent: the library's own, owned by the stream
+    pub scratch: marlin_matrix,
+}
+impl Default for marlin_stream_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// One matrix W\[n, k\] to pack. Quantised values come with scales; float values (F32, F16, BF16 \[n, k\]) are quantised here.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_pack_desc {
+    pub struct_size: u32,
+    pub format: marlin_format,
+    /// elements of K that share a scale; 0: the format's own (32, NVFP4 16); \>= k: the whole row
+    pub group_size: u32,
+    pub layout: marlin_layout,
+    /// out_features, in_features
+    pub n: i64,
+    /// out_features, in_features
+    pub k: i64,
+    /// codes in `layout`, or floats \[n, k\]
+    pub values: marlin_matrix,
+    /// ROWS: \[n, ceil(k/group)\] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
+    pub scales: marlin_matrix,
+    /// ROWS: \[n, ceil(k/group)\] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0)
+    pub zeros: marlin_matrix,
+    /// 2:4, values hold what is kept. ROWS: U8 bitmask \[n, ceil(k/8)\] or I16 nibbles \[n, ceil(k/16)\]
+    pub sparse_meta: marlin_matrix,
+    /// \[1, k\] I32, the group of each k (act-order); absent: k / group_size
+    pub group_index: marlin_matrix,
+    /// \[1, 1\] F32; absent: 1
+    pub tensor_scale: marlin_matrix,
+    pub flags: u32,
+    /// layout GPTQ_V1 only
+    pub gptq_zero_f: marlin_gptq_zero_f,
+    /// with PRUNE_2_4 only: \[1, k\] F32 \>= 0; chosen by |w| \* norm, as Wanda does; absent: all 1
+    pub column_norms: marlin_matrix,
+}
+impl Default for marlin_pack_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_gemm_desc {
+    pub struct_size: u32,
+    pub compute: marlin_compute,
+    pub epilogue: marlin_epilogue,
+    pub flags: u32,
+    pub weights: *const marlin_weights,
+    /// \[M, K\]
+    pub a: marlin_matrix,
+    /// \[M, N\]; N/2 columns for two-input epilogues
+    pub c: marlin_matrix,
+    /// \[1, N\], or absent; in the row order of the weights
+    pub bias: marlin_matrix,
+    /// mixture of experts: MARLIN_E_UNSUPPORTED in this version; must be absent
+    pub expert_ids: marlin_matrix,
+    /// likewise
+    pub expert_scales: marlin_matrix,
+}
+impl Default for marlin_gemm_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// frozen; in elements of N, K and experts; count 0: all from first on
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_shard {
+    pub first: [i64; 3],
+    pub count: [i64; 3],
+}
+impl Default for marlin_shard {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let all: Self = unsafe { core::mem::zeroed() };
+        all
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_load_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    /// names as marlin_checkpoint_layer lists them; several: one handle, N concatenated
+    pub layers: *const *const c_char,
+    /// one a name, or NULL: everything
+    pub shards: *const marlin_shard,
+    pub layer_count: u32,
+    /// 0 or 1: no experts
+    pub expert_count: u32,
+    /// for layers that are not quantised: quantise to this; 0: they are an error
+    pub format: marlin_format,
+    /// with format; 0: the format's own
+    pub group_size: u32,
+    /// LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL
+    pub column_norms: *const marlin_matrix,
+}
+impl Default for marlin_load_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_open_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    /// MARLIN_LAYOUT_AUTO: found from config.json, tensor names and dtypes; else it is taken on trust
+    pub layout: marlin_layout,
+    /// for all GPTQ v1 layers of the file
+    pub gptq_zero_f: marlin_gptq_zero_f,
+}
+impl Default for marlin_open_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_layer_info {
+    pub struct_size: u32,
+    /// would it load?
+    pub status: marlin_status,
+    /// lives as long as the checkpoint or weights it came from
+    pub name: *const c_char,
+    pub n: i64,
+    pub k: i64,
+    /// 1 for a plain layer
+    pub experts: u32,
+    /// k when one group spans the row
+    pub group_size: u32,
+    /// MARLIN_FORMAT_NONE: floats of `dtype`, can be quantised on load
+    pub format: marlin_format,
+    /// in the file; of packed weights: what their first part came in
+    pub layout: marlin_layout,
+    pub flags: u32,
+    /// of the scales; of the values when format is NONE
+    pub dtype: marlin_dtype,
+    /// in the file, or on the device
+    pub bytes: u64,
+    /// sum of w^2 over what pruning kept / over all, of whole layers; 1 when nothing was pruned or all is 0
+    pub kept_share: f64,
+}
+impl Default for marlin_layer_info {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// What became of one layer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_convert_outcome {
+    pub struct_size: u32,
+    /// MARLIN_OK: quantised; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
+    pub status: marlin_status,
+    pub name: *const c_char,
+    /// the words for status, or ""
+    pub reason: *const c_char,
+    pub n: i64,
+    pub k: i64,
+    pub experts: u32,
+    /// k when one group spans the row
+    pub group_size: u32,
+    /// MARLIN_FORMAT_NONE: floats
+    pub from: marlin_format,
+    /// that was written
+    pub format: marlin_format,
+    /// MARLIN_LAYER_\*, MARLIN_PACK_\* of what was written
+    pub flags: u32,
+    pub reserved: u32,
+    /// of all its tensors
+    pub bytes_before: u64,
+    /// of all its tensors
+    pub bytes_after: u64,
+    /// sum of (written - original)^2 over all elements, in float64; 0 in a dry run
+    pub squared_error: f64,
+    /// sum of original^2
+    pub squared_norm: f64,
+    /// sum of original^2 over what pruning kept; squared_norm when nothing is pruned
+    pub kept_norm: f64,
+}
+impl Default for marlin_convert_outcome {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// Quantising a checkpoint from file to file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_convert_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub scheme: marlin_scheme,
+    /// MXFP4, NVFP4 or INT4
+    pub format: marlin_format,
+    /// 0: the format's own (MARLIN_24: 128); \>= k: the whole row
+    pub group_size: u32,
+    pub layer_count: u32,
+    /// to quantise, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
+    pub layers: *const *const c_char,
+    /// safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
+    pub shard_bytes: u64,
+    /// Called on the calling thread, at least once a layer and every few million weights; total_bytes is of the input, and 0 while the files are being planned. What is not 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
+    pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done_bytes: u64, total_bytes: u64, layer: *const c_char) -> i32>,
+    /// in file order; lives during the call
+    pub layer_done: Option<unsafe extern "C" fn(user: *mut c_void, outcome: *const marlin_convert_outcome)>,
+    /// as marlin_context_desc::log
+    pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
+    pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
+    /// given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread
+    pub user: *mut c_void,
+    /// PRUNE_2_4: one for each of layers, in host memory, as in marlin_load_desc; or NULL
+    pub column_norms: *const marlin_matrix,
+}
+impl Default for marlin_convert_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
+/// append-only; inside struct_size no member is NULL
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_api {
+    pub struct_size: u32,
+    pub abi_major: u32,
+    pub abi_minor: u32,
+    pub version: u32,
+    pub device_get: unsafe extern "C" fn(u32, *mut marlin_device_info, *mut marlin_error) -> marlin_status,
+    pub context_create: unsafe extern "C" fn(*const marlin_context_desc, *mut *mut marlin_context, *mut marlin_error) -> marlin_status,
+    pub context_destroy: unsafe extern "C" fn(*mut marlin_context),
+    pub stream_create: unsafe extern "C" fn(*mut marlin_context, *const marlin_stream_desc, *mut *mut marlin_stream, *mut marlin_error) -> marlin_status,
+    pub stream_flush: unsafe extern "C" fn(*mut marlin_stream, *mut marlin_error) -> marlin_status,
+    pub stream_wait: unsafe extern "C" fn(*mut marlin_stream, u64, *mut marlin_error) -> marlin_status,
+    pub stream_destroy: unsafe extern "C" fn(*mut marlin_stream),
+    pub buffer_create: unsafe extern "C" fn(*mut marlin_context, u64, *mut *mut marlin_buffer, *mut marlin_error) -> marlin_status,
+    pub buffer_host: unsafe extern "C" fn(*mut marlin_buffer) -> *mut c_void,
+    pub buffer_destroy: unsafe extern "C" fn(*mut marlin_buffer),
+    pub weights_pack: unsafe extern "C" fn(*mut marlin_context, *const *const marlin_pack_desc, u32, u32, *mut *mut marlin_weights, *mut marlin_error) -> marlin_status,
+    pub weights_unpack: unsafe extern "C" fn(*mut marlin_stream, *const marlin_weights, *const marlin_matrix, i64, *const marlin_matrix, *mut marlin_error) -> marlin_status,
+    pub weights_info: unsafe extern "C" fn(*const marlin_weights, *mut marlin_layer_info, *mut marlin_error) -> marlin_status,
+    pub weights_destroy: unsafe extern "C" fn(*mut marlin_weights),
+    pub checkpoint_open: unsafe extern "C" fn(*const c_char, *const marlin_open_desc, *mut *mut marlin_checkpoint, *mut marlin_error) -> marlin_status,
+    pub checkpoint_layer: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_layer_info, *mut marlin_error) -> marlin_status,
+    pub checkpoint_tensor: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_matrix, *mut marlin_error) -> marlin_status,
+    pub checkpoint_destroy: unsafe extern "C" fn(*mut marlin_checkpoint),
+    pub weights_load: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const marlin_load_desc, *mut *mut marlin_weights, *mut marlin_error) -> marlin_status,
+    pub gemm: unsafe extern "C" fn(*mut marlin_stream, *const marlin_gemm_desc, *mut marlin_error) -> marlin_status,
+    pub gemm_many: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, *mut marlin_error) -> marlin_status,
+    pub prepare: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, i64, *mut u64, *mut marlin_error) -> marlin_status,
+    pub explain: unsafe extern "C" fn(*const marlin_gemm_desc, *mut c_char, usize, *mut usize, *mut marlin_error) -> marlin_status,
+    pub get_version: unsafe extern "C" fn() -> u32,
+    pub status_name: unsafe extern "C" fn(marlin_status) -> *const c_char,
+    pub checkpoint_convert: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *const marlin_convert_desc, *mut marlin_error) -> marlin_status,
+}
+
+#[cfg(feature = "link")]
+extern "C" {
+    /// Describes device `index` (0-based, over all backends in the order of MARLIN_BACKEND_AUTO, unusable ones included); past the end: MARLIN_E_NOT_FOUND.
+    pub fn marlin_device_get(index: u32, out: *mut marlin_device_info, err: *mut marlin_error) -> marlin_status;
+    /// desc NULL: all defaults. Starts no thread before the first work.
+    pub fn marlin_context_create(desc: *const marlin_context_desc, out: *mut *mut marlin_context, err: *mut marlin_error) -> marlin_status;
+    /// Joins the threads once the last child is gone.
+    pub fn marlin_context_destroy(context: *mut marlin_context);
+    /// desc NULL: all defaults. Cheap: one a frame is fine.
+    pub fn marlin_stream_create(context: *mut marlin_context, desc: *const marlin_stream_desc, out: *mut *mut marlin_stream, err: *mut marlin_error) -> marlin_status;
+    /// Submits what is recorded; does not wait. stream must not be NULL, here and in marlin_stream_wait.
+    pub fn marlin_stream_flush(stream: *mut marlin_stream, err: *mut marlin_error) -> marlin_status;
+    /// Waits until the work given so far is done. timeout_ns 0 polls, UINT64_MAX waits for ever; MARLIN_E_TIMEOUT.
+    pub fn marlin_stream_wait(stream: *mut marlin_stream, timeout_ns: u64, err: *mut marlin_error) -> marlin_status;
+    pub fn marlin_stream_destroy(stream: *mut marlin_stream);
+    /// bytes \> 0; zero-filled, aligned to 64 bytes.
+    pub fn marlin_buffer_create(context: *mut marlin_context, bytes: u64, out: *mut *mut marlin_buffer, err: *mut marlin_error) -> marlin_status;
+    /// The host's view of it; NULL for NULL and for what is no buffer.
+    pub fn marlin_buffer_host(buffer: *mut marlin_buffer) -> *mut c_void;
+    pub fn marlin_buffer_destroy(buffer: *mut marlin_buffer);
+    /// Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of scales and zeros. expert_count: 0 or 1 in this version, more is MARLIN_E_UNSUPPORTED. The parts may be freed afterwards. PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index.
+    pub fn marlin_weights_pack(context: *mut marlin_context, parts: *const *const marlin_pack_desc, part_count: u32, expert_count: u32, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
+    /// Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is \[T, K\] F32, F16 or BF16 in the file's order of k. row_ids \[T, 1\] I32 (first_row is ignored), or NULL: the T rows from first_row on. An id outside \[0, N) is MARLIN_E_ARGUMENT. stream may be NULL.
+    pub fn marlin_weights_unpack(stream: *mut marlin_stream, weights: *const marlin_weights, row_ids: *const marlin_matrix, first_row: i64, out: *const marlin_matrix, err: *mut marlin_error) -> marlin_status;
+    /// name is "" unless the weights were loaded from a file (then: the first layer's name).
+    pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
+    pub fn marlin_weights_destroy(weights: *mut marlin_weights);
+    /// path: a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Reads headers and config.json only. desc NULL: all defaults.
+    pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
+    /// Layers in file order, by the tensor's name without the layout's suffix. Past the end: MARLIN_E_NOT_FOUND.
+    pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
+    /// A borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. More than two dimensions: all but the last are rows; one or none: one row. It starts wherever the file has it, so an operand made of it may have to be copied to its natural alignment first. A type that marlin_dtype does not name is MARLIN_E_UNSUPPORTED.
+    pub fn marlin_checkpoint_tensor(checkpoint: *const marlin_checkpoint, name: *const c_char, out: *mut marlin_matrix, err: *mut marlin_error) -> marlin_status;
+    pub fn marlin_checkpoint_destroy(checkpoint: *mut marlin_checkpoint);
+    /// Loads and packs the named layers, a stripe of rows at a time. A layer with experts needs a shard that picks one. A shard that leaves the layer is MARLIN_E_SHAPE.
+    pub fn marlin_weights_load(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, desc: *const marlin_load_desc, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
+    pub fn marlin_gemm(stream: *mut marlin_stream, desc: *const marlin_gemm_desc, err: *mut marlin_error) -> marlin_status;
+    /// Independent products in one submission; an A that several of them share is prepared once. All are validated first.
+    pub fn marlin_gemm_many(stream: *mut marlin_stream, descs: *const *const marlin_gemm_desc, count: u32, err: *mut marlin_error) -> marlin_status;
+    /// Compiles and reserves for these products with M up to max_m, so that later calls neither allocate nor compile. a.data and c.data are not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch must hold.
+    pub fn marlin_prepare(stream: *mut marlin_stream, descs: *const *const marlin_gemm_desc, count: u32, max_m: i64, scratch_bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
+    /// Which kernel, which tiles, why: "kernel: NAME\\n", then "key: value\\n" lines, NUL-terminated and cut at capacity. \*needed (may be NULL) is the size with the NUL; text may be NULL when capacity is 0.
+    pub fn marlin_explain(desc: *const marlin_gemm_desc, text: *mut c_char, capacity: usize, needed: *mut usize, err: *mut marlin_error) -> marlin_status;
+    /// major \<\< 16 | minor \<\< 8 | patch
+    pub fn marlin_version() -> u32;
+    /// Static text like "MARLIN_E_SHAPE"; never NULL.
+    pub fn marlin_status_name(status: marlin_status) -> *const c_char;
+    /// Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24, whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name. Everything is written under other names, synced, and renamed at the end: whatever fails before leaves old files as they were. No file is written that is part of the input. A process that limits the size of its files must ignore SIGXFSZ.
+    pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
+    /// The only symbol a plugin host needs. Static storage; NULL when that major is not served.
+    pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
+}

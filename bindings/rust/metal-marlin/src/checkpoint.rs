@@ -1,0 +1,407 @@
+use std::borrow::Cow;
+use std::ffi::CString;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::ptr;
+
+use metal_marlin_sys as sys;
+
+use crate::library::{Handle, Library};
+use crate::matrix::{self, Element, Matrix};
+use crate::text;
+use crate::{Context, Dtype, Error, Format, GptqZeroF, LayerFlags, Layout, Result, Status, Weights};
+
+/// An open .safetensors, .safetensors.index.json or .gguf file, or a folder with one. It is mapped, and read lazily.
+///
+/// A file that another process shrinks in the meantime faults in the reader (SIGBUS): replace files by renaming.
+///
+/// ```
+/// # #[cfg(feature = "link")]
+/// # fn main() -> metal_marlin::Result<()> {
+/// # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/gptq-v1-sym-g128");
+/// let file = metal_marlin::Checkpoint::open(folder)?;
+/// for layer in file.layers() {
+///     let layer = layer?;
+///     println!("{} is {} x {} of {}", layer.name, layer.n, layer.k, layer.format);
+/// }
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "link"))]
+/// # fn main() {}
+/// ```
+///
+/// Tensors and names live no longer than their checkpoint:
+///
+/// ```compile_fail,E0505
+/// # use metal_marlin::*;
+/// # fn f(file: Checkpoint) -> Result<Vec<f32>> {
+/// let tensor = file.tensor("model.norm.weight")?;
+/// drop(file);
+/// tensor.to_vec()
+/// # }
+/// ```
+pub struct Checkpoint {
+    handle: Handle<sys::marlin_checkpoint>,
+}
+
+// SAFETY: the header allows any number of threads at once.
+unsafe impl Send for Checkpoint {}
+// SAFETY: as above.
+unsafe impl Sync for Checkpoint {}
+
+/// How to open a checkpoint.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    layout: Layout,
+    gptq_zero_f: GptqZeroF,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions { layout: Layout::AUTO, gptq_zero_f: GptqZeroF::AUTO }
+    }
+}
+
+impl OpenOptions {
+    /// Everything found from the file.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The layout of quantised layers, taken on trust; [`Layout::AUTO`]: found from config.json, tensor names and dtypes.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// What a zero nibble 15 stands for, in all GPTQ v1 layers.
+    pub fn gptq_zero_f(mut self, reading: GptqZeroF) -> Self {
+        self.gptq_zero_f = reading;
+        self
+    }
+
+    /// Opens it with the linked library.
+    #[cfg(feature = "link")]
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
+        self.open_with(&Library::linked(), path)
+    }
+
+    /// Opens it with this library.
+    pub fn open_with(&self, library: &Library, path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let path = text::path_to_c(path.as_ref())?;
+        let desc = sys::marlin_open_desc { layout: self.layout.0, gptq_zero_f: self.gptq_zero_f.0, ..Default::default() };
+        let destroy = library.api().checkpoint_destroy;
+        // SAFETY: text and descriptor live during the call.
+        let handle =
+            library.create((), destroy, |api, out, err| unsafe { (api.checkpoint_open)(path.as_ptr(), &desc, out, err) })?;
+        Ok(Checkpoint { handle })
+    }
+}
+
+impl Checkpoint {
+    /// Opens it with the linked library. Reads headers and config.json only.
+    #[cfg(feature = "link")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        OpenOptions::new().open(path)
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        self.handle.library()
+    }
+
+    /// The layers in file order. One that could not be loaded is listed as well: [`LayerInfo::status`].
+    pub fn layers(&self) -> Layers<'_> {
+        Layers { checkpoint: self, next: 0 }
+    }
+
+    /// One stored tensor: a bias, a norm, a router. A type that [`Dtype`] does not name is [`Status::UNSUPPORTED`].
+    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
+        let name = text::to_c(name, "the tensor's name")?;
+        let mut raw = sys::marlin_matrix::default();
+        // SAFETY: the name lives during the call.
+        self.library().call(|api, err| unsafe { (api.checkpoint_tensor)(self.as_raw(), name.as_ptr(), &mut raw, err) })?;
+        Ok(Tensor { raw, file: PhantomData })
+    }
+
+    /// The handle, for what this crate has no words for. It stays this checkpoint's.
+    pub fn as_raw(&self) -> *mut sys::marlin_checkpoint {
+        self.handle.raw()
+    }
+}
+
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Checkpoint").field(&self.as_raw()).finish()
+    }
+}
+
+/// The layers of a [`Checkpoint`].
+#[derive(Clone, Debug)]
+pub struct Layers<'a> {
+    checkpoint: &'a Checkpoint,
+    next: u64,
+}
+
+impl<'a> Iterator for Layers<'a> {
+    type Item = Result<LayerInfo<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut info = sys::marlin_layer_info::default();
+        let (checkpoint, index) = (self.checkpoint.as_raw(), self.next);
+        // SAFETY: `info` says its size.
+        match self.checkpoint.library().call(|api, err| unsafe { (api.checkpoint_layer)(checkpoint, index, &mut info, err) }) {
+            Ok(()) => {
+                self.next += 1;
+                // SAFETY: the name lives as long as the checkpoint.
+                Some(Ok(unsafe { layer_info(&info) }))
+            }
+            Err(e) if e.status() == Status::NOT_FOUND => None,
+            Err(e) => Some(Err(e)),
+        }
+    }
+}
+
+/// What a layer is, in a file or packed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LayerInfo<'a> {
+    /// Would it load?
+    pub status: Status,
+    /// "" for weights that do not come from a file.
+    pub name: Cow<'a, str>,
+    pub n: usize,
+    pub k: usize,
+    /// 1 for a plain layer.
+    pub experts: u32,
+    /// K when one group spans the row.
+    pub group_size: u32,
+    /// [`Format::NONE`]: floats of `dtype`, which can be quantised on load.
+    pub format: Format,
+    /// In the file; of packed weights: what their first part came in.
+    pub layout: Layout,
+    pub flags: LayerFlags,
+    /// Of the scales; of the values when they are floats.
+    pub dtype: Dtype,
+    /// In the file, or on the device.
+    pub bytes: u64,
+    /// The share of the squared norm that pruning kept; 1 when nothing was pruned.
+    pub kept_share: f64,
+}
+
+/// # Safety
+/// The name is NULL or lives during `'a`.
+pub(crate) unsafe fn layer_info<'a>(raw: &sys::marlin_layer_info) -> LayerInfo<'a> {
+    LayerInfo {
+        status: Status(raw.status),
+        name: text::from_c(raw.name),
+        n: raw.n as usize,
+        k: raw.k as usize,
+        experts: raw.experts,
+        group_size: raw.group_size,
+        format: Format(raw.format),
+        layout: Layout(raw.layout),
+        flags: LayerFlags(raw.flags),
+        dtype: Dtype(raw.dtype),
+        bytes: raw.bytes,
+        kept_share: raw.kept_share,
+    }
+}
+
+/// One stored tensor in a mapped file, as a matrix: all dimensions but the last are rows.
+#[derive(Clone, Copy)]
+pub struct Tensor<'a> {
+    raw: sys::marlin_matrix,
+    file: PhantomData<&'a Checkpoint>,
+}
+
+// SAFETY: a read-only view.
+unsafe impl Send for Tensor<'_> {}
+// SAFETY: likewise.
+unsafe impl Sync for Tensor<'_> {}
+
+impl<'a> Tensor<'a> {
+    pub fn dtype(&self) -> Dtype {
+        Dtype(self.raw.dtype)
+    }
+
+    pub fn rows(&self) -> usize {
+        self.raw.rows as usize
+    }
+
+    pub fn cols(&self) -> usize {
+        self.raw.cols as usize
+    }
+
+    fn start<T: Element>(&self) -> Result<*const T> {
+        if self.dtype() == T::DTYPE {
+            return Ok(self.raw.data.cast::<u8>().wrapping_add(self.raw.offset_bytes as usize) as *const T);
+        }
+        Err(Error::new(Status::ARGUMENT, format!("the tensor holds {}, not {}", self.dtype(), T::DTYPE)))
+    }
+
+    /// A copy of its elements, row by row.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let from = self.start::<T>()?;
+        let (row, stride) = (self.cols() / T::PACKED, self.raw.row_stride.max(self.raw.cols) as usize / T::PACKED);
+        let mut all: Vec<T> = Vec::with_capacity(self.rows() * row);
+        for r in 0..self.rows() {
+            // SAFETY: the library has checked that the rows lie in the file; any bits are a T, at any address.
+            unsafe {
+                let to = all.as_mut_ptr().add(r * row).cast::<u8>();
+                ptr::copy_nonoverlapping(from.add(r * stride).cast::<u8>(), to, row * std::mem::size_of::<T>());
+            }
+        }
+        // SAFETY: just written.
+        unsafe { all.set_len(self.rows() * row) };
+        Ok(all)
+    }
+
+    /// An operand that needs no copy. [`Status::ARGUMENT`] when the file has it at an odd address: then use a copy.
+    pub fn matrix<T: Element>(&self) -> Result<Matrix<'a, T>> {
+        let from = self.start::<T>()?;
+        if from as usize % std::mem::align_of::<T>() != 0 {
+            return Err(Error::new(Status::ARGUMENT, "the file has the tensor at an address that is not aligned for its type"));
+        }
+        // SAFETY: checked by the library, aligned, and the file stays mapped.
+        Ok(unsafe { Matrix::from_raw(self.raw) })
+    }
+
+    /// Its bytes in the file, when its rows follow each other.
+    ///
+    /// # Safety
+    /// Nobody changes the file while the slice is in use.
+    pub unsafe fn bytes(&self) -> Option<&'a [u8]> {
+        let bits = matrix::bits(self.dtype())?;
+        if self.raw.row_stride != 0 && self.raw.row_stride != self.raw.cols && self.raw.rows > 1 {
+            return None;
+        }
+        let from = self.raw.data.cast::<u8>().wrapping_add(self.raw.offset_bytes as usize);
+        Some(std::slice::from_raw_parts(from, self.rows() * self.cols() * bits / 8))
+    }
+}
+
+impl std::fmt::Debug for Tensor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tensor([{}, {}] of {:?})", self.raw.rows, self.raw.cols, self.dtype())
+    }
+}
+
+/// A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shard {
+    pub first: [usize; 3],
+    pub count: [usize; 3],
+}
+
+/// Layers of a checkpoint to be loaded as one, concatenated along N.
+///
+/// ```
+/// # #[cfg(feature = "link")]
+/// # fn main() -> metal_marlin::Result<()> {
+/// # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/float-bf16");
+/// use metal_marlin::{Checkpoint, Context, Format, Load, Shard};
+///
+/// let file = Checkpoint::open(folder)?;
+/// let half = Shard { first: [0, 0, 0], count: [48, 0, 0] }; // the first 48 rows
+/// let weights = Load::new(&file)
+///     .shard("encoder.layer.0.attention.self.query", half)
+///     .quantize(Format::MXFP4, 0)
+///     .load(&Context::new()?)?;
+/// assert_eq!(weights.info()?.n, 48);
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "link"))]
+/// # fn main() {}
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "load() loads"]
+pub struct Load<'a> {
+    checkpoint: &'a Checkpoint,
+    layers: Vec<(String, Shard, Option<&'a [f32]>)>,
+    format: Format,
+    group_size: u32,
+    flags: u32,
+}
+
+impl<'a> Load<'a> {
+    /// Of this checkpoint, no layer yet.
+    pub fn new(checkpoint: &'a Checkpoint) -> Self {
+        Load { checkpoint, layers: Vec::new(), format: Format::NONE, group_size: 0, flags: 0 }
+    }
+
+    /// Adds a whole layer, named as [`Checkpoint::layers`] does.
+    pub fn layer(self, name: &str) -> Self {
+        self.shard(name, Shard::default())
+    }
+
+    /// Adds a part of a layer.
+    pub fn shard(mut self, name: &str, shard: Shard) -> Self {
+        self.layers.push((name.to_owned(), shard, None));
+        self
+    }
+
+    /// Quantises layers of floats; without this they are an error. Group size 0: the format's own.
+    pub fn quantize(mut self, format: Format, group_size: u32) -> Self {
+        self.format = format;
+        self.group_size = group_size;
+        self
+    }
+
+    /// Quantises with the scales of least squared error.
+    pub fn scales_mse(mut self) -> Self {
+        self.flags |= sys::MARLIN_LOAD_SCALES_MSE;
+        self
+    }
+
+    /// Keeps two of every 4 along K, the largest.
+    pub fn prune_2_4(mut self) -> Self {
+        self.flags |= sys::MARLIN_LOAD_PRUNE_2_4;
+        self
+    }
+
+    /// Prunes the layer that was added last by the products with these norms, one for each column of the whole layer.
+    pub fn column_norms(mut self, norms: &'a [f32]) -> Self {
+        if let Some(last) = self.layers.last_mut() {
+            last.2 = Some(norms);
+        }
+        self.prune_2_4()
+    }
+
+    /// The values obey 2:4, and are to be stored sparse.
+    pub fn obeys_2_4(mut self) -> Self {
+        self.flags |= sys::MARLIN_LOAD_OBEYS_2_4;
+        self
+    }
+
+    /// Loads and packs them.
+    pub fn load(&self, context: &Context) -> Result<Weights> {
+        self.checkpoint.library().check_same(context.library(), "the checkpoint")?;
+        let names: Vec<CString> =
+            self.layers.iter().map(|(name, ..)| text::to_c(name, "the layer's name")).collect::<Result<_>>()?;
+        let layers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let shards: Vec<_> = self
+            .layers
+            .iter()
+            .map(|(_, shard, _)| sys::marlin_shard { first: shard.first.map(number), count: shard.count.map(number) })
+            .collect();
+        let norms: Vec<_> = self
+            .layers
+            .iter()
+            .map(|(_, _, norms)| norms.map_or_else(Default::default, |norms| *Matrix::row(norms).as_raw()))
+            .collect();
+        let desc = sys::marlin_load_desc {
+            flags: self.flags,
+            layers: layers.as_ptr(),
+            shards: shards.as_ptr(),
+            layer_count: layers.len() as u32,
+            format: self.format.0,
+            group_size: self.group_size,
+            column_norms: if self.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { norms.as_ptr() } else { ptr::null() },
+            ..Default::default()
+        };
+        let (raw, file) = (context.as_raw(), self.checkpoint.as_raw());
+        // SAFETY: all arrays live during the call, and the weights never alias the file.
+        Weights::create(context, |api, out, err| unsafe { (api.weights_load)(raw, file, &desc, out, err) })
+    }
+}

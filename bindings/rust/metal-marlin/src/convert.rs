@@ -1,0 +1,285 @@
+use std::ffi::{c_void, CString};
+use std::ops::ControlFlow;
+use std::os::raw::c_char;
+use std::path::Path;
+use std::ptr;
+
+use metal_marlin_sys as sys;
+
+use crate::callback::{self, Level, Tasks};
+use crate::text;
+use crate::{Checkpoint, Format, LayerFlags, Matrix, Result, Scheme, Status};
+
+/// Writes a checkpoint again with some layers quantised, from file to file.
+///
+/// Everything is written under other names and renamed at the end: what fails leaves old files as they were. All tensors that
+/// are not listed are copied unchanged.
+///
+/// ```
+/// # #[cfg(feature = "link")]
+/// # fn main() -> metal_marlin::Result<()> {
+/// # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/float-bf16");
+/// # let out = std::env::temp_dir().join(format!("metal-marlin-convert-{}", std::process::id()));
+/// use metal_marlin::{Checkpoint, Convert, Format};
+///
+/// let file = Checkpoint::open(folder)?;
+/// Convert::new(&file, Format::MXFP4)
+///     .layer("encoder.layer.0.attention.self.query")
+///     .on_layer(|layer| println!("{}: {} bytes became {}", layer.name, layer.bytes_before, layer.bytes_after))
+///     .write(&out)?;
+/// # std::fs::remove_dir_all(out).unwrap();
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "link"))]
+/// # fn main() {}
+/// ```
+#[must_use = "write() writes"]
+pub struct Convert<'a> {
+    checkpoint: &'a Checkpoint,
+    desc: sys::marlin_convert_desc,
+    layers: Vec<(String, Option<&'a [f32]>)>,
+    host: Host<'a>,
+}
+
+/// The closures of one conversion. Those that are FnMut are called on the calling thread only.
+#[derive(Default)]
+struct Host<'a> {
+    progress: Option<Box<OnProgress<'a>>>,
+    layer_done: Option<Box<OnLayer<'a>>>,
+    log: Option<Box<Log<'a>>>,
+    parallel_for: Option<Box<ParallelFor<'a>>>,
+}
+
+type OnProgress<'a> = dyn FnMut(Progress<'_>) -> ControlFlow<()> + 'a;
+type OnLayer<'a> = dyn FnMut(&Outcome<'_>) + 'a;
+type Log<'a> = dyn Fn(Level, &str) + Sync + 'a;
+type ParallelFor<'a> = dyn Fn(&Tasks) + Sync + 'a;
+
+/// How far a conversion is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Progress<'a> {
+    pub done_bytes: u64,
+    /// Of the input; 0 while the files are being planned.
+    pub total_bytes: u64,
+    pub layer: std::borrow::Cow<'a, str>,
+}
+
+/// What became of one layer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome<'a> {
+    /// [`Status::OK`]: quantised; else why it stays as it was.
+    pub status: Status,
+    pub name: std::borrow::Cow<'a, str>,
+    /// The words for status, or "".
+    pub reason: std::borrow::Cow<'a, str>,
+    pub n: usize,
+    pub k: usize,
+    pub experts: u32,
+    /// K when one group spans the row.
+    pub group_size: u32,
+    pub from: Format,
+    /// That was written.
+    pub format: Format,
+    pub flags: LayerFlags,
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+    /// Sum of (written - original)^2; 0 in a dry run.
+    pub squared_error: f64,
+    /// Sum of original^2.
+    pub squared_norm: f64,
+    /// Sum of original^2 over what pruning kept.
+    pub kept_norm: f64,
+}
+
+impl<'a> Convert<'a> {
+    /// To MXFP4, NVFP4 or INT4; no layer yet.
+    pub fn new(checkpoint: &'a Checkpoint, format: Format) -> Self {
+        let desc = sys::marlin_convert_desc { format: format.0, ..Default::default() };
+        Convert { checkpoint, desc, layers: Vec::new(), host: Host::default() }
+    }
+
+    /// Adds a layer, named as [`Checkpoint::layers`] does.
+    pub fn layer(mut self, name: &str) -> Self {
+        self.layers.push((name.to_owned(), None));
+        self
+    }
+
+    /// How files name and store them.
+    pub fn scheme(mut self, scheme: Scheme) -> Self {
+        self.desc.scheme = scheme.0;
+        self
+    }
+
+    /// 0: the format's own; K or more: the whole row.
+    pub fn group_size(mut self, group_size: u32) -> Self {
+        self.desc.group_size = group_size;
+        self
+    }
+
+    /// Safetensors: at most so many bytes of tensors a file; 0: as many files as the input has.
+    pub fn shard_bytes(mut self, bytes: u64) -> Self {
+        self.desc.shard_bytes = bytes;
+        self
+    }
+
+    fn flag(mut self, flag: u32) -> Self {
+        self.desc.flags |= flag;
+        self
+    }
+
+    /// Keeps two of every 4 along K, the largest.
+    pub fn prune_2_4(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_PRUNE_2_4)
+    }
+
+    /// Prunes the layer that was added last by the products with these norms, one for each column.
+    pub fn column_norms(mut self, norms: &'a [f32]) -> Self {
+        if let Some(last) = self.layers.last_mut() {
+            last.1 = Some(norms);
+        }
+        self.prune_2_4()
+    }
+
+    /// The values obey 2:4, and are to be stored sparse.
+    pub fn obeys_2_4(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_OBEYS_2_4)
+    }
+
+    /// The scales of least squared error.
+    pub fn scales_mse(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_SCALES_MSE)
+    }
+
+    /// INT4 with a zero point a group.
+    pub fn asymmetric(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_ASYMMETRIC)
+    }
+
+    /// A layer that the scheme cannot hold stays as it is; else it is an error.
+    pub fn skip_unfit(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_SKIP_UNFIT)
+    }
+
+    /// Replaces files of the names that are written; else they are an error.
+    pub fn overwrite(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_OVERWRITE)
+    }
+
+    /// Plans and checks, reports every outcome with its sizes, writes nothing.
+    pub fn dry_run(self) -> Self {
+        self.flag(sys::MARLIN_CONVERT_DRY_RUN)
+    }
+
+    /// Hears how far it is, and may stop it: [`Status::CANCELLED`]. Runs on the calling thread.
+    pub fn progress(mut self, host: impl FnMut(Progress<'_>) -> ControlFlow<()> + 'a) -> Self {
+        self.host.progress = Some(Box::new(host));
+        self
+    }
+
+    /// Hears of each layer when it is done, in file order. Runs on the calling thread.
+    pub fn on_layer(mut self, host: impl FnMut(&Outcome<'_>) + 'a) -> Self {
+        self.host.layer_done = Some(Box::new(host));
+        self
+    }
+
+    /// Hears what the library has to say.
+    pub fn log(mut self, host: impl Fn(Level, &str) + Sync + 'a) -> Self {
+        self.host.log = Some(Box::new(host));
+        self
+    }
+
+    /// The host's threads; without them all runs on the calling one. The result is the same.
+    pub fn parallel_for(mut self, host: impl Fn(&Tasks) + Sync + 'a) -> Self {
+        self.host.parallel_for = Some(Box::new(host));
+        self
+    }
+
+    /// Writes it: a .gguf or .safetensors file in an existing folder, or a folder.
+    pub fn write(mut self, out: impl AsRef<Path>) -> Result<()> {
+        let out = text::path_to_c(out.as_ref())?;
+        let names: Vec<CString> =
+            self.layers.iter().map(|(name, _)| text::to_c(name, "the layer's name")).collect::<Result<_>>()?;
+        let layers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let norms: Vec<_> = self
+            .layers
+            .iter()
+            .map(|(_, norms)| norms.map_or_else(Default::default, |norms| *Matrix::row(norms).as_raw()))
+            .collect();
+        let mut desc = self.desc;
+        desc.layers = layers.as_ptr();
+        desc.layer_count = layers.len() as u32;
+        if desc.flags & sys::MARLIN_CONVERT_PRUNE_2_4 != 0 {
+            desc.column_norms = norms.as_ptr();
+        }
+        desc.progress = self.host.progress.is_some().then_some(progress as _);
+        desc.layer_done = self.host.layer_done.is_some().then_some(layer_done as _);
+        desc.log = self.host.log.is_some().then_some(log as _);
+        desc.parallel_for = self.host.parallel_for.is_some().then_some(parallel_for as _);
+        desc.user = ptr::addr_of_mut!(self.host).cast();
+        let file = self.checkpoint.as_raw();
+        let library = self.checkpoint.library();
+        // SAFETY: all arrays and closures live during the call, after which nothing of them is kept.
+        library.call(|api, err| unsafe { (api.checkpoint_convert)(file, out.as_ptr(), &desc, err) })
+    }
+}
+
+impl std::fmt::Debug for Convert<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Convert").field("layers", &self.layers).field("desc", &self.desc).finish_non_exhaustive()
+    }
+}
+
+// The C functions: `user` is a Host. Each reaches for its own field only, because log may run beside the others.
+
+unsafe extern "C" fn progress(user: *mut c_void, done_bytes: u64, total_bytes: u64, layer: *const c_char) -> i32 {
+    let host = &mut *ptr::addr_of_mut!((*user.cast::<Host>()).progress);
+    let cancelled = 1;
+    callback::guarded(cancelled, || {
+        match host.as_mut().map(|host| host(Progress { done_bytes, total_bytes, layer: text::from_c(layer) })) {
+            Some(ControlFlow::Break(())) => cancelled,
+            _ => 0,
+        }
+    })
+}
+
+unsafe extern "C" fn layer_done(user: *mut c_void, raw: *const sys::marlin_convert_outcome) {
+    let host = &mut *ptr::addr_of_mut!((*user.cast::<Host>()).layer_done);
+    let raw = &*raw;
+    let outcome = Outcome {
+        status: Status(raw.status),
+        name: text::from_c(raw.name),
+        reason: text::from_c(raw.reason),
+        n: raw.n as usize,
+        k: raw.k as usize,
+        experts: raw.experts,
+        group_size: raw.group_size,
+        from: Format(raw.from),
+        format: Format(raw.format),
+        flags: LayerFlags(raw.flags),
+        bytes_before: raw.bytes_before,
+        bytes_after: raw.bytes_after,
+        squared_error: raw.squared_error,
+        squared_norm: raw.squared_norm,
+        kept_norm: raw.kept_norm,
+    };
+    callback::guarded((), || host.iter_mut().for_each(|host| host(&outcome)));
+}
+
+unsafe extern "C" fn log(user: *mut c_void, level: i32, message: *const c_char) {
+    if let Some(host) = &*ptr::addr_of!((*user.cast::<Host>()).log) {
+        callback::log(host, level, message);
+    }
+}
+
+unsafe extern "C" fn parallel_for(
+    user: *mut c_void,
+    count: u32,
+    task: Option<unsafe extern "C" fn(*mut c_void, u32)>,
+    task_user: *mut c_void,
+) {
+    if let Some(host) = &*ptr::addr_of!((*user.cast::<Host>()).parallel_for) {
+        callback::parallel_for(host, count, task, task_user);
+    }
+}

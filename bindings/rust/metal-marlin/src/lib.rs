@@ -1,0 +1,46 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Rules
+//!
+//! - **Ownership.** Every handle has one owner and is destroyed with it. What is made in a [`Context`] keeps it alive, and
+//!   everything keeps its [`Library`]: drop in any order.
+//! - **Threads.** [`Context`], [`Weights`], [`Checkpoint`] and [`Buffer`] are `Send + Sync`, a [`Stream`] is `Send`.
+//! - **Borrows.** What the work of a stream uses is borrowed until the work is done: see [`Stream::scope`].
+//! - **Errors** are [`Error`]s. Nothing here panics, but for a closure of yours that did: its panic goes on after the call.
+#![warn(missing_debug_implementations)]
+
+mod buffer;
+mod callback;
+mod checkpoint;
+mod constants;
+mod context;
+mod convert;
+mod error;
+mod gemm;
+mod half;
+mod library;
+#[cfg(all(feature = "load", unix))]
+mod load;
+mod matrix;
+mod stream;
+mod text;
+mod weights;
+
+/// The C ABI, for what this crate has no words for.
+pub use metal_marlin_sys as sys;
+
+pub use buffer::Buffer;
+pub use callback::{Level, Memory, Tasks};
+pub use checkpoint::{Checkpoint, LayerInfo, Layers, Load, OpenOptions, Shard, Tensor};
+pub use constants::{Backend, Compute, Dtype, Epilogue, Format, GptqZeroF, LayerFlags, Layout, Native, Scheme, Status};
+pub use context::{Context, ContextBuilder};
+pub use convert::{Convert, Outcome, Progress};
+pub use error::{Error, Result};
+pub use gemm::{gemm_many, Gemm};
+pub use half::{Bf16, F16};
+#[cfg(feature = "link")]
+pub use library::devices;
+pub use library::{Device, Library};
+pub use matrix::{E4m3, E8m0, Element, Float, Input, Matrix, MatrixMut, Output, U4x2};
+pub use stream::{Scope, Shared, Stream};
+pub use weights::{Pack, Weights};
