@@ -30,7 +30,9 @@ constant bool has_zeros = zero_kind != kZeroNone;
 constant bool additive = zero_kind >= kZeroF32;
 constant bool has_row_factor = row_factor != kRowFactorNone;
 constant bool has_bias = bias_type != kFloatNone;
-constant bool finished = !partial;
+constant bool finished = !partial;  // C is written, else raw sums are
+constant bool finishes_factor = finished && has_row_factor;
+constant bool finishes_bias = finished && has_bias;
 
 // Fragments of an 8x8 matrix: see ../common/layout.h. ushort versions of lane_row and lane_column.
 static inline ushort fragment_row(ushort lane) { return ushort(lane_row(lane)); }

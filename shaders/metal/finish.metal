@@ -2,7 +2,7 @@
 // epilogues that take a gate and an up row. One thread an element of C.
 #include "epilogue.h"
 
-[[host_name("finish")]] kernel void finish(
+kernel void finish(
     const device float* partials [[buffer(MARLIN_BUFFER_PARTIALS)]],
     const device RowFactor* factors [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],
     const device void* bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(has_bias)]],

@@ -7,10 +7,10 @@
 #define PRODUCT_PARAMETERS(T)                                                                                             \
   const device uint4 *codes [[buffer(MARLIN_BUFFER_CODES)]], const device void *scales [[buffer(MARLIN_BUFFER_SCALES)]],  \
       const device void *zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],                             \
-      const device RowFactor *factors [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],                  \
+      const device RowFactor *factors [[buffer(MARLIN_BUFFER_ROWS), function_constant(finishes_factor)]],                  \
       const device T *a [[buffer(MARLIN_BUFFER_A)]],                                                   \
       const device float *a_scales [[buffer(MARLIN_BUFFER_A_SCALES), function_constant(quantized)]],                      \
-      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(has_bias)]],                                \
+      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(finishes_bias)]],                                \
       device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                                            \
       device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],                              \
       constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]], uint3 group [[threadgroup_position_in_grid]],            \

@@ -29,7 +29,7 @@ static inline void load_floats(const device void* from, long record, uint type, 
   }
 }
 
-/// `Folds`: FP4 fragments lack 2^14, which goes into the scales where these have room for it: stored E8M0 bytes are at most 240,
+/// FP4 codes as decoded lack 2^14, which goes into the scales where these have room for it: stored E8M0 bytes are at most 240,
 /// and float16 and E4M3 are small.
 constant bool scales_have_room = scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
 
@@ -51,7 +51,7 @@ struct GroupScales {
     const long at = first + long(group) * 8;
     if (at == record) return;
     record = at;
-    const float factor = Codes::kFp4 && fold ? kFp4Range : 1.0f;
+    const float factor = Codes::kFp4 && fold && scales_have_room ? kFp4Range : 1.0f;
     if (scale_type == kScaleE8m0) {
       const uint e = ((const device uint*)scales)[at];
       scale[0] = as_type<float>((e << 23) & 0x7F800000u) * factor;

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <sstream>
 
+#include "formats/decode.h"
 #include "formats/format_table.h"
 
 namespace shaders {
@@ -298,6 +300,21 @@ AssertionResult Problem::prepare_activations(const Setting& setting) {
   return run_dispatch(dispatch, setting, name);
 }
 
+void Problem::bind_part(Dispatch& dispatch, int index, uint64_t from, uint64_t end) const {
+  dispatch.buffer(index, static_cast<const void*>(packed.data() + from), static_cast<size_t>(end - from));
+}
+
+void Problem::bind_weights(Dispatch& dispatch) const {
+  const gpu::PackedLayout& layout = plan.layout;
+  bind_part(dispatch, MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
+  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.records * kRowBlock);
+  bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
+            layout.scales_at + values * metal_marlin::scale_bytes(layout.scale_type));
+  if (layout.zero_kind != ZeroKind::none)
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
+              layout.zeros_at + values * static_cast<uint64_t>(layout.zero_bytes()));
+}
+
 AssertionResult Problem::multiply(const Setting& setting) {
   const gpu::PackedLayout& layout = plan.layout;
   const KernelRow& row = kernel_row(spec);
@@ -305,17 +322,10 @@ AssertionResult Problem::multiply(const Setting& setting) {
   auto kernel = product_kernel(spec, layout.codes, setting, &name);
   set_constants(kernel, constants());
   auto dispatch = kernel.dispatch();
-  const auto part = [&](int index, uint64_t from, uint64_t end) {
-    dispatch.buffer(index, static_cast<const void*>(packed.data() + from), at(static_cast<int64_t>(end - from)));
-  };
-  part(MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
-  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.records * kRowBlock);
-  part(MARLIN_BUFFER_SCALES, layout.scales_at, layout.scales_at + values * metal_marlin::scale_bytes(layout.scale_type));
-  if (layout.zero_kind != ZeroKind::none)
-    part(MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + values * static_cast<uint64_t>(layout.zero_bytes()));
+  bind_weights(dispatch);
   if (layout.row_factor != kRowFactorNone)
-    part(MARLIN_BUFFER_ROWS, layout.factors_at,
-         layout.factors_at + static_cast<uint64_t>(layout.row_blocks()) * kRowBlock * sizeof(RowFactor));
+    bind_part(dispatch, MARLIN_BUFFER_ROWS, layout.factors_at,
+              layout.factors_at + static_cast<uint64_t>(layout.row_blocks()) * kRowBlock * sizeof(RowFactor));
   dispatch.buffer(MARLIN_BUFFER_A, std::as_const(prepared_.empty() ? a_memory_ : prepared_));
   if (spec.int8) dispatch.buffer(MARLIN_BUFFER_A_SCALES, std::as_const(a_scales_));
   if (is_partial()) {
@@ -392,6 +402,70 @@ AssertionResult Problem::check() {
   for (int64_t m = 0; m + 1 < spec.m; ++m)
     for (int64_t i = (m * ldc_ + columns()) * width; i < (m + 1) * ldc_ * width; ++i)
       if (c_memory_[at(i)] != 0xff) return AssertionFailure() << "C: the gap after row " << m << " was written";
+  return AssertionSuccess();
+}
+
+namespace {
+
+/// Equal bits, or both NaN.
+bool same(marlin_dtype type, const uint8_t* got, double expected) {
+  uint8_t want[4] = {};
+  oracle::write(type, want, 0, expected);
+  const double value = oracle::read(type, got, 0);
+  return std::isnan(expected) ? std::isnan(value) : std::memcmp(got, want, at(oracle::bytes_of(type))) == 0;
+}
+
+}  // namespace
+
+AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32_t>& rows, const Setting& setting) {
+  const gpu::PackedLayout& layout = plan.layout;
+  const oracle::Weights weights = expected();
+  // The oracle's double cannot tell a tie from what is next to it when code * scale and an additive zero lie far apart.
+  std::vector<float> additive(weights.additive ? at(spec.n * spec.k) : 0);
+  if (weights.additive) metal_marlin::decode_rows(source.meta(), source.all(), 0, spec.n, additive.data());
+  const int64_t count = rows.empty() ? spec.n : static_cast<int64_t>(rows.size()), ld = spec.k + 3,
+                width = oracle::bytes_of(type);
+  std::vector<uint8_t> out(at(((count - 1) * ld + spec.k) * width), 0xEE);
+  UnpackArgs args{};
+  args.n = static_cast<int32_t>(spec.n);
+  args.k = static_cast<int32_t>(spec.k);
+  args.slots = static_cast<int32_t>(layout.slots);
+  args.records = static_cast<int32_t>(layout.records);
+  args.record_blocks = static_cast<int32_t>(layout.record_blocks);
+  args.count = static_cast<int32_t>(count);
+  args.ld = ld;
+  args.id_stride = 1;
+  const std::string name = std::string("unpack_") + gpu::code_kind_name(layout.codes);
+  auto kernel = library("unpack.metal", {}, setting).kernel(name);
+  Constants values = constants();
+  values[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(type);
+  values[MARLIN_CONSTANT_ROW_LIST] = !rows.empty();
+  set_constants(kernel, values);
+  auto dispatch = kernel.dispatch();
+  bind_weights(dispatch);
+  dispatch.buffer(MARLIN_BUFFER_ROWS, static_cast<const void*>(packed.data() + layout.origins_at),
+                  at(layout.row_blocks() * kRowBlock) * sizeof(RowOrigin));
+  if (!rows.empty()) dispatch.buffer(MARLIN_BUFFER_ROW_LIST, rows);
+  if (layout.permuted)
+    dispatch.buffer(MARLIN_BUFFER_SLOT_TO_K, static_cast<const void*>(packed.data() + layout.slot_to_k_at),
+                    at(layout.slots) * 4);
+  dispatch.buffer(MARLIN_BUFFER_OUT, out.data(), out.size()).value(MARLIN_BUFFER_UNPACK_ARGS, args);
+  dispatch.groups(static_cast<uint32_t>((layout.slots / kUnitSlots + 31) / 32), static_cast<uint32_t>(count)).threads(32);
+  if (AssertionResult r = run_dispatch(dispatch, setting, name); !r) return r;
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t k = 0; k < spec.k; ++k) {
+      const int64_t row = rows.empty() ? i : rows[at(i)];
+      const double want = row < 0 || row >= spec.n ? std::numeric_limits<double>::quiet_NaN()
+                          : weights.additive       ? double{additive[at(row * spec.k + k)]}
+                                                   : double{oracle::value_f32(weights, row, k)};
+      const uint8_t* const got = out.data() + (i * ld + k) * width;
+      if (!same(type, got, want))
+        return AssertionFailure() << name << " W[" << row << ", " << k << "]: expected " << want << ", found "
+                                  << oracle::read(type, got, 0) << " (" << spec.describe() << ")";
+    }
+  for (int64_t i = 0; i + 1 < count; ++i)
+    for (int64_t b = (i * ld + spec.k) * width; b < (i + 1) * ld * width; ++b)
+      if (out[at(b)] != 0xEE) return AssertionFailure() << name << ": the gap after row " << i << " was written";
   return AssertionSuccess();
 }
 

@@ -78,8 +78,8 @@ class Problem {
   testing::AssertionResult run(const Setting& setting = {});
   /// Every element of C against the oracle's bound, and the gaps between its rows.
   testing::AssertionResult check();
-  /// All rows of unpack, bit for bit against the oracle, in this type.
-  testing::AssertionResult check_unpack(marlin_dtype type, const Setting& setting = {});
+  /// unpack of these rows (empty: of all), bit for bit against the oracle, in this type.
+  testing::AssertionResult check_unpack(marlin_dtype type, const std::vector<int32_t>& rows = {}, const Setting& setting = {});
 
   Spec spec;
   metal_marlin::MemorySource source;
@@ -92,6 +92,7 @@ class Problem {
   double worst = 0;
 
   oracle::Weights expected() const;
+  double c_at(int64_t m, int64_t n) const { return oracle::read(spec.c_type, c_memory_.data(), m * ldc_ + n); }
   int64_t columns() const { return spec.epilogue >= MARLIN_EPILOGUE_SWIGLU ? spec.n / 2 : spec.n; }
 
  private:
@@ -99,6 +100,8 @@ class Problem {
   testing::AssertionResult multiply(const Setting& setting);
   testing::AssertionResult finish(const Setting& setting);
   Constants constants() const;
+  void bind_part(metal_on_cpu::Dispatch& dispatch, int index, uint64_t from, uint64_t end) const;
+  void bind_weights(metal_on_cpu::Dispatch& dispatch) const;
   ProductArgs product_args() const;
   bool is_partial() const;
 

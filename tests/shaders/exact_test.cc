@@ -1,0 +1,123 @@
+// What decoding gives, bit for bit: every code with every scale, in unpack and through the product kernels.
+#include <cmath>
+#include <limits>
+
+#include "formats/codecs.h"
+#include "kinds.h"
+
+namespace shaders {
+namespace {
+
+class Decoding : public testing::TestWithParam<Kind> {};
+
+/// Scales of any bits: NaN, infinity, float32 subnormals; E8M0 rows that span all exponents, and so take float32 scales.
+TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
+  Spec s = spec_of(GetParam(), 1, 70, 364);
+  s.wild_scales = true;
+  s.tensor = GetParam().zeros == ZeroKind::additive ? 0 : GetParam().sparse ? 2 : 1;
+  Problem problem(s);
+  ASSERT_TRUE(problem.pack());
+  EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
+  EXPECT_TRUE(problem.check_unpack(MARLIN_BF16, {69, 0, 33, 33, -1, 70}));
+  EXPECT_TRUE(problem.check_unpack(MARLIN_F16));
+}
+
+/// Row n has scale byte n, or a number of size 2^(n - 150), and all codes.
+void set_scale_of_row(Problem& problem) {
+  auto& scales = problem.source.all().scales;
+  const auto& meta = problem.source.meta();
+  for (int64_t n = 0; n < meta.n; ++n)
+    for (int64_t g = 0; g < meta.groups; ++g) {
+      const auto at = static_cast<size_t>(n * meta.groups + g);
+      const float number = std::ldexp(1 + 0.0625f * static_cast<float>(n % 16), static_cast<int>(n) - 150);
+      if (metal_marlin::scale_bytes(meta.scale_type) == 1)
+        scales[at] = static_cast<uint8_t>(n);
+      else
+        oracle::write(meta.scale_type == ScaleType::f32   ? MARLIN_F32
+                      : meta.scale_type == ScaleType::f16 ? MARLIN_F16
+                                                          : MARLIN_BF16,
+                      scales.data(), static_cast<int64_t>(at), number);
+    }
+  auto& codes = problem.source.all().codes;
+  for (size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<uint8_t>(meta.format == MARLIN_INT8 ? i * 7 : (i + i / 64) % 16);
+}
+
+TEST_P(Decoding, UnpackKnowsEveryCodeWithEveryScale) {
+  Problem problem(spec_of(GetParam(), 1, 256, 64));
+  set_scale_of_row(problem);
+  ASSERT_TRUE(problem.pack());
+  EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
+}
+
+/// One-hot activations: the product is the weight itself.
+TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
+  for (const char* suffix : {"m8", "m16_n32_direct", "m64_n128_staged"}) {
+    Spec s = spec_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);
+    s.suffix = suffix;
+    s.a_type = suffix == std::string("m8") ? MARLIN_F16 : MARLIN_BF16;
+    Problem problem(s);
+    set_scale_of_row(problem);
+    for (size_t i = 0; i < problem.a.size(); ++i)
+      problem.a[i] = static_cast<int64_t>(i % 64) == static_cast<int64_t>(i / 64) * 64 / s.m ? 1 : 0;
+    ASSERT_TRUE(problem.pack());
+    ASSERT_TRUE(problem.run()) << s.describe();
+    const oracle::Weights weights = problem.expected();
+    for (int64_t m = 0; m < s.m; ++m)
+      for (int64_t n = 0; n < s.n; ++n) {
+        const double want = oracle::value_f32(weights, n, m * 64 / s.m), got = problem.c_at(m, n);
+        const bool nan = std::isnan(weights.scale[static_cast<size_t>(n * weights.groups)]);
+        bool infinite = false;
+        for (int64_t k = 0; k < s.k; ++k) infinite |= !std::isfinite(oracle::value_f32(weights, n, k));
+        // 0 * infinity of the other columns; and float32 subnormals, which may be flushed.
+        if (nan) {
+          ASSERT_TRUE(std::isnan(got)) << n;
+        } else if (infinite && (!std::isfinite(want) || !std::isfinite(got))) {
+          ASSERT_FALSE(std::isfinite(got)) << n;
+        } else if (weights.additive && GetParam().format == MARLIN_INT4 && suffix == std::string("m8")) {
+          ASSERT_NEAR(
+              got, want,
+              0x1p-22 * (std::fabs(weights.scale[static_cast<size_t>(n * weights.groups)]) * 15 + std::fabs(want)) + 0x1p-126);
+        } else if (std::fabs(want) >= 0x1p-122) {
+          ASSERT_EQ(got, want) << suffix << " m " << m << " n " << n;
+        } else {
+          ASSERT_NEAR(got, want, 0x1p-122) << suffix << " m " << m << " n " << n;
+        }
+      }
+  }
+}
+
+/// The probe finds what the kernels take for granted, when it is so.
+TEST(Probe, FindsTheLayoutAndTheArithmetic) {
+  std::vector<float> ramp(68), scratch(64);
+  for (int i = 0; i < 64; ++i) ramp[static_cast<size_t>(i)] = static_cast<float>(i);
+  ramp[64] = 16384, ramp[65] = 1, ramp[66] = 0.5f, ramp[67] = 2048;
+  const std::vector<uint16_t> halves = {0x0200, 0x0001, 0x83ff, 0x0400};
+  ProbeResult found{};
+  auto dispatch = library("probe.metal", {}, {}).kernel("probe").dispatch();
+  dispatch.buffer(MARLIN_BUFFER_PROBE_RAMP, ramp).buffer(MARLIN_BUFFER_PROBE_HALVES, halves);
+  dispatch.buffer(MARLIN_BUFFER_PROBE_RESULT, &found, sizeof found).buffer(MARLIN_BUFFER_PROBE_SCRATCH, scratch);
+  const auto report = dispatch.groups(1).threads(32).check().flush_to_zero().run();
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report.value().text(), "");
+  for (int lane = 0; lane < 32; ++lane)
+    for (int e = 0; e < 2; ++e) {
+      const int at = lane_row(lane) * 8 + 2 * lane_column(lane) + e;
+      EXPECT_EQ(found.fragments[0][2 * lane + e], at);
+      EXPECT_EQ(found.fragments[1][2 * lane + e], at);
+      EXPECT_EQ(found.stored[at], 2 * lane + e);
+      EXPECT_EQ(found.sums[2 * lane + e], 2048.5f);
+      EXPECT_EQ(lane_at(lane_row(lane), lane_column(lane)), lane);
+    }
+  EXPECT_EQ(found.half_values[0], 0x1p-15f);
+  EXPECT_EQ(found.half_values[1], 0x1p-24f);
+  EXPECT_EQ(found.half_values[2], -1023 * 0x1p-24f);
+  EXPECT_EQ(found.half_values[3], 0x1p-14f);
+  EXPECT_EQ(found.restored_half, 0.5f);
+  EXPECT_EQ(found.simd_width, 32u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Decoding, testing::ValuesIn(kKinds), [](const auto& i) { return std::string(i.param.name); });
+
+}  // namespace
+}  // namespace shaders

@@ -1,0 +1,51 @@
+// Every kind of code that a kernel decodes, with the groups, scales and zeros its files have.
+#pragma once
+
+#include <iterator>
+#include <ostream>
+
+#include "problem.h"
+
+namespace shaders {
+
+struct Kind {
+  const char* name;
+  marlin_format format;
+  ZeroKind zeros;
+  ScaleType scale_type;
+  bool sparse = false;
+};
+inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+inline constexpr Kind kKinds[] = {
+    {"int4", MARLIN_INT4, ZeroKind::none, ScaleType::f16},
+    {"int4_zeros", MARLIN_INT4, ZeroKind::integer, ScaleType::f16},
+    {"int4_additive", MARLIN_INT4, ZeroKind::additive, ScaleType::bf16},
+    {"fp4", MARLIN_FP4, ZeroKind::none, ScaleType::f32},
+    {"mxfp4", MARLIN_MXFP4, ZeroKind::none, ScaleType::e8m0},
+    {"nvfp4", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3},
+    {"int8", MARLIN_INT8, ZeroKind::none, ScaleType::f16},
+    {"int8_additive", MARLIN_INT8, ZeroKind::additive, ScaleType::f32},
+    {"int4_sparse", MARLIN_INT4, ZeroKind::none, ScaleType::bf16, true},
+    {"int4_zeros_sparse", MARLIN_INT4, ZeroKind::integer, ScaleType::f32, true},
+    {"int4_additive_sparse", MARLIN_INT4, ZeroKind::additive, ScaleType::f16, true},
+    {"fp4_sparse", MARLIN_FP4, ZeroKind::none, ScaleType::f16, true},
+    {"mxfp4_sparse", MARLIN_MXFP4, ZeroKind::none, ScaleType::e8m0, true},
+    {"nvfp4_sparse", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3, true},
+};
+
+/// The smallest problem of a kind; what else a test varies, it sets.
+inline Spec spec_of(const Kind& kind, int64_t m, int64_t n, int64_t k) {
+  Spec s;
+  s.format = kind.format;
+  s.zeros = kind.zeros;
+  s.scale_type = kind.scale_type;
+  s.sparse = kind.sparse;
+  s.group = kind.format == MARLIN_NVFP4 ? 16 : 32;
+  s.m = m;
+  s.n = n;
+  s.k = kind.sparse ? (k + 3) / 4 * 4 : k;
+  return s;
+}
+
+}  // namespace shaders
