@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust metal air framework metal-host portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install rust metal shaders air framework metal-host portable avx2 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -17,6 +17,7 @@ about_suite() {
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
+    shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
     framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
     metal-host) echo "the host of the Metal backend, on a Metal for Linux with the shader test-bed" ;;
     air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
@@ -167,6 +168,7 @@ own_project() {
 }
 suite_metal() { own_project metal tests/metal_on_cpu testbed; }
 suite_metal-asan() { own_project metal-asan tests/metal_on_cpu testbed -DMETAL_ON_CPU_SANITIZE=address,undefined; }
+suite_shaders() { own_project shaders tests/shaders testbed; }
 suite_framework() {
   own_project framework tests/metal_on_cpu/framework "testbed framework"
   # All of it has to be of one compiler, and Objective-C is clang's.

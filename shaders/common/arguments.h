@@ -2,7 +2,7 @@
 // Included by C++ and by Metal. Structures have fixed-size members in natural order, no padding, and equal sizes on both sides.
 //
 // Kernel names
-//   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish" | "probe"
+//   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns ( "_direct" | "_staged" )
 //   codes       = "fp4" | "u4" | "i8" | "fp4s" | "u4s"            (s: 2:4 sparse)
@@ -46,12 +46,6 @@
 #define MARLIN_BUFFER_QUANT_SCALES 2  // float [m][slots / 32]; quantize only
 #define MARLIN_BUFFER_SOURCE_SLOTS 3  // slot_to_k: quantize [has_slot_to_k], gather always
 #define MARLIN_BUFFER_PREPARE_ARGS 4  // PrepareArgs, by value
-
-/// Buffers of probe.
-#define MARLIN_BUFFER_PROBE_RAMP 0     // float [68]: 0..63, then 16384, 1, 0.5, 2048
-#define MARLIN_BUFFER_PROBE_HALVES 1   // ushort [4]: kProbeHalves
-#define MARLIN_BUFFER_PROBE_RESULT 2   // ProbeResult
-#define MARLIN_BUFFER_PROBE_SCRATCH 3  // float [64]
 
 /// Function constants.
 #define MARLIN_CONSTANT_SCALE_TYPE 0    // uint: enum MarlinScaleType
@@ -117,19 +111,3 @@ struct PrepareArgs {
 };
 static_assert(sizeof(PrepareArgs) == 24, "same on host and device");
 static_assert(sizeof(RowFactor) == 8 && sizeof(RowOrigin) == 12, "same on host and device");
-
-/// What probe found; index 2 lane + e is element e of a lane. The host compares it with what kernels take for granted:
-///   fragments[..][2 lane + e]  lane_row * 8 + 2 lane_column + e, and stored is its inverse: the layout of an 8x8 matrix
-///   half_values                2^-15, 2^-24, -1023 * 2^-24, 2^-14: half subnormals survive conversion to float
-///   restored_half              0.5: they survive multiplication by 2^14 in half
-///   sums                       2048.5 everywhere: sums of products are float32
-///   simd_width                 32
-struct ProbeResult {
-  float fragments[2][64];  // float, half
-  float stored[64];
-  float half_values[4];
-  float restored_half;
-  float sums[64];
-  uint32_t simd_width;
-};
-static_assert(sizeof(ProbeResult) == 1048, "same on host and device");

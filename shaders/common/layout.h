@@ -57,8 +57,8 @@ enum {
   kLargestExponent = 240,  // of stored E8M0 bytes
 };
 
-/// Row and half the column of a lane's first element in an 8x8 simdgroup_matrix, as on every Apple GPU so far; the probe kernel
-/// verifies it on the device at hand.
+/// Row and half the column of a lane's first element in an 8x8 simdgroup_matrix, as on every Apple GPU so far; the host
+/// checks a product on the device at hand.
 MARLIN_SHARED marlin_int lane_row(marlin_int lane) { return (lane / 4 & 4) | (lane / 2 & 3); }
 MARLIN_SHARED marlin_int lane_column(marlin_int lane) { return (lane / 4 & 2) | (lane & 1); }
 /// The lane (row, column / 2): the inverse of the two above.

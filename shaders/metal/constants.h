@@ -10,21 +10,26 @@ using namespace metal;
 
 #define UNROLL _Pragma("clang loop unroll(full)")
 
-constant uint scale_type [[function_constant(MARLIN_CONSTANT_SCALE_TYPE)]];
-constant uint zero_kind [[function_constant(MARLIN_CONSTANT_ZERO_KIND)]];
-constant uint group_shift [[function_constant(MARLIN_CONSTANT_GROUP_SHIFT)]];
-constant uint row_factor [[function_constant(MARLIN_CONSTANT_ROW_FACTOR)]];
-constant bool a_aligned [[function_constant(MARLIN_CONSTANT_ALIGNED)]];
-constant bool a_ragged [[function_constant(MARLIN_CONSTANT_RAGGED)]];
-constant uint output_type [[function_constant(MARLIN_CONSTANT_OUTPUT_TYPE)]];
-constant uint bias_type [[function_constant(MARLIN_CONSTANT_BIAS_TYPE)]];
-constant uint epilogue [[function_constant(MARLIN_CONSTANT_EPILOGUE)]];
-constant bool accumulate [[function_constant(MARLIN_CONSTANT_ACCUMULATE)]];
-constant bool partial [[function_constant(MARLIN_CONSTANT_PARTIAL)]];
-constant bool interleaved [[function_constant(MARLIN_CONSTANT_INTERLEAVED)]];
-constant bool has_slot_to_k [[function_constant(MARLIN_CONSTANT_SLOT_TO_K)]];
-constant bool quantized [[function_constant(MARLIN_CONSTANT_QUANTIZED)]];
-constant bool has_row_list [[function_constant(MARLIN_CONSTANT_ROW_LIST)]];
+// A constant that a pipeline is not given is 0: a kernel is only given those that it reads.
+#define MARLIN_CONSTANT(type, name, index)                     \
+  constant type given_##name [[function_constant(index)]]; \
+  constant type name = is_function_constant_defined(given_##name) ? given_##name : type(0);
+
+MARLIN_CONSTANT(uint, scale_type, MARLIN_CONSTANT_SCALE_TYPE)
+MARLIN_CONSTANT(uint, zero_kind, MARLIN_CONSTANT_ZERO_KIND)
+MARLIN_CONSTANT(uint, group_shift, MARLIN_CONSTANT_GROUP_SHIFT)
+MARLIN_CONSTANT(uint, row_factor, MARLIN_CONSTANT_ROW_FACTOR)
+MARLIN_CONSTANT(bool, a_aligned, MARLIN_CONSTANT_ALIGNED)
+MARLIN_CONSTANT(bool, a_ragged, MARLIN_CONSTANT_RAGGED)
+MARLIN_CONSTANT(uint, output_type, MARLIN_CONSTANT_OUTPUT_TYPE)
+MARLIN_CONSTANT(uint, bias_type, MARLIN_CONSTANT_BIAS_TYPE)
+MARLIN_CONSTANT(uint, epilogue, MARLIN_CONSTANT_EPILOGUE)
+MARLIN_CONSTANT(bool, accumulate, MARLIN_CONSTANT_ACCUMULATE)
+MARLIN_CONSTANT(bool, partial, MARLIN_CONSTANT_PARTIAL)
+MARLIN_CONSTANT(bool, interleaved, MARLIN_CONSTANT_INTERLEAVED)
+MARLIN_CONSTANT(bool, has_slot_to_k, MARLIN_CONSTANT_SLOT_TO_K)
+MARLIN_CONSTANT(bool, quantized, MARLIN_CONSTANT_QUANTIZED)
+MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
 
 constant bool has_zeros = zero_kind != kZeroNone;
 constant bool additive = zero_kind >= kZeroF32;

@@ -1,7 +1,7 @@
 // Packed codes -> numbers, by bit operations, two at a time. One decoder a kind of codes; layouts in ../common/layout.h.
 //
 // A Unit is what a lane holds of eight slots of its four tiles. decode() turns tile i of it into pairs of halves: h[t] holds
-// slots t (x) and 4 + t (y), exactly: for FP4 2^-14 times the value (or the value: restore()), for INT4 the code less the zero
+// slots t (x) and 4 + t (y), exactly: for FP4 2^-14 times the value, for INT4 the code less the zero
 // point, for INT8 the value. Zero points ride on the constant that the trick subtracts anyway, so they cost nothing.
 #pragma once
 #include "constants.h"
@@ -19,7 +19,7 @@ static inline ZeroPoint zero_point(uint z) {
 
 // --- FP4: E2M1 ---------------------------------------------------------------------------------------------------------------
 // A half whose exponent field holds only the low two bits is 2^-14 times the E2M1 value. Code 0.5 becomes a *subnormal* half
-// (0x0200), which Apple GPUs keep (the probe kernel checks it). Without restore() the caller's scale carries 2^14.
+// (0x0200), which Apple GPUs keep (the host checks a product on the device at hand). The caller restores the factor of 2^14.
 
 /// Dense placement, chosen for five shifts instead of seven: shifts issue at a quarter of the rate of AND and OR on M1 and M2.
 static inline void decode_fp4(uint q, thread half2* h) {

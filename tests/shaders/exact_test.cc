@@ -87,36 +87,6 @@ TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
   }
 }
 
-/// The probe finds what the kernels take for granted, when it is so.
-TEST(Probe, FindsTheLayoutAndTheArithmetic) {
-  std::vector<float> ramp(68), scratch(64);
-  for (int i = 0; i < 64; ++i) ramp[static_cast<size_t>(i)] = static_cast<float>(i);
-  ramp[64] = 16384, ramp[65] = 1, ramp[66] = 0.5f, ramp[67] = 2048;
-  const std::vector<uint16_t> halves = {0x0200, 0x0001, 0x83ff, 0x0400};
-  ProbeResult found{};
-  auto dispatch = library("probe.metal", {}, {}).kernel("probe").dispatch();
-  dispatch.buffer(MARLIN_BUFFER_PROBE_RAMP, ramp).buffer(MARLIN_BUFFER_PROBE_HALVES, halves);
-  dispatch.buffer(MARLIN_BUFFER_PROBE_RESULT, &found, sizeof found).buffer(MARLIN_BUFFER_PROBE_SCRATCH, scratch);
-  const auto report = dispatch.groups(1).threads(32).check().flush_to_zero().run();
-  ASSERT_TRUE(report.ok()) << report.message();
-  EXPECT_EQ(report.value().text(), "");
-  for (int lane = 0; lane < 32; ++lane)
-    for (int e = 0; e < 2; ++e) {
-      const int at = lane_row(lane) * 8 + 2 * lane_column(lane) + e;
-      EXPECT_EQ(found.fragments[0][2 * lane + e], at);
-      EXPECT_EQ(found.fragments[1][2 * lane + e], at);
-      EXPECT_EQ(found.stored[at], 2 * lane + e);
-      EXPECT_EQ(found.sums[2 * lane + e], 2048.5f);
-      EXPECT_EQ(lane_at(lane_row(lane), lane_column(lane)), lane);
-    }
-  EXPECT_EQ(found.half_values[0], 0x1p-15f);
-  EXPECT_EQ(found.half_values[1], 0x1p-24f);
-  EXPECT_EQ(found.half_values[2], -1023 * 0x1p-24f);
-  EXPECT_EQ(found.half_values[3], 0x1p-14f);
-  EXPECT_EQ(found.restored_half, 0.5f);
-  EXPECT_EQ(found.simd_width, 32u);
-}
-
 INSTANTIATE_TEST_SUITE_P(Kinds, Decoding, testing::ValuesIn(kKinds), [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace

@@ -178,7 +178,9 @@ Problem::Problem(const Spec& s) : spec(s) {
   metal_marlin::fill_randomly(source, random, !spec.wild_scales);
   std::normal_distribution<double> normal;
   a.resize(at(spec.m * spec.k));
-  for (double& x : a) x = normal(random);
+  // With an epilogue sums of about 1, where it bends.
+  const double size = spec.epilogue == MARLIN_EPILOGUE_NONE ? 1 : 0.25 / std::sqrt(static_cast<double>(spec.k));
+  for (double& x : a) x = size * normal(random);
   if (spec.bias_type != 0) bias.resize(at(spec.n));
   for (double& b : bias) b = normal(random);
   c_before.resize(at(spec.m * columns()));
