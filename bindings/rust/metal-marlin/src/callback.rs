@@ -76,8 +76,11 @@ pub(crate) fn guarded<R>(when_it_panics: R, body: impl FnOnce() -> R) -> R {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
+    /// Something failed.
     Error,
+    /// Something is doubtful, and the library went on.
     Warning,
+    /// Good to know.
     Info,
 }
 

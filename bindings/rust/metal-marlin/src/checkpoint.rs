@@ -148,13 +148,11 @@ impl<'a> Iterator for Layers<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let mut info = sys::marlin_layer_info::default();
         let (checkpoint, index) = (self.checkpoint.as_raw(), self.next);
+        self.next += 1;
         // SAFETY: `info` says its size.
         match self.checkpoint.library().call(|api, err| unsafe { (api.checkpoint_layer)(checkpoint, index, &mut info, err) }) {
-            Ok(()) => {
-                self.next += 1;
-                // SAFETY: the name lives as long as the checkpoint.
-                Some(Ok(unsafe { layer_info(&info) }))
-            }
+            // SAFETY: the name lives as long as the checkpoint.
+            Ok(()) => Some(Ok(unsafe { layer_info(&info) })),
             Err(e) if e.status() == Status::NOT_FOUND => None,
             Err(e) => Some(Err(e)),
         }
@@ -169,7 +167,9 @@ pub struct LayerInfo<'a> {
     pub status: Status,
     /// "" for weights that do not come from a file.
     pub name: Cow<'a, str>,
+    /// Rows: out_features.
     pub n: usize,
+    /// Columns: in_features.
     pub k: usize,
     /// 1 for a plain layer.
     pub experts: u32,
@@ -179,6 +179,7 @@ pub struct LayerInfo<'a> {
     pub format: Format,
     /// In the file; of packed weights: what their first part came in.
     pub layout: Layout,
+    /// What is special about it.
     pub flags: LayerFlags,
     /// Of the scales; of the values when they are floats.
     pub dtype: Dtype,
@@ -220,14 +221,17 @@ unsafe impl Send for Tensor<'_> {}
 unsafe impl Sync for Tensor<'_> {}
 
 impl<'a> Tensor<'a> {
+    /// The type of its elements.
     pub fn dtype(&self) -> Dtype {
         Dtype(self.raw.dtype)
     }
 
+    /// The product of all dimensions but the last.
     pub fn rows(&self) -> usize {
         self.raw.rows as usize
     }
 
+    /// The last dimension.
     pub fn cols(&self) -> usize {
         self.raw.cols as usize
     }
@@ -289,7 +293,9 @@ impl std::fmt::Debug for Tensor<'_> {
 /// A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shard {
+    /// Where it begins.
     pub first: [usize; 3],
+    /// How many; 0: all from there on.
     pub count: [usize; 3],
 }
 

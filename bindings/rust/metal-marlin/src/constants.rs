@@ -10,7 +10,7 @@ macro_rules! open_enum {
         pub struct $name(pub i32);
 
         impl $name {
-            $($(#[$doc])* pub const $constant: $name = $name(sys::$value);)*
+            $($(#[$doc])* #[doc = concat!("\n\n`", stringify!($value), "` in the header.")] pub const $constant: $name = $name(sys::$value);)*
         }
 
         impl std::fmt::Debug for $name {

@@ -59,9 +59,11 @@ type ParallelFor<'a> = dyn Fn(&Tasks) + Sync + 'a;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Progress<'a> {
+    /// Of the input.
     pub done_bytes: u64,
     /// Of the input; 0 while the files are being planned.
     pub total_bytes: u64,
+    /// The layer that is at work.
     pub layer: std::borrow::Cow<'a, str>,
 }
 
@@ -71,19 +73,27 @@ pub struct Progress<'a> {
 pub struct Outcome<'a> {
     /// [`Status::OK`]: quantised; else why it stays as it was.
     pub status: Status,
+    /// The layer.
     pub name: std::borrow::Cow<'a, str>,
     /// The words for status, or "".
     pub reason: std::borrow::Cow<'a, str>,
+    /// Rows: out_features.
     pub n: usize,
+    /// Columns: in_features.
     pub k: usize,
+    /// 1 for a plain layer.
     pub experts: u32,
     /// K when one group spans the row.
     pub group_size: u32,
+    /// What it was; [`Format::NONE`]: floats.
     pub from: Format,
     /// That was written.
     pub format: Format,
+    /// Of what was written.
     pub flags: LayerFlags,
+    /// Of all its tensors.
     pub bytes_before: u64,
+    /// Of all its tensors.
     pub bytes_after: u64,
     /// Sum of (written - original)^2; 0 in a dry run.
     pub squared_error: f64,

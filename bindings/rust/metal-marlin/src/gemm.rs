@@ -83,6 +83,7 @@ impl<'a> Gemm<'a> {
     /// Which kernel would run, which tiles, and why: `kernel: NAME`, then `key: value` lines.
     pub fn explain(&self) -> Result<String> {
         let library = self.weights.library();
+        self.bound.check_library(library)?;
         let explain = |text: &mut Vec<u8>| {
             let mut needed = 0;
             let capacity = text.len();

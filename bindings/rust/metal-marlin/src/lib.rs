@@ -7,7 +7,7 @@
 //! - **Threads.** [`Context`], [`Weights`], [`Checkpoint`] and [`Buffer`] are `Send + Sync`, a [`Stream`] is `Send`.
 //! - **Borrows.** What the work of a stream uses is borrowed until the work is done: see [`Stream::scope`].
 //! - **Errors** are [`Error`]s. Nothing here panics, but for a closure of yours that did: its panic goes on after the call.
-#![warn(missing_debug_implementations)]
+#![warn(missing_debug_implementations, missing_docs)]
 
 mod buffer;
 mod callback;

@@ -202,12 +202,15 @@ impl<T, K> Drop for Handle<T, K> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Device {
+    /// What drives it.
     pub backend: Backend,
     /// For [`ContextBuilder::device`].
     pub index: i32,
+    /// As its maker calls it.
     pub name: String,
     /// Such as "avx512-vnni-bf16", "sm_90a", "apple9".
     pub isa_or_arch: String,
+    /// All of it, in use or not.
     pub memory_bytes: u64,
     /// Why it cannot be used; `None` when it can.
     pub why_not: Option<String>,

@@ -94,15 +94,19 @@ impl Bound {
         *self = Bound { library, stream, nowhere: self.nowhere || other.nowhere || libraries || streams };
     }
 
+    pub fn check_library(self, library: &Library) -> Result<()> {
+        if self.library.is_null() || ptr::eq(self.library, library.api()) {
+            return Ok(());
+        }
+        Err(Error::new(Status::ARGUMENT, "an operand lies in a buffer of another copy of the library"))
+    }
+
     pub fn check(self, library: &Library, stream: *const sys::marlin_stream) -> Result<()> {
-        let fail = |what| Err(Error::new(Status::ARGUMENT, what));
-        if !self.library.is_null() && !ptr::eq(self.library, library.api()) {
-            return fail("an operand lies in a buffer of another copy of the library");
+        self.check_library(library)?;
+        if !self.nowhere && (self.stream.is_null() || self.stream == stream) {
+            return Ok(());
         }
-        if self.nowhere || (!self.stream.is_null() && self.stream != stream) {
-            return fail("an operand is shared in the scope of a stream, and may be used there alone");
-        }
-        Ok(())
+        Err(Error::new(Status::ARGUMENT, "an operand is shared in the scope of a stream, and may be used there alone"))
     }
 }
 
@@ -216,10 +220,12 @@ impl<'a, T: Element> Matrix<'a, T> {
         &self.raw
     }
 
+    /// How many rows.
     pub fn rows(&self) -> usize {
         self.raw.rows as usize
     }
 
+    /// Elements in a row.
     pub fn cols(&self) -> usize {
         self.raw.cols as usize
     }
@@ -263,10 +269,12 @@ impl<'a, T: Element> MatrixMut<'a, T> {
         MatrixMut { raw: self.raw, bound: self.bound, memory: PhantomData }
     }
 
+    /// How many rows.
     pub fn rows(&self) -> usize {
         self.raw.rows as usize
     }
 
+    /// Elements in a row.
     pub fn cols(&self) -> usize {
         self.raw.cols as usize
     }

@@ -9,7 +9,7 @@ use metal_marlin_sys as sys;
 use crate::gemm::{self, Gemm};
 use crate::library::{Handle, Library};
 use crate::matrix::{Bound, Element, Input, MatrixMut, Output};
-use crate::{Buffer, Context, Native, Result, Status, Weights};
+use crate::{Buffer, Context, Error, Native, Result, Status, Weights};
 
 /// An in-order queue of work. It may move between threads, but one at a time uses it.
 ///
@@ -21,6 +21,8 @@ use crate::{Buffer, Context, Native, Result, Status, Weights};
 /// ```
 pub struct Stream {
     handle: Handle<sys::marlin_stream, (Context, Option<Buffer>)>,
+    /// Its work ends when the host has committed it, so that nothing here can wait for that.
+    host_commits: bool,
     one_thread_at_a_time: PhantomData<Cell<()>>,
 }
 
@@ -42,8 +44,9 @@ impl Stream {
     /// A stream on top of the host's own.
     ///
     /// # Safety
-    /// `native` is what `kind` says, of the context's device, and lives as long as this stream. Waiting for a command buffer or
-    /// encoder takes that the host commits it.
+    /// `native` is what `kind` says, of the context's device, and lives as long as this stream. What is encoded into a command
+    /// buffer or encoder is done when the host has committed it and waited: such a stream has no [`scope`](Stream::scope), but
+    /// [`gemm`](Stream::gemm).
     pub unsafe fn from_native(context: &Context, kind: Native, native: *mut c_void) -> Result<Stream> {
         Stream::create(context, kind, native, None)
     }
@@ -59,7 +62,8 @@ impl Stream {
         let keeps = (context.clone(), scratch);
         let handle =
             library.create(keeps, library.api().stream_destroy, |api, out, err| (api.stream_create)(raw, &desc, out, err))?;
-        Ok(Stream { handle, one_thread_at_a_time: PhantomData })
+        let host_commits = kind == Native::METAL_COMMAND_BUFFER || kind == Native::METAL_ENCODER;
+        Ok(Stream { handle, host_commits, one_thread_at_a_time: PhantomData })
     }
 
     fn library(&self) -> &Library {
@@ -149,6 +153,10 @@ impl Stream {
                     .library()
                     .call_and_forget_panic(|api, err| unsafe { (api.stream_wait)(stream.as_raw(), u64::MAX, err) });
             }
+        }
+        if self.host_commits {
+            let message = "the host commits what this stream encodes, and so a scope cannot wait for it; there is Stream::gemm";
+            return Err(Error::new(Status::ARGUMENT, message));
         }
         let wait = WaitAlways(self);
         let scope = Scope { stream: wait.0, scope: PhantomData, env: PhantomData };
