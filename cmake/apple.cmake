@@ -1,4 +1,5 @@
 # Whether the Metal backend is built (METAL_MARLIN_HAS_METAL), and what everything that holds it links (metal_marlin_frameworks).
+# It needs the SDK of macOS 15 or later, whose newer parts are asked for at run time.
 set(METAL_MARLIN_HAS_METAL FALSE)
 set(metal_marlin_frameworks "")
 if(APPLE)

@@ -65,8 +65,9 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
   // FP4's 2^14 goes into the scale where neither can overflow nor the sum come near float32's subnormals.
   const bool folds = Activation<T>::kNarrow && scales_have_room;
   const Walk<Codes> walk(codes, args, group.x, group.z, lane);
+  const int first = int(group.y) * ROWS;
   const device T* row[ROWS];
-  UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, m);
+  UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, first + m);
   Sums<Codes, T, ROWS> sums;
   sums.clear();
   GroupScales<Codes> scale;
@@ -77,7 +78,7 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
     const int column = k0 + kUnitSlots * units * fragment_column(lane);
     float d[ROWS];
     UNROLL for (ushort m = 0; m < ROWS; m++)
-      d[m] = Activation<T>::kQuantized ? activation_scale(a_scales, args, m, column) : 1.0f;
+      d[m] = Activation<T>::kQuantized ? activation_scale(a_scales, args, first + m, column) : 1.0f;
     typename Codes::Span span;
     span.open(walk.codes + Codes::Span::words(k0), units, lane);
     const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
@@ -93,7 +94,7 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
   for (ushort m = simdgroup; m < ROWS; m += kSimdgroups) {
     float sum = shared[0][m][lane];  // in a fixed order
     UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][m][lane];
-    if (m < args.m && n < args.n) write_sum(sum, m, n, group.z, factors, bias, c, partials, args);
+    if (first + m < args.m && n < args.n) write_sum(sum, first + m, n, group.z, factors, bias, c, partials, args);
   }
 }
 

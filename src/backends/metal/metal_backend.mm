@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
+#include "backends/gpu/gpu_backend.h"
 #include "backends/metal/metal_device.h"
 
 namespace metal_marlin::metal {
-namespace {
-
-constexpr char kNoProducts[] = "products on Apple GPUs are not in this version";
-
-}  // namespace
 
 uint32_t device_count() { return std::max(count_devices(), 1u); }
 
@@ -21,18 +18,20 @@ void describe_device(uint32_t index, marlin_device_info& out) {
     std::snprintf(out.isa_or_arch, sizeof out.isa_or_arch, "%s", found.value().architecture.c_str());
     out.memory_bytes = found.value().memory_bytes;
   }
-  std::snprintf(out.why_not, sizeof out.why_not, "%s", found.ok() ? kNoProducts : found.status().message());
+  std::snprintf(out.why_not, sizeof out.why_not, "%s", found.status().message());
 }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
-  DeviceOptions device;
-  device.index = static_cast<uint32_t>(options.device_index);
-  device.native = options.native_device;
-  device.shaders = embedded_shaders();
-  device.cache_folder = user_cache_folder();
-  device.logger = options.logger;
-  MARLIN_ASSIGN(const auto made, create_device(device));
-  return Status::error(MARLIN_E_NO_DEVICE, "%s: %s", made->capabilities().name.c_str(), kNoProducts);
+  DeviceOptions device_options;
+  device_options.index = static_cast<uint32_t>(options.device_index);
+  device_options.native = options.native_device;
+  device_options.shaders = embedded_shaders();
+  device_options.cache_folder = user_cache_folder();
+  device_options.logger = options.logger;
+  MARLIN_ASSIGN(std::shared_ptr<device::Device> made, create_device(device_options));
+  gpu::GpuOptions chosen;
+  if (const char* const kernel = std::getenv("METAL_MARLIN_KERNEL"); kernel != nullptr) chosen.kernel = kernel;
+  return gpu::make_gpu_backend(std::move(made), options, chosen);
 }
 
 }  // namespace metal_marlin::metal

@@ -13,16 +13,17 @@ namespace {
 using device::BufferRef;
 using device::Capabilities;
 
-// The newest generation that the device belongs to, as n of MTLGPUFamilyApple<n>; 0: no GPU of Apple's.
+// The newest generation that the device belongs to, as n of MTLGPUFamilyApple<n>; 0: no GPU of Apple's. By numbers, as those
+// that are yet to come have no names; a device belongs to all that came before its own.
 int apple_family(id<MTLDevice> device) {
-  for (NSInteger family = MTLGPUFamilyApple10; family >= MTLGPUFamilyApple1; --family) {
-    if ([device supportsFamily:static_cast<MTLGPUFamily>(family)]) return static_cast<int>(family - MTLGPUFamilyApple1) + 1;
-  }
-  return 0;
+  int family = 0;
+  while ([device supportsFamily:static_cast<MTLGPUFamily>(MTLGPUFamilyApple1 + family)]) ++family;
+  return family;
 }
 
 bool has_tensors(id<MTLDevice> device) {
-  if (@available(macOS 26.0, *)) return [device supportsFamily:MTLGPUFamilyMetal4];
+  constexpr auto kMetal4 = static_cast<MTLGPUFamily>(5002);  // MTLGPUFamilyMetal4, which SDKs before macOS 26 do not name
+  if (@available(macOS 26.0, *)) return [device supportsFamily:kMetal4];
   return false;
 }
 

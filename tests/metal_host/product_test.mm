@@ -1,0 +1,106 @@
+// A product from end to end: packed weights, the GPU backend, this host, and the library's own kernel, probed before it serves.
+#include <random>
+
+#include "backends/gpu/gpu_backend.h"
+#include "few_kernels.h"
+#include "formats/codecs.h"
+#include "unit/cpu_memory_source.h"
+
+namespace metal_marlin::metal {
+namespace {
+
+constexpr int64_t kN = 40, kK = 96;
+
+class Products : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    built_in.shaders.sources = few.sources();
+    open(built_in);
+    BackendOptions options;
+    options.threads = 1;
+    options.logger = {[](void* user, int32_t, const char* message) { static_cast<Products*>(user)->log += message; }, this};
+    auto made = gpu::make_gpu_backend(std::shared_ptr<device::Device>(std::move(device)), options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    backend = made.take();
+    std::mt19937 random(1);
+    WeightMeta& meta = source.mutable_meta();
+    meta.format = MARLIN_MXFP4, meta.scale_type = ScaleType::e8m0;
+    meta.n = kN, meta.k = kK, meta.group_size = 32;
+    set_groups(meta, Order::plain, random);
+    fill_randomly(source, random, true);
+    auto packed = backend->pack(source);
+    ASSERT_TRUE(packed.ok()) << packed.status().message();
+    weights = packed.take();
+    a = memory(kK * 2), c = memory(kN * 4);
+    for (int64_t k = 0; k < kK; ++k) reinterpret_cast<_Float16*>(a->host())[k] = static_cast<_Float16>(k % 7 - 3);
+  }
+  void TearDown() override {
+    a.reset(), c.reset(), weights.reset(), backend.reset();
+    DeviceTest::TearDown();
+  }
+  std::unique_ptr<SharedMemory> memory(uint64_t bytes) {
+    auto made = backend->allocate(bytes);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.take();
+  }
+  static MatrixView view(const SharedMemory& of, int64_t cols, marlin_dtype dtype) {
+    MatrixView made;
+    made.data = of.host(), made.rows = 1, made.cols = made.stride = cols, made.dtype = dtype;
+    made.memory = MARLIN_MEM_BUFFER, made.buffer = &of;
+    return made;
+  }
+  GemmProblem problem() const {
+    GemmProblem made;
+    made.weights = weights.get(), made.a = view(*a, kK, MARLIN_F16), made.c = view(*c, kN, MARLIN_F32);
+    return made;
+  }
+  void expect_product() {
+    EXPECT_EQ(log, "") << "every kernel computes right when it is probed";
+    const auto chosen = backend->explain(problem());
+    ASSERT_TRUE(chosen.ok()) << chosen.status().message();
+    EXPECT_THAT(chosen.value(), ::testing::StartsWith("kernel: gemv_fp4_f16_m1\n"));
+    constexpr double kE2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    for (int64_t n = 0; n < kN; ++n) {
+      double want = 0;
+      for (int64_t k = 0; k < kK; ++k) {
+        const uint8_t code = source.all().codes[static_cast<size_t>(n * kK + k)];
+        const int exponent = source.all().scales[static_cast<size_t>(n * (kK / 32) + k / 32)] - 127;
+        want += std::ldexp((code & 8) != 0 ? -kE2m1[code & 7] : kE2m1[code & 7], exponent) * static_cast<double>(k % 7 - 3);
+      }
+      EXPECT_NEAR(reinterpret_cast<const float*>(c->host())[n], want, 1e-4 * (1 + std::fabs(want))) << n;
+    }
+  }
+
+  FewKernels few;
+  std::string log;
+  DeviceOptions built_in;
+  MemorySource source;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<PackedWeights> weights;
+  std::unique_ptr<SharedMemory> a, c;
+};
+
+TEST_F(Products, AtOnce) {
+  const GemmProblem once = problem();
+  EXPECT_OK(backend->gemm(nullptr, {&once, 1}));
+  expect_product();
+}
+
+TEST_F(Products, OnTheHostsCommandBuffer) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];
+    auto on = backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands});
+    ASSERT_TRUE(on.ok()) << on.status().message();
+    const GemmProblem once = problem();
+    EXPECT_OK(backend->gemm(on.value().get(), {&once, 1}));
+    EXPECT_OK(backend->flush(*on.value()));
+    [commands commit];
+    [commands waitUntilCompleted];
+    EXPECT_TRUE(commands.error == nil);
+    expect_product();
+  }
+}
+
+}  // namespace
+}  // namespace metal_marlin::metal
