@@ -56,7 +56,7 @@
 #define MARLIN_CONSTANT_RAGGED 5        // bool: A has fewer columns than slots, so that the last unit of 32 is read with care
 #define MARLIN_CONSTANT_OUTPUT_TYPE 6   // uint: enum MarlinFloat, of C
 #define MARLIN_CONSTANT_BIAS_TYPE 7     // uint: enum MarlinFloat, or 3: no bias
-#define MARLIN_CONSTANT_EPILOGUE 8      // uint: MARLIN_EPILOGUE_*; in product kernels a one-input one
+#define MARLIN_CONSTANT_EPILOGUE 8      // uint: enum MarlinEpilogue; in product kernels a one-input one
 #define MARLIN_CONSTANT_ACCUMULATE 9    // bool: C is added to
 #define MARLIN_CONSTANT_PARTIAL 10      // bool: raw sums go to the partials, and finish does the rest
 #define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up (finish)
@@ -69,6 +69,17 @@ enum MarlinZeroKind { kZeroNone = 0, kZeroInteger = 1, kZeroF32 = 2, kZeroF16 = 
 /// Of finished sums: nothing; * multiplier; * multiplier / divisor.
 enum MarlinRowFactor { kRowFactorNone = 0, kRowFactorMultiply = 1, kRowFactorDivide = 2 };
 enum MarlinFloat { kFloat32 = 0, kFloat16 = 1, kFloatBf16 = 2, kFloatNone = 3 };
+
+/// MARLIN_EPILOGUE_* of the C ABI; from kEpilogueSwiglu on they take a gate and an up row.
+enum MarlinEpilogue {
+  kEpilogueNone = 0,
+  kEpilogueSilu = 1,
+  kEpilogueGeluTanh = 2,
+  kEpilogueGeluErf = 3,
+  kEpilogueSwiglu = 4,
+  kEpilogueGegluTanh = 5,
+  kEpilogueSwigluOai = 6
+};
 
 /// Of one row of W: what its finished sums are multiplied by, then divided by. multiplier holds 2^-shift of E8M0 exponents and
 /// is NaN where a scale of the row is, because then every product of that row is NaN.

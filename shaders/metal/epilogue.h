@@ -2,13 +2,6 @@
 #pragma once
 #include "constants.h"
 
-// The numbers of include/metal_marlin/metal_marlin.h; pack.h of the host asserts that they agree.
-#define EPILOGUE_SILU 1
-#define EPILOGUE_GELU_TANH 2
-#define EPILOGUE_GELU_ERF 3
-#define EPILOGUE_SWIGLU 4
-#define EPILOGUE_GEGLU_TANH 5
-
 /// x / (1 + e^-argument). Where e^-x overflows the quotient is 0, as it should be; the limit at -infinity is -0, which
 /// infinity * 0 would miss.
 static inline float times_sigmoid(float x, float argument) {
@@ -47,9 +40,9 @@ static inline float gelu_erf(float x) {
 }
 
 static inline float activate(float x) {
-  if (epilogue == EPILOGUE_SILU) return silu(x);
-  if (epilogue == EPILOGUE_GELU_TANH) return gelu_tanh(x);
-  if (epilogue == EPILOGUE_GELU_ERF) return gelu_erf(x);
+  if (epilogue == kEpilogueSilu) return silu(x);
+  if (epilogue == kEpilogueGeluTanh) return gelu_tanh(x);
+  if (epilogue == kEpilogueGeluErf) return gelu_erf(x);
   return x;
 }
 
@@ -59,8 +52,8 @@ static inline float swiglu_oai(float gate, float up) {
   return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
 }
 static inline float combine(float gate, float up) {
-  if (epilogue == EPILOGUE_SWIGLU) return silu(gate) * up;
-  if (epilogue == EPILOGUE_GEGLU_TANH) return gelu_tanh(gate) * up;
+  if (epilogue == kEpilogueSwiglu) return silu(gate) * up;
+  if (epilogue == kEpilogueGegluTanh) return gelu_tanh(gate) * up;
   return swiglu_oai(gate, up);
 }
 

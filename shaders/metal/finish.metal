@@ -8,7 +8,7 @@ kernel void finish(
     const device void* bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(has_bias)]],
     device void* c [[buffer(MARLIN_BUFFER_C)]], constant ProductArgs& args [[buffer(MARLIN_BUFFER_ARGS)]],
     uint2 at [[thread_position_in_grid]]) {
-  const bool two_inputs = epilogue >= EPILOGUE_SWIGLU;
+  const bool two_inputs = epilogue >= kEpilogueSwiglu;
   const int columns = two_inputs ? args.n / 2 : args.n, m = at.y, column = at.x;
   if (column >= columns || m >= args.m) return;
   const int step = two_inputs && interleaved ? 2 : 1;

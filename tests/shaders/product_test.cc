@@ -21,6 +21,7 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
                    1 + random() % 75, 4 + random() % 500);
   s.seed = seed;
   s.suffix = row.suffix;
+  if (random() % 4 == 0) s.m += row.rows;  // further threadgroups along y, as whoever probes a kernel asks for
   const bool fixed_group = kind.format == MARLIN_MXFP4 || kind.format == MARLIN_NVFP4;
   constexpr ScaleType kFloats[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16};
   if (!fixed_group) {

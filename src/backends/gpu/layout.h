@@ -66,5 +66,8 @@ struct PackedLayout {
 static_assert(static_cast<int>(ScaleType::f32) == kScaleF32 && static_cast<int>(ScaleType::f16) == kScaleF16 &&
               static_cast<int>(ScaleType::bf16) == kScaleBf16 && static_cast<int>(ScaleType::e8m0) == kScaleE8m0 &&
               static_cast<int>(ScaleType::e4m3) == kScaleE4m3);
+static_assert(MARLIN_EPILOGUE_SILU == kEpilogueSilu && MARLIN_EPILOGUE_GELU_TANH == kEpilogueGeluTanh &&
+              MARLIN_EPILOGUE_GELU_ERF == kEpilogueGeluErf && MARLIN_EPILOGUE_SWIGLU == kEpilogueSwiglu &&
+              MARLIN_EPILOGUE_GEGLU_TANH == kEpilogueGegluTanh && MARLIN_EPILOGUE_SWIGLU_OAI == kEpilogueSwigluOai);
 
 }  // namespace metal_marlin::gpu
