@@ -157,7 +157,7 @@ class Run {
     for (size_t i = 0; i < worker.block_counts.size(); ++i) {
       for (int k = 0; k < kOperationCount; ++k) {
         if (const uint64_t n = worker.block_counts[i] * job_.image->blocks()[i][k])
-          worker.counters.operations[operation_name(k)] += n;
+          worker.counters.operations[kOperationNames[k]] += n;
       }
     }
   }
@@ -207,22 +207,6 @@ void apply_constness(const msl::Kernel& kernel, std::map<int, BufferBinding>& bu
     }
     b.writable = b.writable && (!used || written);
   }
-}
-
-std::vector<Finding> warnings_about(const msl::Kernel& kernel, const std::vector<Diagnostic>& warnings,
-                                    const std::vector<const msl::Kernel*>& others) {
-  std::vector<Finding> findings;
-  for (const Diagnostic& w : warnings) {
-    const auto inside = [&](const msl::Kernel& k) {
-      return w.file == k.file && w.line >= k.first_line && w.line <= k.last_line;
-    };
-    if (!inside(kernel) && std::any_of(others.begin(), others.end(), [&](const msl::Kernel* k) { return inside(*k); }))
-      continue;
-    Finding f;
-    f.kind = "uninitialised-variable", f.file = w.file, f.line = w.line, f.message = w.message, f.kernel = kernel.name;
-    findings.push_back(std::move(f));
-  }
-  return findings;
 }
 
 }  // namespace
@@ -355,7 +339,7 @@ Result<Report> Dispatch::run() {
   const bool checked = s.checked || s.counted;
   auto loaded = k.library->image(k.name, k.constants, checked);
   if (!loaded) return loaded.error();
-  const Image& image = *loaded.value().image;
+  const Image& image = *loaded.value();
   const msl::Kernel* kernel = image.find(k.name);
   if (!kernel) return Error{prefix + "is missing in its image"};
   if (std::string wrong = missing_arguments(*kernel, s.buffers, s.threadgroup_memory); !wrong.empty())
@@ -381,13 +365,7 @@ Result<Report> Dispatch::run() {
   Report report = run.go();
   if (!run.missing().empty()) return Error{prefix + "cannot get " + run.missing()};
   memory.finish();
-  std::vector<const msl::Kernel*> others;
-  for (const std::string& name : names) {
-    if (const msl::Kernel* other = image.find(name); other && other != kernel) others.push_back(other);
-  }
-  if (checked) {
-    for (Finding& f : warnings_about(*kernel, loaded.value().warnings, others)) report.findings.push_back(std::move(f));
-  }
+  report.counters.registers_estimated = image.registers(*kernel);
   return report;
 }
 

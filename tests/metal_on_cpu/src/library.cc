@@ -26,8 +26,8 @@ std::string literal(const ConstantValue& value) {
 
 }  // namespace
 
-Result<Library::State::Loaded> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
-                                                     bool checked) const {
+Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
+                                                           bool checked) const {
   const Key key{constants.by_index, constants.by_name, checked, source.metallib.empty() ? std::string() : kernel};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -35,10 +35,10 @@ Result<Library::State::Loaded> Library::State::image(const std::string& kernel, 
   }
   auto file = compile(source, kernel, constants, checked, options);
   if (!file) return file.error();
-  auto loaded = Image::load(file.value().path, file.value().blocks);
+  auto loaded = Image::load(file.value());
   if (!loaded) return loaded.error();
   const std::lock_guard<std::mutex> lock(mutex_);
-  return images_.emplace(key, Loaded{loaded.take(), std::move(file.value().warnings)}).first->second;
+  return images_.emplace(key, loaded.take()).first->second;
 }
 
 Result<Library> Library::from_source(const std::string& text, const CompileOptions& options, const std::string& name) {

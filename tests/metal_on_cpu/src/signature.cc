@@ -42,7 +42,7 @@ std::string Library::compile_errors() const {
 Result<Signature> Kernel::signature() const {
   const auto loaded = state_->library->image(state_->name, state_->constants, true);
   if (!loaded) return loaded.error();
-  const msl::Kernel* const kernel = loaded.value().image->find(state_->name);
+  const msl::Kernel* const kernel = loaded.value()->find(state_->name);
   if (!kernel) return Error{state_->library->name + ": there is no kernel '" + state_->name + "'"};
   Signature signature;
   if (kernel->max_threads) signature.max_threads = kernel->max_threads;

@@ -15,17 +15,13 @@ struct Library::State {
   CompileOptions options;
   Preprocessed source;
 
-  struct Loaded {
-    std::shared_ptr<const Image> image;
-    std::vector<Diagnostic> warnings;
-  };
   /// The image for these constants, compiled at its first use. Threads may call it at once.
-  Result<Loaded> image(const std::string& kernel, const ConstantLiterals& constants, bool checked) const;
+  Result<std::shared_ptr<const Image>> image(const std::string& kernel, const ConstantLiterals& constants, bool checked) const;
 
  private:
   using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool, std::string>;
   mutable std::mutex mutex_;
-  mutable std::map<Key, Loaded> images_;
+  mutable std::map<Key, std::shared_ptr<const Image>> images_;
 };
 
 struct Kernel::State {

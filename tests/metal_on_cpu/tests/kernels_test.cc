@@ -366,5 +366,34 @@ TEST(Pointers, InABuffer) {
   }
 }
 
+// Parts of variables that never get a value, and that nothing depends on, are no finding.
+class Variables : public ::testing::TestWithParam<const char*> {};
+TEST_P(Variables, ThatAreSetWhereTheyAreUsed) {
+  const auto& library = library_of("correct/variables.metal");
+  ASSERT_TRUE(library.ok()) << library.message();
+  std::vector<float> x(64), y(3 * 64);
+  for (size_t i = 0; i < 64; ++i) x[i] = static_cast<float>(i) - 20;
+  const std::string name = GetParam();
+  Dispatch d = library.value().kernel(name).dispatch();
+  if (name == "padding")
+    d.buffer(0, y);
+  else
+    d.buffer(0, std::as_const(x)).buffer(1, y).value(2, 13);
+  const auto report = d.groups(2).threads(32).check().run();
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report.value().text(), "");
+  for (uint32_t i = 0; i < 64; ++i) {
+    // simdgroup_load: the first element of lane l is at row (l / 4 & 4) + l / 2 % 4, column (l / 4 & 2) * 2 + l % 2 * 2.
+    const uint32_t l = i % 32, at = ((l / 4 & 4) + l / 2 % 4) * 8 + (l / 4 & 2) * 2 + l % 2 * 2;
+    const float v = x[i], want = name == "guarded"    ? 78 + 14 * v + 1 + (v > 0 ? 2 * v : 0)
+                                 : name == "tagged"   ? std::fabs(v)
+                                 : name == "shuffled" ? x[i ^ 1] + x[at]
+                                                      : static_cast<float>(i);
+    EXPECT_EQ(y[name == "padding" ? 3 * i + 1 : i], want) << i;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Checked, Variables, ::testing::Values("padding", "guarded", "tagged", "shuffled"),
+                         [](const auto& p) { return p.param; });
+
 }  // namespace
 }  // namespace metal_on_cpu

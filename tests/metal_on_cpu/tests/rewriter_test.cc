@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "compiler/ir_pass.h"
 #include "compiler/rewriter.h"
 
 namespace metal_on_cpu {
@@ -81,18 +80,6 @@ TEST(Rewriter, ReadsLiteralsAndLineMarkers) {
   const TokenStream s = tokenize("# 1 \"a.metal\"\nint a;\n# 40 \"b.h\" 1\nint b;\n");
   EXPECT_EQ(s.diagnostic(s.skip(s.tokens.size() - 6), "").file, "b.h");
   EXPECT_EQ(s.diagnostic(s.skip(s.tokens.size() - 6), "").line, 40u);
-}
-
-TEST(IrPass, CountsOperationsOfInstrumentedFunctions) {
-  const InstrumentedIr ir = instrument(
-      "define void @f(ptr %p) #0 {\n  %a = fadd <4 x float> %x, %y\n  br label %next\n\nnext:\n  %i = phi i32 [ 0, %0 ]\n"
-      "  %m = call float @llvm.fma.f32(float %b, float %c, float %d)\n  ret void\n}\ndefine void @g() #1 {\n  %s = add i32 1, "
-      "2\n  ret void\n}\n"
-      "attributes #0 = { sanitize_address }\nattributes #1 = { nounwind }\n");
-  ASSERT_EQ(ir.blocks.size(), 2u);
-  EXPECT_EQ(ir.blocks[0][kFloatAdd], 4u);
-  EXPECT_EQ(ir.blocks[1][kFloatFma], 1u);
-  EXPECT_THAT(ir.text, HasSubstr("  %i = phi i32 [ 0, %0 ]\n  call void @msl_block(i32 1)\n"));
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ struct Counters {
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
   uint64_t bank_conflicts = 0;      // extra cycles with 32 banks of 4 bytes
   uint64_t threadgroup_memory = 0;  // bytes of one threadgroup
+  uint64_t registers_estimated = 0;  // of 32 bits, of one thread; README.md says how
   uint64_t atomics = 0;
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
   std::map<int, BufferCounters> buffers;

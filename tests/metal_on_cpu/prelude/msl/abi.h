@@ -62,6 +62,17 @@ struct Kernel {
   uint32_t first_line, last_line;
 };
 
+/// What the pass of checked mode adds to an image, as msl_image_tables.
+struct KernelCost {
+  const void* function;
+  uint32_t registers;  // an estimate
+};
+struct Tables {
+  uint32_t block_count, kernel_count;
+  const uint32_t* operations;  // of each basic block, by class: see src/compiler/operations.h
+  const KernelCost* kernels;
+};
+
 /// What the lanes of a simdgroup do together.
 enum Collective : uint8_t {
   kBarrier,
@@ -89,4 +100,6 @@ void msl_inactive_lane(uint32_t reader, uint32_t source);
 void msl_not_uniform(const char* what);
 void msl_vector_index(long index, int size, const char* file, uint32_t line);
 void msl_undefined_constant(const char* name);
+void msl_uninitialised_use(bool unknown);
+void msl_uninitialised_copy(const uint8_t* shadow, size_t bytes);
 }

@@ -25,9 +25,9 @@ MSL_RUNTIME T atomic_read(const volatile atomic<T>* p, const char* file, unsigne
   __atomic_load(const_cast<T*>(&p->v), &value, __ATOMIC_RELAXED);
   return value;
 }
-// Replaces the value x by f(x) and returns x.
+// Replaces the value x by f(x, b) and returns x.
 template <class T, class F>
-MSL_RUNTIME T atomic_modify(volatile atomic<T>* p, F f, const char* file, unsigned line) {
+MSL_RUNTIME T atomic_modify(volatile atomic<T>* p, T b, F f, const char* file, unsigned line) {
 #ifdef MSL_CHECKED
   msl_atomic_access(p, sizeof(T), false, file, line);
   msl_atomic_access(p, sizeof(T), true, file, line);
@@ -37,7 +37,7 @@ MSL_RUNTIME T atomic_modify(volatile atomic<T>* p, F f, const char* file, unsign
   T old;
   __atomic_load(at, &old, __ATOMIC_RELAXED);
   for (;;) {
-    T next = f(old);
+    T next = f(old, b);
     if (__atomic_compare_exchange(at, &old, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return old;
   }
 }
@@ -56,12 +56,11 @@ MSL_INLINE void atomic_store_explicit(volatile atomic<T>* p, U value, memory_ord
   (void)file, (void)line;
   __atomic_store(const_cast<T*>(&p->v), const_cast<T*>(&b), __ATOMIC_RELAXED);
 }
-#define MSL_ATOMIC(name, expression)                                                                \
-  template <class T, class U>                                                                       \
-  MSL_INLINE T atomic_##name##_explicit(volatile atomic<T>* p, U operand, memory_order, MSL_SITE) { \
-    (void)column;                                                                                   \
-    const T b = static_cast<T>(operand);                                                            \
-    return atomic_modify(p, [b](T a) { return static_cast<T>(expression); }, file, line);           \
+#define MSL_ATOMIC(name, expression)                                                                                   \
+  template <class T, class U>                                                                                          \
+  MSL_INLINE T atomic_##name##_explicit(volatile atomic<T>* p, U operand, memory_order, MSL_SITE) {                    \
+    (void)column;                                                                                                      \
+    return atomic_modify(p, static_cast<T>(operand), [](T a, T b) { return static_cast<T>(expression); }, file, line); \
   }
 MSL_ATOMIC(fetch_add, a + b)
 MSL_ATOMIC(fetch_sub, a - b)
@@ -76,7 +75,7 @@ MSL_INLINE bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* p, T* 
                                                       MSL_SITE) {
   (void)column;
   const T want = *expected, next = static_cast<T>(desired);
-  const T old = atomic_modify(p, [want, next](T a) { return a == want ? next : a; }, file, line);
+  const T old = atomic_modify(p, next, [want](T a, T b) { return a == want ? b : a; }, file, line);
   *expected = old;
   return old == want;
 }

@@ -48,9 +48,12 @@ inline MSL_RUNTIME void resolve_uniform(void** lanes, uint32_t active) {
     if (mine->transposed != first->transposed) return msl_not_uniform("transpose flag");
   }
 }
-#define MSL_UNIFORM(p)                                          \
-  MatrixPlace place{p, stride, origin.x, origin.y, transposed}; \
+inline MSL_RUNTIME void check_uniform(const volatile void* address, ulong stride, ulong x, ulong y, bool transposed,
+                                      const char* file, unsigned line, unsigned column) {
+  MatrixPlace place{address, stride, x, y, transposed};
   msl_collective(msl::kMatrixMemory, &place, &resolve_uniform, file, line, column);
+}
+#define MSL_UNIFORM(p) check_uniform(p, stride, origin.x, origin.y, transposed, file, line, column);
 #else
 #define MSL_UNIFORM(p)
 #endif
@@ -115,22 +118,25 @@ MSL_RUNTIME void resolve_multiply(void** lanes, uint32_t active) {
     d[0] = static_cast<D>(c[row][column]), d[1] = static_cast<D>(c[row][column + 1]);
   }
 }
+// Operands by value: the shader's own matrices stay in registers.
+template <class D, class A, class B, class C>
+MSL_RUNTIME typename vec<D, 2>::D multiply(typename vec<A, 2>::D a, typename vec<B, 2>::D b, typename vec<C, 2>::D c,
+                                           bool accumulate, const char* file, unsigned line, unsigned column) {
+  vec<D, 2> d;
+  MatrixOperands x{&d, &a, &b, accumulate ? &c : nullptr};
+  msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, C>, file, line, column);
+  return d.d;
+}
 template <class D, class A, class B, class C>
 MSL_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
                                               const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<C, 8, 8>& c,
                                               MSL_SITE) {
-  simdgroup_matrix<D, 8, 8> out;
-  MatrixOperands x{&out, &a, &b, &c};
-  msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, C>, file, line, column);
-  d = out;
+  d.elements.d = multiply<D, A, B, C>(a.elements.d, b.elements.d, c.elements.d, true, file, line, column);
 }
 template <class D, class A, class B>
 MSL_INLINE void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
                                    const simdgroup_matrix<B, 8, 8>& b, MSL_SITE) {
-  simdgroup_matrix<D, 8, 8> out;
-  MatrixOperands x{&out, &a, &b, nullptr};
-  msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, D>, file, line, column);
-  d = out;
+  d.elements.d = multiply<D, A, B, D>(a.elements.d, b.elements.d, vec<D, 2>(D(0)).d, false, file, line, column);
 }
 }  // namespace metal
 using metal::simdgroup_bfloat8x8, metal::simdgroup_float8x8, metal::simdgroup_half8x8;

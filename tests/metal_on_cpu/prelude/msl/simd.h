@@ -50,15 +50,39 @@ MSL_RUNTIME void resolve_shuffle(void** lanes, uint32_t active) {
     mine->result = from < 0 ? theirs->filling : theirs->value;
   }
 }
-#define MSL_SHUFFLE(name, source)                                                            \
-  struct From_##name {                                                                       \
-    static MSL_RUNTIME int from(int lane, int i, int) { return source; }                     \
-  };                                                                                         \
-  template <class T>                                                                         \
-  MSL_INLINE T name(T value, ushort index, MSL_SITE) {                                       \
-    Shuffled<T> x{value, value, index, value, 32};                                           \
-    msl_collective(msl::kShuffle, &x, &resolve_shuffle<From_##name, T>, file, line, column); \
-    return x.result;                                                                         \
+// A value as an argument. The pass of checked mode takes numbers and vectors that a function of the runtime gets as used, so
+// that they need to have been set; what is in a class may be passed on without.
+template <class T>
+struct AsNumber {
+  using type = T;
+  static MSL_INLINE T of(T v) { return v; }
+};
+template <class T, int N>
+struct AsNumber<vec<T, N>> {
+  using type = typename vec<T, N>::D;
+  static MSL_INLINE type of(vec<T, N> v) { return v.d; }
+  static MSL_INLINE vec<T, N> of(type v) { return vec<T, N>::raw(v); }
+};
+template <class T>
+struct AsClass {
+  T value;
+};
+
+// Called, so that what the runtime gets the address of is no variable of the shader's own function.
+template <class Source, class T>
+MSL_RUNTIME T shuffle(AsClass<T> of, int index, AsClass<T> fill, int modulo, const char* file, unsigned line, unsigned column) {
+  Shuffled<T> x{of.value, of.value, index, fill.value, modulo};
+  msl_collective(msl::kShuffle, &x, &resolve_shuffle<Source, T>, file, line, column);
+  return x.result;
+}
+#define MSL_SHUFFLE(name, source)                                        \
+  struct From_##name {                                                   \
+    static MSL_RUNTIME int from(int lane, int i, int) { return source; } \
+  };                                                                     \
+  template <class T>                                                     \
+  MSL_INLINE T name(T value, ushort index, MSL_SITE) {                   \
+    const AsClass<T> x{value};                                           \
+    return shuffle<From_##name, T>(x, index, x, 32, file, line, column); \
   }
 MSL_SHUFFLE(simd_shuffle, i)
 MSL_SHUFFLE(simd_broadcast, i)
@@ -88,15 +112,11 @@ struct FromUpOrFill {
 };
 template <class T>
 MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
-  Shuffled<T> x{value, value, delta, filling, modulo};
-  msl_collective(msl::kShuffle, &x, &resolve_shuffle<FromDownOrFill, T>, file, line, column);
-  return x.result;
+  return shuffle<FromDownOrFill, T>({value}, delta, {filling}, modulo, file, line, column);
 }
 template <class T>
 MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
-  Shuffled<T> x{value, value, delta, filling, modulo};
-  msl_collective(msl::kShuffle, &x, &resolve_shuffle<FromUpOrFill, T>, file, line, column);
-  return x.result;
+  return shuffle<FromUpOrFill, T>({value}, delta, {filling}, modulo, file, line, column);
 }
 
 #define MSL_OPERATION(name, expression)   \
@@ -144,11 +164,17 @@ MSL_RUNTIME void resolve_prefix(void** lanes, uint32_t active) {
     sum = next;
   }
 }
-#define MSL_REDUCTION(name, Resolver)                                       \
-  template <class T>                                                        \
-  MSL_INLINE T name(T value, MSL_SITE) {                                    \
-    msl_collective(msl::kReduction, &value, &Resolver, file, line, column); \
-    return value;                                                           \
+template <class T>
+MSL_RUNTIME T collect(uint32_t kind, typename AsNumber<T>::type of, msl::Resolve resolver, const char* file, unsigned line,
+                      unsigned column) {
+  T value = AsNumber<T>::of(of);
+  msl_collective(kind, &value, resolver, file, line, column);
+  return value;
+}
+#define MSL_REDUCTION(name, Resolver)                                                          \
+  template <class T>                                                                           \
+  MSL_INLINE T name(T value, MSL_SITE) {                                                       \
+    return collect<T>(msl::kReduction, AsNumber<T>::of(value), &Resolver, file, line, column); \
   }
 #define MSL_REDUCTIONS(name, Op)                             \
   MSL_REDUCTION(simd_##name, (resolve_reduction<Op, T, 32>)) \
@@ -182,7 +208,7 @@ inline MSL_RUNTIME void resolve_vote(void** lanes, uint32_t active) {
     vote->yes = yes, vote->active = active;
   }
 }
-MSL_INLINE Vote msl_vote(bool mine, const char* file, unsigned line, unsigned column) {
+inline MSL_RUNTIME Vote msl_vote(bool mine, const char* file, unsigned line, unsigned column) {
   Vote x{mine, 0, 0};
   msl_collective(msl::kVote, &x, &resolve_vote, file, line, column);
   return x;
@@ -220,7 +246,6 @@ MSL_RUNTIME void resolve_first(void** lanes, uint32_t active) {
 }
 template <class T>
 MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
-  msl_collective(msl::kVote, &value, &resolve_first<T>, file, line, column);
-  return value;
+  return collect<T>(msl::kVote, AsNumber<T>::of(value), &resolve_first<T>, file, line, column);
 }
 }  // namespace metal

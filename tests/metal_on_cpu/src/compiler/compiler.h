@@ -1,7 +1,6 @@
 // From a shader's source to an image: a shared object made by clang, cached on disk by content.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -9,12 +8,6 @@
 #include "rewriter.h"
 
 namespace metal_on_cpu {
-
-struct ImageFile {
-  std::string path;                  // the shared object
-  std::string blocks;                // operations of its basic blocks, one line each; empty in fast mode
-  std::vector<Diagnostic> warnings;  // uses of uninitialised variables that clang proves
-};
 
 /// A source after the preprocessor, checked against the rules of MSL.
 struct Preprocessed {
@@ -25,9 +18,9 @@ struct Preprocessed {
 };
 
 Result<Preprocessed> preprocess(const std::string& name, const std::string& text, const CompileOptions& options);
-/// One image for these values of function constants. Several threads and processes may ask for the same at once.
+/// The path of one image for these values of function constants. Several threads and processes may ask for the same at once.
 /// `kernel`: the one that a .metallib's image holds; a source's image holds all.
-Result<ImageFile> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,
-                          bool checked, const CompileOptions& options);
+Result<std::string> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,
+                            bool checked, const CompileOptions& options);
 
 }  // namespace metal_on_cpu

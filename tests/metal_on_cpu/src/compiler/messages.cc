@@ -132,16 +132,6 @@ std::vector<Diagnostic> shader_errors(const std::vector<ClangMessage>& messages)
   return errors;
 }
 
-std::vector<Diagnostic> uninitialised(const std::vector<ClangMessage>& messages) {
-  std::vector<Diagnostic> found;
-  for (const ClangMessage& m : messages) {
-    if (m.severity == "warning" && m.text.find("uninitialized") != std::string::npos && !of_prelude(m.file)) {
-      found.push_back({m.file, m.line, readable(m.text)});
-    }
-  }
-  return found;
-}
-
 std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages, int language) {
   std::vector<Diagnostic> found;
   for (size_t i = 0; i < messages.size(); ++i) {

@@ -1,4 +1,5 @@
 // The functions that images call. Those of the sanitizers have the names that the IR pass gave them.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -124,6 +125,18 @@ MSL_EXPORT void msl_undefined_constant(const char* name) {
     f->message = std::string("function constant '") + name + "' is read but has no value";
   }
   w->abandon();
+}
+MSL_EXPORT void msl_uninitialised_use(bool unknown) {
+  Worker* w = Worker::current();
+  if (!unknown || !w || !w->lane()) return;
+  if (Finding* f = w->report("uninitialised-variable", Where::address(__builtin_return_address(0))))
+    f->message = "what happens here depends on a variable of the thread that has no value";
+}
+MSL_EXPORT void msl_uninitialised_copy(const uint8_t* shadow, size_t bytes) {
+  Worker* w = Worker::current();
+  if (bytes == 0 || !w || !w->lane() || std::count(shadow, shadow + bytes, 0xff) != static_cast<std::ptrdiff_t>(bytes)) return;
+  if (Finding* f = w->report("uninitialised-variable", Where::address(__builtin_return_address(0))))
+    f->message = "copies " + std::to_string(bytes) + " bytes of a variable of the thread that has no value";
 }
 MSL_EXPORT void msl_block(uint32_t number) {
   Worker* w = Worker::current();

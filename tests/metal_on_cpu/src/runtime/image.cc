@@ -3,9 +3,6 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <fstream>
-#include <sstream>
-
 namespace metal_on_cpu {
 namespace {
 
@@ -32,7 +29,7 @@ std::vector<Segment> segments_of(void* handle) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Image>> Image::load(const std::string& path, const std::string& blocks) {
+Result<std::shared_ptr<const Image>> Image::load(const std::string& path) {
   std::shared_ptr<Image> image(new Image);
   image->path_ = path;
   image->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -45,12 +42,10 @@ Result<std::shared_ptr<const Image>> Image::load(const std::string& path, const 
     image->kernels_ = {first, count};
   }
   image->segments_ = segments_of(image->handle_);
-  std::ifstream in(blocks);
-  for (std::string line; !blocks.empty() && std::getline(in, line);) {
-    std::istringstream numbers(line);
-    OperationCounts counts{};
-    for (uint32_t& n : counts) numbers >> n;
-    image->blocks_.push_back(counts);
+  if (const auto* tables = static_cast<const msl::Tables*>(dlsym(image->handle_, "msl_image_tables"))) {
+    static_assert(sizeof(OperationCounts) == kOperationCount * sizeof(uint32_t));
+    image->blocks_ = {reinterpret_cast<const OperationCounts*>(tables->operations), tables->block_count};
+    image->costs_ = {tables->kernels, tables->kernel_count};
   }
   return std::shared_ptr<const Image>(std::move(image));
 }
@@ -64,6 +59,13 @@ const msl::Kernel* Image::find(const std::string& name) const {
     if (name == kernel.name) return &kernel;
   }
   return nullptr;
+}
+
+uint32_t Image::registers(const msl::Kernel& kernel) const {
+  for (const msl::KernelCost& cost : costs_) {
+    if (cost.function == kernel.function) return cost.registers;
+  }
+  return 0;
 }
 
 }  // namespace metal_on_cpu

@@ -8,7 +8,7 @@
 
 #include "../../include/metal_on_cpu/result.h"
 #include "../../prelude/msl/abi.h"
-#include "../compiler/ir_pass.h"
+#include "../compiler/operations.h"
 
 namespace metal_on_cpu {
 
@@ -18,13 +18,13 @@ struct Segment {
 
 class Image {
  public:
-  /// `blocks`: the file of its operations, or empty.
-  static Result<std::shared_ptr<const Image>> load(const std::string& path, const std::string& blocks);
+  static Result<std::shared_ptr<const Image>> load(const std::string& path);
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
   const msl::Kernel* find(const std::string& name) const;
+  std::span<const msl::Kernel> kernels() const { return kernels_; }
   const std::string& path() const { return path_; }
   /// Whether all of these bytes are of one of its segments.
   bool contains(uintptr_t address, size_t bytes = 1) const {
@@ -33,7 +33,10 @@ class Image {
     }
     return false;
   }
-  const std::vector<OperationCounts>& blocks() const { return blocks_; }
+  /// Operations of each basic block; none in fast mode.
+  std::span<const OperationCounts> blocks() const { return blocks_; }
+  /// Registers of 32 bits that a thread of this kernel needs, as estimated; 0 in fast mode.
+  uint32_t registers(const msl::Kernel& kernel) const;
 
  private:
   Image() = default;
@@ -41,7 +44,8 @@ class Image {
   std::string path_;
   std::span<const msl::Kernel> kernels_;
   std::vector<Segment> segments_;  // of the file, where they were loaded
-  std::vector<OperationCounts> blocks_;
+  std::span<const OperationCounts> blocks_;
+  std::span<const msl::KernelCost> costs_;
 };
 
 }  // namespace metal_on_cpu

@@ -1,0 +1,103 @@
+#include "clang.h"
+
+#include "cache.h"
+
+namespace metal_on_cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The header as clang keeps it, or empty when it cannot be made. Its name is that of all it depends on, so clang need not look
+// at the times of files.
+fs::path precompiled(const std::string& header, const fs::path& folder, const Words& flags) {
+  const fs::path kept = folder / (digest(prelude_digest() + header + join(flags)) + ".pch");
+  if (fs::exists(kept)) return kept;
+  const fs::path made = temporary_name(kept);
+  const ProcessResult result =
+      clang(Words{"-x", "c++-header"} + flags + Words{"-Xclang", "-fno-pch-timestamp", header, "-o", made.string()}, {});
+  return result.exit_code == 0 && publish(made, kept) ? kept : fs::path();
+}
+
+}  // namespace
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::string join(const Words& words) {
+  std::string all;
+  for (const std::string& word : words) all += word + " ";
+  return all;
+}
+
+ProcessResult clang(const Words& arguments, const std::string& input) {
+  return run_process(Words{"clang-19"} + arguments, input);
+}
+
+Error compile_error(const std::vector<Diagnostic>& errors, const ProcessResult& result) {
+  if (!errors.empty()) return Error{to_text(errors)};
+  return Error{"clang-19 failed (exit " + std::to_string(result.exit_code) + "): " + result.errors.substr(0, 2000)};
+}
+
+const Words& target_flags() {
+#if defined(__x86_64__)
+  static const Words flags = {"-mf16c", "-mfma", "-mavx2"};  // a fused multiply-add must be one instruction
+#else
+  static const Words flags;
+#endif
+  return flags;
+}
+
+Words language_flags(const CompileOptions& options) {
+  return Words{"-std=c++17",
+               "-fdeclspec",
+               "-fno-exceptions",
+               "-fno-rtti",
+               "-fno-strict-aliasing",
+               "-fno-finite-loops",
+               "-ffp-contract=" + std::string(options.contraction ? "on" : "off"),
+               "-fdebug-compilation-dir=.",
+               "-Xclang",
+               "-cl-single-precision-constant",
+               "-Xclang",
+               "-ffloat16-excess-precision=none",
+               "-Xclang",
+               "-fbfloat16-excess-precision=none",
+               "-fno-math-errno",
+               "-fno-strict-float-cast-overflow",  // out of an integer's range: the nearest one; a NaN: 0
+               "-Wno-everything",
+               "-fno-caret-diagnostics",
+               "-fno-color-diagnostics",
+               "-ferror-limit=20",
+               "-gline-tables-only",
+               "-fvisibility=hidden"} +
+         target_flags();
+}
+
+const Words& checking_flags() {
+  static const Words flags = {
+      "-DMSL_CHECKED", "-fno-vectorize", "-fno-slp-vectorize", "-fno-optimize-sibling-calls",
+      "-ftrivial-auto-var-init=zero", "-fsanitize=kernel-address,array-bounds",
+      // Every access and every redzone goes through a call: there is no shadow memory at a fixed address.
+      "-mllvm", "-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=1", "-mllvm", "-asan-mapping-offset=0",
+      "-mllvm", "-asan-max-inline-poisoning-size=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-opt-same-temp=0", "-mllvm",
+      "-asan-kernel-mem-intrinsic-prefix=1"};
+  return flags;
+}
+
+ProcessResult compile_behind(const std::string& header, const fs::path& folder, const Words& flags, const Words& more,
+                             const std::string& text) {
+  const fs::path kept = precompiled(header, folder, flags);
+  const Words input = {"-x", "c++", "-"};
+  if (!kept.empty()) {
+    ProcessResult result = clang(input + flags + more + Words{"-include-pch", kept.string()}, text);
+    // One of another clang: that happens when the compiler is brought up to date.
+    if (result.exit_code == 0 || result.errors.find("PCH file") == std::string::npos) return result;
+    std::error_code ignored;
+    fs::remove(kept, ignored);
+  }
+  return clang(input + flags + more + Words{"-include", header}, text);
+}
+
+}  // namespace metal_on_cpu

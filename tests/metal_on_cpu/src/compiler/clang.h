@@ -1,0 +1,34 @@
+// How clang is called: its flags, and headers that it has read in advance.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "../../include/metal_on_cpu/metal_on_cpu.h"
+#include "process.h"
+#include "token.h"
+
+namespace metal_on_cpu {
+
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b);
+std::string join(const Words& words);
+
+/// Runs clang-19.
+ProcessResult clang(const Words& arguments, const std::string& input);
+/// What clang says was wrong with the shader.
+Error compile_error(const std::vector<Diagnostic>& errors, const ProcessResult& clang);
+
+/// For which processor; how C++ means what MSL means; what checked mode adds.
+const Words& target_flags();
+Words language_flags(const CompileOptions& options);
+const Words& checking_flags();
+
+/// Compiles with a header of the prelude before the text, which clang reads once for each set of flags and then keeps in
+/// `folder`. `flags` hold for the header too, `more` for the text only.
+ProcessResult compile_behind(const std::string& header, const std::filesystem::path& folder, const Words& flags,
+                             const Words& more, const std::string& text);
+
+}  // namespace metal_on_cpu

@@ -1,0 +1,125 @@
+// The pass that clang loads for checked mode. Before anything is optimised it has everything inlined, as Apple's compiler does,
+// and marks variables without a value; behind the optimiser, before AddressSanitizer, it counts what each basic block computes
+// and makes it report itself to the runtime, and estimates registers; in a second run of clang, which only makes code, it gives
+// the sanitizers' hooks names of our own.
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Passes/PassPlugin.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <cstdlib>
+
+#include "hooks.h"
+#include "language.h"
+#include "operations.h"
+#include "registers.h"
+#include "uninitialised.h"
+
+namespace metal_on_cpu::pass {
+namespace {
+
+constexpr const char* kDone = "msl.instrumented";
+constexpr const char* kSection = "msl_kernels";
+
+bool is_shader(const llvm::Function& f) { return !f.isDeclaration() && f.hasFnAttribute(llvm::Attribute::SanitizeAddress); }
+
+// Functions that are called by their names only: the others are kernels.
+bool is_helper(const llvm::Function& f) { return !f.hasAddressTaken() && !f.hasFnAttribute(llvm::Attribute::NoInline); }
+
+class Prepare : public llvm::PassInfoMixin<Prepare> {
+ public:
+  llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+    if (module.getNamedMetadata(kDone)) {
+      rename_hooks(module);
+      return llvm::PreservedAnalyses::none();
+    }
+    const auto recursive = recursive_functions(module, true);
+    for (llvm::Function& f : module) {
+      if (!is_shader(f)) continue;
+      mark_uninitialised(f);
+      // What this attribute keeps the optimiser from is what would let an unknown byte decide a branch too early.
+      f.addFnAttr(llvm::Attribute::SanitizeMemory);
+      if (!is_helper(f) || llvm::is_contained(recursive, &f)) continue;
+      f.setLinkage(llvm::GlobalValue::InternalLinkage);
+      f.setComdat(nullptr);
+      f.addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+    return llvm::PreservedAnalyses::none();
+  }
+};
+
+class Instrument : public llvm::PassInfoMixin<Instrument> {
+ public:
+  llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+    if (module.getNamedMetadata(kDone)) return llvm::PreservedAnalyses::all();
+    if (const auto errors = language_errors(module); !errors.empty()) {
+      for (const std::string& error : errors) llvm::errs() << error << "\n";
+      llvm::errs().flush();
+      std::exit(1);
+    }
+    for (llvm::Function& f : module) {
+      if (!is_shader(f)) continue;
+      if (f.hasAddressTaken()) registers_.emplace_back(&f, estimate_registers(f));
+      for (llvm::BasicBlock& block : f) announce(block);
+      report_uninitialised(f, f.hasAddressTaken());
+      f.removeFnAttr(llvm::Attribute::SanitizeMemory);
+    }
+    write_tables(module);
+    module.getOrInsertNamedMetadata(kDone);
+    return llvm::PreservedAnalyses::none();
+  }
+
+ private:
+  void announce(llvm::BasicBlock& block) {
+    llvm::Module& module = *block.getModule();
+    llvm::IRBuilder<> b(&block, block.getFirstNonPHIOrDbgOrAlloca());
+    for (const llvm::Instruction& i : block) {
+      if (!i.getDebugLoc() || i.getDebugLoc().getLine() == 0) continue;
+      b.SetCurrentDebugLocation(i.getDebugLoc());
+      break;
+    }
+    b.CreateCall(module.getOrInsertFunction("msl_block", b.getVoidTy(), b.getInt32Ty()),
+                 {b.getInt32(static_cast<uint32_t>(blocks_.size()))});
+    blocks_.push_back(count_operations(block));
+  }
+
+  // msl::Tables of prelude/msl/abi.h.
+  void write_tables(llvm::Module& module) const {
+    llvm::LLVMContext& c = module.getContext();
+    auto* const word = llvm::Type::getInt32Ty(c);
+    auto* const pointer = llvm::PointerType::get(c, 0);
+    std::vector<uint32_t> counts;
+    for (const OperationCounts& block : blocks_) counts.insert(counts.end(), block.begin(), block.end());
+    auto* const kernel = llvm::StructType::get(pointer, word);
+    std::vector<llvm::Constant*> kernels;
+    for (const auto& [f, registers] : registers_)
+      kernels.push_back(llvm::ConstantStruct::get(kernel, f, llvm::ConstantInt::get(word, registers)));
+    const auto global = [&](llvm::Constant* value, const char* name, llvm::GlobalValue::LinkageTypes linkage) {
+      return new llvm::GlobalVariable(module, value->getType(), true, linkage, value, name);
+    };
+    llvm::Constant* const parts[] = {
+        llvm::ConstantInt::get(word, blocks_.size()), llvm::ConstantInt::get(word, kernels.size()),
+        global(llvm::ConstantDataArray::get(c, counts), "msl_block_operations", llvm::GlobalValue::InternalLinkage),
+        global(llvm::ConstantArray::get(llvm::ArrayType::get(kernel, kernels.size()), kernels), "msl_kernel_costs",
+               llvm::GlobalValue::InternalLinkage)};
+    global(llvm::ConstantStruct::getAnon(parts), "msl_image_tables", llvm::GlobalValue::ExternalLinkage);
+  }
+
+  std::vector<OperationCounts> blocks_;
+  std::vector<std::pair<llvm::Function*, uint32_t>> registers_;
+};
+
+}  // namespace
+}  // namespace metal_on_cpu::pass
+
+extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "metal-on-cpu", "1", [](llvm::PassBuilder& builder) {
+            builder.registerPipelineStartEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+              passes.addPass(metal_on_cpu::pass::Prepare());
+            });
+            builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+              passes.addPass(metal_on_cpu::pass::Instrument());
+            });
+          }};
+}
