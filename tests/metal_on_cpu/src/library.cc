@@ -1,8 +1,11 @@
 // Library and Kernel: sources, and the values of function constants.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "compiler/metallib.h"
 #include "state.h"
@@ -26,19 +29,53 @@ std::string literal(const ConstantValue& value) {
 
 }  // namespace
 
+// A source's kernels are compiled in parts, so that a dispatch does not wait for all of them.
+constexpr size_t kPartKernels = 8;
+
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
                                                            bool checked) const {
-  const Key key{constants.by_index, constants.by_name, checked, source.metallib.empty() ? std::string() : kernel};
+  if (of_images) return emitted(constants, checked);
+  ImageRequest request{{}, kernel, constants, checked};
+  std::string part = kernel;
+  if (source.metallib.empty()) {
+    const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
+    const size_t number =
+        found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin()) / kPartKernels;
+    request.range = {number * kPartKernels, (number + 1) * kPartKernels};
+    part = std::to_string(number);
+  }
+  const Key k = key(constants, checked, part);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto found = images_.find(key); found != images_.end()) return found->second;
+    if (const auto found = images_.find(k); found != images_.end()) return found->second;
   }
-  auto file = compile(source, kernel, constants, checked, options);
+  auto file = compile(source, request, options);
   if (!file) return file.error();
   auto loaded = Image::load(file.value());
   if (!loaded) return loaded.error();
   const std::lock_guard<std::mutex> lock(mutex_);
-  return images_.emplace(key, loaded.take()).first->second;
+  return images_.emplace(k, loaded.take()).first->second;
+}
+
+std::string Library::State::compile_all(const ConstantLiterals& constants) const {
+  const size_t parts = std::max<size_t>(1, (source.kernels.size() + kPartKernels - 1) / kPartKernels);
+  const size_t workers = std::min<size_t>(parts, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::string> errors(parts);
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < parts; i = next++) {
+      const auto loaded = image(i * kPartKernels < source.kernels.size() ? source.kernels[i * kPartKernels] : "", constants, true);
+      if (!loaded) errors[i] = loaded.message();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < workers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) {
+    if (!error.empty()) return error;
+  }
+  return {};
 }
 
 Result<Library> Library::from_source(const std::string& text, const CompileOptions& options, const std::string& name) {
@@ -65,6 +102,7 @@ Result<Library> Library::from_file(const std::string& path, const CompileOptions
     library.state_ = std::move(state);
     return library;
   }
+  if (path.ends_with(".image")) return from_image(path);
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) return Error{path + ": cannot be read, or is empty"};

@@ -32,15 +32,15 @@ size_t threadgroup_variables(const Kernel& kernel, const std::vector<Signature::
 }  // namespace
 
 std::string Library::compile_errors() const {
-  if (!state_->source.metallib.empty()) return {};  // each kernel of a .metallib is compiled on its own
+  if (!state_->source.metallib.empty() || state_->of_images) return {};  // each kernel of a .metallib is compiled on its own
   ConstantLiterals zeros;  // without a value an argument that depends on a constant can neither be there nor be left out
   for (const FunctionConstant& constant : state_->source.constants) zeros.by_index[constant.index] = "0";
-  const auto loaded = state_->image({}, zeros, true);
-  return loaded ? std::string() : loaded.message();
+  return state_->compile_all(zeros);
 }
 
 Result<Signature> Kernel::signature() const {
-  const auto loaded = state_->library->image(state_->name, state_->constants, true);
+  auto loaded = state_->library->image(state_->name, state_->constants, true);
+  if (!loaded && state_->library->of_images) loaded = state_->library->image(state_->name, state_->constants, false);
   if (!loaded) return loaded.error();
   const msl::Kernel* const kernel = loaded.value()->find(state_->name);
   if (!kernel) return Error{state_->library->name + ": there is no kernel '" + state_->name + "'"};

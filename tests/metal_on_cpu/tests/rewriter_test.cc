@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string rewritten(const std::string& text, const ConstantLiterals& constants = {}, Rewriting mode = Rewriting::kCompile) {
   const Rewritten r = rewrite(tokenize(text), mode, constants);
@@ -80,6 +81,15 @@ TEST(Rewriter, ReadsLiteralsAndLineMarkers) {
   const TokenStream s = tokenize("# 1 \"a.metal\"\nint a;\n# 40 \"b.h\" 1\nint b;\n");
   EXPECT_EQ(s.diagnostic(s.skip(s.tokens.size() - 6), "").file, "b.h");
   EXPECT_EQ(s.diagnostic(s.skip(s.tokens.size() - 6), "").line, 40u);
+}
+
+TEST(Rewriter, RegistersTheKernelsOfARange) {
+  const Rewritten r =
+      rewrite(tokenize("kernel void a() {}\nkernel void b() {}\nkernel void c() {}\n"), Rewriting::kCompile, {}, {1, 2});
+  EXPECT_THAT(r.kernels, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(r.text, HasSubstr(",\"b\","));
+  EXPECT_THAT(r.text, Not(HasSubstr(",\"a\",")));
+  EXPECT_THAT(r.text, Not(HasSubstr(",\"c\",")));
 }
 
 }  // namespace

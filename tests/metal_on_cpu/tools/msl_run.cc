@@ -22,7 +22,8 @@ using metal_on_cpu::Library;
 using metal_on_cpu::Size3;
 
 constexpr const char* kUsage =
-    "usage: msl-run FILE.metal|FILE.metallib --kernel NAME --groups X[,Y[,Z]] --threads X[,Y[,Z]] [OPTION...]\n"
+    "usage: msl-run FILE.metal|FILE.metallib|FILE.image --kernel NAME --groups X[,Y[,Z]] --threads X[,Y[,Z]] [OPTION...]\n"
+    "       msl-run FILE.metal --emit FILE.image [--check] [--constant N=V...]\n"
     "\n"
     "  --groups, --grid X[,Y[,Z]]  the grid in threadgroups, or in threads\n"
     "  --threads X[,Y[,Z]]         threads of a threadgroup\n"
@@ -41,11 +42,12 @@ constexpr const char* kUsage =
     "  --no-contraction            a * b + c is rounded twice\n"
     "  --flush-to-zero             float subnormals are zero\n"
     "  --list                      print the names of the kernels and stop\n"
+    "  --emit FILE                 write an image that is dispatched without compiling, with these constants, and stop\n"
     "\n"
     "Exit status: 0 no findings, 1 findings or a shader or dispatch that is refused, 2 wrong usage.\n";
 
 struct Arguments {
-  std::string file, kernel;
+  std::string file, kernel, emit;
   std::vector<std::pair<int, std::string>> buffers, outputs, threadgroup;
   std::vector<std::string> constants;
   CompileOptions options;
@@ -86,6 +88,8 @@ std::optional<std::pair<int, std::string>> numbered(const std::string& text, int
 bool option_with_value(Arguments& a, const std::string& name, const std::string& value) {
   if (name == "--kernel")
     a.kernel = value;
+  else if (name == "--emit")
+    a.emit = value;
   else if (name == "--groups")
     return (a.groups = size3(value)).has_value();
   else if (name == "--grid")
@@ -147,7 +151,7 @@ Arguments parse(const std::vector<std::string>& words) {
       ++i;
   }
   if (a.wrong.empty() && a.file.empty()) a.wrong = "no shader is given";
-  if (a.wrong.empty() && !a.list && (a.kernel.empty() || !a.threads || !(a.groups || a.grid)))
+  if (a.wrong.empty() && !a.list && a.emit.empty() && (a.kernel.empty() || !a.threads || !(a.groups || a.grid)))
     a.wrong = "--kernel, --threads and --groups or --grid are needed";
   return a;
 }
@@ -235,6 +239,10 @@ int run(const Arguments& a) {
   Kernel kernel = library.value().kernel(a.kernel);
   for (const std::string& constant : a.constants) {
     if (!set_constant(kernel, constant)) return fail("msl-run: --constant " + constant + ": expected N=VALUE or NAME=VALUE", 2);
+  }
+  if (!a.emit.empty()) {
+    const std::string wrong = kernel.emit(a.emit, a.check || a.count);
+    return wrong.empty() ? 0 : fail(wrong);
   }
   Dispatch dispatch = kernel.dispatch();
   std::map<int, std::vector<char>> memory;

@@ -72,8 +72,8 @@ struct Counters {
   uint64_t threadgroup_barriers = 0, simdgroup_barriers = 0;
   uint64_t reductions = 0, shuffles = 0, votes = 0, matrix_multiplies = 0;  // by simdgroups
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
-  uint64_t bank_conflicts = 0;      // extra cycles with 32 banks of 4 bytes
-  uint64_t threadgroup_memory = 0;  // bytes of one threadgroup
+  uint64_t bank_conflicts = 0;       // extra cycles with 32 banks of 4 bytes
+  uint64_t threadgroup_memory = 0;   // bytes of one threadgroup
   uint64_t registers_estimated = 0;  // of 32 bits, of one thread; README.md says how
   uint64_t atomics = 0;
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
@@ -183,6 +183,9 @@ class Kernel {
   Dispatch dispatch() const;
   /// Compiles if needed, for checked mode.
   Result<Signature> signature() const;
+  /// Writes an image for Library::from_image(): all kernels of the source (of a .metallib: this one) with these constants.
+  /// Empty, or the error.
+  std::string emit(const std::string& path, bool checked) const;
 
   struct State;  // opaque
 
@@ -197,6 +200,8 @@ class Library {
   static Result<Library> from_source(const std::string& text, const CompileOptions& options = {},
                                      const std::string& name = "shader.metal");
   static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
+  /// What Kernel::emit() has written: nothing is compiled any more. A folder: all its files *.image, of one source.
+  static Result<Library> from_image(const std::string& path);
 
   const std::vector<std::string>& kernel_names() const;
   /// Those that the source declares; none of a .metallib.

@@ -89,29 +89,28 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
   return Preprocessed{result.output, std::move(rewritten.kernels), std::move(rewritten.constants), ""};
 }
 
-Result<std::string> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,
-                            bool checked, const CompileOptions& options) {
+Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options) {
   auto folder = cache_folder(options);
   if (!folder) return folder.error();
   const bool is_source = source.metallib.empty();
   std::string text;
   Words language = target_flags() + Words{"-Wno-everything"};
   if (is_source) {
-    Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, constants);
+    Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, request.constants, request.range);
     if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
     text = std::move(rewritten.text);
     language = language_flags(options);
   } else {
-    auto ir = metallib_ir(source.metallib, kernel, constants, checked, options);
+    auto ir = metallib_ir(source.metallib, request.kernel, request.constants, request.checked, options);
     if (!ir) return ir.error();
     text = ir.take();
   }
-  const std::string key = digest(prelude_digest() + (checked ? "checked" : "fast") + (is_source ? "source" : "air") +
+  const std::string key = digest(prelude_digest() + (request.checked ? "checked" : "fast") + (is_source ? "source" : "air") +
                                  join(language) + join(checking_flags()) + text);
   const fs::path image = folder.value() / (key + ".so");
   if (!fs::exists(image)) {
     const fs::path built = temporary_name(image);
-    if (auto done = build_image(text, is_source, language, checked, folder.value(), built); !done) return done.error();
+    if (auto done = build_image(text, is_source, language, request.checked, folder.value(), built); !done) return done.error();
     if (!publish(built, image)) return Error{image.string() + ": cannot be written"};
   }
   return image.string();

@@ -18,9 +18,14 @@ struct Preprocessed {
 };
 
 Result<Preprocessed> preprocess(const std::string& name, const std::string& text, const CompileOptions& options);
-/// The path of one image for these values of function constants. Several threads and processes may ask for the same at once.
-/// `kernel`: the one that a .metallib's image holds; a source's image holds all.
-Result<std::string> compile(const Preprocessed& source, const std::string& kernel, const ConstantLiterals& constants,
-                            bool checked, const CompileOptions& options);
+/// What an image is made for.
+struct ImageRequest {
+  KernelRange range;   // of a source's kernels
+  std::string kernel;  // the one that a .metallib's image holds
+  ConstantLiterals constants;
+  bool checked = false;
+};
+/// The path of the image. Several threads and processes may ask for the same at once.
+Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options);
 
 }  // namespace metal_on_cpu

@@ -12,7 +12,7 @@ namespace metal_on_cpu {
 /// What a kernel function's header says.
 struct KernelHeader {
   std::string name;
-  std::string host_name;  // empty: as the function
+  std::string host_name;          // empty: as the function
   std::string max_threads = "0";  // an expression, which may name parameters of the template
   bool is_template = false;
   std::string template_head;  // "template < typename T >"

@@ -24,8 +24,8 @@ enum Operation : uint8_t {
 };
 
 constexpr const char* kOperationNames[kOperationCount] = {
-    "float add",        "float multiply", "float fma", "float divide", "float special", "integer add", "integer multiply",
-    "integer divide",   "bitwise",        "shift",     "compare",      "select",        "convert"};
+    "float add",      "float multiply", "float fma", "float divide", "float special", "integer add", "integer multiply",
+    "integer divide", "bitwise",        "shift",     "compare",      "select",        "convert"};
 
 using OperationCounts = std::array<uint32_t, kOperationCount>;
 

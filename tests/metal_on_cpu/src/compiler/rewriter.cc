@@ -14,8 +14,8 @@ namespace {
 
 class Rewriter {
  public:
-  Rewriter(TokenStream stream, Rewriting mode, const ConstantLiterals& constants)
-      : s_(std::move(stream)), mode_(mode), constants_(constants) {}
+  Rewriter(TokenStream stream, Rewriting mode, const ConstantLiterals& constants, KernelRange range)
+      : s_(std::move(stream)), mode_(mode), constants_(constants), range_(range) {}
 
   Rewritten run() {
     out_.errors = forbidden_tokens(s_);
@@ -194,6 +194,7 @@ class Rewriter {
     // In parentheses: to a macro, commas between template arguments are its own.
     const std::string threads = k.max_threads == "0" ? "0" : "(" + k.max_threads + arguments + ")";
     out_.kernels.push_back(name);
+    if (!range_.contains(out_.kernels.size() - 1)) return {};
     return " MSL_KERNEL(" + fresh("kernel_") + ",\"" + name + "\"," + known.params + "," + std::to_string(k.param_count) + "," +
            threads + ",\"" + k.file + "\"," + std::to_string(k.first_line) + "," + std::to_string(k.last_line) + "," +
            known.function + arguments + ");";
@@ -360,6 +361,7 @@ class Rewriter {
   TokenStream s_;
   Rewriting mode_;
   const ConstantLiterals& constants_;
+  const KernelRange range_;
   Rewritten out_;
   int count_ = 0;
   std::string prefix_ = "::";                // of the namespace at hand
@@ -370,8 +372,8 @@ class Rewriter {
 
 }  // namespace
 
-Rewritten rewrite(TokenStream stream, Rewriting mode, const ConstantLiterals& constants) {
-  return Rewriter(std::move(stream), mode, constants).run();
+Rewritten rewrite(TokenStream stream, Rewriting mode, const ConstantLiterals& constants, KernelRange range) {
+  return Rewriter(std::move(stream), mode, constants, range).run();
 }
 
 }  // namespace metal_on_cpu

@@ -1,6 +1,7 @@
 // Turns the tokens of a preprocessed shader into host C++ (to compile) or into C++ with address spaces (to check only).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,12 @@ struct Rewritten {
   std::vector<FunctionConstant> constants;
 };
 
-Rewritten rewrite(TokenStream stream, Rewriting mode, const ConstantLiterals& constants);
+/// Which of a source's kernels an image holds, by their numbers in Rewritten::kernels.
+struct KernelRange {
+  size_t first = 0, last = SIZE_MAX;
+  bool contains(size_t i) const { return i >= first && i < last; }
+};
+
+Rewritten rewrite(TokenStream stream, Rewriting mode, const ConstantLiterals& constants, KernelRange range = {});
 
 }  // namespace metal_on_cpu
