@@ -110,6 +110,24 @@ TEST(Reduce, Atomics) {
   EXPECT_EQ(values_of<int>(t.everywhere()[1])[0], std::accumulate(x.begin(), x.end(), 0));
 }
 
+TEST(ActiveLanes, AddUp) {
+  const std::vector<float> x = randoms(70, 6);
+  const Trial all{
+      kernel_of("reduce.metal", "sum_of_active").constant(0, uint64_t{70}), {3, 1, 1}, {32, 1, 1}, {bytes_of(x), Bytes(12)}};
+  const auto sum = [&](size_t from, size_t to) { return std::accumulate(&x[from], x.data() + to, 0.0); };
+  expect_near(values_of<float>(all.everywhere()[1]), {sum(0, 32), sum(32, 64), sum(64, 70)}, 1e-5);
+  const Trial some{kernel_of("reduce.metal", "sum_in_last_branch"), {1, 1, 1}, {32, 1, 1}, {bytes_of(x), Bytes(4)}};
+  expect_near(values_of<float>(some.everywhere()[1]), {sum(0, 12)}, 1e-5);
+}
+
+TEST(ActiveLanes, Swap) {
+  std::vector<int> x(64), want(64);
+  for (int i = 0; i < 64; ++i) x[i] = i * i + 1;
+  for (size_t i = 0; i < 64; ++i) want[i] = i % 32 < 16 ? x[i ^ 8] : -x[i ^ 1];
+  const Trial t{kernel_of("reduce.metal", "swap_in_branch"), {2, 1, 1}, {32, 1, 1}, {bytes_of(x), Bytes(256)}};
+  EXPECT_EQ(values_of<int>(t.everywhere()[1]), want);
+}
+
 class Scans : public ::testing::TestWithParam<const char*> {};
 TEST_P(Scans, Exclusive) {
   std::vector<int> x(256), want(256);

@@ -85,6 +85,28 @@ const Refused kRefused[] = {
      "kernel void k(device float* y [[buffer(0)]], threadgroup float* t [[threadgroup(0)]]) {\n  device float* p;\n  p = t;\n  "
      "p[0] = 1;\n}\n",
      "s.metal:5: error: assigning 'threadgroup float *' to 'device float *'"},
+    {"cast_of_threadgroup_to_device",
+     "kernel void k(device float* y [[buffer(0)]], threadgroup float* t [[threadgroup(0)]]) {\n  device float* p = (device "
+     "float*)t;\n  p[0] = y[0];\n}\n",
+     "s.metal:4: error: cast from 'threadgroup float *' to 'device float *' is not allowed"},
+    {"cast_of_variable_to_device",
+     "kernel void k(device float* y [[buffer(0)]]) {\n  float v[4] = {1, 2, 3, 4};\n  y[0] = *(device const int*)&v[1] + "
+     "1;\n}\n",
+     "s.metal:5: error: cast from 'float *' to 'device int const *' is not allowed"},
+    {"cast_of_constant_to_thread",
+     "constant float kTable[2] = {1, 2};\nkernel void k(device float* y [[buffer(0)]]) {\n  y[0] = 1 + ((thread "
+     "float*)kTable)[1];"
+     "\n}\n",
+     "s.metal:5: error: cast from "},
+    {"cast_in_template",
+     "template <class T> static device T* f(threadgroup float* t) {\n  return (device T*)(t + 1);\n}\nkernel void k(device "
+     "int* y "
+     "[[buffer(0)]], threadgroup float* t [[threadgroup(0)]]) {\n  y[0] = *f<int>(t);\n}\n",
+     "s.metal:4: error: cast from 'threadgroup float *' to 'device int *'"},
+    {"reinterpret_cast_of_threadgroup",
+     "kernel void k(device float* y [[buffer(0)]], threadgroup float* t [[threadgroup(0)]]) {\n  y[0] = "
+     "*reinterpret_cast<device float*>(t);\n}\n",
+     "s.metal:4: error: cast from 'threadgroup float *' to 'device float *'"},
     {"threadgroup_in_helper", "static void f() {\n  threadgroup float a[4];\n  a[0] = 1;\n}\n",
      "s.metal:4: error: threadgroup variables can only be declared in kernel functions"},
     {"host_name_of_nothing", "template [[host_name(\"a\")]] [[kernel]] void g<int>(device int*);\n",
@@ -145,6 +167,25 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   Walk walk{0, int(y[i])};
   walk.next(int(i));
   y[i] = applied<half_of>(walk.at) + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
+}
+)"),
+            "");
+}
+
+TEST(LanguageRules, LetCastsPassThatKeepTheirSpace) {
+  EXPECT_EQ(complaint(R"(
+struct Node { int kind; float value[3]; };
+template <class T> static T at(const device void* p, int i) { return ((const device T*)p)[i]; }
+kernel void k(device float* y [[buffer(0)]], constant Node& n [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  threadgroup float4 t[8];
+  float v[2] = {1, 2};
+  threadgroup half* h = (threadgroup half*)t + 4;
+  *h = 1;
+  const device int* p = (const device int*)y + 1;
+  const device uchar* bytes = (const device uchar*)(const device void*)&y[2];
+  const ulong address = (ulong)y;
+  device float* q = (device float*)(address + 4);
+  y[i] = *(const thread int*)&v[1] + *(constant int*)&n.value[0] + p[0] + bytes[1] + at<int>(y, 3) + float(*h) + *q;
 }
 )"),
             "");

@@ -104,8 +104,6 @@ Group dot() {
                        }});
   }
   g.known = {
-      {"dot_product_*", "divergent-collective",
-       "the last sum is over the 16 lanes that hold one, as simd_sum may; the checker wants all 32"},
       {"dot_product_float32_*", "output buffer 2", "Apple's compiler fuses a * b + c of vectors, ours that of scalars only"}};
   return g;
 }

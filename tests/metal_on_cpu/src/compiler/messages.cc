@@ -14,6 +14,7 @@ std::string readable(std::string text) {
   static const std::pair<const char*, const char*> kNames[] = {{"__attribute__((address_space(1)))", "device"},
                                                                {"__attribute__((address_space(2)))", "constant"},
                                                                {"__attribute__((address_space(3)))", "threadgroup"},
+                                                               {"reinterpret_cast from ", "cast from "},
                                                                {"metal::", ""}};
   for (const auto& [from, to] : kNames) {
     for (size_t at = text.find(from); at != std::string::npos; at = text.find(from))
@@ -47,19 +48,20 @@ std::string pointee(std::string type) {
   return type;
 }
 
-// Whether the two quoted types are a pointer and a pointer or array that differ in their space.
-bool types_mix_spaces(const std::string& text) {
+// Whether the two quoted types are a pointer and a pointer or array that differ in their space, and in nothing else if `alike`.
+bool types_mix_spaces(const std::string& text, bool alike = true) {
   const size_t a = text.find('\''), b = text.find('\'', a + 1), c = text.find('\'', b + 1), d = text.find('\'', c + 1);
   if (a == std::string::npos || d == std::string::npos) return false;
   const std::string one = text.substr(a + 1, b - a - 1), two = text.substr(c + 1, d - c - 1);
   return one.find_first_of("*[") != std::string::npos && two.find_first_of("*[") != std::string::npos &&
-         space_of(one) != space_of(two) && pointee(one) == pointee(two);
+         space_of(one) != space_of(two) && (!alike || pointee(one) == pointee(two));
 }
 
 // Pointers (not objects, whose copying clang does not know in address spaces) that change their space.
 bool mixes_spaces(const std::string& text) {
   if (text.find("converts between mismatching address spaces") != std::string::npos) return true;
   if (text.find("changes address space of pointer") != std::string::npos) return true;
+  if (text.starts_with("reinterpret_cast from ") || text.starts_with("static_cast from ")) return types_mix_spaces(text, false);
   return (text.starts_with("cannot initialize a ") || text.starts_with("assigning to ")) && types_mix_spaces(text);
 }
 

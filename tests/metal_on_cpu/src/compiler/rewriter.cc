@@ -5,6 +5,7 @@
 #include <set>
 
 #include "attributes.h"
+#include "casts.h"
 #include "declarations.h"
 #include "kernels.h"
 #include "restrictions.h"
@@ -132,7 +133,13 @@ class Rewriter {
     std::string registration;
     if (kernel) registration = register_kernel(d);
     body(d, kernel);
+    const auto casts = compiling() ? std::vector<PointerCast>() : pointer_casts(s_, d.open, d.close);
     strip(d.begin, d.end);
+    for (const PointerCast& cast : casts) {  // the only cast of C++ that keeps address spaces apart
+      s_.tokens[cast.open].text = "reinterpret_cast<";
+      s_.tokens[cast.close].text = ">(";
+      s_.tokens[cast.last].text += ")";
+    }
     s_.tokens[d.close].text += registration;
   }
 

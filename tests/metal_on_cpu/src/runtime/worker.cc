@@ -251,17 +251,28 @@ void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
   }
 }
 
+// Reductions are over the lanes that are active, and shuffles look at their source lane themselves. But lanes that are
+// elsewhere in the shader, and will come back, are active or not as the hardware likes.
 void Worker::check_participants(Lane& site, uint32_t active) {
   const auto here = static_cast<uint32_t>(__builtin_popcount(active));
   const uint32_t begin = site.index / kSimdWidth * kSimdWidth;
   const uint32_t lanes = std::min(static_cast<uint32_t>(group_size_.count()) - begin, kSimdWidth);
-  const bool matrix = site.kind == msl::kMatrixMultiply || site.kind == msl::kMatrixMemory;
-  if (site.kind == msl::kVote || (here == lanes && !(matrix && here != kSimdWidth))) return;
+  uint32_t returned = 0;
+  for (uint32_t i = 0; i < lanes; ++i) returned += lanes_[begin + i].state == LaneState::kDone;
+  const char* kind = nullptr;
+  uint32_t needed = lanes;
+  if (site.kind == msl::kMatrixMultiply || site.kind == msl::kMatrixMemory)
+    kind = "divergent-matrix", needed = kSimdWidth;
+  else if (site.kind == msl::kBarrier)
+    kind = "divergent-simdgroup-barrier";
+  else if (site.kind == msl::kReduction)
+    kind = "divergent-reduction", needed = lanes - returned;
+  if (!kind || here == needed) return;
   Lane* const self = lane_;
   lane_ = &site;
-  if (Finding* f = report(matrix ? "divergent-matrix" : "divergent-collective", collective_place())) {
-    f->message = (matrix ? "needs all 32 lanes of the simdgroup, but only " : "is reached by only ") + std::to_string(here) +
-                 " of " + std::to_string(matrix ? kSimdWidth : lanes) + (matrix ? " take part" : " lanes");
+  if (Finding* f = report(kind, collective_place())) {
+    f->message = "is reached by only " + std::to_string(here) + " of " + std::to_string(needed) + " lanes" +
+                 (needed == kSimdWidth && needed != lanes ? ", and needs all" : "");
   }
   lane_ = self;
 }

@@ -5,12 +5,12 @@ using namespace metal;
 
 kernel void shuffle_from_inactive(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = i;
-  if (lane < 16) v = simd_shuffle_xor(v, 16);  // BUG inactive-lane divergent-collective
+  if (lane < 16) v = simd_shuffle_xor(v, 16);  // BUG inactive-lane
   y[i] = v;
 }
 kernel void broadcast_from_inactive(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = 0;
-  if (lane > 3) v = simd_broadcast(float(i), 2);  // BUG inactive-lane divergent-collective
+  if (lane > 3) v = simd_broadcast(float(i), 2);  // BUG inactive-lane
   y[i] = v;
 }
 kernel void shuffle_past_the_end(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
@@ -18,12 +18,12 @@ kernel void shuffle_past_the_end(device float* y [[buffer(1)]], uint i [[thread_
 }
 kernel void sum_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = 0;
-  if (lane & 1) v = simd_sum(1.0f);  // BUG divergent-collective
-  y[i] = v;
+  if (lane & 1) v = simd_sum(1.0f);  // BUG divergent-reduction
+  y[i] = simd_sum(v);
 }
 kernel void simdgroup_barrier_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
                                         uint lane [[thread_index_in_simdgroup]]) {
-  if (lane < 5) simdgroup_barrier(mem_flags::mem_none);  // BUG divergent-collective
+  if (lane < 5) simdgroup_barrier(mem_flags::mem_none);  // BUG divergent-simdgroup-barrier
   y[i] = 1;
 }
 kernel void matrix_multiply_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
@@ -70,4 +70,30 @@ kernel void matrix_store_without_barrier(device float* y [[buffer(1)]], uint i [
   threadgroup float a[128];
   simdgroup_store(make_filled_simdgroup_matrix<float, 8, 8>(1.0f), a + 64 * sg, 8);  // BUG threadgroup-race
   y[i] = a[t];  // BUG threadgroup-race uninitialised-threadgroup-read
+}
+kernel void prefix_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float v = 0;
+  if (lane > 9) v = simd_prefix_exclusive_sum(1.0f);  // BUG divergent-reduction
+  y[i] = simd_max(v);
+}
+kernel void uneven_loop_of_sums(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float v = 0;
+  for (uint k = 0; k <= lane / 16; k++) v += simd_sum(1.0f);  // BUG divergent-reduction
+  y[i] = simd_sum(v);
+}
+kernel void shuffle_from_returned(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  if (lane == 3) return;
+  y[i] = simd_shuffle(float(i), 3);  // BUG inactive-lane
+}
+kernel void simdgroup_barrier_after_return(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
+                                           uint lane [[thread_index_in_simdgroup]]) {
+  if (lane == 31) return;
+  simdgroup_barrier(mem_flags::mem_none);  // BUG divergent-simdgroup-barrier
+  y[i] = 1;
+}
+kernel void matrix_after_return(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(1.0f);
+  if (lane == 30) return;
+  simdgroup_multiply(a, a, a);  // BUG divergent-matrix
+  y[i] = a.thread_elements()[0];
 }
