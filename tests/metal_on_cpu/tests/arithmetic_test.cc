@@ -50,6 +50,26 @@ kernel void widen(device const ushort* bits [[buffer(0)]], device float* h [[buf
   b[i] = float(as_type<bfloat>(bits[i]));
 }
 kernel void multiply_add(device const float* x [[buffer(0)]], device float* y [[buffer(1)]]) { y[0] = x[0] * x[1] + x[2]; }
+template <typename T> kernel void forms(device const vec<T, 4>* x [[buffer(0)]], device vec<T, 4>* y [[buffer(1)]]) {
+  const vec<T, 4> a = x[0], c = x[1], p = a * a;
+  y[0] = a * a + c;
+  y[1] = c - a * a;
+  vec<T, 4> sum = c;
+  sum += a * a;
+  y[2] = sum;
+  y[3] = p + c;
+}
+template [[host_name("forms_float")]] kernel decltype(forms<float>) forms<float>;
+template [[host_name("forms_half")]] kernel decltype(forms<half>) forms<half>;
+template [[host_name("forms_bfloat")]] kernel decltype(forms<bfloat>) forms<bfloat>;
+template <typename T> static T twice(T x) { T y = x; y += x; return y; }
+kernel void products(device const float4* x [[buffer(0)]], device float* y [[buffer(1)]]) {
+  const float4 a = *x;
+  y[0] = dot(a * a, float4(1)) + simd_sum(4 * dot(a, a));
+  y[1] = (a * a).x + float(as_type<int4>(a * 0).y) + max(a * 1, 3).y + (any(a * a > a) ? 2 : 0);
+  y[2] = dot((a * a).zz, float2(1)) + simd_max(a * a * 9).z;
+  y[3] = twice(a * a).w + 1;
+}
 template <typename T> kernel void product(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device float* y [[buffer(2)]]) {
   simdgroup_matrix<T, 8, 8> ma, mb;
   simdgroup_load(ma, a, 8);
@@ -63,7 +83,7 @@ template [[host_name("product_bfloat")]] kernel decltype(product<bfloat>) produc
 template [[host_name("product_float")]] kernel decltype(product<float>) product<float>;
 )";
 
-Library library(bool contraction = true) {
+Library library(Contraction contraction = Contraction::kFloat) {
   CompileOptions options;
   options.contraction = contraction;
   auto l = Library::from_source(kShader, options);
@@ -162,10 +182,58 @@ TEST(Conversions, OfEveryHalfAndBfloat) {
 TEST(Modes, Contraction) {
   const std::vector<float> x = {1 + 0x1p-12f, 1 + 0x1p-12f, -(1 + 0x1p-11f)};
   std::vector<float> y(1);
-  run(library(true).kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
+  run(library().kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
   EXPECT_EQ(y[0], 0x1p-24f);
-  run(library(false).kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
+  run(library(Contraction::kOff).kernel("multiply_add").dispatch().buffer(0, x).buffer(1, y));
   EXPECT_EQ(y[0], 0);
+}
+
+// a * b + c, c - a * b, c += a * b, and a product that has a name, which is rounded first.
+template <class T>
+std::vector<double> forms(const char* kernel, Contraction contraction, T a, T c, bool checked) {
+  const std::vector<T> x = {a, a, a, a, c, c, c, c};
+  std::vector<T> y(16, T(7));
+  run(library(contraction).kernel(kernel).dispatch().buffer(0, x).buffer(1, y).check(checked));
+  std::vector<double> values;
+  for (size_t i = 0; i < 16; i += 4) {
+    EXPECT_EQ(y[i], y[i + 3]);
+    if constexpr (sizeof(T) == 2)
+      values.push_back(std::string(kernel) == "forms_half" ? half_value(y[i]) : bfloat_value(y[i]));
+    else
+      values.push_back(y[i]);
+  }
+  return values;
+}
+
+TEST(Modes, ContractionOfVectors) {
+  constexpr float kA = 1 + 0x1p-12f, kC = -(1 + 0x1p-11f);
+  for (const bool checked : {false, true}) {
+    EXPECT_EQ(forms<float>("forms_float", Contraction::kOff, kA, kC, checked), (std::vector<double>{0, 2 * kC, 0, 0}));
+    for (const Contraction c : {Contraction::kFloat, Contraction::kAll})
+      EXPECT_EQ(forms<float>("forms_float", c, kA, kC, checked), (std::vector<double>{0x1p-24, 2 * kC, 0x1p-24, 0}));
+    // 1 + 2^-6 in half: its square is 1 + 2^-5 + 2^-12, of which the last is lost.
+    constexpr uint16_t kHalf = 0x3c10, kHalfC = 0xbc20;
+    for (const Contraction c : {Contraction::kOff, Contraction::kFloat})
+      EXPECT_EQ(forms<uint16_t>("forms_half", c, kHalf, kHalfC, checked), (std::vector<double>{0, -2.0625, 0, 0}));
+    EXPECT_EQ(forms<uint16_t>("forms_half", Contraction::kAll, kHalf, kHalfC, checked),
+              (std::vector<double>{0x1p-12, -2.0625, 0x1p-12, 0}));
+    // 1 + 2^-5 in bfloat: its square is 1 + 2^-4 + 2^-10.
+    constexpr uint16_t kBfloat = 0x3f84, kBfloatC = 0xbf88;
+    EXPECT_EQ(forms<uint16_t>("forms_bfloat", Contraction::kFloat, kBfloat, kBfloatC, checked),
+              (std::vector<double>{0, -2.125, 0, 0}));
+    EXPECT_EQ(forms<uint16_t>("forms_bfloat", Contraction::kAll, kBfloat, kBfloatC, checked),
+              (std::vector<double>{0x1p-10, -2.125, 0x1p-10, 0}));
+  }
+}
+
+// What products of vectors are besides the start of a sum.
+TEST(Modes, ProductsAreVectors) {
+  for (const Contraction c : {Contraction::kOff, Contraction::kFloat, Contraction::kAll}) {
+    const std::vector<float> x = {1, 2, 3, 4};
+    std::vector<float> y(4);
+    run(library(c).kernel("products").dispatch().buffer(0, x).buffer(1, y).check());
+    EXPECT_EQ(y, (std::vector<float>{30 + 4 * 30, 1 + 3 + 2, 9 + 9 + 81, 2 * 16 + 1}));
+  }
 }
 
 TEST(Modes, FlushToZeroTakesFloatsButNotHalves) {

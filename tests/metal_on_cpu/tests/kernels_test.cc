@@ -384,6 +384,19 @@ TEST(Pointers, InABuffer) {
   }
 }
 
+TEST(Constructs, OfTheLanguage) {
+  Kernel k = kernel_of("constructs.metal", "constructs").constant(0, true).constant(7, 0.5).constant(8, 1.5);
+  for (uint32_t i = 1; i <= 6; ++i) k.constant(i, uint64_t{i});
+  const Trial t{k, {1, 1, 1}, {32, 1, 1}, {Bytes(64), Bytes(128), Bytes(256), Bytes(256), Bytes(4)}, 128};
+  const std::vector<Bytes> after = t.everywhere();
+  const std::vector<float> y = values_of<float>(after[1]);
+  for (uint32_t l = 0; l < 32; ++l) {
+    const bool diagonal = (l / 4 & 4) + l / 2 % 4 == (l / 4 & 2) * 2 + l % 2 * 2;
+    EXPECT_EQ(y[l], static_cast<float>(115 + l % 4 + l * (l + 1) / 2 + diagonal + (l ^ 1))) << l;
+  }
+  EXPECT_EQ(values_of<float>(after[4])[0], 32);
+}
+
 // Parts of variables that never get a value, and that nothing depends on, are no finding.
 class Variables : public ::testing::TestWithParam<const char*> {};
 TEST_P(Variables, ThatAreSetWhereTheyAreUsed) {

@@ -39,7 +39,7 @@ constexpr const char* kUsage =
     "  --time-limit SECONDS        of CPU time for each of them; 0 is none (default: 60, with --check none)\n"
     "  --repeat N                  then runs it N times more and prints the least and the median CPU time of these\n"
     "  --language 14|17            C++14 (Metal up to 3.2, the default) or C++17 (Metal 4)\n"
-    "  --no-contraction            a * b + c is rounded twice\n"
+    "  --contraction MODE          which a * b + c are rounded once: off, float (the default) or all\n"
     "  --flush-to-zero             float subnormals are zero\n"
     "  --list                      print the names of the kernels and stop\n"
     "  --emit FILE                 write an image that is dispatched without compiling, with these constants, and stop\n"
@@ -108,7 +108,12 @@ bool option_with_value(Arguments& a, const std::string& name, const std::string&
     a.options.include_folders.push_back(value);
   else if (name == "-D")
     a.options.defines.push_back(value);
-  else if (name == "--seed")
+  else if (name == "--contraction") {
+    a.options.contraction = value == "off"     ? metal_on_cpu::Contraction::kOff
+                            : value == "float" ? metal_on_cpu::Contraction::kFloat
+                                               : metal_on_cpu::Contraction::kAll;
+    return value == "off" || value == "float" || value == "all";
+  } else if (name == "--seed")
     return number(value, a.seed);
   else if (name == "--workers")
     return number(value, a.workers) && a.workers > 0;
@@ -137,8 +142,6 @@ Arguments parse(const std::vector<std::string>& words) {
       a.list = true;
     else if (word == "--flush-to-zero")
       a.flush = true;
-    else if (word == "--no-contraction")
-      a.options.contraction = false;
     else if ((word.starts_with("-I") || word.starts_with("-D")) && word.size() > 2)
       option_with_value(a, word.substr(0, 2), word.substr(2));
     else if (!word.starts_with("-"))

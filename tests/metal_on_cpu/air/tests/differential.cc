@@ -221,7 +221,6 @@ Result<Library> source_library(const Group& group, const std::vector<Case>& case
   CompileOptions options;
   options.include_folders = {METAL_ON_CPU_AIR_HEADERS, air::wheel().headers};
   options.language = 17;
-  options.defines = {"_disjunction=disjunction"};  // a name of Apple's standard library
   return Library::from_source(source_of(group, cases), options, group.name + ".metal");
 }
 

@@ -103,8 +103,6 @@ Group dot() {
                              .threads(512);
                        }});
   }
-  g.known = {
-      {"dot_product_float32_*", "output buffer 2", "Apple's compiler fuses a * b + c of vectors, ours that of scalars only"}};
   return g;
 }
 

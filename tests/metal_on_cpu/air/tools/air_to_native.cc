@@ -18,7 +18,7 @@ constexpr const char* kUsage =
        air-to-native FILE.metallib --list [PATTERN]
        air-to-native FILE.metallib --verify [PATTERN] [--every N]
 
-  --contract   types whose a * b + c is rounded once: f32, f16, bf16 or none; default: f32
+  --contract   whose a * b + c is rounded once: off, float (the default), all, or types: f32, f16, bf16, none
   --constant   a function constant: true, false, an integer or a number with a point
   --verify     converts the kernels that match and says which cannot be; constants without a value are zero
 
@@ -38,7 +38,9 @@ bool take_contraction(const std::string& text, Contraction& c) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const std::string type = text.substr(at, end - at);
-    if (type == "f32")
+    if (type == "float" || type == "all" || type == "off")  // the modes of CompileOptions::contraction
+      c = {type != "off", type == "all", type == "all"};
+    else if (type == "f32")
       c.f32 = true;
     else if (type == "f16")
       c.f16 = true;

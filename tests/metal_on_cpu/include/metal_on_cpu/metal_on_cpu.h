@@ -29,13 +29,20 @@ struct Size3 {
   uint64_t count() const { return uint64_t{x} * y * z; }
 };
 
+/// Which a * b + c in one expression are rounded once. Apple's compiler leaves the choice open for all; the hardware fuses
+/// them.
+enum class Contraction : uint8_t {
+  kOff,
+  kFloat,  // scalars and vectors of float
+  kAll,    // half and bfloat too
+};
+
 struct CompileOptions {
   std::vector<std::string> include_folders;
   std::vector<std::string> defines;  // "NAME" or "NAME=VALUE"
   /// 14: the language of Metal up to 3.2, which knows no C++17. 17: that of Metal 4.
   int language = 14;
-  /// Whether a * b + c in one expression is rounded once, as Apple's compiler does by default.
-  bool contraction = true;
+  Contraction contraction = Contraction::kFloat;
   /// Where images are kept; empty: $METAL_ON_CPU_CACHE, or a folder of this user under the temporary folder.
   std::string cache;
 };

@@ -180,6 +180,9 @@ MSL_MATH_OF_FLOAT
 MSL_VECTORS_3(fma)
 }  // namespace precise
 
+MSL_INLINE half contract(half a, half b, half c) { return fma(a, b, c); }
+MSL_INLINE bfloat contract(bfloat a, bfloat b, bfloat c) { return fma(a, b, c); }
+
 #define MSL_MIN_MAX(T)                                                          \
   constexpr MSL_INLINE T min(T a, T b) { return b < a ? b : a; }                \
   constexpr MSL_INLINE T max(T a, T b) { return a < b ? b : a; }                \

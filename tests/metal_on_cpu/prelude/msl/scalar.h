@@ -117,6 +117,15 @@ template <class T>
 constexpr bool is_scalar_v = is_arithmetic_v<T> || std::is_enum_v<T>;
 template <class T>
 using remove_addrspace_t = T;
+template <class... B>
+using _disjunction = disjunction<B...>;  // the name inside Apple's library, which mlx uses
+
+// Whether a * b + c of this type is rounded once. CompileOptions::contraction: 0 off, 1 float, 2 all.
+#ifndef MSL_CONTRACTION
+#define MSL_CONTRACTION 1
+#endif
+template <class T>
+constexpr bool contracted = MSL_CONTRACTION == 2 ? is_floating_point_v<T> : MSL_CONTRACTION == 1 && is_same_v<T, float>;
 
 template <class T>
 struct numeric_limits;

@@ -67,6 +67,17 @@ template <class T>
 struct AsClass {
   T value;
 };
+// A product is a vector to all functions of simdgroups.
+template <class T>
+struct Plain {
+  using type = T;
+};
+template <class T, int N>
+struct Plain<vec_product<T, N>> {
+  using type = vec<T, N>;
+};
+template <class T>
+using plain = typename Plain<T>::type;
 
 // Called, so that what the runtime gets the address of is no variable of the shader's own function.
 template <class Source, class T>
@@ -75,14 +86,14 @@ MSL_RUNTIME T shuffle(AsClass<T> of, int index, AsClass<T> fill, int modulo, con
   msl_collective(msl::kShuffle, &x, &resolve_shuffle<Source, T>, file, line, column);
   return x.result;
 }
-#define MSL_SHUFFLE(name, source)                                        \
-  struct From_##name {                                                   \
-    static MSL_RUNTIME int from(int lane, int i, int) { return source; } \
-  };                                                                     \
-  template <class T>                                                     \
-  MSL_INLINE T name(T value, ushort index, MSL_SITE) {                   \
-    const AsClass<T> x{value};                                           \
-    return shuffle<From_##name, T>(x, index, x, 32, file, line, column); \
+#define MSL_SHUFFLE(name, source)                                               \
+  struct From_##name {                                                          \
+    static MSL_RUNTIME int from(int lane, int i, int) { return source; }        \
+  };                                                                            \
+  template <class T>                                                            \
+  MSL_INLINE plain<T> name(T value, ushort index, MSL_SITE) {                   \
+    const AsClass<plain<T>> x{value};                                           \
+    return shuffle<From_##name, plain<T>>(x, index, x, 32, file, line, column); \
   }
 MSL_SHUFFLE(simd_shuffle, i)
 MSL_SHUFFLE(simd_broadcast, i)
@@ -171,19 +182,19 @@ MSL_RUNTIME T collect(uint32_t kind, typename AsNumber<T>::type of, msl::Resolve
   msl_collective(kind, &value, resolver, file, line, column);
   return value;
 }
-#define MSL_REDUCTION(name, Resolver)                                                          \
-  template <class T>                                                                           \
-  MSL_INLINE T name(T value, MSL_SITE) {                                                       \
-    return collect<T>(msl::kReduction, AsNumber<T>::of(value), &Resolver, file, line, column); \
+#define MSL_REDUCTION(name, Resolver)                                                                        \
+  template <class T>                                                                                         \
+  MSL_INLINE plain<T> name(T value, MSL_SITE) {                                                              \
+    return collect<plain<T>>(msl::kReduction, AsNumber<plain<T>>::of(value), &Resolver, file, line, column); \
   }
-#define MSL_REDUCTIONS(name, Op)                             \
-  MSL_REDUCTION(simd_##name, (resolve_reduction<Op, T, 32>)) \
-  MSL_REDUCTION(quad_##name, (resolve_reduction<Op, T, 4>))
-#define MSL_PREFIXES(name, Op)                                                    \
-  MSL_REDUCTION(simd_prefix_inclusive_##name, (resolve_prefix<Op, T, 32, true>))  \
-  MSL_REDUCTION(simd_prefix_exclusive_##name, (resolve_prefix<Op, T, 32, false>)) \
-  MSL_REDUCTION(quad_prefix_inclusive_##name, (resolve_prefix<Op, T, 4, true>))   \
-  MSL_REDUCTION(quad_prefix_exclusive_##name, (resolve_prefix<Op, T, 4, false>))
+#define MSL_REDUCTIONS(name, Op)                                    \
+  MSL_REDUCTION(simd_##name, (resolve_reduction<Op, plain<T>, 32>)) \
+  MSL_REDUCTION(quad_##name, (resolve_reduction<Op, plain<T>, 4>))
+#define MSL_PREFIXES(name, Op)                                                           \
+  MSL_REDUCTION(simd_prefix_inclusive_##name, (resolve_prefix<Op, plain<T>, 32, true>))  \
+  MSL_REDUCTION(simd_prefix_exclusive_##name, (resolve_prefix<Op, plain<T>, 32, false>)) \
+  MSL_REDUCTION(quad_prefix_inclusive_##name, (resolve_prefix<Op, plain<T>, 4, true>))   \
+  MSL_REDUCTION(quad_prefix_exclusive_##name, (resolve_prefix<Op, plain<T>, 4, false>))
 MSL_REDUCTIONS(sum, OpSum)
 MSL_REDUCTIONS(product, OpProduct)
 MSL_REDUCTIONS(max, OpMax)
@@ -245,7 +256,7 @@ MSL_RUNTIME void resolve_first(void** lanes, uint32_t active) {
     if (active >> i & 1) *static_cast<T*>(lanes[i]) = first;
 }
 template <class T>
-MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
-  return collect<T>(msl::kVote, AsNumber<T>::of(value), &resolve_first<T>, file, line, column);
+MSL_INLINE plain<T> simd_broadcast_first(T value, MSL_SITE) {
+  return collect<plain<T>>(msl::kVote, AsNumber<plain<T>>::of(value), &resolve_first<plain<T>>, file, line, column);
 }
 }  // namespace metal

@@ -48,6 +48,13 @@ struct Components<packed_vec<T, N>> {
 #define MSL_VECTOR_INDEX(i, n)
 #endif
 
+// What a * b of vectors gives, where a sum that takes it in the same expression is rounded once, as the compiler does it for
+// scalars.
+template <class T, int N>
+struct vec_product;
+template <class T, int N>
+using product_of = std::conditional_t<contracted<T>, vec_product<T, N>, vec<T, N>>;
+
 #define MSL_VEC_ARITHMETIC(op)                                                \
   friend MSL_INLINE vec operator op(vec a, vec b) { return raw(a.d op b.d); } \
   MSL_INLINE vec& operator op##=(vec b) { return *this = *this op b; }
@@ -84,72 +91,115 @@ struct Components<packed_vec<T, N>> {
 #define MSL_CONVERTED(i) static_cast<S>(static_cast<T>(static_cast<U>(o.d[i])))
 #define MSL_COPIED(i) static_cast<S>(o.d[i])
 #define MSL_PART(i) static_cast<S>(parts[i])
-#define MSL_VEC(N)                                                                                           \
-  template <class T>                                                                                         \
-  struct vec<T, N> {                                                                                         \
-    using S = typename Stored<T>::type;                                                                      \
-    typedef S D __attribute__((ext_vector_type(N)));                                                         \
-    union {                                                                                                  \
-      D d;                                                                                                   \
-      MSL_MEMBERS_##N                                                                                        \
-    };                                                                                                       \
-    vec() = default;                                                                                         \
-    constexpr MSL_INLINE vec(D v, int, int) : d(v) {}                                                        \
-    static constexpr MSL_INLINE vec raw(D v) { return vec(v, 0, 0); }                                        \
-    template <class A, class = enable_if_t<is_scalar_v<A>>>                                                  \
-    constexpr MSL_INLINE vec(A s) : d(static_cast<D>(static_cast<S>(static_cast<T>(s)))) {}                  \
-    template <class U>                                                                                       \
-    explicit constexpr MSL_INLINE vec(const vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}                \
-    template <class U, class = enable_if_t<!is_same_v<T, U>>>                                                \
-    explicit constexpr MSL_INLINE vec(const packed_vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}         \
-    constexpr MSL_INLINE vec(const packed_vec<T, N>& o) : d{MSL_PICK_##N(MSL_COPIED)} {}                     \
-    template <class A, class B, class... C, class = enable_if_t<!is_same_v<A, D>>>                           \
-    constexpr MSL_INLINE vec(A a, B b, C... c) : vec(from_parts(a, b, c...)) {                               \
-      static_assert(Components<A>::count + Components<B>::count + (0 + ... + Components<C>::count) == N,     \
-                    "the number of components does not match the vector");                                   \
-    }                                                                                                        \
-    template <class... A>                                                                                    \
-    static constexpr MSL_INLINE vec from_parts(A... a) {                                                     \
-      T parts[16] = {};                                                                                      \
-      int at = 0;                                                                                            \
-      (append(parts, at, a), ...);                                                                           \
-      return raw(D{MSL_PICK_##N(MSL_PART)});                                                                 \
-    }                                                                                                        \
-    template <class A>                                                                                       \
-    static constexpr MSL_INLINE void append(T* parts, int& at, const A& a) {                                 \
-      for (int i = 0; i < Components<A>::count; i++) parts[at++] = static_cast<T>(Components<A>::get(a, i)); \
-    }                                                                                                        \
-    MSL_INLINE T& operator[](long i) { MSL_VECTOR_INDEX(i, N) return reinterpret_cast<T*>(&d)[i]; }          \
-    constexpr MSL_INLINE T operator[](long i) const { MSL_VECTOR_INDEX(i, N) return static_cast<T>(d[i]); }  \
-    MSL_VEC_ARITHMETIC(+)                                                                                    \
-    MSL_VEC_ARITHMETIC(-)                                                                                    \
-    MSL_VEC_ARITHMETIC(*)                                                                                    \
-    MSL_VEC_ARITHMETIC(/)                                                                                    \
-    MSL_VEC_ARITHMETIC(%)                                                                                    \
-    MSL_VEC_ARITHMETIC(&)                                                                                    \
-    MSL_VEC_ARITHMETIC(|)                                                                                    \
-    MSL_VEC_ARITHMETIC(^)                                                                                    \
-    MSL_VEC_ARITHMETIC(<<)                                                                                   \
-    MSL_VEC_ARITHMETIC(>>)                                                                                   \
-    MSL_VEC_COMPARISON(<, N)                                                                                 \
-    MSL_VEC_COMPARISON(>, N)                                                                                 \
-    MSL_VEC_COMPARISON(<=, N)                                                                                \
-    MSL_VEC_COMPARISON(>=, N)                                                                                \
-    MSL_VEC_COMPARISON(==, N)                                                                                \
-    MSL_VEC_COMPARISON(!=, N)                                                                                \
-    MSL_VEC_COMPARISON(&&, N)                                                                                \
-    MSL_VEC_COMPARISON(||, N)                                                                                \
-    MSL_INLINE vec operator-() const { return raw(-d); }                                                     \
-    MSL_INLINE vec operator+() const { return *this; }                                                       \
-    MSL_INLINE vec operator~() const { return raw(~d); }                                                     \
-    MSL_INLINE vec<bool, N> operator!() const { return *this == vec(T(0)); }                                 \
-    MSL_INLINE vec& operator++() { return *this += vec(T(1)); }                                              \
-    MSL_INLINE vec& operator--() { return *this -= vec(T(1)); }                                              \
-    MSL_SWIZZLES_##N                                                                                         \
+#define MSL_VEC(N)                                                                                                \
+  template <class T>                                                                                              \
+  struct vec<T, N> {                                                                                              \
+    using S = typename Stored<T>::type;                                                                           \
+    typedef S D __attribute__((ext_vector_type(N)));                                                              \
+    union {                                                                                                       \
+      D d;                                                                                                        \
+      MSL_MEMBERS_##N                                                                                             \
+    };                                                                                                            \
+    vec() = default;                                                                                              \
+    constexpr MSL_INLINE vec(D v, int, int) : d(v) {}                                                             \
+    static constexpr MSL_INLINE vec raw(D v) { return vec(v, 0, 0); }                                             \
+    template <class A, class = enable_if_t<is_scalar_v<A>>>                                                       \
+    constexpr MSL_INLINE vec(A s) : d(static_cast<D>(static_cast<S>(static_cast<T>(s)))) {}                       \
+    template <class U>                                                                                            \
+    explicit constexpr MSL_INLINE vec(const vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}                     \
+    template <class U, class = enable_if_t<!is_same_v<T, U>>>                                                     \
+    explicit constexpr MSL_INLINE vec(const packed_vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}              \
+    constexpr MSL_INLINE vec(const packed_vec<T, N>& o) : d{MSL_PICK_##N(MSL_COPIED)} {}                          \
+    template <class A, class B, class... C, class = enable_if_t<!is_same_v<A, D>>>                                \
+    constexpr MSL_INLINE vec(A a, B b, C... c) : vec(from_parts(a, b, c...)) {                                    \
+      static_assert(Components<A>::count + Components<B>::count + (0 + ... + Components<C>::count) == N,          \
+                    "the number of components does not match the vector");                                        \
+    }                                                                                                             \
+    template <class... A>                                                                                         \
+    static constexpr MSL_INLINE vec from_parts(A... a) {                                                          \
+      T parts[16] = {};                                                                                           \
+      int at = 0;                                                                                                 \
+      (append(parts, at, a), ...);                                                                                \
+      return raw(D{MSL_PICK_##N(MSL_PART)});                                                                      \
+    }                                                                                                             \
+    template <class A>                                                                                            \
+    static constexpr MSL_INLINE void append(T* parts, int& at, const A& a) {                                      \
+      for (int i = 0; i < Components<A>::count; i++) parts[at++] = static_cast<T>(Components<A>::get(a, i));      \
+    }                                                                                                             \
+    MSL_INLINE T& operator[](long i) { MSL_VECTOR_INDEX(i, N) return reinterpret_cast<T*>(&d)[i]; }               \
+    constexpr MSL_INLINE T operator[](long i) const { MSL_VECTOR_INDEX(i, N) return static_cast<T>(d[i]); }       \
+    MSL_VEC_ARITHMETIC(+)                                                                                         \
+    MSL_VEC_ARITHMETIC(-)                                                                                         \
+    friend MSL_INLINE product_of<T, N> operator*(vec a, vec b) { return product_of<T, N>(raw(a.d * b.d), a, b); } \
+    constexpr MSL_INLINE vec(vec product, vec, vec) : d(product.d) {}                                             \
+    MSL_INLINE vec& operator*=(vec b) { return *this = raw(d * b.d); }                                            \
+    MSL_VEC_ARITHMETIC(/)                                                                                         \
+    MSL_VEC_ARITHMETIC(%)                                                                                         \
+    MSL_VEC_ARITHMETIC(&)                                                                                         \
+    MSL_VEC_ARITHMETIC(|)                                                                                         \
+    MSL_VEC_ARITHMETIC(^)                                                                                         \
+    MSL_VEC_ARITHMETIC(<<)                                                                                        \
+    MSL_VEC_ARITHMETIC(>>)                                                                                        \
+    MSL_VEC_COMPARISON(<, N)                                                                                      \
+    MSL_VEC_COMPARISON(>, N)                                                                                      \
+    MSL_VEC_COMPARISON(<=, N)                                                                                     \
+    MSL_VEC_COMPARISON(>=, N)                                                                                     \
+    MSL_VEC_COMPARISON(==, N)                                                                                     \
+    MSL_VEC_COMPARISON(!=, N)                                                                                     \
+    MSL_VEC_COMPARISON(&&, N)                                                                                     \
+    MSL_VEC_COMPARISON(||, N)                                                                                     \
+    MSL_INLINE vec operator-() const { return raw(-d); }                                                          \
+    MSL_INLINE vec operator+() const { return *this; }                                                            \
+    MSL_INLINE vec operator~() const { return raw(~d); }                                                          \
+    MSL_INLINE vec<bool, N> operator!() const { return *this == vec(T(0)); }                                      \
+    MSL_INLINE vec& operator++() { return *this += vec(T(1)); }                                                   \
+    MSL_INLINE vec& operator--() { return *this -= vec(T(1)); }                                                   \
+    MSL_SWIZZLES_##N                                                                                              \
   };
 MSL_VEC(2)
 MSL_VEC(3)
 MSL_VEC(4)
+
+MSL_INLINE half contract(half a, half b, half c);
+MSL_INLINE bfloat contract(bfloat a, bfloat b, bfloat c);
+
+/// A product and its factors. Only one that is at hand in the same expression (an rvalue) is fused; everywhere else it is the
+/// vector that it is derived from.
+template <class T, int N>
+struct vec_product : vec<T, N> {
+  using V = vec<T, N>;
+  using D = typename V::D;
+  V a = *this, b = V(T(1));
+  vec_product() = default;
+  template <class... A, class = decltype(V(std::declval<A>()...))>
+  explicit MSL_INLINE vec_product(A... parts) : V(parts...) {}
+  MSL_INLINE vec_product(V value) : V(value) {}
+  MSL_INLINE vec_product(V product, V x, V y) : V(product), a(x), b(y) {}
+  static MSL_INLINE V fused(D x, D y, D z) {
+    if constexpr (is_same_v<T, float>) {
+      return V::raw(__builtin_elementwise_fma(x, y, z));
+    } else {
+      V r;
+      for (int i = 0; i < N; i++) r[i] = contract(static_cast<T>(x[i]), static_cast<T>(y[i]), static_cast<T>(z[i]));
+      return r;
+    }
+  }
+  // Of two products the left one is fused, as clang does it.
+  friend MSL_INLINE V operator+(vec_product&& p, V c) { return fused(p.a.d, p.b.d, c.d); }
+  friend MSL_INLINE V operator+(V c, vec_product&& p) { return fused(p.a.d, p.b.d, c.d); }
+  friend MSL_INLINE V operator+(vec_product&& p, vec_product&& q) { return fused(p.a.d, p.b.d, q.d); }
+  friend MSL_INLINE V operator-(vec_product&& p, V c) { return fused(p.a.d, p.b.d, -c.d); }
+  friend MSL_INLINE V operator-(V c, vec_product&& p) { return fused(-p.a.d, p.b.d, c.d); }
+  friend MSL_INLINE V operator-(vec_product&& p, vec_product&& q) { return fused(p.a.d, p.b.d, -q.d); }
+  friend MSL_INLINE V& operator+=(V& c, vec_product&& p) { return c = fused(p.a.d, p.b.d, c.d); }
+  friend MSL_INLINE V& operator-=(V& c, vec_product&& p) { return c = fused(-p.a.d, p.b.d, c.d); }
+};
+template <class T, int N>
+struct Components<vec_product<T, N>> : Components<vec<T, N>> {};
+template <class To, class T, int N>
+MSL_INLINE To as_type(vec_product<T, N> from) {
+  return as_type<To>(static_cast<vec<T, N>>(from));
+}
 
 /// Aligned as its component. Arithmetic goes through vec<T, N>, to which it converts.
 template <class T, int N>

@@ -22,6 +22,10 @@ Result<std::string> air_to_native(const std::vector<std::string>& arguments) {
   return result.output;
 }
 
+const char* contraction_name(Contraction c) {
+  return c == Contraction::kOff ? "off" : c == Contraction::kFloat ? "float" : "all";
+}
+
 // "7u" and "0x1.8p+1f" are C++; air-to-native takes "7" and "3.0".
 std::string plain(const std::string& literal) {
   if (literal == "true" || literal == "false") return literal;
@@ -47,7 +51,7 @@ Result<std::vector<std::string>> metallib_kernels(const std::string& path) {
 
 Result<std::string> metallib_ir(const std::string& path, const std::string& kernel, const ConstantLiterals& constants,
                                 bool checked, const CompileOptions& options) {
-  std::vector<std::string> arguments = {path, "--kernel", kernel, "--contract", options.contraction ? "f32" : "none"};
+  std::vector<std::string> arguments = {path, "--kernel", kernel, "--contract", contraction_name(options.contraction)};
   if (checked) arguments.push_back("--checked");
   for (const auto& [index, value] : constants.by_index) {
     arguments.push_back("--constant");
