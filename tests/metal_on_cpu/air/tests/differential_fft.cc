@@ -79,8 +79,6 @@ std::vector<Group> fft_groups() {
   powers.known = {{"fft_mem_256_float_float2", "device-race of buffer 1", kSame},
                   {"fft_mem_256_float2_float", "threadgroup-race", kSame},
                   {"fft_mem_256_float2_float", "threadgroup bytes written", "a component that is written again at once"}};
-  composites.known = {{"fft_mem_256_float2_float2", "output buffer 1",
-                       "Apple's compiler rounds a * b + c of vectors once, the source route that of scalars only"}};
   return {powers, composites};
 }
 
