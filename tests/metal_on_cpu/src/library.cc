@@ -64,7 +64,8 @@ std::string Library::State::compile_all(const ConstantLiterals& constants) const
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < parts; i = next++) {
-      const auto loaded = image(i * kPartKernels < source.kernels.size() ? source.kernels[i * kPartKernels] : "", constants, true);
+      const auto loaded =
+          image(i * kPartKernels < source.kernels.size() ? source.kernels[i * kPartKernels] : "", constants, true);
       if (!loaded) errors[i] = loaded.message();
     }
   };

@@ -78,8 +78,8 @@ Words language_flags(const CompileOptions& options) {
 
 const Words& checking_flags() {
   static const Words flags = {
-      "-DMSL_CHECKED", "-fno-vectorize", "-fno-slp-vectorize", "-fno-optimize-sibling-calls",
-      "-ftrivial-auto-var-init=zero", "-fsanitize=kernel-address,array-bounds",
+      "-DMSL_CHECKED", "-fno-vectorize", "-fno-slp-vectorize", "-fno-optimize-sibling-calls", "-ftrivial-auto-var-init=zero",
+      "-fsanitize=kernel-address,array-bounds",
       // Every access and every redzone goes through a call: there is no shadow memory at a fixed address.
       "-mllvm", "-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=1", "-mllvm", "-asan-mapping-offset=0",
       "-mllvm", "-asan-max-inline-poisoning-size=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-opt-same-temp=0", "-mllvm",
