@@ -55,11 +55,11 @@ struct Tile {
   /// The lane's offset in a block, as operand B: row r of B is element p = r % 2 of span j = r / 2.
   int column(ushort units) const { return kUnitSlots * units * (fragment_row(lane) / 2) + 4 * (fragment_row(lane) % 2); }
 
-  /// The scales of INT8 activations of a block.
+  /// The scales of INT8 activations of a block; 1 for others.
   void load_scales(const device float* a_scales, constant ProductArgs& args, int slot, thread float2 (&d)[TILES]) const {
-    if (Activation<T>::kQuantized)
-      UNROLL for (ushort m = 0; m < TILES; m++)
-        d[m] = float2(activation_scale(a_scales, args, row(m, 0), slot), activation_scale(a_scales, args, row(m, 1), slot));
+    UNROLL for (ushort m = 0; m < TILES; m++)
+      d[m] = Activation<T>::kQuantized ? float2(activation_scale(a_scales, args, row(m, 0), slot), activation_scale(a_scales, args, row(m, 1), slot))
+                                       : float2(1.0f);
   }
 
   /// Block b with activations straight from device memory.
