@@ -60,7 +60,7 @@ readme_project() {
       echo 'assert!(y.iter().any(|&y| y != 0.0)); Ok(()) }'
     } >"$app/src/bin/top.rs" &&
     { printf '[package]\nname = "app"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n'; blocks toml metal-marlin/README.md; } >"$app/Cargo.toml" &&
-    (cd "$app" && cargo build) && export LD_LIBRARY_PATH="$libraries" &&
+    (cd "$app" && cargo build) && export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" &&
     "$CARGO_TARGET_DIR/debug/app" $arguments >"$scratch/output" && hello "$scratch/output" && (cd "$top" && "$CARGO_TARGET_DIR/debug/top")
 }
 # The archive, carried along: the program needs no shared library of ours.
@@ -80,7 +80,7 @@ if have clippy; then
   check "clippy, loaded only" cargo clippy --locked --all-targets --no-default-features --features load -- -D warnings
 fi
 tests "linked, and loaded as well" cargo test --locked --all-features --no-fail-fast
-tests "loaded only" env "LD_LIBRARY_PATH=$libraries" cargo test --locked --no-default-features --features load --tests --no-fail-fast
+tests "loaded only" env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" cargo test --locked --no-default-features --features load --tests --no-fail-fast
 check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 check "README, hello" readme_commands
 check "READMEs, a project" readme_project

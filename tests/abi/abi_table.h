@@ -43,6 +43,7 @@ inline ffi_type* ffi_type_of(Kind kind) {
 
 inline std::vector<ffi_type*> ffi_types_of(const Signature& signature) {
   std::vector<ffi_type*> types;
+  types.reserve(signature.params.size());
   for (const Parameter& parameter : signature.params) types.push_back(ffi_type_of(parameter.kind));
   return types;
 }

@@ -100,6 +100,7 @@ template <class JustBefore>
 uint64_t call_with(void* function, const Signature& signature, std::vector<Value> values, JustBefore just_before) {
   std::vector<ffi_type*> types = ffi_types_of(signature);
   std::vector<void*> pointers;
+  pointers.reserve(values.size());
   for (Value& v : values) pointers.push_back(&v);
   ffi_cif cif;
   ffi_arg result = 0;

@@ -71,6 +71,7 @@ std::vector<std::string> exported_names() {
 
 TEST(ExportsTable, TheSignaturesAreThoseOfTheVersionScriptInItsOrder) {
   std::vector<std::string> names;
+  names.reserve(kFunctions.size());
   for (const Signature& signature : kFunctions) names.push_back(signature.name);
   EXPECT_EQ(names, exported_names());
 }
