@@ -337,7 +337,7 @@ Result<Report> Dispatch::run() {
   }
   if (std::string wrong = refuse_shape(s); !wrong.empty()) return Error{prefix + wrong};
   const bool checked = s.checked || s.counted;
-  auto loaded = k.library->image(k.name, k.constants, checked);
+  auto loaded = k.library->image(k.name, k.constants, checked, s.flush_to_zero);
   if (!loaded) return loaded.error();
   const Image& image = *loaded.value();
   const msl::Kernel* kernel = image.find(k.name);

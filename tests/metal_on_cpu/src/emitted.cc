@@ -23,17 +23,18 @@ std::string constants_text(const ConstantLiterals& constants, bool checked) {
 
 }  // namespace
 
-Library::State::Key Library::State::key(const ConstantLiterals& constants, bool checked, const std::string& part) const {
-  if (!of_images) return {constants.by_index, constants.by_name, checked, part};
+Library::State::Key Library::State::key(const ConstantLiterals& constants, bool checked, bool flush_to_zero,
+                                        const std::string& part) const {
+  if (!of_images) return {constants.by_index, constants.by_name, checked, flush_to_zero, part};
   ConstantLiterals plain = constants;
   for (auto& [index, value] : plain.by_index) value = without_suffix(value);
   for (auto& [constant, value] : plain.by_name) value = without_suffix(value);
-  return {plain.by_index, plain.by_name, checked, part};
+  return {plain.by_index, plain.by_name, checked, flush_to_zero, part};
 }
 
 Result<std::shared_ptr<const Image>> Library::State::emitted(const ConstantLiterals& constants, bool checked) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (const auto found = images_.find(key(constants, checked, "")); found != images_.end()) return found->second;
+  if (const auto found = images_.find(key(constants, checked, false, "")); found != images_.end()) return found->second;
   std::string all;
   for (const auto& [k, image] : images_)
     all += (all.empty() ? "" : "; ") + constants_text({std::get<0>(k), std::get<1>(k)}, std::get<2>(k));
@@ -52,7 +53,7 @@ std::string Library::State::add(const std::string& path) {
     if (std::find(source.kernels.begin(), source.kernels.end(), kernel.name) == source.kernels.end())
       source.kernels.emplace_back(kernel.name);
   }
-  images_[key(origin.value().constants, origin.value().checked, "")] = image.take();
+  images_[key(origin.value().constants, origin.value().checked, false, "")] = image.take();
   return {};
 }
 

@@ -33,9 +33,9 @@ std::string literal(const ConstantValue& value) {
 constexpr size_t kPartKernels = 8;
 
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
-                                                           bool checked) const {
+                                                           bool checked, bool flush_to_zero) const {
   if (of_images) return emitted(constants, checked);
-  ImageRequest request{{}, kernel, constants, checked};
+  ImageRequest request{{}, kernel, constants, checked, flush_to_zero};
   std::string part = kernel;
   if (source.metallib.empty()) {
     const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
@@ -44,7 +44,7 @@ Result<std::shared_ptr<const Image>> Library::State::image(const std::string& ke
     request.range = {number * kPartKernels, (number + 1) * kPartKernels};
     part = std::to_string(number);
   }
-  const Key k = key(constants, checked, part);
+  const Key k = key(constants, checked, flush_to_zero, part);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto found = images_.find(k); found != images_.end()) return found->second;

@@ -16,7 +16,8 @@ struct Library::State {
   Preprocessed source;
 
   /// The image for these constants with this kernel, compiled at its first use. Threads may call it at once.
-  Result<std::shared_ptr<const Image>> image(const std::string& kernel, const ConstantLiterals& constants, bool checked) const;
+  Result<std::shared_ptr<const Image>> image(const std::string& kernel, const ConstantLiterals& constants, bool checked,
+                                             bool flush_to_zero = false) const;
   /// Compiles all parts, several at once. Empty, or the error.
   std::string compile_all(const ConstantLiterals& constants) const;
 
@@ -25,8 +26,8 @@ struct Library::State {
   bool of_images = false;  // there is no source
 
  private:
-  using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool, std::string>;
-  Key key(const ConstantLiterals& constants, bool checked, const std::string& part) const;
+  using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool, bool, std::string>;
+  Key key(const ConstantLiterals& constants, bool checked, bool flush_to_zero, const std::string& part) const;
   Result<std::shared_ptr<const Image>> emitted(const ConstantLiterals& constants, bool checked) const;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Image>> images_;

@@ -59,6 +59,7 @@ class Arguments {
   Arguments& values(int index, const std::vector<T>& all) {
     return value_bytes(index, bytes_of(all));
   }
+  size_t size(int index) const { return buffers_.at(index).bytes.size(); }
   /// Takes the last bytes of a buffer away.
   Arguments& shorten(int index, size_t bytes);
   Arguments& threadgroup_memory(int index, size_t bytes);

@@ -112,5 +112,50 @@ TEST(Refused, WhatMetalWouldRefuse) {
   EXPECT_THAT(run(gemv, apple.value()).message(), ::testing::HasSubstr("no buffer is given for 'mat' [[buffer(0)]]"));
 }
 
+// A kernel, and the buffers of float that get subnormal values.
+struct Subnormal {
+  const char* kernel;
+  std::vector<int> inputs;
+  int output;
+};
+std::ostream& operator<<(std::ostream& out, const Subnormal& s) { return out << s.kernel; }
+
+class FlushToZero : public ::testing::TestWithParam<Subnormal> {};
+
+TEST_P(FlushToZero, IsTheSameByBothRoutes) {
+  if (!air::wheel().absent.empty()) GTEST_SKIP() << air::wheel().absent;
+  const Subnormal& p = GetParam();
+  Found found = find(p.kernel);
+  const auto apple = wheel_library(), ours = source_library(found.group, {found.c});
+  ASSERT_TRUE(apple.ok()) << apple.message();
+  ASSERT_TRUE(ours.ok()) << ours.message();
+  Bytes kept;
+  for (const bool flush : {false, true}) {
+    Case c = found.c;
+    c.arguments = [&, usual = found.c.arguments] {
+      Arguments a = usual();
+      // Exponents from below the least of a normal number to just above it.
+      for (const int buffer : p.inputs) a.input(buffer, random_values(kF32, a.size(buffer) / 4, 11, -127, -122));
+      return a.flush_to_zero(flush);
+    };
+    const auto differences = compare(c, apple.value(), ours.value());
+    ASSERT_TRUE(differences.ok()) << differences.message();
+    for (const Difference& d : differences.value()) ADD_FAILURE() << d.what << ": " << d.text;
+    const Bytes result = output(c, apple.value(), p.output);
+    EXPECT_NE(result, kept) << "flushing has to change something";
+    kept = result;
+  }
+}
+
+const Subnormal kSubnormal[] = {
+    {"gemv_float32_bm4_bn1_sm1_sn32_tm4_tn4_nc0_axpby0", {0}, 3},
+    {"gemv_float32_bm1_bn1_sm8_sn4_tm4_tn4_nc1_axpby1", {0, 2}, 3},
+    {"steel_gemm_fused_nt_float32_float32_bm64_bn64_bk16_wm2_wn2", {0}, 3},
+    {"steel_gemm_splitk_accum_float32_float32", {0}, 1},
+    {"all_reduce_sumfloat32", {0}, 1},
+};
+INSTANTIATE_TEST_SUITE_P(Wheel, FlushToZero, ::testing::ValuesIn(kSubnormal),
+                         [](const auto& info) { return std::string(info.param.kernel); });
+
 }  // namespace
 }  // namespace metal_on_cpu::differential

@@ -100,8 +100,9 @@ Result<std::string> compile(const Preprocessed& source, const ImageRequest& requ
     if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
     text = std::move(rewritten.text);
     language = language_flags(options);
+    if (request.flush_to_zero) language = language + Words{"-Xclang", "-fdenormal-fp-math-f32=preserve-sign,preserve-sign"};
   } else {
-    auto ir = metallib_ir(source.metallib, request.kernel, request.constants, request.checked, options);
+    auto ir = metallib_ir(source.metallib, request, options);
     if (!ir) return ir.error();
     text = ir.take();
   }

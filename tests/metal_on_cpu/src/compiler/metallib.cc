@@ -49,15 +49,15 @@ Result<std::vector<std::string>> metallib_kernels(const std::string& path) {
   return kernels;
 }
 
-Result<std::string> metallib_ir(const std::string& path, const std::string& kernel, const ConstantLiterals& constants,
-                                bool checked, const CompileOptions& options) {
-  std::vector<std::string> arguments = {path, "--kernel", kernel, "--contract", contraction_name(options.contraction)};
-  if (checked) arguments.push_back("--checked");
-  for (const auto& [index, value] : constants.by_index) {
+Result<std::string> metallib_ir(const std::string& path, const ImageRequest& request, const CompileOptions& options) {
+  std::vector<std::string> arguments = {path, "--kernel", request.kernel, "--contract", contraction_name(options.contraction)};
+  if (request.checked) arguments.push_back("--checked");
+  if (request.flush_to_zero) arguments.push_back("--flush-to-zero");
+  for (const auto& [index, value] : request.constants.by_index) {
     arguments.push_back("--constant");
     arguments.push_back(std::to_string(index) + "=" + plain(value));
   }
-  for (const auto& [name, value] : constants.by_name) {
+  for (const auto& [name, value] : request.constants.by_name) {
     arguments.push_back("--constant");
     arguments.push_back(name + "=" + plain(value));
   }
