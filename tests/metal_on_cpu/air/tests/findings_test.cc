@@ -63,7 +63,7 @@ const Planted kPlanted[] = {
      [](Arguments& a) { a.shorten(2, 32 * 50 * 2); }, "out-of-bounds-read", 2},
     {"BarrierForOneLane", "gemv_float32_bm1_bn8_sm1_sn32_tm4_tn4_nc0_axpby1", [](Arguments&) {}, "divergent-barrier", -1},
     {"LanesBeyondTheLastColumn", "gemv_t_float32_bm1_bn2_sm8_sn4_tm4_tn4_nc0_axpby1", [](Arguments& a) { a.value(5, 50); },
-     "divergent-collective", -1},
+     "divergent-barrier", -1},
 };
 
 class PlantedBug : public ::testing::TestWithParam<Planted> {};
