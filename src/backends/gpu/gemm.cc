@@ -78,6 +78,14 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan, const
   return args;
 }
 
+/// A kernel whose registers leave room for fewer threads than its tile needs cannot run; nor can one with other simdgroups.
+Status check_kernel(const device::Kernel& compiled, const ProductKernel& kernel) {
+  if (compiled.max_threads() >= kernel.threads && compiled.simd_width() == kLanes) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "it runs with up to %u threads in simdgroups of %u, expected %u in simdgroups of %d",
+                       compiled.max_threads(), compiled.simd_width(), kernel.threads, kLanes);
+}
+
 }  // namespace
 
 uint32_t helper_threads(const device::Kernel& kernel) { return std::min(kHelperThreads, kernel.max_threads()); }
@@ -112,6 +120,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan, const Pro
   }
   product.partials_at = area(plan.partial_bytes);
   MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
+  MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
   }

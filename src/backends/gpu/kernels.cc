@@ -1,7 +1,5 @@
 #include "backends/gpu/kernels.h"
 
-#include <array>
-
 namespace metal_marlin::gpu {
 namespace {
 
@@ -89,19 +87,18 @@ uint32_t float_constant(marlin_dtype dtype) {
 }
 
 Variant& Variant::set(uint32_t index, uint32_t value) {
-  values_ |= uint64_t{value & 15u} << 4 * index;
-  present_ = static_cast<uint16_t>(present_ | 1u << index);
+  const uint32_t at = 4 * index;
+  values_ = (values_ & ~(uint64_t{15} << at)) | uint64_t{value & 15u} << at;
   return *this;
 }
 
-size_t Variant::constants(std::span<device::Constant, kMostConstants> to) const {
-  size_t count = 0;
-  for (uint32_t index = 0; index < kMostConstants; ++index) {
-    if ((present_ >> index & 1) == 0) continue;
+std::array<device::Constant, Variant::kConstants> Variant::constants() const {
+  std::array<device::Constant, kConstants> all;
+  for (uint32_t index = 0; index < kConstants; ++index) {
     const auto type = is_boolean(index) ? device::Constant::Type::boolean : device::Constant::Type::uint32;
-    to[count++] = {index, type, static_cast<uint32_t>(values_ >> 4 * index & 15)};
+    all[index] = {index, type, static_cast<uint32_t>(values_ >> 4 * index & 15)};
   }
-  return count;
+  return all;
 }
 
 Result<device::KernelRef> KernelCache::get(const Variant& variant) {
@@ -110,9 +107,7 @@ Result<device::KernelRef> KernelCache::get(const Variant& variant) {
     if (const auto found = kernels_.find(variant); found != kernels_.end()) return found->second;
   }
   // Not under the lock: compiling may take seconds, and others are served meanwhile. Two threads may both ask the device.
-  std::array<device::Constant, Variant::kMostConstants> constants;
-  const size_t count = variant.constants(constants);
-  MARLIN_ASSIGN(device::KernelRef kernel, device_.kernel(variant.name(), {constants.data(), count}));
+  MARLIN_ASSIGN(device::KernelRef kernel, device_.kernel(variant.name(), variant.constants()));
   const std::lock_guard lock(mutex_);
   return kernels_.try_emplace(variant, std::move(kernel)).first->second;
 }

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -49,24 +50,22 @@ HelperKernel finish_kernel();
 /// The values of enum MarlinFloat; `none` when the matrix is absent.
 uint32_t float_constant(marlin_dtype dtype);
 
-/// A kernel and the values of its function constants. Those that a kernel does not read are left out, so that they do not
-/// multiply what has to be compiled.
+/// A kernel and the values of its function constants: of all of them, since constants of the shaders are made of each other.
+/// Those that do not matter to a kernel are left at one value, so that they do not multiply what has to be compiled.
 class Variant {
  public:
-  explicit Variant(std::string_view name) : name_(name) {}
+  static constexpr uint32_t kConstants = 15;
+
+  explicit Variant(std::string_view name) : name_(name) { set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone); }
   /// `index` is of shaders/common/arguments.h, value below 16.
   Variant& set(uint32_t index, uint32_t value);
   std::string_view name() const { return name_; }
+  std::array<device::Constant, kConstants> constants() const;
   auto operator<=>(const Variant&) const = default;
-
-  static constexpr size_t kMostConstants = 16;
-  /// Fills `to` and returns how many there are.
-  size_t constants(std::span<device::Constant, kMostConstants> to) const;
 
  private:
   std::string_view name_;  // static storage
   uint64_t values_ = 0;    // four bits a constant
-  uint16_t present_ = 0;
 };
 
 /// Compiled kernels. Any thread; found ones cost no allocation.

@@ -15,6 +15,9 @@ namespace {
 
 // Two row blocks, the second with few rows; blocks of 128, 64 and 32 slots; with groups of 256 two records of scales.
 constexpr int64_t kN = 40, kK = 352;
+/// Rows of W whose weights are all positive: with positive activations their sums grow as long as they can, and errors with
+/// them.
+constexpr int64_t kPositive = 8;
 
 /// The generator of Numerical Recipes: the same everywhere.
 class Random {
@@ -28,7 +31,7 @@ class Random {
   uint32_t state_ = 20240229;
 };
 
-/// A matrix with every code and scales of every kind. Row 0 is positive, so that its sums grow as long as they can.
+/// A matrix with every code and scales of every kind.
 class ProbeWeights final : public WeightSource {
  public:
   explicit ProbeWeights(const PackedLayout& like) {
@@ -69,14 +72,13 @@ class ProbeWeights final : public WeightSource {
     for (int64_t i = 0; i < kN * kK; ++i) {
       const int64_t row = i / kK, code = (row + i) % (most + 1);
       const int64_t sign = !integers ? 8 : most == 15 ? 0 : 128;  // the bit that makes a code negative
-      all_.codes.push_back(static_cast<uint8_t>(row != 0 ? code : sign != 0 ? code & ~sign : 8 + code % 8));
+      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code : sign != 0 ? code & ~sign : 8 + code % 8));
     }
     for (int64_t i = 0; i < kN * meta_.groups; ++i) {
-      push_scale(random, i < meta_.groups, all_.scales);
-      if (meta_.zero_kind == ZeroKind::integer)
-        all_.zeros.push_back(static_cast<uint8_t>(i < meta_.groups ? 0 : random.below(17)));
-      if (meta_.zero_kind == ZeroKind::additive)
-        push_float(meta_.zero_type, i < meta_.groups ? 1.0f : random.unit(), all_.zeros);
+      const bool positive = i < kPositive * meta_.groups;
+      push_scale(random, positive, all_.scales);
+      if (meta_.zero_kind == ZeroKind::integer) all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(17)));
+      if (meta_.zero_kind == ZeroKind::additive) push_float(meta_.zero_type, positive ? 1.0f : random.unit(), all_.zeros);
     }
     constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
     for (int64_t i = 0; meta_.sparse && i < kN * kK / 4; ++i) all_.kept.push_back(kPairs[random.below(6)]);
@@ -132,9 +134,10 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
         const GroupScale group = decode_group(meta, weights.all(), n, k / meta.group_size);
         sum += x * w[static_cast<size_t>(n * kK + k)];
         // Zeros may be corrected for by sums of activations.
-        size += std::fabs(x) * (std::fabs(w[static_cast<size_t>(n * kK + k)]) +
-                                (meta.zero_kind == ZeroKind::additive ? 2 : 32) * std::fabs(double{group.zero}) *
-                                    (meta.zero_kind == ZeroKind::additive ? 1 : std::fabs(double{group.scale}) / 16));
+        const double zero = meta.zero_kind == ZeroKind::none      ? 0
+                            : meta.zero_kind == ZeroKind::integer ? double{group.zero} * double{group.scale}
+                                                                  : double{group.zero};
+        size += std::fabs(x) * (std::fabs(w[static_cast<size_t>(n * kK + k)]) + 2 * std::fabs(zero));
       }
       const double got = c[row * kN + n], bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256;
       if (std::fabs(got - sum) <= bound) continue;
@@ -194,7 +197,7 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   MARLIN_ASSIGN(const GemmPlan plan, plan_with(kernel, problem, m));
   const std::string_view name = kernel.name(weights->layout.codes, activation);
   const Status ran = multiply(bench, problem, plan, {{{buffer, 0}, kK}, {{buffer, c_at}, kN}, {}});
-  if (ran.code() == MARLIN_E_NOT_FOUND) {
+  if (ran.code() == MARLIN_E_NOT_FOUND || ran.code() == MARLIN_E_UNSUPPORTED) {
     report(bench, name, ran.message());
     return KernelHealth::bad;
   }
