@@ -111,7 +111,14 @@ suite_unit() { folder_suite unit; }
 suite_kernels() { folder_suite kernels; }
 suite_abi() { folder_suite abi; }
 suite_tools() { folder_suite tools; }
-suite_device() { folder_suite device; }
+# Without the packages of group testbed only the tests with a mock are there.
+suite_device() {
+  (install_packages testbed) || skip "device (shaders)" "the packages of group testbed cannot be installed"
+  built release || return 0
+  # Another suite may have built before the packages came.
+  [ -x build/release/tests/device/device_shaders_test ] || build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
+  METAL_ON_CPU_CACHE=$PWD/build/device-images ctest_in device build/release/tests/device
+}
 suite_install() { folder_suite install; }
 
 # Makes build/venv with the packages that ./dev lists, once; what pip says is in build/venv.log.

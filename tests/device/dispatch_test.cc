@@ -86,10 +86,12 @@ void expect_bound(const Command& command, uint32_t index, const dv::Buffer* buff
   EXPECT_EQ(command.arguments.at(index).offset, offset) << command.kernel << " argument " << index;
 }
 
-struct RowCase {
-  size_t row;
-  int codes, activation;
-};
+/// Function constants, with those that are left alone.
+std::map<uint32_t, uint32_t> all(std::map<uint32_t, uint32_t> constants) {
+  for (uint32_t i = 0; i < gpu::Variant::kConstants; ++i)
+    constants.try_emplace(i, i == MARLIN_CONSTANT_BIAS_TYPE ? uint32_t{kFloatNone} : 0);
+  return constants;
+}
 
 class EveryRow : public testing::TestWithParam<int> {};
 
@@ -118,18 +120,18 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       EXPECT_EQ(p.groups, (dv::Size3{static_cast<uint32_t>((n + kernel.columns - 1) / kernel.columns), 2, 1}));
       EXPECT_EQ(p.threads, (dv::Size3{kernel.threads, 1, 1}));
       const gpu::PackedLayout& layout = layout_of(w);
-      EXPECT_EQ(p.constants, (std::map<uint32_t, uint32_t>{{MARLIN_CONSTANT_SCALE_TYPE, kScaleF16},
-                                                           {MARLIN_CONSTANT_ZERO_KIND, kZeroNone},
-                                                           {MARLIN_CONSTANT_GROUP_SHIFT, 5},
-                                                           {MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
-                                                           {MARLIN_CONSTANT_ALIGNED, 1},
-                                                           {MARLIN_CONSTANT_RAGGED, 0},
-                                                           {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat16},
-                                                           {MARLIN_CONSTANT_BIAS_TYPE, kFloatNone},
-                                                           {MARLIN_CONSTANT_EPILOGUE, MARLIN_EPILOGUE_SILU},
-                                                           {MARLIN_CONSTANT_ACCUMULATE, 0},
-                                                           {MARLIN_CONSTANT_PARTIAL, 0},
-                                                           {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0}}));
+      EXPECT_EQ(p.constants, all({{MARLIN_CONSTANT_SCALE_TYPE, kScaleF16},
+                                  {MARLIN_CONSTANT_ZERO_KIND, kZeroNone},
+                                  {MARLIN_CONSTANT_GROUP_SHIFT, 5},
+                                  {MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
+                                  {MARLIN_CONSTANT_ALIGNED, 1},
+                                  {MARLIN_CONSTANT_RAGGED, 0},
+                                  {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat16},
+                                  {MARLIN_CONSTANT_BIAS_TYPE, kFloatNone},
+                                  {MARLIN_CONSTANT_EPILOGUE, MARLIN_EPILOGUE_SILU},
+                                  {MARLIN_CONSTANT_ACCUMULATE, 0},
+                                  {MARLIN_CONSTANT_PARTIAL, 0},
+                                  {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0}}));
       expect_bound(p, MARLIN_BUFFER_CODES, buffer_of(w), 0);
       expect_bound(p, MARLIN_BUFFER_SCALES, buffer_of(w), layout.scales_at);
       const auto args = value_of<ProductArgs>(p, MARLIN_BUFFER_ARGS);
@@ -248,12 +250,12 @@ TEST(Sequence, FewColumnsSplitK) {
   EXPECT_EQ(finish.arguments.at(MARLIN_BUFFER_PARTIALS).buffer, commands[0].arguments.at(MARLIN_BUFFER_PARTIALS).buffer);
   EXPECT_TRUE(finish.arguments.contains(MARLIN_BUFFER_BIAS));
   EXPECT_EQ(finish.groups, (dv::Size3{1, 1, 1}));
-  EXPECT_EQ(finish.constants, (std::map<uint32_t, uint32_t>{{MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
-                                                            {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat32},
-                                                            {MARLIN_CONSTANT_BIAS_TYPE, kFloat32},
-                                                            {MARLIN_CONSTANT_EPILOGUE, 0},
-                                                            {MARLIN_CONSTANT_ACCUMULATE, 1},
-                                                            {MARLIN_CONSTANT_INTERLEAVED, 0}}));
+  EXPECT_EQ(finish.constants, all({{MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
+                                   {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat32},
+                                   {MARLIN_CONSTANT_BIAS_TYPE, kFloat32},
+                                   {MARLIN_CONSTANT_EPILOGUE, 0},
+                                   {MARLIN_CONSTANT_ACCUMULATE, 1},
+                                   {MARLIN_CONSTANT_INTERLEAVED, 0}}));
 }
 
 TEST(Sequence, GateAndUpAreFinishedInBlocksOfRows) {

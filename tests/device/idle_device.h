@@ -82,12 +82,13 @@ class IdleKernel final : public dv::Kernel {
   IdleKernel(std::string_view called, std::span<const dv::Constant> with) : name(called) {
     for (const dv::Constant& c : with) constants[c.index] = c.bits;
   }
-  uint32_t max_threads() const override { return 1024; }
+  uint32_t max_threads() const override { return threads; }
   uint32_t simd_width() const override { return 32; }
   uint32_t threadgroup_bytes() const override { return 0; }
 
   const std::string name;
   std::map<uint32_t, uint32_t> constants;
+  uint32_t threads = 1024;
 };
 
 class IdleStream final : public dv::Stream {

@@ -293,4 +293,44 @@ TEST(Probe, WhatTheCompilerSaysReachesTheCaller) {
   testing::Mock::VerifyAndClearExpectations(world.mock.get());
 }
 
+TEST(Probe, AKernelWithTooManyRegistersIsReplaced) {
+  Log log;
+  mm::BackendOptions options;
+  options.logger = {Log::write, &log};
+  World world({"", true}, options);
+  ON_CALL(*world.mock, kernel(_, _)).WillByDefault([](std::string_view name, std::span<const dv::Constant> constants) {
+    auto kernel = std::make_shared<IdleKernel>(name, constants);
+    kernel->threads = 64;
+    return Result<dv::KernelRef>(dv::KernelRef(std::move(kernel)));
+  });
+  Product p(world, 1);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
+  EXPECT_TRUE(abi_test::contains(log.lines.at(0), "up to 64 threads in simdgroups of 32, expected 128")) << log.lines.at(0);
+}
+
+/// What a host hands over and the device does not take.
+TEST(NativeObjects, ThatDoNotFitAreErrorsOfTheCall) {
+  World world;
+  Product p(world, 1);
+  const Status committed = Status::error(MARLIN_E_ARGUMENT, "the command buffer is committed");
+  EXPECT_CALL(*world.mock, stream(_)).WillOnce([&](const dv::StreamSource&) {
+    return Result<std::unique_ptr<dv::Stream>>(committed);
+  });
+  auto d = mm::make<marlin_stream_desc>();
+  int native = 0;
+  d.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER;
+  d.native = &native;
+  marlin_stream* none = nullptr;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "is committed", marlin_stream_create, world.context.get(), &d, &none);
+  EXPECT_CALL(*world.mock, wrap_native(&native)).WillOnce([](void*) {
+    return Result<dv::BufferRef>(Status::error(MARLIN_E_ARGUMENT, "a buffer of another device"));
+  });
+  auto g = p.desc;
+  g.a.data = &native;
+  g.a.memory = MARLIN_MEM_METAL;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "another device", marlin_gemm, nullptr, &g);
+  testing::Mock::VerifyAndClearExpectations(world.mock.get());
+  EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+}
+
 }  // namespace

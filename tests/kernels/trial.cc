@@ -137,7 +137,11 @@ std::vector<uint8_t> Matrix::raw() const {
 
 // --- contexts ----------------------------------------------------------------------------------------------------------------
 
+marlin_context* chosen_context = nullptr;
+void use_context(marlin_context* context) { chosen_context = context; }
+
 marlin_context* context(uint32_t threads) {
+  if (chosen_context != nullptr) return chosen_context;
   const char* kernel = std::getenv("METAL_MARLIN_KERNEL");
   struct Destroy {
     void operator()(marlin_context* c) const { marlin_context_destroy(c); }

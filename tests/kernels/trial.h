@@ -60,8 +60,10 @@ class Matrix {
   marlin_matrix view_{};
 };
 
-/// A context that lives as long as the process, by number of threads.
+/// Where products run: on a CPU context that lives as long as the process, by number of threads; or on the one that
+/// use_context() gave, which stays the caller's (null: on the CPU again).
 marlin_context* context(uint32_t threads);
+void use_context(marlin_context* context);
 /// "avx512-vnni-bf16", ...: what the contexts run on.
 std::string isa();
 /// Why this run cannot be what METAL_MARLIN_ISA asks for on this processor; empty when it can.

@@ -1,0 +1,209 @@
+#include "testbed_device.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <sstream>
+#include <utility>
+
+namespace device_test {
+namespace {
+
+namespace bed = metal_on_cpu;
+
+class TestbedBuffer final : public dv::Buffer {
+ public:
+  TestbedBuffer(std::byte* wrapped, uint64_t bytes) : bytes_(bytes), data_(wrapped) {
+    if (wrapped != nullptr) return;
+    own_.reset(static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)));
+    std::memset(own_.get(), 0xff, bytes);  // NaN to whoever reads what nobody wrote
+    data_ = own_.get();
+  }
+  uint64_t bytes() const override { return bytes_; }
+  std::byte* host() const override { return data_; }
+  uint64_t address() const override { return reinterpret_cast<uintptr_t>(data_); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  const uint64_t bytes_;
+  std::unique_ptr<std::byte, Free> own_;
+  std::byte* data_;
+};
+
+class TestbedKernel final : public dv::Kernel {
+ public:
+  TestbedKernel(bed::Kernel compiled, uint32_t threads) : kernel(std::move(compiled)), max_threads_(threads) {}
+  uint32_t max_threads() const override { return max_threads_; }
+  uint32_t simd_width() const override { return 32; }
+  uint32_t threadgroup_bytes() const override { return 0; }
+  const bed::Kernel kernel;
+
+ private:
+  const uint32_t max_threads_;
+};
+
+class TestbedStream final : public dv::Stream {
+ public:
+  explicit TestbedStream(const TestbedOptions& options) : options_(options), random_(options.seed) {}
+
+  Status dispatch(const dv::Dispatch& d) override {
+    auto made = std::make_shared<bed::Dispatch>(static_cast<const TestbedKernel&>(*d.kernel).kernel.dispatch());
+    std::vector<dv::BufferRef> kept;
+    for (const dv::Argument& a : d.arguments) {
+      const auto index = static_cast<int>(a.index);
+      if (a.buffer == nullptr) {
+        made->bytes(index, a.value.data(), a.value.size());
+        continue;
+      }
+      if (a.offset > a.buffer->bytes()) return Status::error(MARLIN_E_DEVICE, "argument %d begins behind its buffer", index);
+      made->buffer(index, static_cast<void*>(a.buffer->host() + a.offset), a.buffer->bytes() - a.offset);
+      kept.push_back(a.buffer);
+    }
+    made->groups(d.groups.x, d.groups.y, d.groups.z).threads(d.threads.x, d.threads.y, d.threads.z);
+    made->check(options_.check).seed(options_.seed);
+    recorded_.back().push_back([this, made, kept] {
+      const auto report = made->run();
+      if (!report) {
+        fail(report.message());
+      } else if (const std::string text = report.value().text(); !text.empty()) {
+        fail(text);
+      }
+    });
+    return {};
+  }
+  Status copy(const dv::BufferRef& from, uint64_t from_offset, const dv::BufferRef& to, uint64_t to_offset,
+              uint64_t bytes) override {
+    recorded_.back().push_back([=] { std::memcpy(to->host() + to_offset, from->host() + from_offset, bytes); });
+    return {};
+  }
+  Status fill(const dv::BufferRef& to, uint64_t offset, uint64_t bytes, uint8_t value) override {
+    recorded_.back().push_back([=] { std::memset(to->host() + offset, value, bytes); });
+    return {};
+  }
+  Status barrier() override {
+    recorded_.emplace_back();
+    return {};
+  }
+  Status commit() override {
+    for (auto& together : recorded_) {
+      if (options_.seed != 0) std::shuffle(together.begin(), together.end(), random_);
+      for (const auto& command : together) command();
+    }
+    recorded_.assign(1, {});
+    return {};
+  }
+  Status wait(uint64_t) override { return failure_; }
+  Status failure() const override { return failure_; }
+  double busy_seconds() const override { return 0; }
+
+ private:
+  void fail(const std::string& text) {
+    if (failure_.ok()) failure_ = Status::error(MARLIN_E_DEVICE, "%s", text.c_str());
+  }
+  const TestbedOptions options_;
+  std::mt19937_64 random_;
+  std::vector<std::vector<std::function<void()>>> recorded_{1};  // by barriers
+  Status failure_;
+};
+
+struct Source {
+  std::string file;
+  std::vector<std::string> defines;
+};
+
+/// Where a kernel is, and the macros that leave the others of its file out: compiling all of them takes minutes.
+Source source_of(const std::string& name) {
+  const auto starts = [&](const char* with) { return name.starts_with(with); };
+  if (starts("quantize_") || starts("gather_")) return {"prepare.metal", {}};
+  if (starts("unpack_")) return {"unpack.metal", {}};
+  if (!starts("gemv_") && !starts("gemm_")) return {name + ".metal", {}};
+  std::istringstream parts(name);
+  std::string family, codes, activation, rows;
+  for (std::string* part : {&family, &codes, &activation, &rows}) std::getline(parts, *part, '_');
+  static const std::map<std::string, std::string> types = {
+      {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"fp4s", "Fp4Sparse"}, {"u4s", "U4Sparse"}};
+  static const std::map<std::string, std::string> floats = {
+      {"f32", "float"}, {"f16", "half"}, {"bf16", "bfloat"}, {"i8", "char"}};
+  const std::string count = rows.substr(1);
+  Source source{
+      family + ".metal",
+      {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
+  source.defines.push_back(
+      family == "gemv" ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + count + ")"
+                       : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(name.ends_with("direct") ? "DIRECT" : "STAGED") +
+                             "(__VA_ARGS__," + count + ")");
+  return source;
+}
+
+}  // namespace
+
+TestbedDevice::TestbedDevice(TestbedOptions options) : options_(std::move(options)) {
+  capabilities_.name = "Metal on CPU";
+  capabilities_.architecture = "test-bed";
+  capabilities_.matrix = capabilities_.bfloat = true;
+  capabilities_.page_bytes = 4096;
+}
+
+Result<dv::BufferRef> TestbedDevice::allocate(uint64_t bytes, dv::Placement, const char*) {
+  return dv::BufferRef(std::make_shared<TestbedBuffer>(nullptr, bytes));
+}
+
+Result<dv::BufferRef> TestbedDevice::wrap(void* host, uint64_t bytes) {
+  return dv::BufferRef(std::make_shared<TestbedBuffer>(static_cast<std::byte*>(host), bytes));
+}
+
+Result<dv::BufferRef> TestbedDevice::wrap_native(void* native) {
+  if (native == nullptr) return Status::error(MARLIN_E_ARGUMENT, "no object of this device");
+  const auto* buffer = static_cast<const dv::Buffer*>(native);
+  return dv::BufferRef(std::make_shared<TestbedBuffer>(buffer->host(), buffer->bytes()));
+}
+
+Result<bed::Library> TestbedDevice::library(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = libraries_.find(name); found != libraries_.end()) return found->second;
+  const Source source = source_of(name);
+  std::ifstream file(std::string(MARLIN_SHADERS "/") + source.file, std::ios::binary);
+  if (!file) return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
+  std::stringstream text;
+  text << file.rdbuf();
+  std::string changed = text.str();
+  for (const TestbedOptions::Change& change : options_.changes) {
+    if (change.file != source.file) continue;
+    const size_t at = changed.find(change.from);
+    if (at == std::string::npos)
+      return Status::error(MARLIN_E_INTERNAL, "%s has no \"%s\"", change.file.c_str(), change.from.c_str());
+    changed.replace(at, change.from.size(), change.to);
+  }
+  bed::CompileOptions options;
+  options.defines = source.defines;
+  options.include_folders = {MARLIN_SHADERS};
+  auto made = bed::Library::from_source(changed, options, source.file);
+  if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
+  const auto& names = made.value().kernel_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    return Status::error(MARLIN_E_NOT_FOUND, "%s has no kernel %s", source.file.c_str(), name.c_str());
+  return libraries_.emplace(name, made.take()).first->second;
+}
+
+Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<const dv::Constant> constants) {
+  MARLIN_ASSIGN(const bed::Library found, library(std::string(name)));
+  bed::Kernel kernel = found.kernel(std::string(name));
+  for (const dv::Constant& c : constants)
+    kernel.constant(c.index, c.type == dv::Constant::Type::boolean ? bed::ConstantValue(c.bits != 0)
+                                                                   : bed::ConstantValue(uint64_t{c.bits}));
+  const auto signature = kernel.signature();
+  if (!signature) return Status::error(MARLIN_E_DEVICE, "%s", signature.message().c_str());
+  return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, signature.value().max_threads));
+}
+
+Result<std::unique_ptr<dv::Stream>> TestbedDevice::stream(const dv::StreamSource& source) {
+  if (source.kind != MARLIN_NATIVE_NONE) return Status::error(MARLIN_E_ARGUMENT, "the test-bed has no native streams");
+  return std::unique_ptr<dv::Stream>(std::make_unique<TestbedStream>(options_));
+}
+
+}  // namespace device_test

@@ -1,0 +1,85 @@
+#include "product_factors.h"
+
+#include <random>
+#include <set>
+#include <tuple>
+
+namespace trial {
+namespace {
+
+constexpr int64_t kGroups[] = {16, 32, 64, 128, 256, 0};
+constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, 0};
+constexpr int kOwnScale = 3;  // E8M0 or E4M3
+
+}  // namespace
+
+const std::vector<int>& factor_levels() {
+  static const std::vector<int> all = {8, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2};
+  return all;
+}
+
+bool allowed(const covering::Row& r) {
+  const auto fixed = [&](Factor f) { return r[f] >= 0; };
+  if (fixed(kFormat)) {
+    const Format f = kFormats[r[kFormat]];
+    const bool mx = f.format == MARLIN_MXFP4, nv = f.format == MARLIN_NVFP4;
+    if (fixed(kGroup) && ((mx && kGroups[r[kGroup]] != 32) || (nv && kGroups[r[kGroup]] != 16))) return false;
+    if (r[kScale] == kOwnScale && !mx && !nv) return false;
+    if (f.zeros == Zeros::additive && r[kTensor] > 0) return false;
+  }
+  if (r[kSparse] == 1 && r[kOrder] > 0) return false;  // sparse weights are in order, and
+  if (r[kSparse] == 1 && fixed(kFormat) && kFormats[r[kFormat]].format == MARLIN_INT8) return false;  // have 4 bits
+  if (fixed(kGroup) && kGroups[r[kGroup]] == 0 && r[kOrder] > 0) return false;                        // one group has no order
+  return true;
+}
+
+Case case_of(const covering::Row& r, uint32_t seed) {
+  std::mt19937 random(seed * 2654435761u + 1);
+  const auto between = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint32_t>(high - low + 1));
+  };
+  Case c;
+  c.seed = seed;
+  c.format = kFormats[r[kFormat]].format;
+  c.zeros = kFormats[r[kFormat]].zeros;
+  c.group = kGroups[r[kGroup]];
+  c.scale_type = r[kScale] != kOwnScale ? kFloats[r[kScale]] : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_E4M3;
+  c.order = static_cast<Order>(r[kOrder]);
+  c.tensor = static_cast<Tensor>(r[kTensor]);
+  c.compute = r[kCompute] == 0 ? MARLIN_COMPUTE_DEFAULT : MARLIN_COMPUTE_INT8;
+  c.a_type = kFloats[r[kA]];
+  c.c_type = kFloats[r[kC]];
+  c.bias_type = kFloats[3 - r[kBias]];
+  c.epilogue = static_cast<marlin_epilogue>(r[kEpilogue]);
+  c.accumulate = r[kAccumulate] == 1;
+  c.strides = static_cast<Strides>(r[kStrides]);
+  c.threads = static_cast<uint32_t>(r[kThreads] + 1);
+  c.interleaved = r[kInterleaved] == 1;
+  constexpr int64_t kRows[][2] = {{1, 1}, {2, 4}, {5, 16}, {17, 40}, {70, 90}};
+  c.m = between(kRows[r[kM]][0], kRows[r[kM]][1]);
+  c.n = r[kN] == 0 ? 1 : r[kN] == 1 ? between(2, 63) : r[kN] == 2 ? 64 * between(1, 2) : between(65, 200);
+  c.k = r[kK] == 0   ? 1
+        : r[kK] == 1 ? between(2, 31)
+        : r[kK] == 2 ? between(16, 63) * 2 + 1
+        : r[kK] == 3 ? 128 * between(1, 2)
+                     : between(129, 400);
+  c.sparse = r[kSparse] == 1;
+  if (c.sparse) c.k = (c.k + 3) / 4 * 4;
+  // Gate and up come in pairs.
+  if ((c.interleaved || c.epilogue >= MARLIN_EPILOGUE_SWIGLU) && c.n % 2 != 0) ++c.n;
+  return c;
+}
+
+std::vector<covering::Row> pairwise(const std::vector<covering::Row>& rows) {
+  std::set<std::tuple<size_t, int, size_t, int>> seen;
+  std::vector<covering::Row> kept;
+  for (const covering::Row& row : rows) {
+    const size_t before = seen.size();
+    for (size_t a = 0; a < row.size(); ++a)
+      for (size_t b = a + 1; b < row.size(); ++b) seen.emplace(a, row[a], b, row[b]);
+    if (seen.size() != before) kept.push_back(row);
+  }
+  return kept;
+}
+
+}  // namespace trial

@@ -1,0 +1,53 @@
+// Everything a caller of a product can choose, as factors of a covering array.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "covering.h"
+#include "trial.h"
+
+namespace trial {
+
+enum Factor {
+  kFormat,
+  kGroup,
+  kScale,
+  kOrder,
+  kTensor,
+  kCompute,
+  kA,
+  kC,
+  kBias,
+  kEpilogue,
+  kAccumulate,
+  kStrides,
+  kM,
+  kN,
+  kK,
+  kThreads,
+  kInterleaved,
+  kSparse,
+  kFactors
+};
+
+struct Format {
+  marlin_format format;
+  Zeros zeros;
+};
+inline constexpr Format kFormats[] = {{MARLIN_INT4, Zeros::none}, {MARLIN_INT4, Zeros::integer}, {MARLIN_INT4, Zeros::additive},
+                                      {MARLIN_FP4, Zeros::none},  {MARLIN_MXFP4, Zeros::none},   {MARLIN_NVFP4, Zeros::none},
+                                      {MARLIN_INT8, Zeros::none}, {MARLIN_INT8, Zeros::additive}};
+inline constexpr const char* kFormatNames[] = {"int4",  "int4_zeros", "int4_additive", "fp4",
+                                               "mxfp4", "nvfp4",      "int8",          "int8_additive"};
+
+/// The number of levels of each factor.
+const std::vector<int>& factor_levels();
+/// A level that is not chosen yet (-1) forbids nothing.
+bool allowed(const covering::Row& row);
+/// Shapes and numbers inside the levels follow from the seed.
+Case case_of(const covering::Row& row, uint32_t seed);
+/// Those of `rows`, in their order, that bring a pair of levels which none before had: together they have all pairs.
+std::vector<covering::Row> pairwise(const std::vector<covering::Row>& rows);
+
+}  // namespace trial
