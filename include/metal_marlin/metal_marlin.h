@@ -31,7 +31,7 @@
  * Callbacks  Run on threads that are inside a call of this library or on its workers, maybe several at once, never after
  *            the context and all its children are destroyed. They must not call this library, throw or jump out. Tasks
  *            given to parallel_for never wait for each other: a serial loop is a legal parallel_for.
- * CPU        Work is done when the call returns. A stream adds order, nothing else.
+ * Streams    CPU: work is done when the call returns. GPU: it goes on; operands in host memory need stream NULL, which waits.
  * Results    Which kernel runs depends only on the device, the descriptor and M; never on the number of threads, on what
  *            else runs, or on which other rows are in the batch. An unavailable compute is MARLIN_E_UNSUPPORTED, never a
  *            silent fallback. marlin_explain tells which kernel, and why.
@@ -108,8 +108,8 @@ typedef int32_t marlin_dtype;
 #define MARLIN_I16 ((marlin_dtype)11)
 #define MARLIN_I64 ((marlin_dtype)12)
 
-typedef int32_t marlin_memory; /* where marlin_matrix::data points */
-#define MARLIN_MEM_HOST ((marlin_memory)0)
+typedef int32_t marlin_memory;               /* where marlin_matrix::data points */
+#define MARLIN_MEM_HOST ((marlin_memory)0)   /* on a GPU only with stream NULL */
 #define MARLIN_MEM_CUDA ((marlin_memory)1)   /* a device pointer */
 #define MARLIN_MEM_METAL ((marlin_memory)2)  /* an id<MTLBuffer> */
 #define MARLIN_MEM_BUFFER ((marlin_memory)3) /* a marlin_buffer *; bounds are checked */
@@ -391,7 +391,7 @@ MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const m
                                                 marlin_error* err);
 /* Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is [T, K] F32,
  * F16 or BF16 in the file's order of k. row_ids [T, 1] I32 (first_row is ignored), or NULL: the T rows from first_row on.
- * An id outside [0, N) is MARLIN_E_ARGUMENT. stream may be NULL. */
+ * An id outside [0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
                                                   marlin_error* err);

@@ -105,6 +105,7 @@ pub const MARLIN_E4M3: marlin_dtype = 9;
 pub const MARLIN_U8: marlin_dtype = 10;
 pub const MARLIN_I16: marlin_dtype = 11;
 pub const MARLIN_I64: marlin_dtype = 12;
+/// on a GPU only with stream NULL
 pub const MARLIN_MEM_HOST: marlin_memory = 0;
 /// a device pointer
 pub const MARLIN_MEM_CUDA: marlin_memory = 1;
@@ -661,7 +662,7 @@ extern "C" {
     pub fn marlin_buffer_destroy(buffer: *mut marlin_buffer);
     /// Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of scales and zeros. expert_count: 0 or 1 in this version, more is MARLIN_E_UNSUPPORTED. The parts may be freed afterwards. PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index.
     pub fn marlin_weights_pack(context: *mut marlin_context, parts: *const *const marlin_pack_desc, part_count: u32, expert_count: u32, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
-    /// Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is \[T, K\] F32, F16 or BF16 in the file's order of k. row_ids \[T, 1\] I32 (first_row is ignored), or NULL: the T rows from first_row on. An id outside \[0, N) is MARLIN_E_ARGUMENT. stream may be NULL.
+    /// Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is \[T, K\] F32, F16 or BF16 in the file's order of k. row_ids \[T, 1\] I32 (first_row is ignored), or NULL: the T rows from first_row on. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL.
     pub fn marlin_weights_unpack(stream: *mut marlin_stream, weights: *const marlin_weights, row_ids: *const marlin_matrix, first_row: i64, out: *const marlin_matrix, err: *mut marlin_error) -> marlin_status;
     /// name is "" unless the weights were loaded from a file (then: the first layer's name).
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
