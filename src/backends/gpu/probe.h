@@ -23,7 +23,8 @@ struct ProbeBench {
 };
 
 /// Runs `kernel` on weights like `layout` and says what it found; a bad one is logged. A kernel that the device's library does
-/// not have, or that does not fit the device, is bad too. Other errors (no memory, device lost) say nothing about the kernel and are returned.
+/// not have, or that does not fit the device, is bad too. Other errors (no memory, device lost) say nothing about the kernel
+/// and are returned.
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel, ActivationKind activation,
                                   const PackedLayout& layout);
 
