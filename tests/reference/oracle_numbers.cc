@@ -79,7 +79,7 @@ void write(marlin_dtype dtype, void* to, int64_t index, double x) {
   p[1] = static_cast<unsigned char>(bits >> 8);
 }
 
-// Wide enough that every value below is exact unless its terms are more than 2^80 apart; so rounding it to float32 rounds once.
+// Wide enough that a product of two values below is exact, so that rounding it to float32 rounds once.
 #ifdef __SIZEOF_FLOAT128__
 using Wide = __float128;
 #else
@@ -120,7 +120,32 @@ int64_t Weights::group_of(int64_t column) const {
 double value(const Weights& w, int64_t row, int64_t column) {
   return static_cast<double>(real_value<long double>(w, row, column));
 }
-float value_f32(const Weights& w, int64_t row, int64_t column) { return static_cast<float>(real_value<Wide>(w, row, column)); }
+namespace {
+
+/// product + zero, both exact, rounded once however far apart they are: the sum is rounded to odd first (Boldo and Melquiond,
+/// "Emulation of FMA and correctly rounded sums"), so that it lies half way between two floats only if the exact sum does.
+float sum_f32(double product, double zero) {
+  double sum = product + zero;
+  if (!std::isfinite(sum)) return static_cast<float>(sum);
+  const double back = sum - product, error = (product - (sum - back)) + (zero - back);  // Knuth's two-sum: exact
+  uint64_t bits;
+  std::memcpy(&bits, &sum, sizeof bits);
+  if (error != 0 && bits % 2 == 0) {
+    bits += (error > 0) == (sum > 0) ? 1 : -1;
+    std::memcpy(&sum, &bits, sizeof bits);
+  }
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+float value_f32(const Weights& w, int64_t row, int64_t column) {
+  const auto at = static_cast<size_t>(row * w.k + column);
+  if (!w.additive || (!w.kept.empty() && !w.kept[at])) return static_cast<float>(real_value<Wide>(w, row, column));
+  const auto group = static_cast<size_t>(row * w.groups + w.group_of(column));
+  const int q = w.format == MARLIN_INT8 ? (w.codes[at] ^ 128) - 128 : w.codes[at];
+  return sum_f32(q * static_cast<double>(w.scale[group]), w.zero[group]);
+}
 
 std::vector<bool> keep_two_of_four(const std::vector<double>& scores) {
   std::vector<bool> kept(scores.size(), false);

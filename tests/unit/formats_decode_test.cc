@@ -201,6 +201,10 @@ TEST(Decode, AdditiveZerosInTheMiddleBetweenTwoFloats) {
   const Row tiny = make_row(MARLIN_INT4, scales_of(ScaleType::f32, {0x1p-149, 0x1p-120}), ZeroKind::additive,
                             scales_of(ScaleType::f32, {0x1.000001p0, -0x1p-149}));
   expect_exact(tiny);
+  // -6 times this scale is a tie, too, and its zero lies 2^138 below.
+  const Row far = make_row(MARLIN_INT8, scales_of(ScaleType::f32, {0x1.da221cp124, 0x1.da221cp124}), ZeroKind::additive,
+                           scales_of(ScaleType::f32, {-0x1.b98p-14, 0x1.b98p-14}));
+  expect_exact(far);
 }
 
 TEST(Decode, EveryInt8Code) {

@@ -62,10 +62,11 @@ Status GpuStream::commit() { return keep(queue_->commit()); }
 Status GpuStream::wait(uint64_t timeout_ns) {
   if (is_hosts(kind_))
     return Status::error(MARLIN_E_ARGUMENT, "stream kind is %d: the host commits its command buffer and waits for it", kind_);
-  MARLIN_RETURN_IF_ERROR(commit());
-  const Status waited = queue_->wait(timeout_ns);
+  // What was committed before goes on even when this commit fails, and a host may reuse operands once this has returned.
+  const Status committed = commit(), waited = queue_->wait(timeout_ns);
   if (waited.code() == MARLIN_E_TIMEOUT) return waited;
-  idle_ = waited.ok() && kind_ == MARLIN_NATIVE_NONE;
+  idle_ = committed.ok() && waited.ok() && kind_ == MARLIN_NATIVE_NONE;
+  MARLIN_RETURN_IF_ERROR(committed);
   return keep(waited);
 }
 
