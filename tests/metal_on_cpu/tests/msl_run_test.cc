@@ -53,6 +53,18 @@ TEST(MslRun, RepeatsAndEndsWhatDoesNotEnd) {
   EXPECT_THAT(ended.output, HasSubstr("time-limit: the dispatch has run for 0.05 s"));
 }
 
+/// Word for word, in the project's folder.
+TEST(MslRun, TheExampleOfItsHelpWorks) {
+  const std::string help = msl_run({"--help"}).output;
+  const size_t example = help.find("\n  msl-run tests/");
+  ASSERT_NE(example, std::string::npos) << help;
+  std::string command = help.substr(example + 3);
+  command.replace(0, std::string("msl-run").size(), METAL_ON_CPU_RUN);
+  const ProcessResult r = run_process({"sh", "-c", "cd '" + shader_path("../..") + "' && " + command});
+  EXPECT_EQ(r.exit_code, 0) << r.output << r.errors;
+  EXPECT_THAT(r.output, HasSubstr("threads                                64"));
+}
+
 TEST(MslRun, ListsKernels) { EXPECT_THAT(msl_run({kRight, "--list"}).output, HasSubstr("gemm_matrix_half\n")); }
 
 TEST(MslRun, SaysWhatIsWrong) {

@@ -44,7 +44,11 @@ constexpr const char* kUsage =
     "  --list                      print the names of the kernels and stop\n"
     "  --emit FILE                 write an image that is dispatched without compiling, with these constants, and stop\n"
     "\n"
-    "Exit status: 0 no findings, 1 findings or a shader or dispatch that is refused, 2 wrong usage.\n";
+    "Exit status: 0 no findings, 1 findings or a shader or dispatch that is refused, 2 wrong usage.\n"
+    "\n"
+    "Example: one of the project's tests, checked and counted; y[i] = a x[i] + y[i] for 64 floats.\n"
+    "  msl-run tests/shaders/correct/linear.metal --kernel axpy_float --groups 2 --threads 32 \\\n"
+    "    --buffer random:256 --buffer random:256 --buffer float:2 --check --count\n";
 
 struct Arguments {
   std::string file, kernel, emit;
