@@ -1,6 +1,9 @@
 #include "core/plan.h"
 
+#include <algorithm>
 #include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
 
 namespace metal_marlin {
 namespace {
@@ -37,6 +40,15 @@ Result<size_t> choose_kernel(std::span<const KernelCandidate> candidates, uint32
     if (c.serves && has_features(c, available) && in_range(c, m)) return i;
   }
   return Status::error(MARLIN_E_UNSUPPORTED, "no kernel of this backend serves these types with %" PRId64 " rows of A", m);
+}
+
+void append(std::string& text, const char* format, ...) {
+  char line[256];
+  va_list args;
+  va_start(args, format);
+  const int n = std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (n > 0) text.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
 }
 
 }  // namespace metal_marlin

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -21,5 +22,8 @@ struct KernelCandidate {
 /// names the only candidate to consider; its range is then ignored. MARLIN_E_UNSUPPORTED says what is missing.
 Result<size_t> choose_kernel(std::span<const KernelCandidate> candidates, uint32_t available, int64_t m,
                              std::string_view forced);
+
+/// Adds to what `explain` says; a line of more than 255 bytes is cut.
+[[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...);
 
 }  // namespace metal_marlin

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
-#include <cstdarg>
-#include <cstdio>
 
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/gemm.h"
@@ -69,15 +67,6 @@ int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
   if (is_two_input(problem.epilogue)) rows = std::min(rows, kOutputBudget / (staged_columns(weights) * 4));
   return std::max(kRowUnit, rows / kRowUnit * kRowUnit);
-}
-
-[[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...) {
-  char line[256];
-  va_list args;
-  va_start(args, format);
-  const int n = std::vsnprintf(line, sizeof line, format, args);
-  va_end(args);
-  if (n > 0) text.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
 }
 
 }  // namespace

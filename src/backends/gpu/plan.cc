@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
-#include <cstdarg>
-#include <cstdio>
 
 #include "base/checked.h"
 #include "core/plan.h"
@@ -104,15 +102,6 @@ int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
   const int64_t groups = group_count(kernel, m, n);
   return std::clamp<int64_t>(kGroupsWanted / groups, 1, std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
-}
-
-[[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...) {
-  char line[256];
-  va_list args;
-  va_start(args, format);
-  const int n = std::vsnprintf(line, sizeof line, format, args);
-  va_end(args);
-  if (n > 0) text.append(line, std::min<size_t>(static_cast<size_t>(n), sizeof line - 1));
 }
 
 }  // namespace
