@@ -9,8 +9,8 @@
 #include <limits>
 #include <numeric>
 
-#include "backends/cpu/thread_pool.h"
 #include "core/slots.h"
+#include "core/thread_pool.h"
 #include "counting_new.h"
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"

@@ -12,13 +12,12 @@
 #include <utility>
 
 #include "backends/cpu/cpu_features.h"
-#include "backends/cpu/fp_environment.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pack.h"
-#include "backends/cpu/thread_pool.h"
-#include "backends/cpu/usable_threads.h"
 #include "backends/cpu/workspace.h"
+#include "core/fp_environment.h"
+#include "core/thread_pool.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -48,14 +47,10 @@ std::span<std::byte> align(std::span<std::byte> memory) {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const BackendOptions& options, CpuFeatures features, const char* kernel)
-      : features_(std::move(features)), kernel_(kernel != nullptr ? kernel : ""), allocator_(options.allocator) {
-    const uint32_t threads = options.threads != 0 ? options.threads : usable_threads();
-    if (options.parallel_for != nullptr) {
-      runner_ = std::make_unique<HostRunner>(options.parallel_for, options.parallel_for_user, threads);
-    } else {
-      runner_ = std::make_unique<ThreadPool>(threads);
-    }
-  }
+      : features_(std::move(features)),
+        kernel_(kernel != nullptr ? kernel : ""),
+        allocator_(options.allocator),
+        runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_weights(source, allocator_, *runner_));
@@ -174,7 +169,7 @@ class CpuBackend final : public Backend {
   const CpuFeatures features_;
   const std::string kernel_;
   const Allocator allocator_;
-  std::unique_ptr<TaskRunner> runner_;
+  const std::unique_ptr<TaskRunner> runner_;
   WorkspaceCache cache_;
 };
 

@@ -6,30 +6,21 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/thread_pool.h"
-#include "backends/cpu/usable_threads.h"
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/probe.h"
 #include "backends/gpu/unpack.h"
+#include "core/thread_pool.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::gpu {
 namespace {
-
-/// Weights are packed by the CPU's threads.
-std::unique_ptr<TaskRunner> make_runner(const BackendOptions& options) {
-  const uint32_t threads = options.threads != 0 ? options.threads : cpu::usable_threads();
-  if (options.parallel_for != nullptr)
-    return std::make_unique<cpu::HostRunner>(options.parallel_for, options.parallel_for_user, threads);
-  return std::make_unique<cpu::ThreadPool>(threads);
-}
 
 int64_t element_bytes(const MatrixView& view) { return static_cast<int64_t>(float_bytes(view.dtype)); }
 
 class GpuBackend final : public Backend {
  public:
   GpuBackend(std::shared_ptr<device::Device> device, const BackendOptions& options, const GpuOptions& gpu)
-      : device_(std::move(device)), options_(gpu), logger_(options.logger), runner_(make_runner(options)) {}
+      : device_(std::move(device)), options_(gpu), logger_(options.logger), runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_on_device(source, *device_, memory_, *runner_));
@@ -214,7 +205,7 @@ class GpuBackend final : public Backend {
   const std::shared_ptr<device::Device> device_;
   const GpuOptions options_;
   const Logger logger_;
-  const std::unique_ptr<TaskRunner> runner_;
+  const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
   Memory memory_{*device_};
   KernelCache kernels_{*device_};
   KernelHealth health_;

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 
 /// The processors of the affinity mask, or fewer when a cgroup limits CPU time; at least 1.
 uint32_t usable_threads();
@@ -14,4 +14,4 @@ uint32_t usable_threads();
 /// /proc/self/cgroup and `mount` where cgroups are mounted (/sys/fs/cgroup). Limits of all ancestors count.
 uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount);
 
-}  // namespace metal_marlin::cpu
+}  // namespace metal_marlin

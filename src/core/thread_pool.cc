@@ -1,4 +1,4 @@
-#include "backends/cpu/thread_pool.h"
+#include "core/thread_pool.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -10,9 +10,10 @@
 #include <mutex>
 #include <new>
 
-#include "backends/cpu/fp_environment.h"
+#include "core/fp_environment.h"
+#include "core/usable_threads.h"
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 namespace {
 
 // A sleeping thread takes 5 to 50 us to wake. Decoding calls one product after another within that time, so a thread looks for
@@ -225,4 +226,11 @@ void HostRunner::run(uint32_t tasks, TaskRef task) {
       &task);
 }
 
-}  // namespace metal_marlin::cpu
+std::unique_ptr<TaskRunner> make_task_runner(const BackendOptions& options) {
+  const uint32_t threads = options.threads != 0 ? options.threads : usable_threads();
+  if (options.parallel_for != nullptr)
+    return std::make_unique<HostRunner>(options.parallel_for, options.parallel_for_user, threads);
+  return std::make_unique<ThreadPool>(threads);
+}
+
+}  // namespace metal_marlin

@@ -1,4 +1,4 @@
-#include "backends/cpu/thread_pool.h"
+#include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cpu/fp_environment.h"
-#include "backends/cpu/usable_threads.h"
+#include "core/fp_environment.h"
+#include "core/usable_threads.h"
 #include "unit/under_tsan.h"
 
 #if defined(__x86_64__)
@@ -29,7 +29,7 @@
 #endif
 #endif
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 namespace {
 
 int threads_of_this_process() {
@@ -308,4 +308,4 @@ TEST_F(CgroupLimit, V1ReadsTheCpuController) {
 }
 
 }  // namespace
-}  // namespace metal_marlin::cpu
+}  // namespace metal_marlin

@@ -9,7 +9,7 @@
 #include <cfenv>
 #endif
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 
 /// Sets the default modes on this thread and puts the host's modes (and exception flags) back at the end of its scope. Hosts do
 /// set flush-to-zero, and new threads inherit it.
@@ -46,4 +46,4 @@ class FpEnvironment {
 #endif
 };
 
-}  // namespace metal_marlin::cpu
+}  // namespace metal_marlin

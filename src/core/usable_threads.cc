@@ -1,4 +1,4 @@
-#include "backends/cpu/usable_threads.h"
+#include "core/usable_threads.h"
 
 #include <algorithm>
 #include <fstream>
@@ -12,7 +12,7 @@
 #include <vector>
 #endif
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 namespace {
 
 /// 0 when there is no such mask.
@@ -101,4 +101,4 @@ uint32_t usable_threads() {
   return std::max(1u, lower(count, cgroup_cpu_limit(self, "/sys/fs/cgroup")));
 }
 
-}  // namespace metal_marlin::cpu
+}  // namespace metal_marlin

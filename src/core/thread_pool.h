@@ -1,4 +1,4 @@
-// The backend's own threads, and the host's.
+// A backend's own threads, and the host's.
 #pragma once
 
 #include <pthread.h>
@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
+#include "core/backend.h"
 #include "core/tasks.h"
 
-namespace metal_marlin::cpu {
+namespace metal_marlin {
 
 /// Persistent threads that the first run() starts and the destructor joins. Tasks run under FpEnvironment and must not throw.
 ///
@@ -60,4 +62,7 @@ class HostRunner final : public TaskRunner {
   uint32_t width_;
 };
 
-}  // namespace metal_marlin::cpu
+/// What the options ask for: the host's threads, or a pool of options.threads, or of all that the process may use.
+std::unique_ptr<TaskRunner> make_task_runner(const BackendOptions& options);
+
+}  // namespace metal_marlin
