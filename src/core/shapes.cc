@@ -113,6 +113,12 @@ Result<int64_t> selected_row(const RowSelection& rows, int64_t i, int64_t n) {
   return Status::error(MARLIN_E_ARGUMENT, "row id %" PRId64 " of output row %" PRId64 " is outside [0, %" PRId64 ")", id, i, n);
 }
 
+Status check_rows(const RowSelection& rows, int64_t count, int64_t n) {
+  if (!rows.ids.present()) return {};
+  for (int64_t i = 0; i < count; ++i) MARLIN_RETURN_IF_ERROR(selected_row(rows, i, n).status());
+  return {};
+}
+
 bool overlap(const MatrixView& a, const MatrixView& b) {
   const int64_t a_bytes = span_bytes(a), b_bytes = span_bytes(b);
   if (a_bytes == 0 || b_bytes == 0) return false;

@@ -29,6 +29,9 @@ Status check_independent(std::span<const GemmProblem> problems);
 /// MARLIN_E_ARGUMENT for a listed id outside.
 Result<int64_t> selected_row(const RowSelection& rows, int64_t i, int64_t n);
 
+/// That the first `count` listed ids, if ids are listed, are inside [0, n).
+Status check_rows(const RowSelection& rows, int64_t count, int64_t n);
+
 /// True when some byte belongs to an element of both. Exact when the byte strides agree (columns of one buffer, side by side)
 /// or a matrix has a single row; otherwise the ranges from first to last byte decide.
 bool overlap(const MatrixView& a, const MatrixView& b);

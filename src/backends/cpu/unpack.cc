@@ -122,8 +122,7 @@ class RowUnpacker {
 }  // namespace
 
 Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out, TaskRunner& runner) {
-  for (int64_t i = 0; rows.ids.present() && i < out.rows; ++i)
-    MARLIN_RETURN_IF_ERROR(selected_row(rows, i, weights.layout.n).status());
+  MARLIN_RETURN_IF_ERROR(check_rows(rows, out.rows, weights.layout.n));
   const std::vector<int32_t> groups =
       groups_of_slots(weights.meta(), {weights.layout.slots, weights.layout.slot_group, weights.slot_to_k});
   const WeightMeta meta = meta_of_slots(weights, groups);

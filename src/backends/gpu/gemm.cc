@@ -21,9 +21,7 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
   const PackedLayout& layout = weights_of(problem).layout;
   const bool whole = !plan.partial;  // else `finish` does the rest
   Variant v(plan.kernel->name(layout.codes, plan.activation));
-  v.set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
-      .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
-      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant())
+  v.set_decoder(layout)
       .set(MARLIN_CONSTANT_ROW_FACTOR, whole ? layout.row_factor : kRowFactorNone)
       .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned)
       .set(MARLIN_CONSTANT_RAGGED, !plan.prepared && layout.k < layout.slots)
@@ -89,6 +87,13 @@ Status check_kernel(const device::Kernel& compiled, const ProductKernel& kernel)
 }  // namespace
 
 uint32_t helper_threads(const device::Kernel& kernel) { return std::min(kHelperThreads, kernel.max_threads()); }
+
+void bind_weights(Bindings& bindings, const GpuWeights& weights) {
+  const PackedLayout& layout = weights.layout;
+  bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
+      .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
+  if (layout.zero_kind != ZeroKind::none) bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+}
 
 device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows, uint32_t threads) {
   return {static_cast<uint32_t>(ceil_div(ceil_div(columns, helper.columns), threads)), static_cast<uint32_t>(rows), 1};
@@ -174,9 +179,7 @@ Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const 
   const ProductArgs args = product_args(problem, plan, product.operands, rows);
   const auto row = static_cast<uint64_t>(first), slots = static_cast<uint64_t>(layout.slots);
   Bindings bindings;
-  bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
-      .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
-  if (layout.zero_kind != ZeroKind::none) bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+  bind_weights(bindings, weights);
   if (!plan.partial && layout.row_factor != kRowFactorNone)
     bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, layout.factors_at});
   if (plan.prepared) {
@@ -239,7 +242,12 @@ Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t r
   return more ? stream.barrier() : Status();  // the next block's partial sums take the place of these
 }
 
-Status GemmCall::record(GpuStream& stream, const Place& scratch) const {
+Status GemmCall::record(GpuStream& stream, Memory& memory) const {
+  if (products_.empty()) return {};
+  Place scratch;
+  if (scratch_ != 0) {
+    MARLIN_ASSIGN(scratch, stream.scratch(memory, scratch_));
+  }
   MARLIN_RETURN_IF_ERROR(stream.begin());
   bool prepared = false;
   for (const Product& product : products_) {

@@ -18,6 +18,8 @@ struct ProductOperands {
 
 /// Threads of a helper kernel's threadgroup, all along its columns.
 uint32_t helper_threads(const device::Kernel& kernel);
+/// Codes, scales and zeros.
+void bind_weights(Bindings& bindings, const GpuWeights& weights);
 /// A helper's grid for so many columns and rows of work.
 device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows, uint32_t threads);
 
@@ -32,10 +34,8 @@ class GemmCall {
 
   /// Compiles what it needs. The problem outlives the call; operands are where they will be read.
   Status add(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands);
-  bool empty() const { return products_.empty(); }
-  uint64_t scratch_bytes() const { return scratch_; }
-  /// `scratch` holds scratch_bytes(), if that is not 0.
-  Status record(GpuStream& stream, const Place& scratch) const;
+  /// With scratch of the stream, reserved from `memory` where it must grow.
+  Status record(GpuStream& stream, Memory& memory) const;
 
   /// Compiles what add() would, for operands of any alignment.
   static Status compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan);
@@ -58,7 +58,7 @@ class GemmCall {
 
   KernelCache& kernels_;
   std::vector<Product> products_;
-  uint64_t scratch_ = 0;
+  uint64_t scratch_ = 0;  // bytes of all products
 };
 
 }  // namespace metal_marlin::gpu

@@ -49,7 +49,10 @@ class GpuBackend final : public Backend {
     Place scratch;
     uint64_t bytes = 0;
     if (options.scratch.present()) {
-      MARLIN_ASSIGN(scratch, place_of(options.scratch));
+      if (options.scratch.memory == MARLIN_MEM_HOST)
+        return Status::error(MARLIN_E_ARGUMENT,
+                             "desc->scratch.memory is 0 (host), expected a buffer or the device's own memory");
+      MARLIN_ASSIGN(scratch, place_on_device(*device_, options.scratch));
       const uint64_t all = static_cast<uint64_t>(options.scratch.rows * options.scratch.cols);
       const uint64_t skip = std::min(-scratch.address() % kScratchAlign, all);
       scratch.offset += skip;
@@ -109,15 +112,6 @@ class GpuBackend final : public Backend {
     }
   }
 
-  /// Of memory that is the device's already.
-  Result<Place> place_of(const MatrixView& view) {
-    if (view.memory == MARLIN_MEM_HOST)
-      return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.memory is 0 (host), expected a buffer or the device's own memory");
-    if (view.memory == MARLIN_MEM_BUFFER) return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
-    MARLIN_ASSIGN(device::BufferRef buffer, device_->wrap_native(view.native));
-    return Place{std::move(buffer), view.offset};
-  }
-
   /// Records on a stream of the backend's own, and waits. A stream on which that failed is dropped.
   template <class Record>
   Status at_once(const Record& record) {
@@ -156,12 +150,7 @@ class GpuBackend final : public Backend {
       const Matrix bias = problem.bias.present() ? operands.place(located[i].bias) : Matrix();
       MARLIN_RETURN_IF_ERROR(call.add(problem, chosen, {operands.place(located[i].a), operands.place(located[i].c), bias}));
     }
-    if (call.empty()) return {};
-    Place scratch;
-    if (call.scratch_bytes() != 0) {
-      MARLIN_ASSIGN(scratch, stream.scratch(memory_, call.scratch_bytes()));
-    }
-    return call.record(stream, scratch);
+    return call.record(stream, memory_);
   }
 
   Status unpack_on(GpuStream& stream, const GpuWeights& weights, const RowSelection& rows, const MatrixView& out,

@@ -92,6 +92,12 @@ Variant& Variant::set(uint32_t index, uint32_t value) {
   return *this;
 }
 
+Variant& Variant::set_decoder(const PackedLayout& layout) {
+  return set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
+      .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
+      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant());
+}
+
 std::array<device::Constant, Variant::kConstants> Variant::constants() const {
   std::array<device::Constant, kConstants> all;
   for (uint32_t index = 0; index < kConstants; ++index) {

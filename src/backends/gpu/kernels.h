@@ -59,6 +59,8 @@ class Variant {
   explicit Variant(std::string_view name) : name_(name) { set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone); }
   /// `index` is of shaders/common/arguments.h, value below 16.
   Variant& set(uint32_t index, uint32_t value);
+  /// What a kernel must know to decode such weights.
+  Variant& set_decoder(const PackedLayout& layout);
   std::string_view name() const { return name_; }
   std::array<device::Constant, kConstants> constants() const;
   auto operator<=>(const Variant&) const = default;

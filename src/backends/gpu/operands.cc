@@ -25,15 +25,15 @@ void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_
 
 }  // namespace
 
+Result<Place> place_on_device(device::Device& device, const MatrixView& view) {
+  if (view.memory == MARLIN_MEM_BUFFER) return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
+  MARLIN_ASSIGN(device::BufferRef buffer, device.wrap_native(view.native));
+  return Place{std::move(buffer), view.offset};
+}
+
 uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
   if (view.memory != MARLIN_MEM_HOST) return 0;
   return static_cast<uint64_t>(round_up(view.rows * staged_stride(view, element) * element, int64_t{kStagedAlign}));
-}
-
-Result<Place> Operands::native_place(const MatrixView& view) {
-  if (view.memory == MARLIN_MEM_BUFFER) return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
-  MARLIN_ASSIGN(device::BufferRef buffer, device_.wrap_native(view.native));
-  return Place{std::move(buffer), view.offset};
 }
 
 /// Only memory of whole pages: what shares a page with it may be anybody's.
@@ -77,7 +77,7 @@ Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t e
         "call has returned",
         name);
   }
-  MARLIN_ASSIGN(entry.place, native_place(view));
+  MARLIN_ASSIGN(entry.place, place_on_device(device_, view));
   entries_.push_back(std::move(entry));
   return entries_.size() - 1;
 }

@@ -16,6 +16,9 @@ struct Matrix {
   int64_t stride = 0;  ///< in elements
 };
 
+/// Where a marlin_buffer or native object lies; the view's memory is not the host's.
+Result<Place> place_on_device(device::Device& device, const MatrixView& view);
+
 enum class Access : uint8_t { read, write, update };
 
 /// The operands of one call. Buffers and native objects are taken as they are. The host's own memory is refused on a stream,
@@ -46,7 +49,6 @@ class Operands {
     bool staged = false;
     Place place;  // of staged ones: set by stage(), but for the offset
   };
-  Result<Place> native_place(const MatrixView& view);
   bool try_wrap(Entry& entry);
   size_t add_staged(Entry entry);
 

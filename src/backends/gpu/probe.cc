@@ -126,18 +126,21 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
   const WeightMeta& meta = weights.meta();
   std::vector<float> w(static_cast<size_t>(kN * kK));
   decode_rows(meta, weights.all(), 0, kN, w.data());
+  std::vector<double> sizes;  // of what is added up: zeros may be corrected for by sums of activations
+  for (int64_t i = 0; i < kN * kK; ++i) {
+    const GroupScale group = decode_group(meta, weights.all(), i / kK, i % kK / meta.group_size);
+    const double zero = meta.zero_kind == ZeroKind::none      ? 0
+                        : meta.zero_kind == ZeroKind::integer ? double{group.zero} * double{group.scale}
+                                                              : double{group.zero};
+    sizes.push_back(std::fabs(w[static_cast<size_t>(i)]) + 2 * std::fabs(zero));
+  }
   for (int64_t row = 0; row < m; ++row)
     for (int64_t n = 0; n < kN; ++n) {
       double sum = 0, size = 0;
       for (int64_t k = 0; k < kK; ++k) {
         const double x = a[static_cast<size_t>(row * kK + k)];
-        const GroupScale group = decode_group(meta, weights.all(), n, k / meta.group_size);
         sum += x * w[static_cast<size_t>(n * kK + k)];
-        // Zeros may be corrected for by sums of activations.
-        const double zero = meta.zero_kind == ZeroKind::none      ? 0
-                            : meta.zero_kind == ZeroKind::integer ? double{group.zero} * double{group.scale}
-                                                                  : double{group.zero};
-        size += std::fabs(x) * (std::fabs(w[static_cast<size_t>(n * kK + k)]) + 2 * std::fabs(zero));
+        size += std::fabs(x) * sizes[static_cast<size_t>(n * kK + k)];
       }
       const double got = c[row * kN + n], bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256;
       if (std::fabs(got - sum) <= bound) continue;
@@ -154,11 +157,7 @@ Status multiply(const ProbeBench& bench, const GemmProblem& problem, const GemmP
   GemmCall call(bench.kernels);
   MARLIN_RETURN_IF_ERROR(call.add(problem, plan, operands));
   MARLIN_ASSIGN(auto stream, bench.streams.take());
-  Place scratch;
-  if (call.scratch_bytes() != 0) {
-    MARLIN_ASSIGN(scratch, stream->scratch(bench.memory, call.scratch_bytes()));
-  }
-  MARLIN_RETURN_IF_ERROR(call.record(*stream, scratch));
+  MARLIN_RETURN_IF_ERROR(call.record(*stream, bench.memory));
   MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
   bench.streams.put(std::move(stream));
   return {};

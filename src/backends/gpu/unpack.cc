@@ -14,9 +14,7 @@ constexpr int64_t kMostRows = 1 << 20;
 
 Variant unpack_variant(const PackedLayout& layout, const RowSelection& rows, marlin_dtype dtype) {
   Variant v(unpack_kernel(layout.codes).name);
-  v.set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
-      .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
-      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant())
+  v.set_decoder(layout)
       .set(MARLIN_CONSTANT_OUTPUT_TYPE, float_constant(dtype))
       .set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted)
       .set(MARLIN_CONSTANT_ROW_LIST, rows.ids.present());
@@ -33,8 +31,7 @@ Status check_ids(device::Device& device, const RowSelection& rows, int64_t count
     if (buffer->host() == nullptr) return {};
     readable.ids.data = buffer->host() + rows.ids.offset;
   }
-  for (int64_t i = 0; i < count; ++i) MARLIN_RETURN_IF_ERROR(selected_row(readable, i, n).status());
-  return {};
+  return check_rows(readable, count, n);
 }
 
 Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights, const RowSelection& rows,
@@ -57,9 +54,7 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     args.id_stride = ids.stride;
     args.ld = to.stride;
     Bindings bindings;
-    bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
-        .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
-    if (layout.zero_kind != ZeroKind::none) bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+    bind_weights(bindings, weights);
     bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, layout.origins_at});
     const auto element = static_cast<int64_t>(float_bytes(out.dtype));
     bindings.buffer(MARLIN_BUFFER_OUT, to.place.at(static_cast<uint64_t>(first * to.stride * element)));
