@@ -77,7 +77,7 @@ void add(Counters& to, const Counters& from) {
   to.threadgroups += from.threadgroups, to.threads += from.threads;
   to.threadgroup_barriers += from.threadgroup_barriers, to.simdgroup_barriers += from.simdgroup_barriers;
   to.reductions += from.reductions, to.shuffles += from.shuffles, to.votes += from.votes;
-  to.matrix_multiplies += from.matrix_multiplies;
+  to.matrix_multiplies += from.matrix_multiplies, to.tensor_multiply_adds += from.tensor_multiply_adds;
   to.threadgroup_bytes_read += from.threadgroup_bytes_read, to.threadgroup_bytes_written += from.threadgroup_bytes_written;
   to.threadgroup_accesses += from.threadgroup_accesses, to.bank_conflicts += from.bank_conflicts, to.atomics += from.atomics;
   to.threadgroup_memory = std::max(to.threadgroup_memory, from.threadgroup_memory);

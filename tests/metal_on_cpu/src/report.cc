@@ -32,6 +32,7 @@ std::vector<Row> rows(const Counters& c) {
           {"shuffles", c.shuffles},
           {"votes", c.votes},
           {"matrix_multiplies", c.matrix_multiplies},
+          {"tensor_multiply_adds", c.tensor_multiply_adds},
           {"registers_estimated", c.registers_estimated},
           {"threadgroup_memory", c.threadgroup_memory},
           {"threadgroup_bytes_read", c.threadgroup_bytes_read},

@@ -54,7 +54,7 @@ std::vector<Planted> planted_in(const std::string& file) {
 
 std::vector<Planted> all_planted() {
   std::vector<Planted> all;
-  for (const char* file : {"memory.metal", "order.metal", "lanes.metal", "variables.metal"}) {
+  for (const char* file : {"memory.metal", "order.metal", "lanes.metal", "variables.metal", "tensor.metal"}) {
     for (Planted& p : planted_in(file)) all.push_back(std::move(p));
   }
   return all;

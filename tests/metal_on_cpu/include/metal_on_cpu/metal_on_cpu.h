@@ -78,6 +78,7 @@ struct Counters {
   uint64_t threadgroups = 0, threads = 0;
   uint64_t threadgroup_barriers = 0, simdgroup_barriers = 0;
   uint64_t reductions = 0, shuffles = 0, votes = 0, matrix_multiplies = 0;  // by simdgroups
+  uint64_t tensor_multiply_adds = 0;                                        // of operations on tensors
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
   uint64_t bank_conflicts = 0;       // extra cycles with 32 banks of 4 bytes
   uint64_t threadgroup_memory = 0;   // bytes of one threadgroup

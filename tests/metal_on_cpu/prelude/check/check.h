@@ -180,6 +180,37 @@ void simdgroup_multiply_accumulate(A&, const B&, const C&, const D&);
 template <class A, class B, class C>
 void simdgroup_multiply(A&, const B&, const C&);
 
+constexpr size_t dynamic_extent = ~size_t(0);
+template <class I, size_t R>
+struct dextents {
+  template <class... A>
+  dextents(A...);
+};
+struct tensor_inline {};
+template <class T, class E, class Tag = tensor_inline>
+struct tensor {
+  tensor(T*, E);
+  template <class S>
+  tensor(T*, E, S);
+  int get_extent(size_t) const;
+  template <size_t... SIZES, class... A>
+  tensor slice(A...) const;
+};
+template <size_t>
+struct execution_simdgroups {};
+typedef execution_simdgroups<1> execution_simdgroup;
+template <class T>
+struct cooperative_tensor {
+  ushort get_capacity() const;
+  bool is_valid_element(ushort) const;
+  T& operator[](ushort);
+  array<int, 2> get_multidimensional_index(ushort) const;
+  template <class A>
+  void load(const A&);
+  template <class A>
+  void store(A&) const;
+};
+
 enum memory_order { memory_order_relaxed };
 template <class T>
 struct atomic {
@@ -210,6 +241,23 @@ T atomic_load_explicit(const volatile device atomic<T>*, memory_order);
 template <class T>
 T atomic_load_explicit(const volatile threadgroup atomic<T>*, memory_order);
 }  // namespace metal
+
+namespace mpp {
+namespace tensor_ops {
+struct matmul2d_descriptor {
+  enum class mode { multiply, multiply_accumulate };
+  constexpr matmul2d_descriptor(int, int, int = 0, bool = false, bool = false, bool = false, mode = mode::multiply) {}
+  constexpr operator int() const { return 0; }
+};
+template <int DESCRIPTOR, class Scope>
+struct matmul2d {
+  template <class A, class B, class T>
+  metal::cooperative_tensor<T> get_destination_cooperative_tensor() const;
+  template <class A, class B, class C>
+  void run(A&, B&, C&) const;
+};
+}  // namespace tensor_ops
+}  // namespace mpp
 
 using metal::as_type;
 using metal::memory_order_relaxed;

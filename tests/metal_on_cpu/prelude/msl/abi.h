@@ -81,6 +81,19 @@ enum Collective : uint8_t {
   kVote,            // meant for divergent code: ballots, first active lane
   kMatrixMultiply,  // undefined unless all 32 lanes take part
   kMatrixMemory,
+  kTensorOperation,  // undefined unless all threads of its simdgroups take part
+};
+
+/// A multiplication of tensors: what every thread must pass alike.
+struct TensorOperation {
+  const void* operands[2];
+  int64_t shape[7];
+  uint64_t multiply_adds;
+};
+/// A thread among those that hold a cooperative tensor, and the dispatch's seed.
+struct Participant {
+  uint32_t thread;
+  uint64_t seed;
 };
 
 /// Computes the results of all active lanes; lanes[i] is what lane i handed in.
@@ -100,6 +113,12 @@ void msl_inactive_lane(uint32_t reader, uint32_t source);
 void msl_not_uniform(const char* what);
 void msl_vector_index(long index, int size, const char* file, uint32_t line);
 void msl_undefined_constant(const char* name);
+void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, const char* file, uint32_t line,
+                          uint32_t column);
+msl::Participant msl_participant(uint32_t simdgroups);
+void msl_read(const void* address, size_t size, const char* file, uint32_t line);
+void msl_out_of_slice(int dimension, long at, long size, long there, const char* file, uint32_t line, uint32_t column);
+void msl_invalid_element(uint32_t element);
 void msl_uninitialised_use(bool unknown);
 void msl_uninitialised_copy(const uint8_t* shadow, size_t bytes);
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "atomic.h"
+#include "tensor.h"
 
 namespace msl {
 

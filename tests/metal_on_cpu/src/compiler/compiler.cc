@@ -76,6 +76,7 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
                    "-U__linux__",
                    "-fno-caret-diagnostics",
                    "-fno-color-diagnostics"};
+  if (options.language >= 17) command.push_back("-D__HAVE_TENSOR__=1");
   const fs::path parent = fs::path(name).parent_path();
   command.push_back("-iquote" + (parent.empty() ? std::string(".") : parent.string()));
   for (const std::string& include : options.include_folders) command.push_back("-I" + include);

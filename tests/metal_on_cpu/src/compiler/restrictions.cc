@@ -22,15 +22,9 @@ constexpr std::string_view kRayTracing[] = {"raytracing",
                                             "acceleration_structure",
                                             "instance_acceleration_structure",
                                             "primitive_acceleration_structure"};
-constexpr std::string_view kOthers[] = {"visible_function_table",
-                                        "intersection_function_table",
-                                        "imageblock",
-                                        "command_buffer",
-                                        "compute_command",
-                                        "render_command",
-                                        "mpp",
-                                        "tensor_ops",
-                                        "threadgroup_imageblock"};
+constexpr std::string_view kOthers[] = {
+    "visible_function_table", "intersection_function_table", "imageblock", "command_buffer", "compute_command",
+    "render_command",         "threadgroup_imageblock"};
 
 template <size_t N>
 bool among(const std::string_view (&names)[N], const std::string& name) {

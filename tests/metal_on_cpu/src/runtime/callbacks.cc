@@ -78,6 +78,31 @@ MSL_EXPORT void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, 
                                uint32_t column) {
   Worker::current()->wait_at_collective(kind, lane, resolve, {file, line, column});
 }
+MSL_EXPORT void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, const char* file, uint32_t line,
+                                     uint32_t column) {
+  Worker::current()->wait_at_tensor_operation(simdgroups, *what, {file, line, column});
+}
+MSL_EXPORT msl::Participant msl_participant(uint32_t simdgroups) {
+  const Worker& w = *Worker::current();
+  const uint32_t thread = w.lane()->index;
+  return {simdgroups == 1 ? thread % metal_on_cpu::kSimdWidth : thread, w.job().seed};
+}
+MSL_EXPORT void msl_read(const void* p, size_t size, const char* file, uint32_t line) {
+  Worker::current()->access({reinterpret_cast<uintptr_t>(p), size, false, false, Where::place(file, line)});
+}
+MSL_EXPORT void msl_out_of_slice(int dimension, long at, long size, long there, const char* file, uint32_t line,
+                                 uint32_t column) {
+  stop("out-of-bounds-slice", {file, line, column},
+       "dimension " + std::to_string(dimension) + ": " + std::to_string(size) + " elements from " + std::to_string(at) +
+           " on, of " + std::to_string(there));
+}
+MSL_EXPORT void msl_invalid_element(uint32_t element) {
+  Worker* w = Worker::current();
+  if (Finding* f = w->report("invalid-tensor-element", Where::address(__builtin_return_address(0)))) {
+    f->message = "slot " + std::to_string(element) + " of a cooperative tensor holds no element in this thread";
+  }
+  w->abandon();
+}
 MSL_EXPORT uint32_t msl_lane() { return Worker::current()->lane()->index % metal_on_cpu::kSimdWidth; }
 MSL_EXPORT void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align, const char* name, const char* file,
                                           uint32_t line) {

@@ -246,6 +246,9 @@ void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
     case msl::kMatrixMultiply:
       counters.matrix_multiplies++;
       break;
+    case msl::kTensorOperation:
+      note_tensor_operation(simdgroup * kSimdWidth, kSimdWidth);
+      break;
     default:
       break;
   }
@@ -265,6 +268,8 @@ void Worker::check_participants(Lane& site, uint32_t active) {
     kind = "divergent-matrix", needed = kSimdWidth;
   else if (site.kind == msl::kBarrier)
     kind = "divergent-simdgroup-barrier";
+  else if (site.kind == msl::kTensorOperation)
+    kind = "divergent-tensor-operation", needed = kSimdWidth;
   else if (site.kind == msl::kReduction)
     kind = "divergent-reduction", needed = lanes - returned;
   if (!kind || here == needed) return;
@@ -277,6 +282,19 @@ void Worker::check_participants(Lane& site, uint32_t active) {
   lane_ = self;
 }
 
+// Threads `first` and on have met at it; it orders no accesses.
+void Worker::note_tensor_operation(uint32_t first, uint32_t count) {
+  const Lane& lane = lanes_[first];
+  counters.tensor_multiply_adds += lane.operation->multiply_adds;
+  for (uint32_t i = first + 1; i < first + count; ++i) {
+    if (!lanes_[i].site.same(lane.site) || std::memcmp(lanes_[i].operation, lane.operation, sizeof *lane.operation) == 0)
+      continue;
+    if (Finding* f = report("not-uniform", Where::place(lane.site.file, lane.site.line)))
+      f->message = "the threads pass different operands";
+    return;
+  }
+}
+
 // Accesses before this are ordered with those after it, in the memories that the flags name.
 void Worker::synchronise(uint32_t flags, uint32_t first, uint32_t count, bool group) {
   now_++;
@@ -287,7 +305,7 @@ void Worker::synchronise(uint32_t flags, uint32_t first, uint32_t count, bool gr
   }
 }
 
-// All threads must stand at the same barrier.
+// All threads must stand at the same barrier, or operation on tensors.
 bool Worker::release_barrier() {
   const auto count = static_cast<uint32_t>(group_size_.count());
   const Lane& first = lanes_[0];
@@ -298,8 +316,12 @@ bool Worker::release_barrier() {
       return false;
     }
   }
-  counters.threadgroup_barriers++;
-  synchronise(first.flags, 0, simdgroups_, true);
+  if (first.kind == msl::kTensorOperation) {
+    note_tensor_operation(0, count);
+  } else {
+    counters.threadgroup_barriers++;
+    synchronise(first.flags, 0, simdgroups_, true);
+  }
   for (uint32_t s = 0; s < simdgroups_; ++s) {
     const uint32_t lanes = std::min(count - s * kSimdWidth, kSimdWidth);
     make_ready(s, lanes == kSimdWidth ? ~0u : (1u << lanes) - 1);
@@ -317,21 +339,40 @@ void Worker::report_divergent_barrier() {
     where[{done ? 0 : lane.site.line, done}]++;
     if (!done && (!at || lane.site.line < at->site.line)) at = &lane;
   }
-  std::string text = "not all threads reach the same barrier:";
+  std::string text;
   for (const auto& [place, threads] : where) {
     text += " " + std::to_string(threads) +
             (place.second ? " have returned," : " wait at line " + std::to_string(place.first) + ",");
   }
   text.pop_back();
   lane_ = at;
-  if (Finding* f = report("divergent-barrier", at ? Where::place(at->site.file, at->site.line) : Where())) f->message = text;
+  const bool tensors = at && at->kind == msl::kTensorOperation;
+  if (Finding* f = report(tensors ? "divergent-tensor-operation" : "divergent-barrier",
+                          at ? Where::place(at->site.file, at->site.line) : Where()))
+    f->message = std::string("not all threads ") + (tensors ? "take part in the operation:" : "reach the same barrier:") + text;
   lane_ = &root_;
 }
 
 void Worker::wait_at_barrier(uint32_t flags, Site site) {
   Lane& lane = *lane_;
   lane.state = LaneState::kBarrier;
-  lane.flags = flags, lane.site = site;
+  lane.kind = msl::kBarrier, lane.flags = flags, lane.site = site;
+  wait();
+}
+
+void Worker::wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOperation& operation, Site site) {
+  Lane& lane = *lane_;
+  lane.operation = &operation;
+  if (simdgroups == 1) return wait_at_collective(msl::kTensorOperation, nullptr, nullptr, site);
+  if (group_size_.count() != simdgroups * kSimdWidth) {
+    if (Finding* f = report("divergent-tensor-operation", Where::place(site.file, site.line))) {
+      f->message = "is for " + std::to_string(simdgroups * kSimdWidth) + " threads; the threadgroup has " +
+                   std::to_string(group_size_.count());
+    }
+    abandon();
+  }
+  lane.state = LaneState::kBarrier;
+  lane.kind = msl::kTensorOperation, lane.site = site;
   wait();
 }
 

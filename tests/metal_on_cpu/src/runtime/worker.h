@@ -55,6 +55,7 @@ struct Lane {
   uint8_t kind = 0;
   uint32_t flags = 0;
   msl::Resolve resolve = nullptr;
+  const msl::TensorOperation* operation = nullptr;
   Site site;
   uint64_t steps = 0;  // left of the budget
   uint32_t place = 0;  // in the order of its simdgroup
@@ -107,6 +108,7 @@ class __attribute__((visibility("hidden"))) Worker {
   void wait_at_barrier(uint32_t flags, Site site);
   void wait_at_simdgroup_barrier(uint32_t flags, Site site);
   void wait_at_collective(uint32_t kind, void* argument, msl::Resolve resolver, Site site);
+  void wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOperation& operation, Site site);
   void* variable(uint32_t id, size_t bytes, size_t align, const char* name, const Where& where);
   void access(const Access& access);
   void block(uint32_t number, const void* pc);
@@ -135,6 +137,7 @@ class __attribute__((visibility("hidden"))) Worker {
   uintptr_t fresh_stack() const { return reinterpret_cast<uintptr_t>(stack_top(lane_->index)) - 64; }
 
   Lane* lane() { return lane_; }
+  const Lane* lane() const { return lane_; }
   const Job& job() const { return *job_; }
   Where collective_place() const { return Where::place(site_->site.file, site_->site.line); }
 
@@ -152,6 +155,7 @@ class __attribute__((visibility("hidden"))) Worker {
   void check_participants(Lane& site, uint32_t active);
   void note_collective(const Lane& site, uint32_t simdgroup);
   bool release_barrier();
+  void note_tensor_operation(uint32_t first, uint32_t count);
   void report_divergent_barrier();
   void synchronise(uint32_t flags, uint32_t first_simdgroup, uint32_t count, bool group);
   void clean_stacks();

@@ -1,0 +1,249 @@
+// Tensors of two dimensions over memory that the kernel points at, and matmul2d of Metal Performance Primitives. What Apple
+// leaves open depends on the seed of the dispatch: which thread holds which element, which of its slots hold none, and the
+// order of sums, all in float.
+#pragma once
+#include "matrix.h"
+
+namespace metal {
+constexpr size_t dynamic_extent = ~size_t(0);
+template <class I, size_t... SIZES>
+struct extents {
+  I sizes[sizeof...(SIZES)];
+  template <class... A>
+  constexpr MSL_INLINE extents(A... a) : sizes{static_cast<I>(a)...} {
+    static_assert(sizeof...(A) == sizeof...(SIZES), "one size a dimension");
+  }
+  constexpr MSL_INLINE I extent(size_t i) const { return sizes[i]; }
+};
+template <class I, size_t RANK>
+struct DynamicExtents;
+template <class I>
+struct DynamicExtents<I, 2> {
+  using type = extents<I, dynamic_extent, dynamic_extent>;
+};
+template <class I, size_t RANK>
+using dextents = typename DynamicExtents<I, RANK>::type;
+
+struct tensor_inline {};
+
+/// Element (x, y) is data[x * strides[0] + y * strides[1]]; dimension 0 is the innermost.
+template <class T, class Extents, class Tag = tensor_inline>
+struct tensor {
+  static_assert(is_same_v<Tag, tensor_inline>, "only tensors over a pointer (tensor_inline) exist in this test-bed");
+  static_assert(!std::is_const_v<T>, "matmul2d has no overloads for tensors of const elements");
+  using element_type = T;
+  using extents_type = Extents;
+  T* data;
+  Extents sizes;
+  long strides[2];
+
+  MSL_INLINE tensor(T* p, const Extents& e) : data(p), sizes(e), strides{1, static_cast<long>(e.extent(0))} {}
+  template <class I>
+  MSL_INLINE tensor(T* p, const Extents& e, const array<I, 2>& s)
+      : data(p), sizes(e), strides{static_cast<long>(s[0]), static_cast<long>(s[1])} {}
+  MSL_INLINE auto get_extent(size_t i) const { return sizes.extent(i); }
+
+  /// slice<W, H>(x, y): W x H elements from (x, y) on, for the whole of which there must be elements; slice(x, y): the rest.
+  template <size_t... SIZES, class X, class Y>
+  MSL_INLINE auto slice(X x, Y y, MSL_SITE) const {
+    static_assert(sizeof...(SIZES) == 0 || sizeof...(SIZES) == 2, "one size a dimension");
+    const size_t wanted[] = {SIZES..., dynamic_extent, dynamic_extent};
+    const long at[] = {static_cast<long>(x), static_cast<long>(y)};
+    long size[2];
+    for (int i = 0; i < 2; i++) {
+      const long there = get_extent(i), rest = there - at[i];
+      size[i] = wanted[i] == dynamic_extent ? rest : static_cast<long>(wanted[i]);
+#ifdef MSL_CHECKED
+      if (at[i] < 0 || size[i] < 0 || size[i] > rest) msl_out_of_slice(i, at[i], size[i], there, file, line, column);
+#endif
+    }
+    (void)file, (void)line, (void)column;
+    using Size = decltype(get_extent(0));
+    using Sliced = std::conditional_t<sizeof...(SIZES) == 0, dextents<Size, 2>, extents<Size, SIZES...>>;
+    const array<long, 2> s{strides[0], strides[1]};
+    return tensor<T, Sliced>(data + at[0] * strides[0] + at[1] * strides[1], Sliced(size[0], size[1]), s);
+  }
+};
+template <class T, class I, size_t... SIZES>
+tensor(T*, extents<I, SIZES...>) -> tensor<T, extents<I, SIZES...>>;
+template <class T, class I, size_t... SIZES, class S>
+tensor(T*, extents<I, SIZES...>, array<S, 2>) -> tensor<T, extents<I, SIZES...>>;
+
+template <size_t COUNT>
+struct execution_simdgroups {
+  static constexpr uint32_t count = COUNT;
+};
+using execution_simdgroup = execution_simdgroups<1>;
+
+/// M x N elements among the threads of some simdgroups. Every slot of every thread has a number; a permutation of the numbers
+/// by the seed says whose element it holds, and what is past the last element holds none.
+template <class T, int M, int N, uint32_t SIMDGROUPS>
+struct cooperative_tensor {
+  static constexpr long kThreads = 32 * SIMDGROUPS, kLeast = (M * N + kThreads - 1) / kThreads, kSpare = 2;
+  T elements[kLeast + kSpare];  // NaN until set
+  msl::Participant me;
+
+  MSL_INLINE cooperative_tensor() : me(msl_participant(SIMDGROUPS)) {
+    for (T& e : elements) e = T(__builtin_nanf(""));
+  }
+  MSL_INLINE uint16_t get_capacity() const { return static_cast<uint16_t>(kLeast + (me.seed + 1) % (kSpare + 1)); }
+  MSL_INLINE bool is_valid_element(uint16_t i) const { return number(i) < M * N; }
+  MSL_INLINE T& operator[](uint16_t i) { return check(i), elements[i]; }
+  MSL_INLINE const T& operator[](uint16_t i) const { return check(i), elements[i]; }
+  /// Column, row.
+  MSL_INLINE array<int, 2> get_multidimensional_index(uint16_t i) const {
+    check(i);
+    return array<int, 2>{static_cast<int>(number(i) % N), static_cast<int>(number(i) / N)};
+  }
+  template <class Tensor>
+  MSL_INLINE void load(const Tensor& from) {
+    for (uint16_t i = 0; i < get_capacity(); i++)
+      if (is_within(i, from)) elements[i] = static_cast<T>(*place(i, from));
+  }
+  template <class Tensor>
+  MSL_INLINE void store(Tensor& to) const {
+    for (uint16_t i = 0; i < get_capacity(); i++)
+      if (is_within(i, to)) *place(i, to) = static_cast<typename Tensor::element_type>(elements[i]);
+  }
+
+  MSL_INLINE long number(uint16_t i) const {
+    const long slots = get_capacity() * kThreads, slot = i * kThreads + me.thread;
+    const long prime = slots % 7919 != 0 ? 7919 : 104729;  // no divisor of the number of slots
+    return static_cast<long>((slot * prime + static_cast<long>(me.seed % 1024)) % slots);
+  }
+  template <class Tensor>
+  MSL_INLINE bool is_within(uint16_t i, const Tensor& t) const {
+    return is_valid_element(i) && number(i) % N < t.get_extent(0) && number(i) / N < t.get_extent(1);
+  }
+  template <class Tensor>
+  MSL_INLINE auto place(uint16_t i, const Tensor& t) const {
+    return t.data + number(i) % N * t.strides[0] + number(i) / N * t.strides[1];
+  }
+  MSL_INLINE void check(uint16_t i) const {
+#ifdef MSL_CHECKED
+    if (i >= get_capacity() || !is_valid_element(i)) msl_invalid_element(i);
+#endif
+    (void)i;
+  }
+};
+
+/// An operand as rows of K elements: of A, or columns of B.
+template <class T>
+struct TensorRows {
+  T* data;
+  long rows, k, row_stride, k_stride;
+  template <class Extents>
+  MSL_INLINE TensorRows(const tensor<T, Extents>& t, bool k_is_inner)
+      : data(t.data),
+        rows(t.get_extent(k_is_inner ? 1 : 0)),
+        k(t.get_extent(k_is_inner ? 0 : 1)),
+        row_stride(t.strides[k_is_inner ? 1 : 0]),
+        k_stride(t.strides[k_is_inner ? 0 : 1]) {}
+};
+template <class L, class R>
+struct TensorMultiply {
+  TensorRows<L> left;
+  TensorRows<R> right;
+  long m, n, k;
+};
+
+// Every simdgroup may read all of both operands. Row r is lane r + 1's, or another's by the seed: seldom who has written it.
+template <class T>
+MSL_RUNTIME void read_operand(const TensorRows<T>& t, long most, long k, uint64_t seed, const char* file, unsigned line) {
+  const long rows = t.rows < most ? t.rows : most;
+  for (long r = (msl_lane() + 1 + seed % 31) % 32; r < rows; r += 32) {
+    if (t.k_stride == 1 && k > 0) {
+      msl_read(t.data + r * t.row_stride, k * sizeof(T), file, line);
+    } else {
+      for (long i = 0; i < k; i++) msl_read(t.data + r * t.row_stride + i * t.k_stride, sizeof(T), file, line);
+    }
+  }
+}
+
+// From some k on, up or down, in one sum, two or four. Elements that are not there count as 0, so they are left out.
+template <class L, class R>
+MSL_RUNTIME float tensor_dot(const TensorMultiply<L, R>& x, long m, long n, float sum, uint64_t seed) {
+  if (m >= x.left.rows || n >= x.right.rows) return sum;
+  float parts[4] = {sum, 0, 0, 0};
+  const L* const a = x.left.data + m * x.left.row_stride;
+  const R* const b = x.right.data + n * x.right.row_stride;
+  const long first = x.k > 0 ? static_cast<long>(seed % static_cast<uint64_t>(x.k)) : 0;
+  const uint64_t split = (1u << seed % 3) - 1;
+  for (long i = 0; i < x.k; i++) {
+    const long at = (first + i) % x.k, k = seed & 1 ? x.k - 1 - at : at;
+    float& part = parts[static_cast<uint64_t>(i) & split];
+    part = __builtin_fmaf(static_cast<float>(a[k * x.left.k_stride]), static_cast<float>(b[k * x.right.k_stride]), part);
+  }
+  return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+}
+template <bool ACCUMULATE, class L, class R, class C>
+MSL_RUNTIME void tensor_multiply(const TensorMultiply<L, R>& x, C& c, const char* file, unsigned line) {
+#ifdef MSL_CHECKED
+  read_operand(x.left, x.m, x.k, c.me.seed, file, line);
+  read_operand(x.right, x.n, x.k, c.me.seed, file, line);
+#endif
+  (void)file, (void)line;
+  for (uint16_t i = 0; i < c.get_capacity(); i++) {
+    if (!c.is_valid_element(i)) continue;
+    c.elements[i] = tensor_dot(x, c.number(i) / x.n, c.number(i) % x.n, ACCUMULATE ? c.elements[i] : 0.0f, c.me.seed);
+  }
+}
+}  // namespace metal
+
+namespace mpp {
+namespace tensor_ops {
+struct matmul2d_descriptor {
+  enum class mode { multiply, multiply_accumulate };
+  int m, n, k;
+  bool transpose_left, transpose_right, relaxed_precision;
+  mode matmul_mode;
+  constexpr matmul2d_descriptor(int the_m, int the_n, int the_k = static_cast<int>(metal::dynamic_extent), bool left = false,
+                                bool right = false, bool relaxed = false, mode the_mode = mode::multiply)
+      : m(the_m),
+        n(the_n),
+        k(the_k),
+        transpose_left(left),
+        transpose_right(right),
+        relaxed_precision(relaxed),
+        matmul_mode(the_mode) {}
+  // Metal has classes as arguments of templates; the C++ that this becomes has numbers.
+  constexpr operator unsigned long() const {
+    return static_cast<unsigned long>(m) | static_cast<unsigned long>(n) << 16 |
+           static_cast<unsigned long>(k & 0xFFFFFF) << 32 | static_cast<unsigned long>(transpose_left) << 56 |
+           static_cast<unsigned long>(transpose_right) << 57 | static_cast<unsigned long>(relaxed_precision) << 58 |
+           static_cast<unsigned long>(matmul_mode == mode::multiply_accumulate) << 59;
+  }
+};
+
+template <unsigned long DESCRIPTOR, class Scope>
+class matmul2d {
+  static constexpr int kM = DESCRIPTOR & 0xFFFF, kN = DESCRIPTOR >> 16 & 0xFFFF, kK = DESCRIPTOR >> 32 & 0xFFFFFF;
+  static constexpr bool kLeft = DESCRIPTOR >> 56 & 1, kRight = DESCRIPTOR >> 57 & 1, kAccumulate = DESCRIPTOR >> 59 & 1;
+  static_assert((DESCRIPTOR >> 58 & 1) == 0, "relaxed precision: what it computes is not documented");
+  template <class T>
+  static constexpr bool kFloats = metal::is_same_v<T, float> || metal::is_same_v<T, half> || metal::is_same_v<T, bfloat>;
+
+ public:
+  template <class Left, class Right, class T>
+  MSL_INLINE auto get_destination_cooperative_tensor() const {
+    static_assert(metal::is_same_v<T, float>, "the result is float in this test-bed");
+    return metal::cooperative_tensor<T, kM, kN, Scope::count>();
+  }
+  template <class Left, class Right>
+  MSL_INLINE void run(Left& left, Right& right, metal::cooperative_tensor<float, kM, kN, Scope::count>& to, MSL_SITE) const {
+    using L = typename Left::element_type;
+    using R = typename Right::element_type;
+    static_assert(kFloats<L> && kFloats<R>, "operands are float, half or bfloat in this test-bed");
+    metal::TensorMultiply<L, R> x{{left, !kLeft}, {right, kRight}, kM, kN, kK};
+    const long there = x.left.k < x.right.k ? x.left.k : x.right.k;
+    if (kK == 0xFFFFFF || there < x.k) x.k = there;
+    const msl::TensorOperation what{
+        {x.left.data, x.right.data},
+        {x.left.rows, x.left.row_stride, x.left.k_stride, x.right.rows, x.right.row_stride, x.right.k_stride, x.k},
+        static_cast<uint64_t>(kM) * kN * static_cast<uint64_t>(x.k)};
+    msl_tensor_operation(Scope::count, &what, file, line, column);
+    metal::tensor_multiply<kAccumulate>(x, to, file, line);
+  }
+};
+}  // namespace tensor_ops
+}  // namespace mpp

@@ -1,0 +1,97 @@
+// Correct kernels with tensors: products through device and threadgroup memory, for every thread of a threadgroup or of a simdgroup.
+#include <metal_stdlib>
+#include <metal_tensor>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+struct Shape { int m, n, k; };
+
+// C[m, n] = sum over k of op(A) op(B), tiles of 16 x 32 by steps of 16 over K, straight from device memory; the edges are the
+// operation's. TA: A is [k][m]. TB: B is [n][k].
+template <class T, bool TA, bool TB, int SIMDGROUPS>
+kernel void product(device T* a [[buffer(0)]], device T* b [[buffer(1)]], device float* c [[buffer(2)]], constant Shape& s [[buffer(3)]],
+                    uint2 group [[threadgroup_position_in_grid]]) {
+  typedef tensor<device T, dextents<int, 2>, tensor_inline> Matrix;
+  Matrix all_a(a, TA ? dextents<int, 2>(s.m, s.k) : dextents<int, 2>(s.k, s.m));
+  Matrix all_b(b, TB ? dextents<int, 2>(s.k, s.n) : dextents<int, 2>(s.n, s.k));
+  tensor<device float, dextents<int, 2>, tensor_inline> all_c(c, dextents<int, 2>(s.n, s.m));
+  constexpr matmul2d_descriptor kTile(16, 32, 16, TA, TB, false, matmul2d_descriptor::mode::multiply_accumulate);
+  matmul2d<kTile, execution_simdgroups<SIMDGROUPS>> op;
+  auto sum = op.template get_destination_cooperative_tensor<Matrix, Matrix, float>();
+  for (ushort i = 0; i < sum.get_capacity(); i++)
+    if (sum.is_valid_element(i)) sum[i] = 0;
+  const int m = group.y * 16, n = group.x * 32;
+  for (int k = 0; k < s.k; k += 16) {
+    auto tile_a = TA ? all_a.slice(m, k) : all_a.slice(k, m);
+    auto tile_b = TB ? all_b.slice(k, n) : all_b.slice(n, k);
+    op.run(tile_a, tile_b, sum);
+  }
+  auto tile_c = all_c.slice(n, m);
+  sum.store(tile_c);
+}
+#define PRODUCT(name, ...) template [[host_name(name)]] kernel decltype(product<__VA_ARGS__>) product<__VA_ARGS__>;
+PRODUCT("nn_half_4", half, false, false, 4)
+PRODUCT("nt_half_1", half, false, true, 1)
+PRODUCT("tn_bfloat_2", bfloat, true, false, 2)
+PRODUCT("tt_float_3", float, true, true, 3)
+
+// The whole of K at once, added to what C holds.
+kernel void added(device half* a [[buffer(0)]], device half* b [[buffer(1)]], device float* c [[buffer(2)]], constant Shape& s [[buffer(3)]],
+                  uint2 group [[threadgroup_position_in_grid]]) {
+  auto all_a = tensor(a, dextents<int, 2>(s.k, s.m));
+  auto all_b = tensor(b, dextents<int, 2>(s.n, s.k), array<int, 2>{1, s.n});
+  auto all_c = tensor(c, dextents<int, 2>(s.n, s.m));
+  constexpr matmul2d_descriptor kTile(16, 32, static_cast<int>(dynamic_extent), false, false, false, matmul2d_descriptor::mode::multiply_accumulate);
+  matmul2d<kTile, execution_simdgroups<4>> op;
+  auto tile_a = all_a.slice(0, group.y * 16);
+  auto tile_b = all_b.slice(group.x * 32, 0);
+  auto tile_c = all_c.slice(group.x * 32, group.y * 16);
+  auto sum = op.get_destination_cooperative_tensor<decltype(tile_a), decltype(tile_b), float>();
+  sum.load(tile_c);
+  op.run(tile_a, tile_b, sum);
+  sum.store(tile_c);
+}
+
+// Each simdgroup has a tile of 8 x 32 of its own, by operands that the threadgroup stages.
+kernel void staged(device half* a [[buffer(0)]], device half* b [[buffer(1)]], device float* c [[buffer(2)]], constant Shape& s [[buffer(3)]],
+                   uint t [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
+  threadgroup half stage_a[16 * 32], stage_b[32 * 32];
+  tensor<threadgroup half, dextents<int, 2>, tensor_inline> whole_a(stage_a, dextents<int, 2>(32, 16)), whole_b(stage_b, dextents<int, 2>(32, 32));
+  matmul2d<matmul2d_descriptor(8, 32, 16, false, true), execution_simdgroup> op;
+  auto first = whole_a.slice<16, 8>(0, 8 * sg);
+  auto part = op.get_destination_cooperative_tensor<decltype(first), decltype(whole_b), float>(), sum = part;
+  for (ushort i = 0; i < sum.get_capacity(); i++)
+    if (sum.is_valid_element(i)) sum[i] = 0;
+  for (int k0 = 0; k0 < s.k; k0 += 32) {
+    for (uint e = t; e < 32 * 32; e += 64) {
+      const int row = e / 32, k = k0 + e % 32;
+      if (row < 16) stage_a[e] = row < s.m && k < s.k ? a[row * s.k + k] : half(0);
+      stage_b[e] = row < s.n && k < s.k ? b[row * s.k + k] : half(0);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (int k = 0; k < 32; k += 16) {
+      auto tile_a = whole_a.slice<16, 8>(k, 8 * sg);
+      auto tile_b = whole_b.slice<16, 32>(k, 0);
+      op.run(tile_a, tile_b, part);
+      for (ushort i = 0; i < sum.get_capacity(); i++)
+        if (sum.is_valid_element(i)) sum[i] += part[i];
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  for (ushort i = 0; i < sum.get_capacity(); i++) {
+    if (!sum.is_valid_element(i)) continue;
+    const auto at = sum.get_multidimensional_index(i);
+    if (at[0] < s.n && 8 * int(sg) + at[1] < s.m) c[(8 * sg + at[1]) * s.n + at[0]] = sum[i];
+  }
+}
+
+// Who holds which element: 1 + slot, and of each thread its capacity.
+kernel void arrangement(device int* holder [[buffer(0)]], device int* capacity [[buffer(1)]], uint t [[thread_index_in_threadgroup]]) {
+  matmul2d<matmul2d_descriptor(16, 32, 16), execution_simdgroups<2>> op;
+  typedef tensor<device half, dextents<int, 2>, tensor_inline> Matrix;
+  auto c = op.get_destination_cooperative_tensor<Matrix, Matrix, float>();
+  capacity[t] = c.get_capacity();
+  for (ushort i = 0; i < c.get_capacity(); i++)
+    if (c.is_valid_element(i)) holder[c.get_multidimensional_index(i)[1] * 32 + c.get_multidimensional_index(i)[0]] = 1 + 64 * i + t;
+}

@@ -1,0 +1,129 @@
+// Operations on tensors: right results for whole numbers, whose sums no order changes, and what a seed does change.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "trial.h"
+
+namespace metal_on_cpu {
+namespace {
+
+struct Case {
+  const char* kernel;
+  enum Type : uint8_t { kHalf, kBfloat, kFloat } type;
+  bool transposed_a, transposed_b;
+  uint32_t threads;
+  bool added = false;
+  int m = 21, n = 45, k = 37;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.kernel; }
+
+std::vector<int> whole_numbers(int count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int> v(static_cast<size_t>(count));
+  for (int& x : v) x = static_cast<int>(random() % 17) - 8;
+  return v;
+}
+Bytes encoded(Case::Type type, const std::vector<int>& values) {
+  std::vector<float> floats(values.begin(), values.end());
+  if (type == Case::kFloat) return bytes_of(floats);
+  std::vector<uint16_t> bits;
+  for (const float f : floats)
+    bits.push_back(type == Case::kHalf ? std::bit_cast<uint16_t>(static_cast<_Float16>(f))
+                                       : static_cast<uint16_t>(std::bit_cast<uint32_t>(f) >> 16));
+  return bytes_of(bits);
+}
+
+Trial trial_of(const Case& c, const Bytes& a, const Bytes& b) {
+  const std::vector<float> before(static_cast<size_t>(c.m * c.n), c.added ? 3.0f : 0.0f);
+  const auto tiles = [](int size, int tile) { return static_cast<uint32_t>((size + tile - 1) / tile); };
+  return {kernel_of("tensor.metal", c.kernel),
+          {tiles(c.n, 32), tiles(c.m, 16), 1},
+          {c.threads, 1, 1},
+          {a, b, bytes_of(before), bytes_of(std::vector<int>{c.m, c.n, c.k})}};
+}
+
+class Products : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Products, AreExactInEveryOrder) {
+  const Case& c = GetParam();
+  const std::vector<int> a = whole_numbers(c.m * c.k, 1), b = whole_numbers(c.k * c.n, 2);
+  std::vector<float> want;
+  for (int m = 0; m < c.m; ++m)
+    for (int n = 0; n < c.n; ++n) {
+      int sum = c.added ? 3 : 0;
+      for (int k = 0; k < c.k; ++k)
+        sum += a[c.transposed_a ? k * c.m + m : m * c.k + k] * b[c.transposed_b ? n * c.k + k : k * c.n + n];
+      want.push_back(static_cast<float>(sum));
+    }
+  EXPECT_EQ(values_of<float>(trial_of(c, encoded(c.type, a), encoded(c.type, b)).everywhere()[2]), want);
+}
+
+constexpr Case kCases[] = {
+    {"nn_half_4", Case::kHalf, false, false, 128},   {"nt_half_1", Case::kHalf, false, true, 32},
+    {"tn_bfloat_2", Case::kBfloat, true, false, 64}, {"tt_float_3", Case::kFloat, true, true, 96},
+    {"added", Case::kHalf, false, false, 128, true}, {"staged", Case::kHalf, false, true, 64, false, 13, 27, 70}};
+INSTANTIATE_TEST_SUITE_P(Tensor, Products, ::testing::ValuesIn(kCases), [](const auto& p) { return p.param.kernel; });
+
+TEST(Tensor, SumsDependOnTheSeedWithinTheirBound) {
+  const Case c{"tt_float_3", Case::kFloat, true, true, 96};
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  std::vector<float> a(static_cast<size_t>(c.m * c.k)), b(static_cast<size_t>(c.k * c.n));
+  for (float& x : a) x = distribution(random);
+  for (float& x : b) x = distribution(random);
+  const Trial trial = trial_of(c, bytes_of(a), bytes_of(b));
+  std::set<std::vector<float>> seen;
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    std::vector<Bytes> memory = trial.buffers;
+    Report report;
+    trial.run(memory, true, seed, 1, report);
+    EXPECT_EQ(report.text(), "");
+    EXPECT_EQ(report.counters.tensor_multiply_adds, 2u * 2 * 16 * 32 * 37);
+    EXPECT_EQ(report.counters.threadgroup_barriers, 0u);
+    const auto got = values_of<float>(memory[2]);
+    for (int m = 0; m < c.m; ++m)
+      for (int n = 0; n < c.n; ++n) {
+        double sum = 0, size = 0;
+        for (int k = 0; k < c.k; ++k) {
+          const double product = double{a[static_cast<size_t>(k * c.m + m)]} * b[static_cast<size_t>(n * c.k + k)];
+          sum += product, size += std::fabs(product);
+        }
+        EXPECT_NEAR(got[static_cast<size_t>(m * c.n + n)], sum, c.k * 0x1p-24 * size);
+      }
+    seen.insert(got);
+  }
+  EXPECT_EQ(seen.size(), 4u);
+}
+
+TEST(Tensor, ArrangementsDifferAndAreWhole) {
+  const Trial trial{kernel_of("tensor.metal", "arrangement"), {1, 1, 1}, {64, 1, 1}, {Bytes(16 * 32 * 4), Bytes(64 * 4)}};
+  std::set<std::vector<int>> seen;
+  std::set<int> capacities;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    std::vector<Bytes> memory = trial.buffers;
+    Report report;
+    trial.run(memory, true, seed, 1, report);
+    EXPECT_EQ(report.text(), "");
+    const auto holders = values_of<int>(memory[0]);
+    EXPECT_EQ(std::set<int>(holders.begin(), holders.end()).size(), 512u);
+    EXPECT_EQ(std::count(holders.begin(), holders.end(), 0), 0);
+    seen.insert(holders);
+    capacities.insert(values_of<int>(memory[1])[0]);
+  }
+  EXPECT_EQ(seen.size(), 6u);
+  EXPECT_THAT(capacities, ::testing::ElementsAre(8, 9, 10));
+}
+
+TEST(Tensor, NeedsMetal4) {
+  auto library = Library::from_source(
+      "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\nkernel void k() {}\n", {}, "t.metal");
+  EXPECT_THAT(library.message(), ::testing::HasSubstr("the language of Metal 4"));
+}
+
+}  // namespace
+}  // namespace metal_on_cpu
