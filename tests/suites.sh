@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust metal shaders air framework metal-host portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install rust swift metal shaders air framework metal-host portable avx2 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -15,6 +15,7 @@ about_suite() {
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
     install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
+    swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
@@ -143,23 +144,27 @@ suite_roundtrip() {
   [ $((passed + failed)) != 0 ] || { tail -n 10 "$log"; failed=1; }
 }
 
-# The crates, with the library installed in a folder of their own. Debian's cargo is fetched only where there is none at all.
-suite_rust() {
-  local log=$results/rust.log prefix=$PWD/build/rust/installed status=0 p f s
+# binding NAME TOOL [GROUP]: its test.sh, with the library installed in a folder of its own. The packages of a group are fetched
+# only where there is no such tool at all.
+binding() {
+  local name=$1 log=$results/$1.log prefix=$PWD/build/$1/installed status=0 p f s
   built release || return 0
-  command -v cargo >/dev/null || (install_packages rust) || { skip rust "there is no cargo, and its packages cannot be installed"; return 0; }
+  command -v "$2" >/dev/null || { [ -n "${3:-}" ] && (install_packages "$3"); } ||
+    { skip "$name" "there is no $2${3:+, and its packages cannot be installed}"; return 0; }
   rm -rf "$prefix"
-  quietly install-rust cmake --install build/release --prefix "$prefix" || { failed=1; return 0; }
-  sh bindings/rust/test.sh "$prefix" >"$log" 2>&1 || status=1
+  quietly "install-$name" cmake --install build/release --prefix "$prefix" || { failed=1; return 0; }
+  sh "bindings/$name/test.sh" "$prefix" >"$log" 2>&1 || status=1
   read -r p f s <<END
 $(awk '/^test result: / { p += $4; f += $6; s += $8 } END { print p + 0, f + 0, s + 0 }' "$log")
 END
   grep '^skipped: ' "$log" | sed 's/^/  /' || true
-  [ "$status" = 0 ] || { grep -n -A 12 -E "^error|panicked at|FAILED" "$log" | head -n 60 || true; say "  the whole output: ${log#"$PWD/"}"; }
+  [ "$status" = 0 ] || { grep -n -A 12 -E "error: |^error|panicked at|FAILED|recorded an issue" "$log" | head -n 60 || true; say "  the whole output: ${log#"$PWD/"}"; }
   [ "$status" = 0 ] || [ "$f" != 0 ] || f=1
   [ $((p + f)) != 0 ] || f=1
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
+suite_rust() { binding rust cargo rust; }
+suite_swift() { binding swift swift; }
 
 # own_project NAME FOLDER "GROUP..." [CMAKE OPTION...]: a project that the library's build does not know, with the packages that
 # it needs.

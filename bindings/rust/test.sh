@@ -1,66 +1,26 @@
 #!/bin/sh
-# test.sh PREFIX: tests the crates with the library that is installed in PREFIX. Uses no network. Each check of its own prints a
-# line as cargo's tests do: "test result: ...".
-set -u
+# test.sh PREFIX: tests the crates with the library that is installed in PREFIX.
 cd "$(dirname "$0")" || exit 1
-prefix=$1
-here=$PWD
-top=$here/../..
-status=0
-PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name metal-marlin.pc)")
-libraries=$(dirname "$PKG_CONFIG_PATH")
-scratch=$top/build/rust/scratch
-export PKG_CONFIG_PATH
-export CARGO_TARGET_DIR="$top/build/rust/target" CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0
-rm -rf "$scratch" && mkdir -p "$scratch"
+. ../checks.sh
+export CARGO_TARGET_DIR="$build/target" CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0
 
-# check NAME COMMAND...: one test, passed when the command succeeds.
-check() {
-  name=$1
-  shift
-  echo "== $name"
-  if ("$@"); then
-    echo "test result: ok. 1 passed; 0 failed; 0 ignored"
-  else
-    echo "test result: FAILED. 0 passed; 1 failed; 0 ignored ($name)"
-    status=1
-  fi
-}
-# tests NAME COMMAND...: tests that count themselves.
-tests() {
-  echo "== $1"
-  shift
-  "$@" || status=1
-}
 # have TOOL: a toolchain can be without it.
 have() {
   cargo "$1" --version >/dev/null 2>&1 && return 0
-  echo "skipped: there is no cargo $1"
-  echo "test result: ok. 0 passed; 0 failed; 1 ignored"
+  without "cargo $1"
   return 1
-}
-# blocks LANGUAGE FILE
-blocks() { awk -v language="$1" '$0 == "```" language { inside = 1; next } /^```$/ { inside = 0 } inside' "$2"; }
-
-hello() { grep -q '^W is 96 x 384, W\[0\]\[0\] = ' "$1"; }
-arguments="$top/tests/data/gptq-v1-sym-g128 model.layers.0.mlp.down_proj"
-
-# The commands of the README, where it says that they work.
-readme_commands() {
-  blocks sh metal-marlin/README.md >"$scratch/hello.sh"
-  [ "$(wc -l <"$scratch/hello.sh")" -le 5 ] && (cd "$top" && sh -e "$scratch/hello.sh") >"$scratch/output" && hello "$scratch/output"
 }
 # A project of its own, with the dependency that the README tells; its other program is the block of the top folder's README.
 readme_project() {
   app=$scratch/app
-  mkdir -p "$app/src/bin" && ln -s "$(cd "$top" && pwd)" "$app/metal-marlin" && cp metal-marlin/examples/hello.rs "$app/src/bin/app.rs" &&
+  mkdir -p "$app/src/bin" && ln -s "$top" "$app/metal-marlin" && cp metal-marlin/examples/hello.rs "$app/src/bin/app.rs" &&
     {
       echo 'fn main() -> Result<(), Box<dyn std::error::Error>> {'
       blocks rust "$top/README.md"
       echo 'assert!(y.iter().any(|&y| y != 0.0)); Ok(()) }'
     } >"$app/src/bin/top.rs" &&
     { printf '[package]\nname = "app"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n'; blocks toml metal-marlin/README.md; } >"$app/Cargo.toml" &&
-    (cd "$app" && cargo build) && export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" &&
+    (cd "$app" && cargo build) && export "$with_libraries" &&
     "$CARGO_TARGET_DIR/debug/app" $arguments >"$scratch/output" && hello "$scratch/output" && (cd "$top" && "$CARGO_TARGET_DIR/debug/top")
 }
 # The archive, carried along: the program needs no shared library of ours.
@@ -80,9 +40,9 @@ if have clippy; then
   check "clippy, loaded only" cargo clippy --locked --all-targets --no-default-features --features load -- -D warnings
 fi
 tests "linked, and loaded as well" cargo test --locked --all-features --no-fail-fast
-tests "loaded only" env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" cargo test --locked --no-default-features --features load --tests --no-fail-fast
+tests "loaded only" env "$with_libraries" cargo test --locked --no-default-features --features load --tests --no-fail-fast
 check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
-check "README, hello" readme_commands
+check "README, hello" readme_commands metal-marlin/README.md
 check "READMEs, a project" readme_project
 check "the static library" static
 check "no library" not_found

@@ -15,7 +15,9 @@ import abi_table
 
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
 # How each binding is asked whether its declarations are those of a table: a program that gets the table's path.
-CHECKS = {"rust": [sys.executable, "-B", str(BINDINGS / "rust" / "generate.py"), "--check"]}
+CHECKS = {
+    binding: [sys.executable, "-B", str(BINDINGS / binding / "generate.py"), "--check"] for binding in ("rust", "swift")
+}
 
 CHANGES = {
     "a new function": (r"\Z", "MARLIN_EXPORT uint32_t marlin_new(uint32_t count);\n"),

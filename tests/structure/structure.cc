@@ -45,8 +45,8 @@ std::vector<File> files(const fs::path& root, const std::vector<std::string>& pl
 }
 
 const std::set<std::string> kCode = {".h", ".hpp", ".c", ".cc", ".inc", ".mm", ".metal"};
-const std::set<std::string> kText = {".h",  ".hpp", ".c",    ".cc", ".inc", ".mm", ".metal", ".txt",  ".cmake", ".in",
-                                     ".sh", ".md",  ".json", ".1",  ".map", ".py", ".rs",    ".toml", ""};
+const std::set<std::string> kText = {".h",  ".hpp", ".c",    ".cc", ".inc", ".mm", ".metal", ".txt",   ".cmake", ".in",
+                                     ".sh", ".md",  ".json", ".1",  ".map", ".py", ".rs",    ".swift", ".toml",  ""};
 
 std::string at(const File& file, size_t line, const std::string& what) {
   return file.path.generic_string() + ":" + std::to_string(line + 1) + ": " + what;

@@ -1,0 +1,52 @@
+# Sourced by the test.sh of each binding, in its folder: what they need to test it with the library that is installed in $1. They
+# use no network. A check prints a line as cargo's tests do, "test result: ...", which tests/suites.sh counts.
+set -u
+top=$(cd ../.. && pwd)
+PKG_CONFIG_PATH=$(dirname "$(find "$1" -name metal-marlin.pc)")
+export PKG_CONFIG_PATH
+libraries=$(dirname "$PKG_CONFIG_PATH")
+with_libraries="LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+build=$top/build/$(basename "$PWD")
+scratch=$build/scratch
+rm -rf "$scratch" && mkdir -p "$scratch"
+status=0
+
+# check NAME COMMAND...: one test, passed when the command succeeds.
+check() {
+  name=$1
+  shift
+  echo "== $name"
+  if ("$@"); then
+    echo "test result: ok. 1 passed; 0 failed; 0 ignored"
+  else
+    echo "test result: FAILED. 0 passed; 1 failed; 0 ignored ($name)"
+    status=1
+  fi
+}
+# tests NAME COMMAND...: tests that count themselves.
+tests() {
+  echo "== $1"
+  shift
+  "$@" || status=1
+}
+# without WHAT: what a toolchain may lack.
+without() {
+  echo "skipped: there is no $1"
+  echo "test result: ok. 0 passed; 0 failed; 1 ignored"
+}
+# blocks LANGUAGE FILE [NUMBER]: the blocks of code in a page, or the one of this number.
+blocks() {
+  awk -v language="$1" -v number="${3:-0}" '
+    $0 == "```" language { inside = ++count == number || number == 0; next }
+    /^```$/ { inside = 0 }
+    inside' "$2"
+}
+
+# hello FILE: whether a program printed what the hello of every language does.
+hello() { grep -q '^W is 96 x 384, W\[0\]\[0\] = ' "$1"; }
+arguments="$top/tests/data/gptq-v1-sym-g128 model.layers.0.mlp.down_proj"
+# readme_commands README: its commands, at most five, where it says that they work.
+readme_commands() {
+  blocks sh "$1" >"$scratch/hello.sh"
+  [ "$(wc -l <"$scratch/hello.sh")" -le 5 ] && (cd "$top" && sh -e "$scratch/hello.sh") >"$scratch/output" && hello "$scratch/output"
+}

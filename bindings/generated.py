@@ -1,0 +1,34 @@
+"""What every generate.py of a binding does with what it writes: puts it into its files, or says how they differ from it.
+
+    tests/abi/abi_table.py include/metal_marlin/metal_marlin.h --json table.json
+    bindings/LANGUAGE/generate.py table.json            writes the files
+    bindings/LANGUAGE/generate.py table.json --check    says how they differ from what it would write, and fails
+"""
+
+import argparse
+import difflib
+import json
+import pathlib
+import sys
+
+ABOUT = "Written by bindings/{}/generate.py from metal_marlin.h; a test compares it with what that script would write now.\n"
+
+
+def main(folder, comment, writers):
+    """`writers`: for each file below `folder` the function that gives its lines, made of the table of the ABI."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=pathlib.Path, help="what tests/abi/abi_table.py writes")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    table = json.loads(options.table.read_text())
+    differs = False
+    for name, writer in writers.items():
+        text = f"{comment} {ABOUT.format(folder.name)}" + "\n".join(writer(table)).rstrip("\n") + "\n"
+        if not options.check:
+            (folder / name).write_text(text)
+            continue
+        there = (folder / name).read_text()
+        differs |= there != text
+        sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), text.splitlines(True), name, "the header"))
+    if differs:
+        sys.exit(f"bindings/{folder.name} is not what the header says; bindings/{folder.name}/generate.py writes it anew")

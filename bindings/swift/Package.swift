@@ -1,0 +1,16 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let package = Package(
+  name: "metal-marlin",
+  platforms: [.macOS(.v15)],
+  products: [.library(name: "MetalMarlin", targets: ["MetalMarlin"])],
+  targets: [
+    .systemLibrary(
+      name: "CMetalMarlin", pkgConfig: "metal-marlin",
+      providers: [.apt(["libmetal-marlin-dev"]), .brew(["metal-marlin"])]),
+    .target(name: "MetalMarlin", dependencies: ["CMetalMarlin"]),
+    .executableTarget(name: "hello", dependencies: ["MetalMarlin"]),
+    .testTarget(name: "MetalMarlinTests", dependencies: ["MetalMarlin", "CMetalMarlin"]),
+  ]
+)

@@ -1,0 +1,109 @@
+internal import CMetalMarlin
+import Dispatch
+import Synchronization
+
+/// How much a message of the library matters.
+public enum LogLevel: Int32, Sendable, Comparable {
+  /// Something failed.
+  case error = 1
+  /// Something is doubtful, and the library went on.
+  case warning = 2
+  /// Good to know.
+  case info = 3
+
+  public static func < (a: LogLevel, b: LogLevel) -> Bool { a.rawValue < b.rawValue }
+}
+
+/// The host's memory for weights, buffers and scratch. Called by several threads at once.
+public protocol Allocator: Sendable {
+  /// Memory that nobody else uses until it comes back, or nil: ``Status/memory``. `alignment` is a power of two.
+  func allocate(byteCount: Int, alignment: Int) -> UnsafeMutableRawPointer?
+  /// Takes back what `allocate` gave for that size.
+  func release(_ memory: UnsafeMutableRawPointer, byteCount: Int)
+}
+
+/// Tasks to be shared among the host's threads. Each runs once, whoever comes first, and all have run when the host's closure
+/// has returned: what it leaves undone is done then, on the calling thread.
+public final class Tasks: Sendable {
+  /// How many there are.
+  public let count: Int
+  private let next = Atomic(0)
+  private let running = DispatchGroup()
+  private let task: @Sendable (UInt32) -> Void
+
+  fileprivate init(count: UInt32, task: @escaping @Sendable (UInt32) -> Void) {
+    self.count = Int(count)
+    self.task = task
+  }
+
+  /// Runs one task that nobody has begun. False when there is none.
+  @discardableResult public func runOne() -> Bool {
+    running.enter()
+    defer { running.leave() }
+    // The check keeps the counter from ever wrapping.
+    guard next.load(ordering: .relaxed) < count else { return false }
+    let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
+    guard index < count else { return false }
+    task(UInt32(index))
+    return true
+  }
+
+  /// Runs tasks until none is left to begin. To be called by each thread that takes part.
+  public func run() { while runOne() {} }
+
+  fileprivate func finish() {
+    run()
+    running.wait()
+  }
+}
+
+/// Closures of a host, at an address of their own. The library calls them with that address.
+final class Callbacks: @unchecked Sendable {  // the closures for one thread are called on the calling thread only
+  var log: (@Sendable (LogLevel, String) -> Void)?
+  var parallelFor: (@Sendable (Tasks) -> Void)?
+  var allocator: (any Allocator)?
+  var progress: ((Conversion.Progress) -> Bool)?
+  var layerDone: ((Conversion.Outcome) -> Void)?
+
+  /// What the library is to hand back.
+  var user: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+  static func of(_ user: UnsafeMutableRawPointer?) -> Callbacks { Unmanaged.fromOpaque(user!).takeUnretainedValue() }
+
+  typealias Log = @convention(c) (UnsafeMutableRawPointer?, Int32, UnsafePointer<CChar>?) -> Void
+  var cLog: Log? {
+    if log == nil { return nil }
+    return { user, level, message in
+      Callbacks.of(user).log?(LogLevel(rawValue: level) ?? .info, text(message))
+    }
+  }
+
+  typealias Task = @convention(c) (UnsafeMutableRawPointer?, UInt32) -> Void
+  typealias ParallelFor = @convention(c) (UnsafeMutableRawPointer?, UInt32, Task?, UnsafeMutableRawPointer?) -> Void
+  var cParallelFor: ParallelFor? {
+    if parallelFor == nil { return nil }
+    return { user, count, task, taskUser in
+      // Safe: the library's tasks may run on any thread, and are over when this function returns.
+      nonisolated(unsafe) let taskUser = taskUser
+      let tasks = Tasks(count: count) { index in task?(taskUser, index) }
+      Callbacks.of(user).parallelFor?(tasks)
+      tasks.finish()
+    }
+  }
+
+  typealias Allocate = @convention(c) (UnsafeMutableRawPointer?, Int, Int) -> UnsafeMutableRawPointer?
+  var cAllocate: Allocate? {
+    if allocator == nil { return nil }
+    return { user, size, alignment in
+      Callbacks.of(user).allocator?.allocate(byteCount: size, alignment: alignment)
+    }
+  }
+
+  typealias Release = @convention(c) (UnsafeMutableRawPointer?, UnsafeMutableRawPointer?, Int) -> Void
+  var cRelease: Release? {
+    if allocator == nil { return nil }
+    return { user, memory, size in
+      if let memory { Callbacks.of(user).allocator?.release(memory, byteCount: size) }
+    }
+  }
+}

@@ -1,0 +1,463 @@
+// Written by bindings/swift/generate.py from metal_marlin.h; a test compares it with what that script would write now.
+// swift-format-ignore-file
+internal import CMetalMarlin
+
+/// Values are pinned for ever and spaced by kind
+public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// `MARLIN_OK`
+  public static let ok = Status(rawValue: MARLIN_OK)
+  /// A value that no caller may pass: NULL, unknown enum, overlap
+  public static let argument = Status(rawValue: MARLIN_E_ARGUMENT)
+  /// struct_size is 0 or shorter than version 1
+  public static let structSize = Status(rawValue: MARLIN_E_STRUCT_SIZE)
+  /// Sizes that do not fit each other
+  public static let shape = Status(rawValue: MARLIN_E_SHAPE)
+  /// Legal, but not served by this version or device
+  public static let unsupported = Status(rawValue: MARLIN_E_UNSUPPORTED)
+  /// Would have to allocate where that is forbidden: call marlin_prepare
+  public static let notPrepared = Status(rawValue: MARLIN_E_NOT_PREPARED)
+  /// The operating system refused: native_code is errno
+  public static let file = Status(rawValue: MARLIN_E_FILE)
+  /// The content of a file or operand is malformed
+  public static let format = Status(rawValue: MARLIN_E_FORMAT)
+  /// No such index, layer or tensor
+  public static let notFound = Status(rawValue: MARLIN_E_NOT_FOUND)
+  /// The backend has no usable device here
+  public static let noDevice = Status(rawValue: MARLIN_E_NO_DEVICE)
+  /// The device failed: native_code is its own code
+  public static let device = Status(rawValue: MARLIN_E_DEVICE)
+  /// `MARLIN_E_TIMEOUT`
+  public static let timeout = Status(rawValue: MARLIN_E_TIMEOUT)
+  /// A callback asked to stop
+  public static let cancelled = Status(rawValue: MARLIN_E_CANCELLED)
+  /// `MARLIN_E_MEMORY`
+  public static let memory = Status(rawValue: MARLIN_E_MEMORY)
+  /// A bug in this library; please report it with the message
+  public static let `internal` = Status(rawValue: MARLIN_E_INTERNAL)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_OK: "MARLIN_OK"
+    case MARLIN_E_ARGUMENT: "MARLIN_E_ARGUMENT"
+    case MARLIN_E_STRUCT_SIZE: "MARLIN_E_STRUCT_SIZE"
+    case MARLIN_E_SHAPE: "MARLIN_E_SHAPE"
+    case MARLIN_E_UNSUPPORTED: "MARLIN_E_UNSUPPORTED"
+    case MARLIN_E_NOT_PREPARED: "MARLIN_E_NOT_PREPARED"
+    case MARLIN_E_FILE: "MARLIN_E_FILE"
+    case MARLIN_E_FORMAT: "MARLIN_E_FORMAT"
+    case MARLIN_E_NOT_FOUND: "MARLIN_E_NOT_FOUND"
+    case MARLIN_E_NO_DEVICE: "MARLIN_E_NO_DEVICE"
+    case MARLIN_E_DEVICE: "MARLIN_E_DEVICE"
+    case MARLIN_E_TIMEOUT: "MARLIN_E_TIMEOUT"
+    case MARLIN_E_CANCELLED: "MARLIN_E_CANCELLED"
+    case MARLIN_E_MEMORY: "MARLIN_E_MEMORY"
+    case MARLIN_E_INTERNAL: "MARLIN_E_INTERNAL"
+    default: "marlin_status(\(rawValue))"
+    }
+  }
+}
+
+/// `marlin_backend` of the header. Values that this version does not know stay legal to hold.
+public struct Backend: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// The first usable of CUDA, Metal, CPU
+  public static let auto = Backend(rawValue: MARLIN_BACKEND_AUTO)
+  /// `MARLIN_BACKEND_CPU`
+  public static let cpu = Backend(rawValue: MARLIN_BACKEND_CPU)
+  /// `MARLIN_BACKEND_METAL`
+  public static let metal = Backend(rawValue: MARLIN_BACKEND_METAL)
+  /// `MARLIN_BACKEND_CUDA`
+  public static let cuda = Backend(rawValue: MARLIN_BACKEND_CUDA)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_BACKEND_AUTO: "MARLIN_BACKEND_AUTO"
+    case MARLIN_BACKEND_CPU: "MARLIN_BACKEND_CPU"
+    case MARLIN_BACKEND_METAL: "MARLIN_BACKEND_METAL"
+    case MARLIN_BACKEND_CUDA: "MARLIN_BACKEND_CUDA"
+    default: "marlin_backend(\(rawValue))"
+    }
+  }
+}
+
+/// `marlin_dtype` of the header. Values that this version does not know stay legal to hold.
+public struct DType: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// `MARLIN_F32`
+  public static let f32 = DType(rawValue: MARLIN_F32)
+  /// `MARLIN_F16`
+  public static let f16 = DType(rawValue: MARLIN_F16)
+  /// `MARLIN_BF16`
+  public static let bf16 = DType(rawValue: MARLIN_BF16)
+  /// `MARLIN_I8`
+  public static let i8 = DType(rawValue: MARLIN_I8)
+  /// `MARLIN_I32`
+  public static let i32 = DType(rawValue: MARLIN_I32)
+  /// `MARLIN_U32`
+  public static let u32 = DType(rawValue: MARLIN_U32)
+  /// Two a byte, low nibble first; cols counts nibbles and is even
+  public static let u4 = DType(rawValue: MARLIN_U4)
+  /// `MARLIN_E8M0`
+  public static let e8m0 = DType(rawValue: MARLIN_E8M0)
+  /// The FN variant: no infinity, 0x7F and 0xFF are NaN
+  public static let e4m3 = DType(rawValue: MARLIN_E4M3)
+  /// `MARLIN_U8`
+  public static let u8 = DType(rawValue: MARLIN_U8)
+  /// `MARLIN_I16`
+  public static let i16 = DType(rawValue: MARLIN_I16)
+  /// `MARLIN_I64`
+  public static let i64 = DType(rawValue: MARLIN_I64)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_F32: "MARLIN_F32"
+    case MARLIN_F16: "MARLIN_F16"
+    case MARLIN_BF16: "MARLIN_BF16"
+    case MARLIN_I8: "MARLIN_I8"
+    case MARLIN_I32: "MARLIN_I32"
+    case MARLIN_U32: "MARLIN_U32"
+    case MARLIN_U4: "MARLIN_U4"
+    case MARLIN_E8M0: "MARLIN_E8M0"
+    case MARLIN_E4M3: "MARLIN_E4M3"
+    case MARLIN_U8: "MARLIN_U8"
+    case MARLIN_I16: "MARLIN_I16"
+    case MARLIN_I64: "MARLIN_I64"
+    default: "marlin_dtype(\(rawValue))"
+    }
+  }
+}
+
+/// Where marlin_matrix::data points
+public struct Memory: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// On a GPU only with stream NULL
+  public static let host = Memory(rawValue: MARLIN_MEM_HOST)
+  /// A device pointer
+  public static let cuda = Memory(rawValue: MARLIN_MEM_CUDA)
+  /// An id<MTLBuffer>
+  public static let metal = Memory(rawValue: MARLIN_MEM_METAL)
+  /// A marlin_buffer *; bounds are checked
+  public static let buffer = Memory(rawValue: MARLIN_MEM_BUFFER)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_MEM_HOST: "MARLIN_MEM_HOST"
+    case MARLIN_MEM_CUDA: "MARLIN_MEM_CUDA"
+    case MARLIN_MEM_METAL: "MARLIN_MEM_METAL"
+    case MARLIN_MEM_BUFFER: "MARLIN_MEM_BUFFER"
+    default: "marlin_memory(\(rawValue))"
+    }
+  }
+}
+
+/// What a weight is worth; q is its code, s its group's scale
+public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// In marlin_layer_info: floats, not quantised
+  public static let none = Format(rawValue: MARLIN_FORMAT_NONE)
+  /// (q - zero) * s, zero 8 when absent; or q * s + zero (additive)
+  public static let int4 = Format(rawValue: MARLIN_INT4)
+  /// e2m1(q) * s, s a float
+  public static let fp4 = Format(rawValue: MARLIN_FP4)
+  /// e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0)
+  public static let mxfp4 = Format(rawValue: MARLIN_MXFP4)
+  /// e2m1(q) * e4m3 * tensor_scale, groups of 16
+  public static let nvfp4 = Format(rawValue: MARLIN_NVFP4)
+  /// q * s (+ zero): the exact home of Q8_0
+  public static let int8 = Format(rawValue: MARLIN_INT8)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_FORMAT_NONE: "MARLIN_FORMAT_NONE"
+    case MARLIN_INT4: "MARLIN_INT4"
+    case MARLIN_FP4: "MARLIN_FP4"
+    case MARLIN_MXFP4: "MARLIN_MXFP4"
+    case MARLIN_NVFP4: "MARLIN_NVFP4"
+    case MARLIN_INT8: "MARLIN_INT8"
+    default: "marlin_format(\(rawValue))"
+    }
+  }
+}
+
+/// `marlin_compute` of the header. Values that this version does not know stay legal to hold.
+public struct Compute: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// Activations as given, FP32 sums
+  public static let `default` = Compute(rawValue: MARLIN_COMPUTE_DEFAULT)
+  /// Activations rounded to INT8 in blocks of 32 with their own scale
+  public static let int8 = Compute(rawValue: MARLIN_COMPUTE_INT8)
+  /// Activations rounded to E4M3; CUDA only
+  public static let fp8 = Compute(rawValue: MARLIN_COMPUTE_FP8)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_COMPUTE_DEFAULT: "MARLIN_COMPUTE_DEFAULT"
+    case MARLIN_COMPUTE_INT8: "MARLIN_COMPUTE_INT8"
+    case MARLIN_COMPUTE_FP8: "MARLIN_COMPUTE_FP8"
+    default: "marlin_compute(\(rawValue))"
+    }
+  }
+}
+
+/// Element order of pre-quantised input; docs/formats.md defines each bit by bit
+public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// Packing: ROWS; opening a file: found from the file
+  public static let auto = Layout(rawValue: MARLIN_LAYOUT_AUTO)
+  /// U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]
+  public static let rows = Layout(rawValue: MARLIN_LAYOUT_ROWS)
+  /// U32 [K/8, N], nibble i of a word = element 8 kb + i
+  public static let k8n = Layout(rawValue: MARLIN_LAYOUT_K8N)
+  /// K8N with packed zeros that store zero - 1
+  public static let gptqV1 = Layout(rawValue: MARLIN_LAYOUT_GPTQ_V1)
+  /// K8N with packed zeros
+  public static let gptqV2 = Layout(rawValue: MARLIN_LAYOUT_GPTQ_V2)
+  /// AutoAWQ "gemm"
+  public static let awq = Layout(rawValue: MARLIN_LAYOUT_AWQ)
+  /// AutoAWQ "gemv"
+  public static let awqGemv = Layout(rawValue: MARLIN_LAYOUT_AWQ_GEMV)
+  /// AutoAWQ "gemv_fast", llm-awq
+  public static let awqGemvFast = Layout(rawValue: MARLIN_LAYOUT_AWQ_GEMV_FAST)
+  /// GGUF blocks: values hold the whole block bytes
+  public static let gguf = Layout(rawValue: MARLIN_LAYOUT_GGUF)
+  /// IST Marlin
+  public static let marlin = Layout(rawValue: MARLIN_LAYOUT_MARLIN)
+  /// compressed-tensors marlin-24
+  public static let marlin24 = Layout(rawValue: MARLIN_LAYOUT_MARLIN_24)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_LAYOUT_AUTO: "MARLIN_LAYOUT_AUTO"
+    case MARLIN_LAYOUT_ROWS: "MARLIN_LAYOUT_ROWS"
+    case MARLIN_LAYOUT_K8N: "MARLIN_LAYOUT_K8N"
+    case MARLIN_LAYOUT_GPTQ_V1: "MARLIN_LAYOUT_GPTQ_V1"
+    case MARLIN_LAYOUT_GPTQ_V2: "MARLIN_LAYOUT_GPTQ_V2"
+    case MARLIN_LAYOUT_AWQ: "MARLIN_LAYOUT_AWQ"
+    case MARLIN_LAYOUT_AWQ_GEMV: "MARLIN_LAYOUT_AWQ_GEMV"
+    case MARLIN_LAYOUT_AWQ_GEMV_FAST: "MARLIN_LAYOUT_AWQ_GEMV_FAST"
+    case MARLIN_LAYOUT_GGUF: "MARLIN_LAYOUT_GGUF"
+    case MARLIN_LAYOUT_MARLIN: "MARLIN_LAYOUT_MARLIN"
+    case MARLIN_LAYOUT_MARLIN_24: "MARLIN_LAYOUT_MARLIN_24"
+    default: "marlin_layout(\(rawValue))"
+    }
+  }
+}
+
+/// What a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
+public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// By the config's meta.quantizer, else WRAP with a warning
+  public static let auto = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_AUTO)
+  /// Zero 0: AutoGPTQ's CUDA and exllama kernels
+  public static let wrap = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_WRAP)
+  /// Zero 0, and the next nibble is one more: GPTQModel
+  public static let carry = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_CARRY)
+  /// Zero 16: AutoGPTQ's torch and triton kernels, vLLM
+  public static let sixteen = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_SIXTEEN)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_GPTQ_ZERO_F_AUTO: "MARLIN_GPTQ_ZERO_F_AUTO"
+    case MARLIN_GPTQ_ZERO_F_WRAP: "MARLIN_GPTQ_ZERO_F_WRAP"
+    case MARLIN_GPTQ_ZERO_F_CARRY: "MARLIN_GPTQ_ZERO_F_CARRY"
+    case MARLIN_GPTQ_ZERO_F_SIXTEEN: "MARLIN_GPTQ_ZERO_F_SIXTEEN"
+    default: "marlin_gptq_zero_f(\(rawValue))"
+    }
+  }
+}
+
+/// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
+public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// `MARLIN_EPILOGUE_NONE`
+  public static let none = Epilogue(rawValue: MARLIN_EPILOGUE_NONE)
+  /// `MARLIN_EPILOGUE_SILU`
+  public static let silu = Epilogue(rawValue: MARLIN_EPILOGUE_SILU)
+  /// `MARLIN_EPILOGUE_GELU_TANH`
+  public static let geluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_TANH)
+  /// `MARLIN_EPILOGUE_GELU_ERF`
+  public static let geluErf = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_ERF)
+  /// silu(gate) * up
+  public static let swiglu = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU)
+  /// gelu_tanh(gate) * up
+  public static let gegluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GEGLU_TANH)
+  /// gpt-oss: g sigmoid(1.702 g) (u + 1), gate and up clamped: g <= 7, |u| <= 7
+  public static let swigluOai = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU_OAI)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_EPILOGUE_NONE: "MARLIN_EPILOGUE_NONE"
+    case MARLIN_EPILOGUE_SILU: "MARLIN_EPILOGUE_SILU"
+    case MARLIN_EPILOGUE_GELU_TANH: "MARLIN_EPILOGUE_GELU_TANH"
+    case MARLIN_EPILOGUE_GELU_ERF: "MARLIN_EPILOGUE_GELU_ERF"
+    case MARLIN_EPILOGUE_SWIGLU: "MARLIN_EPILOGUE_SWIGLU"
+    case MARLIN_EPILOGUE_GEGLU_TANH: "MARLIN_EPILOGUE_GEGLU_TANH"
+    case MARLIN_EPILOGUE_SWIGLU_OAI: "MARLIN_EPILOGUE_SWIGLU_OAI"
+    default: "marlin_epilogue(\(rawValue))"
+    }
+  }
+}
+
+/// What a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
+public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// `MARLIN_NATIVE_NONE`
+  public static let none = Native(rawValue: MARLIN_NATIVE_NONE)
+  /// `MARLIN_NATIVE_CUDA_STREAM`
+  public static let cudaStream = Native(rawValue: MARLIN_NATIVE_CUDA_STREAM)
+  /// `MARLIN_NATIVE_METAL_QUEUE`
+  public static let metalQueue = Native(rawValue: MARLIN_NATIVE_METAL_QUEUE)
+  /// No encoder open; flush, then the host commits
+  public static let metalCommandBuffer = Native(rawValue: MARLIN_NATIVE_METAL_COMMAND_BUFFER)
+  /// Encoded into; bindings are clobbered; the host ends it
+  public static let metalEncoder = Native(rawValue: MARLIN_NATIVE_METAL_ENCODER)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_NATIVE_NONE: "MARLIN_NATIVE_NONE"
+    case MARLIN_NATIVE_CUDA_STREAM: "MARLIN_NATIVE_CUDA_STREAM"
+    case MARLIN_NATIVE_METAL_QUEUE: "MARLIN_NATIVE_METAL_QUEUE"
+    case MARLIN_NATIVE_METAL_COMMAND_BUFFER: "MARLIN_NATIVE_METAL_COMMAND_BUFFER"
+    case MARLIN_NATIVE_METAL_ENCODER: "MARLIN_NATIVE_METAL_ENCODER"
+    default: "marlin_native(\(rawValue))"
+    }
+  }
+}
+
+/// How a file names and stores its quantised layers
+public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// GGUF to a name in .gguf or from a GGUF, else compressed-tensors
+  public static let auto = Scheme(rawValue: MARLIN_SCHEME_AUTO)
+  /// safetensors; MXFP4, NVFP4, INT4 (pack-quantized)
+  public static let compressedTensors = Scheme(rawValue: MARLIN_SCHEME_COMPRESSED_TENSORS)
+  /// safetensors; INT4, GPTQ v2
+  public static let gptq = Scheme(rawValue: MARLIN_SCHEME_GPTQ)
+  /// safetensors; 2:4 sparse INT4
+  public static let marlin24 = Scheme(rawValue: MARLIN_SCHEME_MARLIN_24)
+  /// GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
+  public static let gguf = Scheme(rawValue: MARLIN_SCHEME_GGUF)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_SCHEME_AUTO: "MARLIN_SCHEME_AUTO"
+    case MARLIN_SCHEME_COMPRESSED_TENSORS: "MARLIN_SCHEME_COMPRESSED_TENSORS"
+    case MARLIN_SCHEME_GPTQ: "MARLIN_SCHEME_GPTQ"
+    case MARLIN_SCHEME_MARLIN_24: "MARLIN_SCHEME_MARLIN_24"
+    case MARLIN_SCHEME_GGUF: "MARLIN_SCHEME_GGUF"
+    default: "marlin_scheme(\(rawValue))"
+    }
+  }
+}
+
+/// How to pack.
+public struct PackOptions: OptionSet, Hashable, Sendable {
+  public let rawValue: UInt32
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  /// q * s + zero: MLX, Q4_1, AWQ gemv_fast
+  public static let additiveZeros = PackOptions(rawValue: MARLIN_PACK_ADDITIVE_ZEROS)
+  /// tensor_scale divides: compressed-tensors NVFP4
+  public static let divideScale = PackOptions(rawValue: MARLIN_PACK_DIVIDE_SCALE)
+  /// Keep two of every 4 along K: see marlin_weights_pack
+  public static let prune2of4 = PackOptions(rawValue: MARLIN_PACK_PRUNE_2_4)
+  /// Rows alternate gate, up (gpt-oss); loading sets it
+  public static let gateUpInterleaved = PackOptions(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
+  /// Quantising: search the scale of least squared error
+  public static let scalesMse = PackOptions(rawValue: MARLIN_PACK_SCALES_MSE)
+  /// Dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+  public static let obeys2of4 = PackOptions(rawValue: MARLIN_PACK_OBEYS_2_4)
+}
+
+/// How to load.
+public struct LoadOptions: OptionSet, Hashable, Sendable {
+  public let rawValue: UInt32
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  /// As the MARLIN_PACK_ flags of these names
+  public static let prune2of4 = LoadOptions(rawValue: MARLIN_LOAD_PRUNE_2_4)
+  /// For layers quantised on load
+  public static let scalesMse = LoadOptions(rawValue: MARLIN_LOAD_SCALES_MSE)
+  /// `MARLIN_LOAD_OBEYS_2_4`
+  public static let obeys2of4 = LoadOptions(rawValue: MARLIN_LOAD_OBEYS_2_4)
+}
+
+/// How to convert.
+public struct ConversionOptions: OptionSet, Hashable, Sendable {
+  public let rawValue: UInt32
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  /// As the MARLIN_PACK_ flags of these names
+  public static let prune2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_PRUNE_2_4)
+  /// `MARLIN_CONVERT_SCALES_MSE`
+  public static let scalesMse = ConversionOptions(rawValue: MARLIN_CONVERT_SCALES_MSE)
+  /// `MARLIN_CONVERT_OBEYS_2_4`
+  public static let obeys2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_OBEYS_2_4)
+  /// INT4 with a zero point a group
+  public static let asymmetric = ConversionOptions(rawValue: MARLIN_CONVERT_ASYMMETRIC)
+  /// A layer that the scheme cannot hold stays, with its outcome; else: an error
+  public static let skipUnfit = ConversionOptions(rawValue: MARLIN_CONVERT_SKIP_UNFIT)
+  /// Replace files of the names that are written; else: MARLIN_E_FILE, EEXIST
+  public static let overwrite = ConversionOptions(rawValue: MARLIN_CONVERT_OVERWRITE)
+  /// Plan and check, report every outcome with its sizes, write nothing
+  public static let dryRun = ConversionOptions(rawValue: MARLIN_CONVERT_DRY_RUN)
+}
+
+/// What is special about a layer.
+public struct LayerFlags: OptionSet, Hashable, Sendable {
+  public let rawValue: UInt32
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  /// q * s + zero: MLX, Q4_1, AWQ gemv_fast
+  public static let additiveZeros = LayerFlags(rawValue: MARLIN_PACK_ADDITIVE_ZEROS)
+  /// tensor_scale divides: compressed-tensors NVFP4
+  public static let divideScale = LayerFlags(rawValue: MARLIN_PACK_DIVIDE_SCALE)
+  /// Keep two of every 4 along K: see marlin_weights_pack
+  public static let prune2of4 = LayerFlags(rawValue: MARLIN_PACK_PRUNE_2_4)
+  /// Rows alternate gate, up (gpt-oss); loading sets it
+  public static let gateUpInterleaved = LayerFlags(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
+  /// Quantising: search the scale of least squared error
+  public static let scalesMse = LayerFlags(rawValue: MARLIN_PACK_SCALES_MSE)
+  /// Dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+  public static let obeys2of4 = LayerFlags(rawValue: MARLIN_PACK_OBEYS_2_4)
+  /// Has integer zero points
+  public static let zeros = LayerFlags(rawValue: MARLIN_LAYER_ZEROS)
+  /// Has a group index
+  public static let actOrder = LayerFlags(rawValue: MARLIN_LAYER_ACT_ORDER)
+  /// Of every 4 elements along K two are kept
+  public static let sparse2of4 = LayerFlags(rawValue: MARLIN_LAYER_SPARSE_2_4)
+}

@@ -1,0 +1,73 @@
+internal import CMetalMarlin
+
+/// A product to be described: C[M, N] = f(A[M, K] W^T + bias) (+ C), where A, C and bias are each of a ``FloatElement``.
+///
+/// ``Weights/multiply(_:rows:into:bias:epilogue:compute:accumulate:)`` is the short way for memory that Swift owns.
+public struct Product {
+  /// W[N, K].
+  public var weights: Weights
+  /// A[M, K].
+  public var a: MatrixView
+  /// C[M, N], or N/2 columns for epilogues of two inputs.
+  public var c: MutableMatrixView
+  /// [1, N], in the order of the weights' rows.
+  public var bias: MatrixView?
+  /// What becomes of the sums.
+  public var epilogue: Epilogue
+  /// What becomes of the activations.
+  public var compute: Compute
+  /// Whether the result is added to what C holds.
+  public var accumulate: Bool
+
+  public init(
+    _ a: MatrixView, by weights: Weights, into c: MutableMatrixView, bias: MatrixView? = nil, epilogue: Epilogue = .none,
+    compute: Compute = .default, accumulate: Bool = false
+  ) {
+    (self.weights, self.a, self.c, self.bias) = (weights, a, c, bias)
+    (self.epilogue, self.compute, self.accumulate) = (epilogue, compute, accumulate)
+  }
+
+  /// Computes it; it is done on return.
+  public func run() throws(MarlinError) { try submit(on: nil) }
+
+  /// Computes independent products of one context in one submission, done on return; an A that several of them share is prepared
+  /// once. All are checked before any is done.
+  public static func run(_ products: [Product]) throws(MarlinError) { try submit(products, on: nil) }
+
+  /// Which kernel would run, which tiles, and why: `kernel: NAME`, then `key: value` lines.
+  public func explanation() throws(MarlinError) -> String {
+    var desc = desc
+    var size = 0
+    try call(keeping: self) { api, error in api.pointee.explain(&desc, nil, 0, &size, error) }
+    var text = [CChar](repeating: 0, count: size)
+    try call(keeping: self) { api, error in api.pointee.explain(&desc, &text, text.count, nil, error) }
+    return text.withUnsafeBufferPointer { MetalMarlin.text($0.baseAddress) }
+  }
+
+  var desc: marlin_gemm_desc {
+    var desc = marlin_gemm_desc.sized()
+    desc.weights = weights.handle.raw
+    desc.a = a.raw
+    desc.c = c.raw
+    desc.bias = bias?.raw ?? marlin_matrix()
+    desc.epilogue = epilogue.rawValue
+    desc.compute = compute.rawValue
+    desc.flags = accumulate ? MARLIN_GEMM_ACCUMULATE : 0
+    return desc
+  }
+
+  /// What must live until a stream has passed the product.
+  var uses: [any AnyObject & Sendable] { [weights] + [a.owner, c.owner, bias?.owner].compactMap { $0 } }
+
+  func submit(on stream: OpaquePointer?) throws(MarlinError) {
+    var desc = desc
+    try call(keeping: self) { api, error in api.pointee.gemm(stream, &desc, error) }
+  }
+
+  static func submit(_ products: [Product], on stream: OpaquePointer?) throws(MarlinError) {
+    let number = try count(products.count, "the number of products")
+    try withPointers(to: products.map(\.desc)) { (descs) throws(MarlinError) in
+      try call(keeping: products) { api, error in api.pointee.gemm_many(stream, descs, number, error) }
+    }
+  }
+}

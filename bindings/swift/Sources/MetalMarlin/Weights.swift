@@ -1,0 +1,150 @@
+internal import CMetalMarlin
+
+/// Packed weights W[N, K] on a device: immutable, to be shared among threads, independent of the file that they came from.
+public final class Weights: Sendable {
+  let handle: Handle
+  /// Where they were packed.
+  public let context: Context
+
+  /// Loads and packs one whole layer of a checkpoint.
+  public convenience init(layer name: String, of file: Checkpoint, in context: Context) throws(MarlinError) {
+    try self.init(layers: [LayerPart(name)], of: file, in: context)
+  }
+
+  /// Loads and packs layers of a checkpoint as one, concatenated along N.
+  ///
+  /// - Parameters:
+  ///   - layers: which, in the order of the result's rows.
+  ///   - file: where they are; it may go afterwards.
+  ///   - context: where the weights are to be.
+  ///   - format: what layers of floats are quantised to; with ``Format/none`` they are an error.
+  ///   - groupSize: of layers that are quantised; 0: the format's own.
+  ///   - options: of layers that are quantised or pruned.
+  public init(
+    layers: [LayerPart], of file: Checkpoint, in context: Context, quantizedTo format: Format = .none, groupSize: Int = 0,
+    options: LoadOptions = []
+  ) throws(MarlinError) {
+    var desc = marlin_load_desc.sized()
+    desc.flags = options.rawValue
+    desc.format = format.rawValue
+    desc.group_size = try count(groupSize, "the group size")
+    desc.layer_count = try count(layers.count, "the number of layers")
+    var shards: [marlin_shard] = []
+    for layer in layers { shards.append(try layer.shard()) }
+    self.context = context
+    handle = try withC(layers.map(\.name), what: "the layer's name") { (names) throws(MarlinError) in
+      try withRows(layers.map(\.columnNorms)) { (norms) throws(MarlinError) in
+        try shards.withUnsafeBufferPointer { (shards) throws(MarlinError) in
+          desc.layers = names
+          desc.shards = shards.baseAddress
+          desc.column_norms = options.contains(.prune2of4) ? norms : nil
+          return try Handle(keeping: context, destroy: \.weights_destroy) { api, out, error in
+            withExtendedLifetime(file) {
+              api.pointee.weights_load(context.handle.raw, file.handle.raw, &desc, out, error)
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// Packs matrices, concatenated along N, into one. They must agree in K, format, group size and kinds of scales and zeros.
+  public init(packing parts: [Pack], in context: Context) throws(MarlinError) {
+    let number = try count(parts.count, "the number of parts")
+    var descs: [marlin_pack_desc] = []
+    for part in parts { descs.append(try part.desc()) }
+    self.context = context
+    handle = try withPointers(to: descs) { (descs) throws(MarlinError) in
+      try Handle(keeping: context, destroy: \.weights_destroy) { api, out, error in
+        withExtendedLifetime(parts) { api.pointee.weights_pack(context.handle.raw, descs, number, 1, out, error) }
+      }
+    }
+  }
+
+  /// Quantises the floats of W[N, K], `rows` of them.
+  public convenience init<T: FloatElement>(
+    quantizing values: Span<T>, rows: Int, to format: Format, groupSize: Int = 0, options: PackOptions = [], in context: Context
+  ) throws(MarlinError) {
+    let handle = try values.withView(rows: rows) { (values) throws(MarlinError) in
+      var pack = Pack(values, as: format)
+      pack.groupSize = groupSize
+      pack.options = options
+      return try Weights(packing: [pack], in: context).handle
+    }
+    self.init(handle, in: context)
+  }
+
+  private init(_ handle: Handle, in context: Context) { (self.handle, self.context) = (handle, context) }
+
+  /// Shape, format and size.
+  public func info() throws(MarlinError) -> LayerInfo {
+    var info = marlin_layer_info.sized()
+    try call(keeping: self) { api, error in api.pointee.weights_info(handle.raw, &info, error) }
+    return withExtendedLifetime(self) { LayerInfo(info) }
+  }
+
+  /// C[M, N] = f(A[M, K] W^T + bias) (+ C), done on return. The spans hold `rows` equal rows: no gaps, nothing more.
+  ///
+  /// ```swift
+  /// try weights.multiply(x.span, rows: 8, into: y.mutableSpan)  // [Float], or any other FloatElement
+  /// ```
+  ///
+  /// - Parameters:
+  ///   - a: [rows, K].
+  ///   - rows: M.
+  ///   - c: [rows, N].
+  ///   - bias: [1, N], in the order of the weights' rows. ``Product`` takes one of another type, and matrices with gaps.
+  ///   - epilogue: what becomes of the sums; those of two inputs give N/2 columns.
+  ///   - compute: what becomes of the activations.
+  ///   - accumulate: whether the result is added to what C holds.
+  public func multiply<A: FloatElement, C: FloatElement>(
+    _ a: Span<A>, rows: Int = 1, into c: consuming MutableSpan<C>, bias: Span<Float>? = nil, epilogue: Epilogue = .none,
+    compute: Compute = .default, accumulate: Bool = false
+  ) throws(MarlinError) {
+    func run(_ c: inout MutableSpan<C>, _ bias: MatrixView?) throws(MarlinError) {
+      try a.withView(rows: rows) { (a) throws(MarlinError) in
+        try c.withView(rows: rows) { (c) throws(MarlinError) in
+          try Product(a, by: self, into: c, bias: bias, epilogue: epilogue, compute: compute, accumulate: accumulate).run()
+        }
+      }
+    }
+    guard let bias else { return try run(&c, nil) }
+    try bias.withView(rows: 1) { (bias) throws(MarlinError) in try run(&c, bias) }
+  }
+
+  /// Decodes the rows from `firstRow` on, as many as `out` has, bit-exactly: `out` is [T, K] of floats, in the file's order of K.
+  public func unpack(firstRow: Int = 0, into out: MutableMatrixView) throws(MarlinError) {
+    try unpack(nil, firstRow, into: out, on: nil)
+  }
+
+  /// Decodes the rows of these numbers: an embedding. `out` is [T, K] of floats.
+  public func unpack(rows ids: [Int32], into out: MutableMatrixView) throws(MarlinError) {
+    try ids.withUnsafeBufferPointer { (elements) throws(MarlinError) in
+      try unpack(MatrixView(elements, rows: ids.count, columns: 1), 0, into: out, on: nil)
+    }
+  }
+
+  /// A copy of rows, decoded bit-exactly, one after the other.
+  public func values(rows: Range<Int>) throws(MarlinError) -> [Float] {
+    let info = try info()
+    guard rows.lowerBound >= 0, rows.upperBound <= info.n else {
+      throw MarlinError(.argument, "rows \(rows) of weights that have \(info.n)")
+    }
+    let columns = info.k
+    var values = [Float](repeating: 0, count: rows.count * columns)
+    try values.withUnsafeMutableBufferPointer { (elements) throws(MarlinError) in
+      try unpack(firstRow: rows.lowerBound, into: MutableMatrixView(elements, rows: rows.count, columns: columns))
+    }
+    return values
+  }
+
+  func unpack(_ ids: MatrixView?, _ firstRow: Int, into out: MutableMatrixView, on stream: OpaquePointer?) throws(MarlinError) {
+    let rows = ids?.raw ?? marlin_matrix()
+    var out = out.raw
+    try call(keeping: self) { api, error in
+      withUnsafePointer(to: rows) { rows in
+        api.pointee.weights_unpack(stream, handle.raw, ids == nil ? nil : rows, Int64(firstRow), &out, error)
+      }
+    }
+  }
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Writes Sources/MetalMarlin/Constants.swift and Tests/MetalMarlinTests/HeaderTests.swift; bindings/generated.py says how to
+call it. Swift imports the C header itself: what is written are the constants under Swift's names, and tests that Swift sees every
+function, constant and struct of the header as C does.
+"""
+
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import generated
+
+IGNORE = "// swift-format-ignore-file"
+NUMBERS = {"int32_t": "Int32", "uint32_t": "UInt32", "int64_t": "Int64", "uint64_t": "UInt64", "size_t": "Int", "double": "Double"}
+NUMBERS.update({"char": "CChar", "void": "Void"})
+TYPE_NAMES = {"marlin_dtype": "DType", "marlin_gptq_zero_f": "GPTQZeroF"}
+# How the names of a type's constants begin, where it is not the type's own name.
+PREFIXES = {"marlin_status": "MARLIN_E_", "marlin_memory": "MARLIN_MEM_"}
+# Sets of bits: the beginnings of their constants' names.
+FLAGS = {
+    "PackOptions": ("How to pack.", ["MARLIN_PACK_"]),
+    "LoadOptions": ("How to load.", ["MARLIN_LOAD_"]),
+    "ConversionOptions": ("How to convert.", ["MARLIN_CONVERT_"]),
+    "LayerFlags": ("What is special about a layer.", ["MARLIN_LAYER_", "MARLIN_PACK_"]),
+}
+KEYWORDS = ["default", "internal"]
+
+
+def camel(words, first_upper=False):
+    """GELU_TANH: geluTanh; PRUNE_2_4: prune2of4."""
+    name = ""
+    for word in words.lower().split("_"):
+        if name and name[-1].isdigit() and word[0].isdigit():
+            name += "of"
+        name += word.capitalize() if name or first_upper else word
+    return name
+
+
+def type_name(name):
+    return TYPE_NAMES.get(name) or camel(name.removeprefix("marlin_"), True)
+
+
+def case_name(constant, prefixes):
+    for prefix in [*prefixes, "MARLIN_"]:
+        if constant.startswith(prefix):
+            return camel(constant.removeprefix(prefix))
+
+
+def quoted(name):
+    return f"`{name}`" if name in KEYWORDS else name
+
+
+def doc(item, indent, otherwise):
+    # The head of a section of the header comes with its first constant.
+    lines = [line for line in item["doc"].split("\n") if line and "::flags" not in line] or [otherwise]
+    return [indent + "/// " + re.sub("^([a-z]{2,}|a)(?=[ :,])", lambda word: word.group().capitalize(), line) for line in lines]
+
+
+def constants_of(table, type_):
+    return [item for item in table["constants"] if item["type"] == type_]
+
+
+def open_enum(table, type_):
+    name, raw = type_name(type_["name"]), type_["name"]
+    prefixes = [PREFIXES.get(raw, raw.upper() + "_")]
+    cases = [(case_name(item["name"], prefixes), item) for item in constants_of(table, raw)]
+    yield from doc(type_, "", f"`{raw}` of the header. Values that this version does not know stay legal to hold.")
+    yield f"public struct {name}: RawRepresentable, Hashable, Sendable, CustomStringConvertible {{"
+    yield from ["  public let rawValue: Int32", "  public init(rawValue: Int32) { self.rawValue = rawValue }", ""]
+    for case, item in cases:
+        yield from doc(item, "  ", f"`{item['name']}`")
+        yield f"  public static let {quoted(case)} = {name}(rawValue: {item['name']})"
+    yield from ["", "  /// The header's name.", "  public var description: String {", "    switch rawValue {"]
+    for case, item in cases:
+        yield f'    case {item["name"]}: "{item["name"]}"'
+    yield from [f'    default: "{raw}(\\(rawValue))"', "    }", "  }", "}", ""]
+
+
+def flags(table, name, about, prefixes):
+    yield from [f"/// {about}", f"public struct {name}: OptionSet, Hashable, Sendable {{", "  public let rawValue: UInt32"]
+    yield from ["  public init(rawValue: UInt32) { self.rawValue = rawValue }", ""]
+    for item in constants_of(table, "uint32_t"):
+        if any(item["name"].startswith(prefix) for prefix in prefixes):
+            yield from doc(item, "  ", f"`{item['name']}`")
+            yield f"  public static let {case_name(item['name'], prefixes)} = {name}(rawValue: {item['name']})"
+    yield from ["}", ""]
+
+
+def constants(table):
+    yield from [IGNORE, "internal import CMetalMarlin", ""]
+    for type_ in table["types"]:
+        yield from open_enum(table, type_)
+    for name, (about, prefixes) in FLAGS.items():
+        yield from flags(table, name, about, prefixes)
+
+
+def swift_type(type_, handles):
+    if "function" in type_:
+        return f"(@convention(c) {signature(type_['function'], handles)})?"
+    name, pointers = NUMBERS.get(type_["base"], type_["base"]), list(type_["pointers"])
+    if pointers and type_["base"] in handles:
+        pointers.pop(0)
+        name = "OpaquePointer?"
+    elif pointers and type_["base"] == "void":
+        name = "UnsafeRawPointer?" if pointers.pop(0) == "const" else "UnsafeMutableRawPointer?"
+    for pointee in pointers:
+        name = f"{'UnsafePointer' if pointee == 'const' else 'UnsafeMutablePointer'}<{name}>?"
+    return name
+
+
+def signature(function, handles):
+    params = ", ".join(swift_type(param["type"], handles) for param in function["params"])
+    return f"({params}) -> {swift_type(function['returns'], handles)}"
+
+
+def c_type(type_):
+    return type_["base"] + "".join(" const*" if pointee == "const" else "*" for pointee in type_["pointers"])
+
+
+def header_tests(table):
+    handles = {item["name"] for item in table["handles"]}
+    yield from [IGNORE, "import CMetalMarlin", "import Testing", "", f"// Opaque: {', '.join(sorted(handles))}.", ""]
+    yield from ["@Suite struct HeaderTests {", "  @Test func functions() {"]
+    for item in table["functions"]:
+        yield f"    // {c_type(item['returns'])} {item['name']}({', '.join(c_type(p['type']) for p in item['params'])})"
+        yield f"    let _: {signature(item, handles)} = {item['name']}"
+    yield from ["  }", "", "  @Test func constants() {"]
+    for item in table["constants"]:
+        typed = "" if item["type"] == "uint32_t" else f" as {item['type']}"  # plain numbers are of Swift's choice
+        yield f"    expect({item['name']}{typed}, {item['value']})"
+    yield "  }"
+    for struct in table["structs"]:
+        name = struct["name"]
+        yield from ["", f"  @Test func layoutOf{type_name(name)}() {{"]
+        yield f"    expect({name}.self, size: {struct['size']}, alignment: {struct['align']})"
+        for field in struct["fields"]:
+            path = f"\\{name}.{field['name']}"
+            if "array" not in field:
+                path += f" as KeyPath<{name}, {swift_type(field['type'], handles)}>"
+            yield f"    expect({path}, offset: {field['offset']}, size: {field['size']})"
+        yield "  }"
+    yield from ["}", "", "private func expect<T: BinaryInteger>(_ found: T, _ value: T) { #expect(found == value) }"]
+    yield from ["private func expect<S>(_ type: S.Type, size: Int, alignment: Int) {"]
+    yield from ["  #expect(MemoryLayout<S>.size == size)", "  #expect(MemoryLayout<S>.alignment == alignment)", "}"]
+    yield from ["private func expect<S, T>(_ field: KeyPath<S, T>, offset: Int, size: Int) {"]
+    yield from ["  #expect(MemoryLayout<S>.offset(of: field) == offset)", "  #expect(MemoryLayout<T>.size == size)", "}"]
+
+
+if __name__ == "__main__":
+    files = {"Sources/MetalMarlin/Constants.swift": constants, "Tests/MetalMarlinTests/HeaderTests.swift": header_tests}
+    generated.main(pathlib.Path(__file__).resolve().parent, "//", files)

@@ -1,0 +1,65 @@
+#!/bin/sh
+# test.sh PREFIX: tests the Swift package with the library that is installed in PREFIX.
+cd "$(dirname "$0")" || exit 1
+. ../checks.sh
+export "$with_libraries"
+
+# Swift Testing counts its tests in words, and those that fail one by one.
+swift_tests() {
+  swift test --scratch-path "$build/build" >"$scratch/tests" 2>&1
+  outcome=$?
+  cat "$scratch/tests"
+  all=$(sed -n 's/.*Test run with \([0-9]*\) tests.*/\1/p' "$scratch/tests")
+  failed=$(grep -c 'Test [A-Za-z0-9_]*(.*) .*failed after' "$scratch/tests")
+  [ "$outcome" = 0 ] || [ "$failed" != 0 ] || failed=1
+  echo "test result: all. $((${all:-$failed} - failed)) passed; $failed failed; 0 ignored"
+  return "$outcome"
+}
+# program NAME PAGE NUMBER [CHECK]: a block of a page as a file of the project, with what must be true at its end.
+program() {
+  { echo 'import MetalMarlin'; echo "func $1() async throws {"; blocks swift "$2" "$3" | grep -v '^import '; echo "${4:-}"; echo '}'; } \
+    >"$app/Sources/app/$1.swift"
+}
+# A project of its own, with the manifest that the README tells; its programs are those of the README and of the top folder's.
+readme_project() {
+  app=$scratch/app
+  mkdir -p "$app/Sources/app" && ln -s "$top" "$app/metal-marlin" && blocks swift README.md 2 >"$app/Package.swift" || return 1
+  program package README.md 1 'precondition(y.contains { $0 != 0 })'
+  program top "$top/README.md" 1 'precondition(y.contains { $0 != 0 })'
+  program stream README.md 3
+  echo 'try await package(); try await top(); try await stream()' >"$app/Sources/app/main.swift"
+  swift build --scratch-path "$build/app" --package-path "$app" && (cd "$top" && "$build/app/debug/app") >"$scratch/output" &&
+    [ "$(cat "$scratch/output")" = 32.0 ]
+}
+# That the compiler has no warnings, all links of the documentation lead somewhere, and all parameters are told.
+documentation() {
+  symbols=$build/documentation/symbols # beside the build, which makes them anew only when something has changed
+  mkdir -p "$symbols" && swift build --scratch-path "$build/documentation" --target MetalMarlin -Xswiftc -warnings-as-errors \
+    -Xswiftc -emit-symbol-graph -Xswiftc -emit-symbol-graph-dir -Xswiftc "$symbols" &&
+    docc convert Sources/MetalMarlin/MetalMarlin.docc --additional-symbol-graph-dir "$symbols" \
+      --output-path "$scratch/documentation" --warnings-as-errors
+}
+# other_version TABLE WORDS: what a program says that finds a library with this marlin_get_api.
+other_version() {
+  mkdir -p "$scratch/other"
+  echo "#include <stdint.h>
+    const uint32_t table[4] = {16, 0, 0, 0};
+    const void* marlin_get_api(uint32_t major) { (void)major; return $1; }" >"$scratch/other.c"
+  echo 'marlin_0 { global: marlin_get_api; };' >"$scratch/other.map"
+  cc -shared -fPIC -Wl,-soname,libmetal-marlin.so.0,--version-script,"$scratch/other.map" "$scratch/other.c" -o "$scratch/other/libmetal-marlin.so.0" || return 1
+  LD_LIBRARY_PATH=$scratch/other "$build/build/debug/hello" $arguments >"$scratch/output" 2>&1
+  [ $? = 1 ] && grep "^MARLIN_E_UNSUPPORTED: libmetal-marlin: expected ABI .*$2" "$scratch/output"
+}
+
+tests "swift test" swift_tests
+check "another ABI" other_version 0 "does not serve"
+check "an older library" other_version table "found 0.0"
+check "README, hello" readme_commands README.md
+check "README, a project" readme_project
+if command -v docc >/dev/null; then check "documentation" documentation; else without docc; fi
+if swift format --version >/dev/null 2>&1; then
+  check "swift format" swift format lint --strict --recursive Package.swift Sources Tests
+else
+  without "swift format"
+fi
+exit $status
