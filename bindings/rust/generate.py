@@ -1,18 +1,12 @@
 #!/usr/bin/env python3
-"""Writes metal-marlin-sys/src/bindings.rs and its tests/layout/table.rs from the table of the ABI:
+"""Writes metal-marlin-sys/src/bindings.rs and its tests/layout/table.rs; bindings/generated.py says how to call it."""
 
-    tests/abi/abi_table.py include/metal_marlin/metal_marlin.h --json table.json
-    bindings/rust/generate.py table.json            writes them
-    bindings/rust/generate.py table.json --check    says how they differ from what it would write, and fails
-"""
-
-import argparse
-import difflib
-import json
 import pathlib
 import sys
 
-HEAD = "// Written by bindings/rust/generate.py from metal_marlin.h; a test compares it with what that script would write now.\n"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import generated
+
 NAMES = {"int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "size_t": "usize", "double": "f64"}
 NAMES.update({"char": "c_char", "void": "c_void"})
 
@@ -99,25 +93,6 @@ def layout_table(table):
     yield from ["    ];", "    assert!(linked.iter().all(|function| !function.is_null()));", "}"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", help="what tests/abi/abi_table.py prints")
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    table = json.loads(pathlib.Path(options.table).read_text())
-    crate = pathlib.Path(__file__).parent / "metal-marlin-sys"
-    differs = False
-    for name, lines in (("src/bindings.rs", bindings(table)), ("tests/layout/table.rs", layout_table(table))):
-        text = HEAD + "\n".join(lines) + "\n"
-        if not options.check:
-            (crate / name).write_text(text)
-            continue
-        there = (crate / name).read_text()
-        differs |= there != text
-        sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), text.splitlines(True), name, "the header"))
-    if differs:
-        sys.exit("metal-marlin-sys is not what the header says; head of bindings/rust/generate.py: how to write it anew")
-
-
 if __name__ == "__main__":
-    main()
+    files = {"metal-marlin-sys/src/bindings.rs": bindings, "metal-marlin-sys/tests/layout/table.rs": layout_table}
+    generated.main(pathlib.Path(__file__).resolve().parent, "//", files)
