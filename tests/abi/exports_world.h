@@ -119,6 +119,8 @@ class World {
     convert_.value.layer_count = 1;
     part_.value = pack_desc(values_, 4, 64);
     gemm_.value = product_.desc;
+    gemm_.value.a = operands_.matrix<float>(2, 64);
+    gemm_.value.c = operands_.matrix<float>(2, 4, 512);
   }
   ~World() {
     destroy(created_);
@@ -197,7 +199,7 @@ class World {
   mm::checkpoint file_;
   std::string layer_, tensor_;
   const char* layer_name_ = nullptr;
-  std::vector<float> values_ = numbers(4 * 64, 9), rows_ = std::vector<float>(2 * 64);
+  std::vector<float> values_ = numbers(4 * 64, 9);
   Product product_{weights_, 2};
   Tailed<marlin_gemm_desc> gemm_;
   Tailed<marlin_pack_desc> part_;
@@ -210,9 +212,10 @@ class World {
   Tailed<marlin_layer_info> info_;
   Tailed<marlin_error> err_;
   const void *products_[1] = {&gemm_}, *parts_[1] = {&part_}, *nulls_[1] = {nullptr};
-  int32_t ids_[2] = {3, 0};
-  marlin_matrix ids_matrix_ = mm::matrix_view(ids_, 2, 1), ids_of_negative_rows_ = mm::matrix_view(ids_, -2, 1);
-  marlin_matrix out_ = mm::matrix_view(rows_.data(), 2, 64), out_of_negative_rows_ = mm::matrix_view(rows_.data(), -2, 64);
+  mm::buffer operands_{context_, 2048};  // a GPU wants no memory of the host's on a stream
+  marlin_matrix ids_matrix_ = operands_.matrix<int32_t>(2, 1, 544),
+                ids_of_negative_rows_ = operands_.matrix<int32_t>(-2, 1, 544);
+  marlin_matrix out_ = operands_.matrix<float>(2, 64, 1024), out_of_negative_rows_ = operands_.matrix<float>(-2, 64, 1024);
   marlin_matrix tensor_matrix_ = {};
   char text_[64] = {};
   size_t needed_ = 0;

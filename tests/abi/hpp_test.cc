@@ -60,7 +60,7 @@ TEST(Hpp, PacksMultipliesAndUnpacks) {
 }
 
 TEST(Hpp, StreamsAndBuffers) {
-  const mm::context context(MARLIN_BACKEND_CPU);
+  const mm::context context(MARLIN_BACKEND_AUTO);
   std::vector<float> w;
   const mm::weights weights = make_weights(context, 4, 32, w);
   mm::stream stream(context);
@@ -80,7 +80,7 @@ TEST(Hpp, StreamsAndBuffers) {
 }
 
 TEST(Hpp, FailuresAreExceptionsWithAllThereIsToKnow) {
-  const mm::context context(MARLIN_BACKEND_CPU);
+  const mm::context context(MARLIN_BACKEND_AUTO);
   try {
     const mm::buffer none(context, 0);
     FAIL() << "expected an exception";
@@ -94,7 +94,7 @@ TEST(Hpp, FailuresAreExceptionsWithAllThereIsToKnow) {
 }
 
 TEST(Hpp, OwnersMoveAndLetGo) {
-  mm::context context(MARLIN_BACKEND_CPU);
+  mm::context context(MARLIN_BACKEND_AUTO);
   std::vector<float> w;
   mm::weights first = make_weights(context, 2, 32, w), second;
   EXPECT_TRUE(first);

@@ -27,7 +27,7 @@ std::vector<float> part(const std::vector<float>& all, int64_t k, marlin_shard s
 
 class Load : public testing::Test {
  protected:
-  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::context context{kBackend};
 
   /// A descriptor for these names, which must outlive it.
   static marlin_load_desc desc_of(const std::vector<const char*>& names, const std::vector<marlin_shard>& shards = {}) {

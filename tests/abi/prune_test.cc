@@ -50,7 +50,7 @@ class Prune : public testing::Test {
  protected:
   static std::string data(const std::string& name) { return std::string(MARLIN_TEST_DATA) + "/" + name; }
   static constexpr int64_t n = 6, k = 64;
-  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::context context{kBackend};
   const std::vector<float> values = numbers(n * k, 21);
   std::vector<float> norms = numbers(k, 22);
 
@@ -94,7 +94,7 @@ TEST_F(Prune, ThreadsDoNotChangeTheShare) {
   double first = 0;
   for (const uint32_t threads : {1u, 2u, 3u}) {
     auto desc = mm::make<marlin_context_desc>();
-    desc.backend = MARLIN_BACKEND_CPU;
+    desc.backend = kBackend;
     desc.threads = threads;
     const mm::context of(desc);
     marlin_pack_desc part = pack_desc(many, 300, 256, MARLIN_NVFP4);

@@ -14,6 +14,17 @@ namespace abi_test {
 
 namespace mm = metal_marlin;
 
+/// What the contexts of these tests run on: the CPU, unless a folder that tests another backend compiles them for that.
+#ifdef MARLIN_TEST_BACKEND
+inline constexpr marlin_backend kBackend = MARLIN_TEST_BACKEND;
+#else
+inline constexpr marlin_backend kBackend = MARLIN_BACKEND_CPU;
+#endif
+inline constexpr bool kOnCpu = kBackend == MARLIN_BACKEND_CPU;
+
+/// For products of the host's own memory. A GPU takes that only without a stream, since on one work goes on after the call.
+inline marlin_stream* for_host_memory(const mm::stream& stream) { return kOnCpu ? stream.get() : nullptr; }
+
 /// Numbers that look random and are the same everywhere, in [-1, 1).
 inline std::vector<float> numbers(size_t count, uint32_t seed) {
   std::vector<float> values(count);

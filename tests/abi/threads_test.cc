@@ -13,7 +13,7 @@ namespace {
 
 /// What all threads share, and the right answers.
 struct Shared {
-  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::context context{kBackend};
   const mm::weights weights = quantised(context, 96, 160, 5);
   const mm::checkpoint file{std::string(MARLIN_TEST_DATA) + "/ct-mxfp4"};
   const std::string layer = file.layers().at(0).name;
@@ -42,13 +42,13 @@ bool mixed_calls(Shared& shared, uint32_t seed, int calls) {
         if (p.c != shared.product) return false;
         break;
       case 1:
-        mm::gemm(own, p.desc);
+        if (marlin_gemm(for_host_memory(own), &p.desc, nullptr) != MARLIN_OK) return false;
         own.wait();
         if (p.c != shared.product) return false;
         break;
       case 2: {
         const std::lock_guard lock(shared.handoff);
-        mm::gemm(shared.wandering, p.desc);
+        if (marlin_gemm(for_host_memory(shared.wandering), &p.desc, nullptr) != MARLIN_OK) return false;
         if (p.c != shared.product) return false;
         break;
       }
@@ -100,11 +100,11 @@ TEST(ThreadsTest, AnyNumberOfThreadsShareAContext) {
 
 TEST(ThreadsTest, TheLastChildMayDieOnAnyThread) {
   for (int i = 0; i < 50; ++i) {
-    mm::context context(MARLIN_BACKEND_CPU);
+    mm::context context(kBackend);
     mm::weights weights = quantised(context, 8, 32);
     mm::stream stream(context);
     Product p(weights, 2);
-    mm::gemm(stream, p.desc);
+    EXPECT_OK(marlin_gemm, for_host_memory(stream), &p.desc);
     std::thread one([w = std::move(weights)]() mutable { w.reset(); });
     std::thread two([s = std::move(stream)]() mutable { s.reset(); });
     context.reset();

@@ -13,7 +13,7 @@ constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
 class Weights : public testing::Test {
  protected:
-  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::context context{kBackend};
   const mm::weights weights = quantised(context, 10, 64);
 };
 
@@ -183,6 +183,7 @@ TEST_F(Weights, InfoDescribesWeights) {
 }
 
 TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {
+  if (!kOnCpu) GTEST_SKIP() << "a GPU takes neither scratch nor operands of the host's memory on a stream";
   const mm::weights w = quantised(context, 130, 256);
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
     for (const int64_t m : {1, 5, 40}) {

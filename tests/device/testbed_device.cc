@@ -65,7 +65,7 @@ class TestbedStream final : public dv::Stream {
       kept.push_back(a.buffer);
     }
     made->groups(d.groups.x, d.groups.y, d.groups.z).threads(d.threads.x, d.threads.y, d.threads.z);
-    made->check(options_.check).seed(options_.seed);
+    made->check(options_.check).seed(options_.seed).flush_to_zero(options_.flush_to_zero);
     recorded_.back().push_back([this, made, kept] {
       const auto report = made->run();
       if (!report) {
@@ -147,6 +147,7 @@ TestbedDevice::TestbedDevice(TestbedOptions options) : options_(std::move(option
   capabilities_.architecture = "test-bed";
   capabilities_.matrix = capabilities_.bfloat = true;
   capabilities_.page_bytes = 4096;
+  capabilities_.memory_bytes = capabilities_.max_buffer_bytes = uint64_t{1} << 30;
 }
 
 Result<dv::BufferRef> TestbedDevice::allocate(uint64_t bytes, dv::Placement, const char*) {
@@ -182,6 +183,7 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   bed::CompileOptions options;
   options.defines = source.defines;
   options.include_folders = {MARLIN_SHADERS};
+  options.contraction = options_.contraction;
   auto made = bed::Library::from_source(changed, options, source.file);
   if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
   const auto& names = made.value().kernel_names();
@@ -196,6 +198,7 @@ Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<con
   for (const dv::Constant& c : constants)
     kernel.constant(c.index, c.type == dv::Constant::Type::boolean ? bed::ConstantValue(c.bits != 0)
                                                                    : bed::ConstantValue(uint64_t{c.bits}));
+  if (!options_.check) return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, capabilities_.max_threads));
   const auto signature = kernel.signature();
   if (!signature) return Status::error(MARLIN_E_DEVICE, "%s", signature.message().c_str());
   return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, signature.value().max_threads));

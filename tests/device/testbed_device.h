@@ -19,7 +19,9 @@ using metal_marlin::Result;
 using metal_marlin::Status;
 
 struct TestbedOptions {
-  bool check = true;  ///< off: only as fast as it can
+  bool check = true;           ///< off: only as fast as it can; what does not compile is then a late error
+  bool flush_to_zero = false;  ///< float subnormals are zero, as Apple's compiler has it
+  metal_on_cpu::Contraction contraction = metal_on_cpu::Contraction::kFloat;
   uint64_t seed = 0;  ///< of the orders of commands, threadgroups and lanes; 0: as recorded
   /// A mistake to plant: replaced in a shader file before it is compiled.
   struct Change {
