@@ -19,6 +19,7 @@ enum class Fault : uint8_t {
   timeout,  ///< MARLIN_E_TIMEOUT, this once
 };
 inline constexpr const char* kFaultNames[] = {"error", "memory", "lost", "late", "timeout"};
+inline void PrintTo(Fault fault, std::ostream* out) { *out << kFaultNames[static_cast<int>(fault)]; }
 
 /// Makes the n-th call fail.
 struct FaultPlan {

@@ -1,71 +1,18 @@
-// The whole C ABI on the real Metal shaders, run on the CPU with every access checked: products against the float64 oracle, the
-// probe of kernels, and what it does about one that miscomputes.
+// The C ABI on the real Metal shaders, run on the CPU with every access checked: the probe of kernels, what it does about one
+// that miscomputes, streams, and unpacking.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <set>
+#include <utility>
 
-#include "abi/support.h"
-#include "api/context.h"
-#include "backends/gpu/gpu_backend.h"
+#include "gpu.h"
 #include "kernels/formats_under_test.h"
-#include "kernels/product_factors.h"
-#include "kernels/trial.h"
-#include "testbed_device.h"
 
 namespace {
 
 using namespace device_test;
-namespace mm = metal_marlin;
-
-struct Log {
-  std::vector<std::string> lines;
-  static void write(void* user, int32_t, const char* message) { static_cast<Log*>(user)->lines.emplace_back(message); }
-};
-
-/// A context that passes for Metal, on which the trials run while it lives.
-class Gpu {
- public:
-  explicit Gpu(TestbedOptions options = {}, bool probe = true, std::string kernel = {})
-      : device_(std::make_shared<TestbedDevice>(std::move(options))) {
-    mm::BackendOptions backend;
-    backend.threads = 1;
-    backend.logger = {Log::write, &log};
-    auto made = mm::gpu::make_gpu_backend(device_, backend, {std::move(kernel), probe});
-    context = mm::context(new marlin_context(MARLIN_BACKEND_METAL, made.take(), backend.logger));
-    trial::use_context(context.get());
-  }
-  ~Gpu() { trial::use_context(nullptr); }
-  Gpu(const Gpu&) = delete;
-
-  TestbedDevice& device() { return *device_; }
-  Log log;
-  mm::context context;
-
- private:
-  std::shared_ptr<TestbedDevice> device_;
-};
-
-/// Every pair of choices, in two random orders of commands, threadgroups and lanes. METAL_MARLIN_PAIRS limits how many.
-TEST(Pairs, StayWithinTheirBounds) {
-  const char* most = std::getenv("METAL_MARLIN_PAIRS");
-  const auto rows = trial::pairwise(covering::three_way(trial::factor_levels(), trial::allowed, 20240601));
-  Gpu gpu({}, false);
-  int count = 0;
-  double worst = 0;
-  for (const auto& row : rows) {
-    if (most != nullptr && count >= std::atoi(most)) break;
-    ++count;
-    const trial::Case c = trial::case_of(row, static_cast<uint32_t>(count));
-    for (const uint64_t seed : {2 * count, 2 * count + 1}) {
-      gpu.device().set_seed(seed);
-      EXPECT_TRUE(trial::holds(c, &worst)) << "order " << seed;
-    }
-  }
-  std::printf("%d of %zu products in two orders each, nearest %.3f of its bound\n", count, rows.size(), worst);
-}
 
 /// One product of each kind of codes by each kernel, after the probe has passed it.
 class Kinds : public testing::TestWithParam<int> {};
@@ -113,6 +60,52 @@ TEST(APlantedMistake, OfSyntaxIsTheCompilersMessage) {
   EXPECT_FALSE(ran);
   EXPECT_NE(std::string(ran.message()).find("MARLIN_E_DEVICE: gemv.metal:"), std::string::npos) << ran.message();
 }
+
+/// A device that fails amid a probe says nothing of the kernel: the caller gets the error, and the next call probes anew.
+class ProbeFaults : public testing::TestWithParam<Fault> {};
+
+TEST_P(ProbeFaults, ReachTheCallerAndLeaveTheKernelUnknown) {
+  const Fault fault = GetParam();
+  const char* const expected = fault == Fault::memory    ? "MARLIN_E_MEMORY"
+                               : fault == Fault::timeout ? "MARLIN_E_TIMEOUT"
+                                                         : "MARLIN_E_DEVICE";
+  const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
+  FaultPlan faults;
+  std::set<std::string> struck;
+  for (int n = 1; n == 1 || faults.calls >= n - 1; ++n) {
+    SCOPED_TRACE("call " + std::to_string(n));
+    ASSERT_LT(n, 100) << "never ends";
+    faults.disarm();
+    const Gpu gpu(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {"", true});
+    trial::Trial t(small_product(1));
+    ASSERT_TRUE(t.pack());
+    faults.arm(fault, n);
+    const testing::AssertionResult ran = t.run();
+    EXPECT_EQ(static_cast<bool>(ran), !faults.struck) << ran.message();
+    const FaultPlan done = std::exchange(faults, {});
+    if (done.struck) {
+      struck.insert(done.where);
+      EXPECT_NE(std::string(ran.message()).find(expected), std::string::npos) << done.where << ": " << ran.message();
+    }
+    if (!done.lost) {
+      EXPECT_TRUE(t.run()) << "after a failure in " << done.where;
+      EXPECT_TRUE(t.check());
+      EXPECT_EQ(t.explained("kernel"), "gemv_u4_bf16_m1");
+      EXPECT_EQ(t.explained("probe"), "agrees with the CPU on this device");
+    }
+    EXPECT_TRUE(gpu.log.lines.empty()) << gpu.log.lines[0];
+    faults = done;
+  }
+  for (const char* call : {"allocate", "kernel", "stream", "dispatch", "commit", "wait"}) {
+    const bool happens = fault == Fault::timeout ? std::string(call) == "wait" : true;
+    const bool of_stream = std::string(call) != "allocate" && std::string(call) != "kernel" && std::string(call) != "stream";
+    EXPECT_EQ(struck.contains(call), happens && (of_stream || fault != Fault::late)) << call;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProbeFaults,
+                         testing::Values(Fault::error, Fault::memory, Fault::lost, Fault::late, Fault::timeout),
+                         [](const auto& info) { return std::string(kFaultNames[static_cast<int>(info.param)]); });
 
 /// Without a stream and on one, the same bits; a second call on the stream sees what the first wrote.
 TEST(Streams, GiveTheBitsOfCallsWithoutOne) {

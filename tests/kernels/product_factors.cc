@@ -14,7 +14,7 @@ constexpr int kOwnScale = 3;  // E8M0 or E4M3
 }  // namespace
 
 const std::vector<int>& factor_levels() {
-  static const std::vector<int> all = {8, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2};
+  static const std::vector<int> all = {8, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2, 2};
   return all;
 }
 
@@ -55,6 +55,7 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   c.strides = static_cast<Strides>(r[kStrides]);
   c.threads = static_cast<uint32_t>(r[kThreads] + 1);
   c.interleaved = r[kInterleaved] == 1;
+  c.together = r[kTogether] == 1;
   constexpr int64_t kRows[][2] = {{1, 1}, {2, 4}, {5, 16}, {17, 40}, {70, 90}};
   c.m = between(kRows[r[kM]][0], kRows[r[kM]][1]);
   c.n = r[kN] == 0 ? 1 : r[kN] == 1 ? between(2, 63) : r[kN] == 2 ? 64 * between(1, 2) : between(65, 200);

@@ -28,6 +28,7 @@ enum Factor {
   kThreads,
   kInterleaved,
   kSparse,
+  kTogether,
   kFactors
 };
 

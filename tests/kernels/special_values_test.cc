@@ -2,53 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "flush_to_zero.h"
 #include "formats_under_test.h"
+#include "special_values.h"
 
 namespace {
 
 using trial::Case;
+using trial::kInf;
+using trial::kNaN;
+using trial::poison_activations;
+using trial::poison_scales;
 using trial::Trial;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-/// NaN and, where the type has one, infinity in the scales of two rows; the other rows must not notice.
-void poison_scales(Trial& t) {
-  const int64_t last = t.scales.view().cols - 1;
-  switch (t.spec.scale_type) {
-    case MARLIN_E8M0:
-      t.scales.bytes(1)[last] = 255;
-      t.scales.bytes(3)[0] = 0;  // 2^-127, subnormal in float32
-      break;
-    case MARLIN_E4M3:
-      t.scales.bytes(1)[last] = 0x7f;
-      t.scales.bytes(3)[0] = 0xff;
-      break;
-    default:
-      t.scales.set(1, last, kNaN);
-      t.scales.set(3, 0, -kInf);
-      t.scales.set(5, 0, 0.0);
-      t.scales.set(6, last, t.spec.scale_type == MARLIN_F16 ? 0x1p-24 : 0x1p-130);
-  }
-  if (t.spec.zeros == trial::Zeros::additive) {
-    t.zeros.set(7, 0, kNaN);
-    t.zeros.set(8, last, kInf);
-    t.zeros.set(9, 0, -0.0);
-  }
-}
-
-void poison_activations(Trial& t) {
-  const int64_t k = t.spec.k;
-  for (int64_t i = 0; i < k; ++i) t.a.set(0, i, i % 3 == 0 ? -0.0 : i % 3 == 1 ? 0.0 : 0x1p-130);
-  if (t.spec.m < 5) return;
-  t.a.set(1, k - 1, kNaN);
-  t.a.set(2, 0, kInf);
-  t.a.set(3, k / 2, -kInf);
-  for (int64_t i = 0; i < k; ++i) t.a.set(4, i, -0.0);
-}
 
 struct Modes {
   const char* name;

@@ -95,7 +95,7 @@ std::string Case::describe() const {
     << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
     << (accumulate ? " accumulate" : "") << ", strides " << static_cast<int>(strides) << ", M N K " << m << " " << n << " " << k
     << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor) << (interleaved ? ", interleaved" : "")
-    << ", seed " << seed;
+    << (together ? ", together with another" : "") << ", seed " << seed;
   return s.str();
 }
 
@@ -182,6 +182,14 @@ std::string unreachable_isa() {
 Trial::Trial(const Case& c) : spec(c) {
   fill_weights();
   fill_activations();
+  if (!spec.together) return;
+  constexpr int64_t kMostRows = 34;
+  Case d = spec;
+  d.together = false;
+  d.seed ^= 0x3c6ef372u;  // other numbers, and another order of columns, if any
+  d.n = std::min(d.n, kMostRows);
+  other = std::make_unique<Trial>(d);
+  other->shared_ = this;
 }
 
 void Trial::fill_weights() {
@@ -297,6 +305,9 @@ void Trial::read_back() {
 }
 
 testing::AssertionResult Trial::pack() {
+  if (other != nullptr) {
+    if (const auto ok = other->pack(); !ok) return ok;
+  }
   read_back();
   for (const Matrix* m : {&values, &kept, &scales, &zeros, &group_index, &a, &bias}) m->make_read_only();
   marlin_weights_destroy(std::exchange(weights_, nullptr));
@@ -341,21 +352,29 @@ marlin_gemm_desc Trial::gemm_desc() const {
   d.epilogue = spec.epilogue;
   d.flags = spec.accumulate ? MARLIN_GEMM_ACCUMULATE : 0;
   d.weights = weights_;
-  d.a = a.view();
+  d.a = activations().view();
   d.c = c.view();
   d.a.rows = d.c.rows = spec.m;  // the first ones, when spec.m was lowered
   d.bias = bias.view();
   return d;
 }
 
-testing::AssertionResult Trial::run() {
+void Trial::clear_c() {
   const int64_t columns = spec.columns();
   for (int64_t r = 0; r < spec.m; ++r) {
     for (int64_t n = 0; n < columns; ++n) c.set(r, n, spec.accumulate ? c_before[at(r * columns + n)] : NAN);
   }
+}
+
+testing::AssertionResult Trial::run() {
+  clear_c();
   const marlin_gemm_desc d = gemm_desc();
   marlin_error err = no_error();
-  return expect_ok(marlin_gemm(nullptr, &d, &err), err, "marlin_gemm");
+  if (other == nullptr) return expect_ok(marlin_gemm(nullptr, &d, &err), err, "marlin_gemm");
+  other->clear_c();
+  const marlin_gemm_desc e = other->gemm_desc();
+  const marlin_gemm_desc* const both[] = {&d, &e};
+  return expect_ok(marlin_gemm_many(nullptr, both, 2, &err), err, "marlin_gemm_many");
 }
 
 oracle::Product Trial::product() const {
@@ -366,7 +385,7 @@ oracle::Product Trial::product() const {
   p.epilogue = spec.epilogue;
   p.c_dtype = spec.c_type;
   for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t k = 0; k < spec.k; ++k) p.a.push_back(a.get(r, k));
+    for (int64_t k = 0; k < spec.k; ++k) p.a.push_back(activations().get(r, k));
   }
   for (int64_t n = 0; spec.bias_type != 0 && n < spec.n; ++n) p.bias.push_back(bias.get(0, n));
   if (spec.accumulate) p.c = c_before;
@@ -399,6 +418,11 @@ testing::AssertionResult Trial::check() {
   const bool many = spec.m * columns >= 256 && spec.epilogue == MARLIN_EPILOGUE_NONE;
   if (const double e = many ? oracle::nmse(want, got) : 0; e > limit) {
     return testing::AssertionFailure() << "NMSE " << e << ", expected at most " << limit << "\n" << explain();
+  }
+  if (other != nullptr) {
+    const testing::AssertionResult ok = other->check();
+    worst = std::max(worst, other->worst);
+    if (!ok) return testing::AssertionFailure() << "the other product: " << ok.message();
   }
   return testing::AssertionSuccess();
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Case {
   Tensor tensor = Tensor::none;
   bool sparse = false;  ///< 2:4; k is a multiple of 4
   bool interleaved = false;
+  bool together = false;  ///< in one marlin_gemm_many with a product of other weights and the same A
   uint32_t seed = 1;
 
   std::string describe() const;
@@ -96,13 +98,17 @@ class Trial {
   std::vector<double> tensor_scales;  ///< one a part, or empty
   std::vector<double> c_before;       ///< [m][columns]; used when accumulating
   double worst = 0;                   ///< largest error / bound that check() saw
+  std::unique_ptr<Trial> other;       ///< when spec.together: packed, run (on this one's A) and checked with this one
 
  private:
   void fill_weights();
   void fill_masks();
   void fill_activations();
   void read_back();
+  void clear_c();
+  const Matrix& activations() const { return shared_ != nullptr ? shared_->a : a; }
 
+  const Trial* shared_ = nullptr;  ///< whose `other` this is
   marlin_weights* weights_ = nullptr;
 };
 
