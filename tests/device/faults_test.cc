@@ -2,7 +2,10 @@
 // the context serves the next caller.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "world.h"
@@ -15,6 +18,7 @@ using namespace device_test;
 struct Operation {
   const char* name;
   std::function<marlin_status(const mm::context&)> run;
+  const char* call = "allocate";  ///< one of the device's that it makes where memory is unified
 };
 
 #define RETURN_IF_FAILED(call) \
@@ -39,8 +43,9 @@ marlin_status make_buffer(const mm::context& context, uint64_t bytes, mm::buffer
   return MARLIN_OK;
 }
 
-/// A product on a stream: prepared if `prepare`, with INT8 activations, split K and a finish.
-marlin_status on_stream(const mm::context& context, bool prepare, bool wait) {
+/// A product on a stream: prepared if `prepare`, with INT8 activations, split K and a finish. In scratch of the host's own on
+/// its device, if `scratch`.
+marlin_status on_stream(const mm::context& context, bool prepare, bool wait, bool scratch = false) {
   mm::weights w;
   mm::buffer a_memory, c_memory;
   mm::stream stream;
@@ -48,7 +53,12 @@ marlin_status on_stream(const mm::context& context, bool prepare, bool wait) {
   RETURN_IF_FAILED(pack(context, 64, 2048, w));
   RETURN_IF_FAILED(make_buffer(context, 2 * 2048 * 4, a_memory, d.a, 2, 2048, MARLIN_F32));
   RETURN_IF_FAILED(make_buffer(context, 2 * 64 * 4, c_memory, d.c, 2, 64, MARLIN_F32));
-  RETURN_IF_FAILED(marlin_stream_create(context.get(), nullptr, stream.out(), nullptr));
+  constexpr int64_t kScratch = 1 << 20;
+  Record record;
+  HostBuffer theirs(record, nullptr, kScratch);
+  auto s = mm::make<marlin_stream_desc>();
+  if (scratch) s.scratch = {&theirs, 0, 1, kScratch, 0, MARLIN_U8, MARLIN_MEM_METAL};
+  RETURN_IF_FAILED(marlin_stream_create(context.get(), &s, stream.out(), nullptr));
   d.weights = w.get();
   d.compute = MARLIN_COMPUTE_INT8;
   const marlin_gemm_desc* const descs[] = {&d};
@@ -61,23 +71,41 @@ marlin_status on_stream(const mm::context& context, bool prepare, bool wait) {
   return marlin_stream_flush(stream.get(), nullptr);
 }
 
-marlin_status at_once(const mm::context& context, bool native) {
+enum class Operands : uint8_t { host, pages, native };
+
+/// Floats that begin at a page, of the device's 4 KiB.
+struct Pages {
+  explicit Pages(size_t count) : data(static_cast<float*>(std::aligned_alloc(4096, count * sizeof(float)))) {
+    std::fill_n(data, count, 1.0f);
+  }
+  ~Pages() { std::free(data); }
+  Pages(const Pages&) = delete;
+  float* const data;
+};
+
+/// A product and rows by their ids, both without a stream.
+marlin_status at_once(const mm::context& context, Operands operands) {
+  constexpr int64_t kRows = 16;  // whole pages of A and of C
   mm::weights w;
   RETURN_IF_FAILED(pack(context, 64, 2048, w));
-  std::vector<float> a(3 * 2048, 1.0f), c(3 * 64);
+  const Pages a(kRows * 2048 + 1024), c(kRows * 64 + 1024);
+  const int64_t skip = operands == Operands::pages ? 0 : 1;
   Record record;
-  HostBuffer theirs(record, nullptr, 3 * 64 * 4);
+  HostBuffer theirs(record, nullptr, kRows * 64 * 4), their_ids(record, nullptr, 2 * 4);
+  std::vector<int32_t> ids = {5, 6};
+  std::memcpy(their_ids.data(), ids.data(), 2 * 4);
   auto d = mm::make<marlin_gemm_desc>();
   d.weights = w.get();
-  d.a = mm::matrix_view(a.data(), 3, 2048);
-  d.c = mm::matrix_view(c.data(), 3, 64);
-  if (native) {
+  d.a = mm::matrix_view(a.data + skip, kRows, 2048);
+  d.c = mm::matrix_view(c.data + skip, kRows, 64);
+  marlin_matrix list = mm::matrix_view(ids.data(), 2, 1);
+  if (operands == Operands::native) {
     d.c.data = &theirs;
-    d.c.memory = MARLIN_MEM_METAL;
+    list.data = &their_ids;
+    d.c.memory = list.memory = MARLIN_MEM_METAL;
   }
   RETURN_IF_FAILED(marlin_gemm(nullptr, &d, nullptr));
-  std::vector<int32_t> ids = {5, 6};
-  const marlin_matrix list = mm::matrix_view(ids.data(), 2, 1), out = mm::matrix_view(a.data(), 2, 2048);
+  const marlin_matrix out = mm::matrix_view(a.data + skip, 2, 2048);
   return marlin_weights_unpack(nullptr, w.get(), &list, 0, &out, nullptr);
 }
 
@@ -85,9 +113,12 @@ const Operation kOperations[] = {
     {"stream", [](const mm::context& c) { return on_stream(c, false, true); }},
     {"prepared stream", [](const mm::context& c) { return on_stream(c, true, true); }},
     {"flushed stream", [](const mm::context& c) { return on_stream(c, false, false); }},
-    {"at once", [](const mm::context& c) { return at_once(c, false); }},
-    {"at once, native memory", [](const mm::context& c) { return at_once(c, true); }},
+    {"stream, native scratch", [](const mm::context& c) { return on_stream(c, true, true, true); }, "wrap_native"},
+    {"at once", [](const mm::context& c) { return at_once(c, Operands::host); }},
+    {"at once, whole pages", [](const mm::context& c) { return at_once(c, Operands::pages); }, "wrap"},
+    {"at once, native memory", [](const mm::context& c) { return at_once(c, Operands::native); }, "wrap_native"},
 };
+constexpr int kOperationCount = std::size(kOperations);
 
 marlin_status expected(const FaultPlan& plan) {
   return plan.fault == Fault::memory ? MARLIN_E_MEMORY : plan.fault == Fault::timeout ? MARLIN_E_TIMEOUT : MARLIN_E_DEVICE;
@@ -118,7 +149,8 @@ TEST_P(Faults, ReachTheCallerAndLeaveNothingBehind) {
       } else {
         struck.insert(faults.where);
         // Nobody asks after the last flush whether what was submitted has failed.
-        if (status != MARLIN_OK || fault != Fault::late) {
+        const bool ignored = fault == Fault::late || faults.where == "wrap";  // what is not wrapped is copied
+        if (status != MARLIN_OK || !ignored) {
           EXPECT_EQ(status, expected(faults)) << faults.where;
         }
       }
@@ -135,10 +167,12 @@ TEST_P(Faults, ReachTheCallerAndLeaveNothingBehind) {
   if (fault == Fault::error) {
     for (const char* call : {"allocate", "kernel", "stream", "dispatch", "barrier", "commit"})
       EXPECT_TRUE(struck.contains(call)) << call << " was never reached";
+    EXPECT_TRUE(struck.contains(unified ? operation.call : "copy")) << "not reached";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Faults, testing::Combine(testing::Range(0, 5), testing::Range(0, 5), testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(All, Faults,
+                         testing::Combine(testing::Range(0, kOperationCount), testing::Range(0, 5), testing::Bool()),
                          [](const auto& info) {
                            std::string name = kOperations[std::get<0>(info.param)].name;
                            std::erase_if(name, [](char c) { return c == ' ' || c == ','; });
