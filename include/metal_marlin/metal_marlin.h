@@ -153,8 +153,7 @@ typedef int32_t marlin_epilogue; /* f in C = f(A W^T + bias) (+ C); two-input on
 #define MARLIN_EPILOGUE_GELU_ERF ((marlin_epilogue)3)
 #define MARLIN_EPILOGUE_SWIGLU ((marlin_epilogue)4)     /* silu(gate) * up */
 #define MARLIN_EPILOGUE_GEGLU_TANH ((marlin_epilogue)5) /* gelu_tanh(gate) * up */
-#define MARLIN_EPILOGUE_SWIGLU_OAI \
-  ((marlin_epilogue)6) /* gpt-oss: g sigmoid(1.702 g) (u + 1), gate and up clamped: g <= 7, |u| <= 7 */
+#define MARLIN_EPILOGUE_SWIGLU_OAI ((marlin_epilogue)6) /* gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7 */
 
 typedef int32_t marlin_native; /* what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL) */
 #define MARLIN_NATIVE_NONE ((marlin_native)0)
@@ -293,6 +292,9 @@ typedef struct marlin_load_desc {
   marlin_format format;              /* for layers that are not quantised: quantise to this; 0: they are an error */
   uint32_t group_size;               /* with format; 0: the format's own */
   const marlin_matrix* column_norms; /* LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL */
+  /* On the calling thread: first, last, now and then. Counts elements of W. Not 0 cancels: MARLIN_E_CANCELLED. May be NULL. */
+  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  void* user; /* given to progress */
 } marlin_load_desc;
 
 typedef struct marlin_open_desc {
@@ -358,8 +360,7 @@ typedef struct marlin_convert_desc {
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
 
-/* Describes device `index` (0-based, over all backends in the order of MARLIN_BACKEND_AUTO, unusable ones included); past the
- * end: MARLIN_E_NOT_FOUND. */
+/* Device `index` of all backends in the order of MARLIN_BACKEND_AUTO, unusable ones too. Past the end: MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_device_get(uint32_t index, marlin_device_info* out, marlin_error* err);
 /* desc NULL: all defaults. Starts no thread before the first work. */
 MARLIN_EXPORT marlin_status marlin_context_create(const marlin_context_desc* desc, marlin_context** out, marlin_error* err);
@@ -414,8 +415,7 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* che
 MARLIN_EXPORT marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name, marlin_matrix* out,
                                                      marlin_error* err);
 MARLIN_EXPORT void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint);
-/* Loads and packs the named layers, a stripe of rows at a time. A layer with experts needs a shard that picks one. A shard that
- * leaves the layer is MARLIN_E_SHAPE. */
+/* Loads and packs the named layers by stripes of rows. One with experts needs a shard of one. Outside: MARLIN_E_SHAPE. */
 MARLIN_EXPORT marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                 const marlin_load_desc* desc, marlin_weights** out, marlin_error* err);
 

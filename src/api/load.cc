@@ -1,5 +1,8 @@
+#include <atomic>
 #include <cinttypes>
+#include <memory>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "api/checkpoint.h"
@@ -68,6 +71,46 @@ Result<std::unique_ptr<WeightSource>> layer_source(const Checkpoint& files, size
   return make_shard(std::move(source), n.first, n.count, k.first, k.count);
 }
 
+/// Tells the host how much has been read, on the host's own thread, and stops where the host says so.
+class WatchedSource final : public WeightSource {
+ public:
+  WatchedSource(std::unique_ptr<WeightSource> source, const marlin_load_desc& d)
+      : source_(std::move(source)), progress_(d.progress), user_(d.user) {
+    meta_ = source_->meta();
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    MARLIN_RETURN_IF_ERROR(source_->read(first, count, out));
+    rows_.fetch_add(count, std::memory_order_relaxed);
+    return std::this_thread::get_id() == caller_ ? report() : Status();
+  }
+
+  Status report() const {
+    const auto k = static_cast<uint64_t>(meta_.k);
+    const auto rows = static_cast<uint64_t>(rows_.load(std::memory_order_relaxed));
+    if (progress_(user_, rows * k, static_cast<uint64_t>(meta_.n) * k) == 0) return {};
+    return Status::error(MARLIN_E_CANCELLED, "desc->progress asked to stop");
+  }
+
+ private:
+  std::unique_ptr<WeightSource> source_;
+  int32_t (*progress_)(void*, uint64_t, uint64_t);
+  void* user_;
+  std::thread::id caller_ = std::this_thread::get_id();
+  mutable std::atomic<int64_t> rows_{0};
+};
+
+Result<marlin_weights*> watched_weights(marlin_context& context, std::unique_ptr<WeightSource> source, const Layer& first,
+                                        const marlin_load_desc& d) {
+  if (d.progress == nullptr) return make_weights(context, *source, first.layout, first.name);
+  const WatchedSource watched(std::move(source), d);
+  MARLIN_RETURN_IF_ERROR(watched.report());
+  MARLIN_ASSIGN(auto* weights, make_weights(context, watched, first.layout, first.name));
+  std::unique_ptr<marlin_weights> owned(weights);
+  MARLIN_RETURN_IF_ERROR(watched.report());
+  return owned.release();
+}
+
 Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, const marlin_load_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
   const auto layers = files.layers();
@@ -82,9 +125,9 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
     sources.push_back(source.take());
     if (i == 0) first = &layers[index.value()];
   }
-  if (sources.size() == 1) return make_weights(context, *sources[0], first->layout, first->name);
-  MARLIN_ASSIGN(const auto all, make_concat(std::move(sources)));
-  return make_weights(context, *all, first->layout, first->name);
+  if (sources.size() == 1) return watched_weights(context, std::move(sources[0]), *first, d);
+  MARLIN_ASSIGN(auto all, make_concat(std::move(sources)));
+  return watched_weights(context, std::move(all), *first, d);
 }
 
 }  // namespace

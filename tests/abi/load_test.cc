@@ -2,6 +2,9 @@
 // values themselves are compared in tests/unit; here rows of one handle are compared with rows of another.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "support.h"
 
 namespace abi_test {
@@ -239,6 +242,51 @@ TEST_F(Load, LayersEndWithNotFoundAndFilesFailWithErrno) {
   EXPECT_EQ(marlin_checkpoint_open("/nonexistent/x.gguf", nullptr, none.out(), &err), MARLIN_E_FILE);
   EXPECT_EQ(err.native_code, 2);  // ENOENT
   EXPECT_TRUE(contains(err.message, "/nonexistent/x.gguf")) << err.message;
+}
+
+TEST_F(Load, TellsHowFarItIsAndStopsWhenAsked) {
+  struct Host {
+    size_t stop_at = SIZE_MAX;  // the number of the call that cancels
+    std::vector<std::pair<uint64_t, uint64_t>> calls;
+    std::vector<std::thread::id> threads;
+  } host;
+  const mm::checkpoint file(data("gptq-v1-sym-g128"));
+  const marlin_layer_info layer = file.layers().at(0);
+  const std::vector<const char*> names = {layer.name, layer.name};
+  marlin_load_desc d = desc_of(names);
+  d.user = &host;
+  d.progress = [](void* user, uint64_t done, uint64_t total) -> int32_t {
+    auto& h = *static_cast<Host*>(user);
+    h.calls.emplace_back(done, total);
+    h.threads.push_back(std::this_thread::get_id());
+    return h.calls.size() > h.stop_at ? -7 : 0;
+  };
+  const auto total = static_cast<uint64_t>(2 * layer.n * layer.k);
+  for (const uint32_t threads : {1u, 3u}) {
+    auto desc = mm::make<marlin_context_desc>();
+    desc.backend = MARLIN_BACKEND_CPU;
+    desc.threads = threads;
+    const mm::context own(desc);
+    host = {};
+    const std::vector<float> values = decoded(mm::load(own, file, d));
+    ASSERT_GE(host.calls.size(), 2u);
+    EXPECT_TRUE(std::is_sorted(host.calls.begin(), host.calls.end()));
+    EXPECT_EQ(host.calls.front(), std::pair(uint64_t{0}, total));
+    EXPECT_EQ(host.calls.back(), std::pair(total, total));
+    for (const std::thread::id id : host.threads) EXPECT_TRUE(id == std::this_thread::get_id());
+    if (threads != 1) continue;
+    // The begin, each 64 rows, the end; one thread calls the same number of times again.
+    const size_t count = host.calls.size();
+    EXPECT_EQ(count, 2 + static_cast<size_t>((2 * layer.n + 63) / 64));
+    for (size_t stop = 0; stop < count; ++stop) {
+      host = {stop, {}, {}};
+      mm::weights none;
+      EXPECT_FAILS(MARLIN_E_CANCELLED, "progress", marlin_weights_load, own.get(), file.get(), &d, none.out());
+      EXPECT_EQ(host.calls.size(), stop + 1);
+    }
+    host = {};
+    EXPECT_EQ(decoded(mm::load(own, file, d)), values);
+  }
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ FIELD(marlin_load_desc, expert_count, 28, 4);
 FIELD(marlin_load_desc, format, 32, 4);
 FIELD(marlin_load_desc, group_size, 36, 4);
 FIELD(marlin_load_desc, column_norms, 40, 8);
-END(marlin_load_desc, 48);
+FIELD(marlin_load_desc, progress, 48, 8);
+FIELD(marlin_load_desc, user, 56, 8);
+END(marlin_load_desc, 64);
 
 FIELD(marlin_open_desc, struct_size, 0, 4);
 FIELD(marlin_open_desc, flags, 4, 4);

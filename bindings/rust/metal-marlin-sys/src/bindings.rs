@@ -169,7 +169,7 @@ pub const MARLIN_EPILOGUE_GELU_ERF: marlin_epilogue = 3;
 pub const MARLIN_EPILOGUE_SWIGLU: marlin_epilogue = 4;
 /// gelu_tanh(gate) \* up
 pub const MARLIN_EPILOGUE_GEGLU_TANH: marlin_epilogue = 5;
-/// gpt-oss: g sigmoid(1.702 g) (u + 1), gate and up clamped: g \<= 7, |u| \<= 7
+/// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g \<= 7, |u| \<= 7
 pub const MARLIN_EPILOGUE_SWIGLU_OAI: marlin_epilogue = 6;
 pub const MARLIN_NATIVE_NONE: marlin_native = 0;
 pub const MARLIN_NATIVE_CUDA_STREAM: marlin_native = 1;
@@ -456,6 +456,10 @@ pub struct marlin_load_desc {
     pub group_size: u32,
     /// LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL
     pub column_norms: *const marlin_matrix,
+    /// On the calling thread: first, last, now and then. Counts elements of W. Not 0 cancels: MARLIN_E_CANCELLED. May be NULL.
+    pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>,
+    /// given to progress
+    pub user: *mut c_void,
 }
 impl Default for marlin_load_desc {
     /// All zero but `struct_size`.
@@ -642,7 +646,7 @@ pub struct marlin_api {
 
 #[cfg(feature = "link")]
 extern "C" {
-    /// Describes device `index` (0-based, over all backends in the order of MARLIN_BACKEND_AUTO, unusable ones included); past the end: MARLIN_E_NOT_FOUND.
+    /// Device `index` of all backends in the order of MARLIN_BACKEND_AUTO, unusable ones too. Past the end: MARLIN_E_NOT_FOUND.
     pub fn marlin_device_get(index: u32, out: *mut marlin_device_info, err: *mut marlin_error) -> marlin_status;
     /// desc NULL: all defaults. Starts no thread before the first work.
     pub fn marlin_context_create(desc: *const marlin_context_desc, out: *mut *mut marlin_context, err: *mut marlin_error) -> marlin_status;
@@ -674,7 +678,7 @@ extern "C" {
     /// A borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. More than two dimensions: all but the last are rows; one or none: one row. It starts wherever the file has it, so an operand made of it may have to be copied to its natural alignment first. A type that marlin_dtype does not name is MARLIN_E_UNSUPPORTED.
     pub fn marlin_checkpoint_tensor(checkpoint: *const marlin_checkpoint, name: *const c_char, out: *mut marlin_matrix, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_checkpoint_destroy(checkpoint: *mut marlin_checkpoint);
-    /// Loads and packs the named layers, a stripe of rows at a time. A layer with experts needs a shard that picks one. A shard that leaves the layer is MARLIN_E_SHAPE.
+    /// Loads and packs the named layers by stripes of rows. One with experts needs a shard of one. Outside: MARLIN_E_SHAPE.
     pub fn marlin_weights_load(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, desc: *const marlin_load_desc, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_gemm(stream: *mut marlin_stream, desc: *const marlin_gemm_desc, err: *mut marlin_error) -> marlin_status;
     /// Independent products in one submission; an A that several of them share is prepared once. All are validated first.

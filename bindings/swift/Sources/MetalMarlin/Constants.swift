@@ -308,7 +308,7 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   public static let swiglu = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU)
   /// gelu_tanh(gate) * up
   public static let gegluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GEGLU_TANH)
-  /// gpt-oss: g sigmoid(1.702 g) (u + 1), gate and up clamped: g <= 7, |u| <= 7
+  /// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7
   public static let swigluOai = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU_OAI)
 
   /// The header's name.

@@ -261,7 +261,7 @@ import Testing
   }
 
   @Test func layoutOfLoadDesc() {
-    expect(marlin_load_desc.self, size: 48, alignment: 8)
+    expect(marlin_load_desc.self, size: 64, alignment: 8)
     expect(\marlin_load_desc.struct_size as KeyPath<marlin_load_desc, UInt32>, offset: 0, size: 4)
     expect(\marlin_load_desc.flags as KeyPath<marlin_load_desc, UInt32>, offset: 4, size: 4)
     expect(\marlin_load_desc.layers as KeyPath<marlin_load_desc, UnsafePointer<UnsafePointer<CChar>?>?>, offset: 8, size: 8)
@@ -271,6 +271,8 @@ import Testing
     expect(\marlin_load_desc.format as KeyPath<marlin_load_desc, marlin_format>, offset: 32, size: 4)
     expect(\marlin_load_desc.group_size as KeyPath<marlin_load_desc, UInt32>, offset: 36, size: 4)
     expect(\marlin_load_desc.column_norms as KeyPath<marlin_load_desc, UnsafePointer<marlin_matrix>?>, offset: 40, size: 8)
+    expect(\marlin_load_desc.progress as KeyPath<marlin_load_desc, (@convention(c) (UnsafeMutableRawPointer?, UInt64, UInt64) -> Int32)?>, offset: 48, size: 8)
+    expect(\marlin_load_desc.user as KeyPath<marlin_load_desc, UnsafeMutableRawPointer?>, offset: 56, size: 8)
   }
 
   @Test func layoutOfOpenDesc() {
