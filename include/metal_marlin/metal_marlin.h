@@ -26,8 +26,8 @@
  *            live until the stream has passed them. NULL, a handle of another kind, and a destroyed stream of a live
  *            context are MARLIN_E_ARGUMENT; destroying them does nothing. marlin_stream_destroy never waits.
  * Threads    Contexts, weights, buffers and checkpoints may be used by any number of threads at once. A stream: one thread at
- *            a time, but it may move between threads. No handle may be destroyed while another thread uses it. A forked child
- *            may go on with CPU contexts that no other thread was using. No thread may be cancelled inside a call.
+ *            a time, but it may move between threads. No handle may be destroyed while in use, no thread cancelled in a call. A
+ *            forked child may go on with CPU contexts that no other thread was using; GPU contexts are MARLIN_E_DEVICE there.
  * Callbacks  Run on threads that are inside a call of this library or on its workers, maybe several at once, never after
  *            the context and all its children are destroyed. They must not call this library, throw or jump out. Tasks
  *            given to parallel_for never wait for each other: a serial loop is a legal parallel_for.

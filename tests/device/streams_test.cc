@@ -1,5 +1,7 @@
 // Streams, memory and preparation: what a call may and may not do besides its dispatches.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -331,6 +333,57 @@ TEST(NativeObjects, ThatDoNotFitAreErrorsOfTheCall) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "another device", marlin_gemm, nullptr, &g);
   testing::Mock::VerifyAndClearExpectations(world.mock.get());
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+}
+
+/// Every call that would ask the device; the number of the first that does not say why it cannot, or 0.
+int first_served_after_a_fork(const World& world, Product& p, const mm::stream& stream, const mm::buffer& memory) {
+  const auto values = abi_test::numbers(64, 1);
+  const auto part = abi_test::pack_desc(values, 1, 64);
+  const marlin_pack_desc* const parts[] = {&part};
+  const marlin_gemm_desc* const descs[] = {&p.desc};
+  const marlin_matrix rows = memory.matrix<float>(1, 64);
+  int native = 0;
+  auto foreign = p.desc;
+  foreign.a.data = &native;
+  foreign.a.memory = MARLIN_MEM_METAL;
+  mm::weights w;
+  mm::buffer b;
+  mm::stream s;
+  char text[256];
+  const abi_test::Outcome outcomes[] = {
+      abi_test::call(marlin_gemm, nullptr, &p.desc),
+      abi_test::call(marlin_gemm_many, stream.get(), descs, 1u),
+      abi_test::call(marlin_gemm, nullptr, &foreign),
+      abi_test::call(marlin_prepare, stream.get(), descs, 1u, int64_t{4}, nullptr),
+      abi_test::call(marlin_weights_unpack, nullptr, p.w.get(), nullptr, int64_t{0}, &rows),
+      abi_test::call(marlin_weights_pack, world.context.get(), parts, 1u, 0u, w.out()),
+      abi_test::call(marlin_buffer_create, world.context.get(), uint64_t{8}, b.out()),
+      abi_test::call(marlin_stream_create, world.context.get(), nullptr, s.out()),
+      abi_test::call(marlin_stream_flush, stream.get()),
+      abi_test::call(marlin_stream_wait, stream.get(), UINT64_MAX),
+      abi_test::call(marlin_explain, &p.desc, text, sizeof text, nullptr),
+  };
+  int number = 0;
+  for (const abi_test::Outcome& o : outcomes)
+    if (++number; o.status != MARLIN_E_DEVICE || !abi_test::contains(o.message, "does not survive a fork")) return number;
+  return 0;
+}
+
+TEST(Fork, LeavesTheContextToTheParent) {
+  World world;
+  Product p(world, 2);
+  const mm::stream stream(world.context);
+  const mm::buffer memory(world.context, 256);
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(first_served_after_a_fork(world, p, stream, memory));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the number of the first call that was served";
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+  EXPECT_OK(marlin_stream_wait, stream.get(), UINT64_MAX);
 }
 
 }  // namespace

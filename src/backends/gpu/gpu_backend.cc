@@ -1,5 +1,7 @@
 #include "backends/gpu/gpu_backend.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
@@ -23,11 +25,13 @@ class GpuBackend final : public Backend {
       : device_(std::move(device)), options_(gpu), logger_(options.logger), runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_on_device(source, *device_, memory_, *runner_));
     return packed;
   }
 
   Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows, const MatrixView& out) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     const auto& packed = static_cast<const GpuWeights&>(weights);
     if (stream != nullptr) return unpack_on(static_cast<GpuStream&>(*stream), packed, rows, out, nullptr);
     MARLIN_RETURN_IF_ERROR(check_ids(*device_, rows, out.rows, packed.layout.n));
@@ -35,17 +39,20 @@ class GpuBackend final : public Backend {
   }
 
   Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     MARLIN_ASSIGN(device::BufferRef buffer, memory_.allocate(bytes, device::Placement::shared, "buffer"));
     std::memset(buffer->host(), 0, bytes);
     return std::unique_ptr<SharedMemory>(std::make_unique<GpuBuffer>(std::move(buffer)));
   }
 
   Result<NativeMemory> native_memory(void* native) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     MARLIN_ASSIGN(const device::BufferRef buffer, device_->wrap_native(native));
     return NativeMemory{buffer->address(), buffer->bytes()};
   }
 
   Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     Place scratch;
     uint64_t bytes = 0;
     if (options.scratch.present()) {
@@ -66,11 +73,13 @@ class GpuBackend final : public Backend {
   Status supports(const GemmProblem& problem) override { return plan(problem, problem.a.rows).status(); }
 
   Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     if (stream != nullptr) return gemm_on(static_cast<GpuStream&>(*stream), problems, nullptr);
     return at_once([&](GpuStream& own, Operands& operands) { return gemm_on(own, problems, &operands); });
   }
 
   Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     if (max_m == 0 || problems.empty()) return uint64_t{0};
     if (stream != nullptr) return prepare_on(static_cast<GpuStream&>(*stream), problems, max_m, false);
     MARLIN_ASSIGN(auto own, streams_.take());
@@ -80,12 +89,14 @@ class GpuBackend final : public Backend {
   }
 
   Status flush(BackendStream& stream) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     auto& own = static_cast<GpuStream&>(stream);
     MARLIN_RETURN_IF_ERROR(own.check());
     return own.commit();
   }
 
   Status wait(BackendStream& stream, uint64_t timeout_ns) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
     auto& own = static_cast<GpuStream&>(stream);
     MARLIN_RETURN_IF_ERROR(own.check());
     return own.wait(timeout_ns);
@@ -97,10 +108,18 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  /// Neither the driver's connection nor the locks of its threads come along into the child of a fork.
+  Status check_process() const {
+    if (getpid() == process_) return {};
+    return Status::error(MARLIN_E_DEVICE, "%s: the context is of process %d and does not survive a fork into %d",
+                         device_->capabilities().name.c_str(), static_cast<int>(process_), static_cast<int>(getpid()));
+  }
+
   PlanRules rules() const { return {device_->capabilities(), health_, options_.kernel}; }
 
   /// A plan whose kernel is known to compute right here.
   Result<GemmPlan> plan(const GemmProblem& problem, int64_t m) {
+    MARLIN_RETURN_IF_ERROR(check_process());
     for (;;) {  // each turn learns of one more kernel
       MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
       const PackedLayout& layout = weights_of(problem).layout;
@@ -191,6 +210,7 @@ class GpuBackend final : public Backend {
     return bytes == 0 ? 0 : bytes + kScratchAlign - 1;  // the host's memory may start anywhere
   }
 
+  const pid_t process_ = getpid();
   const std::shared_ptr<device::Device> device_;
   const GpuOptions options_;
   const Logger logger_;
