@@ -1,6 +1,8 @@
 // Every function of the device seam, used rightly and refused.
 #include <sys/mman.h>
 
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "backends/metal/metal_backend.h"
@@ -409,6 +411,27 @@ TEST_F(DeviceTest, ThreadsCompileAllocateAndRunAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Compiling takes long: whoever wants a kernel that is there does not wait for it.
+TEST_F(DeviceTest, CompiledKernelsAreHadWhileAnotherIsCompiled) {
+  open();
+  struct Amid {
+    device::Device& device;
+    KernelRef expected;
+    std::future<KernelRef> found{};
+    bool waited = true;
+  } amid{*device, kernel("scale")};
+  const auto ask = [](void* user) {
+    auto& all = *static_cast<Amid*>(user);
+    all.found = std::async(std::launch::async, [&all] { return all.device.kernel("scale", kPlain).take(); });
+    all.waited = all.found.wait_for(std::chrono::seconds(10)) != std::future_status::ready;
+  };
+  metal_test_call_in_pipeline(ask, &amid);
+  kernel("narrow");
+  ASSERT_TRUE(amid.found.valid());
+  EXPECT_FALSE(amid.waited);
+  EXPECT_EQ(amid.found.get(), amid.expected);
 }
 
 }  // namespace

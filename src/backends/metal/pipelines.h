@@ -46,7 +46,7 @@ class Archive {
   int unsaved_ = 0;
 };
 
-/// Any thread.
+/// Any thread. One compiles at a time; what is compiled already is had meanwhile.
 class Pipelines {
  public:
   Pipelines(id<MTLDevice> device, const DeviceOptions& options);
@@ -55,16 +55,21 @@ class Pipelines {
   Result<device::KernelRef> helper(std::string_view name);
 
  private:
+  device::KernelRef find(const std::string& key);
+  /// What was compiled under this key, or what `make` compiles.
+  template <class Make>
+  Result<device::KernelRef> once(const std::string& key, const Make& make);
   /// The library that has the kernel, loading as many as it takes.
   Result<id<MTLLibrary>> library_with(std::string_view name);
   Result<device::KernelRef> compile(id<MTLLibrary> library, std::string_view name, std::span<const device::Constant> constants);
 
   id<MTLDevice> device_;
   Shaders shaders_;
-  std::mutex mutex_;
+  std::mutex compiling_;                   // for as long as that takes; guards the libraries and the archive
   std::vector<id<MTLLibrary>> libraries_;  // as many as were needed so far
   id<MTLLibrary> helpers_ = nil;
   Archive archive_;
+  std::mutex mutex_;                                   // guards what follows; taken after compiling_, never before
   std::map<std::string, device::KernelRef> compiled_;  // by name and constants
 };
 

@@ -100,29 +100,39 @@ Result<id<MTLLibrary>> Pipelines::library_with(std::string_view name) {
   return Status::error(MARLIN_E_NOT_FOUND, "there is no kernel %s", wanted.UTF8String);
 }
 
-Result<device::KernelRef> Pipelines::kernel(std::string_view name, std::span<const device::Constant> constants) {
+device::KernelRef Pipelines::find(const std::string& key) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = compiled_.find(key);
+  return found == compiled_.end() ? nullptr : found->second;
+}
+
+template <class Make>
+Result<device::KernelRef> Pipelines::once(const std::string& key, const Make& make) {
   @autoreleasepool {
-    const std::string key = key_of(name, constants);
+    if (device::KernelRef found = find(key); found != nullptr) return found;
+    const std::lock_guard<std::mutex> compiling(compiling_);
+    if (device::KernelRef found = find(key); found != nullptr) return found;  // by the thread before this one
+    MARLIN_ASSIGN(device::KernelRef made, make());
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto found = compiled_.find(key); found != compiled_.end()) return found->second;
-    MARLIN_ASSIGN(id<MTLLibrary> library, library_with(name));
-    MARLIN_ASSIGN(device::KernelRef made, compile(library, name, constants));
     compiled_.emplace(key, made);
     return made;
   }
 }
 
+Result<device::KernelRef> Pipelines::kernel(std::string_view name, std::span<const device::Constant> constants) {
+  return once(key_of(name, constants), [&]() -> Result<device::KernelRef> {
+    MARLIN_ASSIGN(id<MTLLibrary> library, library_with(name));
+    return compile(library, name, constants);
+  });
+}
+
 Result<device::KernelRef> Pipelines::helper(std::string_view name) {
-  @autoreleasepool {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto found = compiled_.find(std::string(name)); found != compiled_.end()) return found->second;
+  return once(std::string(name), [&]() -> Result<device::KernelRef> {
     if (helpers_ == nil) {
       MARLIN_ASSIGN(helpers_, compile_source(device_, kHelpers));
     }
-    MARLIN_ASSIGN(device::KernelRef made, compile(helpers_, name, {}));
-    compiled_.emplace(name, made);
-    return made;
-  }
+    return compile(helpers_, name, {});
+  });
 }
 
 Result<device::KernelRef> Pipelines::compile(id<MTLLibrary> library, std::string_view name,

@@ -44,6 +44,8 @@ void metal_test_fail_archive(size_t nth);  /* making, adding to and serialising 
 void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);
+/* Calls `call` once, amid the next newComputePipelineState..., on its thread. */
+void metal_test_call_in_pipeline(void (*call)(void* user), void* user);
 /* From now on nothing can be made, and every command buffer ends with MTLCommandBufferErrorDeviceRemoved. */
 void metal_test_remove_device(void);
 /* Each command buffer completes so much later than its last command. */

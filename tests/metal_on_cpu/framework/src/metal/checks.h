@@ -14,6 +14,9 @@ enum class Fault { kAllocation, kCompile, kPipeline, kQueue, kCommands, kEncoder
 /// Counts one more event of this kind; true when it is the one that shall fail, or the device is gone.
 bool fails(Fault kind);
 
+/// What a test wants to happen while a pipeline is made.
+void call_in_pipeline();
+
 struct CommandBufferFault {
   long code;
   bool late;

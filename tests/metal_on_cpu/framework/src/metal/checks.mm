@@ -6,9 +6,11 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "dispatch/serial_thread.h"
 #include "metal/source_library.h"
@@ -37,6 +39,7 @@ struct State {
   bool removed = false, reverse = true, safe_math = false;
   int family = kFamily;
   double delay = 0, timeout = kTimeout;
+  std::function<void()> in_pipeline;
 };
 
 std::string report();
@@ -135,6 +138,12 @@ bool fails(Fault kind) {
   });
 }
 
+void call_in_pipeline() {
+  std::function<void()> call;
+  change([&](State& s) { call = std::exchange(s.in_pipeline, nullptr); });
+  if (call) call();
+}
+
 std::optional<CommandBufferFault> command_buffer_fault() {
   return read([](State& s) -> std::optional<CommandBufferFault> {
     if (s.removed) return CommandBufferFault{kDeviceRemoved, false};
@@ -211,6 +220,7 @@ void metal_test_reset(void) {
   change([](State& s) {
     s.findings.clear();
     s.countdown.clear();
+    s.in_pipeline = nullptr;
     s.command_buffer_countdown = 0;
     s.removed = false;
     s.reverse = true;
@@ -229,6 +239,9 @@ void metal_test_fail_compile(size_t nth) {
 }
 void metal_test_fail_pipeline(size_t nth) {
   change([&](State& s) { s.countdown[Fault::kPipeline] = nth; });
+}
+void metal_test_call_in_pipeline(void (*call)(void* user), void* user) {
+  change([&](State& s) { s.in_pipeline = [=] { call(user); }; });
 }
 void metal_test_fail_queue(size_t nth) {
   change([&](State& s) { s.countdown[Fault::kQueue] = nth; });

@@ -328,6 +328,7 @@ Engine& engine() {
     find("nil-argument", "a compute pipeline without function");
     return refuse("the compute function is nil");
   }
+  metal_framework::call_in_pipeline();
   if (metal_framework::fails(Fault::kPipeline)) return refuse("the pipeline could not be made (planted)");
   bool archived = false;
   for (id<MTLBinaryArchive> archive in descriptor.binaryArchives) {
