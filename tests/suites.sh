@@ -166,33 +166,44 @@ END
 suite_rust() { binding rust cargo rust; }
 suite_swift() { binding swift swift; }
 
-# own_project NAME FOLDER "GROUP..." [CMAKE OPTION...]: a project that the library's build does not know, with the packages that
-# it needs.
-own_project() {
-  local name=$1 folder=$2 groups=$3 begun=$SECONDS
-  shift 3
+# metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.
+metal_suite() {
+  local name=$1 folder=tests/$2 groups=$3 begun
   # shellcheck disable=SC2086
-  (install_packages $groups) || { skip "$name" "the packages of $groups cannot be installed"; return 0; }
-  quietly "configure-$name" cmake -G Ninja -S "$folder" -B "build/$name" -DCMAKE_BUILD_TYPE=Release "$@" &&
-    quietly "build-$name" cmake --build "build/$name" -j "$jobs" || { failed=$((failed + 1)); return 0; }
+  (install_packages $groups) || { skip "$name" "the packages of $groups cannot be installed"; return 1; }
+  built release || return 1
+  begun=$SECONDS
+  build release -DMETAL_MARLIN_TESTS=ON "$folder/all" || { failed=$((failed + 1)); return 1; }
   took_building "$name" $((SECONDS - begun))
-  ctest_in "$name" "build/$name"
+  ctest_in "$name" "build/release/$folder"
 }
-suite_metal() { own_project metal tests/metal_on_cpu testbed; }
-suite_metal-asan() { own_project metal-asan tests/metal_on_cpu testbed -DMETAL_ON_CPU_SANITIZE=address,undefined; }
-suite_shaders() { own_project shaders tests/shaders testbed; }
+# own_build NAME FOLDER TARGET [CMAKE OPTION...]: a tree of its own, for what has to be built otherwise.
+own_build() {
+  local name=$1 folder=$2 target=$3 begun=$SECONDS
+  shift 3
+  quietly "configure-$name" cmake -G Ninja -S "$folder" -B "build/$name" -DCMAKE_BUILD_TYPE=Release "$@" &&
+    quietly "build-$name" cmake --build "build/$name" -j "$jobs" --target "$target" || { failed=$((failed + 1)); return 1; }
+  took_building "$name" $((SECONDS - begun))
+}
+# All of it has to be of one compiler, and Objective-C is clang's.
+host_asan() {
+  own_build metal-host-asan tests/metal_host "$1" -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
+}
+suite_metal() { metal_suite metal metal_on_cpu testbed || true; }
+suite_air() { metal_suite air metal_on_cpu/air testbed || true; }
+suite_shaders() { metal_suite shaders shaders testbed || true; }
 suite_framework() {
-  own_project framework tests/metal_on_cpu/framework "testbed framework"
-  # All of it has to be of one compiler, and Objective-C is clang's.
-  own_project framework-asan tests/metal_on_cpu/framework "testbed framework" \
-    -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
+  metal_suite framework metal_on_cpu/framework "testbed framework" && host_asan framework/all || return 0
+  ctest_in framework-asan build/metal-host-asan/framework
 }
 suite_metal-host() {
-  own_project metal-host tests/metal_host "testbed framework"
-  own_project metal-host-asan tests/metal_host "testbed framework" \
-    -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
+  metal_suite metal-host metal_host "testbed framework" && host_asan all || return 0
+  ctest_in metal-host-asan build/metal-host-asan -L '^metal_host'
 }
-suite_air() { own_project air tests/metal_on_cpu/air testbed; }
+suite_metal-asan() {
+  (install_packages testbed) || { skip metal-asan "the packages of testbed cannot be installed"; return 0; }
+  own_build metal-asan tests/metal_on_cpu all -DMETAL_ON_CPU_SANITIZE=address,undefined && ctest_in metal-asan build/metal-asan || true
+}
 
 # The levels below this processor's own.
 forced_isa() {

@@ -1,10 +1,14 @@
 // What the subcommands share: how they are declared, how they end, how they fail.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <stdexcept>
 #include <string>
+
+// <CLI/CLI.hpp> costs seconds to compile; only what declares options has it.
+namespace CLI {
+class App;
+}
 
 namespace metal_marlin::tools {
 

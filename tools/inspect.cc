@@ -1,6 +1,7 @@
 // inspect: what a checkpoint holds, and what of it would load.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
