@@ -35,12 +35,9 @@ without() {
   echo "test result: ok. 0 passed; 0 failed; 1 ignored"
 }
 # blocks LANGUAGE FILE [NUMBER]: the blocks of code in a page, or the one of this number.
-blocks() {
-  awk -v language="$1" -v number="${3:-0}" '
-    $0 == "```" language { inside = ++count == number || number == 0; next }
-    /^```$/ { inside = 0 }
-    inside' "$2"
-}
+blocks() { python3 -B "$top/tests/readme.py" blocks "$2" "$1" ${3:-}; }
+# all_blocks PAGE LANGUAGE=NUMBER...: fails when the page has other blocks than those that are run here.
+all_blocks() { python3 -B "$top/tests/readme.py" count "$@"; }
 
 # hello FILE: whether a program printed what the hello of every language does.
 hello() { grep -q '^W is 96 x 384, W\[0\]\[0\] = ' "$1"; }

@@ -42,6 +42,7 @@ fi
 tests "linked, and loaded as well" cargo test --locked --all-features --no-fail-fast
 tests "loaded only" env "$with_libraries" cargo test --locked --no-default-features --features load --tests --no-fail-fast
 check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+check "README, no other blocks" all_blocks metal-marlin/README.md rust=1 sh=1 toml=1
 check "README, hello" readme_commands metal-marlin/README.md
 check "READMEs, a project" readme_project
 check "the static library" static

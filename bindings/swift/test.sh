@@ -54,6 +54,7 @@ other_version() {
 tests "swift test" swift_tests
 check "another ABI" other_version 0 "does not serve"
 check "an older library" other_version table "found 0.0"
+check "README, no other blocks" all_blocks README.md sh=1 swift=3
 check "README, hello" readme_commands README.md
 check "README, a project" readme_project
 if command -v docc >/dev/null; then check "documentation" documentation; else without docc; fi

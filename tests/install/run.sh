@@ -102,11 +102,14 @@ case $case in
     ./host "$(ls "$prefix/$LIBDIR"/libmetal-marlin.so.0 "$prefix/$LIBDIR"/libmetal-marlin.0.dylib 2>/dev/null)"
     ;;
   readme)
-    awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$SOURCE/README.md" >example.c
-    [ -s example.c ] || fail "README.md has no C example"
-    "$CC" $strict example.c $(pc "$prefix" --cflags) $(pc "$prefix" --libs) -o example
-    with_library "$prefix" ./example "$SOURCE/tests/data/gptq-v1-sym-g128" model.layers.0.mlp.down_proj >output
-    grep -q '^W is 96 x 384, ' output || { cat output; fail "the example prints something else"; }
+    python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/README.md" "$prefix" "$work/page"
+    ;;
+  examples)
+    python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/examples/README.md" "$prefix" "$work/page"
+    python3 -B "$here/examples_test.py" "$SOURCE"
+    for file in "$SOURCE"/examples/*.c*; do
+      grep -q "examples/${file##*/} " "$SOURCE/examples/README.md" || fail "examples/README.md does not run ${file##*/}"
+    done
     ;;
   *) fail "no case $case" ;;
 esac

@@ -137,9 +137,10 @@ Breaches include_arrows(const fs::path& root) {
 
 Breaches file_lengths(const fs::path& root) {
   Breaches breaches;
-  for (const File& file : files(
-           root, {"include", "src", "shaders", "tools", "bench", "bindings", "tests", "cmake", "dev", ".ci", "CMakeLists.txt"},
-           kText)) {
+  for (const File& file : files(root,
+                                {"include", "src", "shaders", "tools", "bench", "examples", "bindings", "tests", "cmake", "dev",
+                                 ".ci", "CMakeLists.txt"},
+                                kText)) {
     if (file.lines.size() > kMaxLines && !has_allowance(file)) {
       breaches.push_back(at(file, kMaxLines, "has " + std::to_string(file.lines.size()) + " lines, more than 500"));
     }
@@ -160,11 +161,11 @@ Breaches words(const fs::path& root) {
       "ers|wo"
       "rk)/");
   Breaches breaches;
-  for (const File& file :
-       files(root,
-             {"include", "src", "shaders", "tools", "bench", "bindings", "tests", "docs", "cmake", "pkgconfig", ".ci", "dev",
-              "CMakeLists.txt", "CMakePresets.json", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"},
-             kText)) {
+  for (const File& file : files(
+           root,
+           {"include", "src", "shaders", "tools", "bench", "examples", "bindings", "tests", "docs", "cmake", "pkgconfig", ".ci",
+            "dev", "CMakeLists.txt", "CMakePresets.json", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"},
+           kText)) {
     for (size_t i = 0; i < file.lines.size(); ++i) {
       std::smatch match;
       if (std::regex_search(file.lines[i], match, unwanted)) breaches.push_back(at(file, i, "says " + match.str()));

@@ -62,6 +62,7 @@ final class Callbacks: @unchecked Sendable {  // the closures for one thread are
   var log: (@Sendable (LogLevel, String) -> Void)?
   var parallelFor: (@Sendable (Tasks) -> Void)?
   var allocator: (any Allocator)?
+  var loaded: ((UInt64, UInt64) -> Bool)?
   var progress: ((Conversion.Progress) -> Bool)?
   var layerDone: ((Conversion.Outcome) -> Void)?
 
@@ -76,6 +77,12 @@ final class Callbacks: @unchecked Sendable {  // the closures for one thread are
     return { user, level, message in
       Callbacks.of(user).log?(LogLevel(rawValue: level) ?? .info, text(message))
     }
+  }
+
+  typealias Loaded = @convention(c) (UnsafeMutableRawPointer?, UInt64, UInt64) -> Int32
+  var cLoaded: Loaded? {
+    if loaded == nil { return nil }
+    return { user, done, total in Callbacks.of(user).loaded?(done, total) == false ? 1 : 0 }
   }
 
   typealias Task = @convention(c) (UnsafeMutableRawPointer?, UInt32) -> Void

@@ -20,11 +20,17 @@ public final class Weights: Sendable {
   ///   - format: what layers of floats are quantised to; with ``Format/none`` they are an error.
   ///   - groupSize: of layers that are quantised; 0: the format's own.
   ///   - options: of layers that are quantised or pruned.
+  ///   - progress: hears, on the calling thread, how many elements of W are done, and of how many. False stops it:
+  ///     ``Status/cancelled``.
   public init(
     layers: [LayerPart], of file: Checkpoint, in context: Context, quantizedTo format: Format = .none, groupSize: Int = 0,
-    options: LoadOptions = []
+    options: LoadOptions = [], progress: ((_ done: UInt64, _ total: UInt64) -> Bool)? = nil
   ) throws(MarlinError) {
+    let callbacks = Callbacks()
+    callbacks.loaded = progress
     var desc = marlin_load_desc.sized()
+    desc.progress = callbacks.cLoaded
+    desc.user = callbacks.user
     desc.flags = options.rawValue
     desc.format = format.rawValue
     desc.group_size = try count(groupSize, "the group size")
@@ -39,7 +45,7 @@ public final class Weights: Sendable {
           desc.shards = shards.baseAddress
           desc.column_norms = options.contains(.prune2of4) ? norms : nil
           return try Handle(keeping: context, destroy: \.weights_destroy) { api, out, error in
-            withExtendedLifetime(file) {
+            withExtendedLifetime((file, callbacks)) {
               api.pointee.weights_load(context.handle.raw, file.handle.raw, &desc, out, error)
             }
           }

@@ -67,6 +67,22 @@ import Testing
     }
   }
 
+  @Test func aLoadTellsHowFarItIsAndCanBeStopped() throws {
+    let file = try Checkpoint(data("sharded-gptq"))
+    let (layer, context) = (try file.layers()[0], try context())
+    var steps: [(done: UInt64, total: UInt64)] = []
+    _ = try Weights(layers: [LayerPart(layer.name)], of: file, in: context) { done, total in
+      steps.append((done, total))
+      return true
+    }
+    let elements = UInt64(layer.n * layer.k)
+    #expect(steps.count > 1 && steps.first?.done == 0 && steps.last?.done == elements)
+    #expect(steps.allSatisfy { $0.total == elements })
+    expectFailure(.cancelled, "") { () throws(MarlinError) in
+      try Weights(layers: [LayerPart(layer.name)], of: file, in: context) { _, _ in false }
+    }
+  }
+
   @Test func tensors() throws {
     let tensor = try Checkpoint(data("float-bf16")).tensor("encoder.layer.0.attention.self.query.weight")
     #expect((tensor.rows, tensor.columns) == (96, 384) && tensor.dtype == .bf16)

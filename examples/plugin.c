@@ -1,0 +1,38 @@
+/* plugin LIBRARY CHECKPOINT: a host that is built without the library and finds it at run time. One symbol gives all functions.
+ */
+#include <dlfcn.h>
+#include <metal_marlin/metal_marlin.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The table, or NULL with the reason printed. The library must stay loaded as long as anything of it is in use. */
+static const marlin_api* find_api(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* symbol = library ? dlsym(library, "marlin_get_api") : NULL;
+  if (!symbol) return fprintf(stderr, "%s\n", dlerror()), NULL;
+  const marlin_api* (*get_api)(uint32_t) = NULL;
+  memcpy(&get_api, &symbol, sizeof get_api); /* ISO C has no conversion of an object's pointer to a function's */
+  const marlin_api* api = get_api(MARLIN_ABI_MAJOR);
+  if (!api) return fprintf(stderr, "%s does not serve ABI %d\n", path, MARLIN_ABI_MAJOR), NULL;
+  /* An older library has a shorter table: what this host calls must be inside. */
+  if (api->abi_minor < MARLIN_ABI_MINOR) return fprintf(stderr, "%s is too old\n", path), NULL;
+  return api;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return fprintf(stderr, "usage: plugin LIBRARY CHECKPOINT\n"), 2;
+  const marlin_api* api = find_api(argv[1]);
+  if (!api) return 1;
+  marlin_error error = {.struct_size = sizeof error};
+  marlin_layer_info layer = {.struct_size = sizeof layer};
+  marlin_checkpoint* file = NULL;
+  marlin_status status = api->checkpoint_open(argv[2], NULL, &file, &error);
+  for (uint64_t i = 0; !status; ++i) {
+    status = api->checkpoint_layer(file, i, &layer, &error);
+    if (!status) printf("%s: %d x %d\n", layer.name, (int)layer.n, (int)layer.k);
+  }
+  api->checkpoint_destroy(file);
+  if (status == MARLIN_E_NOT_FOUND) return 0; /* past the last layer */
+  fprintf(stderr, "%s: %s\n", api->status_name(status), error.message);
+  return 1;
+}

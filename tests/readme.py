@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""The blocks of code in a page, and that each of them works.
+
+    readme.py run PAGE PREFIX SCRATCH     runs them from top to bottom, with the library that is installed in PREFIX
+    readme.py blocks PAGE LANGUAGE [N]    prints those of a language, or the Nth
+    readme.py count PAGE LANGUAGE=N...    fails when the page has others: whoever runs them runs all
+
+run: sh is run, in a folder that has what the top folder has; the text behind it is what it prints, ... being anything. Other code
+goes into the file that a comment in front of it names, <!-- example.c -->, for the commands that follow. Where the comment is
+<!-- not run: REASON --> or <!-- run by the suite NAME --> the block is left alone. All else fails, so that nothing on a page is
+without a test.
+"""
+
+import collections
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```\n", re.MULTILINE | re.DOTALL)
+WARNINGS = "-pedantic -Wall -Wextra -Wconversion -Werror"
+COMPILERS = {"cc": (os.environ.get("CC", "cc"), "-std=c99"), "c++": (os.environ.get("CXX", "c++"), "-std=c++17")}
+
+
+def blocks(page):
+    text = pathlib.Path(page).read_text()
+    indented = re.search(r"^\n {4}\S.*", BLOCK.sub("", text), re.MULTILINE)
+    if indented:
+        sys.exit(f"{page}: an indented block, which nothing can run: {indented.group().strip()}")
+    return list(BLOCK.finditer(text))
+
+
+def environment(prefix, scratch):
+    """As for who has installed the library there and has compilers that take no warnings."""
+    tools, library = scratch / "bin", next(prefix.rglob("metal-marlin.pc")).parents[1]
+    tools.mkdir()
+    for name, (compiler, standard) in COMPILERS.items():
+        (tools / name).write_text(f'#!/bin/sh\nexec {shutil.which(compiler)} {standard} {WARNINGS} "$@"\n')
+        (tools / name).chmod(0o755)
+    path = f"{tools}:{prefix / 'bin'}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PKG_CONFIG_PATH": str(library / "pkgconfig"), "LD_LIBRARY_PATH": str(library)}
+
+
+def run(page, prefix, scratch):
+    prefix, scratch = pathlib.Path(prefix), pathlib.Path(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    env = environment(prefix, scratch)
+    folder = scratch / "top"
+    folder.mkdir()
+    for entry in TOP.iterdir():
+        (folder / entry.name).symlink_to(entry)
+    printed = None
+    for block in blocks(page):
+        mark, language, text = block["mark"] or "", block["language"], block["text"]
+        if re.match("(not run:|run by the suite) .", mark):
+            continue
+        if language == "sh":
+            done = subprocess.run(["sh", "-e", "-c", text], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+            if done.returncode != 0:
+                sys.exit(f"{page}: exit status {done.returncode} of\n{text}{done.stdout}")
+            printed = done.stdout
+        elif language == "text" and printed is not None:
+            if not re.fullmatch(re.escape(text).replace(r"\.\.\.", ".*"), printed, re.DOTALL):
+                sys.exit(f"{page}: expected\n{text}found\n{printed}")
+            printed = None
+        elif re.fullmatch(r"[\w.]+", mark):
+            (folder / mark).write_text(text)
+        else:
+            sys.exit(f"{page}: nothing runs this block of '{language}', nor says why not:\n{text}")
+
+
+def print_blocks(page, language, number=None):
+    found = [block["text"] for block in blocks(page) if block["language"] == language]
+    sys.stdout.write("".join(found) if number is None else found[int(number) - 1])
+
+
+def count(page, *expected):
+    found = collections.Counter(block["language"] for block in blocks(page))
+    found = sorted(f"{language}={number}" for language, number in found.items())
+    if found != sorted(expected):
+        sys.exit(f"{page}: expected blocks of {' '.join(sorted(expected))}, found {' '.join(found)}")
+
+
+if __name__ == "__main__":
+    {"run": run, "blocks": print_blocks, "count": count}[sys.argv[1]](*sys.argv[2:])
