@@ -13,7 +13,7 @@ about_suite() {
     device) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
     tools) echo "the metal-marlin command" ;;
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
-    install) echo "installed, moved, linked, embedded and dlopened by small programs" ;;
+    install) echo "installed, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
