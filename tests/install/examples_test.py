@@ -38,13 +38,13 @@ def mlp():
     return f"y = {y[0]:.3f} {y[1]:.3f} {y[2]:.3f} ... {y[-1]:.3f}\n"
 
 
-def one_row():
-    row = weights("gptq-v1-sym-g128", "model.layers.0.mlp.down_proj")[0]
-    yield f"the first row of W has the sum {sum(row):.3f}\n"
+def one_layer():
+    w = weights("gptq-v1-sym-g128", "model.layers.0.mlp.down_proj")
+    yield f"the elements of W have the sum {sum(map(sum, w)):.3f}\n"
     for request in range(4):
-        yield f"request {request}: y[0] = {sum((request + 1) / (i + 1) * w for i, w in enumerate(row)):.3f}\n"
+        yield f"request {request}: y[0] = {sum((request + 1) / (k + 1) * element for k, element in enumerate(w[0])):.3f}\n"
 
 
 page = (TOP / "examples/README.md").read_text()
-missing = [line for line in [mlp(), *one_row()] if line not in page]
+missing = [line for line in [mlp(), *one_layer()] if line not in page]
 sys.exit(f"examples/README.md does not have: {missing}" if missing else 0)
