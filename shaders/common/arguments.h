@@ -81,8 +81,8 @@ enum MarlinEpilogue {
   kEpilogueSwigluOai = 6
 };
 
-/// Of one row of W: what its finished sums are multiplied by, then divided by. multiplier holds 2^-shift of E8M0 exponents and
-/// is NaN where a scale of the row is, because then every product of that row is NaN.
+/// Of one row of W: what its finished sums are multiplied by, then divided by. multiplier holds 2^(14 - shift) of E8M0 exponents
+/// and is NaN where a scale of the row is, because then every product of that row is NaN.
 struct RowFactor {
   float multiplier;
   float divisor;

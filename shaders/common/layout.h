@@ -32,8 +32,10 @@
 //
 // Scales: records of four (the lane's tiles i = 0..3), [row block][record g][r = 0..7][i], of the scale's type. Record g
 // belongs to slot group g of 16, 32 or 64 slots; with groups of 128 and more to record_blocks blocks of 128 slots (one scale a
-// row: all). Zeros lie the same way: bytes (integer zero points), or of the additive zeros' type. E8M0 scales are stored as e +
-// shift of the row, in 1..240 (the kernels multiply by 2^14 in float32), 0 for NaN. Row factors: one RowFactor (arguments.h) a
+// row: all). One-byte scales of groups of 16 stand in pairs, [row block][g / 2][r][g % 2][i]: the two groups of a lane's span are
+// one load, and a simdgroup's load is whole cache lines. Zeros lie the same way: bytes (integer zero points), or of the additive zeros' type. E8M0 scales are stored as e +
+// shift of the row, 0 for NaN; the shift is 14, for the factor of 2^14 that FP4 codes lack (decode.h), or less in rows with
+// exponents above 240. Row factors: one RowFactor (arguments.h) a
 // row of W, padded to whole row blocks.
 #pragma once
 
@@ -54,7 +56,8 @@ enum {
   kUnitSlots = 8,
   kLanes = 32,
   kActivationBlock = 32,   // slots that share a scale of INT8 activations
-  kLargestExponent = 240,  // of stored E8M0 bytes
+  kFp4Exponent = 14,       // FP4 codes are decoded as 2^-14 of their value
+  kLargestExponent = 254,  // of stored E8M0 bytes
 };
 
 /// Row and half the column of a lane's first element in an 8x8 simdgroup_matrix, as on every Apple GPU so far; the host
@@ -75,6 +78,11 @@ MARLIN_SHARED marlin_int block_slots(marlin_int slots, marlin_int b) {
 /// First slot of block b <= block_count(slots).
 MARLIN_SHARED marlin_int block_begin(marlin_int slots, marlin_int b) {
   return b <= slots / kBlockSlots ? kBlockSlots * b : b < block_count(slots) ? slots - 32 : slots;
+}
+
+/// In a row block, the number of the record of slot group g for the rows 8 i + r. `pairs`: one-byte elements of groups of 16.
+MARLIN_SHARED marlin_int record_at(marlin_int g, marlin_int r, bool pairs) {
+  return pairs ? 8 * (g & ~1) + 2 * r + (g & 1) : 8 * g + r;
 }
 
 /// Position of step t's code in a 16-bit half of dense FP4.

@@ -45,7 +45,7 @@ static inline Eight<T> load8(const device T* row, int k, int K, bool check) {
 template <typename T>
 struct Activation {
   static constexpr constant bool kQuantized = false;
-  /// Small enough that sums of 2^-14 times what they should be lose nothing to float32's subnormals.
+  /// Sums of codes times activations stay far from the ends of float32's range: a scale may wait until they are summed.
   static constexpr constant bool kNarrow = false;
 };
 template <>
@@ -54,5 +54,5 @@ struct Activation<half> {
 };
 template <>
 struct Activation<char> {
-  static constexpr constant bool kQuantized = true, kNarrow = false;
+  static constexpr constant bool kQuantized = true, kNarrow = true;
 };

@@ -33,6 +33,8 @@ MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
 
 constant bool has_zeros = zero_kind != kZeroNone;
 constant bool additive = zero_kind >= kZeroF32;
+constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // see record_at()
+constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;
 constant bool has_row_factor = row_factor != kRowFactorNone;
 constant bool has_bias = bias_type != kFloatNone;
 constant bool finished = !partial;  // C is written, else raw sums are

@@ -72,7 +72,7 @@ static inline void write_float(device void* to, long at, uint type, float v) {
 static inline float scale_and_bias(float sum, int n, const device RowFactor* factors, const device void* bias) {
   if (has_row_factor) {
     const RowFactor f = factors[n];
-    // Both at once would lose 2^-shift of a small sum before a small divisor makes it large again; one of the two is 1 or a power of 2.
+    // Not their quotient, which may leave float32's range where the result does not; one of the two is 1 or a power of 2.
     sum = row_factor == kRowFactorDivide ? sum * f.multiplier / f.divisor : sum * f.multiplier;
   }
   return has_bias ? sum + read_float(bias, n, bias_type) : sum;

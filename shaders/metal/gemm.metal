@@ -4,23 +4,19 @@
 // The fragment holds the weight's value, so a group's scale needs no sums of its own.
 #include "product.h"
 
+/// Threadgroup memory for staged activations: half of what there is, so that two threadgroups share a core.
+constant constexpr ushort kStageBytes = 16384;
+
 /// The 16 fragments of one unit of the four tiles.
 template <typename Codes>
 static inline void decode_unit(typename Codes::Span::Unit unit, thread const GroupScales<Codes>& group,
                                thread simdgroup_float8x8 (&w)[4][4]) {
   UNROLL for (ushort i = 0; i < 4; i++) {
-    half2 h[4], one[4];
-    Codes::decode(unit, i, group.zero[i], h);
-    if (additive) kept_ones(unit, i, one);
+    float2 value[4];
+    decode_weights<Codes>(unit, i, group, value);
     UNROLL for (ushort t = 0; t < 4; t++) {
-      float2 value = float2(Codes::kFp4 && !scales_have_room ? h[t] * half(kFp4Range) : h[t]);
-      if (additive) {  // rounded once, as the weight is
-        value = fma(value, float2(group.scale[i]), float2(one[t]) * group.additive_zero[i]);
-      } else {
-        value *= group.scale[i];
-      }
-      w[t][i].thread_elements()[0] = value.x;
-      w[t][i].thread_elements()[1] = value.y;
+      w[t][i].thread_elements()[0] = value[t].x;
+      w[t][i].thread_elements()[1] = value[t].y;
     }
   }
 }
@@ -63,8 +59,7 @@ struct Tile {
   }
 
   /// Block b with activations straight from device memory.
-  void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale, const device void* scales,
-                 const device void* zeros, const device T* a, const device float* a_scales, constant ProductArgs& args, int b) {
+  void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale, const device T* a, const device float* a_scales, constant ProductArgs& args, int b) {
     const int k0 = block_begin(args.slots, b);
     const ushort units = block_slots(args.slots, b) / kLanes;
     const int span_slot = k0 + kUnitSlots * units * fragment_column(lane), k = k0 + column(units);
@@ -74,7 +69,7 @@ struct Tile {
     typename Codes::Span span;
     span.open(walk.codes + Codes::Span::words(k0), units, lane);
     for (ushort w = 0; w < units; w++) {
-      scale.load(scales, zeros, walk.first_record, span_slot + kUnitSlots * w, args.record_blocks, true);
+      scale.load(span_slot + kUnitSlots * w);
       simdgroup_float8x8 weights[4][4];
       decode_unit<Codes>(span.unit(w), scale, weights);
       UNROLL for (ushort m = 0; m < TILES; m++) {
@@ -104,13 +99,12 @@ template <typename Codes, typename T, ushort TILES>
 kernel void gemm_direct(PRODUCT_PARAMETERS(T)) {
   constexpr ushort kSimdgroups = 4;
   threadgroup float2 shared[kSimdgroups][TILES * 4][kLanes];
-  const Walk<Codes> walk(codes, args, group.x, group.z, lane);
+  const Walk<Codes> walk(codes, args, group.x, group.z);
   Tile<Codes, T, TILES> tile;
   tile.clear(group.y * TILES * 8, lane);
-  GroupScales<Codes> scale;
-  scale.reset();
+  GroupScales<Codes> scale(scales, zeros, args, group.x, lane);
   for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups)
-    tile.add_block(walk, scale, scales, zeros, a, a_scales, args, b);
+    tile.add_block(walk, scale, a, a_scales, args, b);
   UNROLL for (ushort m = 0; m < TILES; m++)
     UNROLL for (ushort i = 0; i < 4; i++)
       shared[simdgroup][4 * m + i][lane] = float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
@@ -125,89 +119,90 @@ kernel void gemm_direct(PRODUCT_PARAMETERS(T)) {
   }
 }
 
-/// Activations through threadgroup memory, in the order of fragments. A stage is UNITS (1, 2 or 4) units of a 128-slot block:
-/// 32 UNITS columns. A thread copies pieces of eight columns: neighbouring threads read neighbouring pieces, and a piece is two
-/// lanes' fragments.
-template <typename T, ushort TILES, ushort UNITS>
+/// Activations through threadgroup memory, in the order of fragments. A stage is kUnits units of a 128-slot block: of every row
+/// and span 64 bytes (INT8: the 32 there are), so that it takes whole cache lines. Of every eight rows a thread copies one piece of
+/// four columns (float32) or eight: 16 pieces a row, and neighbouring threads read neighbouring pieces.
+template <typename T, ushort TILES>
 struct Stage {
-  static constexpr constant ushort kPieces = 8 * TILES * 4 * UNITS;
-  typedef Eight<T> Buffer[UNITS][TILES][kLanes];
+  static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits, kQuads = kUnits / 2;
+  typedef vec<T, 4> Quad;
+  typedef Quad Buffer[kUnits][TILES][kLanes][2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
+  static constexpr constant ushort kBuffers = 2 * sizeof(Buffer) <= kStageBytes ? 2 : 1;
 
-  static ushort row(ushort piece) { return piece / (4 * UNITS); }
-  static ushort span(ushort piece) { return piece / UNITS % 4; }
-  static ushort unit(ushort piece) { return piece % UNITS; }
+  ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
+  Quad piece[TILES][kQuads];
 
-  static Eight<T> load(const device T* a, constant ProductArgs& args, int m0, int stage, ushort piece) {
-    const int unit_in_k = stage * UNITS + unit(piece);  // four units a block
-    const int k = unit_in_k / 4 * kBlockSlots + kLanes * span(piece) + kUnitSlots * (unit_in_k % 4);
-    return load8(row_of(a, args, m0 + row(piece)), k, args.k, needs_care(args, unit_in_k / 4));
+  Stage(ushort thread_index)
+      : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {}
+
+  void load(const device T* a, constant ProductArgs& args, int m0, int stage) {
+    const int block = stage / kOfBlock;
+    const int k = block * kBlockSlots + kLanes * span + kUnitSlots * kUnits * (stage % kOfBlock) + 4 * first_quad;
+    UNROLL for (ushort m = 0; m < TILES; m++) {
+      const device T* from = row_of(a, args, m0 + 8 * m + row);
+      if (kQuads == 1) {
+        piece[m][0] = load4(from, k, args.k, needs_care(args, block));
+      } else {
+        const Eight<T> x = load8(from, k, args.k, needs_care(args, block));
+        piece[m][0] = x.lo;
+        piece[m][kQuads - 1] = x.hi;
+      }
+    }
   }
-  /// As operand B, rows 2 span and 2 span + 1 take the halves of the piece; the row of A is a column: element row % 2 of the lane.
-  static void store(threadgroup Buffer& to, ushort piece, thread const Eight<T>& x) {
-    const ushort lane = lane_at(2 * span(piece), row(piece) % 8 / 2), next = lane_at(2 * span(piece) + 1, row(piece) % 8 / 2);
-    threadgroup Eight<T>* tile = to[unit(piece)][row(piece) / 8];
-    if (row(piece) % 2 == 0) {
-      tile[lane].lo = x.lo;
-      tile[next].lo = x.hi;
-    } else {
-      tile[lane].hi = x.lo;
-      tile[next].hi = x.hi;
+  /// As operand B, rows 2 span and 2 span + 1 take a unit's quads; the row of A is a column.
+  void store(threadgroup Buffer& to) const {
+    UNROLL for (ushort q = 0; q < kQuads; q++) {
+      const ushort quad = first_quad + q, lane = lane_at(2 * span + quad % 2, row / 2);
+      UNROLL for (ushort m = 0; m < TILES; m++) to[quad / 2][m][lane][row % 2] = piece[m][q];
     }
   }
 };
 
-/// 128 rows of W a threadgroup, 32 a simdgroup; all share the staged activations. One barrier a stage: two buffers.
+/// 128 rows of W a threadgroup, 32 a simdgroup; all share the staged activations.
 template <typename Codes, typename T, ushort TILES>
 kernel void gemm_staged(PRODUCT_PARAMETERS(T)) {
-  constexpr ushort kMost = 256 / (8 * TILES * sizeof(T)), UNITS = kMost > 4 ? 4 : kMost;  // two buffers of at most 16 KB
-  typedef Stage<T, TILES, UNITS> S;
-  constexpr ushort kSimdgroups = 4, kThreads = kSimdgroups * kLanes, kCopies = S::kPieces / kThreads;
-  static_assert(S::kPieces % kThreads == 0, "every thread copies the same number of pieces");
-  threadgroup typename S::Buffer shared[2];
+  typedef Stage<T, TILES> S;
+  constexpr ushort kSimdgroups = 4;
+  threadgroup typename S::Buffer shared[S::kBuffers];
   const long row_block = long(group.x) * kSimdgroups + simdgroup;
   const bool live = row_block * kRowBlock < args.n;  // a simdgroup past N still copies, and meets every barrier
   const int m0 = group.y * TILES * 8;
-  const ushort thread_index = simdgroup * kLanes + lane;
-  const Walk<Codes> walk(codes, args, row_block, group.z, lane);
+  const Walk<Codes> walk(codes, args, row_block, group.z);
   Tile<Codes, T, TILES> tile;
   tile.clear(m0, lane);
-  GroupScales<Codes> scale;
-  scale.reset();
+  GroupScales<Codes> scale(scales, zeros, args, row_block, lane);
   typename Codes::Span span;
   float2 d[TILES];
-  Eight<T> piece[kCopies];
-  const int full_end = min(walk.end, args.slots / kBlockSlots), end = full_end * (4 / UNITS);
-  int stage = walk.begin * (4 / UNITS);
-  if (stage < end) {
-    UNROLL for (ushort i = 0; i < kCopies; i++) piece[i] = S::load(a, args, m0, stage, thread_index + i * kThreads);
-    UNROLL for (ushort i = 0; i < kCopies; i++) S::store(shared[stage & 1], thread_index + i * kThreads, piece[i]);
-  }
+  S pieces(simdgroup * kLanes + lane);
+  const int full_end = min(walk.end, args.slots / kBlockSlots), end = full_end * S::kOfBlock;
+  int stage = walk.begin * S::kOfBlock;
+  if (stage < end) pieces.load(a, args, m0, stage);
   for (; stage < end; stage++) {
-    // One barrier is enough: it publishes this stage, and says that all have finished with the other buffer.
+    threadgroup typename S::Buffer& buffer = shared[stage % S::kBuffers];
+    // Of two buffers, the barrier below says that all have finished with the other one.
+    if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
+    pieces.store(buffer);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const bool more = stage + 1 < end;
-    if (more) UNROLL for (ushort i = 0; i < kCopies; i++) piece[i] = S::load(a, args, m0, stage + 1, thread_index + i * kThreads);
-    if (live) {
-      const int b = stage * UNITS / 4, k0 = b * kBlockSlots;
-      if (stage * UNITS % 4 == 0) {
-        span.open(walk.codes + Codes::Span::words(k0), 4, lane);
-        tile.load_scales(a_scales, args, k0 + tile.column(4), d);
-      }
-      for (ushort w = 0; w < UNITS; w++) {
-        const ushort unit = stage * UNITS % 4 + w;
-        scale.load(scales, zeros, walk.first_record, k0 + kLanes * fragment_column(lane) + kUnitSlots * unit, args.record_blocks, true);
-        simdgroup_float8x8 weights[4][4];
-        decode_unit<Codes>(span.unit(unit), scale, weights);
-        UNROLL for (ushort m = 0; m < TILES; m++) {
-          const Eight<T> x = shared[stage & 1][w][m][lane];
-          multiply_unit<T>(x, d[m], weights, tile.sum[m]);
-        }
+    if (stage + 1 < end) pieces.load(a, args, m0, stage + 1);
+    if (!live) continue;
+    const int k0 = stage / S::kOfBlock * kBlockSlots;
+    const ushort first = stage % S::kOfBlock * S::kUnits;
+    if (first == 0) {
+      span.open(walk.codes + Codes::Span::words(k0), 4, lane);
+      tile.load_scales(a_scales, args, k0 + tile.column(4), d);
+    }
+    for (ushort w = 0; w < S::kUnits; w++) {
+      scale.load(k0 + kLanes * fragment_column(lane) + kUnitSlots * (first + w));
+      simdgroup_float8x8 weights[4][4];
+      decode_unit<Codes>(span.unit(first + w), scale, weights);
+      UNROLL for (ushort m = 0; m < TILES; m++) {
+        const Eight<T> x = {buffer[w][m][lane][0], buffer[w][m][lane][1]};
+        multiply_unit<T>(x, d[m], weights, tile.sum[m]);
       }
     }
-    if (more) UNROLL for (ushort i = 0; i < kCopies; i++) S::store(shared[(stage + 1) & 1], thread_index + i * kThreads, piece[i]);
   }
   if (!live) return;
-  for (int b = max(full_end, walk.begin); b < walk.end; b++) tile.add_block(walk, scale, scales, zeros, a, a_scales, args, b);
+  for (int b = max(full_end, walk.begin); b < walk.end; b++) tile.add_block(walk, scale, a, a_scales, args, b);
   tile.write(int(row_block) * kRowBlock, group.z, factors, bias, c, partials, args);
 }
 

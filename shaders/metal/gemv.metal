@@ -1,10 +1,18 @@
 // C = f(A W^T) for up to eight rows of A, in float32 on the ordinary ALUs.
 // A threadgroup takes 32 rows of W; its four simdgroups share K, block by block. Every byte of weights is read once for all
-// rows of A. A scale multiplies the sum of its group; with INT8 activations that sum is an integer, exact in float32
-// (32 products of at most 128 * 127).
+// rows of A. With half activations a scale multiplies the sum of its group; with INT8 ones too, and that sum is an integer, exact
+// in float32 (32 products of at most 128 * 127). Such a sum of float32 and bfloat16 activations might overflow where the product
+// does not: there the scale multiplies each weight, as in the matrix kernels.
 #include "product.h"
 
 constant constexpr ushort kSimdgroups = 4;
+
+/// total + sum * scale * d, for sums of INT8 codes by activations of scale d; `sum` lacks a factor of `range` that `scale` has.
+/// Neither product of two leaves float32's range where that of three does not: with a large scale, sum * d is less than all.
+static inline float add_scaled(float total, float sum, float scale, float d, float range) {
+  const bool large = fabs(scale) > range;
+  return fma(large ? sum * range * d : sum * scale, large ? scale / range : d, total);
+}
 
 /// What one lane adds up: rows of A by its four tiles.
 template <typename Codes, typename T, ushort ROWS>
@@ -17,7 +25,8 @@ struct Sums {
 
   /// Units first .. first + count - 1 of a span: all of one group. `column`: of unit 0.
   void add(thread const typename Codes::Span& span, ushort first, ushort count, thread const GroupScales<Codes>& group,
-           const device T* const thread* row, int column, int K, bool check, bool folds, thread const float* d) {
+           const device T* const thread* row, int column, int K, bool check, thread const float* d) {
+    constexpr bool kNarrow = Activation<T>::kNarrow;
     float part[ROWS][4], zeros[ROWS][4];
     UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) part[m][i] = zeros[m][i] = 0.0f;
     for (ushort w = first; w < first + count; w++) {
@@ -25,28 +34,44 @@ struct Sums {
       Eight<T> x[ROWS];
       UNROLL for (ushort m = 0; m < ROWS; m++) x[m] = load8(row[m], column + kUnitSlots * w, K, check);
       UNROLL for (ushort i = 0; i < 4; i++) {
+        if (!kNarrow) {
+          float2 value[4];
+          decode_weights<Codes>(unit, i, group, value);
+          add_products(value, x, total, i);
+          continue;
+        }
         half2 h[4];
         Codes::decode(unit, i, group.zero[i], h);
-        UNROLL for (ushort t = 0; t < 4; t++) {
-          const float2 q = float2(Codes::kFp4 && !folds ? h[t] * half(kFp4Range) : h[t]);
-          UNROLL for (ushort m = 0; m < ROWS; m++)
-            part[m][i] = fma(q.y, float(x[m].hi[t]), fma(q.x, float(x[m].lo[t]), part[m][i]));
-        }
+        UNROLL for (ushort t = 0; t < 4; t++) h[t] = with_range<Codes>(h[t]);
+        add_products(h, x, part, i);
         if (additive && (Codes::kSparse || i == 0)) {  // all tiles of dense weights have the same sum of activations
-          half2 one[4];
-          kept_ones(unit, i, one);
-          UNROLL for (ushort t = 0; t < 4; t++)
-            UNROLL for (ushort m = 0; m < ROWS; m++)
-              zeros[m][i] = fma(float(one[t].y), float(x[m].hi[t]), fma(float(one[t].x), float(x[m].lo[t]), zeros[m][i]));
+          kept_ones(unit, i, h);
+          add_products(h, x, zeros, i);
         }
       }
     }
-    UNROLL for (ushort m = 0; m < ROWS; m++) {
-      const float scale = Activation<T>::kQuantized ? d[m] : 1.0f;
+    if (!kNarrow) return;
+    const float range = Codes::kFp4 && scales_have_room ? kFp4Range : 1.0f;  // see with_range()
+    UNROLL for (ushort m = 0; m < ROWS; m++)
       UNROLL for (ushort i = 0; i < 4; i++) {
-        total[m][i] = fma(group.scale[i], part[m][i] * scale, total[m][i]);
-        if (additive) total[m][i] = fma(group.additive_zero[i], zeros[m][Codes::kSparse ? i : 0] * scale, total[m][i]);
+        const float zero_sum = zeros[m][Codes::kSparse ? i : 0];
+        if (Activation<T>::kQuantized) {
+          total[m][i] = add_scaled(total[m][i], part[m][i], group.scale[i], d[m], range);
+          if (additive) total[m][i] = add_scaled(total[m][i], zero_sum, group.additive_zero[i], d[m], 1.0f);
+        } else {
+          total[m][i] = fma(group.scale[i], part[m][i], total[m][i]);
+          if (additive) total[m][i] = fma(group.additive_zero[i], zero_sum, total[m][i]);
+        }
       }
+  }
+
+  /// Eight weights, or codes, of tile i by eight columns of each row of A.
+  template <typename Pair>
+  static void add_products(thread const Pair* w, thread const Eight<T>* x, thread float (&sum)[ROWS][4], ushort i) {
+    UNROLL for (ushort t = 0; t < 4; t++) {
+      const float2 q = float2(w[t]);
+      UNROLL for (ushort m = 0; m < ROWS; m++)
+        sum[m][i] = fma(q.y, float(x[m].hi[t]), fma(q.x, float(x[m].lo[t]), sum[m][i]));
     }
   }
 
@@ -62,16 +87,13 @@ struct Sums {
 template <typename Codes, typename T, ushort ROWS>
 kernel void gemv(PRODUCT_PARAMETERS(T)) {
   threadgroup float shared[kSimdgroups][ROWS][kRowBlock];
-  // FP4's 2^14 goes into the scale where neither can overflow nor the sum come near float32's subnormals.
-  const bool folds = Activation<T>::kNarrow && scales_have_room;
-  const Walk<Codes> walk(codes, args, group.x, group.z, lane);
+  const Walk<Codes> walk(codes, args, group.x, group.z);
   const int first = int(group.y) * ROWS;
   const device T* row[ROWS];
   UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, first + m);
   Sums<Codes, T, ROWS> sums;
   sums.clear();
-  GroupScales<Codes> scale;
-  scale.reset();
+  GroupScales<Codes> scale(scales, zeros, args, group.x, lane);
   for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups) {
     const int k0 = block_begin(args.slots, b);
     const ushort units = block_slots(args.slots, b) / kLanes;
@@ -83,8 +105,8 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
     span.open(walk.codes + Codes::Span::words(k0), units, lane);
     const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
     for (ushort w = 0; w < units; w += run) {
-      scale.load(scales, zeros, walk.first_record, column + kUnitSlots * w, args.record_blocks, folds);
-      sums.add(span, w, run, scale, row, column, args.k, needs_care(args, b), folds, d);
+      scale.load(column + kUnitSlots * w);
+      sums.add(span, w, run, scale, row, column, args.k, needs_care(args, b), d);
     }
   }
   UNROLL for (ushort m = 0; m < ROWS; m++)

@@ -16,16 +16,14 @@
       constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]], uint3 group [[threadgroup_position_in_grid]],            \
       ushort lane [[thread_index_in_simdgroup]], ushort simdgroup [[simdgroup_index_in_threadgroup]]
 
-/// Where a lane stands: its row block's codes and first scale record, and the blocks of K that are this split's.
+/// Where a simdgroup stands: its row block's codes, and the blocks of K that are this split's.
 template <typename Codes>
 struct Walk {
   const device uint4* codes;
-  long first_record;  // of the lane's row, group 0
-  int begin, end;     // blocks of K
+  int begin, end;  // blocks of K
 
-  Walk(const device uint4* all, constant ProductArgs& args, long row_block, uint split, ushort lane) {
+  Walk(const device uint4* all, constant ProductArgs& args, long row_block, uint split) {
     codes = all + row_block * Codes::Span::words(args.slots);
-    first_record = row_block * args.records * 8 + fragment_row(lane);
     begin = int(split) * args.split_blocks;
     end = min(begin + args.split_blocks, block_count(args.slots));
   }
@@ -59,3 +57,17 @@ static inline void write_sum(float sum, int m, int n, uint split, const device R
 static inline void kept_ones(uint4, ushort, thread half2* one) { UNROLL for (ushort t = 0; t < 4; t++) one[t] = half2(1.0h); }
 static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) { kept_ones(uint4(0), 0, one); }
 static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) { U4Sparse::kept(unit, i, one); }
+
+/// The eight weights of tile i of a unit, as float32.
+template <typename Codes>
+static inline void decode_weights(typename Codes::Span::Unit unit, ushort i, thread const GroupScales<Codes>& group,
+                                  thread float2* w) {
+  half2 h[4], one[4];
+  Codes::decode(unit, i, group.zero[i], h);
+  if (additive) kept_ones(unit, i, one);
+  UNROLL for (ushort t = 0; t < 4; t++) {
+    const float2 q = float2(with_range<Codes>(h[t]));
+    // With a zero rounded once, as the weight is.
+    w[t] = additive ? fma(q, float2(group.scale[i]), float2(one[t]) * group.additive_zero[i]) : q * group.scale[i];
+  }
+}

@@ -29,38 +29,44 @@ static inline void load_floats(const device void* from, long record, uint type, 
   }
 }
 
-/// FP4 codes as decoded lack 2^14, which goes into the scales where these have room for it: stored E8M0 bytes are at most 240,
+/// FP4 codes as decoded lack 2^14, which goes into the scales where these have room for it: stored E8M0 bytes have it already,
 /// and float16 and E4M3 are small.
 constant bool scales_have_room = scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
+
+/// A pair of codes as decoded, so that times GroupScales::scale it is the weights' part of them.
+template <typename Codes>
+static inline half2 with_range(half2 h) { return Codes::kFp4 && !scales_have_room ? h * half(kFp4Range) : h; }
 
 template <typename Codes>
 struct GroupScales {
   float scale[4];
   float additive_zero[4];
   ZeroPoint zero[4];
-  long record;  // the last one loaded
 
-  void reset() {
-    record = -1;
+  /// Of the lane's rows in a row block.
+  GroupScales(const device void* all_scales, const device void* all_zeros, constant ProductArgs& args, long row_block, ushort lane)
+      : scales(all_scales), zeros(all_zeros), first(row_block * args.records * 8), record_blocks(args.record_blocks),
+        row(fragment_row(lane)), group(-1) {
     UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(Codes::kFp4 ? 0 : 8);
   }
 
-  /// Of slots slot.., where `first` is the record of the lane's row and group 0: each group's records lie 8 apart.
-  void load(const device void* scales, const device void* zeros, long first, int slot, int record_blocks, bool fold) {
-    const int group = group_shift == 7 ? (slot >> 7) / record_blocks : slot >> group_shift;
-    const long at = first + long(group) * 8;
-    if (at == record) return;
-    record = at;
-    const float factor = Codes::kFp4 && fold && scales_have_room ? kFp4Range : 1.0f;
+  /// Those of the group of `slot`.
+  void load(int slot) {
+    const int wanted = group_shift == 7 ? (slot >> 7) / record_blocks : slot >> group_shift;
+    if (wanted == group) return;
+    const bool new_pair = wanted >> 1 != group >> 1;
+    group = wanted;
+    const long at = first + record_at(group, row, false);
+    const float factor = Codes::kFp4 && scales_have_room ? kFp4Range : 1.0f;
     if (scale_type == kScaleE8m0) {
-      const uint e = ((const device uint*)scales)[at];
-      scale[0] = as_type<float>((e << 23) & 0x7F800000u) * factor;
-      scale[1] = as_type<float>((e << 15) & 0x7F800000u) * factor;
-      scale[2] = as_type<float>((e << 7) & 0x7F800000u) * factor;
-      scale[3] = as_type<float>((e >> 1) & 0x7F800000u) * factor;
+      const uint e = bytes(scales, new_pair, scale_pair);
+      scale[0] = as_type<float>((e << 23) & 0x7F800000u);
+      scale[1] = as_type<float>((e << 15) & 0x7F800000u);
+      scale[2] = as_type<float>((e << 7) & 0x7F800000u);
+      scale[3] = as_type<float>((e >> 1) & 0x7F800000u);
     } else if (scale_type == kScaleE4m3) {
       half h[4];
-      e4m3_bits(((const device uint*)scales)[at], h);
+      e4m3_bits(bytes(scales, new_pair, scale_pair), h);
       UNROLL for (ushort i = 0; i < 4; i++) scale[i] = float(h[i]) * (kE4m3Range * factor);
     } else {
       load_floats(scales, at, scale_type, scale);
@@ -68,11 +74,26 @@ struct GroupScales {
     }
     if (!Codes::kZeros && !additive) return;
     if (zero_kind == kZeroInteger) {
-      const uint z = ((const device uint*)zeros)[at];
+      const uint z = bytes(zeros, new_pair, zero_pair);
       UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(z >> (8 * i) & 0xFF);
     } else if (additive) {
       UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(0);
       load_floats(zeros, at, zero_kind - kZeroF32, additive_zero);
     }
+  }
+
+ private:
+  const device void *scales, *zeros;
+  long first;  // record of the row block
+  int record_blocks;
+  ushort row;
+  int group;  // the last one loaded
+  uint2 scale_pair, zero_pair;
+
+  /// The group's record of bytes; of groups of 16 both of a pair are loaded at once.
+  uint bytes(const device void* from, bool new_pair, thread uint2& pair) const {
+    if (group_shift != 4) return ((const device uint*)from)[first + record_at(group, row, false)];
+    if (new_pair) pair = ((const device uint2*)from)[(first + record_at(group & ~1, row, true)) / 2];
+    return (group & 1) == 0 ? pair.x : pair.y;
   }
 };

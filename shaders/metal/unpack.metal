@@ -95,12 +95,13 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   const typename Codes::Span::Unit unit = span.unit(unit_in_block % units);
 
   const int record = group_shift == 7 ? (slot >> 7) / args.record_blocks : slot >> group_shift;
-  const long place = (long(row_block) * args.records + record) * kRowBlock + 4 * r + i;
+  const long first = long(row_block) * args.records * kRowBlock + i;  // of the row block and tile
+  const long scale_place = first + 4 * record_at(record, r, scale_pairs), zero_place = first + 4 * record_at(record, r, zero_pairs);
   const RowOrigin origin = origins[row];
   Group group;
-  group.scale = scale_bits(scales, place, scale_type, origin.shift);
-  group.zero = additive ? scale_bits(zeros, place, zero_kind - kZeroF32, 0) : 0;
-  group.point = zero_point(zero_kind == kZeroInteger ? ((const device uchar*)zeros)[place] : additive || Codes::kFp4 ? 0 : 8);
+  group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
+  group.zero = additive ? scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0) : 0;
+  group.point = zero_point(zero_kind == kZeroInteger ? ((const device uchar*)zeros)[zero_place] : additive || Codes::kFp4 ? 0 : 8);
   half2 h[4];
   Codes::decode(unit, i, group.point, h);
   for (ushort e = 0; e < kUnitSlots; e++) {

@@ -24,20 +24,11 @@ TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
 
 /// Row n has scale byte n, or a number of size 2^(n - 150), and all codes.
 void set_scale_of_row(Problem& problem) {
-  auto& scales = problem.source.all().scales;
   const auto& meta = problem.source.meta();
   for (int64_t n = 0; n < meta.n; ++n)
-    for (int64_t g = 0; g < meta.groups; ++g) {
-      const auto at = static_cast<size_t>(n * meta.groups + g);
-      const float number = std::ldexp(1 + 0.0625f * static_cast<float>(n % 16), static_cast<int>(n) - 150);
-      if (metal_marlin::scale_bytes(meta.scale_type) == 1)
-        scales[at] = static_cast<uint8_t>(n);
-      else
-        oracle::write(meta.scale_type == ScaleType::f32   ? MARLIN_F32
-                      : meta.scale_type == ScaleType::f16 ? MARLIN_F16
-                                                          : MARLIN_BF16,
-                      scales.data(), static_cast<int64_t>(at), number);
-    }
+    for (int64_t g = 0; g < meta.groups; ++g)
+      problem.set_scale(n * meta.groups + g, std::ldexp(1 + 0.0625 * static_cast<double>(n % 16), static_cast<int>(n) - 150),
+                        static_cast<uint8_t>(n));
   auto& codes = problem.source.all().codes;
   for (size_t i = 0; i < codes.size(); ++i)
     codes[i] = static_cast<uint8_t>(meta.format == MARLIN_INT8 ? i * 7 : (i + i / 64) % 16);

@@ -186,6 +186,20 @@ Problem::Problem(const Spec& s) : spec(s) {
   for (double& x : c_before) x = normal(random);
 }
 
+void Problem::set_scale(int64_t index, double value, uint8_t byte) {
+  std::vector<uint8_t>& scales = source.all().scales;
+  switch (source.meta().scale_type) {
+    case ScaleType::f32:
+      return oracle::write(MARLIN_F32, scales.data(), index, value);
+    case ScaleType::f16:
+      return oracle::write(MARLIN_F16, scales.data(), index, value);
+    case ScaleType::bf16:
+      return oracle::write(MARLIN_BF16, scales.data(), index, value);
+    default:
+      scales[at(index)] = byte;
+  }
+}
+
 AssertionResult Problem::pack() {
   SerialRunner runner;
   auto planned = gpu::plan_packing(source.meta());

@@ -73,6 +73,8 @@ class Problem {
  public:
   explicit Problem(const Spec& spec);
 
+  /// Scale number `index` of the source; one-byte types take `byte`, the others `value`.
+  void set_scale(int64_t index, double value, uint8_t byte);
   /// Packs the source (again); weights may have been changed in between.
   testing::AssertionResult pack();
   testing::AssertionResult run(const Setting& setting = {});

@@ -66,7 +66,59 @@ TEST_P(Products, AreWithinTheBoundOfEveryElement) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Products, testing::ValuesIn(kKinds), [](const auto& i) { return std::string(i.param.name); });
+/// Activations next to an end of float32's range, with scales of the other kind: products are ordinary numbers, while sums of
+/// activations and codes would overflow, or be flushed.
+struct End {
+  const char* name;
+  double activation, scale;
+  uint8_t e8m0, e4m3;
+  uint8_t fp4, int4, int8;  // codes of large, or of the smallest, numbers
+  bool quantizes;           // INT8 activations too: their scale is a normal number
+};
+constexpr End kEnds[] = {{"largest", 0x1.8p121, 0x1p-12, 107, 1, 7, 15, 127, true},
+                         {"smallest", 0x1.8p-126, 0x1p15, 227, 0x78, 1, 9, 1, false}};
+
+Problem at_end(const End& end, const Kind& kind, const char* suffix, marlin_dtype a_type, bool int8) {
+  Spec s = spec_of(kind, 2, 40, 160);
+  s.suffix = suffix;
+  s.a_type = a_type;
+  s.int8 = int8;
+  Problem problem(s);
+  auto& weights = problem.source.all();
+  const auto& meta = problem.source.meta();
+  for (int64_t i = 0; i < meta.n * meta.groups; ++i)
+    problem.set_scale(i, end.scale, meta.scale_type == ScaleType::e4m3 ? end.e4m3 : i % meta.groups == 0 ? 0 : end.e8m0);
+  std::fill(weights.codes.begin(), weights.codes.end(),
+            kind.format == MARLIN_INT8   ? end.int8
+            : kind.format == MARLIN_INT4 ? end.int4
+                                         : end.fp4);
+  std::fill(weights.zeros.begin(), weights.zeros.end(), uint8_t{0});
+  std::fill(problem.a.begin(), problem.a.end(), end.activation);
+  return problem;
+}
+
+class Ends : public testing::TestWithParam<Kind> {};
+
+TEST_P(Ends, OfFloat32Hold) {
+  struct {
+    const char* suffix;
+    marlin_dtype a_type;
+    bool int8;
+  } constexpr kCases[] = {
+      {"m1", MARLIN_F32, false}, {"m1", MARLIN_BF16, false}, {"m1", MARLIN_F32, true}, {"m16_n32_direct", MARLIN_F32, false}};
+  for (const End& end : kEnds)
+    for (const auto& c : kCases) {
+      if (c.int8 && !end.quantizes) continue;
+      Problem problem = at_end(end, GetParam(), c.suffix, c.a_type, c.int8);
+      ASSERT_TRUE(problem.pack());
+      ASSERT_TRUE(problem.run());
+      EXPECT_TRUE(problem.check()) << end.name << ": " << problem.spec.describe();
+    }
+}
+
+const auto name_of = [](const testing::TestParamInfo<Kind>& i) { return std::string(i.param.name); };
+INSTANTIATE_TEST_SUITE_P(Kinds, Ends, testing::ValuesIn(kKinds, kKinds + 8), name_of);
+INSTANTIATE_TEST_SUITE_P(Kinds, Products, testing::ValuesIn(kKinds), name_of);
 
 }  // namespace
 }  // namespace shaders

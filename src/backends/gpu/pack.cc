@@ -34,12 +34,11 @@ CodeKind code_kind_of(const WeightMeta& meta) {
 uint8_t padding_code(const WeightMeta& meta) { return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0; }
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
-/// A row whose exponents span lo..hi: what to add to them so that all lie in 1..kLargestExponent, far from the edges where that
-/// is possible; nothing when it is not.
+/// A row whose exponents span lo..hi: what to add to them for the bytes that are stored; nothing when they do not fit.
 std::optional<int> exponent_shift(int lo, int hi) {
-  if (lo >= 1 && hi <= kLargestExponent) return 0;
-  const int shift = hi <= kLargestExponent - 64 ? 64 : kLargestExponent - hi;
-  return lo + shift >= 1 ? std::optional(shift) : std::nullopt;
+  const int shift = std::min<int>(kFp4Exponent, kLargestExponent - hi);
+  // With less than kFp4Exponent a weight of 2^(e - 128) is 2^(e + shift - 142) to the kernels: a normal float from 16 on.
+  return shift == kFp4Exponent || lo + shift >= kFp4Exponent + 2 ? std::optional(shift) : std::nullopt;
 }
 
 /// What one row's scales ask of the rest.
@@ -68,7 +67,7 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
     const std::optional<int> shift = exponent_shift(lo, hi);
     if (!shift) return std::nullopt;
     out.origin.shift = *shift;
-    out.factor.multiplier = std::ldexp(1.0f, -*shift);
+    out.factor.multiplier = std::ldexp(1.0f, kFp4Exponent - *shift);
   }
   if (tensor != nullptr) {
     out.origin.tensor = tensor->value;
@@ -76,9 +75,10 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
     if (tensor->divide) {
       out.factor.divisor = tensor->value;
     } else {
+      const bool moved = out.factor.multiplier != 1;
       out.factor.multiplier *= tensor->value;
-      // 2^-shift is exact unless the product leaves the normal numbers.
-      if (out.origin.shift != 0 && !std::isnormal(out.factor.multiplier)) return std::nullopt;
+      // A power of two is exact unless the product leaves the normal numbers.
+      if (moved && !std::isnormal(out.factor.multiplier)) return std::nullopt;
     }
   }
   if (nan) out.factor.multiplier = std::numeric_limits<float>::quiet_NaN();
@@ -227,13 +227,16 @@ class RowBlockPacker {
   /// One row's scales and zeros. They stand by lane row r = in_block % 8 and tile i = in_block / 8.
   void write_records(int64_t row_block, int in_block, int64_t row, int shift) const {
     const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)), zero_size = layout_.zero_bytes();
-    const int64_t place = in_block % 8 * 4 + in_block / 8;
+    const bool groups_of_16 = layout_.slot_group == 16;
+    const auto place = [&](int64_t record, bool pairs) {
+      const int64_t in_row_block = record_at(static_cast<int32_t>(record), in_block % 8, pairs);
+      return row_block * layout_.records * kRowBlock + 4 * in_row_block + in_block / 8;
+    };
     for (int64_t record = 0; record < layout_.records; ++record) {
       const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(record)];
-      const int64_t index = (row_block * layout_.records + record) * kRowBlock + place;
-      write_scale(row, group, shift, to_ + layout_.scales_at + index * size);
+      write_scale(row, group, shift, to_ + layout_.scales_at + place(record, groups_of_16 && size == 1) * size);
       if (zero_size == 0) continue;
-      std::byte* const zero = to_ + layout_.zeros_at + index * zero_size;
+      std::byte* const zero = to_ + layout_.zeros_at + place(record, groups_of_16 && zero_size == 1) * zero_size;
       if (group < 0) {
         std::memset(zero, 0, static_cast<size_t>(zero_size));
       } else {
