@@ -24,19 +24,19 @@
 //     FP4          bit of a 16-bit half  15 14 13 12 | 11 10 9 | 8 7 6 | 5 4 3 | 2 1 0
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3      five shifts decode eight codes
 //     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
-//     INT8         value + 128; word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of half p at bits 16 p + 8 (t %
-//     2) 2:4          of each unit 16 bits of kept codes, as nibbles: the first and second of slots 0..3, then of 4..7; and 8
-//     bits of
-//                  positions, 2 a code in the same order. Units follow each other from bit 0: two units of codes a word, four
+//     INT8         value + 128; word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of half p at bits
+//                  16 p + 8 (t % 2) + 7 and below
+//     2:4          of each unit 16 bits of kept codes, as nibbles: the first and second of slots 0..3, then of 4..7; and 8 bits
+//                  of positions, 2 a code in the same order. Units follow each other from bit 0: two units of codes a word, four
 //                  units of positions; a block of 32 has its positions at bits 23..16 of the only word. Unused bits are 0.
 //
 // Scales: records of four (the lane's tiles i = 0..3), [row block][record g][r = 0..7][i], of the scale's type. Record g
 // belongs to slot group g of 16, 32 or 64 slots; with groups of 128 and more to record_blocks blocks of 128 slots (one scale a
-// row: all). One-byte scales of groups of 16 stand in pairs, [row block][g / 2][r][g % 2][i]: the two groups of a lane's span are
-// one load, and a simdgroup's load is whole cache lines. Zeros lie the same way: bytes (integer zero points), or of the additive zeros' type. E8M0 scales are stored as e +
-// shift of the row, 0 for NaN; the shift is 14, for the factor of 2^14 that FP4 codes lack (decode.h), or less in rows with
-// exponents above 240. Row factors: one RowFactor (arguments.h) a
-// row of W, padded to whole row blocks.
+// row: all). One-byte scales of groups of 16 stand in pairs, [row block][g / 2][r][g % 2][i]: the two groups of a lane's span
+// are one load, and a simdgroup's load is whole cache lines. Zeros lie the same way: bytes (integer zero points), or of the
+// additive zeros' type. E8M0 scales are stored as e + shift of the row, 0 for NaN; the shift is 14, for the factor of 2^14 that
+// FP4 codes lack (decode.h), or less in rows with exponents above 240. Row factors: one RowFactor (arguments.h) a row of W,
+// padded to whole row blocks.
 #pragma once
 
 #ifdef __METAL_VERSION__

@@ -1,25 +1,16 @@
 // Packed codes -> numbers, by bit operations, two at a time. One decoder a kind of codes; layouts in ../common/layout.h.
 //
 // A Unit is what a lane holds of eight slots of its four tiles. decode() turns tile i of it into pairs of halves: h[t] holds
-// slots t (x) and 4 + t (y), exactly: for FP4 2^-14 times the value, for INT4 the code less the zero
-// point, for INT8 the value. Zero points ride on the constant that the trick subtracts anyway, so they cost nothing.
+// slots t (x) and 4 + t (y), divided by range(t), exactly: of FP4 and INT8 values, of INT4 codes 0..15. The range, a power of
+// two, and INT4's zero point are for the float operation that follows anyway: product.h.
+//
+// FP4 and INT4 come out as *subnormal* halves, 0.5 and all codes. Apple GPUs keep these; the host checks a product on the
+// device at hand.
 #pragma once
 #include "constants.h"
 
-/// 2^14: what a half made of an E2M1 code's bits lacks.
-constant float kFp4Range = 16384.0f;
-
-/// A zero point z as what decode() subtracts: 1024 + z from a code in the low bits, 64 + z from one at bits 7..4 times 1/16.
-struct ZeroPoint {
-  half low, high;
-};
-static inline ZeroPoint zero_point(uint z) {
-  return ZeroPoint{as_type<half>(ushort(0x6400 | z)), as_type<half>(ushort(0x5400 | z << 4))};
-}
-
 // --- FP4: E2M1 ---------------------------------------------------------------------------------------------------------------
-// A half whose exponent field holds only the low two bits is 2^-14 times the E2M1 value. Code 0.5 becomes a *subnormal* half
-// (0x0200), which Apple GPUs keep (the host checks a product on the device at hand). The caller restores the factor of 2^14.
+// A half whose exponent field holds only the low two bits is 2^-14 times the E2M1 value; 0.5 is the subnormal 0x0200.
 
 /// Dense placement, chosen for five shifts instead of seven: shifts issue at a quarter of the rate of AND and OR on M1 and M2.
 static inline void decode_fp4(uint q, thread half2* h) {
@@ -38,13 +29,13 @@ static inline void decode_fp4_nibbles(uint q, thread half2* h) {
   }
 }
 
-// --- INT4: 0x6400 is 1024, so the bits 0x6400 | n are 1024 + n; with n at bits 7..4 they are 1024 + 16 n ------------------------
-static inline void decode_u4(uint q, ZeroPoint z, thread half2* h) {
+// --- INT4: a half whose low bits are n is 2^-24 n; with n at bits 7..4 it is 2^-20 n --------------------------------------------
+static inline void decode_u4(uint q, thread half2* h) {
   const uint r = q >> 8;
-  h[0] = as_type<half2>((q & 0x000F000Fu) | 0x64006400u) - half2(z.low);
-  h[1] = fma(as_type<half2>((q & 0x00F000F0u) | 0x64006400u), half2(0.0625h), half2(-z.high));
-  h[2] = as_type<half2>((r & 0x000F000Fu) | 0x64006400u) - half2(z.low);
-  h[3] = fma(as_type<half2>((r & 0x00F000F0u) | 0x64006400u), half2(0.0625h), half2(-z.high));
+  h[0] = as_type<half2>(q & 0x000F000Fu);
+  h[1] = as_type<half2>(q & 0x00F000F0u);
+  h[2] = as_type<half2>(r & 0x000F000Fu);
+  h[3] = as_type<half2>(r & 0x00F000F0u);
 }
 
 // --- INT8: stored as value + 128; 1024 + 128 + value is exact in half ------------------------------------------------------------
@@ -55,7 +46,7 @@ static inline void decode_i8(uint low, uint high, thread half2* h) {
   h[3] = as_type<half2>(((high >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
 }
 
-// --- 2:4 sparse: 16 bits of kept codes and 8 of positions -> a unit of nibbles; what is not kept takes `fill` --------------------
+// --- 2:4 sparse: 16 bits of kept codes and 8 of positions -> a unit of nibbles; what is not kept is 0 -----------------------------
 /// Two kept nibbles to their places in 16 bits; `positions` is 2 bits each.
 static inline uint place_pair(uint first, uint second, uint positions) {
   return first << ((positions << 2) & 12) | second << (positions & 12);
@@ -63,9 +54,9 @@ static inline uint place_pair(uint first, uint second, uint positions) {
 static inline uint expand_codes(uint codes, uint positions) {
   return place_pair(codes & 15, codes >> 4 & 15, positions) | place_pair(codes >> 8 & 15, codes >> 12 & 15, positions >> 4) << 16;
 }
-/// `bits` (1 or 15) at every kept nibble, 0 elsewhere.
-static inline uint kept_nibbles(uint positions, uint bits) {
-  return place_pair(bits, bits, positions) | place_pair(bits, bits, positions >> 4) << 16;
+/// 15 at every kept nibble, 0 elsewhere.
+static inline uint kept_nibbles(uint positions) {
+  return place_pair(15, 15, positions) | place_pair(15, 15, positions >> 4) << 16;
 }
 
 // --- kinds of codes: how a lane reads its span of a block, and what a unit of it is ------------------------------------------------
@@ -104,46 +95,42 @@ struct SparseSpan {
 
 struct Fp4 {
   typedef NibbleSpan Span;
-  static constexpr constant bool kSparse = false, kFp4 = true, kZeros = false;
-  static void decode(uint4 unit, ushort i, ZeroPoint, thread half2* h) { decode_fp4(unit[i], h); }
+  static constexpr constant bool kSparse = false, kZeros = false;
+  static constexpr float range(ushort) { return 1 << kFp4Exponent; }
+  static void decode(uint4 unit, ushort i, thread half2* h) { decode_fp4(unit[i], h); }
 };
 
 struct U4 {
   typedef NibbleSpan Span;
-  static constexpr constant bool kSparse = false, kFp4 = false, kZeros = true;
-  static void decode(uint4 unit, ushort i, ZeroPoint z, thread half2* h) { decode_u4(unit[i], z, h); }
+  static constexpr constant bool kSparse = false, kZeros = true;
+  static constexpr float range(ushort t) { return t % 2 == 0 ? 1 << 24 : 1 << 20; }
+  static void decode(uint4 unit, ushort i, thread half2* h) { decode_u4(unit[i], h); }
 };
 
 struct I8 {
   typedef ByteSpan Span;
-  static constexpr constant bool kSparse = false, kFp4 = false, kZeros = false;
-  static void decode(Span::Unit unit, ushort i, ZeroPoint, thread half2* h) { decode_i8(unit.low[i], unit.high[i], h); }
+  static constexpr constant bool kSparse = false, kZeros = false;
+  static constexpr float range(ushort) { return 1; }
+  static void decode(Span::Unit unit, ushort i, thread half2* h) { decode_i8(unit.low[i], unit.high[i], h); }
 };
 
 struct Fp4Sparse {
   typedef SparseSpan Span;
-  static constexpr constant bool kSparse = true, kFp4 = true, kZeros = false;
-  static void decode(Span::Unit unit, ushort i, ZeroPoint, thread half2* h) {
+  static constexpr constant bool kSparse = true, kZeros = false;
+  static constexpr float range(ushort t) { return Fp4::range(t); }
+  static void decode(Span::Unit unit, ushort i, thread half2* h) {
     decode_fp4_nibbles(expand_codes(unit.codes[i], unit.positions[i]), h);
   }
 };
 
 struct U4Sparse {
   typedef SparseSpan Span;
-  static constexpr constant bool kSparse = true, kFp4 = false, kZeros = true;
-  /// 1 where kept, else 0.
-  static void kept(Span::Unit unit, ushort i, thread half2* one) {
-    decode_u4(kept_nibbles(unit.positions[i], 1), zero_point(0), one);
-  }
-  static void decode(Span::Unit unit, ushort i, ZeroPoint z, thread half2* h) {
+  static constexpr constant bool kSparse = true, kZeros = true;
+  static constexpr float range(ushort t) { return U4::range(t); }
+  /// What is not kept is 8, the zero point where there are no others, or else 0: see kept_ones().
+  static void decode(Span::Unit unit, ushort i, thread half2* h) {
     const uint codes = expand_codes(unit.codes[i], unit.positions[i]);
-    if (!has_zeros) return decode_u4(codes | (kept_nibbles(unit.positions[i], 15) ^ 0xFFFFFFFFu) & 0x88888888u, z, h);
-    decode_u4(codes, zero_point(0), h);
-    if (additive) return;
-    half2 one[4];
-    kept(unit, i, one);
-    const half zero = z.low - 1024.0h;  // exact
-    UNROLL for (ushort t = 0; t < 4; t++) h[t] = fma(one[t], half2(-zero), h[t]);
+    decode_u4(has_zeros ? codes : codes | (~kept_nibbles(unit.positions[i]) & 0x88888888u), h);
   }
 };
 

@@ -54,12 +54,13 @@ struct Tile {
   /// The scales of INT8 activations of a block; 1 for others.
   void load_scales(const device float* a_scales, constant ProductArgs& args, int slot, thread float2 (&d)[TILES]) const {
     UNROLL for (ushort m = 0; m < TILES; m++)
-      d[m] = Activation<T>::kQuantized ? float2(activation_scale(a_scales, args, row(m, 0), slot), activation_scale(a_scales, args, row(m, 1), slot))
-                                       : float2(1.0f);
+      UNROLL for (ushort e = 0; e < 2; e++)
+        d[m][e] = Activation<T>::kQuantized ? activation_scale(a_scales, args, row(m, e), slot) : 1.0f;
   }
 
   /// Block b with activations straight from device memory.
-  void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale, const device T* a, const device float* a_scales, constant ProductArgs& args, int b) {
+  void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale, const device T* a,
+                 const device float* a_scales, constant ProductArgs& args, int b) {
     const int k0 = block_begin(args.slots, b);
     const ushort units = block_slots(args.slots, b) / kLanes;
     const int span_slot = k0 + kUnitSlots * units * fragment_column(lane), k = k0 + column(units);

@@ -40,27 +40,27 @@ struct Sums {
           add_products(value, x, total, i);
           continue;
         }
-        half2 h[4];
-        Codes::decode(unit, i, group.zero[i], h);
-        UNROLL for (ushort t = 0; t < 4; t++) h[t] = with_range<Codes>(h[t]);
-        add_products(h, x, part, i);
+        float2 q[4];
+        decode_codes<Codes>(unit, i, group, q);
+        add_products(q, x, part, i);
         if (additive && (Codes::kSparse || i == 0)) {  // all tiles of dense weights have the same sum of activations
-          kept_ones(unit, i, h);
-          add_products(h, x, zeros, i);
+          half2 one[4];
+          kept_ones(unit, i, one);
+          add_products(one, x, zeros, i);
         }
       }
     }
     if (!kNarrow) return;
-    const float range = Codes::kFp4 && scales_have_room ? kFp4Range : 1.0f;  // see with_range()
+    const float range = scales_have_room ? Codes::range(0) : 1.0f;
     UNROLL for (ushort m = 0; m < ROWS; m++)
       UNROLL for (ushort i = 0; i < 4; i++) {
         const float zero_sum = zeros[m][Codes::kSparse ? i : 0];
         if (Activation<T>::kQuantized) {
           total[m][i] = add_scaled(total[m][i], part[m][i], group.scale[i], d[m], range);
-          if (additive) total[m][i] = add_scaled(total[m][i], zero_sum, group.additive_zero[i], d[m], 1.0f);
+          if (additive) total[m][i] = add_scaled(total[m][i], zero_sum, group.weight_zero[i], d[m], 1.0f);
         } else {
           total[m][i] = fma(group.scale[i], part[m][i], total[m][i]);
-          if (additive) total[m][i] = fma(group.additive_zero[i], zero_sum, total[m][i]);
+          if (additive) total[m][i] = fma(group.weight_zero[i], zero_sum, total[m][i]);
         }
       }
   }

@@ -53,21 +53,50 @@ static inline void write_sum(float sum, int m, int n, uint split, const device R
   }
 }
 
-/// 1 for every kept element of a unit: what an additive zero is multiplied by.
+/// 1 for every element of a unit that has a zero point or an additive zero, 0 for one that is not kept.
 static inline void kept_ones(uint4, ushort, thread half2* one) { UNROLL for (ushort t = 0; t < 4; t++) one[t] = half2(1.0h); }
 static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) { kept_ones(uint4(0), 0, one); }
-static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) { U4Sparse::kept(unit, i, one); }
+static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) {
+  if (!has_zeros) return kept_ones(uint4(0), 0, one);  // decoded as the zero point
+  const uint nibbles = kept_nibbles(unit.positions[i]);
+  UNROLL for (ushort t = 0; t < 4; t++) one[t] = as_type<half2>((t < 3 ? nibbles << (10 - 4 * t) : nibbles >> 2) & 0x3C003C00u);
+}
 
-/// The eight weights of tile i of a unit, as float32.
+/// What step t of a decoded unit lacks; with room all of it but range(0), which the scale has.
+template <typename Codes>
+static inline float range_of(ushort t) { return scales_have_room ? Codes::range(t) / Codes::range(0) : Codes::range(t); }
+
+/// The eight codes of tile i of a unit less their zero points, exactly; with room divided by range(0).
+template <typename Codes>
+static inline void decode_codes(typename Codes::Span::Unit unit, ushort i, thread const GroupScales<Codes>& group,
+                                thread float2* q) {
+  half2 h[4], one[4];
+  Codes::decode(unit, i, h);
+  kept_ones(unit, i, one);
+  UNROLL for (ushort t = 0; t < 4; t++) {
+    const float range = range_of<Codes>(t);
+    if (!Codes::kZeros || additive) q[t] = float2(h[t]) * range;
+    else q[t] = fma(float2(h[t]), float2(range), float2(one[t]) * -group.code_zero[i]);
+  }
+}
+
+/// The eight weights of tile i of a unit, rounded once.
 template <typename Codes>
 static inline void decode_weights(typename Codes::Span::Unit unit, ushort i, thread const GroupScales<Codes>& group,
                                   thread float2* w) {
-  half2 h[4], one[4];
-  Codes::decode(unit, i, group.zero[i], h);
-  if (additive) kept_ones(unit, i, one);
-  UNROLL for (ushort t = 0; t < 4; t++) {
-    const float2 q = float2(with_range<Codes>(h[t]));
-    // With a zero rounded once, as the weight is.
-    w[t] = additive ? fma(q, float2(group.scale[i]), float2(one[t]) * group.additive_zero[i]) : q * group.scale[i];
+  if (additive || (Codes::kZeros && scales_have_room)) {  // float16 times a zero point is exact
+    half2 h[4], one[4];
+    Codes::decode(unit, i, h);
+    kept_ones(unit, i, one);
+    UNROLL for (ushort t = 0; t < 4; t++) {
+      const float range = range_of<Codes>(t);
+      // Exact either way; a scale without room might overflow.
+      const float2 q = scales_have_room ? float2(h[t]) : float2(h[t]) * range;
+      const float scale = scales_have_room ? group.scale[i] * range : group.scale[i];
+      w[t] = fma(q, float2(scale), float2(one[t]) * group.weight_zero[i]);
+    }
+  } else {
+    decode_codes<Codes>(unit, i, group, w);
+    UNROLL for (ushort t = 0; t < 4; t++) w[t] *= group.scale[i];
   }
 }

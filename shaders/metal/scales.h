@@ -29,26 +29,21 @@ static inline void load_floats(const device void* from, long record, uint type, 
   }
 }
 
-/// FP4 codes as decoded lack 2^14, which goes into the scales where these have room for it: stored E8M0 bytes have it already,
-/// and float16 and E4M3 are small.
+/// Decoded codes lack range(), which goes into the scales where these have room for it: stored E8M0 bytes have it already, and
+/// float16 and E4M3 are small.
 constant bool scales_have_room = scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
-
-/// A pair of codes as decoded, so that times GroupScales::scale it is the weights' part of them.
-template <typename Codes>
-static inline half2 with_range(half2 h) { return Codes::kFp4 && !scales_have_room ? h * half(kFp4Range) : h; }
 
 template <typename Codes>
 struct GroupScales {
-  float scale[4];
-  float additive_zero[4];
-  ZeroPoint zero[4];
+  float scale[4];        // with room: times range(0)
+  float code_zero[4];    // what to subtract from codes; with room: divided by range(0)
+  float weight_zero[4];  // what to add to codes times scale
 
   /// Of the lane's rows in a row block.
-  GroupScales(const device void* all_scales, const device void* all_zeros, constant ProductArgs& args, long row_block, ushort lane)
+  GroupScales(const device void* all_scales, const device void* all_zeros, constant ProductArgs& args, long row_block,
+              ushort lane)
       : scales(all_scales), zeros(all_zeros), first(row_block * args.records * 8), record_blocks(args.record_blocks),
-        row(fragment_row(lane)), group(-1) {
-    UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(Codes::kFp4 ? 0 : 8);
-  }
+        row(fragment_row(lane)), group(-1) {}
 
   /// Those of the group of `slot`.
   void load(int slot) {
@@ -57,7 +52,7 @@ struct GroupScales {
     const bool new_pair = wanted >> 1 != group >> 1;
     group = wanted;
     const long at = first + record_at(group, row, false);
-    const float factor = Codes::kFp4 && scales_have_room ? kFp4Range : 1.0f;
+    const float factor = scales_have_room ? Codes::range(0) : 1.0f;
     if (scale_type == kScaleE8m0) {
       const uint e = bytes(scales, new_pair, scale_pair);
       scale[0] = as_type<float>((e << 23) & 0x7F800000u);
@@ -72,13 +67,14 @@ struct GroupScales {
       load_floats(scales, at, scale_type, scale);
       if (factor != 1.0f) UNROLL for (ushort i = 0; i < 4; i++) scale[i] *= factor;
     }
-    if (!Codes::kZeros && !additive) return;
-    if (zero_kind == kZeroInteger) {
-      const uint z = bytes(zeros, new_pair, zero_pair);
-      UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(z >> (8 * i) & 0xFF);
-    } else if (additive) {
-      UNROLL for (ushort i = 0; i < 4; i++) zero[i] = zero_point(0);
-      load_floats(zeros, at, zero_kind - kZeroF32, additive_zero);
+    if (additive) {
+      load_floats(zeros, at, zero_kind - kZeroF32, weight_zero);
+    } else if (Codes::kZeros) {
+      const uint z = zero_kind == kZeroInteger ? bytes(zeros, new_pair, zero_pair) : 0x08080808;
+      UNROLL for (ushort i = 0; i < 4; i++) {
+        code_zero[i] = float(z >> (8 * i) & 0xFF) / factor;
+        weight_zero[i] = -code_zero[i] * scale[i];
+      }
     }
   }
 

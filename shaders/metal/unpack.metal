@@ -33,22 +33,21 @@ static inline float shape_of(uint bits) {
 
 struct Group {
   uint scale, zero;  // bits; zero of additive zeros only
-  ZeroPoint point;
+  float point;  // of integer zero points
 };
 
-/// (q * scale + zero) * tensor, rounded once. `q` is exact; an FP4 code's lacks 2^14.
-static inline uint value_bits(half q, bool fp4, thread const Group& group, RowOrigin row) {
+/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5, and exact.
+static inline uint value_bits(float number, thread const Group& group, RowOrigin row) {
   const uint tensor = as_type<uint>(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;
-  const half number = fp4 ? q * half(kFp4Range) : q;
   if (!is_finite_bits(group.scale) || (additive && !is_finite_bits(group.zero)) || !is_finite_bits(tensor) ||
       (row.divide != 0 && row.tensor == 0.0f)) {
-    float v = float(number) * shape_of(group.scale);
+    float v = number * shape_of(group.scale);
     if (additive) v += shape_of(group.zero);
     if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
     return as_type<uint>(v);
   }
-  const Exact code = {(as_type<ushort>(number) & 0x8000) != 0, ulong(fabs(float(number)) * 2.0f), -1};
+  const Exact code = {as_type<uint>(number) >> 31 != 0, ulong(fabs(number) * 2.0f), -1};
   Exact v = multiply(code, exact_of(group.scale));
   if (additive) v = add(v, exact_of(group.zero));
   if (!no_tensor) v = row.divide != 0 ? divide(v, exact_of(tensor)) : multiply(v, exact_of(tensor));
@@ -96,19 +95,21 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
 
   const int record = group_shift == 7 ? (slot >> 7) / args.record_blocks : slot >> group_shift;
   const long first = long(row_block) * args.records * kRowBlock + i;  // of the row block and tile
-  const long scale_place = first + 4 * record_at(record, r, scale_pairs), zero_place = first + 4 * record_at(record, r, zero_pairs);
+  const long scale_place = first + 4 * record_at(record, r, scale_pairs);
+  const long zero_place = first + 4 * record_at(record, r, zero_pairs);
   const RowOrigin origin = origins[row];
   Group group;
   group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
   group.zero = additive ? scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0) : 0;
-  group.point = zero_point(zero_kind == kZeroInteger ? ((const device uchar*)zeros)[zero_place] : additive || Codes::kFp4 ? 0 : 8);
+  group.point = zero_kind == kZeroInteger ? ((const device uchar*)zeros)[zero_place] : Codes::kZeros && !additive ? 8 : 0;
   half2 h[4];
-  Codes::decode(unit, i, group.point, h);
+  Codes::decode(unit, i, h);
   for (ushort e = 0; e < kUnitSlots; e++) {
     const int k = has_slot_to_k ? slot_to_k[slot + e] : slot + e;
     if (k < 0 || k >= args.k) continue;
     const ushort t = e % 4, p = e / 4;
-    uint bits = value_bits(p == 0 ? h[t].x : h[t].y, Codes::kFp4, group, origin);
+    const float number = float(p == 0 ? h[t].x : h[t].y) * Codes::range(t);
+    uint bits = value_bits(Codes::kZeros ? number - group.point : number, group, origin);
     if (Codes::kSparse && !is_kept(positions_of(unit, i), t, p)) bits = 0;
     write_bits(out, item * args.ld + k, exists ? bits : kQuietNaN);
   }
