@@ -108,6 +108,19 @@ INSTANTIATE_TEST_SUITE_P(All, ProbeFaults,
                          testing::Values(Fault::error, Fault::memory, Fault::lost, Fault::late, Fault::timeout),
                          [](const auto& info) { return std::string(kFaultNames[static_cast<int>(info.param)]); });
 
+/// A row with exponents at both ends cannot be shifted into the kernels' range: the matrix gets float32 scales.
+TEST(Exponents, ThatFitNoByteBecomeFloats) {
+  const Gpu gpu({}, false);
+  trial::Trial t(trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 2, 40, 96));
+  ASSERT_EQ(t.spec.scale_type, MARLIN_E8M0);
+  t.scales.bytes(5)[0] = 0;
+  t.scales.bytes(5)[2] = 245;
+  ASSERT_TRUE(t.pack());
+  ASSERT_TRUE(t.run());
+  EXPECT_TRUE(t.check());
+  EXPECT_TRUE(t.check_unpack());
+}
+
 /// Without a stream and on one, the same bits; a second call on the stream sees what the first wrote.
 TEST(Streams, GiveTheBitsOfCallsWithoutOne) {
   Gpu gpu({.seed = 7, .changes = {}}, false);

@@ -335,6 +335,26 @@ TEST(NativeObjects, ThatDoNotFitAreErrorsOfTheCall) {
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
 }
 
+TEST(Sizes, BeyondWhatAKernelCountsAreRefusedBeforeAnythingIsRead) {
+  World world;
+  alignas(4) uint8_t unread[16] = {};
+  auto d = mm::make<marlin_pack_desc>();
+  d.format = MARLIN_INT4;
+  d.group_size = 32;
+  d.n = INT32_MAX;
+  d.k = 32;
+  d.values = mm::matrix_view(unread, d.n, 16);
+  d.scales = {unread, 0, d.n, 1, 0, MARLIN_F16, MARLIN_MEM_HOST};
+  const marlin_pack_desc* const parts[] = {&d};
+  mm::weights w;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "2147483647 rows are more than this device takes", marlin_weights_pack, world.context.get(),
+               parts, 1u, 0u, w.out());
+  Product p(world, 1, 1, 1);  // one element a row, which INT8 activations pad to 32
+  p.desc.compute = MARLIN_COMPUTE_INT8;
+  const marlin_gemm_desc* const descs[] = {&p.desc};
+  EXPECT_FAILS(MARLIN_E_MEMORY, "do not fit the address space", marlin_prepare, nullptr, descs, 1u, int64_t{1} << 60, nullptr);
+}
+
 /// Every call that would ask the device; the number of the first that does not say why it cannot, or 0.
 int first_served_after_a_fork(const World& world, Product& p, const mm::stream& stream, const mm::buffer& memory) {
   const auto values = abi_test::numbers(64, 1);
