@@ -410,20 +410,25 @@ DRAWINGS = [number_types, rows, k8n, gptq, awq_gemm, awq_gemv, awq_gemv_fast, gg
             words_24, cpu_dense, cpu_sparse]
 
 
-def main():
-    files = {draw.__name__.replace("_", "-") + ".svg": draw().svg() for draw in DRAWINGS}
-    if sys.argv[1:] == ["--check"]:
-        there = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.svg")}
+def write_or_check(folder, files, check):
+    """Makes the folder's drawings these, {name: text}; or says which are not, and returns 1."""
+    if check:
+        there = {path.name: path.read_text("utf-8") for path in folder.glob("*.svg")}
         wrong = sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
         if wrong:
-            print("docs/diagrams differs from what docs/diagrams.py writes:", ", ".join(wrong))
+            print(f"docs/{folder.name} differs from what {pathlib.Path(sys.argv[0]).name} writes:", ", ".join(wrong))
         return 1 if wrong else 0
-    FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.glob("*.svg"):
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.svg"):
         path.unlink()
     for name, text in files.items():
-        (FOLDER / name).write_text(text, "utf-8")
+        (folder / name).write_text(text, "utf-8")
     return 0
+
+
+def main():
+    files = {draw.__name__.replace("_", "-") + ".svg": draw().svg() for draw in DRAWINGS}
+    return write_or_check(FOLDER, files, sys.argv[1:] == ["--check"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// The drawings of docs/formats.md are those that their script writes.
+// The drawings and computed tables of docs/formats.md and docs/metal.md are those that their scripts write.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -26,8 +26,10 @@ Ran run(const std::string& command) {
 
 TEST(Structure, DiagramsAreWhatTheirScriptWrites) {
   if (run("python3 -c 'import pathlib'").exit_code != 0) GTEST_SKIP() << "there is no python3 here";
-  const Ran ran = run("python3 -B '" MARLIN_SOURCE_ROOT "/docs/diagrams.py' --check");
-  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  for (const std::string script : {"diagrams.py", "metal.py"}) {
+    const Ran ran = run("python3 -B '" MARLIN_SOURCE_ROOT "/docs/" + script + "' --check");
+    EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Draws docs/metal/*.svg and writes the computed parts of docs/metal.md.
+
+    docs/metal.py                       writes drawings and the table of predicted times
+    docs/metal.py --check               exits with 1, and says what, when they are not what would be written
+    docs/metal.py --counters PROGRAM    writes the tables of counted work, by build/release/tests/shaders/metal_counters
+    docs/metal.py --check-counters PROGRAM
+    docs/metal.py --layout              where each bit of a code lies, for the test that holds this against the packer
+
+Nothing is placed by hand: positions follow place(), tiles come from src/backends/gpu/kernels.inc.
+"""
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+from diagrams import CARD, EDGE, INK, MSB, SOFT, WIDTH, Card, write_or_check
+
+DOCS = pathlib.Path(__file__).resolve().parent
+PAGE = DOCS / "metal.md"
+
+# --- the packed layout of shaders/common/layout.h, a block of 128 slots -----------------------------------------------------
+
+KINDS = {"fp4": 4, "u4": 4, "i8": 8, "u4s": 4}  # as kernels are named; bits of a code
+
+
+def lane_row(lane):
+    return lane // 4 & 4 | lane // 2 & 3
+
+
+def lane_column(lane):
+    return lane // 4 & 2 | lane & 1
+
+
+LANES = {(lane_row(lane), lane_column(lane)): lane for lane in range(32)}
+
+
+def place(kind, row, slot):
+    """Of the code at `row` of a row block and `slot` of a block: (word, lane, tile, bit numbers of the code, highest first)."""
+    span, unit, half, step = slot // 32, slot % 32 // 8, slot % 8 // 4, slot % 4
+    word, first = unit, 16 * half
+    if kind == "fp4":
+        low = first + 9 - 3 * step
+        bits = [first + (15, 12, 14, 13)[step], low + 2, low + 1, low]
+    elif kind == "u4":
+        bits = [first + 4 * step + b for b in (3, 2, 1, 0)]
+    else:
+        word, first = 2 * unit + step // 2, first + 8 * (step % 2)
+        bits = [first + b for b in range(7, -1, -1)]
+    return word, LANES[row % 8, span], row // 8, bits
+
+
+def place_kept(row, quad, second):
+    """Of a kept code of 2:4 sparse weights: (word, lane, tile, its bits), and its word and bits of the position."""
+    span, unit, half = quad // 8, quad % 8 // 2, quad % 2
+    index = 2 * half + second
+    code = 16 * (unit % 2) + 4 * index
+    position = 8 * unit + 2 * index
+    return unit // 2, LANES[row % 8, span], row // 8, [code + b for b in (3, 2, 1, 0)], 2, [position + 1, position]
+
+
+def print_layout():
+    for kind in KINDS:
+        for row in range(32):
+            if kind == "u4s":
+                for quad in range(32):
+                    for second in range(2):
+                        word, lane, tile, bits, at, position = place_kept(row, quad, second)
+                        print(kind, row, 2 * quad + second, (word * 32 + lane) * 4 + tile, *bits, (at * 32 + lane) * 4 + tile, *position)
+            else:
+                for slot in range(128):
+                    word, lane, tile, bits = place(kind, row, slot)
+                    print(kind, row, slot, (word * 32 + lane) * 4 + tile, *bits)
+
+
+def fragment():
+    card = Card("Who holds what: the lanes of an 8×8 simdgroup_matrix", "as on every Apple GPU so far; checked on the device at hand")
+    card.grid("lane of\neach element", range(8), range(8), lambda r, c: (LANES[r, c // 2], "code" if c // 2 % 2 == 0 else "code2"),
+              lambda r: f"row {r}", lambda c: f"column {c}", 24)
+    card.note("A lane is (r, j): row r, columns 2j and 2j + 1. Of weights (operand A) it holds rows 8i + r of the row block, i = 0…3.")
+    card.strip("128 slots of a row", [(f"j = {j}: slots {32 * j}…{32 * j + 31}", 1, "code" if j % 2 == 0 else "code2") for j in range(4)], None)
+    card.strip("lane (r, j)", [(f"unit {w}: 8 slots", 1, "code" if w % 2 == 0 else "code2") for w in range(4)], None)
+    card.strip("a unit", [(f"+{s}\np {s // 4} t {s % 4}", 1, "code" if s < 4 else "code2") for s in range(8)], None, height=42)
+    card.note("Slots t and 4 + t of unit w are the lane's two elements of matrix 4w + t: one span is one group of 32, so one scale a lane.")
+    card.strip("in memory, word w", [(f"lane {lane}\ni 0 1 2 3", 1, "code" if lane % 2 == 0 else "code2") for lane in range(7)] +
+               [("… lane 31", 1, "pad")], None, height=42)
+    card.note("A lane loads its four tiles as one uint4; a simdgroup 512 consecutive bytes: eight whole cache lines.")
+    return card
+
+
+def fields(names):
+    """Cells of a word from the name of each bit, 0 first: neighbours of one name are one field."""
+    cells = []
+    for bit in range(31, -1, -1):
+        name, kind = names.get(bit, ("0", "pad"))
+        if cells and cells[-1][0] == name:
+            cells[-1] = (name, cells[-1][1] + 1, kind)
+        else:
+            cells.append((name, 1, kind))
+    return cells
+
+
+def words_of(kind, slots):
+    """{word: {bit: (name, colour)}} of a lane and tile, for these slots of its span."""
+    words = {}
+    for slot in slots:
+        word, _, _, bits = place(kind, 0, slot)
+        for i, bit in enumerate(bits):
+            sign = kind == "fp4" and i == 0
+            words.setdefault(word, {})[bit] = (f"{'s' if sign else ''}{slot % 8}", "sign" if sign else "code" if slot % 2 == 0 else "code2")
+    return words
+
+
+def words():
+    card = Card("The bits of a unit: eight codes, slots 0…7", MSB)
+    card.strip("FP4: one word", fields(words_of("fp4", range(8))[0]))
+    card.note("s: sign. A field is e e m, placed so that masks and five shifts by 3 make pairs of halves (slot t, slot 4 + t).")
+    card.strip("INT4: one word", fields(words_of("u4", range(8))[0]))
+    eight = words_of("i8", range(8))
+    card.strip("INT8: two words\nslots 0 1 4 5", fields(eight[0]), height=42)
+    card.strip("slots 2 3 6 7", fields(eight[1]))
+    codes, positions = {}, {}
+    for quad in range(8):
+        for second in range(2):
+            word, _, _, bits, _, at = place_kept(0, quad, second)
+            name = f"{'b' if second else 'a'}{quad}"
+            if word == 0:
+                codes.update({bit: (name, "code" if quad % 2 == 0 else "code2") for bit in bits})
+            positions.update({bit: (name, "meta") for bit in at})
+    card.strip("4-bit 2:4: codes\nof units 0, 1", fields(codes), height=42)
+    card.strip("positions of\nunits 0…3", fields(positions), height=42)
+    card.note("aq, bq: the first and second kept code of quad q (slots 4q…4q + 3) of the lane's span, and their places in it.")
+    return card
+
+
+# --- the roofline on paper ---------------------------------------------------------------------------------------------------
+
+# GPU cores, memory GB/s, GHz: the largest GPU of each chip. Sources: docs/metal.md.
+CHIPS = {
+    "M1": (8, 68, 1.278), "M1 Pro": (16, 200, 1.296), "M1 Max": (32, 400, 1.296), "M1 Ultra": (64, 800, 1.296),
+    "M2": (10, 100, 1.398), "M2 Pro": (19, 200, 1.398), "M2 Max": (38, 400, 1.398), "M2 Ultra": (76, 800, 1.398),
+    "M3": (10, 100, 1.398), "M3 Pro": (18, 150, 1.398), "M3 Max": (40, 400, 1.398), "M3 Ultra": (80, 819, 1.398),
+    "M4": (10, 120, 1.470), "M4 Pro": (20, 273, 1.578), "M4 Max": (40, 546, 1.678),
+    "M5": (10, 153, 1.740), "M5 Pro": (20, 307, 1.740), "M5 Max": (40, 614, 1.740),
+}
+SHAPES = ((4096, 4096), (11776, 4096))  # N, K
+ROWS = (1, 8, 32, 64, 512)
+ALUS = 128              # of a core; each a multiplication and addition a cycle, FP32 as FP16
+BITS = 4.25             # MXFP4: codes, and a byte of scale for 32
+DECODE = (8 + 5 * 4) / 8 + 1  # ALU cycles a weight: of 13 operations for eight codes 5 are shifts, of quarter rate; the scale
+
+
+def kernels():
+    text = (DOCS.parent / "src/backends/gpu/kernels.inc").read_text("utf-8")
+    return [tuple(int(x) for x in found) for found in
+            re.findall(r'^MARLIN_GPU_PRODUCT\("\w+", "\w+", (\d+), (\d+), (\d+), \d+, \d+\)', text, re.M)]
+
+
+def work(n, k, m, tiles):
+    """(bytes, ALU cycles of all lanes) of a product with half activations and float32 results."""
+    tile = next(rows for low, high, rows in tiles if low <= m and (m <= high or high == 0))
+    passes = math.ceil(m / tile)
+    return n * k * BITS / 8 * passes + 2 * m * k + 4 * m * n, n * k * (DECODE * passes + tile * passes)
+
+
+def seconds(chip, n, k, m, tiles):
+    cores, bandwidth, clock = CHIPS[chip]
+    moved, cycles = work(n, k, m, tiles)
+    return moved / (bandwidth * 1e9), cycles / (cores * ALUS * clock * 1e9)
+
+
+def predicted():
+    tiles = kernels()
+    heads = [f"{n} x {k}, M = {m}" if m == ROWS[0] else str(m) for n, k in SHAPES for m in ROWS]
+    lines = ["| chip | cores | GB/s | TFLOP/s | " + " | ".join(heads) + " |", "|---" * (4 + len(heads)) + "|"]
+    for chip, (cores, bandwidth, clock) in CHIPS.items():
+        cells = []
+        for n, k in SHAPES:
+            for m in ROWS:
+                memory, alu = seconds(chip, n, k, m, tiles)
+                cells.append(f"{max(memory, alu) * 1e6:.0f}{'' if memory > alu else ' a'}")
+        lines.append(f"| {chip} | {cores} | {bandwidth} | {2 * cores * ALUS * clock / 1e3:.1f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def roofline():
+    tiles, (n, k) = kernels(), SHAPES[1]
+    chips = {"M1": "#0072b2", "M2 Max": "#d55e00", "M3 Ultra": "#009e73", "M4 Max": "#cc79a7", "M5": "#e69f00", "M5 Max": "#56b4e9"}
+    left, right, top, bottom = 84, 800, 64, 470
+    x = lambda m: left + (right - left) * math.log2(m) / 9
+    y = lambda tflops: bottom - (bottom - top) * (math.log10(tflops) + 1) / 2.6
+    out = []
+    text = lambda px, py, words, size=12, fill=INK, anchor="middle": out.append(
+        f'<text x="{px:.1f}" y="{py:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">{words}</text>')
+    text(left, 34, f"MXFP4, N = {n}, K = {k}: useful TFLOP/s on paper, by rows of activations", 15, anchor="start")
+    for m in (2 ** i for i in range(10)):
+        out.append(f'<path d="M{x(m):.1f} {top}V{bottom}" stroke="{EDGE}"/>')
+        text(x(m), bottom + 18, m, fill=SOFT)
+    for tflops in (0.1, 0.3, 1, 3, 10, 30):
+        out.append(f'<path d="M{left} {y(tflops):.1f}H{right}" stroke="{EDGE}"/>')
+        text(left - 8, y(tflops) + 4, f"{tflops:g}", fill=SOFT, anchor="end")
+    text((left + right) / 2, bottom + 38, "M", 12.5)
+    text(left - 8, top - 10, "TFLOP/s", fill=SOFT, anchor="end")
+    for i, (chip, colour) in enumerate(chips.items()):
+        line = []
+        for m in range(1, 513):
+            memory, alu = seconds(chip, n, k, m, tiles)
+            line.append((x(m), y(2 * m * n * k / max(memory, alu) / 1e12), memory > alu))
+        path = " ".join(f"{px:.1f},{py:.1f}" for px, py, _ in line)
+        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for m in ROWS:
+            px, py, memory = line[m - 1]
+            out.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4.5" fill="{colour if memory else CARD}" stroke="{colour}" stroke-width="2"/>')
+        text(right + 44, top + 20 + 24 * i, chip, 13, anchor="start")
+        out.append(f'<path d="M{right + 14} {top + 16 + 24 * i}h22" stroke="{colour}" stroke-width="3"/>')
+    text(right + 14, top + 30 + 24 * len(chips), "disc: memory binds", 11, SOFT, "start")
+    text(right + 14, top + 48 + 24 * len(chips), "ring: arithmetic binds", 11, SOFT, "start")
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 530" width="{WIDTH}" height="530" '
+            f'font-family="ui-sans-serif, -apple-system, \'Segoe UI\', \'DejaVu Sans\', sans-serif" role="img">\n'
+            f"<title>The roofline on paper of Apple GPUs</title>\n"
+            f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="529" rx="10" fill="{CARD}" stroke="{EDGE}"/>\n' + "\n".join(out) + "\n</svg>\n")
+
+
+# --- the page ----------------------------------------------------------------------------------------------------------------
+
+TIMES = re.compile(r"(?<=<!-- times -->\n).*?(?=<!-- end -->)", re.S)
+COUNTED = re.compile(r"```text\n\$ metal-marlin bench --metal-counters ?([^\n]*)\n(.*?)```\n", re.S)
+
+
+def comparable(table):
+    """Without registers, which follow the compiler at hand, and without alignment, which follows the widest cell."""
+    lines = table.splitlines()
+    cut = lines[0].find("registers") if lines else 0
+    return [re.sub(" +", " ", line[:cut] + line[cut + len("registers"):]).strip() for line in lines if set(line) - set("- ")]
+
+
+def counters(program, check):
+    page, wrong = PAGE.read_text("utf-8"), []
+
+    def renewed(found):
+        table = subprocess.run([program, *found[1].split()], check=True, stdout=subprocess.PIPE, text=True).stdout
+        if comparable(table) == comparable(found[2]):
+            return found[0]
+        wrong.append(found[1])
+        return f"```text\n$ metal-marlin bench --metal-counters {found[1]}\n{table}```\n"
+
+    renewed_page, count = COUNTED.subn(renewed, page)
+    if check:
+        for options in wrong:
+            print(f"docs/metal.md: the table of `{options}` is not what is counted; write it with docs/metal.py --counters {program}")
+        return 1 if wrong or count == 0 else 0
+    PAGE.write_text(renewed_page, "utf-8")
+    return 0
+
+
+def main(arguments):
+    if arguments == ["--layout"]:
+        print_layout()
+        return 0
+    if len(arguments) == 2 and arguments[0] in ("--counters", "--check-counters"):
+        return counters(arguments[1], arguments[0] == "--check-counters")
+    check = arguments == ["--check"]
+    files = {"fragment.svg": fragment().svg(), "words.svg": words().svg(), "roofline.svg": roofline()}
+    wrong = write_or_check(DOCS / "metal", files, check)
+    page = PAGE.read_text("utf-8")
+    written = TIMES.sub(lambda _: predicted(), page)
+    if not check:
+        PAGE.write_text(written, "utf-8")
+    elif written != page:
+        wrong = 1
+        print("docs/metal.md: the predicted times are not what docs/metal.py writes")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

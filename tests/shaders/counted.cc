@@ -1,0 +1,88 @@
+#include "counted.h"
+
+namespace shaders {
+namespace {
+
+double ratio(uint64_t a, uint64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
+
+std::vector<int64_t> groups_of(const Kind& kind) {
+  switch (kind.format) {
+    case MARLIN_NVFP4:
+      return {16};
+    case MARLIN_MXFP4:
+    case MARLIN_FP4:
+      return {32};
+    case MARLIN_INT8:
+      return {32, 64};
+    default:
+      return {32, 64, 128, 0};
+  }
+}
+
+/// Bytes that the kernel ought to write to threadgroup memory: activations or sums, nothing of the weights.
+double own_threadgroup_bytes(const KernelRow& row, uint64_t padded_m, marlin_dtype a_type) {
+  const bool staged = row.columns == 128;
+  const auto width = static_cast<uint64_t>(oracle::bytes_of(a_type));
+  return static_cast<double>(staged ? padded_m * kCountedK * width * (kCountedN / 128) : padded_m * kCountedN * 4 * 4);
+}
+
+}  // namespace
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.kind.name << " group " << c.group << " M " << c.m << " A " << c.a_type;
+}
+
+std::vector<Case> counted_cases() {
+  std::vector<Case> cases;
+  for (const Kind& kind : kKinds)
+    for (const int64_t group : groups_of(kind))
+      for (const int64_t m : kCountedM) cases.push_back({kind, group, m});
+  for (const marlin_dtype a_type : {MARLIN_BF16, MARLIN_F32})
+    for (const int64_t m : {32, 64}) cases.push_back({kKinds[4], 32, m, a_type});
+  return cases;
+}
+
+testing::AssertionResult count(const Case& product, Counted& out) {
+  Spec s = spec_of(product.kind, product.m, kCountedN, kCountedK);
+  s.group = product.group;
+  s.a_type = product.a_type;
+  Problem problem(s);
+  Setting setting;
+  setting.count = true;
+  testing::AssertionResult step = problem.pack();
+  if (step) step = problem.run(setting);
+  if (step) step = problem.check();
+  if (!step) return step;
+
+  const KernelRow& row = kernel_row(s);
+  out.kernel = std::string(row.family) + "_" + row.suffix;
+  out.passes = (s.m + row.rows - 1) / row.rows;
+  const auto& layout = problem.plan.layout;
+  out.packed_code_bytes = static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes());
+  out.counters = problem.counters;
+  const metal_on_cpu::Counters& c = out.counters;
+  const auto &codes = c.buffers.at(MARLIN_BUFFER_CODES), &scales = c.buffers.at(MARLIN_BUFFER_SCALES),
+             &a = c.buffers.at(MARLIN_BUFFER_A);
+  const auto passes = static_cast<uint64_t>(out.passes), padded_m = passes * static_cast<uint64_t>(row.rows);
+  const bool matrix = std::string(row.family) == "gemm", staged = row.columns == 128;
+  const double tiles_of_columns = kCountedN / 128.0, blocks = kCountedK / 128.0;
+  std::optional<double> a_goal;
+  if (staged) a_goal = 1;
+  out.quantities = {
+      {"codes", ratio(codes.bytes_read, out.packed_code_bytes * passes), 1, Goal::exactly},
+      {"+ scales", ratio(codes.bytes_read + scales.bytes_read, (codes.unique_bytes_read + scales.unique_bytes_read) * passes),
+       1.10, Goal::at_most},
+      {"code lines", ratio(codes.simdgroup_lines, codes.unique_lines * passes), 1, Goal::exactly},
+      {"scale lines", ratio(scales.simdgroup_lines, scales.unique_lines * passes), 1, Goal::exactly},
+      {"A lines", ratio(a.simdgroup_lines, a.unique_lines) / tiles_of_columns, a_goal, Goal::exactly},
+      {"barriers", ratio(c.threadgroup_barriers, c.threadgroups) / blocks, 1, Goal::at_most},
+      {"MMAs", ratio(512 * c.matrix_multiplies, padded_m * kCountedN * kCountedK), matrix ? 1 : 0, Goal::exactly},
+      {"memory", static_cast<double>(c.threadgroup_memory), 16 << 10, Goal::at_most},
+      {"for W", static_cast<double>(c.threadgroup_bytes_written) - own_threadgroup_bytes(row, padded_m, s.a_type), 0,
+       Goal::exactly},
+      {"registers", static_cast<double>(c.registers_estimated), {}, Goal::at_most},
+  };
+  return step;
+}
+
+}  // namespace shaders

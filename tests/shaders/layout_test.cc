@@ -1,0 +1,73 @@
+// The drawings of docs/metal.md place every bit by functions of docs/metal.py; here they are held against the packer.
+#include <array>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "kinds.h"
+
+namespace shaders {
+namespace {
+
+constexpr const char* kScript = "python3 -B '" MARLIN_SHADERS "/../docs/metal.py' --layout";
+
+/// Lines "kind row index word bits...": where the code of a row's slot, or of its kept element for 2:4, lies.
+std::vector<std::string> drawn_layout() {
+  std::vector<std::string> lines;
+  std::FILE* pipe = popen(kScript, "r");
+  if (pipe == nullptr) return lines;
+  std::array<char, 256> line{};
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) lines.emplace_back(line.data());
+  if (pclose(pipe) != 0) lines.clear();
+  return lines;
+}
+
+struct Packed {
+  explicit Packed(const Kind& kind) : problem(spec_of(kind, 1, kRowBlock, kBlockSlots)) {}
+  uint32_t bits(std::istringstream& line, int count) const {
+    size_t word = 0;
+    line >> word;
+    uint32_t all = 0, value = 0;
+    std::memcpy(&all, problem.packed.data() + 4 * word, 4);
+    for (int i = 0, bit = 0; i < count && line >> bit; ++i) value = value << 1 | (all >> bit & 1);
+    return value;
+  }
+  Problem problem;
+};
+
+/// k of the kept element `index` of a row, two in each four.
+int64_t kept_k(const std::vector<uint8_t>& kept, int64_t row, int64_t index) {
+  const uint32_t mask = kept[static_cast<size_t>(row * kBlockSlots / 4 + index / 2)];
+  return index / 2 * 4 + (index % 2 == 0 ? std::countr_zero(mask) : std::bit_width(mask) - 1);
+}
+
+TEST(Layout, IsDrawnAsThePackerWritesIt) {
+  if (std::system("python3 -c 'import pathlib' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3 here";
+  std::map<std::string, Packed> packed;
+  packed.emplace("fp4", kKinds[4]);
+  packed.emplace("u4", kKinds[0]);
+  packed.emplace("i8", kKinds[6]);
+  packed.emplace("u4s", kKinds[8]);
+  for (auto& [name, weights] : packed) ASSERT_TRUE(weights.problem.pack());
+  const std::vector<std::string> lines = drawn_layout();
+  EXPECT_EQ(lines.size(), size_t{kRowBlock} * kBlockSlots * 7 / 2);
+  for (const std::string& text : lines) {
+    std::istringstream line(text);
+    std::string kind;
+    int64_t row = 0, index = 0;
+    line >> kind >> row >> index;
+    const Packed& weights = packed.at(kind);
+    const bool sparse = kind == "u4s", bytes = kind == "i8";
+    const auto& all = weights.problem.source.all();
+    const int64_t k = sparse ? kept_k(all.kept, row, index) : index;
+    const uint32_t code = all.codes[static_cast<size_t>(row * kBlockSlots + k)];
+    ASSERT_EQ(weights.bits(line, bytes ? 8 : 4), bytes ? code ^ 0x80u : code) << text;
+    if (sparse) {
+      ASSERT_EQ(weights.bits(line, 2), k % 4) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shaders
