@@ -9,6 +9,7 @@
 #include "cpu_info.h"
 #include "library.h"
 #include "measure.h"
+#include "metal_counters.h"
 #include "names.h"
 #include "progress.h"
 #include "roofline.h"
@@ -23,9 +24,9 @@ struct Options {
   std::vector<int64_t> m = {1, 8, 64};
   std::vector<std::string> computes = {"default", "int8"}, dtypes = {"bf16"};
   std::vector<unsigned> threads = {0};
-  std::string out_dtype = "f32", svg;
+  std::string backend = "auto", out_dtype = "f32", svg;
   double seconds = 1;
-  bool json = false;
+  bool json = false, metal_counters = false;
 };
 
 std::vector<Job> jobs_of(const Options& options) {
@@ -51,6 +52,7 @@ Table empty_table() {
                 {"threads", right},
                 {"kernel"},
                 {"time", right},
+                {"on GPU", right},
                 {"GB/s", right},
                 {"GFLOP/s", right},
                 {"of limit", right},
@@ -62,7 +64,8 @@ Table empty_table() {
 void add_row(Table& table, const Measurement& m) {
   table.row({std::string(format_name(m.format)) + (m.sparse ? " 2:4" : ""), std::to_string(m.group),
              compute_name(m.job.compute), dtype_name(m.job.dtype), std::to_string(m.job.m), std::to_string(m.threads), m.kernel,
-             seconds_text(m.seconds), fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
+             seconds_text(m.seconds), m.device_seconds != 0 ? seconds_text(m.device_seconds) : "",
+             fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
              fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
              m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
              fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
@@ -71,14 +74,14 @@ void add_row(Table& table, const Measurement& m) {
 /// Measures everything that was asked for; each result goes to `report` as soon as it is there.
 template <class Report>
 void measure_all(const Options& options, const Report& report) {
-  const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
+  const marlin_device_info device = device_of(known(parse_backend(options.backend)));
   const std::vector<Job> jobs = jobs_of(options);
   const auto formats = options.shape.formats();
   Progress progress("measuring", static_cast<double>(formats.size() * options.threads.size()));
   double done = 0;
   for (unsigned asked : options.threads) {
     const unsigned threads = asked ? asked : usable_threads();
-    const Context context = make_context(device.backend, threads);
+    const Context context = make_context({.backend = device.backend, .threads = threads});
     Limits limits(threads);
     for (marlin_format format : formats) {
       progress.at(done, format == MARLIN_FORMAT_NONE ? "" : format_name(format));
@@ -130,12 +133,37 @@ ExitCode bench(const Options& options) {
   return right ? ExitCode::ok : ExitCode::wrong;
 }
 
+/// With --metal-counters: nothing is timed, and these options select rows of a table.
+void add_metal_counters(CLI::App& sub, Options& options) {
+  auto* flag = sub.add_flag("--metal-counters", options.metal_counters,
+                            "Instead of timing: the counted work of the Metal kernels beside its goals (a source tree "
+                            "whose tests are built)");
+  for (CLI::Option* option : sub.get_options()) {
+    const std::string name = option->get_name();
+    if (option != flag && name != "--help" && name != "--json" && name != "--format" && name != "-m") flag->excludes(option);
+  }
+}
+
+[[noreturn]] void count_metal(const CLI::App& sub) {
+  std::vector<std::string> arguments;
+  if (sub.count("--json") != 0) arguments.emplace_back("--json");
+  for (const char* name : {"--format", "-m"}) {
+    if (sub.count(name) == 0) continue;
+    arguments.emplace_back(name);
+    arguments.push_back(CLI::detail::join(sub.get_option(name)->results(), ","));
+  }
+  run_metal_counters(arguments);
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("bench", "Time products and judge them by the machine's limits, measured in the same run");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*sub, true);
+  sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
+      ->capture_default_str()
+      ->check(backend_names());
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
@@ -157,19 +185,27 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(in_range(0.001, 3600.0));
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
   sub->add_option("--svg", options->svg, "Draw the roofline to this file");
+  add_metal_counters(*sub, *options);
   sub->footer(
       "Weights are rotated through copies of more than 400 MB, so that they come from memory, and every product is\n"
       "checked against float64 on a sample of columns; exits with 1 when one is wrong.\n\n"
       "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, gbytes_per_s, gflops, limit\n"
       "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, read_gbytes_per_s,\n"
-      "instruction, peak_gflops, sparse ('none' or '2:4'), dense_over_sparse (with --sparse both).\n\n"
+      "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own clock; the rates are then\n"
+      "of it), dense_over_sparse (with --sparse both). Limits are those of the CPU.\n\n"
       "Examples:\n"
       "  metal-marlin bench\n"
       "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
       "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
       "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
-      "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg");
-  sub->callback([&action, options] { action = [options] { return bench(*options); }; });
+      "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
+      "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32");
+  sub->callback([&action, sub, options] {
+    action = [sub, options]() -> ExitCode {
+      if (options->metal_counters) count_metal(*sub);
+      return bench(*options);
+    };
+  });
 }
 
 }  // namespace metal_marlin::tools

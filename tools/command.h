@@ -41,6 +41,7 @@ void add_unpack(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_quickstart(CLI::App& app, Action& action);
 
 }  // namespace metal_marlin::tools

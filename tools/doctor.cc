@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "cpu_info.h"
+#include "kernel_checks.h"
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
@@ -74,7 +75,10 @@ ExitCode doctor(const Options& options) {
   const unsigned threads = options.threads ? options.threads : usable_threads();
   print_devices();
   print_processor(threads);
-  if (options.measure) print_limits(threads);
+  if (options.measure) {
+    for (const KernelChecks& checks : check_kernels()) print(checks);
+    print_limits(threads);
+  }
   for (const auto& info : devices()) {
     if (info.why_not[0] == '\0') return ExitCode::ok;
   }
@@ -86,11 +90,13 @@ ExitCode doctor(const Options& options) {
 void add_doctor(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("doctor", "What this machine can do: devices, caches, threads, measured limits");
   auto options = std::make_shared<Options>();
-  sub->add_flag("!--no-measure", options->measure, "Only describe; measuring takes two seconds");
+  sub->add_flag("!--no-measure", options->measure,
+                "Only describe: neither check the kernels of GPUs nor measure, which takes two seconds");
   sub->add_option("--threads", options->threads, "Threads to measure with; default: all that this process may use")
       ->check(in_range(1, 1024));
   sub->footer(
-      "Says of each backend whether it is usable, or why not. Exits with 1 when none is.\n\n"
+      "Says of each backend whether it is usable, or why not. Exits with 1 when none is. On each GPU it says which kernels\n"
+      "compute right there, which are refused, and which serve instead.\n\n"
       "Examples:\n"
       "  metal-marlin doctor\n"
       "  taskset -c 0 metal-marlin doctor      one core's share of the memory bandwidth");

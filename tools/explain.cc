@@ -15,11 +15,11 @@ namespace {
 struct Options {
   ShapeOptions shape;
   std::vector<int64_t> m = {1};
-  std::string compute = "default", dtype = "bf16";
+  std::string backend = "auto", compute = "default", dtype = "bf16";
 };
 
 ExitCode explain_products(const Options& options) {
-  const Context context = make_context(MARLIN_BACKEND_AUTO, 0);
+  const Context context = make_context({.backend = known(parse_backend(options.backend))});
   const marlin_format format = options.shape.formats().front();
   const Weights weights = options.shape.make(context.get(), format, options.shape.sparsities(format).front())();
   const marlin_layer_info info = info_of(weights.get());
@@ -39,6 +39,9 @@ void add_explain(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("explain", "Say which kernel a product would take, and why");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*sub, false);
+  sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
+      ->capture_default_str()
+      ->check(backend_names());
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
@@ -49,7 +52,7 @@ void add_explain(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin explain --format mxfp4 -n 11776 -k 4096 -m 1,8,512\n"
       "  metal-marlin explain --format int4 --group 128 --compute int8 -m 16\n"
-      "  metal-marlin explain --format fp4 --sparse 2:4\n"
+      "  metal-marlin explain --format fp4 --sparse 2:4 --backend cpu\n"
       "  metal-marlin explain --file model.gguf --layer blk.0.ffn_down.weight");
   sub->callback([&action, options] { action = [options] { return explain_products(*options); }; });
 }

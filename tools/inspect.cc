@@ -44,7 +44,7 @@ std::vector<Entry> read_entries(const marlin_checkpoint* checkpoint) {
   Context context;
   for (const marlin_layer_info& info : layers_of(checkpoint)) {
     // A context is opened only where the library must be asked for its words.
-    if (info.status != MARLIN_OK && !context) context = make_context(MARLIN_BACKEND_CPU, 1);
+    if (info.status != MARLIN_OK && !context) context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
     entries.push_back({info, info.status == MARLIN_OK ? "" : why_not(context.get(), checkpoint, info)});
   }
   return entries;

@@ -25,10 +25,17 @@ std::vector<marlin_device_info> devices() {
   }
 }
 
-Context make_context(marlin_backend backend, uint32_t threads) {
+Context make_context(const ContextOptions& options) {
   auto desc = sized<marlin_context_desc>();
-  desc.backend = backend;
-  desc.threads = threads;
+  desc.backend = options.backend;
+  desc.threads = options.threads;
+  desc.device_index = options.device_index;
+  if (options.messages != nullptr) {
+    desc.log = [](void* user, int32_t, const char* message) {
+      static_cast<std::vector<std::string>*>(user)->emplace_back(message);
+    };
+    desc.user = options.messages;
+  }
   auto error = sized<marlin_error>();
   marlin_context* context = nullptr;
   check(marlin_context_create(&desc, &context, &error), error, "cannot open the device");

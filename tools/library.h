@@ -32,8 +32,13 @@ void check(marlin_status status, const marlin_error& error, const std::string& d
 
 /// Every device of every backend, the unusable ones included.
 std::vector<marlin_device_info> devices();
-/// threads 0: as many as the process may use.
-Context make_context(marlin_backend backend, uint32_t threads);
+struct ContextOptions {
+  marlin_backend backend = MARLIN_BACKEND_AUTO;
+  uint32_t threads = 0;                          ///< 0: as many as the process may use
+  int32_t device_index = 0;                      ///< marlin_device_info::index; 0 with AUTO
+  std::vector<std::string>* messages = nullptr;  ///< where logged messages go; outlives the context
+};
+Context make_context(const ContextOptions& options);
 /// The device that such a context uses.
 marlin_device_info device_of(marlin_backend backend);
 

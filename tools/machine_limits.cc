@@ -8,7 +8,9 @@
 #include <chrono>
 #include <new>
 #include <string>
+#include <thread>
 
+#include "command.h"
 #include "cpu_info.h"
 #include "host_matrix.h"
 #include "library.h"
@@ -66,7 +68,7 @@ unsigned usable_threads() {
   // The library knows affinity masks and the quotas of this cgroup and all above it, and tells in what it explains: one answer
   // for the command and the kernels that it measures.
   static const unsigned threads = [] {
-    const Context context = make_context(MARLIN_BACKEND_CPU, 0);
+    const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
     float one = 1, result = 0;
     marlin_matrix number{};
     number.data = &one;
@@ -85,7 +87,11 @@ unsigned usable_threads() {
     product.weights = weights.get();
     product.a = product.c = number;
     product.c.data = &result;
-    return static_cast<unsigned>(std::max(1, std::stoi(explained(explain(product), "threads"))));
+    try {
+      return static_cast<unsigned>(std::max(1, std::stoi(explained(explain(product), "threads"))));
+    } catch (const Failure&) {  // METAL_MARLIN_KERNEL forces one that is none of the CPU's
+      return std::max(1u, std::thread::hardware_concurrency());
+    }
   }();
   return threads;
 }

@@ -40,6 +40,7 @@ int run(int argc, char** argv) {
   add_quantize(app, action);
   add_bench(app, action);
   add_explain(app, action);
+  add_report(app, action);
   add_quickstart(app, action);
   try {
     app.parse(argc, argv);

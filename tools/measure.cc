@@ -18,10 +18,18 @@ constexpr int64_t kSampledColumns = 48;  // checked against float64
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// Nanoseconds that a device has worked so far for calls on the weights' context, by its own clock; 0: it does not say.
+uint64_t device_clock(const marlin_gemm_desc& desc) {
+  const std::string busy = explained(explain(desc), "busy_ns");
+  return busy.empty() ? 0 : std::stoull(busy);
+}
+
 /// Something to call over and over, and how long it took.
 class Timed {
  public:
-  explicit Timed(std::function<void()> call) : call_(std::move(call)) {
+  explicit Timed(
+      std::function<void()> call, std::function<uint64_t()> clock = [] { return uint64_t{0}; })
+      : call_(std::move(call)), clock_(std::move(clock)) {
     const auto start = Clock::now();
     call_();
     first_ = since(start);
@@ -30,9 +38,11 @@ class Timed {
   void sample() {
     if (first_ < kLong) call_();
     const int64_t batch = std::clamp<int64_t>(static_cast<int64_t>(kBatch / first_) + 1, 1, 1000);
+    const uint64_t busy = clock_();
     const auto start = Clock::now();
     for (int64_t i = 0; i < batch; ++i) call_();
     const double seconds = since(start);
+    on_device_.push_back(static_cast<double>(clock_() - busy) * 1e-9 / static_cast<double>(batch));
     first_ = seconds / static_cast<double>(batch);
     samples_.push_back(first_);
     spent_ += seconds * (1 + 1 / static_cast<double>(batch));
@@ -40,11 +50,13 @@ class Timed {
   bool has_enough(double budget) const { return samples_.size() >= (first_ > budget ? 1 : kFewest); }
   bool wants(double budget) const { return !has_enough(budget) || spent_ + 2 * first_ < budget; }
   double seconds() const { return median(samples_); }
+  double device_seconds() const { return median(on_device_); }
 
  private:
   std::function<void()> call_;
+  std::function<uint64_t()> clock_;
   double first_ = 0, spent_ = 0;
-  std::vector<double> samples_;
+  std::vector<double> samples_, on_device_;
 };
 
 struct Prepared {
@@ -71,7 +83,12 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   for (Rotation& weights : rotations) {
     for (size_t j = 0; j < jobs.size(); ++j) {
       const Prepared& p = operands[j];
-      timed.emplace_back([&weights, &p, &job = jobs[j]] { multiply(product(weights.next(), p.a, p.c, job.m, job.compute)); });
+      const auto of = [&p, &job = jobs[j]](const marlin_weights* w) { return product(w, p.a, p.c, job.m, job.compute); };
+      const auto call = [&weights, of] { multiply(of(weights.next())); };
+      if (bench.device.backend == MARLIN_BACKEND_CPU)
+        timed.emplace_back(call);
+      else
+        timed.emplace_back(call, [&weights, of] { return device_clock(of(weights.first())); });
       peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
     }
   }
@@ -104,7 +121,8 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     const std::string instruction = instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
     out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"), info.format, info.n, info.k,
                    info.group_size, (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), info.bytes,
-                   timed[i].seconds(), median(reads), instruction, median(peaks[instruction]), checked[0].verdict});
+                   timed[i].seconds(), median(reads), instruction, median(peaks[instruction]), checked[0].verdict,
+                   timed[i].device_seconds()});
     const size_t dense = j;  // the first rotation's
     if (out[i].sparse && !out[dense].sparse) out[i].dense_seconds = out[dense].seconds;
   }
@@ -134,6 +152,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"instruction", m.instruction},
                                  {"peak_gflops", m.peak / 1e9},
                                  {"sparse", m.sparse ? "2:4" : "none"}};
+  if (m.device_seconds != 0) json["device_seconds"] = m.device_seconds;
   if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;
   return json;
 }

@@ -31,17 +31,20 @@ struct Measurement {
   uint32_t group;
   bool sparse;  ///< 2:4
   unsigned threads;
-  uint64_t bytes;            ///< of the weights
-  double seconds;            ///< median of one product
-  double read_rate;          ///< bytes a second, median of the same race
-  std::string instruction;   ///< by whose peak it is judged
-  double peak;               ///< operations a second, likewise
-  Verdict verdict;           ///< of a sample of the result
-  double dense_seconds = 0;  ///< of the same product by dense weights in the same race; 0: none
+  uint64_t bytes;             ///< of the weights
+  double seconds;             ///< median of one product
+  double read_rate;           ///< bytes a second, median of the same race
+  std::string instruction;    ///< by whose peak it is judged
+  double peak;                ///< operations a second, likewise
+  Verdict verdict;            ///< of a sample of the result
+  double device_seconds = 0;  ///< of it on the device, by the device's clock; 0: the CPU, or unknown
+  double dense_seconds = 0;   ///< of the same product by dense weights in the same race; 0: none
 
   double operations() const { return 2.0 * static_cast<double>(job.m) * static_cast<double>(n) * static_cast<double>(k); }
-  double byte_rate() const { return static_cast<double>(bytes) / seconds; }
-  double rate() const { return operations() / seconds; }
+  /// What rates are of.
+  double working_seconds() const { return device_seconds != 0 ? device_seconds : seconds; }
+  double byte_rate() const { return static_cast<double>(bytes) / working_seconds(); }
+  double rate() const { return operations() / working_seconds(); }
   double fraction_of_read() const { return byte_rate() / read_rate; }
   double fraction_of_peak() const { return rate() / peak; }
   /// No product can be faster than max(reading its weights, multiplying at the peak): whichever is longer is the limit.

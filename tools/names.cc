@@ -39,7 +39,7 @@ constexpr std::pair<marlin_scheme, std::string_view> kSchemes[] = {
     {MARLIN_SCHEME_GGUF, "gguf"},
 };
 constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
-    {MARLIN_BACKEND_CPU, "cpu"}, {MARLIN_BACKEND_METAL, "metal"}, {MARLIN_BACKEND_CUDA, "cuda"}};
+    {MARLIN_BACKEND_AUTO, "auto"}, {MARLIN_BACKEND_CPU, "cpu"}, {MARLIN_BACKEND_METAL, "metal"}, {MARLIN_BACKEND_CUDA, "cuda"}};
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
     {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},
@@ -86,6 +86,7 @@ std::vector<std::string> flag_list(uint32_t flags) {
 
 std::string flag_names(uint32_t flags) { return fmt::format("{}", fmt::join(flag_list(flags), ", ")); }
 
+std::optional<marlin_backend> parse_backend(std::string_view name) { return value_of<marlin_backend>(kBackends, name); }
 std::optional<marlin_format> parse_format(std::string_view name) { return value_of<marlin_format>(kFormats, name); }
 std::optional<marlin_scheme> parse_scheme(std::string_view name) { return value_of(Names<marlin_scheme>(kSchemes), name); }
 std::optional<marlin_compute> parse_compute(std::string_view name) { return value_of<marlin_compute>(kComputes, name); }

@@ -22,6 +22,7 @@ std::vector<std::string> flag_list(uint32_t flags);
 /// The same as "zeros, act-order".
 std::string flag_names(uint32_t flags);
 
+std::optional<marlin_backend> parse_backend(std::string_view name);  ///< auto, cpu, metal, cuda
 std::optional<marlin_format> parse_format(std::string_view name);
 std::optional<marlin_scheme> parse_scheme(std::string_view name);  ///< auto, compressed-tensors, gptq, marlin-24, gguf
 std::optional<marlin_compute> parse_compute(std::string_view name);

@@ -28,6 +28,7 @@ template <class T>
 CLI::Validator in_range(T low, T high) {
   return CLI::Range(low, high).description("");
 }
+inline CLI::Validator backend_names() { return names_of(parse_backend, "{auto, cpu, metal, cuda}"); }
 inline CLI::Validator format_names() { return names_of(parse_format, "{int4, fp4, mxfp4, nvfp4, int8}"); }
 
 struct QuantiseOptions {

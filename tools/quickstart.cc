@@ -250,7 +250,7 @@ bool report_large(const std::vector<Measurement>& all) {
 ExitCode quickstart(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const unsigned threads = usable_threads();
-  const Context context = make_context(MARLIN_BACKEND_AUTO, threads);
+  const Context context = make_context({.backend = MARLIN_BACKEND_AUTO, .threads = threads});
   const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
   Limits limits(threads);
   fmt::print("{} ({}), {} threads\n\nReal checkpoints, {}\n\n", cpu_info().model, device.isa_or_arch, threads, options.folder);

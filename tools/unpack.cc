@@ -64,7 +64,7 @@ RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint
 
 ExitCode unpack(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
-  const Context context = make_context(MARLIN_BACKEND_CPU, 0);
+  const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
   int missing = 0;
   const auto layers = choose(context.get(), checkpoint.get(), options, &missing);
   SafetensorsWriter writer(options.output, tensors_of(layers));

@@ -21,7 +21,7 @@ namespace metal_marlin::tools {
 namespace {
 
 struct Options {
-  std::string path, expect, layer;
+  std::string path, expect, layer, backend = "cpu";
   QuantiseOptions quantise;
   std::vector<int64_t> m = {1, 4, 17};
   int64_t rows = 0;
@@ -144,7 +144,7 @@ class Verifier {
   explicit Verifier(const Options& options)
       : options_(options),
         checkpoint_(open_checkpoint(options.path)),
-        context_(make_context(MARLIN_BACKEND_CPU, 0)),
+        context_(make_context({.backend = known(parse_backend(options.backend))})),
         expected_(find_expected(options, &expected_path_)),
         table_({{"layer"},
                 {"format"},
@@ -250,6 +250,9 @@ void add_verify(CLI::App& app, Action& action) {
                   "decoded.safetensors beside FILE, if there is one");
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantise.add_to(*sub);
+  sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
+      ->capture_default_str()
+      ->check(backend_names());
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()

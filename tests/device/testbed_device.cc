@@ -70,7 +70,10 @@ class TestbedStream final : public dv::Stream {
       const auto report = made->run();
       if (!report) {
         fail(report.message());
-      } else if (const std::string text = report.value().text(); !text.empty()) {
+        return;
+      }
+      running_ += report.value().seconds;
+      if (const std::string text = report.value().text(); !text.empty()) {
         fail(text);
       }
     });
@@ -97,9 +100,12 @@ class TestbedStream final : public dv::Stream {
     recorded_.assign(1, {});
     return {};
   }
-  Status wait(uint64_t) override { return failure_; }
+  Status wait(uint64_t) override {
+    busy_ = std::exchange(running_, 0);
+    return failure_;
+  }
   Status failure() const override { return failure_; }
-  double busy_seconds() const override { return 0; }
+  double busy_seconds() const override { return busy_; }
 
  private:
   void fail(const std::string& text) {
@@ -107,6 +113,7 @@ class TestbedStream final : public dv::Stream {
   }
   const TestbedOptions options_;
   std::mt19937_64 random_;
+  double running_ = 0, busy_ = 0;                                // seconds since the last wait, and before it
   std::vector<std::vector<std::function<void()>>> recorded_{1};  // by barriers
   Status failure_;
 };

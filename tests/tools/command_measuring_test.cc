@@ -1,6 +1,7 @@
 // The commands that measure: their records, tables and drawings. What they say about speed is not tested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -93,6 +94,52 @@ TEST(Bench, ALayerOfAFileAndATable) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("64 x 128 (N x K)"));
   EXPECT_THAT(ran.out, HasSubstr("of limit"));
+}
+
+/// The counting itself belongs to tests/shaders: here a program that repeats its arguments stands in its place.
+TEST(Bench, HandsTheCountingOfMetalKernelsOn) {
+  const ScratchFolder scratch;
+  namespace fs = std::filesystem;
+  fs::create_directories(scratch.at("tools"));
+  fs::create_directories(scratch.at("tests/shaders"));
+  const RunOptions copy = {.program = scratch.at("tools/metal-marlin")};
+  fs::copy_file(MARLIN_COMMAND, copy.program);
+  const Ran without = run_command({"bench", "--metal-counters"}, copy);
+  EXPECT_EQ(without.exit_code, 3);
+  EXPECT_THAT(without.err, HasSubstr("shaders/metal_counters: No such file"));
+  EXPECT_THAT(without.err, HasSubstr("./dev test shaders"));
+
+  const std::string program = scratch.at("tests/shaders/metal_counters");
+  write_file(program, "#!/bin/sh\necho \"$@\"\n");
+  fs::permissions(program, fs::perms::owner_all);
+  const Ran with = run_command({"bench", "--metal-counters", "-m", "1,8", "--format", "mxfp4", "--json"}, copy);
+  EXPECT_EQ(with.exit_code, 0) << with.err;
+  EXPECT_EQ(with.out, "--json --format mxfp4 -m 1,8\n");
+  EXPECT_EQ(run_command({"bench", "--metal-counters", "--seconds", "1"}, copy).exit_code, 2);
+}
+
+TEST(Report, HasEverythingButNames) {
+  const ScratchFolder scratch;
+  const std::string file = scratch.at("report.json");
+  const Ran ran = run_command({"report", "-o", file, "-n", "96", "-k", "160", "--seconds", "0.002"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, file + "\n");
+  const std::string text = read_file(file);
+  const json report = json::parse(text);
+  for (const char* part : {"build", "machine", "devices", "kernel_checks", "explain", "bench", "messages", "failures"})
+    EXPECT_TRUE(report.contains(part)) << part;
+  EXPECT_NE(report.at("build").at("compiler"), "");
+  EXPECT_NE(report.at("machine").at("processor"), "");
+  EXPECT_GE(report.at("devices").size(), 3u) << "those that are absent say why";
+  EXPECT_EQ(report.at("explain").size(), 5u * 4) << "formats, M";
+  for (const json& explained : report.at("explain")) EXPECT_NE(explained.at("lines").at("kernel"), "") << explained;
+  EXPECT_EQ(report.at("bench").size(), 2u * 2) << "formats, M";
+  for (const json& record : report.at("bench")) EXPECT_GT(record.at("seconds"), 0) << record;
+  char host[256] = "";
+  ASSERT_EQ(gethostname(host, sizeof host), 0);
+  if (std::string(host).size() > 4) {  // shorter ones are parts of words
+    EXPECT_THAT(text, Not(HasSubstr(host)));
+  }
 }
 
 TEST(Quickstart, RunsTheMainJob) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "run_command.h"
@@ -14,6 +15,7 @@
 #include "tools/names.h"
 #include "tools/norms.h"
 #include "tools/reference.h"
+#include "tools/report.h"
 #include "tools/roofline.h"
 #include "tools/safetensors_writer.h"
 #include "tools/table.h"
@@ -84,7 +86,7 @@ class Judged : public testing::TestWithParam<Kind> {
     return products[0].verdict;
   }
 
-  Context context_ = make_context(MARLIN_BACKEND_CPU, 1);
+  Context context_ = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
   Weights weights_;
   HostMatrix a_, c_;
 };
@@ -190,6 +192,18 @@ TEST(Roofline, PlacesEachPointAtItsOwnFraction) {
   EXPECT_DOUBLE_EQ(roofline.points.at(0).intensity, 4);
   EXPECT_DOUBLE_EQ(roofline.points.at(0).rate, 100e9);
   EXPECT_THAT(render_roofline(roofline), HasSubstr("mxfp4 M=1: 100 GFLOP/s, 50% of its limit"));
+}
+
+TEST(Report, LeavesHomeFoldersOut) {
+  const char* home = std::getenv("HOME");
+  const std::string before = home != nullptr ? home : "";
+  setenv("HOME", "/var/people/someone", 1);
+  const std::string users = std::string("/Users") + "/", homes = std::string("/home") + "/";
+  EXPECT_EQ(without_home_folders("a /var/people/someone/b and /var/people/someone"), "a ~/b and ~");
+  EXPECT_EQ(without_home_folders("{\"at\": \"" + users + "ann/Library\", " + homes + "bob}"), "{\"at\": \"~/Library\", ~");
+  setenv("HOME", "/", 1);
+  EXPECT_EQ(without_home_folders("a/b"), "a/b");
+  setenv("HOME", before.c_str(), 1);
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 Ran run_command(const std::vector<std::string>& arguments, const RunOptions& options) {
   const ScratchFolder folder;
   const std::string out = folder.at("out"), err = folder.at("err");
-  std::vector<char*> argv{const_cast<char*>(MARLIN_COMMAND)};
+  const char* const program = options.program.empty() ? MARLIN_COMMAND : options.program.c_str();
+  std::vector<char*> argv{const_cast<char*>(program)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t child = fork();
@@ -32,7 +33,7 @@ Ran run_command(const std::vector<std::string>& arguments, const RunOptions& opt
     }
     const int out_file = open(out.c_str(), O_WRONLY | O_CREAT, 0600), err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
     if (out_file < 0 || err_file < 0) _exit(127);
-    if (dup2(out_file, STDOUT_FILENO) >= 0 && dup2(err_file, STDERR_FILENO) >= 0) execv(MARLIN_COMMAND, argv.data());
+    if (dup2(out_file, STDOUT_FILENO) >= 0 && dup2(err_file, STDERR_FILENO) >= 0) execv(program, argv.data());
     _exit(127);
   }
   if (options.signal != 0) {

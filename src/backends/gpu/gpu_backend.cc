@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -104,7 +106,7 @@ class GpuBackend final : public Backend {
 
   Result<std::string> explain(const GemmProblem& problem) override {
     MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
-    return explain_gemm(chosen, problem, rules());
+    return explain_gemm(chosen, problem, rules()) + "busy_ns: " + std::to_string(busy_ns_.load()) + '\n';
   }
 
  private:
@@ -138,6 +140,7 @@ class GpuBackend final : public Backend {
     Operands operands(*device_, memory_, *stream, true);
     MARLIN_RETURN_IF_ERROR(record(*stream, operands));
     MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
+    busy_ns_ += static_cast<uint64_t>(stream->busy_seconds() * 1e9);
     operands.finish();
     streams_.put(std::move(stream));
     return {};
@@ -219,6 +222,7 @@ class GpuBackend final : public Backend {
   KernelCache kernels_{*device_};
   KernelHealth health_;
   StreamCache streams_{*device_};
+  std::atomic<uint64_t> busy_ns_ = 0;  // of the device, for calls without a stream
 };
 
 }  // namespace

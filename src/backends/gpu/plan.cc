@@ -223,6 +223,12 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
          state == KernelHealth::good  ? "agrees with the CPU on this device"
          : state == KernelHealth::bad ? "miscomputes on this device"
                                       : "not done");
+  const KernelHealth well;
+  const auto meant = choose(problem, std::max<int64_t>(problem.a.rows, 1), {rules.device, well, rules.forced});
+  if (meant.ok() && meant.value() != &kernel) {
+    const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
+    append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
+  }
   if (const std::string bad = rules.health.bad_ones(); !bad.empty()) text += "unusable_here: " + bad + "\n";
   if (!rules.forced.empty()) {
     text += "why: METAL_MARLIN_KERNEL asks for it\n";

@@ -72,6 +72,8 @@ class GpuStream final : public BackendStream {
   Status commit();
   /// Commits first. MARLIN_E_TIMEOUT leaves everything as it is.
   Status wait(uint64_t timeout_ns);
+  /// By the device's clock, for what wait() last waited for; 0: unknown.
+  double busy_seconds() const { return queue_->busy_seconds(); }
 
  private:
   Status keep(const Status& status);

@@ -1,0 +1,70 @@
+// The command on a machine with a GPU, one of whose kernels computes wrongly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tools/run_command.h"
+
+namespace metal_marlin::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Doctor, SaysWhichKernelsComputeRightHereAndWhichDoNot) {
+  const Ran ran = run_command({"doctor"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, ContainsRegex("metal +test-bed"));
+  EXPECT_THAT(ran.out, HasSubstr("kernels of metal test-bed"));
+  EXPECT_THAT(ran.out, ContainsRegex("int4 +2 +gemv_u4_f16_m3 +gemv_u4_f16_m2"));
+  EXPECT_THAT(ran.out, ContainsRegex("gemm_u4_f16_m32_n128_staged +gemv_u4_f16_m2"));
+  EXPECT_THAT(ran.out, ContainsRegex("gemm_u4_f16_m32_n128_staged is not used on this device: C\\[[0-9, ]+\\] is "));
+  EXPECT_THAT(ran.out, HasSubstr("gemm_u4_f16_m64_n128_staged is not used on this device: no kernel"));
+  EXPECT_THAT(run_command({"doctor", "--no-measure"}).out, Not(HasSubstr("kernels of")));
+}
+
+TEST(Explain, SaysWhatServesInsteadOfARefusedKernel) {
+  const Ran ran = run_command({"explain", "--backend", "metal", "--dtype", "f16", "-m", "1,20"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("M: 1\nkernel: gemv_u4_f16_m1\n"));
+  EXPECT_THAT(ran.out, HasSubstr("M: 20\nkernel: gemv_u4_f16_m2\n"));
+  EXPECT_THAT(ran.out, HasSubstr("instead_of: gemm_u4_f16_m32_n128_staged\n"));
+  EXPECT_THAT(run_command({"explain", "--backend", "cpu"}).out, Not(HasSubstr("gemv_u4")));
+}
+
+TEST(Bench, TakesRatesFromTheClockOfTheDevice) {
+  const Ran ran = run_command({"bench", "--backend", "metal", "--dtype", "f16", "--compute", "default", "--format", "int4",
+                               "-n", "64", "-k", "96", "-m", "1,20", "--seconds", "0.01", "--json"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  std::istringstream lines(ran.out);
+  int records = 0;
+  for (std::string line; std::getline(lines, line); ++records) {
+    const auto record = nlohmann::json::parse(line);
+    EXPECT_EQ(record.at("backend"), "metal");
+    const double on_device = record.at("device_seconds");
+    EXPECT_GT(on_device, 0);
+    EXPECT_LT(on_device, record.at("seconds")) << "a part of the call";
+    EXPECT_NEAR(record.at("gbytes_per_s").get<double>(), record.at("weight_bytes").get<double>() / on_device * 1e-9, 1e-6);
+  }
+  EXPECT_EQ(records, 2);
+}
+
+TEST(Report, HasWhatTheChecksOfTheKernelsFound) {
+  const Ran ran = run_command({"report", "-n", "64", "-k", "96", "--seconds", "0.01"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const auto report = nlohmann::json::parse(ran.out);
+  const auto& checks = report.at("kernel_checks").at(0);
+  EXPECT_EQ(checks.at("device"), "test-bed");
+  EXPECT_EQ(checks.at("failure"), "");
+  EXPECT_THAT(checks.at("messages").dump(), HasSubstr("gemm_u4_f16_m32_n128_staged is not used on this device: C["));
+  int refused = 0;
+  for (const auto& kernel : checks.at("kernels")) refused += kernel.at("refused") == "gemm_u4_f16_m32_n128_staged";
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(report.at("explain").size(), 2 * 5 * 4u) << "devices, formats, M";
+}
+
+}  // namespace
+}  // namespace metal_marlin::test
