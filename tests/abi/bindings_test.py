@@ -16,7 +16,7 @@ import abi_table
 BINDINGS = pathlib.Path(__file__).resolve().parents[2] / "bindings"
 # How each binding is asked whether its declarations are those of a table: a program that gets the table's path.
 CHECKS = {
-    binding: [sys.executable, "-B", str(BINDINGS / binding / "generate.py"), "--check"] for binding in ("rust", "swift")
+    binding: [sys.executable, "-B", str(BINDINGS / binding / "generate.py"), "--check"] for binding in ("python", "rust", "swift")
 }
 
 CHANGES = {

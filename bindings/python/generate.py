@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Writes metal_marlin/_abi.py; bindings/generated.py says how to call it."""
+
+import keyword
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import generated
+
+NAMES = {"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "size_t": "c_size_t"}
+NAMES.update({"double": "c_double", "char": "c_char"})
+# What a field of a struct gives to Python, for type checkers.
+SEEN_AS = {"c_double": "float", "c_char_p": "bytes | None", "c_void_p": "int | None"}
+# How the classes of constants are called, and how they shorten the names: behind MARLIN_ and this, where it is there.
+CLASSES = {"marlin_dtype": "DType", "marlin_memory": "Memory", "marlin_gptq_zero_f": "GptqZeroF"}
+PREFIXES = {"marlin_memory": "MEM_", "marlin_status": "E_"}
+
+
+def ctype(type_, table):
+    if "function" in type_:
+        function = type_["function"]
+        types = [function["returns"], *(param["type"] for param in function["params"])]
+        return f"CFUNCTYPE({', '.join(ctype(each, table) for each in types)})"
+    base, pointers = type_["base"], list(type_["pointers"])
+    if base == "void" and not pointers:
+        return "None"
+    if base == "void" or base in {item["name"] for item in table["handles"]}:
+        text = "c_void_p" if base == "void" else base
+        pointers.pop(0)
+    elif base == "char" and pointers and pointers[0] == "const":
+        text = "c_char_p"
+        pointers.pop(0)
+    else:
+        text = "c_int32" if base in {item["name"] for item in table["types"]} else NAMES.get(base, base)
+    for _ in pointers:
+        text = f"POINTER({text})"
+    return text
+
+
+def field_name(field):
+    return field["name"] + "_" * keyword.iskeyword(field["name"])
+
+
+def comment(item, indent=""):
+    return [f"{indent}# {line}" for line in item["doc"].split("\n") if line]
+
+
+def seen_as(text, field):
+    if "array" in field:
+        return "bytes"
+    return SEEN_AS.get(text, "Any" if "(" in text else "int" if text.startswith("c_") else text)
+
+
+def class_name(type_name):
+    return CLASSES.get(type_name, type_name.removeprefix("marlin_").title().replace("_", ""))
+
+
+def member(constant):
+    """MARLIN_E_SHAPE of marlin_status is Status.SHAPE."""
+    kind = constant["type"]
+    prefix = PREFIXES.get(kind, kind.removeprefix("marlin_").upper() + "_")
+    return constant["name"].removeprefix("MARLIN_").removeprefix(prefix)
+
+
+def handles(table):
+    for item in table["handles"]:
+        yield from ["", "", f"class {item['name']}(c_void_p):", f'    """{item["doc"]}."""']
+
+
+def constants(table):
+    for item in table["constants"]:
+        if item["type"] == "uint32_t":
+            yield from comment(item)
+            yield f"{item['name']} = {item['value']}"
+    for kind in table["types"]:
+        yield from ["", "", *comment(kind), f"class {class_name(kind['name'])}(Constant):"]
+        for item in table["constants"]:
+            if item["type"] == kind["name"]:
+                yield from comment(item, "    ")
+                yield f"    {member(item)} = {item['value']}"
+
+
+def structs(table):
+    for struct in table["structs"]:
+        yield from ["", "", *comment(struct), f"class {struct['name']}(Structure):"]
+        rows = []
+        for field in struct["fields"]:
+            text = ctype(field["type"], table)
+            yield from comment(field, "    ")
+            yield f"    {field_name(field)}: {seen_as(text, field)}"
+            text += f" * {field['array']}" if "array" in field else ""
+            rows.append(f'        ("{field_name(field)}", {text}),')
+        yield from ["    _fields_ = (", *rows, "    )"]
+
+
+def abi(table):
+    yield from ["from __future__ import annotations", "", "from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p"]
+    yield "from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p"
+    yield from ["from typing import Any", "", "from ._constant import Constant", ""]
+    yield from constants(table)
+    yield from handles(table)
+    yield from structs(table)
+    yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
+    for function in table["functions"]:
+        yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
+    yield "}"
+
+
+if __name__ == "__main__":
+    generated.main(pathlib.Path(__file__).resolve().parent, "#", {"metal_marlin/_abi.py": abi})

@@ -1,0 +1,70 @@
+"""Multiply by 4-bit weights at the speed of memory."""
+
+from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, Scheme, Status
+from ._library import Library
+from .checkpoint import Checkpoint, LayerInfo
+from .context import Context, Device, devices
+from .errors import (
+    ArgumentError,
+    CancelledError,
+    DeadlineError,
+    DeviceError,
+    FileError,
+    FormatError,
+    InternalError,
+    LibraryError,
+    MarlinError,
+    NoDeviceError,
+    NotFoundError,
+    NotPreparedError,
+    OutOfMemoryError,
+    ShapeError,
+    UnsupportedError,
+)
+from .linear import Linear
+from .operands import Bits
+from .products import Gemm, gemm, gemm_many
+from .weights import Part, Quantize, Shard, Weights, load_layers
+
+__all__ = [
+    "ArgumentError",
+    "Backend",
+    "Bits",
+    "CancelledError",
+    "Checkpoint",
+    "Compute",
+    "Context",
+    "DType",
+    "DeadlineError",
+    "Device",
+    "DeviceError",
+    "Epilogue",
+    "FileError",
+    "Format",
+    "FormatError",
+    "Gemm",
+    "GptqZeroF",
+    "InternalError",
+    "LayerInfo",
+    "Layout",
+    "Library",
+    "LibraryError",
+    "Linear",
+    "MarlinError",
+    "NoDeviceError",
+    "NotFoundError",
+    "NotPreparedError",
+    "OutOfMemoryError",
+    "Part",
+    "Quantize",
+    "Scheme",
+    "Shard",
+    "ShapeError",
+    "Status",
+    "UnsupportedError",
+    "Weights",
+    "devices",
+    "gemm",
+    "gemm_many",
+    "load_layers",
+]

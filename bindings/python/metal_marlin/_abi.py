@@ -1,0 +1,727 @@
+# Written by bindings/python/generate.py from metal_marlin.h; a test compares it with what that script would write now.
+from __future__ import annotations
+
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p
+from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from ._constant import Constant
+
+MARLIN_VERSION_MAJOR = 0
+MARLIN_VERSION_MINOR = 1
+MARLIN_VERSION_PATCH = 0
+# The table that marlin_get_api serves: the major changes when the ABI breaks, the minor when the table grows.
+MARLIN_ABI_MAJOR = 0
+MARLIN_ABI_MINOR = 1
+# marlin_gemm_desc::flags
+# C += ...
+MARLIN_GEMM_ACCUMULATE = 1
+# marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags
+# q * s + zero: MLX, Q4_1, AWQ gemv_fast
+MARLIN_PACK_ADDITIVE_ZEROS = 1
+# tensor_scale divides: compressed-tensors NVFP4
+MARLIN_PACK_DIVIDE_SCALE = 2
+# keep two of every 4 along K: see marlin_weights_pack
+MARLIN_PACK_PRUNE_2_4 = 4
+# rows alternate gate, up (gpt-oss); loading sets it
+MARLIN_PACK_GATE_UP_INTERLEAVED = 8
+# quantising: search the scale of least squared error
+MARLIN_PACK_SCALES_MSE = 16
+# dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+MARLIN_PACK_OBEYS_2_4 = 32
+# marlin_layer_info::flags only
+# has integer zero points
+MARLIN_LAYER_ZEROS = 256
+# has a group index
+MARLIN_LAYER_ACT_ORDER = 512
+# of every 4 elements along K two are kept
+MARLIN_LAYER_SPARSE_2_4 = 1024
+# marlin_load_desc::flags
+# as the MARLIN_PACK_ flags of these names
+MARLIN_LOAD_PRUNE_2_4 = 4
+# for layers quantised on load
+MARLIN_LOAD_SCALES_MSE = 16
+MARLIN_LOAD_OBEYS_2_4 = 32
+# marlin_convert_desc::flags
+# as the MARLIN_PACK_ flags of these names
+MARLIN_CONVERT_PRUNE_2_4 = 4
+MARLIN_CONVERT_SCALES_MSE = 16
+MARLIN_CONVERT_OBEYS_2_4 = 32
+# INT4 with a zero point a group
+MARLIN_CONVERT_ASYMMETRIC = 64
+# a layer that the scheme cannot hold stays, with its outcome; else: an error
+MARLIN_CONVERT_SKIP_UNFIT = 128
+# replace files of the names that are written; else: MARLIN_E_FILE, EEXIST
+MARLIN_CONVERT_OVERWRITE = 512
+# plan and check, report every outcome with its sizes, write nothing
+MARLIN_CONVERT_DRY_RUN = 1024
+
+
+# values are pinned for ever and spaced by kind
+class Status(Constant):
+    OK = 0
+    # a value that no caller may pass: NULL, unknown enum, overlap
+    ARGUMENT = -10
+    # struct_size is 0 or shorter than version 1
+    STRUCT_SIZE = -11
+    # sizes that do not fit each other
+    SHAPE = -12
+    # legal, but not served by this version or device
+    UNSUPPORTED = -20
+    # would have to allocate where that is forbidden: call marlin_prepare
+    NOT_PREPARED = -21
+    # the operating system refused: native_code is errno
+    FILE = -25
+    # the content of a file or operand is malformed
+    FORMAT = -26
+    # no such index, layer or tensor
+    NOT_FOUND = -27
+    # the backend has no usable device here
+    NO_DEVICE = -30
+    # the device failed: native_code is its own code
+    DEVICE = -31
+    TIMEOUT = -32
+    # a callback asked to stop
+    CANCELLED = -33
+    MEMORY = -40
+    # a bug in this library; please report it with the message
+    INTERNAL = -90
+
+
+class Backend(Constant):
+    # the first usable of CUDA, Metal, CPU
+    AUTO = 0
+    CPU = 1
+    METAL = 2
+    CUDA = 3
+
+
+class DType(Constant):
+    F32 = 1
+    F16 = 2
+    BF16 = 3
+    I8 = 4
+    I32 = 5
+    U32 = 6
+    # two a byte, low nibble first; cols counts nibbles and is even
+    U4 = 7
+    E8M0 = 8
+    # the FN variant: no infinity, 0x7F and 0xFF are NaN
+    E4M3 = 9
+    U8 = 10
+    I16 = 11
+    I64 = 12
+
+
+# where marlin_matrix::data points
+class Memory(Constant):
+    # on a GPU only with stream NULL
+    HOST = 0
+    # a device pointer
+    CUDA = 1
+    # an id<MTLBuffer>
+    METAL = 2
+    # a marlin_buffer *; bounds are checked
+    BUFFER = 3
+
+
+# what a weight is worth; q is its code, s its group's scale
+class Format(Constant):
+    # in marlin_layer_info: floats, not quantised
+    NONE = 0
+    # (q - zero) * s, zero 8 when absent; or q * s + zero (additive)
+    INT4 = 1
+    # e2m1(q) * s, s a float
+    FP4 = 2
+    # e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0)
+    MXFP4 = 3
+    # e2m1(q) * e4m3 * tensor_scale, groups of 16
+    NVFP4 = 4
+    # q * s (+ zero): the exact home of Q8_0
+    INT8 = 5
+
+
+class Compute(Constant):
+    # activations as given, FP32 sums
+    DEFAULT = 0
+    # activations rounded to INT8 in blocks of 32 with their own scale
+    INT8 = 1
+    # activations rounded to E4M3; CUDA only
+    FP8 = 2
+
+
+# element order of pre-quantised input; docs/formats.md defines each bit by bit
+class Layout(Constant):
+    # packing: ROWS; opening a file: found from the file
+    AUTO = 0
+    # U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]
+    ROWS = 1
+    # U32 [K/8, N], nibble i of a word = element 8 kb + i
+    K8N = 2
+    # K8N with packed zeros that store zero - 1
+    GPTQ_V1 = 3
+    # K8N with packed zeros
+    GPTQ_V2 = 4
+    # AutoAWQ "gemm"
+    AWQ = 5
+    # AutoAWQ "gemv"
+    AWQ_GEMV = 6
+    # AutoAWQ "gemv_fast", llm-awq
+    AWQ_GEMV_FAST = 7
+    # GGUF blocks: values hold the whole block bytes
+    GGUF = 8
+    # IST Marlin
+    MARLIN = 9
+    # compressed-tensors marlin-24
+    MARLIN_24 = 10
+
+
+# what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
+class GptqZeroF(Constant):
+    # by the config's meta.quantizer, else WRAP with a warning
+    AUTO = 0
+    # zero 0: AutoGPTQ's CUDA and exllama kernels
+    WRAP = 1
+    # zero 0, and the next nibble is one more: GPTQModel
+    CARRY = 2
+    # zero 16: AutoGPTQ's torch and triton kernels, vLLM
+    SIXTEEN = 3
+
+
+# f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
+class Epilogue(Constant):
+    NONE = 0
+    SILU = 1
+    GELU_TANH = 2
+    GELU_ERF = 3
+    # silu(gate) * up
+    SWIGLU = 4
+    # gelu_tanh(gate) * up
+    GEGLU_TANH = 5
+    # gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7
+    SWIGLU_OAI = 6
+
+
+# what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
+class Native(Constant):
+    NONE = 0
+    CUDA_STREAM = 1
+    METAL_QUEUE = 2
+    # no encoder open; flush, then the host commits
+    METAL_COMMAND_BUFFER = 3
+    # encoded into; bindings are clobbered; the host ends it
+    METAL_ENCODER = 4
+
+
+# how a file names and stores its quantised layers
+class Scheme(Constant):
+    # GGUF to a name in .gguf or from a GGUF, else compressed-tensors
+    AUTO = 0
+    # safetensors; MXFP4, NVFP4, INT4 (pack-quantized)
+    COMPRESSED_TENSORS = 1
+    # safetensors; INT4, GPTQ v2
+    GPTQ = 2
+    # safetensors; 2:4 sparse INT4
+    MARLIN_24 = 3
+    # GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
+    GGUF = 4
+
+
+class marlin_context(c_void_p):
+    """a device with its kernels, caches and threads."""
+
+
+class marlin_weights(c_void_p):
+    """packed weights on a device; immutable, shareable, never alias a file."""
+
+
+class marlin_stream(c_void_p):
+    """in-order queue of work."""
+
+
+class marlin_buffer(c_void_p):
+    """memory that host and device both reach."""
+
+
+class marlin_checkpoint(c_void_p):
+    """an open .safetensors, .safetensors.index.json or .gguf."""
+
+
+class marlin_error(Structure):
+    struct_size: int
+    status: int
+    # errno, CUresult, NSError.code; 0 when there is none
+    native_code: int
+    reserved: int
+    # UTF-8, NUL-terminated: what was expected, what was found, and where
+    message: bytes
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("status", c_int32),
+        ("native_code", c_int32),
+        ("reserved", c_uint32),
+        ("message", c_char * 240),
+    )
+
+
+# frozen
+class marlin_matrix(Structure):
+    # NULL: absent
+    data: int | None
+    # added to data; the place for offsets into MTLBuffers
+    offset_bytes: int
+    rows: int
+    cols: int
+    # in elements; 0: cols
+    row_stride: int
+    dtype: int
+    memory: int
+    _fields_ = (
+        ("data", c_void_p),
+        ("offset_bytes", c_uint64),
+        ("rows", c_int64),
+        ("cols", c_int64),
+        ("row_stride", c_int64),
+        ("dtype", c_int32),
+        ("memory", c_int32),
+    )
+
+
+class marlin_device_info(Structure):
+    struct_size: int
+    backend: int
+    # for marlin_context_desc::device_index
+    index: int
+    flags: int
+    name: bytes
+    # "avx512-vnni-bf16", "sm_90a", "apple9"
+    isa_or_arch: bytes
+    memory_bytes: int
+    # empty when the device is usable
+    why_not: bytes
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("backend", c_int32),
+        ("index", c_int32),
+        ("flags", c_uint32),
+        ("name", c_char * 64),
+        ("isa_or_arch", c_char * 32),
+        ("memory_bytes", c_uint64),
+        ("why_not", c_char * 160),
+    )
+
+
+class marlin_context_desc(Structure):
+    struct_size: int
+    backend: int
+    # marlin_device_info::index; 0 with AUTO
+    device_index: int
+    # CPU threads to use; 0: as many as the process may run on (affinity, cgroup)
+    threads: int
+    # CUcontext or id<MTLDevice> of the host; NULL: by index, and always with AUTO and CPU
+    native_device: int | None
+    # NULL result is MARLIN_E_MEMORY; align is a power of two
+    alloc: Any
+    # both or neither of alloc and release
+    release: Any
+    # level 1 error, 2 warning, 3 info
+    log: Any
+    parallel_for: Any
+    # given to each of the four
+    user: int | None
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("backend", c_int32),
+        ("device_index", c_int32),
+        ("threads", c_uint32),
+        ("native_device", c_void_p),
+        ("alloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
+        ("release", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+        ("log", CFUNCTYPE(None, c_void_p, c_int32, c_char_p)),
+        ("parallel_for", CFUNCTYPE(None, c_void_p, c_uint32, CFUNCTYPE(None, c_void_p, c_uint32), c_void_p)),
+        ("user", c_void_p),
+    )
+
+
+class marlin_stream_desc(Structure):
+    struct_size: int
+    kind: int
+    native: int | None
+    # the host's memory for temporaries, U8, any alignment, no gaps between rows, apart from all operands; marlin_prepare says how much; absent: the library's own, owned by the stream
+    scratch: marlin_matrix
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("native", c_void_p),
+        ("scratch", marlin_matrix),
+    )
+
+
+# One matrix W[n, k] to pack. Quantised values come with scales; float values (F32, F16, BF16 [n, k]) are quantised here.
+class marlin_pack_desc(Structure):
+    struct_size: int
+    format: int
+    # elements of K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the whole row
+    group_size: int
+    layout: int
+    # out_features, in_features
+    n: int
+    # out_features, in_features
+    k: int
+    # codes in `layout`, or floats [n, k]
+    values: marlin_matrix
+    # ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
+    scales: marlin_matrix
+    # ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0)
+    zeros: marlin_matrix
+    # 2:4, values hold what is kept. ROWS: U8 bitmask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)]
+    sparse_meta: marlin_matrix
+    # [1, k] I32, the group of each k (act-order); absent: k / group_size
+    group_index: marlin_matrix
+    # [1, 1] F32; absent: 1
+    tensor_scale: marlin_matrix
+    flags: int
+    # layout GPTQ_V1 only
+    gptq_zero_f: int
+    # with PRUNE_2_4 only: [1, k] F32 >= 0; chosen by |w| * norm, as Wanda does; absent: all 1
+    column_norms: marlin_matrix
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("format", c_int32),
+        ("group_size", c_uint32),
+        ("layout", c_int32),
+        ("n", c_int64),
+        ("k", c_int64),
+        ("values", marlin_matrix),
+        ("scales", marlin_matrix),
+        ("zeros", marlin_matrix),
+        ("sparse_meta", marlin_matrix),
+        ("group_index", marlin_matrix),
+        ("tensor_scale", marlin_matrix),
+        ("flags", c_uint32),
+        ("gptq_zero_f", c_int32),
+        ("column_norms", marlin_matrix),
+    )
+
+
+# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+class marlin_gemm_desc(Structure):
+    struct_size: int
+    compute: int
+    epilogue: int
+    flags: int
+    weights: marlin_weights
+    # [M, K]
+    a: marlin_matrix
+    # [M, N]; N/2 columns for two-input epilogues
+    c: marlin_matrix
+    # [1, N], or absent; in the row order of the weights
+    bias: marlin_matrix
+    # mixture of experts: MARLIN_E_UNSUPPORTED in this version; must be absent
+    expert_ids: marlin_matrix
+    # likewise
+    expert_scales: marlin_matrix
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("compute", c_int32),
+        ("epilogue", c_int32),
+        ("flags", c_uint32),
+        ("weights", marlin_weights),
+        ("a", marlin_matrix),
+        ("c", marlin_matrix),
+        ("bias", marlin_matrix),
+        ("expert_ids", marlin_matrix),
+        ("expert_scales", marlin_matrix),
+    )
+
+
+# frozen; in elements of N, K and experts; count 0: all from first on
+class marlin_shard(Structure):
+    first: bytes
+    count: bytes
+    _fields_ = (
+        ("first", c_int64 * 3),
+        ("count", c_int64 * 3),
+    )
+
+
+class marlin_load_desc(Structure):
+    struct_size: int
+    flags: int
+    # names as marlin_checkpoint_layer lists them; several: one handle, N concatenated
+    layers: Any
+    # one a name, or NULL: everything
+    shards: Any
+    layer_count: int
+    # 0 or 1: no experts
+    expert_count: int
+    # for layers that are not quantised: quantise to this; 0: they are an error
+    format: int
+    # with format; 0: the format's own
+    group_size: int
+    # LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL
+    column_norms: Any
+    # On the calling thread: first, last, now and then. Counts elements of W. Not 0 cancels: MARLIN_E_CANCELLED. May be NULL.
+    progress: Any
+    # given to progress
+    user: int | None
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("layers", POINTER(c_char_p)),
+        ("shards", POINTER(marlin_shard)),
+        ("layer_count", c_uint32),
+        ("expert_count", c_uint32),
+        ("format", c_int32),
+        ("group_size", c_uint32),
+        ("column_norms", POINTER(marlin_matrix)),
+        ("progress", CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)),
+        ("user", c_void_p),
+    )
+
+
+class marlin_open_desc(Structure):
+    struct_size: int
+    flags: int
+    # MARLIN_LAYOUT_AUTO: found from config.json, tensor names and dtypes; else it is taken on trust
+    layout: int
+    # for all GPTQ v1 layers of the file
+    gptq_zero_f: int
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("layout", c_int32),
+        ("gptq_zero_f", c_int32),
+    )
+
+
+class marlin_layer_info(Structure):
+    struct_size: int
+    # would it load?
+    status: int
+    # lives as long as the checkpoint or weights it came from
+    name: bytes | None
+    n: int
+    k: int
+    # 1 for a plain layer
+    experts: int
+    # k when one group spans the row
+    group_size: int
+    # MARLIN_FORMAT_NONE: floats of `dtype`, can be quantised on load
+    format: int
+    # in the file; of packed weights: what their first part came in
+    layout: int
+    flags: int
+    # of the scales; of the values when format is NONE
+    dtype: int
+    # in the file, or on the device
+    bytes: int
+    # sum of w^2 over what pruning kept / over all, of whole layers; 1 when nothing was pruned or all is 0
+    kept_share: float
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("status", c_int32),
+        ("name", c_char_p),
+        ("n", c_int64),
+        ("k", c_int64),
+        ("experts", c_uint32),
+        ("group_size", c_uint32),
+        ("format", c_int32),
+        ("layout", c_int32),
+        ("flags", c_uint32),
+        ("dtype", c_int32),
+        ("bytes", c_uint64),
+        ("kept_share", c_double),
+    )
+
+
+# What became of one layer.
+class marlin_convert_outcome(Structure):
+    struct_size: int
+    # MARLIN_OK: quantised; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
+    status: int
+    name: bytes | None
+    # the words for status, or ""
+    reason: bytes | None
+    n: int
+    k: int
+    experts: int
+    # k when one group spans the row
+    group_size: int
+    # MARLIN_FORMAT_NONE: floats
+    from_: int
+    # that was written
+    format: int
+    # MARLIN_LAYER_*, MARLIN_PACK_* of what was written
+    flags: int
+    reserved: int
+    # of all its tensors
+    bytes_before: int
+    # of all its tensors
+    bytes_after: int
+    # sum of (written - original)^2 over all elements, in float64; 0 in a dry run
+    squared_error: float
+    # sum of original^2
+    squared_norm: float
+    # sum of original^2 over what pruning kept; squared_norm when nothing is pruned
+    kept_norm: float
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("status", c_int32),
+        ("name", c_char_p),
+        ("reason", c_char_p),
+        ("n", c_int64),
+        ("k", c_int64),
+        ("experts", c_uint32),
+        ("group_size", c_uint32),
+        ("from_", c_int32),
+        ("format", c_int32),
+        ("flags", c_uint32),
+        ("reserved", c_uint32),
+        ("bytes_before", c_uint64),
+        ("bytes_after", c_uint64),
+        ("squared_error", c_double),
+        ("squared_norm", c_double),
+        ("kept_norm", c_double),
+    )
+
+
+# Quantising a checkpoint from file to file.
+class marlin_convert_desc(Structure):
+    struct_size: int
+    flags: int
+    scheme: int
+    # MXFP4, NVFP4 or INT4
+    format: int
+    # 0: the format's own (MARLIN_24: 128); >= k: the whole row
+    group_size: int
+    layer_count: int
+    # to quantise, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
+    layers: Any
+    # safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
+    shard_bytes: int
+    # Called on the calling thread, at least once a layer and every few million weights; total_bytes is of the input, and 0 while the files are being planned. What is not 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
+    progress: Any
+    # in file order; lives during the call
+    layer_done: Any
+    # as marlin_context_desc::log
+    log: Any
+    parallel_for: Any
+    # given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread
+    user: int | None
+    # PRUNE_2_4: one for each of layers, in host memory, as in marlin_load_desc; or NULL
+    column_norms: Any
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("scheme", c_int32),
+        ("format", c_int32),
+        ("group_size", c_uint32),
+        ("layer_count", c_uint32),
+        ("layers", POINTER(c_char_p)),
+        ("shard_bytes", c_uint64),
+        ("progress", CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64, c_char_p)),
+        ("layer_done", CFUNCTYPE(None, c_void_p, POINTER(marlin_convert_outcome))),
+        ("log", CFUNCTYPE(None, c_void_p, c_int32, c_char_p)),
+        ("parallel_for", CFUNCTYPE(None, c_void_p, c_uint32, CFUNCTYPE(None, c_void_p, c_uint32), c_void_p)),
+        ("user", c_void_p),
+        ("column_norms", POINTER(marlin_matrix)),
+    )
+
+
+# append-only; inside struct_size no member is NULL
+class marlin_api(Structure):
+    struct_size: int
+    abi_major: int
+    abi_minor: int
+    version: int
+    device_get: Any
+    context_create: Any
+    context_destroy: Any
+    stream_create: Any
+    stream_flush: Any
+    stream_wait: Any
+    stream_destroy: Any
+    buffer_create: Any
+    buffer_host: Any
+    buffer_destroy: Any
+    weights_pack: Any
+    weights_unpack: Any
+    weights_info: Any
+    weights_destroy: Any
+    checkpoint_open: Any
+    checkpoint_layer: Any
+    checkpoint_tensor: Any
+    checkpoint_destroy: Any
+    weights_load: Any
+    gemm: Any
+    gemm_many: Any
+    prepare: Any
+    explain: Any
+    get_version: Any
+    status_name: Any
+    checkpoint_convert: Any
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("abi_major", c_uint32),
+        ("abi_minor", c_uint32),
+        ("version", c_uint32),
+        ("device_get", CFUNCTYPE(c_int32, c_uint32, POINTER(marlin_device_info), POINTER(marlin_error))),
+        ("context_create", CFUNCTYPE(c_int32, POINTER(marlin_context_desc), POINTER(marlin_context), POINTER(marlin_error))),
+        ("context_destroy", CFUNCTYPE(None, marlin_context)),
+        ("stream_create", CFUNCTYPE(c_int32, marlin_context, POINTER(marlin_stream_desc), POINTER(marlin_stream), POINTER(marlin_error))),
+        ("stream_flush", CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_error))),
+        ("stream_wait", CFUNCTYPE(c_int32, marlin_stream, c_uint64, POINTER(marlin_error))),
+        ("stream_destroy", CFUNCTYPE(None, marlin_stream)),
+        ("buffer_create", CFUNCTYPE(c_int32, marlin_context, c_uint64, POINTER(marlin_buffer), POINTER(marlin_error))),
+        ("buffer_host", CFUNCTYPE(c_void_p, marlin_buffer)),
+        ("buffer_destroy", CFUNCTYPE(None, marlin_buffer)),
+        ("weights_pack", CFUNCTYPE(c_int32, marlin_context, POINTER(POINTER(marlin_pack_desc)), c_uint32, c_uint32, POINTER(marlin_weights), POINTER(marlin_error))),
+        ("weights_unpack", CFUNCTYPE(c_int32, marlin_stream, marlin_weights, POINTER(marlin_matrix), c_int64, POINTER(marlin_matrix), POINTER(marlin_error))),
+        ("weights_info", CFUNCTYPE(c_int32, marlin_weights, POINTER(marlin_layer_info), POINTER(marlin_error))),
+        ("weights_destroy", CFUNCTYPE(None, marlin_weights)),
+        ("checkpoint_open", CFUNCTYPE(c_int32, c_char_p, POINTER(marlin_open_desc), POINTER(marlin_checkpoint), POINTER(marlin_error))),
+        ("checkpoint_layer", CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_layer_info), POINTER(marlin_error))),
+        ("checkpoint_tensor", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_matrix), POINTER(marlin_error))),
+        ("checkpoint_destroy", CFUNCTYPE(None, marlin_checkpoint)),
+        ("weights_load", CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, POINTER(marlin_load_desc), POINTER(marlin_weights), POINTER(marlin_error))),
+        ("gemm", CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_gemm_desc), POINTER(marlin_error))),
+        ("gemm_many", CFUNCTYPE(c_int32, marlin_stream, POINTER(POINTER(marlin_gemm_desc)), c_uint32, POINTER(marlin_error))),
+        ("prepare", CFUNCTYPE(c_int32, marlin_stream, POINTER(POINTER(marlin_gemm_desc)), c_uint32, c_int64, POINTER(c_uint64), POINTER(marlin_error))),
+        ("explain", CFUNCTYPE(c_int32, POINTER(marlin_gemm_desc), POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(marlin_error))),
+        ("get_version", CFUNCTYPE(c_uint32)),
+        ("status_name", CFUNCTYPE(c_char_p, c_int32)),
+        ("checkpoint_convert", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_convert_desc), POINTER(marlin_error))),
+    )
+
+
+# A handle among the parameters is a pointer to it.
+FUNCTIONS = {
+    "marlin_device_get": CFUNCTYPE(c_int32, c_uint32, POINTER(marlin_device_info), POINTER(marlin_error)),
+    "marlin_context_create": CFUNCTYPE(c_int32, POINTER(marlin_context_desc), POINTER(marlin_context), POINTER(marlin_error)),
+    "marlin_context_destroy": CFUNCTYPE(None, marlin_context),
+    "marlin_stream_create": CFUNCTYPE(c_int32, marlin_context, POINTER(marlin_stream_desc), POINTER(marlin_stream), POINTER(marlin_error)),
+    "marlin_stream_flush": CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_error)),
+    "marlin_stream_wait": CFUNCTYPE(c_int32, marlin_stream, c_uint64, POINTER(marlin_error)),
+    "marlin_stream_destroy": CFUNCTYPE(None, marlin_stream),
+    "marlin_buffer_create": CFUNCTYPE(c_int32, marlin_context, c_uint64, POINTER(marlin_buffer), POINTER(marlin_error)),
+    "marlin_buffer_host": CFUNCTYPE(c_void_p, marlin_buffer),
+    "marlin_buffer_destroy": CFUNCTYPE(None, marlin_buffer),
+    "marlin_weights_pack": CFUNCTYPE(c_int32, marlin_context, POINTER(POINTER(marlin_pack_desc)), c_uint32, c_uint32, POINTER(marlin_weights), POINTER(marlin_error)),
+    "marlin_weights_unpack": CFUNCTYPE(c_int32, marlin_stream, marlin_weights, POINTER(marlin_matrix), c_int64, POINTER(marlin_matrix), POINTER(marlin_error)),
+    "marlin_weights_info": CFUNCTYPE(c_int32, marlin_weights, POINTER(marlin_layer_info), POINTER(marlin_error)),
+    "marlin_weights_destroy": CFUNCTYPE(None, marlin_weights),
+    "marlin_checkpoint_open": CFUNCTYPE(c_int32, c_char_p, POINTER(marlin_open_desc), POINTER(marlin_checkpoint), POINTER(marlin_error)),
+    "marlin_checkpoint_layer": CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_layer_info), POINTER(marlin_error)),
+    "marlin_checkpoint_tensor": CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_matrix), POINTER(marlin_error)),
+    "marlin_checkpoint_destroy": CFUNCTYPE(None, marlin_checkpoint),
+    "marlin_weights_load": CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, POINTER(marlin_load_desc), POINTER(marlin_weights), POINTER(marlin_error)),
+    "marlin_gemm": CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_gemm_desc), POINTER(marlin_error)),
+    "marlin_gemm_many": CFUNCTYPE(c_int32, marlin_stream, POINTER(POINTER(marlin_gemm_desc)), c_uint32, POINTER(marlin_error)),
+    "marlin_prepare": CFUNCTYPE(c_int32, marlin_stream, POINTER(POINTER(marlin_gemm_desc)), c_uint32, c_int64, POINTER(c_uint64), POINTER(marlin_error)),
+    "marlin_explain": CFUNCTYPE(c_int32, POINTER(marlin_gemm_desc), POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(marlin_error)),
+    "marlin_version": CFUNCTYPE(c_uint32),
+    "marlin_status_name": CFUNCTYPE(c_char_p, c_int32),
+    "marlin_checkpoint_convert": CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_convert_desc), POINTER(marlin_error)),
+    "marlin_get_api": CFUNCTYPE(POINTER(marlin_api), c_uint32),
+}

@@ -1,0 +1,68 @@
+"""Devices and contexts."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from ctypes import byref
+
+from . import _abi, errors
+from ._abi import Backend
+from ._library import Handle, Library, Owner, default_library, sized
+
+Log = Callable[[int, str], None]
+LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO}
+
+
+def to_logging(level: int, message: str) -> None:
+    logging.getLogger("metal_marlin").log(LEVELS.get(level, logging.INFO), "%s", message)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A device that the library knows of. why_not: "" when it is usable."""
+
+    backend: Backend
+    index: int
+    name: str
+    isa_or_arch: str
+    memory_bytes: int
+    why_not: str
+
+
+def devices(library: Library | None = None) -> list[Device]:
+    """All devices, also those that cannot be used, in the order in which Backend.AUTO tries them."""
+    library = library or default_library()
+    found: list[Device] = []
+    while True:
+        info = sized(_abi.marlin_device_info)
+        try:
+            library.call("marlin_device_get", len(found), byref(info))
+        except errors.NotFoundError:
+            return found
+        name, isa, why_not = (text.decode(errors="replace") for text in (info.name, info.isa_or_arch, info.why_not))
+        found.append(Device(Backend(info.backend), info.index, name, isa, info.memory_bytes, why_not))
+
+
+class Context(Handle):
+    """A device with its kernels, caches and threads. Any number of threads may use it at once.
+
+    backend, device_index  which device; AUTO: the first usable one
+    threads                of the CPU; 0: as many as the process may run on. They start with the first work
+    log                    called with a level (1 error, 2 warning, 3 info) and a text, on any thread; it must not call this
+                           package. By default the logger "metal_marlin" of `logging` gets it
+    """
+
+    def __init__(
+        self,
+        backend: Backend = Backend.AUTO,
+        device_index: int = 0,
+        threads: int = 0,
+        log: Log = to_logging,
+        library: Library | None = None,
+    ) -> None:
+        desc = sized(_abi.marlin_context_desc, backend=backend, device_index=device_index, threads=threads)
+        desc.log = type(desc.log)(lambda _, level, message: log(level, message.decode(errors="replace")))
+        owner = Owner(library or default_library(), _abi.marlin_context(), keeps=desc)
+        self._owner = owner.create("marlin_context_create", byref(desc))

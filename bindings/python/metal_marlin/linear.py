@@ -1,0 +1,23 @@
+"""A linear layer over numpy arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ._abi import Compute, Epilogue
+from .products import gemm
+from .weights import Weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """y = f(x W^T + bias): x [..., K], y [..., N], of x's type. bias [N] or None."""
+
+    weights: Weights
+    bias: Any = None
+    epilogue: Epilogue = Epilogue.NONE
+    compute: Compute = Compute.DEFAULT
+
+    def __call__(self, x: Any, out: Any = None) -> Any:
+        return gemm(x, self.weights, self.bias, out, self.compute, self.epilogue)

@@ -1,0 +1,177 @@
+"""Arrays as operands: numpy's, and those of every library that speaks DLPack, used where they lie."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _abi, _dlpack, errors
+from ._abi import DType
+
+# By numpy's names; those of bfloat16 and the 8-bit floats are of ml_dtypes, which need not be installed.
+BY_NAME = {
+    "float32": DType.F32,
+    "float16": DType.F16,
+    "bfloat16": DType.BF16,
+    "int8": DType.I8,
+    "int16": DType.I16,
+    "int32": DType.I32,
+    "int64": DType.I64,
+    "uint8": DType.U8,
+    "uint32": DType.U32,
+    "float8_e8m0fnu": DType.E8M0,
+    "float8_e4m3fn": DType.E4M3,
+}
+# By DLPack's codes and bits.
+INT, UINT, FLOAT, BFLOAT, E4M3FN, E8M0FNU = 0, 1, 2, 4, 10, 14
+BY_CODE = {
+    (FLOAT, 32): DType.F32,
+    (FLOAT, 16): DType.F16,
+    (BFLOAT, 16): DType.BF16,
+    (INT, 8): DType.I8,
+    (INT, 16): DType.I16,
+    (INT, 32): DType.I32,
+    (INT, 64): DType.I64,
+    (UINT, 8): DType.U8,
+    (UINT, 32): DType.U32,
+    (E4M3FN, 8): DType.E4M3,
+    (E8M0FNU, 8): DType.E8M0,
+}
+# Of an element; what is not here has 1.
+BYTES = {DType.F32: 4, DType.I32: 4, DType.U32: 4, DType.F16: 2, DType.BF16: 2, DType.I16: 2, DType.I64: 8}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bits:
+    """An array whose elements are the bits of another type: uint16 that hold DType.BF16 where ml_dtypes is not installed,
+    uint8 that hold DType.E8M0 or DType.E4M3."""
+
+    array: Any
+    dtype: DType
+
+
+def numpy_type(dtype: DType) -> np.dtype[Any] | None:
+    """None for a type that numpy has only with ml_dtypes, and that is not installed."""
+    name = next((name for name, known in BY_NAME.items() if known == dtype), "")
+    with contextlib.suppress(TypeError):
+        return np.dtype(name)
+    with contextlib.suppress(ImportError, AttributeError):
+        found: np.dtype[Any] = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+        return found
+    return None
+
+
+def shaped(data: bytearray, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """A numpy array over these bytes; Bits when numpy has no such type."""
+    found = numpy_type(dtype)
+    if found is not None:
+        return np.frombuffer(data, found).reshape(shape)
+    return Bits(np.frombuffer(data, f"u{BYTES.get(dtype, 1)}").reshape(shape), dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """Where an array lies. It holds the array, so that the memory stays."""
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+    dtype: DType
+    writable: bool
+    keeps: object
+
+    @property
+    def rows(self) -> int:
+        """The product of all dimensions but the last."""
+        return int(np.prod(self.shape[:-1], dtype=np.int64))
+
+    @property
+    def cols(self) -> int:
+        return self.shape[-1]
+
+    def matrix(self, *, written: bool = False) -> _abi.marlin_matrix:
+        """As the library takes it: one dimension is a row, more than two are rows of the last. Nothing is copied."""
+        if written and not self.writable:
+            raise errors.argument(f"{self.name} is read-only, expected an array that may be written")
+        if not self.address and self.rows * self.cols:
+            raise errors.argument(f"{self.name} has no memory: it was freed")
+        stride = self._row_stride()
+        return _abi.marlin_matrix(data=self.address, rows=self.rows, cols=self.cols, row_stride=stride, dtype=self.dtype)
+
+    def _row_stride(self) -> int:
+        """The distance of rows in elements. Rows that overlap or run backwards are refused here, where 0 has no other meaning."""
+        if self.rows * self.cols == 0:
+            return 0
+        if self.cols > 1 and self.strides[-1] != 1:
+            raise self._unfit("elements of a row that follow each other")
+        leading = [(size, stride) for size, stride in zip(self.shape[:-1], self.strides[:-1]) if size != 1]
+        if not leading:
+            return 0
+        count, row_stride = leading[-1]
+        for size, stride in reversed(leading[:-1]):
+            if stride != count * row_stride:
+                raise self._unfit("rows at equal distances")
+            count *= size
+        if row_stride < self.cols:
+            raise self._unfit("rows that neither overlap nor run backwards")
+        return row_stride
+
+    def _unfit(self, expected: str) -> errors.ArgumentError:
+        found = f"shape {self.shape}, strides {self.strides} in elements"
+        return errors.argument(f"{self.name}: expected {expected}, found {found}; make it contiguous")
+
+
+def operand(array: Any, name: str) -> Operand:
+    """array: a numpy array, a Bits, or anything with __dlpack__, in host memory; at least one dimension."""
+    given = None
+    if isinstance(array, Bits):
+        array, given = array.array, array.dtype
+    found = _of_numpy(array, name, given) if isinstance(array, np.ndarray) else _of_dlpack(array, name, given)
+    if not found.shape:
+        raise errors.argument(f"{name} has no dimension, expected 1 or more")
+    return found
+
+
+def _as(given: DType, size: int, name: str) -> DType:
+    if BYTES.get(given, 1) != size:
+        raise TypeError(f"{name}: elements of {size} bytes cannot hold the bits of {given.name}")
+    return given
+
+
+def _of_numpy(array: np.ndarray[Any, Any], name: str, given: DType | None) -> Operand:
+    size = array.dtype.itemsize
+    dtype = BY_NAME.get(array.dtype.name) if given is None else _as(given, size, name)
+    if dtype is None or not array.dtype.isnative:
+        expected = f"{', '.join(BY_NAME)}, or Bits"
+        raise TypeError(f"{name} has dtype {array.dtype.name} ({array.dtype.str}), expected one of {expected}")
+    if any(stride % size for stride in array.strides):
+        raise errors.argument(f"{name} has strides {array.strides} in bytes, expected multiples of {size}")
+    strides = tuple(stride // size for stride in array.strides)
+    return Operand(name, array.ctypes.data, array.shape, strides, dtype, array.flags.writeable, array)
+
+
+def _of_dlpack(array: Any, name: str, given: DType | None) -> Operand:
+    if not hasattr(array, "__dlpack__"):
+        raise TypeError(f"{name} is a {type(array).__name__}, expected a numpy array or one that has __dlpack__")
+    tensor, writable, capsule = _dlpack.read(array, name)
+    dtype = BY_CODE.get((tensor.code, tensor.bits)) if given is None else _as(given, tensor.bits // 8, name)
+    if dtype is None or tensor.lanes != 1:
+        found = f"code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes"
+        raise TypeError(f"{name} has a type that the library does not know: DLPack's {found}")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _contiguous(shape)
+    address = tensor.data + tensor.byte_offset if tensor.data else 0
+    return Operand(name, address, shape, strides, dtype, writable, capsule)
+
+
+def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.insert(0, strides[0] * size)
+    return tuple(strides)

@@ -1,0 +1,121 @@
+"""Products: C = f(A W^T + bias) (+ C)."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Sequence
+from ctypes import POINTER, byref, pointer
+from typing import Any
+
+import numpy as np
+
+from . import _abi, errors
+from ._abi import Compute, DType, Epilogue
+from ._library import Owner, sized
+from .operands import numpy_type, operand
+from .weights import Weights
+
+TWO_INPUT = (Epilogue.SWIGLU, Epilogue.GEGLU_TANH, Epilogue.SWIGLU_OAI)
+
+
+@dataclasses.dataclass
+class Gemm:
+    """One product, C[M, N] = f(A[M, K] W^T + bias) (+ C). Arrays are numpy's or of any library with DLPack, float32, float16 or
+    bfloat16 each on its own, and are used where they lie.
+
+    a           [..., K]
+    weights     [N, K]
+    bias        [N] or None, in the order of the weights' rows
+    out         [..., N], or N / 2 columns for SWIGLU, GEGLU_TANH and SWIGLU_OAI. None: a new numpy array, of a's type if numpy
+                has it, else float32
+    compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded in blocks of 32
+    epilogue    f
+    accumulate  add to what `out` holds
+    """
+
+    a: Any
+    weights: Weights
+    bias: Any = None
+    out: Any = None
+    compute: Compute = Compute.DEFAULT
+    epilogue: Epilogue = Epilogue.NONE
+    accumulate: bool = False
+
+    def run(self) -> Any:
+        """Computes it and returns `out`."""
+        call = Call(self)
+        call.owner.library.call("marlin_gemm", None, byref(call.desc))
+        return call.out
+
+    def explain(self) -> dict[str, str]:
+        """Which kernel it would run on, which tiles, and why."""
+        call = Call(self)
+        needed = ctypes.c_size_t()
+        function = "marlin_explain", byref(call.desc)
+        call.owner.library.call(*function, None, 0, byref(needed))
+        text = ctypes.create_string_buffer(needed.value)
+        call.owner.library.call(*function, text, len(text), None)
+        lines = text.value.decode(errors="replace").splitlines()
+        return {key: value for key, _, value in (line.partition(": ") for line in lines)}
+
+
+class Call:
+    """A Gemm as the library takes it, with all that has to live during the call."""
+
+    def __init__(self, product: Gemm) -> None:
+        self.owner: Owner = product.weights._live()
+        a = operand(product.a, "a")
+        if product.out is None and product.accumulate:
+            raise errors.argument("accumulate adds to `out`, which is not given")
+        self.out = product.out if product.out is not None else self._new_out(product, a.shape[:-1], a.dtype)
+        out = operand(self.out, "out")
+        # The library compares the rows; how they are grouped only this side knows.
+        if out.shape[:-1] != a.shape[:-1]:
+            message = f"out has shape {out.shape}, expected {(*a.shape[:-1], 'N')}: that of a {a.shape} but for the last dimension"
+            raise errors.from_status(_abi.Status.SHAPE, message)
+        self.desc = sized(
+            _abi.marlin_gemm_desc,
+            compute=product.compute,
+            epilogue=product.epilogue,
+            flags=_abi.MARLIN_GEMM_ACCUMULATE if product.accumulate else 0,
+            weights=self.owner.handle,
+            a=a.matrix(),
+            c=out.matrix(written=True),
+        )
+        self._keeps = [a, out]
+        if product.bias is not None:
+            bias = operand(product.bias, "bias")
+            self.desc.bias = bias.matrix()
+            self._keeps.append(bias)
+
+    @staticmethod
+    def _new_out(product: Gemm, leading: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+        columns = product.weights.info().n // (2 if product.epilogue in TWO_INPUT else 1)
+        return np.empty((*leading, columns), numpy_type(dtype) or np.float32)
+
+
+def gemm(
+    a: Any,
+    weights: Weights,
+    bias: Any = None,
+    out: Any = None,
+    compute: Compute = Compute.DEFAULT,
+    epilogue: Epilogue = Epilogue.NONE,
+    accumulate: bool = False,
+) -> Any:
+    """One product, done on return: the arguments are those of Gemm, the result is `out`."""
+    return Gemm(a, weights, bias, out, compute, epilogue, accumulate).run()
+
+
+def gemm_many(products: Sequence[Gemm]) -> list[Any]:
+    """Independent products in one submission, done on return; an A that several share is prepared once. All are checked before
+    any is done, and their weights must be of one context. Returns their `out`."""
+    if not products:
+        return []
+    calls = [Call(product) for product in products]
+    for product in products:
+        product.weights._live(calls[0].owner.library)
+    descs = (POINTER(_abi.marlin_gemm_desc) * len(calls))(*(pointer(call.desc) for call in calls))
+    calls[0].owner.library.call("marlin_gemm_many", None, descs, len(calls))
+    return [call.out for call in calls]

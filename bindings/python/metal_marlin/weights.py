@@ -1,0 +1,269 @@
+"""Packed weights: loaded from checkpoints, packed from codes, quantised from floats."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, pointer
+from typing import Any
+
+import numpy as np
+
+from . import _abi, errors
+from ._abi import DType, Format, GptqZeroF, Layout
+from ._library import Handle, Owner, sized
+from .checkpoint import Checkpoint, LayerInfo, encoded, layer_info
+from .context import Context
+from .operands import Operand, operand
+from .progress import Wanted, Watch, shown
+
+
+@dataclasses.dataclass
+class Part:
+    """One matrix W[n, k] to be packed: codes with their scales, or floats that are quantised. Arrays are read during pack() only.
+
+    format              what a weight is worth
+    values              floats [n, k], or codes in `layout`: uint8 [n, ceil(k / 2)] for ROWS, int8 [n, k] for INT8
+    scales              None: values are floats. ROWS: [n, ceil(k / group_size)]
+    zeros               zero points, uint8 0..15; floats with additive_zeros
+    group_size          0: the format's own (32, NVFP4 16); k or more: the whole row
+    n, k                None: the shape of values; codes need k where the layout does not tell it
+    group_index         int32 [k]: the group of each k (act-order)
+    sparse_meta         2:4: values hold what is kept, and this says where: uint8 masks or int16 nibbles
+    tensor_scale        one float; with divide_scale it divides
+    column_norms        float32 [k] >= 0, with prune_2_4: prunes by |w| * norm
+    additive_zeros      q * s + zero
+    prune_2_4           keep the two largest of every 4 along k
+    obeys_2_4           dense values obey 2:4: store them sparse
+    gate_up_interleaved rows alternate gate, up
+    scales_mse          quantising: the scales of least squared error
+    gptq_zero_f         what a zero nibble 15 stands for, with Layout.GPTQ_V1
+    """
+
+    format: Format
+    values: Any
+    scales: Any = None
+    zeros: Any = None
+    group_size: int = 0
+    n: int | None = None
+    k: int | None = None
+    layout: Layout = Layout.AUTO
+    group_index: Any = None
+    sparse_meta: Any = None
+    tensor_scale: float | None = None
+    column_norms: Any = None
+    additive_zeros: bool = False
+    divide_scale: bool = False
+    prune_2_4: bool = False
+    obeys_2_4: bool = False
+    gate_up_interleaved: bool = False
+    scales_mse: bool = False
+    gptq_zero_f: GptqZeroF = GptqZeroF.AUTO
+
+    def desc(self, keeps: list[Operand]) -> _abi.marlin_pack_desc:
+        """As the library takes it; `keeps` gets what has to live during the call."""
+        values = operand(self.values, "values")
+        keeps.append(values)
+        k = self.k if self.k is not None else values.cols * (2 if self._two_a_byte(values) else 1)
+        desc = sized(
+            _abi.marlin_pack_desc,
+            format=self.format,
+            group_size=group_size_of(self.group_size),
+            layout=self.layout,
+            n=self.n if self.n is not None else values.rows,
+            k=k,
+            values=values.matrix(),
+            flags=flags_of(self, "MARLIN_PACK_"),
+            gptq_zero_f=self.gptq_zero_f,
+        )
+        scale = None if self.tensor_scale is None else np.array([self.tensor_scale], np.float32)
+        for name in ("scales", "zeros", "sparse_meta", "group_index", "column_norms"):
+            if getattr(self, name) is not None:
+                keeps.append(operand(getattr(self, name), name))
+                setattr(desc, name, keeps[-1].matrix())
+        if scale is not None:
+            keeps.append(operand(scale, "tensor_scale"))
+            desc.tensor_scale = keeps[-1].matrix()
+        return desc
+
+    def _two_a_byte(self, values: Operand) -> bool:
+        return self.scales is not None and values.dtype == DType.U8
+
+
+FLAGS = ("additive_zeros", "divide_scale", "prune_2_4", "obeys_2_4", "gate_up_interleaved", "scales_mse")
+
+
+def flags_of(options: object, prefix: str) -> int:
+    """The flags of these options, which are called as the constants of the ABI are."""
+    return sum(getattr(_abi, prefix + name.upper()) for name in FLAGS if getattr(options, name, False))
+
+
+def group_size_of(elements: int) -> int:
+    """Any number at or above K is the whole row, so what 32 bits cannot hold is."""
+    if elements < 0:
+        raise errors.argument(f"group_size is {elements}, expected 0 or more")
+    return min(elements, 2**32 - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on."""
+
+    first: tuple[int, int, int] = (0, 0, 0)
+    count: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantize:
+    """How floats become codes.
+
+    format      what a weight is worth
+    group_size  elements of K that share a scale; 0: the format's own (32, NVFP4 16); K or more: the whole row
+    scales_mse  the scales of least squared error
+    prune_2_4   keep the two largest of every 4 along K
+    obeys_2_4   the values obey 2:4: store them sparse
+    """
+
+    format: Format = Format.NONE
+    group_size: int = 0
+    scales_mse: bool = False
+    prune_2_4: bool = False
+    obeys_2_4: bool = False
+
+
+NOT_QUANTIZED = Quantize()
+
+
+class Weights(Handle):
+    """Packed weights on a device: immutable, shared by any number of threads, independent of the file that they came from.
+
+    Made by load(), pack() and quantize(); arrays given to these are read during the call only.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def __deepcopy__(self, _: object) -> Weights:
+        return self
+
+    @classmethod
+    def load(
+        cls,
+        context: Context,
+        checkpoint: Checkpoint,
+        layers: str | Sequence[str],
+        quantize: Quantize = NOT_QUANTIZED,
+        *,
+        shards: Sequence[Shard] | None = None,
+        column_norms: Sequence[Any] | None = None,
+        progress: Wanted = None,
+    ) -> Weights:
+        """Layers of a checkpoint, several concatenated along N.
+
+        quantize      for layers of floats, which are an error without a format
+        shards        one a layer: parts of them; a layer with experts needs one that picks an expert
+        column_norms  with prune_2_4, one a layer, or None: float32 [K] of the whole layer; prunes by |w| * norm
+        progress      called with the done and all elements of W and the first layer's name; True: a bar. What it raises, and
+                      Ctrl-C, stops the load
+        """
+        names = [layers] if isinstance(layers, str) else list(layers)
+        if any(given is not None and len(given) != len(names) for given in (shards, column_norms)):
+            raise errors.argument(f"shards and column_norms are one a layer, and there are {len(names)} layers")
+        norms = [None if each is None else operand(each, "column_norms") for each in column_norms or ()]
+        absent = _abi.marlin_matrix()
+        desc = sized(
+            _abi.marlin_load_desc,
+            flags=flags_of(quantize, "MARLIN_LOAD_"),
+            layers=(c_char_p * len(names))(*(encoded(name, "the layer's name") for name in names)),
+            layer_count=len(names),
+            format=quantize.format,
+            group_size=group_size_of(quantize.group_size),
+        )
+        if shards is not None:
+            desc.shards = (_abi.marlin_shard * len(names))(*(_abi.marlin_shard(each.first, each.count) for each in shards))
+        if norms:
+            desc.column_norms = (_abi.marlin_matrix * len(names))(*(each.matrix() if each else absent for each in norms))
+        within = context._live()
+        file = checkpoint._live(within.library)
+        owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
+        with shown(progress) as told:
+            watch = Watch(told)
+            desc.progress = type(desc.progress)(lambda _, done, total: watch.tell(done, total, names[0]))
+            with watch.during():
+                return cls(owner.create("marlin_weights_load", within.handle, file.handle, byref(desc)))
+
+    @classmethod
+    def pack(cls, context: Context, *parts: Part) -> Weights:
+        """Parts, concatenated along N, as one. They must agree in k, format, group size and kinds of scales and zeros."""
+        within = context._live()
+        keeps: list[Operand] = []
+        descs = [part.desc(keeps) for part in parts]
+        array = (POINTER(_abi.marlin_pack_desc) * len(descs))(*(pointer(desc) for desc in descs))
+        owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
+        return cls(owner.create("marlin_weights_pack", within.handle, array, len(descs), 1))
+
+    @classmethod
+    def quantize(cls, context: Context, values: Any, quantize: Quantize, column_norms: Any = None) -> Weights:
+        """Floats [N, K]: float32, float16 or bfloat16. column_norms: float32 [K], with prune_2_4: prunes by |w| * norm."""
+        options = {field.name: getattr(quantize, field.name) for field in dataclasses.fields(quantize)}
+        return cls.pack(context, Part(values=values, column_norms=column_norms, **options))
+
+    def info(self) -> LayerInfo:
+        """Shape, format and size. The name is "" unless they were loaded; then it is the first layer's."""
+        owner = self._live()
+        info = sized(_abi.marlin_layer_info)
+        owner.library.call("marlin_weights_info", owner.handle, byref(info))
+        return layer_info(info)
+
+    def unpack(self, first_row: int = 0, rows: int | None = None, out: Any = None) -> Any:
+        """Decodes rows, bit-exactly, to [T, K] in the file's order of K: `rows` of them from first_row on, None: all that follow.
+
+        out: float32, float16 or bfloat16 [T, K], which says T; None: a new float32 numpy array.
+        """
+        if out is None:
+            info = self.info()
+            out = np.empty((rows if rows is not None else max(info.n - first_row, 0), info.k), np.float32)
+        return self._unpack(None, first_row, out)
+
+    def unpack_rows(self, ids: Any, out: Any = None) -> Any:
+        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack()."""
+        given = np.asarray(ids)
+        numbers = given.astype(np.int32).reshape(-1, 1)
+        if given.dtype.kind not in "iu" or (numbers.reshape(given.shape) != given).any():
+            raise errors.argument(f"ids have dtype {given.dtype} and may be too large, expected row numbers inside int32")
+        if out is None:
+            out = np.empty((*given.shape, self.info().k), np.float32)
+        return self._unpack(operand(numbers, "ids"), 0, out)
+
+    def _unpack(self, ids: Operand | None, first_row: int, out: Any) -> Any:
+        owner, to = self._live(), operand(out, "out")
+        rows = None if ids is None else byref(ids.matrix())
+        owner.library.call("marlin_weights_unpack", None, owner.handle, rows, first_row, byref(to.matrix(written=True)))
+        return out
+
+
+def load_layers(
+    context: Context,
+    checkpoint: Checkpoint,
+    layers: Sequence[str] | None = None,
+    quantize: Quantize = NOT_QUANTIZED,
+    progress: Wanted = None,
+) -> dict[str, Weights]:
+    """Each of these layers on its own; None: every layer that would load. Progress counts bytes of the file."""
+    infos = {info.name: info for info in checkpoint.layers()}
+    names = layers
+    if names is None:
+        quantized = (name for name, info in infos.items() if info.format != Format.NONE or quantize.format != Format.NONE)
+        names = [name for name in quantized if infos[name].status == _abi.Status.OK and infos[name].experts == 1]
+    sizes = [infos[name].bytes if name in infos else 0 for name in names]
+    loaded: dict[str, Weights] = {}
+    with shown(progress) as told:
+        for i, name in enumerate(names):
+            before = sum(sizes[:i])
+
+            def tell(done: int, total: int, layer: str, before: int = before, size: int = sizes[i]) -> None:
+                if told is not None:
+                    told(before + size * done // total, sum(sizes), layer)
+
+            loaded[name] = Weights.load(context, checkpoint, name, quantize, progress=tell)
+    return loaded

@@ -1,0 +1,40 @@
+#!/bin/sh
+# test.sh PREFIX: tests the Python package with the library that is installed in PREFIX. tests/suites.sh has made ready
+# build/python/venv, and build/python/wheels for what pip has to find without a network.
+cd "$(dirname "$0")" || exit 1
+. ../checks.sh
+python=$build/venv/bin/python
+# Two pools of threads, numpy's and ours, would wait for each other.
+export OPENBLAS_NUM_THREADS=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PYTHONDONTWRITEBYTECODE=1
+
+# The wheel, around the library that is built already.
+wheel() {
+  rm -rf "$scratch/wheels" && "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$scratch/wheels" "$top" \
+    -C "build-dir=$build/wheel" -C "cmake.define.METAL_MARLIN_LIBRARY=$libraries/libmetal-marlin.so" &&
+    "$python" -m pip install -q --no-deps --force-reinstall "$scratch"/wheels/*.whl &&
+    "$python" -m zipfile -l "$scratch"/wheels/*.whl | grep 'metal_marlin/libmetal-marlin\.' && ls "$scratch"/wheels/*-py3-none-*.whl
+}
+python_tests() {
+  (cd "$top" && "$python" -m pytest -q -rs --junit-xml "$scratch/tests.xml" bindings/python/tests) >"$scratch/tests"
+  outcome=$?
+  cat "$scratch/tests"
+  sed -n 's/^SKIPPED \[\([0-9]*\)\] [^:]*:\([0-9]*: \)\{0,1\}\(.*\)/skipped: \3 (\1)/p' "$scratch/tests"
+  sed -n 's/.* errors="\([0-9]*\)" failures="\([0-9]*\)" skipped="\([0-9]*\)" tests="\([0-9]*\)".*/\1 \2 \3 \4/p' "$scratch/tests.xml" |
+    { read -r e f s all; echo "test result: all. $((all - e - f - s)) passed; $((e + f)) failed; $s ignored"; }
+  return "$outcome"
+}
+# What a package of sources holds, installed as the README tells: this builds the library.
+readme_in_a_clean_copy() {
+  (cd "$top" && "$python" -c "from scikit_build_core.build import build_sdist; build_sdist('$scratch')") &&
+    mkdir "$scratch/copy" && tar -xf "$scratch"/*.tar.gz -C "$scratch/copy" --strip-components 1 || return 1
+  ln -s "$top/tests" "$scratch/copy/tests"
+  command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  all_blocks README.md sh=1 python=3 && top=$scratch/copy && readme_commands README.md
+}
+
+check "the wheel" wheel
+tests "pytest" python_tests
+check "mypy" sh -c "cd '$top' && '$python' -m mypy --cache-dir '$build/mypy' --python-executable '$python'"
+check "README, hello" readme_in_a_clean_copy
+exit $status
