@@ -1,0 +1,127 @@
+"""Torch tensors as operands, the operator, and models whose linear layers are replaced."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import subprocess
+import sys
+
+import metal_marlin as mm
+import pytest
+from metal_marlin.operands import operand
+
+torch = pytest.importorskip("torch", minversion="2.4")
+from metal_marlin.torch import Linear, _weights, quantize_  # noqa: E402
+
+INT8 = mm.Quantize(mm.Format.INT8)
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(64, 96), torch.nn.Linear(96, 64, bias=False)
+        self.head = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(64, 32))
+
+    def forward(self, x):
+        return self.head(self.down(torch.tanh(self.up(x))) + x)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Small().eval()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_tensors_are_used_where_they_lie(weights, dtype):
+    x = torch.randn(8, 400, dtype=dtype)[:, :384]
+    out = torch.empty(8, 96, dtype=dtype)
+    assert operand(x, "a").address == x.data_ptr()
+    assert mm.gemm(x, weights, out=out) is out
+    want = x.double() @ torch.from_numpy(weights.unpack()).double().T
+    assert (out.double() - want).abs().max() <= want.abs().max() * (2**-7 if dtype != torch.float32 else 2**-18)
+
+
+def freed():
+    x = torch.zeros(8, 384)
+    x.untyped_storage().resize_(0)
+    return x
+
+
+BAD = {
+    "freed": (freed, mm.ArgumentError, "freed"),
+    "on no device": (lambda: torch.zeros(8, 384, device="meta"), ValueError, "meta"),
+    "columns apart": (lambda: torch.zeros(384, 8).T, mm.ArgumentError, "contiguous"),
+    "one row for all": (lambda: torch.zeros(384).expand(8, 384), mm.ArgumentError, "overlap"),
+    "double": (lambda: torch.zeros(8, 384, dtype=torch.float64), TypeError, "64 bits"),
+    "wants gradients": (lambda: torch.zeros(8, 384, requires_grad=True), BufferError, "requires_grad|gradient"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_tensors(weights, case):
+    make, kind, message = BAD[case]
+    with pytest.raises(kind, match=message):
+        mm.gemm(make(), weights)
+
+
+def test_quantize_replaces_linear_layers(model):
+    x = torch.randn(2, 5, 64)
+    want = model(x)
+    heard = []
+    assert quantize_(model, INT8, progress=lambda *call: heard.append(call)) == ["up", "down", "head.1"]
+    assert heard[0] == (0, 96 * 64 * 2 + 64 * 32, "up") and heard[-1][0] == heard[-1][1]
+    assert all(type(layer) is Linear for layer in (model.up, model.down, model.head[1]))
+    assert "64, 96, INT8, group_size=32, bias=True" in repr(model)
+    found = model(x)
+    assert found.shape == (2, 5, 32) and (found - want).abs().max() < 0.05
+    exact = torch.nn.functional.linear(x, torch.from_numpy(model.up.weights.unpack()), model.up.bias)
+    torch.testing.assert_close(model.up(x), exact)
+    torch.testing.assert_close(model.up(x.transpose(0, 1)), exact.transpose(0, 1))
+    torch.testing.assert_close(model.up(x[..., None].expand(2, 5, 64, 2)[..., 0]), exact)
+    assert torch.equal(copy.deepcopy(model)(x), found)
+
+
+def test_some_layers_and_tied_ones(model):
+    model.head[1] = torch.nn.Linear(64, 96)
+    model.head[1].weight = model.up.weight
+    assert quantize_(model, INT8, wanted=lambda name, _: name != "down") == ["up", "head.1"]
+    assert type(model.down) is torch.nn.Linear and model.up.weights is model.head[1].weights
+    # A model in bfloat16 stays in it.
+    half = Small().to(torch.bfloat16)
+    quantize_(half, mm.Quantize(mm.Format.INT4, 32))
+    assert half(torch.randn(3, 64, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def test_the_operator(model):
+    quantize_(model, INT8)
+    layer = model.up
+    arguments = (torch.randn(4, 64), layer.bias, layer._number, 96)
+    torch.library.opcheck(torch.ops.metal_marlin.linear.default, arguments)
+    with pytest.raises(mm.ShapeError):
+        layer(torch.randn(4, 63))
+
+
+def test_weights_go_with_their_layers():
+    own = Small()
+    quantize_(own, INT8)
+    number = own.up._number
+    assert number in _weights
+    del own
+    gc.collect()
+    assert number not in _weights
+
+
+def test_compiled_as_one_graph(model):
+    quantize_(model, INT8)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+    with torch.no_grad():
+        for rows in (1, 3, 7):
+            x = torch.randn(rows, 64)
+            torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_torch_is_loaded_only_when_asked_for():
+    program = "import sys, metal_marlin; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
