@@ -1,4 +1,13 @@
-// Planted mistakes: each changes one place of the shaders, and the check that the tests make must notice.
+// Planted mistakes: each changes one place of the shaders or of the packer, and the check that the tests make must notice.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
 #include "kinds.h"
 
 namespace shaders {
@@ -11,10 +20,13 @@ struct Mutation {
   const char *name, *file, *from, *to;
   Kind kind;
   int64_t m;
-  enum What : uint8_t { product, int8, splits, gated, gelu, gathered, unpack, group64 } what = product;
+  enum What : uint8_t { product, int8, splits, gated, gelu, gathered, unpack, group64, low_scales, nan_scale } what = product;
+
+  bool of_packer() const { return std::string(file).starts_with("src/"); }
 };
 void PrintTo(const Mutation& m, std::ostream* out) { *out << m.name; }
 
+constexpr const char* kPacker = "src/backends/gpu/pack.cc";
 constexpr Mutation kMutations[] = {
     {"fp4_shift", "metal/decode.h", "q6 = q3 << 3", "q6 = q3 << 2", kMxfp4, 1},
     {"fp4_sign", "metal/decode.h", "(q2 & 0x80008000u)", "(q1 & 0x80008000u)", kMxfp4, 12},
@@ -48,14 +60,68 @@ constexpr Mutation kMutations[] = {
     {"gather_column", "metal/prepare.metal", "args.lda + k];", "args.lda + slot];", kInt4, 1, Mutation::gathered},
     {"tie_to_even", "metal/exact.h", "(rest == tie && (rounded & 1) != 0)", "rest == tie", kFp4, 1, Mutation::unpack},
     {"subnormal_result", "metal/exact.h", "max(highest - 23, -149)", "highest - 23", kFp4, 1, Mutation::unpack},
+    {"pack_lane", kPacker, "lane_at(in_block % 8, j)", "lane_at(in_block % 8, j ^ 1)", kInt4, 1},
+    {"pack_tile", kPacker, "* 4 + in_block / 8) * 4", "* 4 + in_block % 4) * 4", kInt4, 12},
+    {"pack_scale", kPacker, "in_block % 8, pairs)", "in_block / 8, pairs)", kInt4, 1},
+    {"pack_pairs", kPacker, "groups_of_16 && size == 1", "false", kNvfp4, 1},
+    {"pack_zero", kPacker, "(row * plan_.meta.groups + group) * zero_size", "row * plan_.meta.groups * zero_size", kInt4Zeros,
+     1},
+    {"pack_shift", kPacker, "*scale + shift", "*scale", kMxfp4, 1, Mutation::low_scales},
+    {"pack_factor", kPacker, "kFp4Exponent - *shift)", "kFp4Exponent + 1 - *shift)", kMxfp4, 20, Mutation::low_scales},
+    {"pack_nan", kPacker, "if (nan) out", "if (false) out", kMxfp4, 1, Mutation::nan_scale},
+    {"pack_kept", kPacker, "first | second << 2", "second | first << 2", kInt4Sparse, 1},
+    {"pack_positions", kPacker, "positions << (units == 1 ? 16 : 8 * w)", "positions << 8 * w", kInt4Sparse, 1},
+    {"pack_order", kPacker, "plan_.slot_to_k.empty() ?", "true ?", kInt4, 1, Mutation::gathered},
+    {"pack_fp4_sign", kPacker, "codes[t] >> 3 & 1", "codes[t] >> 2 & 1", kFp4, 1},
+    {"pack_int8_step", kPacker, "codes[4 + t] << 16", "codes[3 + t] << 16", kInt8, 1},
     {"smallest_exponent", "metal/unpack.metal", "e == 0 ? 0x00400000u", "e == 0 ? 0u", kMxfp4, 1, Mutation::unpack},
 };
 
-class Mutations : public testing::TestWithParam<Mutation> {};
+/// A packer compiled from the library's source with the mistake in it, as a library of its own.
+class MutatedPacker {
+ public:
+  explicit MutatedPacker(const Mutation& mutation) : folder_(testing::TempDir() + "/packer-" + mutation.name) {
+    std::filesystem::create_directories(folder_);
+    std::stringstream text;
+    text << std::ifstream(std::string(MARLIN_ROOT "/") + mutation.file).rdbuf();
+    std::string source = text.str();
+    const size_t place = source.find(mutation.from);
+    EXPECT_NE(place, std::string::npos) << mutation.file << " has no " << mutation.from;
+    if (place != std::string::npos) source.replace(place, std::string(mutation.from).size(), mutation.to);
+    std::ofstream(folder_ + "/pack.cc") << source << kExport;
+    const std::string root = MARLIN_ROOT, compile = std::string(MARLIN_CXX) + " -std=c++20 -fPIC -shared -w -I" + root + " -I" +
+                                                    root + "/src -I" + root + "/include -o " + folder_ + "/pack.so " + folder_ +
+                                                    "/pack.cc " MARLIN_ARCHIVE;
+    EXPECT_EQ(std::system(compile.c_str()), 0) << compile;
+    library_ = dlopen((folder_ + "/pack.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_NE(library_, nullptr) << dlerror();
+  }
+  ~MutatedPacker() {
+    if (library_ != nullptr) dlclose(library_);
+    std::filesystem::remove_all(folder_);
+  }
+  MutatedPacker(const MutatedPacker&) = delete;
+  Packer packer() const {
+    Packer made{nullptr, nullptr};
+    using Export = void (*)(Packer&);
+    if (library_ == nullptr) return made;
+    if (const auto exported = reinterpret_cast<Export>(dlsym(library_, "mutated_packer")); exported != nullptr) exported(made);
+    return made;
+  }
 
-TEST_P(Mutations, AreNoticed) {
-  const Mutation& mutation = GetParam();
-  Spec s = spec_of(mutation.kind, mutation.m, 44, 360);
+ private:
+  static constexpr const char* kExport =
+      "struct Packer { decltype(&metal_marlin::gpu::plan_packing) plan; decltype(&metal_marlin::gpu::pack_weights) pack; };\n"
+      "extern \"C\" void mutated_packer(Packer& to) {\n"
+      "  to = {metal_marlin::gpu::plan_packing, metal_marlin::gpu::pack_weights};\n"
+      "}\n";
+
+  const std::string folder_;
+  void* library_ = nullptr;
+};
+
+Problem problem_of(const Mutation& mutation) {
+  Spec s = spec_of(mutation.kind, mutation.m, 44, mutation.of_packer() ? 150 : 360);  // 150: the last block has 32 slots
   s.int8 = mutation.what == Mutation::int8;
   if (mutation.what == Mutation::splits) s.splits = 2;
   if (mutation.what == Mutation::gelu) s.epilogue = MARLIN_EPILOGUE_GELU_TANH;
@@ -67,9 +133,28 @@ TEST_P(Mutations, AreNoticed) {
   }
   s.wild_scales = mutation.what == Mutation::unpack;
   Problem problem(s);
-  if (mutation.what == Mutation::unpack && s.format == MARLIN_MXFP4) {  // exponents 0..
-    for (size_t i = 0; i < problem.source.all().scales.size(); ++i)
-      problem.source.all().scales[i] = static_cast<uint8_t>(i % 100);
+  std::vector<uint8_t>& scales = problem.source.all().scales;
+  const bool all_low = mutation.what == Mutation::unpack && s.format == MARLIN_MXFP4;
+  for (size_t i = 0; all_low && i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(i % 100);  // exponents from 0 on
+  if (mutation.what == Mutation::low_scales)  // each row has one of 0 and large ones
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = i % 5 == 0 ? 0 : 150;
+  if (mutation.what == Mutation::nan_scale) scales[7] = 255;
+  return problem;
+}
+
+class Mutations : public testing::TestWithParam<Mutation> {};
+
+TEST_P(Mutations, AreNoticed) {
+  const Mutation& mutation = GetParam();
+  Problem problem = problem_of(mutation);
+  if (mutation.of_packer()) {
+    ASSERT_TRUE(problem.pack() && problem.run() && problem.check()) << "without the mistake";
+    const MutatedPacker mutated(mutation);
+    const Packer packer = mutated.packer();
+    ASSERT_TRUE(packer.plan != nullptr && packer.pack != nullptr);
+    ASSERT_TRUE(problem.pack(packer));
+    EXPECT_FALSE(problem.run() && problem.check());
+    return;
   }
   ASSERT_TRUE(problem.pack());
   Setting setting;
@@ -81,8 +166,17 @@ TEST_P(Mutations, AreNoticed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shaders, Mutations, testing::ValuesIn(kMutations),
+INSTANTIATE_TEST_SUITE_P(Planted, Mutations, testing::ValuesIn(kMutations),
                          [](const auto& i) { return std::string(i.param.name); });
+
+/// And prints them as a table, for whoever asks: --gtest_filter=MutationTable.*
+TEST(MutationTable, HasEachOnce) {
+  std::set<std::string> names;
+  for (const Mutation& m : kMutations) {
+    EXPECT_TRUE(names.insert(m.name).second) << m.name;
+    std::printf("| %s | %s | `%s` | `%s` | %s, M = %d |\n", m.name, m.file, m.from, m.to, m.kind.name, static_cast<int>(m.m));
+  }
+}
 
 }  // namespace
 }  // namespace shaders

@@ -200,15 +200,14 @@ void Problem::set_scale(int64_t index, double value, uint8_t byte) {
   }
 }
 
-AssertionResult Problem::pack() {
+AssertionResult Problem::pack(const Packer& packer) {
   SerialRunner runner;
-  auto planned = gpu::plan_packing(source.meta());
-  if (!planned.ok()) return AssertionFailure() << planned.status().message();
-  plan = planned.take();
   for (const auto exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {
-    plan = gpu::plan_packing(source.meta(), exponents).take();
+    auto planned = packer.plan(source.meta(), exponents);
+    if (!planned.ok()) return AssertionFailure() << planned.status().message();
+    plan = planned.take();
     packed.assign(plan.layout.bytes, std::byte{0xA5});
-    const auto done = gpu::pack_weights(source, plan, packed, runner);
+    const auto done = packer.pack(source, plan, packed, runner);
     if (!done.ok()) return AssertionFailure() << done.status().message();
     if (done.value()) return AssertionSuccess();
   }

@@ -69,6 +69,12 @@ metal_on_cpu::Library library(const std::string& file, const std::vector<std::st
 metal_on_cpu::Kernel product_kernel(const Spec& spec, metal_marlin::gpu::CodeKind codes, const Setting& setting,
                                     std::string* name);
 
+/// The library's packer, or one with a planted mistake.
+struct Packer {
+  decltype(&metal_marlin::gpu::plan_packing) plan = metal_marlin::gpu::plan_packing;
+  decltype(&metal_marlin::gpu::pack_weights) pack = metal_marlin::gpu::pack_weights;
+};
+
 class Problem {
  public:
   explicit Problem(const Spec& spec);
@@ -76,7 +82,7 @@ class Problem {
   /// Scale number `index` of the source; one-byte types take `byte`, the others `value`.
   void set_scale(int64_t index, double value, uint8_t byte);
   /// Packs the source (again); weights may have been changed in between.
-  testing::AssertionResult pack();
+  testing::AssertionResult pack(const Packer& packer = {});
   testing::AssertionResult run(const Setting& setting = {});
   /// Every element of C against the oracle's bound, and the gaps between its rows.
   testing::AssertionResult check();
