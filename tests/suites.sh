@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust swift python metal shaders air framework metal-host portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install rust swift python ggml metal shaders air framework metal-host portable avx2 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -17,6 +17,7 @@ about_suite() {
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
+    ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
@@ -185,6 +186,15 @@ suite_python() {
     printf '%s' "$python_models" >"$venv/.more"
   fi
   binding python python3
+}
+
+# Built with the commands of its page; the last of them runs the tests.
+suite_ggml() {
+  built release || return 0
+  python_ready build/ggml-venv "$ggml_packages" || { skip ggml "$(why_not build/ggml-venv)"; return 0; }
+  python3 -B tests/readme.py blocks bindings/ggml/README.md sh | sed '$d' >"$results/ggml.sh"
+  grep -qF "$ggml_packages" "$results/ggml.sh" && quietly build-ggml sh -e "$results/ggml.sh" || { failed=1; return 0; }
+  ctest_in ggml build/ggml
 }
 
 # metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.

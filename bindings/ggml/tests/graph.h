@@ -1,0 +1,98 @@
+// Small graphs of ggml, run on the plugin and on ggml's CPU backend, and what they should give.
+#pragma once
+
+#include <ggml-alloc.h>
+#include <ggml-backend.h>
+#include <ggml.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ggml_test {
+
+using Bytes = std::vector<std::byte>;
+template <auto free_it>
+struct Freed {
+  void operator()(auto* p) const { free_it(p); }
+};
+using Context = std::unique_ptr<ggml_context, Freed<ggml_free>>;
+using Buffer = std::unique_ptr<ggml_backend_buffer, Freed<ggml_backend_buffer_free>>;
+using Backend = std::unique_ptr<ggml_backend, Freed<ggml_backend_free>>;
+using Scheduler = std::unique_ptr<ggml_backend_sched, Freed<ggml_backend_sched_free>>;
+
+/// The types that the plugin multiplies by.
+inline constexpr ggml_type kTypes[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4};
+
+/// Loads the plugin once; the test fails when it cannot be.
+ggml_backend_dev_t plugin_device();
+Backend plugin_backend();
+Backend cpu_backend();
+/// For tensors without memory.
+Context new_context();
+
+/// A tensor that a graph starts from.
+struct Input {
+  ggml_type type;
+  std::array<int64_t, 4> ne;
+  Bytes bytes;
+};
+/// Of numbers in [-1, 1), quantised by ggml where the type is so; the same for the same seed.
+Input random_input(ggml_type type, std::array<int64_t, 4> ne, unsigned seed);
+Input integers(std::array<int64_t, 4> ne, const std::vector<int32_t>& values);
+
+struct Graph {
+  std::vector<Input> inputs;
+  std::function<ggml_tensor*(ggml_context*, std::span<ggml_tensor* const>)> build;
+};
+
+/// A graph in a backend's memory, its inputs filled.
+class Placed {
+ public:
+  Placed(const Graph& graph, ggml_backend_t backend);
+  ggml_status compute();
+  std::vector<float> result() const;
+  ggml_tensor* input(size_t i) const { return inputs_[i]; }
+  ggml_tensor* output() const { return output_; }
+
+ private:
+  ggml_backend_t backend_;
+  Context context_;
+  std::vector<ggml_tensor*> inputs_;
+  ggml_tensor* output_;
+  ggml_cgraph* graph_;
+  Buffer buffer_;
+};
+
+std::vector<float> run(const Graph& graph, ggml_backend_t backend);
+/// Sum of (x - y)^2.
+double squared_distance(const std::vector<float>& x, const std::vector<float>& y);
+
+/// The float64 product of a MUL_MAT or MUL_MAT_ID with ggml's own decoding of the weights, and how far FP32 sums may be off.
+struct Expected {
+  std::vector<double> value, bound;
+  double power = 0;  // sum of (w a)^2 over all terms of all elements: what a rounding error is measured against
+};
+Expected expected(const Graph& product);
+
+/// Runs it on the plugin: every element within its bound, and, where ggml's CPU backend takes it, near what that gives.
+void check_product(const Graph& product, bool cpu_takes_it = true);
+
+/// What ggml logged while this lives.
+class Log {
+ public:
+  Log();
+  ~Log();
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace ggml_test

@@ -1,0 +1,104 @@
+// What ggml's scheduler gives to the plugin: products with weights in its buffers, and nothing else.
+#include "graph.h"
+
+namespace ggml_test {
+namespace {
+
+// Two layers of a small model: norm, gate and up, swiglu, down, residual.
+constexpr int64_t kWidth = 128, kHidden = 192, kTokens = 5;
+ggml_tensor* layers(ggml_context* ctx, std::span<ggml_tensor* const> in) {
+  ggml_tensor* x = in[0];
+  for (size_t layer = 0; layer < 2; ++layer) {
+    ggml_tensor* const* w = in.data() + 1 + 3 * layer;
+    ggml_tensor* h = ggml_rms_norm(ctx, x, 1e-5f);
+    h = ggml_swiglu_split(ctx, ggml_mul_mat(ctx, w[0], h), ggml_mul_mat(ctx, w[1], h));
+    x = ggml_add(ctx, x, ggml_mul_mat(ctx, w[2], h));
+  }
+  return x;
+}
+Graph model(ggml_type type) {
+  Graph graph{{random_input(GGML_TYPE_F32, {kWidth, kTokens, 1, 1}, 10)}, layers};
+  for (unsigned layer = 0; layer < 2; ++layer) {
+    for (unsigned i = 0; i < 2; ++i) graph.inputs.push_back(random_input(type, {kWidth, kHidden, 1, 1}, 11 + 3 * layer + i));
+    graph.inputs.push_back(random_input(type, {kHidden, kWidth, 1, 1}, 13 + 3 * layer));
+  }
+  return graph;
+}
+
+class Models : public ::testing::TestWithParam<ggml_type> {};
+INSTANTIATE_TEST_SUITE_P(Ggml, Models, ::testing::ValuesIn(kTypes),
+                         [](const auto& info) { return std::string(ggml_type_name(info.param)); });
+
+TEST_P(Models, RunPartlyOnThePlugin) {
+  const Graph graph = model(GetParam());
+  const Backend plugin = plugin_backend(), cpu = cpu_backend();
+  const Context weights = new_context(), rest = new_context();
+  std::vector<ggml_tensor*> in;
+  for (const Input& input : graph.inputs)
+    in.push_back(ggml_new_tensor(in.empty() ? rest.get() : weights.get(), input.type, 4, input.ne.data()));
+  ggml_set_input(in[0]);
+  const Buffer buffer(ggml_backend_alloc_ctx_tensors(weights.get(), plugin.get()));
+  ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  ggml_tensor* output = layers(rest.get(), in);
+  ggml_set_output(output);
+  ggml_cgraph* nodes = ggml_new_graph(rest.get());
+  ggml_build_forward_expand(nodes, output);
+
+  ggml_backend_t both[] = {plugin.get(), cpu.get()};
+  const Scheduler scheduler(ggml_backend_sched_new(both, nullptr, 2, GGML_DEFAULT_GRAPH_SIZE, false, true));
+  ASSERT_TRUE(ggml_backend_sched_alloc_graph(scheduler.get(), nodes));
+  for (size_t i = 0; i < in.size(); ++i)
+    ggml_backend_tensor_set(in[i], graph.inputs[i].bytes.data(), 0, graph.inputs[i].bytes.size());
+  ASSERT_EQ(ggml_backend_sched_graph_compute(scheduler.get(), nodes), GGML_STATUS_SUCCESS);
+
+  for (int i = 0; i < ggml_graph_n_nodes(nodes); ++i) {
+    ggml_tensor* node = ggml_graph_node(nodes, i);
+    const ggml_backend_t wanted = node->op == GGML_OP_MUL_MAT ? plugin.get() : cpu.get();
+    EXPECT_EQ(ggml_backend_sched_get_tensor_backend(scheduler.get(), node), wanted) << ggml_op_desc(node);
+  }
+  std::vector<float> found(static_cast<size_t>(ggml_nelements(output)));
+  ggml_backend_tensor_get(output, found.data(), 0, found.size() * sizeof(float));
+  const std::vector<float> other = run(graph, cpu.get());
+  EXPECT_LE(squared_distance(found, other), 1e-3 * squared_distance(other, std::vector<float>(other.size())));
+}
+
+struct Question {
+  const char* name;
+  bool answer;
+  std::function<ggml_tensor*(ggml_context*)> node;
+};
+ggml_tensor* matrix(ggml_context* ctx, ggml_type type, int64_t k = 256, int64_t n = 4) {
+  return ggml_new_tensor_2d(ctx, type, k, n);
+}
+const Question kQuestions[] = {
+    {"Product", true, [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_0), matrix(c, GGML_TYPE_F32)); }},
+    {"View", true, [](ggml_context* c) { return ggml_view_1d(c, matrix(c, GGML_TYPE_F32), 8, 0); }},
+    {"AnotherType", false,
+     [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_K), matrix(c, GGML_TYPE_F32)); }},
+    {"Floats", false, [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_F32), matrix(c, GGML_TYPE_F32)); }},
+    {"HalfActivations", false,
+     [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_0), matrix(c, GGML_TYPE_F16)); }},
+    {"Sum", false, [](ggml_context* c) { return ggml_add(c, matrix(c, GGML_TYPE_F32), matrix(c, GGML_TYPE_F32)); }},
+    {"Rows", false,
+     [](ggml_context* c) { return ggml_get_rows(c, matrix(c, GGML_TYPE_Q4_0), ggml_new_tensor_1d(c, GGML_TYPE_I32, 2)); }},
+};
+TEST(Device, TakesWhatItComputes) {
+  for (const Question& question : kQuestions) {
+    const Context context = new_context();
+    EXPECT_EQ(ggml_backend_dev_supports_op(plugin_device(), question.node(context.get())), question.answer) << question.name;
+  }
+}
+TEST(Device, LeavesWeightsOfOthersAlone) {
+  const Backend cpu = cpu_backend();
+  const Context context = new_context();
+  ggml_tensor* weights = matrix(context.get(), GGML_TYPE_Q4_0);
+  const Buffer buffer(ggml_backend_alloc_ctx_tensors(context.get(), cpu.get()));
+  ggml_tensor* product = ggml_mul_mat(context.get(), weights, matrix(context.get(), GGML_TYPE_F32));
+  EXPECT_FALSE(ggml_backend_dev_supports_op(plugin_device(), product));
+  EXPECT_TRUE(ggml_backend_dev_supports_buft(plugin_device(), ggml_backend_cpu_buffer_type()));
+  EXPECT_FALSE(ggml_backend_buft_is_host(ggml_backend_dev_buffer_type(plugin_device())));
+  EXPECT_EQ(ggml_backend_dev_type(plugin_device()), GGML_BACKEND_DEVICE_TYPE_ACCEL);
+}
+
+}  // namespace
+}  // namespace ggml_test
