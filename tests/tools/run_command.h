@@ -14,9 +14,9 @@ struct Ran {
 };
 
 struct RunOptions {
-  std::string program;      ///< a copy of the command; empty: the command itself
-  uint64_t file_limit = 0;  ///< bytes that a file may grow to; 0: no limit
-  int signal = 0;           ///< sent after signal_ms
+  std::string program = {};  ///< a copy of the command; empty: the command itself
+  uint64_t file_limit = 0;   ///< bytes that a file may grow to; 0: no limit
+  int signal = 0;            ///< sent after signal_ms
   int signal_ms = 0;
 };
 /// The arguments are passed as they are.
