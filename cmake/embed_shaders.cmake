@@ -1,8 +1,8 @@
 # metal_marlin_embed_shaders(OUTPUT FOLDER): OUTPUT is a C++ source that defines metal::embedded_shaders(): all .metal files of
-# FOLDER, compiled where Metal's compiler is at hand, else as text, in which each #include "..." is replaced by the file, once a
-# .metal file.
+# FOLDER/metal, and apart from them of FOLDER/metal4, compiled where a compiler of theirs is at hand, else as text, in which each
+# #include "..." is replaced by the file, once a .metal file.
 #
-# Run as a script (cmake -P) it does the replacing: FOLDER, OUTPUT, and LIBRARY, a .metallib, or nothing.
+# Run as a script (cmake -P) it does the replacing: FOLDER, OUTPUT, and LIBRARY and TENSOR_LIBRARY, each a .metallib, or nothing.
 
 if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.22)
@@ -39,35 +39,51 @@ function(metal_marlin_flatten file out)
   set(${out} "${text}" PARENT_SCOPE)
 endfunction()
 
-function(metal_marlin_write_shaders)
-  set(sources "")
-  set(array "")
-  file(GLOB files ${FOLDER}/*.metal)
-  if(LIBRARY)
-    file(READ ${LIBRARY} bytes HEX)
-    string(REGEX REPLACE "(..)" "0x\\1," array "${bytes}")
-    set(files "")
+# The .metal files of a folder as the elements of an array of strings, or the bytes of what they were compiled to.
+function(metal_marlin_as_text folder library sources bytes)
+  set(text "")
+  set(hex "")
+  if(library)
+    file(READ ${library} hex HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+  else()
+    file(GLOB files ${folder}/*.metal)
+    foreach(file IN LISTS files)
+      set_property(GLOBAL PROPERTY metal_marlin_seen "")
+      metal_marlin_flatten(${file} flat)
+      string(APPEND text "    R\"MARLIN(${flat})MARLIN\",\n")
+    endforeach()
   endif()
-  foreach(file IN LISTS files)
-    set_property(GLOBAL PROPERTY metal_marlin_seen "")
-    metal_marlin_flatten(${file} text)
-    string(APPEND sources "    R\"MARLIN(${text})MARLIN\",\n")
-  endforeach()
+  set(${sources} "${text}" PARENT_SCOPE)
+  set(${bytes} "${hex}" PARENT_SCOPE)
+endfunction()
+
+function(metal_marlin_write_shaders)
+  metal_marlin_as_text(${FOLDER}/metal "${LIBRARY}" sources bytes)
+  metal_marlin_as_text(${FOLDER}/metal4 "${TENSOR_LIBRARY}" tensor_sources tensor_bytes)
   file(WRITE ${OUTPUT}.part "// Made by cmake/embed_shaders.cmake.
 #include \"backends/metal/metal_device.h\"
 
 namespace metal_marlin::metal {
 namespace {
 
-alignas(16) constexpr unsigned char kLibrary[] = {${array}0};
+alignas(16) constexpr unsigned char kLibrary[] = {${bytes}0};
 constexpr std::string_view kSources[] = {
 ${sources}    \"\"};
+alignas(16) constexpr unsigned char kTensorLibrary[] = {${tensor_bytes}0};
+constexpr std::string_view kTensorSources[] = {
+${tensor_sources}    \"\"};
+
+// An array ends with something that is not counted, as none may be empty.
+template <class T, size_t N>
+std::span<const T> counted(const T (&array)[N]) {
+  return std::span(array).first(N - 1);
+}
 
 }  // namespace
 
-// Both arrays end with something that is not counted, as none may be empty.
 Shaders embedded_shaders() {
-  return {std::as_bytes(std::span(kLibrary)).first(sizeof kLibrary - 1), std::span(kSources).first(std::size(kSources) - 1)};
+  return {std::as_bytes(counted(kLibrary)), counted(kSources), std::as_bytes(counted(kTensorLibrary)), counted(kTensorSources)};
 }
 
 }  // namespace metal_marlin::metal
@@ -80,11 +96,12 @@ if(CMAKE_SCRIPT_MODE_FILE)
   return()
 endif()
 
-# Whether xcrun has a compiler for Metal, which newer Xcodes fetch apart.
-function(metal_marlin_find_metal out)
+# Whether xcrun has a compiler for Metal, which newer Xcodes fetch apart, that takes these flags and includes a header.
+function(metal_marlin_find_metal out flags header)
   set(probe ${CMAKE_CURRENT_BINARY_DIR}/metal_probe)
-  file(WRITE ${probe}.metal "kernel void probe() {}\n")
-  execute_process(COMMAND xcrun -sdk macosx metal -c ${probe}.metal -o ${probe}.air RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  file(WRITE ${probe}.metal "#include <${header}>\nkernel void probe() {}\n")
+  execute_process(COMMAND xcrun -sdk macosx metal ${flags} -c ${probe}.metal -o ${probe}.air RESULT_VARIABLE failed OUTPUT_QUIET
+                  ERROR_QUIET)
   if(failed EQUAL 0)
     set(${out} TRUE PARENT_SCOPE)
   else()
@@ -92,23 +109,34 @@ function(metal_marlin_find_metal out)
   endif()
 endfunction()
 
+# Compiles the .metal files of a folder: `out` is the library, or empty.
+function(metal_marlin_compile_shaders out folder library flags header headers)
+  set(${out} "" PARENT_SCOPE)
+  file(GLOB files CONFIGURE_DEPENDS ${folder}/*.metal)
+  if(NOT APPLE OR NOT files)
+    return()
+  endif()
+  metal_marlin_find_metal(has_metal "${flags}" ${header})
+  if(NOT has_metal)
+    return()
+  endif()
+  # Fast math need not keep NaN, infinities and the sign of zero.
+  add_custom_command(OUTPUT ${library} COMMAND xcrun -sdk macosx metal ${flags} -O2 -fno-fast-math ${files} -o ${library}
+                     DEPENDS ${files} ${headers} VERBATIM)
+  set(${out} ${library} PARENT_SCOPE)
+endfunction()
+
 set(metal_marlin_embed_script ${CMAKE_CURRENT_LIST_FILE})
 function(metal_marlin_embed_shaders output folder)
-  file(GLOB files CONFIGURE_DEPENDS ${folder}/*.metal)
-  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h ${folder}/../common/*.h)
-  set(library "")
-  set(has_metal FALSE)
-  if(APPLE AND files)
-    metal_marlin_find_metal(has_metal)
-  endif()
-  if(has_metal)
-    set(library ${output}.metallib)
-    # Fast math need not keep NaN, infinities and the sign of zero; 3.1 is the first language with bfloat.
-    add_custom_command(OUTPUT ${library}
-      COMMAND xcrun -sdk macosx metal -std=metal3.1 -mmacosx-version-min=14.0 -O2 -fno-fast-math ${files} -o ${library}
-      DEPENDS ${files} ${headers} VERBATIM)
-  endif()
+  file(GLOB files CONFIGURE_DEPENDS ${folder}/metal/* ${folder}/metal4/* ${folder}/common/*)
+  # 3.1 is the first language with bfloat, 4.0 that with tensors.
+  metal_marlin_compile_shaders(library ${folder}/metal ${output}.metallib "-std=metal3.1;-mmacosx-version-min=14.0" metal_stdlib
+                               "${files}")
+  metal_marlin_compile_shaders(tensor_library ${folder}/metal4 ${output}_tensor.metallib
+                               "-std=metal4.0;-mmacosx-version-min=26.0" MetalPerformancePrimitives/MetalPerformancePrimitives.h
+                               "${files}")
   add_custom_command(OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DOUTPUT=${output} -DLIBRARY=${library} -P ${metal_marlin_embed_script}
-    DEPENDS ${files} ${headers} ${library} ${metal_marlin_embed_script} VERBATIM)
+    COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DOUTPUT=${output} -DLIBRARY=${library} -DTENSOR_LIBRARY=${tensor_library}
+            -P ${metal_marlin_embed_script}
+    DEPENDS ${files} ${library} ${tensor_library} ${metal_marlin_embed_script} VERBATIM)
 endfunction()

@@ -4,7 +4,7 @@
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
-//               | "gemm_" codes "_" activation "_m" rows "_n" columns ( "_direct" | "_staged" )
+//               | "gemm_" codes "_" activation "_m" rows "_n" columns ( "_direct" | "_staged" | "_tensor" )
 //   codes       = "fp4" | "u4" | "i8" | "fp4s" | "u4s"            (s: 2:4 sparse)
 //   activation  = float | "i8"                                    (i8: from quantize, with a_scales)
 //   float       = "f32" | "f16" | "bf16"

@@ -1,9 +1,9 @@
 // Which kernels are compiled: every kind of codes with every type of activations. A build may define fewer.
 #pragma once
 
-#ifndef MARLIN_PRODUCTS
 #define MARLIN_CODES(X, a_name, T) \
   X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T) X(fp4s, Fp4Sparse, a_name, T) X(u4s, U4Sparse, a_name, T)
+#ifndef MARLIN_PRODUCTS
 #define MARLIN_PRODUCTS(X) \
   MARLIN_CODES(X, f32, float) MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
 #endif

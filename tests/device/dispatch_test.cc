@@ -103,7 +103,9 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       const std::string name(kernel.name(static_cast<CodeKind>(codes), static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
+      if (!kernel.takes(static_cast<ActivationKind>(activation))) continue;
       World world({name, false});
+      world.device->change().tensor = true;
       const bool int8 = activation == 3;
       const int64_t n = 200, k = 416, m = kernel.rows + 1;  // K too short to be split
       const mm::weights w = pack(world.context, n, k, codes);
@@ -168,10 +170,26 @@ TEST(Choice, FollowsTheRangesOfM) {
     for (const int64_t m : {kernel.m_min, kernel.m_max != 0 ? kernel.m_max : kernel.m_min + 500}) {
       const Matrix a(world.context, m, 64, MARLIN_F16), c(world.context, m, 8192, MARLIN_F16);
       const auto d = gemm_desc(w, a, c);
+      // Tensor operations go before the other kernels of the same range, which do without.
+      world.device->change().tensor = kernel.tensor;
       world.record.take();
       EXPECT_OK(marlin_gemm, stream.get(), &d);
       EXPECT_EQ(world.record.take().back().kernel, kernel.name(CodeKind::u4, ActivationKind::f16)) << "M = " << m;
     }
+}
+
+TEST(Choice, TensorOperationsTakeNoOtherActivations) {
+  World world;
+  world.device->change().tensor = true;
+  const mm::weights w = pack(world.context, 64, 64, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 100, 64, MARLIN_F32), c(world.context, 100, 64, MARLIN_F32);
+  auto d = gemm_desc(w, a, c);
+  for (const auto compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    d.compute = compute;
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    EXPECT_TRUE(world.record.take().back().kernel.ends_with("_m64_n128_staged"));
+  }
 }
 
 TEST(Choice, WithoutMatricesTheNearestOtherKernelServes) {

@@ -21,12 +21,19 @@ using mm::gpu::ProductKernel;
 
 constexpr uint32_t kArraySeed = 20240601;
 
+/// Levels of the factors that fix the type of A as a kernel gets it.
+bool allowed(const Row& row) {
+  const int kernel = row[trial::kFactors];
+  const bool takes_all = kernel < 0 || !mm::gpu::product_kernels()[static_cast<size_t>(kernel)].tensor;
+  return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0));
+}
+
 /// The factors of a product, and which row of kernels computes it.
 const std::vector<Row>& three_way() {
   static const std::vector<Row> rows = [] {
     std::vector<int> levels = trial::factor_levels();
     levels.push_back(static_cast<int>(mm::gpu::product_kernels().size()));
-    return covering::three_way(levels, trial::allowed, kArraySeed);
+    return covering::three_way(levels, allowed, kArraySeed);
   }();
   return rows;
 }

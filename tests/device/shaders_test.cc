@@ -62,6 +62,49 @@ TEST(APlantedMistake, OfSyntaxIsTheCompilersMessage) {
   EXPECT_NE(std::string(ran.message()).find("MARLIN_E_DEVICE: gemv.metal:"), std::string::npos) << ran.message();
 }
 
+class TensorOperations : public testing::Test {
+ protected:
+  /// Two products of 40 rows on this device: which kernel served them, rightly.
+  static std::string served_by(const Gpu&) {
+    for (int i = 0; i < 2; ++i) {
+      trial::Trial t(small_product(40 + i));
+      EXPECT_TRUE(t.pack() && t.run() && t.check());
+      if (i == 1) return t.explained("kernel");
+    }
+    return {};
+  }
+  static constexpr const char* kTensor = "gemm_u4_bf16_m64_n64_tensor";
+  static constexpr const char* kStaged = "gemm_u4_bf16_m64_n128_staged";
+};
+
+TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {
+  const Gpu gpu;
+  EXPECT_EQ(served_by(gpu), kTensor);
+  EXPECT_TRUE(gpu.log.lines.empty()) << gpu.log.lines[0];
+}
+
+TEST_F(TensorOperations, AreNotTriedWhereItDoesNot) {
+  const Gpu gpu({.changes = {{"gemm_tensor.metal", "kernel void", "no such kernel"}}, .tensor = false});
+  EXPECT_EQ(served_by(gpu), kStaged);
+  EXPECT_TRUE(gpu.log.lines.empty()) << gpu.log.lines[0];
+}
+
+/// A compiler, or a device, that makes of them what it should not: one line in the log, and the next kernel serves.
+TEST_F(TensorOperations, ThatAreRefusedAreLoggedOnceAndReplaced) {
+  const TestbedOptions::Change changes[] = {
+      {"gemm_tensor.metal", "op.run(a_slice", "op.walk(a_slice"},
+      {"gemm_tensor.metal", "fma(product[i] *", "fma(float(half(product[i])) *"},
+      {"gemm_tensor.metal", "get_multidimensional_index(i)[0]]", "get_multidimensional_index(i)[1]]"}};
+  for (const auto& change : changes) {
+    SCOPED_TRACE(change.to);
+    const Gpu gpu({.changes = {change}});
+    EXPECT_EQ(served_by(gpu), kStaged);
+    ASSERT_EQ(gpu.log.lines.size(), 1u);
+    EXPECT_NE(gpu.log.lines[0].find(std::string("kernel ") + kTensor + " is not used on this device: "), std::string::npos)
+        << gpu.log.lines[0];
+  }
+}
+
 /// A device that fails amid a probe says nothing of the kernel: the caller gets the error, and the next call probes anew.
 class ProbeFaults : public testing::TestWithParam<Fault> {};
 

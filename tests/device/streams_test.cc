@@ -267,6 +267,7 @@ TEST(Probe, AKernelThatMiscomputesIsLoggedAndNeverUsed) {
   mm::BackendOptions options;
   options.logger = {Log::write, &log};
   World world({"", true}, options);  // computes nothing, hence nothing right
+  world.device->change().tensor = true;
   Product p(world, 1);
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
   EXPECT_EQ(log.lines.size(), mm::gpu::product_kernels().size());  // each was tried once

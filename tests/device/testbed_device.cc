@@ -121,6 +121,7 @@ class TestbedStream final : public dv::Stream {
 struct Source {
   std::string file;
   std::vector<std::string> defines;
+  bool tensor = false;
 };
 
 /// Where a kernel is, and the macros that leave the others of its file out: compiling all of them takes minutes.
@@ -140,6 +141,7 @@ Source source_of(const std::string& name) {
   Source source{
       family + ".metal",
       {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
+  if (name.ends_with("_tensor")) return {"gemm_tensor.metal", source.defines, true};
   source.defines.push_back(
       family == "gemv" ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + count + ")"
                        : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(name.ends_with("direct") ? "DIRECT" : "STAGED") +
@@ -153,6 +155,7 @@ TestbedDevice::TestbedDevice(TestbedOptions options) : options_(std::move(option
   capabilities_.name = "Metal on CPU";
   capabilities_.architecture = "test-bed";
   capabilities_.matrix = capabilities_.bfloat = true;
+  capabilities_.tensor = options_.tensor;
   capabilities_.page_bytes = 4096;
   capabilities_.memory_bytes = capabilities_.max_buffer_bytes = uint64_t{1} << 30;
 }
@@ -175,7 +178,7 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (const auto found = libraries_.find(name); found != libraries_.end()) return found->second;
   const Source source = source_of(name);
-  std::ifstream file(std::string(MARLIN_SHADERS "/") + source.file, std::ios::binary);
+  std::ifstream file(MARLIN_SHADERS + std::string(source.tensor ? "/../metal4/" : "/") + source.file, std::ios::binary);
   if (!file) return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
   std::stringstream text;
   text << file.rdbuf();
@@ -191,6 +194,7 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   options.defines = source.defines;
   options.include_folders = {MARLIN_SHADERS};
   options.contraction = options_.contraction;
+  if (source.tensor) options.language = 17;
   auto made = bed::Library::from_source(changed, options, source.file);
   if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
   const auto& names = made.value().kernel_names();
@@ -207,7 +211,8 @@ Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<con
                                                                    : bed::ConstantValue(uint64_t{c.bits}));
   if (!options_.check) return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, capabilities_.max_threads));
   const auto signature = kernel.signature();
-  if (!signature) return Status::error(MARLIN_E_DEVICE, "%s", signature.message().c_str());
+  if (!signature)
+    return Status::error(name.ends_with("_tensor") ? MARLIN_E_UNSUPPORTED : MARLIN_E_DEVICE, "%s", signature.message().c_str());
   return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, signature.value().max_threads));
 }
 

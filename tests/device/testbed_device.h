@@ -28,6 +28,7 @@ struct TestbedOptions {
     std::string file, from, to;
   };
   std::vector<Change> changes;
+  bool tensor = true;  ///< the device has tensor operations
 };
 
 class TestbedDevice final : public dv::Device {

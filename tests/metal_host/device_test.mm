@@ -55,6 +55,12 @@ TEST_F(DeviceTest, OlderDevicesAreRefused) {
   EXPECT_THAT(status.message(), HasSubstr("expected a GPU of family Apple 7"));
 }
 
+TEST_F(DeviceTest, TensorOperationsAreThereFromApple10On) {
+  EXPECT_FALSE(describe(0).value().tensor);
+  metal_test_apple_family(10);
+  EXPECT_TRUE(describe(0).value().tensor);
+}
+
 TEST_F(DeviceTest, DevicesByIndexAndOfTheHost) {
   @autoreleasepool {
     DeviceOptions other = options();
@@ -167,6 +173,19 @@ TEST_F(DeviceTest, SourcesThatDoNotCompile) {
   EXPECT_EQ(status.code(), MARLIN_E_DEVICE);
   EXPECT_EQ(status.native_code(), static_cast<int32_t>(MTLLibraryErrorCompileFailure));
   EXPECT_THAT(status.message(), HasSubstr("MTLLibraryErrorDomain 3: "));
+}
+
+TEST_F(DeviceTest, TensorSourcesThatDoNotCompileCostTheirKernelsAlone) {
+  DeviceOptions broken = options();
+  constexpr std::string_view kBroken[] = {"kernel void half_a_tensor( {"};
+  broken.shaders.tensor_sources = kBroken;
+  open(broken);
+  for (const char* const name : {"half_a_tensor", "another_tensor"}) {
+    const Status status = device->kernel(name, {}).status();
+    EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
+    EXPECT_THAT(status.message(), HasSubstr("MTLLibraryErrorDomain 3: "));
+  }
+  EXPECT_NE(kernel("scale"), nullptr);
 }
 
 TEST_F(DeviceTest, SourcesAreCompiledWhenTheyAreNeeded) {

@@ -8,13 +8,17 @@ namespace metal_marlin::metal {
 class FewKernels {
  public:
   FewKernels() {
-    for (const std::string_view source : embedded_shaders().sources)
-      texts_.push_back(std::string(kFewer) + std::string(source));
+    const Shaders all = embedded_shaders();
+    for (const auto sources : {all.sources, all.tensor_sources})
+      for (const std::string_view source : sources) texts_.push_back(std::string(kFewer) + std::string(source));
     views_.assign(texts_.begin(), texts_.end());
+    const auto views = std::span<const std::string_view>(views_);
+    shaders_.sources = views.first(all.sources.size());
+    shaders_.tensor_sources = views.subspan(all.sources.size());
   }
   FewKernels(const FewKernels&) = delete;
   FewKernels& operator=(const FewKernels&) = delete;
-  std::span<const std::string_view> sources() const { return views_; }
+  const Shaders& shaders() const { return shaders_; }
 
  private:
   static constexpr std::string_view kFewer =
@@ -23,6 +27,7 @@ class FewKernels {
       "#define MARLIN_GEMM_TILES(DIRECT, STAGED, ...) DIRECT(__VA_ARGS__, 16)\n";
   std::vector<std::string> texts_;
   std::vector<std::string_view> views_;
+  Shaders shaders_;
 };
 
 }  // namespace metal_marlin::metal

@@ -15,7 +15,7 @@ class Products : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    built_in.shaders.sources = few.sources();
+    built_in.shaders = few.shaders();
     open(built_in);
     BackendOptions options;
     options.threads = 1;

@@ -46,6 +46,7 @@ testing::AssertionResult count(const Case& product, Counted& out) {
   Spec s = spec_of(product.kind, product.m, kCountedN, kCountedK);
   s.group = product.group;
   s.a_type = product.a_type;
+  s.suffix = product.suffix;
   Problem problem(s);
   Setting setting;
   setting.count = true;

@@ -15,6 +15,7 @@ struct Case {
   Kind kind;
   int64_t group, m;
   marlin_dtype a_type = MARLIN_F16;
+  const char* suffix = "";  ///< as that of Spec
 };
 void PrintTo(const Case& c, std::ostream* out);
 inline constexpr int64_t kCountedN = 256, kCountedK = 1024;

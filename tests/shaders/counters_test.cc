@@ -1,5 +1,6 @@
 // Work that kernels do, counted: every byte of weights once, whole cache lines, no threadgroup memory for weights, few
 // barriers. `metal-marlin bench --metal-counters` prints what is counted here.
+#include <algorithm>
 #include <string>
 
 #include "counted.h"
@@ -36,6 +37,34 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Work, testing::ValuesIn(counted_cases()), [](c
   const char* const a_type = i.param.a_type == MARLIN_F32 ? "_f32" : i.param.a_type == MARLIN_F16 ? "_f16" : "_bf16";
   return std::string(i.param.kind.name) + "_g" + std::to_string(i.param.group) + "_m" + std::to_string(i.param.m) + a_type;
 });
+
+class TensorWork : public testing::TestWithParam<Case> {};
+
+TEST_P(TensorWork, DecodesEveryCodeOnce) {
+  Counted counted;
+  ASSERT_TRUE(count(GetParam(), counted));
+  const metal_on_cpu::Counters& c = counted.counters;
+  const auto& codes = c.buffers.at(MARLIN_BUFFER_CODES);
+  const bool sparse = GetParam().kind.sparse;
+  constexpr uint64_t m = 64, n = kCountedN, k = kCountedK, tiles = n / 64;
+  // A thread wants one unit of the four that a lane's words of sparse codes hold.
+  EXPECT_EQ(codes.bytes_read, counted.packed_code_bytes * (sparse ? 4 : 1));
+  EXPECT_EQ(codes.simdgroup_lines, codes.unique_lines * (sparse ? 2 : 1));
+  EXPECT_EQ(c.matrix_multiplies, 0u);
+  EXPECT_EQ(c.tensor_multiply_adds, m * n * k);
+  EXPECT_EQ(c.threadgroup_memory, 2u * 64 * 64 * 2 + 4 * 64 * 4);
+  EXPECT_EQ(c.threadgroup_barriers, tiles * 2 * k / 64);
+  const uint64_t steps = k / std::min<uint64_t>(static_cast<uint64_t>(GetParam().group), 64);
+  EXPECT_EQ(c.threadgroup_bytes_written, m * k * 2 * tiles + n * k * 2 + n * steps * 4);
+}
+
+constexpr const char* kTensor = "m64_n64_tensor";
+constexpr Case kTensorCases[] = {{kKinds[4], 32, 64, MARLIN_F16, kTensor},
+                                 {kKinds[0], 128, 64, MARLIN_F16, kTensor},
+                                 {kKinds[5], 16, 64, MARLIN_F16, kTensor},
+                                 {kKinds[8], 64, 64, MARLIN_F16, kTensor}};
+INSTANTIATE_TEST_SUITE_P(Kernels, TensorWork, testing::ValuesIn(kTensorCases),
+                         [](const auto& i) { return std::string(i.param.kind.name); });
 
 }  // namespace
 }  // namespace shaders

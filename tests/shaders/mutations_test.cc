@@ -20,7 +20,19 @@ struct Mutation {
   const char *name, *file, *from, *to;
   Kind kind;
   int64_t m;
-  enum What : uint8_t { product, int8, splits, gated, gelu, gathered, unpack, group64, low_scales, nan_scale } what = product;
+  enum What : uint8_t {
+    product,
+    int8,
+    splits,
+    gated,
+    gelu,
+    gathered,
+    unpack,
+    group64,
+    low_scales,
+    nan_scale,
+    tensor
+  } what = product;
 
   bool of_packer() const { return std::string(file).starts_with("src/"); }
 };
@@ -58,6 +70,17 @@ constexpr Mutation kMutations[] = {
     {"finish_pairs", "metal/finish.metal", "input * (interleaved ? 1 : columns)", "input * columns", kInt4, 1, Mutation::gated},
     {"quantize_range", "metal/prepare.metal", "/ 127.0f;", "/ 128.0f;", kInt4, 1, Mutation::int8},
     {"gather_column", "metal/prepare.metal", "args.lda + k];", "args.lda + slot];", kInt4, 1, Mutation::gathered},
+    {"tensor_before_barrier", "metal4/gemm_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);\n        for",
+     "for", kInt4, 40, Mutation::tensor},
+    {"tensor_after_barrier", "metal4/gemm_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);  //", "//", kInt4,
+     40, Mutation::tensor},
+    {"tensor_half_block", "metal4/gemm_tensor.metal", "(place.from / kStage) << 3", "0", kMxfp4, 40, Mutation::tensor},
+    {"tensor_scale_row", "metal4/gemm_tensor.metal", "get_multidimensional_index(i)[0]]", "get_multidimensional_index(i)[1]]",
+     kInt4, 40, Mutation::tensor},
+    {"tensor_slots_behind", "metal4/gemm_tensor.metal", "|| slot >= place.count", "", kInt4, 40, Mutation::tensor},
+    {"tensor_valid", "metal4/gemm_tensor.metal", "if (!sum.is_valid_element(i)) continue;", "", kInt4, 40, Mutation::tensor},
+    {"tensor_range", "metal4/gemm_tensor.metal", "1.0f / missing_range<Codes>()", "1.0f", kMxfp4, 40, Mutation::tensor},
+    {"tensor_ones", "metal4/gemm_tensor.metal", "ones ? float2(one[t]) :", "", kInt4Additive, 40, Mutation::tensor},
     {"tie_to_even", "metal/exact.h", "(rest == tie && (rounded & 1) != 0)", "rest == tie", kFp4, 1, Mutation::unpack},
     {"subnormal_result", "metal/exact.h", "max(highest - 23, -149)", "highest - 23", kFp4, 1, Mutation::unpack},
     {"pack_lane", kPacker, "lane_at(in_block % 8, j)", "lane_at(in_block % 8, j ^ 1)", kInt4, 1},
@@ -124,6 +147,11 @@ Problem problem_of(const Mutation& mutation) {
   Spec s = spec_of(mutation.kind, mutation.m, 44, mutation.of_packer() ? 150 : 360);  // 150: the last block has 32 slots
   s.int8 = mutation.what == Mutation::int8;
   if (mutation.what == Mutation::splits) s.splits = 2;
+  if (mutation.what == Mutation::tensor) {
+    s.suffix = "m64_n64_tensor";
+    s.k = 352;  // ends with a block of 32 slots
+    if (s.format != MARLIN_MXFP4) s.group = 64;
+  }
   if (mutation.what == Mutation::gelu) s.epilogue = MARLIN_EPILOGUE_GELU_TANH;
   if (mutation.what == Mutation::gathered) s.order = Order::shuffled;
   if (mutation.what == Mutation::group64) s.group = 64;

@@ -109,7 +109,8 @@ const std::vector<KernelRow>& kernel_rows() {
 
 const KernelRow& kernel_row(const Spec& spec) {
   for (const KernelRow& row : kernel_rows()) {
-    if (spec.suffix.empty() ? spec.m >= row.m_min && (row.m_max == 0 || spec.m <= row.m_max) : spec.suffix == row.suffix)
+    if (spec.suffix.empty() ? !row.tensor() && spec.m >= row.m_min && (row.m_max == 0 || spec.m <= row.m_max)
+                            : spec.suffix == row.suffix)
       return row;
   }
   ADD_FAILURE() << "no kernel row for " << spec.describe();
@@ -137,7 +138,8 @@ metal_on_cpu::Library library(const std::string& file, const std::vector<std::st
   }
   metal_on_cpu::CompileOptions options;
   options.defines = defines;
-  auto made = metal_on_cpu::Library::from_file(folder_of(setting) + "/metal/" + file, options);
+  if (file.starts_with("metal4/")) options.language = 17;
+  auto made = metal_on_cpu::Library::from_file(folder_of(setting) + "/" + file, options);
   EXPECT_TRUE(made.ok()) << made.message();
   if (!made.ok()) std::exit(1);
   if (setting.changes.empty()) libraries.emplace(key, made.value());
@@ -154,7 +156,9 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::CodeKind codes, const
           ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
           : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(row.columns == 32 ? "DIRECT" : "STAGED") + "(__VA_ARGS__," +
                 std::to_string(row.rows) + ")";
-  return library(std::string(row.family) + ".metal", {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting).kernel(*name);
+  return library((row.tensor() ? "metal4/gemm_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
+                 {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting)
+      .kernel(*name);
 }
 
 Problem::Problem(const Spec& s) : spec(s) {
@@ -298,7 +302,7 @@ AssertionResult Problem::prepare_activations(const Setting& setting) {
   const std::string name = spec.int8    ? std::string("quantize_") + float_name(spec.a_type)
                            : width == 2 ? "gather_b2"
                                         : "gather_b4";
-  auto kernel = library("prepare.metal", {}, setting).kernel(name);
+  auto kernel = library("metal/prepare.metal", {}, setting).kernel(name);
   set_constants(kernel, constants());
   prepared_.assign(at(spec.m * slots * (spec.int8 ? 1 : width)), 0xff);
   a_scales_.assign(at(spec.m * slots / kActivationBlock), NAN);
@@ -357,7 +361,7 @@ AssertionResult Problem::multiply(const Setting& setting) {
 }
 
 AssertionResult Problem::finish(const Setting& setting) {
-  auto kernel = library("finish.metal", {}, setting).kernel("finish");
+  auto kernel = library("metal/finish.metal", {}, setting).kernel("finish");
   set_constants(kernel, constants());
   auto dispatch = kernel.dispatch();
   dispatch.buffer(MARLIN_BUFFER_PARTIALS, std::as_const(partials_));
@@ -447,7 +451,7 @@ AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32
   args.ld = ld;
   args.id_stride = 1;
   const std::string name = std::string("unpack_") + gpu::code_kind_name(layout.codes);
-  auto kernel = library("unpack.metal", {}, setting).kernel(name);
+  auto kernel = library("metal/unpack.metal", {}, setting).kernel(name);
   Constants values = constants();
   values[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(type);
   values[MARLIN_CONSTANT_ROW_LIST] = !rows.empty();

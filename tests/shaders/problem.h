@@ -35,7 +35,7 @@ struct Spec {
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool int8 = false, accumulate = false, odd_strides = false, wild_scales = false;
   int64_t splits = 1;
-  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernels.inc that serves m
+  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernels.inc that serves m without tensors
   uint32_t seed = 1;
 
   std::string describe() const;
@@ -46,6 +46,7 @@ struct KernelRow {
   const char *family, *suffix;
   int64_t m_min, m_max, rows, columns;
   uint32_t threads;
+  bool tensor() const { return std::string(suffix).ends_with("_tensor"); }
 };
 const std::vector<KernelRow>& kernel_rows();
 const KernelRow& kernel_row(const Spec& spec);
@@ -63,7 +64,7 @@ struct Setting {
 
 using Constants = std::map<uint32_t, metal_on_cpu::ConstantValue>;
 
-/// shaders/metal/FILE with these macros, compiled once a process. Failure is fatal to the test.
+/// shaders/FILE with these macros, compiled once a process. Failure is fatal to the test.
 metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting);
 /// The one kernel of gemv.metal or gemm.metal that serves the spec.
 metal_on_cpu::Kernel product_kernel(const Spec& spec, metal_marlin::gpu::CodeKind codes, const Setting& setting,

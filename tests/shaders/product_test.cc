@@ -39,6 +39,10 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   s.a_type = pick(random, kTypes);
   s.c_type = pick(random, kTypes);
   s.int8 = random() % 3 == 0;
+  if (row.tensor()) {
+    if (s.a_type == MARLIN_F32) s.a_type = MARLIN_F16;
+    s.int8 = false;
+  }
   if (random() % 2 == 0) s.bias_type = pick(random, kTypes);
   if (random() % 2 == 0) s.epilogue = static_cast<marlin_epilogue>(random() % 7);
   if (s.epilogue >= MARLIN_EPILOGUE_SWIGLU) {

@@ -27,9 +27,14 @@ struct ProductKernel {
   int64_t rows, columns;  ///< of C, that a threadgroup makes
   uint32_t threads;       ///< of a threadgroup
   bool matrix;            ///< needs simdgroup matrices
+  bool tensor;            ///< needs tensor operations
 
   std::string_view name(CodeKind codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
+  }
+  /// Tensor operations take 16-bit activations as they are.
+  bool takes(ActivationKind activation) const {
+    return !tensor || activation == ActivationKind::f16 || activation == ActivationKind::bf16;
   }
 };
 /// Best first; at most kMostProductKernels.

@@ -12,7 +12,7 @@ namespace metal_marlin::gpu {
 namespace {
 
 // Bits of KernelCandidate::features.
-constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2;
+constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 
 /// K is split when fewer threadgroups than this would run: some tens of cores want a few each. Not measured on hardware yet.
 constexpr int64_t kGroupsWanted = 128;
@@ -25,7 +25,7 @@ constexpr int64_t kPartialBudget = 64 << 20;
 constexpr int64_t kMostRows = 1 << 20;
 
 uint32_t available(const device::Capabilities& device) {
-  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u);
+  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) | (device.tensor ? kNeedsTensor : 0u);
 }
 
 ActivationKind activation_of(const GemmProblem& problem) {
@@ -47,8 +47,9 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
 }
 
 KernelCandidate candidate(const ProductKernel& kernel, CodeKind codes, ActivationKind activation, bool serves) {
-  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) | (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
-  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max, serves};
+  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) | (kernel.tensor ? kNeedsTensor : 0u) |
+                            (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
+  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max, serves && kernel.takes(activation)};
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.

@@ -30,8 +30,9 @@ class Hash {
 // What machine code depends on: the shaders, the GPU, and the system whose compiler made it.
 std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
   Hash hash;
-  hash.add(shaders.library.data(), shaders.library.size());
-  for (const std::string_view source : shaders.sources) hash.add(source.data(), source.size());
+  for (const auto library : {shaders.library, shaders.tensor_library}) hash.add(library.data(), library.size());
+  for (const auto sources : {shaders.sources, shaders.tensor_sources})
+    for (const std::string_view source : sources) hash.add(source.data(), source.size());
   hash.add(device.architecture.name);
   hash.add([NSProcessInfo processInfo].operatingSystemVersionString);
   char name[64];

@@ -19,6 +19,10 @@ namespace metal_marlin::metal {
 struct Shaders {
   std::span<const std::byte> library;
   std::span<const std::string_view> sources;
+  /// Of the kernels whose names end with "_tensor", in the language of Metal 4. Where they do not compile only they are
+  /// missing.
+  std::span<const std::byte> tensor_library;
+  std::span<const std::string_view> tensor_sources;
 };
 /// Those that were built into this library.
 Shaders embedded_shaders();

@@ -21,9 +21,10 @@ int apple_family(id<MTLDevice> device) {
   return family;
 }
 
-bool has_tensors(id<MTLDevice> device) {
+// Below Apple 10 (M5) tensor operations are emulated by what the other kernels use as well.
+bool has_tensors(id<MTLDevice> device, int family) {
   constexpr auto kMetal4 = static_cast<MTLGPUFamily>(5002);  // MTLGPUFamilyMetal4, which SDKs before macOS 26 do not name
-  if (@available(macOS 26.0, *)) return [device supportsFamily:kMetal4];
+  if (@available(macOS 26.0, *)) return family >= 10 && [device supportsFamily:kMetal4];
   return false;
 }
 
@@ -46,7 +47,7 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   c.unified_memory = true;
   c.matrix = true;
   c.bfloat = true;
-  c.tensor = has_tensors(device);
+  c.tensor = has_tensors(device, family);
   return c;
 }
 

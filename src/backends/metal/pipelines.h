@@ -55,18 +55,25 @@ class Pipelines {
   Result<device::KernelRef> helper(std::string_view name);
 
  private:
+  /// Kernels of one language: compiled, or sources of which as many were compiled as were needed so far.
+  struct Unit {
+    std::span<const std::byte> library;
+    std::span<const std::string_view> sources;
+    MTLLanguageVersion language;
+    std::vector<id<MTLLibrary>> loaded;
+    Status refused;  // of tensors: what did not compile once is not tried for every kernel
+  };
   device::KernelRef find(const std::string& key);
   /// What was compiled under this key, or what `make` compiles.
   template <class Make>
   Result<device::KernelRef> once(const std::string& key, const Make& make);
-  /// The library that has the kernel, loading as many as it takes.
-  Result<id<MTLLibrary>> library_with(std::string_view name);
+  /// The unit's library that has the kernel, loading as many as it takes.
+  Result<id<MTLLibrary>> library_with(Unit& unit, std::string_view name);
   Result<device::KernelRef> compile(id<MTLLibrary> library, std::string_view name, std::span<const device::Constant> constants);
 
   id<MTLDevice> device_;
-  Shaders shaders_;
-  std::mutex compiling_;                   // for as long as that takes; guards the libraries and the archive
-  std::vector<id<MTLLibrary>> libraries_;  // as many as were needed so far
+  std::mutex compiling_;  // for as long as that takes; guards the libraries and the archive
+  Unit base_, tensor_;
   id<MTLLibrary> helpers_ = nil;
   Archive archive_;
   std::mutex mutex_;                                   // guards what follows; taken after compiling_, never before

@@ -22,10 +22,14 @@ kernel void marlin_fill_bytes(device uchar* to [[buffer(0)]], constant uchar& va
 }
 )";
 
-// Fast math need not keep NaN, infinities and the sign of zero; MSL 3.1 is the first with bfloat.
-MTLCompileOptions* compile_options() {
+// The first with bfloat, and the first with tensors, which SDKs before macOS 26 do not name.
+constexpr MTLLanguageVersion kLanguage = MTLLanguageVersion3_1;
+constexpr auto kTensorLanguage = static_cast<MTLLanguageVersion>(4 << 16);
+
+// Fast math need not keep NaN, infinities and the sign of zero.
+MTLCompileOptions* compile_options(MTLLanguageVersion language) {
   MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
-  options.languageVersion = MTLLanguageVersion3_1;
+  options.languageVersion = language;
   if (@available(macOS 15.0, *)) {
     options.mathMode = MTLMathModeSafe;
     options.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
@@ -35,9 +39,9 @@ MTLCompileOptions* compile_options() {
   return options;
 }
 
-Result<id<MTLLibrary>> compile_source(id<MTLDevice> device, std::string_view source) {
+Result<id<MTLLibrary>> compile_source(id<MTLDevice> device, std::string_view source, MTLLanguageVersion language) {
   NSError* error = nil;
-  id<MTLLibrary> library = [device newLibraryWithSource:to_string(source) options:compile_options() error:&error];
+  id<MTLLibrary> library = [device newLibraryWithSource:to_string(source) options:compile_options(language) error:&error];
   if (library == nil) return to_status(error, "compiling the kernels");
   return library;
 }
@@ -83,19 +87,27 @@ std::string key_of(std::string_view name, std::span<const device::Constant> cons
 }  // namespace
 
 Pipelines::Pipelines(id<MTLDevice> device, const DeviceOptions& options)
-    : device_(device), shaders_(options.shaders), archive_(device, options.cache_folder, options.shaders, options.logger) {}
+    : device_(device),
+      base_{options.shaders.library, options.shaders.sources, kLanguage, {}, {}},
+      tensor_{options.shaders.tensor_library, options.shaders.tensor_sources, kTensorLanguage, {}, {}},
+      archive_(device, options.cache_folder, options.shaders, options.logger) {}
 
-Result<id<MTLLibrary>> Pipelines::library_with(std::string_view name) {
+Result<id<MTLLibrary>> Pipelines::library_with(Unit& unit, std::string_view name) {
   NSString* const wanted = to_string(name);
-  const size_t count = shaders_.library.empty() ? shaders_.sources.size() : 1;
+  const size_t count = unit.library.empty() ? unit.sources.size() : 1;
   for (size_t i = 0; i < count; ++i) {
-    if (i == libraries_.size()) {
-      MARLIN_ASSIGN(id<MTLLibrary> loaded, shaders_.library.empty() ? compile_source(device_, shaders_.sources[i])
-                                                                    : load_compiled(device_, shaders_.library));
-      loaded.label = @"metal-marlin";
-      libraries_.push_back(loaded);
+    if (i == unit.loaded.size()) {
+      MARLIN_RETURN_IF_ERROR(unit.refused);
+      auto loaded =
+          unit.library.empty() ? compile_source(device_, unit.sources[i], unit.language) : load_compiled(device_, unit.library);
+      if (!loaded.ok()) {
+        if (&unit == &tensor_) unit.refused = loaded.status();
+        return loaded.status();
+      }
+      loaded.value().label = @"metal-marlin";
+      unit.loaded.push_back(loaded.value());
     }
-    if ([libraries_[i].functionNames containsObject:wanted]) return libraries_[i];
+    if ([unit.loaded[i].functionNames containsObject:wanted]) return unit.loaded[i];
   }
   return Status::error(MARLIN_E_NOT_FOUND, "there is no kernel %s", wanted.UTF8String);
 }
@@ -121,15 +133,20 @@ Result<device::KernelRef> Pipelines::once(const std::string& key, const Make& ma
 
 Result<device::KernelRef> Pipelines::kernel(std::string_view name, std::span<const device::Constant> constants) {
   return once(key_of(name, constants), [&]() -> Result<device::KernelRef> {
-    MARLIN_ASSIGN(id<MTLLibrary> library, library_with(name));
-    return compile(library, name, constants);
+    const bool tensor = name.ends_with("_tensor");
+    const auto library = library_with(tensor ? tensor_ : base_, name);
+    auto made = library.ok() ? compile(library.value(), name, constants) : Result<device::KernelRef>(library.status());
+    // Compilers differ in what they make of tensors: a kernel less, no failure of the device.
+    if (tensor && made.status().code() == MARLIN_E_DEVICE)
+      return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.status().message());
+    return made;
   });
 }
 
 Result<device::KernelRef> Pipelines::helper(std::string_view name) {
   return once(std::string(name), [&]() -> Result<device::KernelRef> {
     if (helpers_ == nil) {
-      MARLIN_ASSIGN(helpers_, compile_source(device_, kHelpers));
+      MARLIN_ASSIGN(helpers_, compile_source(device_, kHelpers, kLanguage));
     }
     return compile(helpers_, name, {});
   });

@@ -162,7 +162,7 @@ Engine& engine() {
 - (BOOL)supportsFamily:(MTLGPUFamily)family {
   return (family >= MTLGPUFamilyApple1 && family < MTLGPUFamilyApple1 + metal_framework::apple_family()) ||
          family == MTLGPUFamilyMac2 || (family >= MTLGPUFamilyCommon1 && family <= MTLGPUFamilyCommon3) ||
-         family == MTLGPUFamilyMetal3;
+         family == MTLGPUFamilyMetal3 || (family == MTLGPUFamilyMetal4 && metal_framework::apple_family() >= 7);
 }
 - (NSArray*)counterSets {
   MOCCounterSet* set = [[MOCCounterSet alloc] init];
