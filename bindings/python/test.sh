@@ -11,7 +11,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/whe
 # The wheel, around the library that is built already.
 wheel() {
   rm -rf "$scratch/wheels" && "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$scratch/wheels" "$top" \
-    -C "build-dir=$build/wheel" -C "cmake.define.METAL_MARLIN_LIBRARY=$libraries/libmetal-marlin.so" &&
+    --config-settings "build-dir=$build/wheel" \
+    --config-settings "cmake.define.METAL_MARLIN_LIBRARY=$libraries/libmetal-marlin.so" &&
     "$python" -m pip install -q --no-deps --force-reinstall "$scratch"/wheels/*.whl &&
     "$python" -m zipfile -l "$scratch"/wheels/*.whl | grep 'metal_marlin/libmetal-marlin\.' && ls "$scratch"/wheels/*-py3-none-*.whl
 }

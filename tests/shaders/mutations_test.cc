@@ -1,5 +1,6 @@
 // Planted mistakes: each changes one place of the shaders or of the packer, and the check that the tests make must notice.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -103,7 +104,8 @@ constexpr Mutation kMutations[] = {
 /// A packer compiled from the library's source with the mistake in it, as a library of its own.
 class MutatedPacker {
  public:
-  explicit MutatedPacker(const Mutation& mutation) : folder_(testing::TempDir() + "/packer-" + mutation.name) {
+  explicit MutatedPacker(const Mutation& mutation)
+      : folder_(testing::TempDir() + "/packer-" + mutation.name + "-" + std::to_string(getpid())) {
     std::filesystem::create_directories(folder_);
     std::stringstream text;
     text << std::ifstream(std::string(MARLIN_ROOT "/") + mutation.file).rdbuf();

@@ -100,8 +100,8 @@ CHILD = f"""
 import sys
 import metal_marlin as mm
 context, file = mm.Context(), mm.Checkpoint(sys.argv[1])
-print("loading", flush=True)
 try:
+    print("loading", flush=True)
     while True:
         mm.Weights.load(context, file, ["first"] * 64, mm.Quantize(mm.Format.INT4, 32, scales_mse=True))
 except KeyboardInterrupt:
