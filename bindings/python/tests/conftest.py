@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import signal
 
 import metal_marlin as mm
 import numpy as np
 import pytest
+
+# A shell has what it runs in the background ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 DATA = TOP / "tests" / "data"

@@ -97,8 +97,9 @@ def test_loads_on_other_threads_leave_signals_alone(context, floats):
 
 
 CHILD = f"""
-import sys
+import signal, sys
 import metal_marlin as mm
+signal.signal(signal.SIGINT, signal.default_int_handler)
 context, file = mm.Context(), mm.Checkpoint(sys.argv[1])
 try:
     print("loading", flush=True)
