@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust swift python ggml metal shaders air framework metal-host portable avx2 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install rust swift python ggml metal shaders air framework metal-host portable avx2 arm64 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -26,6 +26,7 @@ about_suite() {
     air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
+    arm64) echo "the kernels for arm64, cross-compiled, on processors that QEMU shows" ;;
     asan) echo "everything above under AddressSanitizer and UBSan" ;;
     tsan) echo "the tests with threads under ThreadSanitizer" ;;
   esac
@@ -249,6 +250,20 @@ suite_avx2() {
   if grep -q -w avx2 /proc/cpuinfo 2>/dev/null; then forced_isa avx2 avx2; else
     skip avx2 "this processor has no AVX2"
   fi
+}
+
+# Processors without and with the dot product, and one with all that the kernels use. Only what kernels can break is built.
+suite_arm64() {
+  local tests="kernels_test cpu_features_test cpu_guard_test" cpu
+  [ "$(uname -m)" != aarch64 ] || { skip arm64 "this is arm64: the other suites are of it"; return 0; }
+  [ "$(package_manager)" = apt ] && (install_packages arm64) || { skip arm64 "the packages of group arm64 cannot be installed"; return 0; }
+  local begun=$SECONDS
+  # shellcheck disable=SC2086
+  build arm64 metal_marlin $tests || { failed=1; return 0; }
+  took_building arm64 $((SECONDS - begun))
+  for cpu in cortex-a53 neoverse-n1 max; do
+    QEMU_CPU=$cpu ctest_in "arm64-$cpu" build/arm64/tests -LE slow -E NOT_BUILT
+  done
 }
 
 suite_asan() {
