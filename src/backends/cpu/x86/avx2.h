@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/x86/chunks.h"
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/x86/intrinsics.h"
 
 namespace metal_marlin::cpu {

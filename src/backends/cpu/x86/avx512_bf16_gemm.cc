@@ -6,7 +6,7 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/x86/avx512_float.h"
-#include "backends/cpu/x86/chunks.h"
+#include "backends/cpu/chunks.h"
 
 namespace metal_marlin::cpu {
 namespace {
