@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust swift python ggml metal shaders air framework metal-host portable avx2 arm64 asan tsan"
+all_suites="structure unit kernels abi device tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -18,6 +18,7 @@ about_suite() {
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
     ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend" ;;
+    llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
@@ -142,16 +143,32 @@ pip_in() {
 }
 # why_not VENV: what pip said last.
 why_not() { echo "the Python packages are not to be had: $(grep -v '^ *$' "$1.log" | tail -n 1)"; }
+# script_tests NAME COMMAND...: a script that prints "passed NAME", "FAILED NAME: why" and "skipped NAME: why".
+script_tests() {
+  local log=$results/$1.log status=0 p f s
+  shift
+  "$@" >"$log" 2>&1 || status=1
+  grep -E '^(FAILED|skipped) ' "$log" | sed 's/^/  /' || true
+  p=$(grep -c '^passed ' "$log" || true) f=$(grep -c '^FAILED ' "$log" || true) s=$(grep -c '^skipped ' "$log" || true)
+  [ "$f" != 0 ] || { [ "$status" = 0 ] && [ $((p + s)) != 0 ]; } || { tail -n 10 "$log"; f=1; }
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
 suite_roundtrip() {
-  local log=$results/roundtrip.log
   built release || return 0
   python_ready build/venv "$python_packages" || { skip roundtrip "$(why_not build/venv)"; return 0; }
-  build/venv/bin/python tests/roundtrip/round_trip.py "$marlin" >"$log" 2>&1 || true
-  grep -E '^(FAILED|skipped) ' "$log" | sed 's/^/  /' || true
-  passed=$((passed + $(grep -c '^passed ' "$log" || true)))
-  skipped=$((skipped + $(grep -c '^skipped ' "$log" || true)))
-  failed=$((failed + $(grep -c '^FAILED ' "$log" || true)))
-  [ $((passed + failed)) != 0 ] || { tail -n 10 "$log"; failed=1; }
+  script_tests roundtrip build/venv/bin/python tests/roundtrip/round_trip.py "$marlin"
+}
+# The parts in C++, then each script of tests/llm with the program and the model.
+suite_llm() {
+  local venv=build/llm-venv script
+  built release || return 0
+  build release metal-marlin-chat || { failed=1; return 0; }
+  ctest_in llm build/release/tests/llm
+  fetch_chat_model || { skip llm "$chat_package is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
+  python_ready "$venv" "$llm_packages" || { skip llm "$(why_not "$venv")"; return 0; }
+  for script in tests/llm/*_test.py; do
+    script_tests "llm-$(basename "$script" .py)" "$venv/bin/python" "$script" "$chat" "$chat_model"
+  done
 }
 
 # binding NAME TOOL [GROUP]: its test.sh, with the library installed in a folder of its own. The packages of a group are fetched

@@ -1,0 +1,132 @@
+#include "attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "half.h"
+#include "vector_clones.h"
+
+namespace llm {
+namespace {
+
+constexpr int64_t kBlock = KeyValueCache::kBlock;
+// Query rows that share one reading of the cache; their states stay in the first cache.
+constexpr int64_t kRows = 16;
+
+// e^x for x <= 0 to about 2 ulp: 2^n from the exponent's bits, the rest, at most ln 2 / 2, from its Taylor series. std::exp is
+// a call, and would keep the loop around it from becoming vector code.
+inline float exp_of_negative(float x) {
+  x = std::max(x, -87.0f);
+  const float n = x * 1.44269504f + 12582912.0f - 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;    // ln 2 in two parts, the first of few bits
+  const float e = 1 + r * (1 + r * (1.0f / 2 + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
+  return e * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// What one query has seen so far: softmax without a second pass, rescaled whenever a larger score comes.
+struct State {
+  float max = -std::numeric_limits<float>::infinity(), sum = 0;
+  float* out;
+};
+
+// One query, the first `count` positions of a block, whose keys [size][32] and values [32][size] are floats.
+LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const float* values, int64_t size, int64_t count,
+                                    float scale, State& state) {
+  float scores[kBlock] = {};
+  for (int64_t d = 0; d < size; ++d) {
+    for (int64_t p = 0; p < kBlock; ++p) scores[p] += q[d] * keys[d * kBlock + p];
+  }
+  float max = state.max;
+  for (int64_t p = 0; p < count; ++p) max = std::max(max, scores[p] *= scale);
+  for (int64_t p = 0; p < kBlock; ++p) scores[p] = exp_of_negative(std::min(scores[p] - max, 0.0f));
+  const float rescale = std::exp(state.max - max);
+  float sum = 0;
+  for (int64_t p = 0; p < count; ++p) sum += scores[p];
+  for (int64_t d = 0; d < size; ++d) state.out[d] *= rescale;
+  for (int64_t p = 0; p < count; ++p) {
+    for (int64_t d = 0; d < size; ++d) state.out[d] += scores[p] * values[p * size + d];
+  }
+  state.max = max;
+  state.sum = state.sum * rescale + sum;
+}
+
+LLM_VECTOR_CLONES void to_floats(const uint16_t* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = float16_to_float(from[i]);
+}
+
+}  // namespace
+
+Rotation::Rotation(int64_t positions, int64_t head_size, double base) : half_(head_size / 2) {
+  for (int64_t position = 0; position < positions; ++position) {
+    for (int64_t i = 0; i < half_; ++i) {
+      const double angle = static_cast<double>(position) * std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
+      cosines_.push_back(static_cast<float>(std::cos(angle)));
+      sines_.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+}
+
+void Rotation::apply(float* x, int64_t heads, int64_t position, bool halves) const {
+  const float* const cosine = cosines_.data() + position * half_;
+  const float* const sine = sines_.data() + position * half_;
+  for (; heads > 0; --heads, x += 2 * half_) {
+    for (int64_t i = 0; i < half_; ++i) {
+      float& a = x[halves ? i : 2 * i];
+      float& b = x[halves ? i + half_ : 2 * i + 1];
+      const float turned = a * cosine[i] - b * sine[i];
+      b = a * sine[i] + b * cosine[i];
+      a = turned;
+    }
+  }
+}
+
+KeyValueCache::KeyValueCache(const Heads& heads, int64_t positions)
+    : heads_(heads), blocks_((positions + kBlock - 1) / kBlock) {
+  // Zeros: the scores of a block's unused positions are computed as well, and thrown away.
+  const auto elements = static_cast<size_t>(heads.key_value * blocks_ * heads.size * kBlock);
+  keys_ = std::make_unique<uint16_t[]>(elements);
+  values_ = std::make_unique<uint16_t[]>(elements);
+}
+
+void KeyValueCache::store(int64_t position, const float* keys, const float* values) {
+  const int64_t index = position / kBlock, p = position % kBlock;
+  for (int64_t head = 0; head < heads_.key_value; ++head) {
+    auto* const k = const_cast<uint16_t*>(block(keys_, head, index));
+    auto* const v = const_cast<uint16_t*>(block(values_, head, index));
+    for (int64_t d = 0; d < heads_.size; ++d) {
+      k[d * kBlock + p] = float_to_float16(keys[head * heads_.size + d]);
+      v[p * heads_.size + d] = float_to_float16(values[head * heads_.size + d]);
+    }
+  }
+}
+
+void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out, Pool& pool) const {
+  const int64_t size = heads_.size, group = heads_.query / heads_.key_value, chunks = (rows + kRows - 1) / kRows;
+  const float scale = 1 / std::sqrt(static_cast<float>(size));
+  pool.run(static_cast<uint32_t>(heads_.key_value * chunks), [&](uint32_t task) {
+    const int64_t head = task % heads_.key_value, begin = task / heads_.key_value * kRows, end = std::min(rows, begin + kRows);
+    std::vector<float> keys(static_cast<size_t>(size * kBlock)), values(keys.size());
+    std::vector<State> states(static_cast<size_t>((end - begin) * group));
+    const auto column = [&](int64_t g) { return (head * group + g) * size; };
+    for (int64_t b = 0; b * kBlock < first + end; ++b) {
+      to_floats(block(keys_, head, b), size * kBlock, keys.data());
+      to_floats(block(values_, head, b), size * kBlock, values.data());
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t count = std::min(first + row + 1 - b * kBlock, kBlock);
+        for (int64_t g = 0; g < group && count > 0; ++g) {
+          State& state = states[static_cast<size_t>((row - begin) * group + g)];
+          state.out = out + row * heads_.query * size + column(g);
+          if (b == 0) std::fill_n(state.out, size, 0.0f);
+          attend_block(q + row * q_stride + column(g), keys.data(), values.data(), size, count, scale, state);
+        }
+      }
+    }
+    for (const State& state : states) {
+      for (int64_t d = 0; d < size; ++d) state.out[d] /= state.sum;
+    }
+  });
+}
+
+}  // namespace llm

@@ -1,0 +1,50 @@
+// Attention of one layer: the keys and values of all positions so far, and what new positions draw from them. Heads come in
+// groups that share keys and values (grouped-query attention).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "pool.h"
+
+namespace llm {
+
+struct Heads {
+  int64_t query, key_value, size;  // query heads, heads of keys and values, elements of one head
+};
+
+/// Cosines and sines of rotary position embedding: angle(position, i) = position / base^(2 i / size) for i < size / 2.
+class Rotation {
+ public:
+  Rotation(int64_t positions, int64_t head_size, double base);
+  /// Turns each head of x in place: pairs of neighbours (2i, 2i + 1), or of halves (i, i + size / 2).
+  void apply(float* x, int64_t heads, int64_t position, bool halves) const;
+
+ private:
+  int64_t half_;
+  std::vector<float> cosines_, sines_;
+};
+
+/// Keys and values of one layer as float16, in blocks of 32 positions: keys [size][32], so that one element of a query meets 32
+/// keys at once; values [32][size].
+class KeyValueCache {
+ public:
+  static constexpr int64_t kBlock = 32;
+  KeyValueCache(const Heads& heads, int64_t positions);
+  void store(int64_t position, const float* keys, const float* values);
+
+  /// out[row] = softmax(q[row] K^T / sqrt(size)) V over positions [0, first + row], for all query heads. Rows of q are q_stride
+  /// floats apart, those of out are heads.query * heads.size long.
+  void attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out, Pool& pool) const;
+
+ private:
+  const uint16_t* block(const std::unique_ptr<uint16_t[]>& of, int64_t head, int64_t index) const {
+    return of.get() + (head * blocks_ + index) * heads_.size * kBlock;
+  }
+  Heads heads_;
+  int64_t blocks_;
+  std::unique_ptr<uint16_t[]> keys_, values_;
+};
+
+}  // namespace llm

@@ -1,0 +1,220 @@
+// metal-marlin-chat: talk to a small language model in the terminal. This file has the options and the modes; conversation.h
+// has the talk, model.h the model.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "conversation.h"
+#include "score.h"
+#include "unicode.h"
+
+namespace llm {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct Options {
+  std::string model, tokenizer, system, prompt, text, logits;
+  ModelOptions run;
+  double temperature = 0.2, top_p = 0.9;  // what SmolLM2's makers recommend
+  uint64_t seed = 1;
+  int64_t most_tokens = 1024;
+  bool profile = false, perplexity = false, tokenize = false, detokenize = false, null = false;
+};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("model", o.model, "a .gguf file, or a folder of safetensors")->required();
+  app.add_option("--tokenizer", o.tokenizer, "the .gguf file that has the tokeniser (default: the model)");
+  app.add_option("--system", o.system, "what the model is told first (default: what its maker says)");
+  app.add_option("--prompt", o.prompt, "answer this and end");
+  app.add_option("--temperature", o.temperature, "0: always the most probable token")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  app.add_option("--top-p", o.top_p, "choose among the tokens that have this share")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")->capture_default_str();
+  app.add_option("--max-tokens", o.most_tokens, "of one answer")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--context", o.run.context, "tokens of the whole talk; 0: as many as the model was made for")
+      ->check(CLI::NonNegativeNumber)
+      ->default_val(2048);
+  app.add_option("--block", o.run.block, "tokens of a prompt that run together")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--threads", o.run.threads, "0: as many as processors")->check(CLI::Range(0u, 1024u))->capture_default_str();
+  const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
+                                                          {"cpu", MARLIN_BACKEND_CPU},
+                                                          {"metal", MARLIN_BACKEND_METAL},
+                                                          {"cuda", MARLIN_BACKEND_CUDA}};
+  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT}, {"int8", MARLIN_COMPUTE_INT8}};
+  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda")->transform(CLI::CheckedTransformer(backends));
+  app.add_option("--compute", o.run.compute, "default, or int8: activations rounded to 8 bits")
+      ->transform(CLI::CheckedTransformer(computes));
+  app.add_flag("--profile", o.profile, "say where the time went");
+  app.add_option("--text", o.text, "a file for --perplexity and --logits");
+  app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")->needs("--text");
+  app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")->needs("--text");
+  app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
+  app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
+  app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
+}
+
+// A bar on stderr while the model is loaded; nothing when that is no terminal.
+void draw_progress(double part) {
+  constexpr int kWidth = 40;
+  static int drawn = -1;
+  const int full = static_cast<int>(part * kWidth);
+  if (full == drawn || !isatty(STDERR_FILENO)) return;
+  drawn = full;
+  std::fprintf(stderr, "\rloading [%-*s]", kWidth, std::string(static_cast<size_t>(full), '#').c_str());
+  if (full == kWidth) std::fprintf(stderr, "\r\033[K");
+}
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void print_rates(const Counts& c) {
+  const auto rate = [](int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; };
+  std::fprintf(stderr, "prompt: %lld tokens, %.1f a second; answers: %lld tokens, %.1f a second\n",
+               static_cast<long long>(c.prompt_tokens), rate(c.prompt_tokens, c.prompt_seconds),
+               static_cast<long long>(c.answer_tokens), rate(c.answer_tokens, c.answer_seconds));
+}
+
+void print_profile(const Model& model) {
+  double all = 0;
+  for (const double seconds : model.seconds()) all += seconds;
+  for (size_t i = 0; i < kStageNames.size(); ++i) {
+    std::fprintf(stderr, "%-24s %8.3f s %5.1f %%\n", kStageNames[i], model.seconds()[i],
+                 100 * model.seconds()[i] / (all > 0 ? all : 1));
+  }
+}
+
+// One message and its answer on the terminal.
+End say(Conversation& talk, Sampler& sampler, const Options& o, const std::string& message) {
+  if (!is_utf8(message)) throw std::runtime_error("the message is no UTF-8");
+  TextStream stream;
+  const int64_t forgotten = talk.forgotten();
+  interrupted = 0;
+  const End end =
+      talk.answer(message, sampler, o.most_tokens, &interrupted, [&](std::string_view bytes) { print(stream.add(bytes)); });
+  print(stream.finish() + "\n");
+  if (talk.forgotten() > forgotten) std::fprintf(stderr, "(the context is full: the oldest exchanges are forgotten)\n");
+  if (end == End::context_full) std::fprintf(stderr, "(the answer ends here: the context is full)\n");
+  if (end == End::most_tokens) std::fprintf(stderr, "(the answer ends here: --max-tokens)\n");
+  return end;
+}
+
+// Lines until the input ends, or Ctrl-C at the prompt.
+void chat(Conversation& talk, Sampler& sampler, const Options& o) {
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  if (terminal) print("Type a message. Ctrl-C ends an answer, Ctrl-D the program.\n");
+  char* line = nullptr;
+  size_t capacity = 0;
+  while (interrupted = 0, terminal ? print("> ") : void(), true) {
+    const ssize_t size = getline(&line, &capacity, stdin);
+    if (size < 0) break;
+    std::string message(line, static_cast<size_t>(size));
+    while (!message.empty() && (message.back() == '\n' || message.back() == '\r')) message.pop_back();
+    if (message.empty()) continue;
+    try {
+      say(talk, sampler, o, message);
+    } catch (const std::runtime_error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+  }
+  std::free(line);
+  if (terminal) print("\n");
+}
+
+int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
+  const char end = o.null ? '\0' : '\n';
+  for (std::string line; std::getline(std::cin, line, o.tokenize ? end : '\n');) {
+    if (o.tokenize) {
+      const char* between = "";
+      for (const Token token : tokenizer.encode(line)) std::cout << std::exchange(between, " ") << token;
+      std::cout << '\n';
+    } else {
+      std::istringstream numbers(line);
+      for (Token token; numbers >> token;) std::cout << tokenizer.bytes(token);
+      std::cout << end;
+    }
+  }
+  return 0;
+}
+
+int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
+  std::ifstream in(o.text, std::ios::binary);
+  if (!in) throw std::runtime_error(o.text + ": cannot be read");
+  const std::vector<Token> tokens = tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
+  const Score sum = score(model, tokens, o.logits);
+  const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
+  std::printf("tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds %.3f\n", tokens.size(),
+              static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds);
+  return 0;
+}
+
+// A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made from the tokeniser's GGUF.
+HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenizer_file) {
+  HyperParameters hyper;
+  if (std::filesystem::is_directory(o.model) && read_config(o.model, hyper)) return hyper;
+  return hyper_parameters(tokenizer_file);
+}
+
+int run(Options& o) {
+  if (o.tokenizer.empty() && std::filesystem::is_directory(o.model)) {
+    throw std::runtime_error(o.model + ": is a folder; --tokenizer says which .gguf file has the tokeniser");
+  }
+  const Metadata metadata(o.tokenizer.empty() ? o.model : o.tokenizer);
+  const Tokenizer tokenizer(metadata);
+  if (o.tokenize || o.detokenize) return tokens_of_stdin(tokenizer, o);
+
+  const HyperParameters hyper = find_hyper_parameters(o, metadata);
+  if (o.run.context == 0 || o.run.context > hyper.context) o.run.context = hyper.context;
+  o.run.progress = draw_progress;
+  Model model(o.model, hyper, o.run);
+  if (static_cast<size_t>(model.vocabulary()) != tokenizer.size()) {
+    throw std::runtime_error(o.model + ": has " + std::to_string(model.vocabulary()) + " tokens, the tokeniser " +
+                             std::to_string(tokenizer.size()));
+  }
+  int code = 0;
+  if (o.perplexity || !o.logits.empty()) {
+    code = score_text(model, tokenizer, o);
+  } else {
+    struct sigaction action{};
+    action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART: reading a line ends, too
+    sigaction(SIGINT, &action, nullptr);
+    Conversation talk(model, tokenizer, metadata, o.system);
+    Sampler sampler(o.temperature, o.top_p, o.seed);
+    if (o.prompt.empty())
+      chat(talk, sampler, o);
+    else if (say(talk, sampler, o, o.prompt) == End::interrupted)
+      code = 130;  // as a shell says of Ctrl-C
+    print_rates(talk.counts());
+  }
+  if (o.profile) print_profile(model);
+  return code;
+}
+
+}  // namespace
+}  // namespace llm
+
+int main(int argc, char** argv) {
+  llm::Options options;
+  CLI::App app("Chat with a small language model; all its products run on 4-bit weights.", "metal-marlin-chat");
+  llm::declare(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return llm::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "metal-marlin-chat: %s\n", error.what());
+    return 1;
+  }
+}

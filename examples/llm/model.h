@@ -1,0 +1,84 @@
+// A Llama-style decoder. Every product with weights is the library's, through the public interface alone; norms, rotation and
+// attention are the program's own.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <metal_marlin/metal_marlin.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "architecture.h"
+#include "attention.h"
+#include "pool.h"
+#include "tokenizer.h"
+
+namespace llm {
+
+struct ModelOptions {
+  marlin_backend backend = MARLIN_BACKEND_AUTO;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  unsigned threads = 0;                                       // 0: as many as processors
+  int64_t context = 0;                                        // positions; 0: the model's
+  int64_t block = 128;                                        // tokens that run through the model at once
+  std::function<void(double part)> progress = [](double) {};  // of loading, 0 to 1
+};
+
+/// Where the time goes.
+enum class Stage { embed, qkv, attend, out, gate_up, down, head, rest };
+constexpr std::array<const char*, 8> kStageNames = {"embedding rows", "q, k, v", "attention", "attention out",
+                                                    "gate and up",    "down",    "head",      "norms, rotation, cache"};
+using StageSeconds = std::array<double, kStageNames.size()>;
+
+class Model {
+ public:
+  /// path: a GGUF file, or a folder of safetensors. Throws std::runtime_error or metal_marlin::error.
+  Model(const std::string& path, const HyperParameters& hyper, const ModelOptions& options);
+
+  /// Runs at most options.block tokens, behind those that ran before. Returns the logits of the last `wanted` of them, a row of
+  /// vocabulary() each, valid until the next call. A token outside of the vocabulary: metal_marlin::error.
+  std::span<const float> run(std::span<const Token> tokens, int64_t wanted);
+  /// How many tokens ran, and back to an earlier state.
+  int64_t position() const { return position_; }
+  void rewind(int64_t position) { position_ = position; }
+
+  int64_t context() const { return options_.context; }
+  int64_t block() const { return options_.block; }
+  int64_t vocabulary() const { return vocabulary_; }
+  const StageSeconds& seconds() const { return seconds_; }
+
+ private:
+  struct Layer {
+    std::vector<float> attention_norm, mlp_norm;
+    metal_marlin::weights qkv, out, gate_up, down;
+    KeyValueCache cache;
+  };
+  class Loader;
+
+  void block_of(Layer& layer, int64_t rows);
+  marlin_gemm_desc product(const metal_marlin::weights& weights, const marlin_matrix& a, const marlin_matrix& c) const;
+  void multiply(const metal_marlin::weights& weights, const marlin_matrix& a, const marlin_matrix& c, Stage stage,
+                marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE, uint32_t flags = 0);
+  void prepare();
+  void took(Stage stage);
+
+  HyperParameters hyper_;
+  ModelOptions options_;
+  Heads heads_;
+  int64_t vocabulary_ = 0, position_ = 0;
+  Pool pool_;
+  metal_marlin::context context_;
+  metal_marlin::weights embedding_, own_head_;  // no own head: the embedding's weights serve as one
+  std::vector<float> norm_;
+  std::vector<Layer> layers_;
+  Rotation rotation_;
+  bool rotate_halves_ = false;
+  // Activations, [block, ...] each: x runs through the model, h is x normalised and what attention gives.
+  metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, logits_;
+  int64_t logit_rows_ = 0;
+  StageSeconds seconds_{};
+  double clock_ = 0;
+};
+
+}  // namespace llm

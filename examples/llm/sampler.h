@@ -1,0 +1,32 @@
+// Chooses the next token from logits.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tokenizer.h"
+
+namespace llm {
+
+class Sampler {
+ public:
+  /// temperature 0: always the most probable. top_p in (0, 1]: from the fewest most probable tokens that have this share
+  /// together. The same seed and logits give the same tokens on every platform: the generator is the standard's, the rest is
+  /// done here.
+  Sampler(double temperature, double top_p, uint64_t seed) : temperature_(temperature), top_p_(top_p), random_(seed) {}
+
+  /// logits: at least one. Not-a-number never wins.
+  Token choose(std::span<const float> logits);
+
+ private:
+  double uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }  // [0, 1)
+
+  double temperature_, top_p_;
+  std::mt19937_64 random_;
+  std::vector<std::pair<float, Token>> heap_;
+};
+
+}  // namespace llm

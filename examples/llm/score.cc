@@ -1,0 +1,64 @@
+#include "score.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <stdexcept>
+
+namespace llm {
+namespace {
+
+// -ln softmax(logits)[token]
+double negative_log(std::span<const float> logits, Token token) {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - max);
+  return std::log(sum) + max - double{logits[static_cast<size_t>(token)]};
+}
+
+// The head of a NumPy file: magic, version 1.0, and a description padded to a multiple of 64 bytes.
+std::string npy_head(size_t rows, int64_t columns) {
+  std::string text =
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " + std::to_string(columns) + "), }";
+  text.resize((10 + text.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
+  text += '\n';
+  const auto size = static_cast<uint16_t>(text.size());
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(size & 0xFF) + static_cast<char>(size >> 8) + text;
+}
+
+}  // namespace
+
+Score score(Model& model, const std::vector<Token>& tokens, const std::string& npy) {
+  std::ofstream file;
+  if (!npy.empty()) {
+    file.open(npy, std::ios::binary);
+    file << npy_head(tokens.size(), model.vocabulary());
+    if (!file) throw std::runtime_error(npy + ": cannot be written");
+  }
+  Score sum;
+  const auto start = std::chrono::steady_clock::now();
+  model.rewind(0);
+  for (size_t at = 0; at < tokens.size();) {
+    if (model.position() == model.context()) model.rewind(0);
+    const int64_t count =
+        std::min({std::ssize(tokens) - static_cast<int64_t>(at), model.block(), model.context() - model.position()});
+    const std::span<const float> logits = model.run(std::span(tokens).subspan(at, static_cast<size_t>(count)), count);
+    if (file.is_open())
+      file.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
+    const bool window_ends = model.position() == model.context();
+    const auto row_size = static_cast<size_t>(model.vocabulary());
+    for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
+      const size_t next = at + row + 1;
+      if (next == tokens.size() || (window_ends && row + 1 == static_cast<size_t>(count))) continue;
+      sum.negative_log += negative_log(logits.subspan(row * row_size, row_size), tokens[next]);
+      ++sum.predicted;
+    }
+    at += static_cast<size_t>(count);
+  }
+  sum.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (file.is_open() && !file.flush()) throw std::runtime_error(npy + ": cannot be written");
+  return sum;
+}
+
+}  // namespace llm

@@ -1,0 +1,167 @@
+// The sampler, attention and float16 against what their definitions say.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "examples/llm/attention.h"
+#include "examples/llm/half.h"
+#include "examples/llm/sampler.h"
+
+namespace llm {
+namespace {
+
+TEST(Sampler, WithoutTemperatureTakesTheFirstOfTheLargest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> logits = {nan, -1, 3, 2, 3, nan};
+  EXPECT_EQ(Sampler(0, 0.9, 1).choose(logits), 2);
+  EXPECT_EQ(Sampler(0.01, 1, 1).choose(std::vector<float>{nan, 1, nan}), 1);
+  EXPECT_EQ(Sampler(1, 1, 1).choose(std::vector<float>{nan, nan}), 0);
+}
+
+TEST(Sampler, DrawsAsOftenAsTheSoftmaxSays) {
+  const std::vector<float> logits = {0, 1, 2, -100};
+  for (const double temperature : {0.5, 1.0, 2.0}) {
+    Sampler sampler(temperature, 1, 7);
+    constexpr int kDraws = 20000;
+    std::map<Token, int> drawn;
+    for (int i = 0; i < kDraws; ++i) ++drawn[sampler.choose(logits)];
+    double all = 0;
+    for (const float logit : logits) all += std::exp(logit / temperature);
+    for (Token t = 0; t < 4; ++t) {
+      const double p = std::exp(logits[static_cast<size_t>(t)] / temperature) / all;
+      EXPECT_NEAR(drawn[t] / double{kDraws}, p, 5 * std::sqrt(p * (1 - p) / kDraws) + 1e-12) << t << " at " << temperature;
+    }
+  }
+}
+
+TEST(Sampler, KeepsTheFewestThatHaveTheShare) {
+  const std::vector<float> logits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
+  const std::pair<double, std::vector<Token>> cases[] = {{0.3, {1}}, {0.5, {1, 3}}, {0.85, {1, 2, 3}}, {1, {0, 1, 2, 3}}};
+  for (const auto& [top_p, kept] : cases) {
+    Sampler sampler(1, top_p, 3);
+    std::map<Token, int> drawn;
+    for (int i = 0; i < 1000; ++i) ++drawn[sampler.choose(logits)];
+    std::vector<Token> found;
+    for (const auto& [token, times] : drawn) found.push_back(token);
+    EXPECT_EQ(found, kept) << top_p;
+  }
+}
+
+TEST(Sampler, ASeedGivesTheSameTokensEverywhere) {
+  const std::vector<float> logits = {1, 1, 1, 1, 1, 1, 1, 1};  // 1/8 each: the three highest bits of a draw decide
+  std::vector<Token> found;
+  for (Sampler sampler(1, 1, 42); found.size() < 8;) found.push_back(sampler.choose(logits));
+  EXPECT_EQ(found, (std::vector<Token>{6, 5, 6, 1, 7, 0, 4, 2}));
+}
+
+TEST(Float16, IsExactBothWays) {
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const uint32_t exponent = bits >> 10, fraction = bits & 0x3FF;
+    const float value = exponent ? std::ldexp(1024.0f + static_cast<float>(fraction), static_cast<int>(exponent) - 25)
+                                 : std::ldexp(static_cast<float>(fraction), -24);
+    ASSERT_EQ(float16_to_float(static_cast<uint16_t>(bits)), value);
+    ASSERT_EQ(float16_to_float(static_cast<uint16_t>(bits | 0x8000)), -value);
+    ASSERT_EQ(float_to_float16(value), bits);
+    ASSERT_EQ(float_to_float16(-value), bits | 0x8000);
+    if (bits == 0) continue;
+    const float below = float16_to_float(static_cast<uint16_t>(bits - 1)), middle = (below + value) / 2;
+    ASSERT_EQ(float_to_float16(middle), bits % 2 ? bits - 1 : bits) << "ties to even";
+    ASSERT_EQ(float_to_float16(std::nextafter(middle, value)), bits);
+    ASSERT_EQ(float_to_float16(std::nextafter(middle, below)), bits - 1);
+  }
+  EXPECT_EQ(float_to_float16(1e9f), 0x7BFF);
+}
+
+// softmax(q K^T / sqrt(size)) V in float64, of what float16 keeps of K and V.
+std::vector<double> reference(const Heads& heads, const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
+                              const std::vector<std::vector<float>>& values, int64_t head) {
+  const int64_t from = head / (heads.query / heads.key_value) * heads.size;
+  const auto kept = [](float x) { return double{float16_to_float(float_to_float16(x))}; };
+  std::vector<double> weights, out(static_cast<size_t>(heads.size));
+  for (const auto& key : keys) {
+    double dot = 0;
+    for (int64_t d = 0; d < heads.size; ++d)
+      dot += q[static_cast<size_t>(head * heads.size + d)] * kept(key[static_cast<size_t>(from + d)]);
+    weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(heads.size))));
+  }
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t p = 0; p < weights.size(); ++p) {
+    for (int64_t d = 0; d < heads.size; ++d)
+      out[static_cast<size_t>(d)] += weights[p] / all * kept(values[p][static_cast<size_t>(from + d)]);
+  }
+  return out;
+}
+
+TEST(Attention, IsThatOfItsDefinition) {
+  for (const Heads heads : {Heads{6, 2, 8}, Heads{3, 3, 64}, Heads{4, 1, 6}}) {
+    std::mt19937 random(5);
+    const auto draw = [&](int64_t n) {
+      std::vector<float> x(static_cast<size_t>(n));
+      for (float& element : x) element = static_cast<float>(random() % 2001) / 500.0f - 2;
+      return x;
+    };
+    constexpr int64_t kPositions = 75;  // three blocks, the last not full
+    KeyValueCache cache(heads, kPositions);
+    Pool pool(3);
+    std::vector<std::vector<float>> keys, values;
+    const int64_t q_size = heads.query * heads.size, stride = q_size + 5;
+    for (const int64_t rows : {1, 40, 1, 33}) {  // blocks of rows behind those that are there
+      const auto first = static_cast<int64_t>(keys.size());
+      for (int64_t r = 0; r < rows; ++r) {
+        keys.push_back(draw(heads.key_value * heads.size)), values.push_back(draw(heads.key_value * heads.size));
+        cache.store(first + r, keys.back().data(), values.back().data());
+      }
+      const std::vector<float> q = draw(rows * stride);
+      std::vector<float> out(static_cast<size_t>(rows * q_size));
+      cache.attend(q.data(), stride, first, rows, out.data(), pool);
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<float> row(q.begin() + r * stride, q.begin() + r * stride + q_size);
+        const std::vector<std::vector<float>> k(keys.begin(), keys.begin() + first + r + 1),
+            v(values.begin(), values.begin() + first + r + 1);
+        for (int64_t head = 0; head < heads.query; ++head) {
+          const std::vector<double> wanted = reference(heads, row, k, v, head);
+          for (int64_t d = 0; d < heads.size; ++d) {
+            ASSERT_NEAR(out[static_cast<size_t>(r * q_size + head * heads.size + d)], wanted[static_cast<size_t>(d)], 1e-5)
+                << "position " << first + r << ", head " << head;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Rotation, TurnsPairsByTheAngleOfTheirPosition) {
+  const Rotation rotation(10, 4, 100);
+  for (const bool halves : {false, true}) {
+    std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
+    const std::vector<float> before = x;
+    rotation.apply(x.data(), 2, 7, halves);
+    for (size_t head = 0; head < 2; ++head) {
+      for (size_t i = 0; i < 2; ++i) {
+        const size_t a = 4 * head + (halves ? i : 2 * i), b = 4 * head + (halves ? i + 2 : 2 * i + 1);
+        const double angle = 7 * std::pow(100, -2.0 * static_cast<double>(i) / 4);
+        EXPECT_NEAR(x[a], before[a] * std::cos(angle) - before[b] * std::sin(angle), 1e-5);
+        EXPECT_NEAR(x[b], before[a] * std::sin(angle) + before[b] * std::cos(angle), 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Pool, RunsEveryTaskOnce) {
+  for (const unsigned threads : {1u, 2u, 5u}) {
+    Pool pool(threads);
+    for (uint32_t tasks : {0u, 1u, 2u, 100u}) {
+      for (int round = 0; round < 50; ++round) {
+        std::vector<std::atomic<int>> runs(tasks);
+        pool.run(tasks, [&](uint32_t i) { ++runs[i]; });
+        for (const auto& times : runs) ASSERT_EQ(times, 1);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llm

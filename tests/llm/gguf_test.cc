@@ -1,0 +1,135 @@
+// The reader of GGUF's key-values: every type, and every way in which a file can lie.
+#include "examples/llm/gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "examples/llm/architecture.h"
+#include "llm/gguf_builder.h"
+
+namespace llm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+GgufBuilder small() {
+  GgufBuilder file;
+  file.number<uint8_t>("u8", 0, 200).number<int8_t>("i8", 1, -100).number<uint16_t>("u16", 2, 60000);
+  file.number<int16_t>("i16", 3, -30000).number<uint32_t>("u32", 4, 4000000000u).number<int32_t>("i32", 5, -2000000000);
+  file.number<float>("f32", 6, 0.5f).number<uint8_t>("bool", 7, 1).number<uint64_t>("u64", 10, uint64_t{1} << 52);
+  file.number<int64_t>("i64", 11, -5).number<double>("f64", 12, 1e300);
+  return file.text("text", "gr\xC3\xBC\xC3\x9F").texts("texts", {"a", "", "bc"}).numbers("numbers", {1, -2, 3});
+}
+
+std::string failure(const std::function<void()>& of) {
+  try {
+    of();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "nothing failed";
+}
+
+TEST(Gguf, ReadsEveryType) {
+  const Metadata file = small().read();
+  const std::pair<const char*, double> numbers[] = {{"u8", 200},     {"i8", -100},  {"u16", 60000}, {"i16", -30000},
+                                                    {"u32", 4e9},    {"i32", -2e9}, {"f32", 0.5},   {"bool", 1},
+                                                    {"u64", 0x1p52}, {"i64", -5},   {"f64", 1e300}};
+  for (const auto& [key, value] : numbers) EXPECT_EQ(file.number(key), value) << key;
+  EXPECT_EQ(file.text("text"), "gr\xC3\xBC\xC3\x9F");
+  EXPECT_THAT(file.texts("texts"), ElementsAre("a", "", "bc"));
+  EXPECT_THAT(file.numbers("numbers"), ElementsAre(1, -2, 3));
+  EXPECT_FALSE(file.has("other"));
+}
+
+TEST(Gguf, SaysWhichKeyIsMissingOrOfAnotherType) {
+  const Metadata file = small().read();
+  EXPECT_THAT(failure([&] { file.number("other"); }), HasSubstr("test.gguf: has no key 'other'"));
+  EXPECT_THAT(failure([&] { file.number("text"); }), HasSubstr("key 'text': expected a number"));
+  EXPECT_THAT(failure([&] { file.text("u8"); }), HasSubstr("expected a string"));
+  EXPECT_THAT(failure([&] { file.texts("numbers"); }), HasSubstr("expected strings"));
+  EXPECT_THAT(failure([&] { file.numbers("texts"); }), HasSubstr("expected numbers"));
+}
+
+TEST(Gguf, CutAnywhereIsAnError) {
+  const std::string whole = small().bytes();
+  EXPECT_NO_THROW(GgufBuilder::parse(whole));
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_THROW(GgufBuilder::parse(whole.substr(0, size)), std::runtime_error) << size;
+  }
+}
+
+TEST(Gguf, EveryByteMayLie) {  // an error or other values, never a crash or much memory
+  const std::string whole = small().bytes();
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const int lie : {0x00, 0x01, 0x7F, 0x80, 0xFF}) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(lie);
+      try {
+        GgufBuilder::parse(bytes);
+      } catch (const std::runtime_error&) {
+      }
+    }
+  }
+}
+
+TEST(Gguf, HugeCountsTakeNoMemory) {
+  for (const uint64_t huge : {uint64_t{1} << 33, uint64_t{1} << 62, ~uint64_t{0}}) {
+    GgufBuilder array, text, entries;
+    array.entry("a", 9).raw(uint32_t{0}).raw(huge);
+    text.entry("t", 8).raw(huge);
+    std::memcpy(&entries.bytes()[16], &huge, 8);
+    for (const GgufBuilder* file : {&array, &text, &entries}) {
+      EXPECT_THAT(failure([&] { file->read(); }), HasSubstr("found a count of " + std::to_string(huge)));
+    }
+  }
+}
+
+TEST(Gguf, OtherFilesAreNamed) {
+  EXPECT_THAT(failure([] { GgufBuilder::parse("PK\x03\x04 and more"); }), HasSubstr("test.gguf: is not a GGUF file"));
+  EXPECT_THAT(failure([] { GgufBuilder::parse(""); }), HasSubstr("is not a GGUF file"));
+  EXPECT_THAT(failure([] { GgufBuilder(1).read(); }), HasSubstr("byte 8: expected GGUF version 2 or 3, found 1"));
+  EXPECT_THAT(failure([] { GgufBuilder().entry("k", 13).raw(uint64_t{0}).read(); }), HasSubstr("found 13"));
+  EXPECT_THAT(failure([] { GgufBuilder().entry("k", 9).raw(uint32_t{9}).raw(uint64_t{0}).read(); }),
+              HasSubstr("array of arrays"));
+  EXPECT_THAT(failure([] { Metadata("/nowhere/model.gguf"); }), HasSubstr("/nowhere/model.gguf: cannot be opened"));
+  EXPECT_THAT(failure([] { Metadata("/"); }), HasSubstr("/: cannot be opened"));
+}
+
+GgufBuilder llama(uint32_t heads = 9, uint32_t key_value_heads = 3, const std::string& name = "llama") {
+  GgufBuilder file;
+  file.text("general.architecture", name);
+  const std::pair<const char*, uint32_t> numbers[] = {
+      {"block_count", 30},           {"embedding_length", 576},       {"context_length", 8192},
+      {"feed_forward_length", 1536}, {"attention.head_count", heads}, {"attention.head_count_kv", key_value_heads}};
+  for (const auto& [key, value] : numbers) file.number(name + "." + key, 4, value);
+  return file.number(name + ".attention.layer_norm_rms_epsilon", 6, 1e-5f);
+}
+
+TEST(HyperParameters, ComeFromTheKeys) {
+  const HyperParameters found = hyper_parameters(llama().read());
+  EXPECT_EQ(found.layers, 30);
+  EXPECT_EQ(found.head_size, 64);
+  EXPECT_EQ(found.key_value_heads, 3);
+  EXPECT_EQ(found.rotation_base, 10000);
+}
+
+TEST(HyperParameters, BadOnesAreNamed) {
+  const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
+  EXPECT_THAT(fails(llama(9, 3, "mamba")),
+              HasSubstr("expected one of the architectures that are known (llama), found 'mamba'"));
+  EXPECT_THAT(fails(GgufBuilder()), HasSubstr("has no key 'general.architecture'"));
+  EXPECT_THAT(fails(GgufBuilder().text("general.architecture", "llama")), HasSubstr("has no key 'llama.block_count'"));
+  EXPECT_THAT(fails(llama(0)), HasSubstr("num_attention_heads: 0.000000 is out of range"));
+  EXPECT_THAT(fails(llama(9, 4)), HasSubstr("do not fit each other: 9, 4, 64"));
+  EXPECT_THAT(fails(llama().number("llama.rope.freq_base", 6, -1.0f)), HasSubstr("rope_theta"));
+  EXPECT_THAT(fails(llama().text("llama.rope.scaling.type", "yarn")), HasSubstr("positions are scaled"));
+  EXPECT_THAT(fails(llama().number("llama.rope.dimension_count", 4, uint32_t{32})),
+              HasSubstr("expected the size of a head, 64"));
+}
+
+}  // namespace
+}  // namespace llm
