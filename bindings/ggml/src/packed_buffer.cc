@@ -32,8 +32,7 @@ marlin_status pack_now(marlin_context* context, const Matrix& matrix, marlin_wei
     for (int64_t i = 0; i < matrix.n; ++i, blocks += matrix.row_stride) rows.insert(rows.end(), blocks, blocks + row_bytes);
     blocks = rows.data();
   }
-  marlin_pack_desc part{};
-  part.struct_size = sizeof part;
+  auto part = metal_marlin::make<marlin_pack_desc>();
   part.format = block.format;
   part.layout = MARLIN_LAYOUT_GGUF;
   part.n = matrix.n;
@@ -79,8 +78,7 @@ void PackedBuffer::set(const ggml_tensor& tensor, const void* data, size_t offse
   if (block_type(tensor.type) == nullptr || size != ggml_nbytes(&tensor)) return;
   // ggml gives no way to fail here: what cannot be packed fails again, and is told, when it is multiplied by.
   Weights ignored;
-  marlin_error error{};
-  error.struct_size = sizeof error;
+  auto error = metal_marlin::make<marlin_error>();
   for (int64_t i3 = 0; i3 < tensor.ne[3]; ++i3) {
     for (int64_t i2 = 0; i2 < tensor.ne[2]; ++i2) {
       if (pack(matrix_of(tensor, i2, i3), ignored, error) != MARLIN_OK) return;

@@ -1,7 +1,7 @@
 // A buffer of host memory that holds tensors as ggml wrote them and, of each matrix of 4- or 8-bit blocks, a packed copy.
 #pragma once
 
-#include <metal_marlin/metal_marlin.h>
+#include <metal_marlin/metal_marlin.hpp>
 
 #include <compare>
 #include <map>

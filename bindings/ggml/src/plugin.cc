@@ -1,5 +1,5 @@
 // What ggml finds in this library: ggml_backend_score and ggml_backend_init, with one device whose buffers pack weights.
-#include <metal_marlin/metal_marlin.h>
+#include <metal_marlin/metal_marlin.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -88,8 +88,7 @@ Plugin& plugin() {
 
 ggml_backend_t init_backend(ggml_backend_dev_t device, const char*) {
   static uint8_t guid[16] = {'m', 'e', 't', 'a', 'l', '-', 'm', 'a', 'r', 'l', 'i', 'n', '-', 'c', 'p', 'u'};
-  marlin_error error{};
-  error.struct_size = sizeof error;
+  auto error = metal_marlin::make<marlin_error>();
   marlin_stream* stream = nullptr;
   if (marlin_stream_create(plugin().context, nullptr, &stream, &error) != MARLIN_OK) {
     log(GGML_LOG_LEVEL_ERROR, "%s", error.message);
@@ -140,10 +139,8 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
 Plugin::Plugin() {
   info.struct_size = sizeof info;
   for (uint32_t i = 0; marlin_device_get(i, &info, nullptr) == MARLIN_OK && info.backend != MARLIN_BACKEND_CPU;) ++i;
-  marlin_error error{};
-  error.struct_size = sizeof error;
-  marlin_context_desc desc{};
-  desc.struct_size = sizeof desc;
+  auto error = metal_marlin::make<marlin_error>();
+  auto desc = metal_marlin::make<marlin_context_desc>();
   desc.backend = MARLIN_BACKEND_CPU;
   desc.log = [](void*, int32_t level, const char* message) {
     log(level == 1 ? GGML_LOG_LEVEL_ERROR : level == 2 ? GGML_LOG_LEVEL_WARN : GGML_LOG_LEVEL_INFO, "%s", message);

@@ -44,6 +44,12 @@ bool goes_on(const marlin_matrix& m, const marlin_matrix& next) {
   return m.row_stride == next.row_stride && static_cast<float*>(m.data) + m.rows * m.row_stride == next.data;
 }
 
+/// Tells the log, and says it as ggml does.
+ggml_status failed(marlin_status status, const marlin_error& error, const char* what, const char* name) {
+  log(GGML_LOG_LEVEL_ERROR, "%s '%s': %s: %s", what, name, marlin_status_name(status), error.message);
+  return status == MARLIN_E_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+}
+
 }  // namespace
 
 bool is_product(const ggml_tensor& node, ggml_backend_buffer_type_t buffers) {
@@ -66,16 +72,11 @@ ggml_status Products::compute(const ggml_tensor& node) {
 /// Adds C = A W^T with the matrix [i3][i2] of `weights`. What goes on with the last product becomes part of it: then W is
 /// read once for both.
 ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, const Rows& a, const Rows& c) {
-  marlin_error error{};
-  error.struct_size = sizeof error;
+  auto error = metal_marlin::make<marlin_error>();
   Weights packed;
   const marlin_status status = packed_buffer(buffer_of(weights)).pack(matrix_of(weights, i2, i3), packed, error);
-  if (status != MARLIN_OK) {
-    log(GGML_LOG_LEVEL_ERROR, "weights '%s': %s: %s", weights.name, marlin_status_name(status), error.message);
-    return status == MARLIN_E_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
-  }
-  marlin_gemm_desc next{};
-  next.struct_size = sizeof next;
+  if (status != MARLIN_OK) return failed(status, error, "weights", weights.name);
+  auto next = metal_marlin::make<marlin_gemm_desc>();
   next.weights = packed.get();
   next.a = matrix(a.data, a.count, a.columns, a.stride);
   next.c = matrix(c.data, c.count, c.columns, c.stride);
@@ -95,12 +96,9 @@ ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, co
 ggml_status Products::run(const ggml_tensor& node) {
   std::vector<const marlin_gemm_desc*> all;
   for (const marlin_gemm_desc& product : products_) all.push_back(&product);
-  marlin_error error{};
-  error.struct_size = sizeof error;
+  auto error = metal_marlin::make<marlin_error>();
   const marlin_status status = marlin_gemm_many(stream_, all.data(), static_cast<uint32_t>(all.size()), &error);
-  if (status == MARLIN_OK) return GGML_STATUS_SUCCESS;
-  log(GGML_LOG_LEVEL_ERROR, "node '%s': %s: %s", node.name, marlin_status_name(status), error.message);
-  return status == MARLIN_E_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+  return status == MARLIN_OK ? GGML_STATUS_SUCCESS : failed(status, error, "node", node.name);
 }
 
 ggml_status Products::multiply(const ggml_tensor& c) {

@@ -1,7 +1,7 @@
 // ggml's products with weights of a PackedBuffer: MUL_MAT and MUL_MAT_ID.
 #pragma once
 
-#include <metal_marlin/metal_marlin.h>
+#include <metal_marlin/metal_marlin.hpp>
 
 #include <vector>
 
