@@ -1,0 +1,16 @@
+# How the framework and the hosts on it are compiled; what a folder has set holds for those that it adds.
+include_guard()
+foreach(language CXX OBJCXX)
+  set(CMAKE_${language}_STANDARD 20)
+  set(CMAKE_${language}_STANDARD_REQUIRED ON)
+  set(CMAKE_${language}_EXTENSIONS OFF)
+endforeach()
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# Sanitizers of two compilers do not mix: with this, CMAKE_CXX_COMPILER must be clang++ too.
+set(METAL_FRAMEWORK_SANITIZE "" CACHE STRING "Sanitizers for everything built here: address,undefined or thread")
+if(METAL_FRAMEWORK_SANITIZE)
+  add_compile_options(-fsanitize=${METAL_FRAMEWORK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${METAL_FRAMEWORK_SANITIZE})
+endif()
