@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <sstream>
 
 #include "command.h"
 
@@ -16,8 +17,8 @@ void check(marlin_status status, const marlin_error& error, const std::string& d
 std::vector<marlin_device_info> devices() {
   std::vector<marlin_device_info> all;
   for (uint32_t i = 0;; ++i) {
-    auto info = sized<marlin_device_info>();
-    auto error = sized<marlin_error>();
+    auto info = make<marlin_device_info>();
+    auto error = make<marlin_error>();
     const marlin_status status = marlin_device_get(i, &info, &error);
     if (status == MARLIN_E_NOT_FOUND) return all;
     check(status, error, fmt::format("cannot describe device {}", i));
@@ -26,7 +27,7 @@ std::vector<marlin_device_info> devices() {
 }
 
 Context make_context(const ContextOptions& options) {
-  auto desc = sized<marlin_context_desc>();
+  auto desc = make<marlin_context_desc>();
   desc.backend = options.backend;
   desc.threads = options.threads;
   desc.device_index = options.device_index;
@@ -36,7 +37,7 @@ Context make_context(const ContextOptions& options) {
     };
     desc.user = options.messages;
   }
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_context* context = nullptr;
   check(marlin_context_create(&desc, &context, &error), error, "cannot open the device");
   return Context(context);
@@ -56,7 +57,7 @@ marlin_device_info device_of(marlin_backend backend) {
 }
 
 Checkpoint open_checkpoint(const std::string& path) {
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_checkpoint* checkpoint = nullptr;
   check(marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error), error, fmt::format("cannot open {}", path));
   return Checkpoint(checkpoint);
@@ -65,8 +66,8 @@ Checkpoint open_checkpoint(const std::string& path) {
 std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint) {
   std::vector<marlin_layer_info> all;
   for (uint64_t i = 0;; ++i) {
-    auto info = sized<marlin_layer_info>();
-    auto error = sized<marlin_error>();
+    auto info = make<marlin_layer_info>();
+    auto error = make<marlin_error>();
     const marlin_status status = marlin_checkpoint_layer(checkpoint, i, &info, &error);
     if (status == MARLIN_E_NOT_FOUND) return all;
     check(status, error, fmt::format("cannot describe layer {}", i));
@@ -90,7 +91,7 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
   marlin_shard shard{};
   shard.first[2] = expert;
   shard.count[2] = 1;
-  auto desc = sized<marlin_load_desc>();
+  auto desc = make<marlin_load_desc>();
   desc.layers = &layer.name;
   desc.shards = layer.experts > 1 ? &shard : nullptr;
   desc.layer_count = 1;
@@ -105,7 +106,7 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
 
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
                  const Quantise& quantise, std::string* why) {
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
   if (load_status(context, checkpoint, layer, expert, quantise, &weights, &error) != MARLIN_OK) *why = error.message;
   return Weights(weights);
@@ -113,7 +114,7 @@ Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, c
 
 Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
              const Quantise& quantise) {
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
   check(load_status(context, checkpoint, layer, expert, quantise, &weights, &error), error,
         fmt::format("cannot load '{}'", layer.name));
@@ -129,8 +130,8 @@ std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint
 }
 
 marlin_layer_info info_of(const marlin_weights* weights) {
-  auto info = sized<marlin_layer_info>();
-  auto error = sized<marlin_error>();
+  auto info = make<marlin_layer_info>();
+  auto error = make<marlin_error>();
   check(marlin_weights_info(weights, &info, &error), error, "cannot describe the weights");
   return info;
 }
@@ -141,12 +142,12 @@ void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, in
   matrix.rows = count;
   matrix.cols = k;
   matrix.dtype = MARLIN_F32;
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   check(marlin_weights_unpack(nullptr, weights, nullptr, first, &matrix, &error), error, "cannot unpack");
 }
 
 std::string explain(const marlin_gemm_desc& desc) {
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   size_t needed = 0;
   check(marlin_explain(&desc, nullptr, 0, &needed, &error), error, "cannot explain");
   std::string text(needed, '\0');
@@ -155,14 +156,18 @@ std::string explain(const marlin_gemm_desc& desc) {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> explained(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t colon = line.find(": "); colon != std::string::npos)
+      pairs.emplace_back(line.substr(0, colon), line.substr(colon + 2));
+  return pairs;
+}
+
 std::string explained(const std::string& text, const std::string& key) {
-  const std::string start = key + ": ";
-  for (size_t at = 0; at < text.size();) {
-    size_t end = text.find('\n', at);
-    if (end == std::string::npos) end = text.size();
-    if (text.compare(at, start.size(), start) == 0) return text.substr(at + start.size(), end - at - start.size());
-    at = end + 1;
-  }
+  for (auto& [name, value] : explained(text))
+    if (name == key) return value;
   return {};
 }
 

@@ -1,12 +1,13 @@
-// The C ABI as the command uses it: owners that destroy, failures that throw, descriptors that cannot forget struct_size.
+// The C ABI as the command uses it: owners that destroy, failures that throw.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "metal_marlin/metal_marlin.h"
+#include "metal_marlin/metal_marlin.hpp"
 
 namespace metal_marlin::tools {
 
@@ -18,14 +19,6 @@ struct Destroy {
 using Context = std::unique_ptr<marlin_context, Destroy>;
 using Weights = std::unique_ptr<marlin_weights, Destroy>;
 using Checkpoint = std::unique_ptr<marlin_checkpoint, Destroy>;
-
-/// A zeroed descriptor or output struct with its struct_size set.
-template <class T>
-T sized() {
-  T t{};
-  t.struct_size = sizeof(T);
-  return t;
-}
 
 /// Throws Failure with the library's message unless status is MARLIN_OK. `doing` says what was tried.
 void check(marlin_status status, const marlin_error& error, const std::string& doing);
@@ -67,7 +60,9 @@ marlin_layer_info info_of(const marlin_weights* weights);
 void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k, float* out);
 /// All of marlin_explain's text.
 std::string explain(const marlin_gemm_desc& desc);
-/// The value of one "key: value" line of that text, or "".
+/// Its "key: value" lines, in their order.
+std::vector<std::pair<std::string, std::string>> explained(const std::string& text);
+/// The value of one of them, or "".
 std::string explained(const std::string& text, const std::string& key);
 
 }  // namespace metal_marlin::tools

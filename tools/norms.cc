@@ -10,7 +10,7 @@
 namespace metal_marlin::tools {
 
 std::vector<float> Norms::of(const marlin_layer_info& layer) const {
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_matrix matrix{};
   check(marlin_checkpoint_tensor(checkpoint_.get(), layer.name, &matrix, &error), error,
         fmt::format("cannot read the norms of {} from {}", layer.name, path_));

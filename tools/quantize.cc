@@ -84,7 +84,7 @@ class Norms {
     values_.reserve(choice.names.size());
     for (const char* name : choice.names) {
       marlin_matrix tensor{};
-      auto error = sized<marlin_error>();
+      auto error = make<marlin_error>();
       check(marlin_checkpoint_tensor(file.get(), name, &tensor, &error), error,
             fmt::format("cannot take the norms of '{}' from {}", name, options.norms));
       const int64_t k = find_layer(checkpoint, name).k;
@@ -110,7 +110,7 @@ class Norms {
 };
 
 marlin_convert_desc describe(const Options& options, const Choice& choice) {
-  auto desc = sized<marlin_convert_desc>();
+  auto desc = make<marlin_convert_desc>();
   desc.scheme = known(parse_scheme(options.scheme));
   desc.format = known(parse_format(options.format));
   desc.group_size = options.group;
@@ -248,7 +248,7 @@ ExitCode quantize(const Options& options) {
   {
     ConvertHost host(options.threads != 0 ? options.threads : usable_threads());
     host.attach(desc);
-    auto error = sized<marlin_error>();
+    auto error = make<marlin_error>();
     const marlin_status status = marlin_checkpoint_convert(checkpoint.get(), options.output.c_str(), &desc, &error);
     if (status == MARLIN_E_CANCELLED) {
       fmt::print(stderr, "metal-marlin: interrupted; nothing was written\n");

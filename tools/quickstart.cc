@@ -64,7 +64,7 @@ class SmallLayers {
 
   void checkpoint(const fs::path& folder) {
     const std::string where = folder.filename().string();
-    auto error = sized<marlin_error>();
+    auto error = make<marlin_error>();
     marlin_checkpoint* opened = nullptr;
     if (marlin_checkpoint_open(folder.c_str(), nullptr, &opened, &error) != MARLIN_OK) {
       refused_.emplace_back(where, error.message);
@@ -179,7 +179,7 @@ std::vector<uint16_t> random_layer(int64_t n, int64_t k, unsigned threads) {
 }
 
 Weights quantise_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k, marlin_format format) {
-  auto desc = sized<marlin_pack_desc>();
+  auto desc = make<marlin_pack_desc>();
   desc.format = format;
   desc.n = n;
   desc.k = k;
@@ -188,7 +188,7 @@ Weights quantise_layer(marlin_context* context, std::vector<uint16_t>& values, i
   desc.values.cols = k;
   desc.values.dtype = MARLIN_BF16;
   const marlin_pack_desc* parts[] = {&desc};
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
   check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot quantise");
   return Weights(weights);

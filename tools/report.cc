@@ -8,7 +8,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 
 #include "command.h"
 #include "cpu_info.h"
@@ -22,6 +21,15 @@
 #include "workload.h"
 
 namespace metal_marlin::tools {
+std::string without_home_folders(std::string text) {
+  if (const char* home = std::getenv("HOME"); home != nullptr && std::string_view(home).size() > 1) {
+    const std::string folder = home;
+    for (size_t at = 0; (at = text.find(folder, at)) != std::string::npos; ++at) text.replace(at, folder.size(), "~");
+  }
+  static const std::regex folders("/(Users|home)/[^/\"\\s]+");
+  return std::regex_replace(text, folders, "~");
+}
+
 namespace {
 
 using nlohmann::ordered_json;
@@ -76,16 +84,6 @@ ordered_json about_device(const marlin_device_info& info) {
           {"why_not", info.why_not}};
 }
 
-ordered_json explained_lines(const std::string& text) {
-  ordered_json lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    const size_t colon = line.find(": ");
-    if (colon != std::string::npos) lines[line.substr(0, colon)] = line.substr(colon + 2);
-  }
-  return lines;
-}
-
 /// What serves, why, and how fast, on one usable device.
 class DeviceReport {
  public:
@@ -117,32 +115,21 @@ class DeviceReport {
   marlin_dtype dtype() const { return info_.backend == MARLIN_BACKEND_CPU ? MARLIN_BF16 : MARLIN_F16; }
   ordered_json explanation(const marlin_weights* weights, marlin_format format, int64_t m) const {
     const HostMatrix a(m, options_.k, dtype()), c(m, options_.n, MARLIN_F32);
+    ordered_json lines;
+    for (const auto& [key, value] : explained(explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT)))) lines[key] = value;
     return {{"backend", backend_name(info_.backend)},
             {"format", format_name(format)},
             {"M", m},
             {"N", options_.n},
             {"K", options_.k},
             {"dtype", dtype_name(dtype())},
-            {"lines", explained_lines(explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT)))}};
+            {"lines", lines}};
   }
 
   const Options& options_;
   const marlin_device_info info_;
   const Context context_;
 };
-
-}  // namespace
-
-std::string without_home_folders(std::string text) {
-  if (const char* home = std::getenv("HOME"); home != nullptr && std::string_view(home).size() > 1) {
-    const std::string folder = home;
-    for (size_t at = 0; (at = text.find(folder, at)) != std::string::npos; ++at) text.replace(at, folder.size(), "~");
-  }
-  static const std::regex folders("/(Users|home)/[^/\"\\s]+");
-  return std::regex_replace(text, folders, "~");
-}
-
-namespace {
 
 ExitCode write_report(const Options& options) {
   ordered_json report = {{"report", 1}, {"build", about_build()}, {"machine", about_system()}};

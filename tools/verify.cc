@@ -34,7 +34,7 @@ class Expected {
   explicit Expected(const std::string& path) : checkpoint_(open_checkpoint(path)) {}
   /// Rows [first, first + count) of expert `expert` as floats, or nullptr when there is no such tensor of that shape.
   const float* rows(const marlin_layer_info& layer, uint32_t expert, int64_t first) const {
-    auto error = sized<marlin_error>();
+    auto error = make<marlin_error>();
     marlin_matrix matrix{};
     if (marlin_checkpoint_tensor(checkpoint_.get(), layer.name, &matrix, &error) != MARLIN_OK) return nullptr;
     if (matrix.dtype != MARLIN_F32 || matrix.cols != layer.k || matrix.rows != layer.n * layer.experts) return nullptr;

@@ -80,7 +80,7 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
 Weights RandomWeights::pack(marlin_context* context) const {
   const int64_t groups = groups_of(shape_);
   float global = 0.5f;
-  auto desc = sized<marlin_pack_desc>();
+  auto desc = make<marlin_pack_desc>();
   desc.format = shape_.format;
   desc.group_size = shape_.group;
   desc.layout = MARLIN_LAYOUT_ROWS;
@@ -100,7 +100,7 @@ Weights RandomWeights::pack(marlin_context* context) const {
     desc.tensor_scale.dtype = MARLIN_F32;
   }
   const marlin_pack_desc* parts[] = {&desc};
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
   check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot pack random weights");
   return Weights(weights);
@@ -126,7 +126,7 @@ uint64_t rotation_bytes() {
 
 marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c, int64_t m,
                          marlin_compute compute) {
-  auto desc = sized<marlin_gemm_desc>();
+  auto desc = make<marlin_gemm_desc>();
   desc.compute = compute;
   desc.weights = weights;
   desc.a = a.view(m);
@@ -135,7 +135,7 @@ marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, con
 }
 
 void multiply(const marlin_gemm_desc& desc) {
-  auto error = sized<marlin_error>();
+  auto error = make<marlin_error>();
   check(marlin_gemm(nullptr, &desc, &error), error, "cannot multiply");
 }
 

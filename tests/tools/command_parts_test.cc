@@ -162,7 +162,7 @@ TEST(Norms, AreReadByTheLayersName) {
     writer.commit();
   }
   const Norms file(scratch.at("norms.safetensors"));
-  auto layer = sized<marlin_layer_info>();
+  auto layer = make<marlin_layer_info>();
   layer.name = "a";
   layer.k = 4;
   EXPECT_EQ(file.of(layer), norms);
