@@ -13,7 +13,7 @@ about_suite() {
     device) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
     tools) echo "the metal-marlin command" ;;
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
-    install) echo "installed, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
+    install) echo "installed, packaged, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
@@ -114,9 +114,13 @@ folder_suite() {
 suite_structure() { folder_suite structure; }
 suite_unit() { folder_suite unit; }
 suite_kernels() { folder_suite kernels; }
-# Without abidiff its test skips itself.
-suite_abi() { (install_packages package) || true; folder_suite abi; }
-suite_tools() { folder_suite tools; }
+# What needs a package of this group skips itself without it: abidiff, lintian, a shell to complete in.
+with_packages() {
+  (install_packages package) || true
+  folder_suite "$1"
+}
+suite_abi() { with_packages abi; }
+suite_tools() { with_packages tools; }
 # Without the packages of group testbed only the tests with a mock are there.
 suite_device() {
   (install_packages testbed) || skip "device (shaders)" "the packages of group testbed cannot be installed"
@@ -125,7 +129,7 @@ suite_device() {
   [ -x build/release/tests/device/device_shaders_test ] || build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/device-images ctest_in device build/release/tests/device
 }
-suite_install() { folder_suite install; }
+suite_install() { with_packages install; }
 
 # python_ready VENV PACKAGES: makes a virtual environment of these packages, once; what pip says is in VENV.log.
 python_ready() {

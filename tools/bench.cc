@@ -184,7 +184,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->check(in_range(0.001, 3600.0));
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
-  sub->add_option("--svg", options->svg, "Draw the roofline to this file");
+  sub->add_option("--svg", options->svg, "Draw the roofline to this file")->type_name(kFile);
   add_metal_counters(*sub, *options);
   sub->footer(
       "Weights are rotated through copies of more than 400 MB, so that they come from memory, and every product is\n"

@@ -43,5 +43,6 @@ void add_bench(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_quickstart(CLI::App& app, Action& action);
+void add_completions(CLI::App& app, Action& action);
 
 }  // namespace metal_marlin::tools

@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   add_explain(app, action);
   add_report(app, action);
   add_quickstart(app, action);
+  add_completions(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

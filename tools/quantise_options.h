@@ -28,6 +28,8 @@ template <class T>
 CLI::Validator in_range(T low, T high) {
   return CLI::Range(low, high).description("");
 }
+/// The type of an option that names a file; its values are then completed as paths.
+constexpr const char* kFile = "FILE";
 inline CLI::Validator backend_names() { return names_of(parse_backend, "{auto, cpu, metal, cuda}"); }
 inline CLI::Validator format_names() { return names_of(parse_format, "{int4, fp4, mxfp4, nvfp4, int8}"); }
 

@@ -287,6 +287,7 @@ void add_options(CLI::App& sub, Options& options) {
       sub.add_option("--sparse", options.sparse, "2:4: prune to two of every four first; as-is: the weights obey 2:4 already");
   sparse->check(CLI::IsMember({"2:4", "as-is"}));
   sub.add_option("--norms", options.norms, "With --sparse 2:4: a .safetensors with the norms of each layer's inputs (Wanda)")
+      ->type_name(kFile)
       ->needs(sparse);
   sub.add_option("--scales", options.scales, "absmax: by the largest weight; mse: search the least squared error (slower)")
       ->check(CLI::IsMember({"absmax", "mse"}));

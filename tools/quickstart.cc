@@ -285,7 +285,7 @@ void add_quickstart(CLI::App& app, Action& action) {
       app.add_subcommand("quickstart", "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
   auto options = std::make_shared<Options>();
   sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
-  sub->add_option("--svg", options->svg, "Where to draw the roofline")->capture_default_str();
+  sub->add_option("--svg", options->svg, "Where to draw the roofline")->type_name(kFile)->capture_default_str();
   sub->add_option("-n,--n", options->n, "Rows of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
   sub->add_option("-k,--k", options->k, "Columns of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
   sub->footer(

@@ -165,7 +165,7 @@ void add_report(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("report", "Everything that a problem report needs, in one JSON file");
   auto options = std::make_shared<Options>();
   const auto sizes = in_range(int64_t{1}, int64_t{1} << 24);
-  sub->add_option("-o,--output", options->output, "Write to this file; default: standard output");
+  sub->add_option("-o,--output", options->output, "Write to this file; default: standard output")->type_name(kFile);
   sub->add_option("-n,--n", options->n, "Rows of the weights of its products")->capture_default_str()->check(sizes);
   sub->add_option("-k,--k", options->k, "Columns of them")->capture_default_str()->check(sizes);
   sub->add_option("--seconds", options->seconds, "Time for each of its few measurements, about")

@@ -28,7 +28,7 @@ void ShapeOptions::add_to(CLI::App& app, bool several) {
                                         : "2:4 for weights of which two in four are kept")
                      ->capture_default_str()
                      ->check(CLI::IsMember(kinds));
-  auto* file = app.add_option("--file", file_, "Take a layer of this checkpoint instead of a shape");
+  auto* file = app.add_option("--file", file_, "Take a layer of this checkpoint instead of a shape")->type_name(kFile);
   file->excludes(n)->excludes(k)->excludes(zeros)->excludes(sparse);
   app.add_option("--layer", layer_, "The layer of --file; default: its first")->needs(file);
   app.add_option("--expert", expert_, "The expert of a layer that has several")->needs(file);

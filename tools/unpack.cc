@@ -99,7 +99,7 @@ void add_unpack(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
       ->required();
-  sub->add_option("-o,--output", options->output, "The file to write")->required();
+  sub->add_option("-o,--output", options->output, "The file to write")->type_name(kFile)->required();
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantise.add_to(*sub);
   sub->footer(

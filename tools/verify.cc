@@ -247,7 +247,8 @@ void add_verify(CLI::App& app, Action& action) {
       ->required();
   sub->add_option("--expect", options->expect,
                   "A .safetensors file of the true values, float32 under the layers' names, to compare bit for bit; default: "
-                  "decoded.safetensors beside FILE, if there is one");
+                  "decoded.safetensors beside FILE, if there is one")
+      ->type_name(kFile);
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantise.add_to(*sub);
   sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
