@@ -1,26 +1,37 @@
-# Headers, both libraries, the command with its man page, a CMake package and a pkg-config file. Everything installed finds
-# the rest relative to itself, so that a prefix may be moved after it was installed.
+# Headers, both libraries, the command with its man page and completions, a CMake package and a pkg-config file. Everything
+# installed finds the rest relative to itself, so that a prefix may be moved after it was installed. Components are packages
+# (package.cmake): `library` is what runs, `dev` what compiles, `tools` the command.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/metal-marlin)
 install(TARGETS metal_marlin metal_marlin_static EXPORT metal-marlin-targets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/metal_marlin DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-install(EXPORT metal-marlin-targets NAMESPACE metal_marlin:: DESTINATION ${package_dir})
+install(DIRECTORY include/metal_marlin DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(EXPORT metal-marlin-targets NAMESPACE metal_marlin:: DESTINATION ${package_dir} COMPONENT dev)
 configure_package_config_file(cmake/metal-marlin-config.cmake.in metal-marlin-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(metal-marlin-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin-config.cmake
-              ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin-config-version.cmake DESTINATION ${package_dir})
+              ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin-config-version.cmake DESTINATION ${package_dir} COMPONENT dev)
 
 if(TARGET metal-marlin)
   # The command finds the library beside itself, wherever the prefix is.
   file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(metal-marlin PROPERTIES INSTALL_RPATH
                         $<IF:$<BOOL:${APPLE}>,@loader_path,\$ORIGIN>/${library_from_command})
-  install(TARGETS metal-marlin RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES tools/metal-marlin.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(TARGETS metal-marlin RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  install(FILES tools/metal-marlin.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+  if(TARGET metal_marlin_completions)
+    set(completions ${CMAKE_CURRENT_BINARY_DIR}/tools/completions)
+    install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME metal-marlin
+            COMPONENT tools)
+    install(FILES ${completions}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _metal-marlin COMPONENT tools)
+    install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME metal-marlin.fish
+            COMPONENT tools)
+  endif()
 endif()
 
 # The pkg-config file. GNUInstallDirs' folders may be relative to the prefix or absolute; the prefix follows from the place of
@@ -52,4 +63,4 @@ endforeach()
 string(APPEND pc_libs_private " ${CMAKE_THREAD_LIBS_INIT}")
 string(STRIP "${pc_libs_private}" pc_libs_private)
 configure_file(pkgconfig/metal-marlin.pc.in metal-marlin.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)

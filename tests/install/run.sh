@@ -25,6 +25,16 @@ with_library() {
 configure_consumer() {
   "$CMAKE" -S "$here/consumer" -B build -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" "$@"
 }
+# use_prefix PREFIX: C and C++ link and run by pkg-config and by CMake, and the command runs.
+use_prefix() {
+  "$CC" $strict "$here/consumer/consumer.c" $(pc "$1" --cflags) $(pc "$1" --libs) -o consumer
+  "$CXX" -std=c++20 -Wall -Wextra -Werror "$here/consumer/consumer.cc" $(pc "$1" --cflags) $(pc "$1" --libs) -o consumer_cc
+  with_library "$1" ./consumer
+  with_library "$1" ./consumer_cc
+  configure_consumer -DCMAKE_PREFIX_PATH="$1" >configure.log && "$CMAKE" --build build >build.log
+  ./build/consumer_c && ./build/consumer_cc && ./build/consumer_static
+  with_library "$1" "$1/bin/metal-marlin" --version
+}
 
 case $case in
   prefix)
@@ -32,10 +42,11 @@ case $case in
     "$CMAKE" --install "$BUILD" --prefix "$prefix" >install.log
     for file in include/metal_marlin/metal_marlin.h include/metal_marlin/metal_marlin.hpp "$LIBDIR/libmetal-marlin.a" \
       "$LIBDIR/pkgconfig/metal-marlin.pc" "$LIBDIR/cmake/metal-marlin/metal-marlin-config.cmake" bin/metal-marlin \
-      share/man/man1/metal-marlin.1; do
+      share/man/man1/metal-marlin.1 share/bash-completion/completions/metal-marlin share/zsh/site-functions/_metal-marlin \
+      share/fish/vendor_completions.d/metal-marlin.fish; do
       [ -e "$prefix/$file" ] || fail "$file is not installed"
     done
-    extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/man/man1/metal-marlin\.1)" || true)
+    extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|bash-completion|zsh|fish))" || true)
     [ -z "$extra" ] || fail "installed without a reason: $extra"
     ;;
   library) sh "$here/library.sh" "$prefix/$LIBDIR" ;;
@@ -75,10 +86,7 @@ case $case in
     ;;
   moved_prefix)
     cp -R "$prefix" first && mv first second
-    "$CC" $strict "$here/consumer/consumer.c" $(pc "$work/second" --cflags) $(pc "$work/second" --libs) -o consumer
-    with_library "$work/second" ./consumer
-    configure_consumer -DCMAKE_PREFIX_PATH="$work/second" >configure.log && "$CMAKE" --build build >build.log
-    ./build/consumer_c
+    use_prefix "$work/second"
     ./second/bin/metal-marlin --version
     ;;
   find_package)
@@ -95,11 +103,45 @@ case $case in
   subdirectory)
     # Unoptimised: it is the build that is tested here.
     configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" && "$CMAKE" --build build --target consumer_c consumer_cc
+    [ ! -e build/CPackConfig.cmake ] || fail "a project that adds this one gets its packages"
     ./build/consumer_c && ./build/consumer_cc
     ;;
   dlopen)
     "$CC" $strict -I"$prefix/include" "$here/consumer/plugin_host.c" -ldl -o host
     ./host "$(ls "$prefix/$LIBDIR"/libmetal-marlin.so.0 "$prefix/$LIBDIR"/libmetal-marlin.0.dylib 2>/dev/null)"
+    ;;
+  packages)
+    for tool in dpkg-deb dpkg-shlibdeps file gzip; do
+      command -v $tool >/dev/null || skip "$tool is not here to make packages with"
+    done
+    umask 077 # of whoever builds them, and of no package
+    (cd "$BUILD" && "$CPACK" -G DEB -B "$work") >cpack.log || { cat cpack.log; fail "cpack"; }
+    umask 022
+    places="libmetal-marlin0=usr/$LIBDIR/libmetal-marlin\.so\.[0-9.]*
+      libmetal-marlin-dev=usr/(include|$LIBDIR/(pkgconfig|cmake))/.*|usr/$LIBDIR/libmetal-marlin\.(a|so)
+      metal-marlin=usr/bin/metal-marlin|usr/share/(man|bash-completion|zsh|fish)/.*"
+    for place in $places; do
+      package=${place%%=*}
+      dpkg-deb -x "$package"_*.deb root
+      dpkg-deb --fsys-tarfile "$package"_*.deb | tar -t | sed -n '/[^/]$/s|^\./||p' | grep -v "^usr/share/doc/$package/" >"$package.files"
+      others=$(dpkg-deb -c "$package"_*.deb | grep -v -E '^([d-]rwxr-xr-x|-rw-r--r--|lrwxrwxrwx) root/root ' || true)
+      [ -z "$others" ] || fail "not for all to read, or not root's: $others"
+      others=$(grep -v -x -E "${place#*=}" "$package.files" || true)
+      [ -z "$others" ] || fail "$package has, and should not: $others"
+      [ "$package" = libmetal-marlin0 ] ||
+        dpkg-deb -f "$package"_*.deb Depends | grep -q "libmetal-marlin0 (= $(dpkg-deb -f "$package"_*.deb Version))" ||
+        fail "$package does not depend on its own version of the library"
+    done
+    [ "$(ls -- *.deb | wc -l)" = 3 ] || fail "more than three packages: $(ls -- *.deb)"
+    sort -- *.files | sed 's|^usr/||; s|\.1\.gz$|.1|; s|zsh/vendor-completions|zsh/site-functions|' >packaged
+    (cd "$prefix" && find . ! -type d | sed 's|^\./||' | sort) >installed
+    diff installed packaged || fail "what cmake --install installs is not what is in exactly one package"
+    use_prefix "$work/root/usr"
+    ;;
+  lintian)
+    command -v lintian >/dev/null || skip "lintian is not here to check packages"
+    [ -e "$SCRATCH/packages/packaged" ] || skip "there are no packages to check"
+    lintian --allow-root --fail-on error "$SCRATCH"/packages/*.deb
     ;;
   readme)
     python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/README.md" "$prefix" "$work/page"

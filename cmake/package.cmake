@@ -1,0 +1,49 @@
+# Packages, by `cpack` in a build folder: for Debian where there is dpkg, else an archive. Their parts are the components of
+# install.cmake; who distributes them says so by -DCPACK_PACKAGE_CONTACT="Name <mail>".
+if(NOT CPACK_PACKAGE_CONTACT)
+  set(CPACK_PACKAGE_CONTACT "metal-marlin maintainers <maintainers@metal-marlin.invalid>")
+endif()
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # it would go before each package's own
+set(CPACK_STRIP_FILES ON)
+find_program(METAL_MARLIN_DPKG dpkg)
+mark_as_advanced(METAL_MARLIN_DPKG)
+set(CPACK_GENERATOR TGZ)
+if(METAL_MARLIN_DPKG AND NOT CMAKE_CROSSCOMPILING)  # whose packages would say this machine's architecture
+  set(CPACK_GENERATOR DEB)
+endif()
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)  # on exactly this version
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/stage.cmake)
+
+# debian_package(COMPONENT NAME SECTION SYNOPSIS TEXT [COMPONENT...]): the package of a component, and those that it needs.
+macro(debian_package component name section synopsis text)
+  set(CPACK_DEBIAN_${component}_PACKAGE_NAME ${name})
+  set(CPACK_DEBIAN_${component}_PACKAGE_SECTION ${section})
+  set(CPACK_DEBIAN_${component}_DESCRIPTION "${synopsis}\n${text}")
+  set(CPACK_COMPONENT_${component}_DEPENDS ${ARGN})
+endmacro()
+set(about "metal-marlin opens quantised checkpoints (GPTQ, AWQ, MXFP4, NVFP4, GGUF,
+MLX, compressed-tensors), packs each layer once for the processor at hand,
+and multiplies matrices by it, through one C ABI.")
+get_target_property(soversion metal_marlin SOVERSION)
+debian_package(LIBRARY libmetal-marlin${soversion} libs "Multiplication by 4-bit weights, shared library" "${about}")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)
+debian_package(DEV libmetal-marlin-dev libdevel "Multiplication by 4-bit weights, development files" "${about}
+.
+This package has the headers for C and C++, the static library, and files
+for pkg-config and CMake." library)
+if(TARGET metal-marlin)
+  debian_package(TOOLS metal-marlin science "Command that looks at, checks and converts 4-bit weights" "${about}
+.
+This package has the command, which lists, checks, unpacks, quantises and
+times the layers of checkpoints, with its manual page and its completions
+for bash, zsh and fish." library)
+endif()
+include(CPack)
