@@ -89,7 +89,7 @@ unsigned usable_threads() {
     product.c.data = &result;
     try {
       return static_cast<unsigned>(std::max(1, std::stoi(explained(explain(product), "threads"))));
-    } catch (const Failure&) {  // METAL_MARLIN_KERNEL forces one that is none of the CPU's
+    } catch (const Failure&) {  // METAL_MARLIN_KERNEL forces one that does not serve this, or that nobody has
       return std::max(1u, std::thread::hardware_concurrency());
     }
   }();

@@ -2,6 +2,7 @@
 #include "api/backends.h"
 
 #include <cinttypes>
+#include <cstdlib>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
@@ -14,14 +15,26 @@ struct Entry {
   marlin_backend kind;
   uint32_t (*device_count)();
   void (*describe_device)(uint32_t index, marlin_device_info& out);
+  bool (*has_kernel)(std::string_view name);
   Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
 };
 
 constexpr Entry kBackends[] = {
-    {MARLIN_BACKEND_CUDA, cuda::device_count, cuda::describe_device, cuda::create_backend},
-    {MARLIN_BACKEND_METAL, metal::device_count, metal::describe_device, metal::create_backend},
-    {MARLIN_BACKEND_CPU, cpu::device_count, cpu::describe_device, cpu::create_backend},
+    {MARLIN_BACKEND_CUDA, cuda::device_count, cuda::describe_device, cuda::has_kernel, cuda::create_backend},
+    {MARLIN_BACKEND_METAL, metal::device_count, metal::describe_device, metal::has_kernel, metal::create_backend},
+    {MARLIN_BACKEND_CPU, cpu::device_count, cpu::describe_device, cpu::has_kernel, cpu::create_backend},
 };
+
+/// The kernel that METAL_MARLIN_KERNEL asks a backend for. A name of another backend's does not concern it; one that nobody has
+/// does, so that a mistyped name is an error of every product.
+std::string kernel_for(const Entry& entry) {
+  const char* const name = std::getenv("METAL_MARLIN_KERNEL");
+  if (name == nullptr) return {};
+  if (!entry.has_kernel(name))
+    for (const Entry& other : kBackends)
+      if (other.has_kernel(name)) return {};
+  return name;
+}
 
 }  // namespace
 
@@ -40,11 +53,12 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
   return Status::error(MARLIN_E_NOT_FOUND, "device %u of %u", index, first);
 }
 
-Result<NamedBackend> create_backend(marlin_backend which, const BackendOptions& options) {
+Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options) {
   Status last =
       Status::error(MARLIN_E_ARGUMENT, "backend is %" PRId32 ", expected 0 (auto), 1 (CPU), 2 (Metal) or 3 (CUDA)", which);
   for (const Entry& entry : kBackends) {
     if (which != MARLIN_BACKEND_AUTO && which != entry.kind) continue;
+    options.kernel = kernel_for(entry);
     auto made = entry.create(options);
     if (made.ok()) return NamedBackend{entry.kind, made.take()};
     last = made.status();

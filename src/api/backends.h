@@ -17,6 +17,7 @@ struct NamedBackend {
   std::unique_ptr<Backend> backend;
 };
 /// `which` may be AUTO: the first that has a usable device. MARLIN_E_NO_DEVICE with the reason when there is none.
-Result<NamedBackend> create_backend(marlin_backend which, const BackendOptions& options);
+/// Reads METAL_MARLIN_KERNEL.
+Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options);
 
 }  // namespace metal_marlin::api

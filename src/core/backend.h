@@ -84,6 +84,7 @@ struct BackendOptions {
   int32_t device_index = 0;
   uint32_t threads = 0;  ///< 0: as many as the process may use
   void* native_device = nullptr;
+  std::string kernel{};  ///< the one to take, of METAL_MARLIN_KERNEL; empty: the best
   Allocator allocator = Allocator::system();
   Logger logger{};
   /// The host's thread pool, or null: the backend's own.

@@ -26,7 +26,7 @@ Result<size_t> find_forced(std::span<const KernelCandidate> candidates, uint32_t
                            forced.data());
     return i;
   }
-  return Status::error(MARLIN_E_UNSUPPORTED, "METAL_MARLIN_KERNEL asks for %.*s, which is no kernel of this backend", length,
+  return Status::error(MARLIN_E_UNSUPPORTED, "METAL_MARLIN_KERNEL asks for %.*s, which no backend of this library has", length,
                        forced.data());
 }
 

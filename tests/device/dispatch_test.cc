@@ -104,7 +104,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       SCOPED_TRACE(name);
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
       if (!kernel.takes(static_cast<ActivationKind>(activation))) continue;
-      World world({name, false});
+      World world({.probe = false}, {.kernel = name});
       world.device->change().tensor = true;
       const bool int8 = activation == 3;
       const int64_t n = 200, k = 416, m = kernel.rows + 1;  // K too short to be split

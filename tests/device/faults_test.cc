@@ -140,7 +140,7 @@ TEST_P(Faults, ReachTheCallerAndLeaveNothingBehind) {
     {
       auto device = std::make_shared<IdleDevice>(record);
       device->change().unified_memory = unified;
-      mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {"", false}));
+      mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {.probe = false}));
       faults.arm(fault, n);
       const marlin_status status = operation.run(context);
       over = faults.calls < n;

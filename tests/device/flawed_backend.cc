@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "backends/gpu/gpu_backend.h"
+#include "backends/gpu/kernels.h"
 #include "backends/metal/metal_backend.h"
 #include "testbed_device.h"
 
@@ -41,6 +42,8 @@ namespace metal_marlin::metal {
 uint32_t device_count() { return 1; }
 
 void describe_device(uint32_t, marlin_device_info& out) { std::snprintf(out.name, sizeof out.name, "test-bed"); }
+
+bool has_kernel(std::string_view name) { return gpu::has_product_kernel(name); }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   return gpu::make_gpu_backend(std::make_shared<FewKernels>(), options);

@@ -20,7 +20,7 @@ struct Log {
 class Gpu {
  public:
   explicit Gpu(TestbedOptions options = {}, bool probe = true)
-      : Gpu(std::make_shared<TestbedDevice>(std::move(options)), {"", probe}) {}
+      : Gpu(std::make_shared<TestbedDevice>(std::move(options)), {.probe = probe}) {}
   Gpu(std::shared_ptr<dv::Device> device, const mm::gpu::GpuOptions& options) {
     mm::BackendOptions backend;
     backend.logger = {Log::write, &log};

@@ -120,7 +120,7 @@ TEST_P(ProbeFaults, ReachTheCallerAndLeaveTheKernelUnknown) {
     SCOPED_TRACE("call " + std::to_string(n));
     ASSERT_LT(n, 100) << "never ends";
     faults.disarm();
-    const Gpu gpu(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {"", true});
+    const Gpu gpu(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {.probe = true});
     trial::Trial t(small_product(1));
     ASSERT_TRUE(t.pack());
     faults.arm(fault, n);

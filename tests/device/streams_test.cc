@@ -144,7 +144,7 @@ TEST(Streams, DestroyingDoesNotWaitAndNothingLeaks) {
   {
     FaultPlan faults;
     auto device = std::make_shared<IdleDevice>(record);
-    mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {"", false}));
+    mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {.probe = false}));
     mm::stream stream(context);
     mm::weights w = abi_test::quantised(context, 64, 8192);
     const Matrix a(context, 1, 8192, MARLIN_F16), c(context, 1, 64, MARLIN_F32);
@@ -266,7 +266,7 @@ TEST(Probe, AKernelThatMiscomputesIsLoggedAndNeverUsed) {
   Log log;
   mm::BackendOptions options;
   options.logger = {Log::write, &log};
-  World world({"", true}, options);  // computes nothing, hence nothing right
+  World world({.probe = true}, options);  // computes nothing, hence nothing right
   world.device->change().tensor = true;
   Product p(world, 1);
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
@@ -277,7 +277,7 @@ TEST(Probe, AKernelThatMiscomputesIsLoggedAndNeverUsed) {
 }
 
 TEST(Probe, AKernelThatIsNotThereIsReplaced) {
-  World world({"", true});
+  World world({.probe = true});
   ON_CALL(*world.mock, kernel(_, _)).WillByDefault([](std::string_view name, std::span<const dv::Constant>) {
     return Result<dv::KernelRef>(
         Status::error(MARLIN_E_NOT_FOUND, "no kernel %.*s", static_cast<int>(name.size()), name.data()));
@@ -287,7 +287,7 @@ TEST(Probe, AKernelThatIsNotThereIsReplaced) {
 }
 
 TEST(Probe, WhatTheCompilerSaysReachesTheCaller) {
-  World world({"", true});
+  World world({.probe = true});
   Product p(world, 1);
   EXPECT_CALL(*world.mock, kernel(_, _)).WillOnce([](std::string_view, std::span<const dv::Constant>) {
     return Result<dv::KernelRef>(Status::error(MARLIN_E_DEVICE, "gemv.metal:12: error: no such type").with_native(3));
@@ -300,7 +300,7 @@ TEST(Probe, AKernelWithTooManyRegistersIsReplaced) {
   Log log;
   mm::BackendOptions options;
   options.logger = {Log::write, &log};
-  World world({"", true}, options);
+  World world({.probe = true}, options);
   ON_CALL(*world.mock, kernel(_, _)).WillByDefault([](std::string_view name, std::span<const dv::Constant> constants) {
     auto kernel = std::make_shared<IdleKernel>(name, constants);
     kernel->threads = 64;

@@ -1,5 +1,6 @@
 // A Metal backend whose GPU is the shader test-bed, in place of the one that is absent where there is no Metal.
 #include "backends/gpu/gpu_backend.h"
+#include "backends/gpu/kernels.h"
 #include "backends/metal/metal_backend.h"
 #include "testbed_device.h"
 
@@ -25,10 +26,12 @@ void describe_device(uint32_t, marlin_device_info& out) {
   out.memory_bytes = capabilities.memory_bytes;
 }
 
+bool has_kernel(std::string_view name) { return gpu::has_product_kernel(name); }
+
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   if (options.device_index != 0) return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %d", options.device_index);
   if (options.native_device != nullptr) return Status::error(MARLIN_E_ARGUMENT, "native_device is no MTLDevice");
-  return gpu::make_gpu_backend(testbed(), options, {"", false});
+  return gpu::make_gpu_backend(testbed(), options, {.probe = false});
 }
 
 }  // namespace metal_marlin::metal

@@ -27,7 +27,7 @@ inline marlin_context* gpu_context(std::shared_ptr<dv::Device> device, const mm:
 
 /// An idle device behind a mock, and a context on it whose kernels nobody probes.
 struct World {
-  explicit World(mm::gpu::GpuOptions options = {"", false}, mm::BackendOptions backend = {}) {
+  explicit World(mm::gpu::GpuOptions options = {.probe = false}, mm::BackendOptions backend = {}) {
     context = mm::context(gpu_context(mock, options, backend));
   }
   Record record;

@@ -410,10 +410,10 @@ TEST_F(CpuBackendTest, EnvironmentIsReadWhenTheContextIsMade) {
   BackendOptions options{.threads = 1};
   options.logger = {[](void* user, int32_t, const char* text) { *static_cast<std::string*>(user) += text; }, &logged};
   setenv("METAL_MARLIN_ISA", "vax", 1);
-  setenv("METAL_MARLIN_KERNEL", "no_such_kernel", 1);
+  options.kernel = "no_such_kernel";
   const auto odd = make(options);
   setenv("METAL_MARLIN_ISA", "generic", 1);
-  unsetenv("METAL_MARLIN_KERNEL");
+  options.kernel.clear();
   const auto generic = make(options);
   unsetenv("METAL_MARLIN_ISA");
   EXPECT_THAT(logged, HasSubstr("\"vax\""));

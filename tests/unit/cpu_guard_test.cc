@@ -163,7 +163,7 @@ class Guarded : public testing::TestWithParam<std::string> {
   std::vector<std::byte> run(Edge edge, bool hostile) {
     FencedHost host;
     host.edge = edge;
-    BackendOptions options{.threads = 2, .allocator = host.allocator()};
+    BackendOptions options{.threads = 2, .kernel = GetParam(), .allocator = host.allocator()};
     auto made = create_backend(options);
     EXPECT_TRUE(made.ok());
     auto packed = made.value()->pack(source_);
@@ -205,7 +205,6 @@ TEST_P(Guarded, StaysInsideAndGivesTheSameBits) {
   fault.sa_handler = report_fault;
   sigaction(SIGSEGV, &fault, nullptr);
   sigaction(SIGBUS, &fault, nullptr);
-  setenv("METAL_MARLIN_KERNEL", GetParam().c_str(), 1);
   int served = 0;
   for (const FormatRow& row : format_table())
     for_each_kind(row, [&](const WeightMeta& meta) {
@@ -217,7 +216,6 @@ TEST_P(Guarded, StaysInsideAndGivesTheSameBits) {
         ASSERT_EQ(first, run(Edge::last, true)) << running;
       }
     });
-  unsetenv("METAL_MARLIN_KERNEL");
   if (served == 0) GTEST_SKIP() << "this processor does not have the instructions";
 }
 

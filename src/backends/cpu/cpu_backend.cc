@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -46,9 +45,9 @@ std::span<std::byte> align(std::span<std::byte> memory) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const BackendOptions& options, CpuFeatures features, const char* kernel)
+  CpuBackend(const BackendOptions& options, CpuFeatures features)
       : features_(std::move(features)),
-        kernel_(kernel != nullptr ? kernel : ""),
+        kernel_(options.kernel),
         allocator_(options.allocator),
         runner_(make_task_runner(options)) {}
 
@@ -187,6 +186,10 @@ void describe_device(uint32_t, marlin_device_info& out) {
   out.why_not[0] = '\0';
 }
 
+bool has_kernel(std::string_view name) {
+  return std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) { return row.name == name; });
+}
+
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   if (options.device_index != 0)
     return Status::error(MARLIN_E_NO_DEVICE, "device_index is %d, expected 0: the CPU is one device", options.device_index);
@@ -195,8 +198,7 @@ Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   std::string warning;
   CpuFeatures features = detect_cpu_features(&warning);
   if (!warning.empty()) options.logger(LogLevel::warning, warning.c_str());
-  return std::unique_ptr<Backend>(
-      std::make_unique<CpuBackend>(options, std::move(features), std::getenv("METAL_MARLIN_KERNEL")));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(options, std::move(features)));
 }
 
 }  // namespace metal_marlin::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "core/backend.h"
 
@@ -12,7 +13,9 @@ namespace metal_marlin::cpu {
 uint32_t device_count();
 /// Fills name, isa_or_arch, memory_bytes and why_not of device 0.
 void describe_device(uint32_t index, marlin_device_info& out);
-/// Reads METAL_MARLIN_ISA and METAL_MARLIN_KERNEL; starts no thread. MARLIN_E_NO_DEVICE for another index than 0.
+/// Whether METAL_MARLIN_KERNEL may name it.
+bool has_kernel(std::string_view name);
+/// Reads METAL_MARLIN_ISA; starts no thread. MARLIN_E_NO_DEVICE for another index than 0.
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options);
 
 }  // namespace metal_marlin::cpu

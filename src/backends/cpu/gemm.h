@@ -24,7 +24,7 @@ struct GemmPlan {
   uint64_t output_bytes = 0;      // scratch for sums of two-input epilogues
 };
 
-/// MARLIN_E_UNSUPPORTED with the reason, or a plan. `kernel_override`: METAL_MARLIN_KERNEL, or empty.
+/// MARLIN_E_UNSUPPORTED with the reason, or a plan. `kernel_override`: the one to take, or empty.
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
                            std::string_view kernel_override);
 /// Scratch bytes for these products run together.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "core/backend.h"
 
@@ -11,6 +12,8 @@ namespace metal_marlin::cuda {
 uint32_t device_count();
 /// Fills all but struct_size and backend. `index` is below device_count().
 void describe_device(uint32_t index, marlin_device_info& out);
+/// Whether METAL_MARLIN_KERNEL may name it.
+bool has_kernel(std::string_view name);
 /// MARLIN_E_NO_DEVICE with the reason when options.device_index is not usable.
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options);
 

@@ -24,7 +24,11 @@ int64_t element_bytes(const MatrixView& view) { return static_cast<int64_t>(floa
 class GpuBackend final : public Backend {
  public:
   GpuBackend(std::shared_ptr<device::Device> device, const BackendOptions& options, const GpuOptions& gpu)
-      : device_(std::move(device)), options_(gpu), logger_(options.logger), runner_(make_task_runner(options)) {}
+      : device_(std::move(device)),
+        options_(gpu),
+        kernel_(options.kernel),
+        logger_(options.logger),
+        runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
     MARLIN_RETURN_IF_ERROR(check_process());
@@ -117,7 +121,7 @@ class GpuBackend final : public Backend {
                          device_->capabilities().name.c_str(), static_cast<int>(process_), static_cast<int>(getpid()));
   }
 
-  PlanRules rules() const { return {device_->capabilities(), health_, options_.kernel}; }
+  PlanRules rules() const { return {device_->capabilities(), health_, kernel_}; }
 
   /// A plan whose kernel is known to compute right here.
   Result<GemmPlan> plan(const GemmProblem& problem, int64_t m) {
@@ -216,6 +220,7 @@ class GpuBackend final : public Backend {
   const pid_t process_ = getpid();
   const std::shared_ptr<device::Device> device_;
   const GpuOptions options_;
+  const std::string kernel_;
   const Logger logger_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
   Memory memory_{*device_};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "core/backend.h"
 #include "device/device.h"
@@ -10,7 +9,6 @@
 namespace metal_marlin::gpu {
 
 struct GpuOptions {
-  std::string kernel;  ///< METAL_MARLIN_KERNEL, or empty
   /// Kernels are compared with the CPU before they serve. Off only where a test's device computes nothing.
   bool probe = true;
 };

@@ -1,5 +1,7 @@
 #include "backends/gpu/kernels.h"
 
+#include <algorithm>
+
 namespace metal_marlin::gpu {
 namespace {
 
@@ -60,6 +62,13 @@ constexpr bool is_boolean(uint32_t index) {
 }  // namespace
 
 std::span<const ProductKernel> product_kernels() { return kProducts; }
+
+bool has_product_kernel(std::string_view name) {
+  for (const ProductKernel& kernel : kProducts)
+    for (const auto& names : kernel.names)
+      if (std::find(std::begin(names), std::end(names), name) != std::end(names)) return true;
+  return false;
+}
 
 HelperKernel unpack_kernel(CodeKind codes) {
   constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8", "unpack_fp4s", "unpack_u4s"};

@@ -40,6 +40,7 @@ struct ProductKernel {
 /// Best first; at most kMostProductKernels.
 inline constexpr size_t kMostProductKernels = 32;
 std::span<const ProductKernel> product_kernels();
+bool has_product_kernel(std::string_view name);
 
 /// A kernel with one thread a piece of work.
 struct HelperKernel {

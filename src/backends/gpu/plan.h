@@ -44,7 +44,7 @@ class KernelHealth {
 struct PlanRules {
   const device::Capabilities& device;
   const KernelHealth& health;
-  std::string_view forced;  ///< METAL_MARLIN_KERNEL, or empty
+  std::string_view forced;  ///< the kernel to take, or empty
 };
 
 /// How one product will run. Depends on the device, the problem's types and shape, and M only.

@@ -17,6 +17,8 @@ void describe_device(uint32_t, marlin_device_info& out) {
   std::snprintf(out.why_not, sizeof out.why_not, "%s", kWhyNot);
 }
 
+bool has_kernel(std::string_view) { return false; }
+
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions&) {
   return Status::error(MARLIN_E_NO_DEVICE, "Metal: %s", kWhyNot);
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "backends/gpu/gpu_backend.h"
+#include "backends/gpu/kernels.h"
 #include "backends/metal/metal_device.h"
 
 namespace metal_marlin::metal {
@@ -21,6 +21,8 @@ void describe_device(uint32_t index, marlin_device_info& out) {
   std::snprintf(out.why_not, sizeof out.why_not, "%s", found.status().message());
 }
 
+bool has_kernel(std::string_view name) { return gpu::has_product_kernel(name); }
+
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   DeviceOptions device_options;
   device_options.index = static_cast<uint32_t>(options.device_index);
@@ -29,9 +31,7 @@ Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   device_options.cache_folder = user_cache_folder();
   device_options.logger = options.logger;
   MARLIN_ASSIGN(std::shared_ptr<device::Device> made, create_device(device_options));
-  gpu::GpuOptions chosen;
-  if (const char* const kernel = std::getenv("METAL_MARLIN_KERNEL"); kernel != nullptr) chosen.kernel = kernel;
-  return gpu::make_gpu_backend(std::move(made), options, chosen);
+  return gpu::make_gpu_backend(std::move(made), options);
 }
 
 }  // namespace metal_marlin::metal
