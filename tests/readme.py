@@ -4,11 +4,12 @@
     readme.py run PAGE PREFIX SCRATCH     runs them from top to bottom, with the library that is installed in PREFIX
     readme.py blocks PAGE LANGUAGE [N]    prints those of a language, or the Nth
     readme.py count PAGE LANGUAGE=N...    fails when the page has others: whoever runs them runs all
+    readme.py hello PAGE LANGUAGE         prints the commands in the blocks behind <!-- hello LANGUAGE... -->, at most five
 
-run: sh is run, in a folder that has what the top folder has; the text behind it is what it prints, ... being anything. Other code
-goes into the file that a comment in front of it names, <!-- example.c -->, for the commands that follow. Where the comment is
-<!-- not run: REASON --> or <!-- run by the suite NAME --> the block is left alone. All else fails, so that nothing on a page is
-without a test.
+run: sh is run, in a folder that has what the top folder has, with what the blocks before have exported; the text behind it is what
+it prints, ... being anything. build/release there is the folder that BUILD names. Other code goes into the file that a comment in
+front of it names, <!-- example.c -->, for the commands that follow. Where the comment is <!-- not run: REASON --> or ends in "run by
+the suite NAME" the block is left alone. All else fails, so that nothing on a page is without a test.
 """
 
 import collections
@@ -52,17 +53,21 @@ def run(page, prefix, scratch):
     folder = scratch / "top"
     folder.mkdir()
     for entry in TOP.iterdir():
-        (folder / entry.name).symlink_to(entry)
-    printed = None
+        if entry.name != "build":
+            (folder / entry.name).symlink_to(entry)
+    (folder / "build").mkdir()
+    (folder / "build" / "release").symlink_to(os.environ.get("BUILD", TOP / "build" / "release"))
+    printed, exported = None, scratch / "exported"
     for block in blocks(page):
         mark, language, text = block["mark"] or "", block["language"], block["text"]
-        if re.match("(not run:|run by the suite) .", mark):
+        if re.match("not run: .|.*run by the suite .", mark):
             continue
         if language == "sh":
-            done = subprocess.run(["sh", "-e", "-c", text], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+            script = f"{text}env -0 >'{exported}'"
+            done = subprocess.run(["sh", "-e", "-c", script], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
             if done.returncode != 0:
                 sys.exit(f"{page}: exit status {done.returncode} of\n{text}{done.stdout}")
-            printed = done.stdout
+            printed, env = done.stdout, dict(line.split("=", 1) for line in exported.read_text().split("\0") if line)
         elif language == "text" and printed is not None:
             if not re.fullmatch(re.escape(text).replace(r"\.\.\.", ".*"), printed, re.DOTALL):
                 sys.exit(f"{page}: expected\n{text}found\n{printed}")
@@ -78,6 +83,14 @@ def print_blocks(page, language, number=None):
     sys.stdout.write("".join(found) if number is None else found[int(number) - 1])
 
 
+def hello(page, language):
+    marked = [block["text"] for block in blocks(page) if re.match(rf"hello[\w+ ]* {re.escape(language)}( |,|$)", block["mark"] or "")]
+    commands = "".join(marked)
+    if not 1 <= commands.count("\n") <= 5:
+        sys.exit(f"{page}: expected one to five commands for {language}, found\n{commands}")
+    sys.stdout.write(commands)
+
+
 def count(page, *expected):
     found = collections.Counter(block["language"] for block in blocks(page))
     found = sorted(f"{language}={number}" for language, number in found.items())
@@ -86,4 +99,4 @@ def count(page, *expected):
 
 
 if __name__ == "__main__":
-    {"run": run, "blocks": print_blocks, "count": count}[sys.argv[1]](*sys.argv[2:])
+    {"run": run, "blocks": print_blocks, "count": count, "hello": hello}[sys.argv[1]](*sys.argv[2:])

@@ -145,6 +145,7 @@ case $case in
     ;;
   readme)
     python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/README.md" "$prefix" "$work/page"
+    for language in c c++; do python3 -B "$SOURCE/tests/readme.py" hello "$SOURCE/README.md" $language; done
     ;;
   examples)
     python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/examples/README.md" "$prefix" "$work/page"
