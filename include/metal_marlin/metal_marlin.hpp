@@ -250,12 +250,22 @@ inline void convert(const checkpoint& from, const std::string& out_path, const m
   call(marlin_checkpoint_convert, from.get(), out_path.c_str(), &desc);
 }
 
-inline weights pack(const context& to, const marlin_pack_desc& desc) {
-  const marlin_pack_desc* const part = &desc;
+/// The addresses of the elements, as C functions want them.
+template <class Struct>
+inline std::vector<const Struct*> addresses(const std::vector<Struct>& all) {
+  std::vector<const Struct*> each;
+  for (const Struct& one : all) each.push_back(&one);
+  return each;
+}
+
+/// Parts, concatenated along N.
+inline weights pack(const context& to, const std::vector<marlin_pack_desc>& parts) {
   weights w;
-  call(marlin_weights_pack, to.get(), &part, std::uint32_t{1}, std::uint32_t{1}, w.out());
+  call(marlin_weights_pack, to.get(), addresses(parts).data(), static_cast<std::uint32_t>(parts.size()), std::uint32_t{1},
+       w.out());
   return w;
 }
+inline weights pack(const context& to, const marlin_pack_desc& desc) { return pack(to, std::vector<marlin_pack_desc>{desc}); }
 
 /// The name in it lives as long as the weights.
 inline marlin_layer_info info(const weights& of) {
@@ -264,13 +274,39 @@ inline marlin_layer_info info(const weights& of) {
   return result;
 }
 
+// Work on a stream; without one it is done on return.
+
 /// Rows first_row on, as many as `out` has.
+inline void unpack(const stream& on, const weights& from, const marlin_matrix& out, std::int64_t first_row = 0) {
+  call(marlin_weights_unpack, on.get(), from.get(), nullptr, first_row, &out);
+}
 inline void unpack(const weights& from, const marlin_matrix& out, std::int64_t first_row = 0) {
-  call(marlin_weights_unpack, nullptr, from.get(), nullptr, first_row, &out);
+  unpack(stream(), from, out, first_row);
+}
+/// The rows of these numbers, [T, 1] I32.
+inline void unpack_rows(const stream& on, const weights& from, const marlin_matrix& ids, const marlin_matrix& out) {
+  call(marlin_weights_unpack, on.get(), from.get(), &ids, std::int64_t{0}, &out);
+}
+inline void unpack_rows(const weights& from, const marlin_matrix& ids, const marlin_matrix& out) {
+  unpack_rows(stream(), from, ids, out);
 }
 
-inline void gemm(const marlin_gemm_desc& desc) { call(marlin_gemm, nullptr, &desc); }
 inline void gemm(const stream& on, const marlin_gemm_desc& desc) { call(marlin_gemm, on.get(), &desc); }
+inline void gemm(const marlin_gemm_desc& desc) { gemm(stream(), desc); }
+/// Independent products in one submission.
+inline void gemm_many(const stream& on, const std::vector<marlin_gemm_desc>& descs) {
+  call(marlin_gemm_many, on.get(), addresses(descs).data(), static_cast<std::uint32_t>(descs.size()));
+}
+inline void gemm_many(const std::vector<marlin_gemm_desc>& descs) { gemm_many(stream(), descs); }
+/// Compiles and reserves for these products with M up to max_m. Returns what a host's own scratch must hold, in bytes.
+inline std::uint64_t prepare(const stream& on, const std::vector<marlin_gemm_desc>& descs, std::int64_t max_m) {
+  std::uint64_t scratch_bytes = 0;
+  call(marlin_prepare, on.get(), addresses(descs).data(), static_cast<std::uint32_t>(descs.size()), max_m, &scratch_bytes);
+  return scratch_bytes;
+}
+inline std::uint64_t prepare(const std::vector<marlin_gemm_desc>& descs, std::int64_t max_m) {
+  return prepare(stream(), descs, max_m);
+}
 
 /// Which kernel would run, which tiles, why.
 inline std::string explain(const marlin_gemm_desc& desc) {

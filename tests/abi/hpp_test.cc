@@ -79,6 +79,35 @@ TEST(Hpp, StreamsAndBuffers) {
   for (std::size_t j = 0; j < 4; ++j) EXPECT_EQ(y[j], 2.0f * w[j * 32]);
 }
 
+TEST(Hpp, PartsProductsAndRowsAtOnce) {
+  const mm::context context(MARLIN_BACKEND_AUTO);
+  std::vector<float> w, x(32), y(4), z(4), rows(2 * 32);
+  const mm::weights one = make_weights(context, 4, 32, w);
+  auto part = mm::make<marlin_pack_desc>();
+  part.format = MARLIN_MXFP4;
+  part.n = 4, part.k = 32;
+  part.values = mm::matrix_view(w.data(), 4, 32);
+  EXPECT_EQ(mm::info(mm::pack(context, std::vector<marlin_pack_desc>{part, part})).n, 8);
+
+  x[0] = 1;
+  std::vector<marlin_gemm_desc> products(2, mm::make<marlin_gemm_desc>());
+  for (auto& product : products) product.weights = one.get(), product.a = mm::matrix_view(x.data(), 1, 32);
+  products[0].c = mm::matrix_view(y.data(), 1, 4);
+  products[1].c = mm::matrix_view(z.data(), 1, 4);
+  mm::prepare(products, 8);
+  mm::gemm_many(products);
+  EXPECT_EQ(y, z);
+  EXPECT_EQ(y[3], w[3 * 32]);
+  products[1].c = products[0].c;
+  EXPECT_THROW(mm::gemm_many(products), mm::error);
+  EXPECT_THROW(mm::prepare(products, -1), mm::error);
+
+  const std::int32_t ids[] = {3, 1};
+  mm::unpack_rows(one, mm::matrix_view(ids, 2, 1), mm::matrix_view(rows.data(), 2, 32));
+  EXPECT_TRUE(std::equal(rows.begin(), rows.begin() + 32, w.begin() + 3 * 32));
+  EXPECT_TRUE(std::equal(rows.begin() + 32, rows.end(), w.begin() + 32));
+}
+
 TEST(Hpp, FailuresAreExceptionsWithAllThereIsToKnow) {
   const mm::context context(MARLIN_BACKEND_AUTO);
   try {

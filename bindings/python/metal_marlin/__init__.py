@@ -4,6 +4,7 @@ from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, 
 from ._library import Library
 from .checkpoint import Checkpoint, LayerInfo
 from .context import Context, Device, devices
+from .conversion import Outcome
 from .errors import (
     ArgumentError,
     CancelledError,
@@ -23,8 +24,10 @@ from .errors import (
 )
 from .linear import Linear
 from .operands import Bits
-from .products import Gemm, gemm, gemm_many
-from .weights import Part, Quantize, Shard, Weights, load_layers
+from .products import Gemm, gemm, gemm_many, prepare
+from .quantize import Quantize
+from .stream import Stream
+from .weights import Part, Shard, Weights, load_layers
 
 __all__ = [
     "ArgumentError",
@@ -55,16 +58,19 @@ __all__ = [
     "NotFoundError",
     "NotPreparedError",
     "OutOfMemoryError",
+    "Outcome",
     "Part",
     "Quantize",
     "Scheme",
     "Shard",
     "ShapeError",
     "Status",
+    "Stream",
     "UnsupportedError",
     "Weights",
     "devices",
     "gemm",
     "gemm_many",
     "load_layers",
+    "prepare",
 ]

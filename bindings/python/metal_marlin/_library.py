@@ -64,16 +64,17 @@ class Library:
     @property
     def version(self) -> tuple[int, int, int]:
         """Major, minor, patch."""
-        number = self._functions["marlin_version"]()
+        number = self.function("marlin_version")()
         return number >> 16, number >> 8 & 255, number & 255
 
-    def destructor(self, handle: ctypes.c_void_p) -> Any:
-        return self._functions[f"{type(handle).__name__}_destroy"]
+    def function(self, name: str) -> Any:
+        """For what takes no marlin_error, or needs none."""
+        return self._functions[name]
 
     def call(self, function: str, *arguments: Any) -> None:
         """Calls a function that takes a marlin_error as its last argument; raises what it reports."""
         error = sized(_abi.marlin_error)
-        status = self._functions[function](*arguments, byref(error))
+        status = self.function(function)(*arguments, byref(error))
         if status != _abi.Status.OK:
             raise errors.from_status(status, error.message.decode(errors="replace"), error.native_code)
 
@@ -92,7 +93,7 @@ class Owner:
     def __init__(self, library: Library, handle: ctypes.c_void_p, keeps: object = None) -> None:
         self.library = library
         self.handle = handle
-        self._destroy = library.destructor(handle)
+        self._destroy = library.function(f"{type(handle).__name__}_destroy")
         self._keeps = keeps
 
     def create(self, function: str, *arguments: Any) -> Owner:

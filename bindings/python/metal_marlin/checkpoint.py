@@ -1,18 +1,22 @@
-"""Checkpoints: what is in them."""
+"""Checkpoints: what is in them, and writing them again."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import os
-from collections.abc import Iterator
-from ctypes import byref
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_char_p
 from typing import Any
 
 from . import _abi, errors
-from ._abi import DType, Format, GptqZeroF, Layout, Status
+from ._abi import DType, Format, GptqZeroF, Layout, Scheme, Status
 from ._library import Handle, Library, Owner, default_library, sized
-from .operands import BYTES, shaped
+from .context import Log, to_logging
+from .conversion import Outcome, Team
+from .operands import BYTES, norms_of, shaped
+from .progress import Wanted, Watch, shown
+from .quantize import Quantize, flags_of, group_size_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,7 @@ class LayerInfo:
 
 def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
     return LayerInfo(
-        name=(raw.name or b"").decode(errors="surrogateescape"),
+        name=decoded(raw.name),
         status=Status(raw.status),
         n=raw.n,
         k=raw.k,
@@ -63,12 +67,43 @@ def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
         dtype=DType(raw.dtype),
         bytes=raw.bytes,
         kept_share=raw.kept_share,
-        zeros=bool(raw.flags & _abi.MARLIN_LAYER_ZEROS),
-        additive_zeros=bool(raw.flags & _abi.MARLIN_PACK_ADDITIVE_ZEROS),
-        act_order=bool(raw.flags & _abi.MARLIN_LAYER_ACT_ORDER),
-        sparse_2_4=bool(raw.flags & _abi.MARLIN_LAYER_SPARSE_2_4),
-        gate_up_interleaved=bool(raw.flags & _abi.MARLIN_PACK_GATE_UP_INTERLEAVED),
+        **special(raw.flags),
     )
+
+
+def outcome(raw: _abi.marlin_convert_outcome) -> Outcome:
+    return Outcome(
+        name=decoded(raw.name),
+        status=Status(raw.status),
+        reason=decoded(raw.reason),
+        n=raw.n,
+        k=raw.k,
+        experts=raw.experts,
+        group_size=raw.group_size,
+        source=Format(raw.from_),
+        format=Format(raw.format),
+        bytes_before=raw.bytes_before,
+        bytes_after=raw.bytes_after,
+        squared_error=raw.squared_error,
+        squared_norm=raw.squared_norm,
+        kept_norm=raw.kept_norm,
+        **special(raw.flags),
+    )
+
+
+def special(flags: int) -> dict[str, bool]:
+    """What is special about a layer."""
+    return {
+        "zeros": bool(flags & _abi.MARLIN_LAYER_ZEROS),
+        "additive_zeros": bool(flags & _abi.MARLIN_PACK_ADDITIVE_ZEROS),
+        "act_order": bool(flags & _abi.MARLIN_LAYER_ACT_ORDER),
+        "sparse_2_4": bool(flags & _abi.MARLIN_LAYER_SPARSE_2_4),
+        "gate_up_interleaved": bool(flags & _abi.MARLIN_PACK_GATE_UP_INTERLEAVED),
+    }
+
+
+def decoded(name: bytes | None) -> str:
+    return (name or b"").decode(errors="surrogateescape")
 
 
 def encoded(name: str, what: str) -> bytes:
@@ -76,6 +111,11 @@ def encoded(name: str, what: str) -> bytes:
     if "\0" in name:
         raise errors.argument(f"{what} has a NUL in it: {name!r}")
     return name.encode(errors="surrogateescape")
+
+
+def names_of(layers: Sequence[str]) -> Any:
+    """The names of layers as the library takes them."""
+    return (c_char_p * len(layers))(*(encoded(name, "the layer's name") for name in layers))
 
 
 class Checkpoint(Handle):
@@ -127,3 +167,66 @@ class Checkpoint(Handle):
         # Row by row, because the file may have gaps between them; at any address.
         rows = [ctypes.string_at(matrix.data + matrix.offset_bytes + row * stride, matrix.cols * size) for row in range(matrix.rows)]
         return shaped(bytearray().join(rows), dtype, (matrix.rows, matrix.cols))
+
+    def convert(
+        self,
+        path: str | os.PathLike[str],
+        layers: Sequence[str],
+        quantize: Quantize,
+        *,
+        scheme: Scheme = Scheme.AUTO,
+        asymmetric: bool = False,
+        column_norms: Sequence[Any] | None = None,
+        shard_bytes: int = 0,
+        skip_unfit: bool = False,
+        overwrite: bool = False,
+        dry_run: bool = False,
+        threads: int = 0,
+        log: Log = to_logging,
+        progress: Wanted = None,
+    ) -> list[Outcome]:
+        """Writes the checkpoint again with these layers quantised, and tells what became of each; all other tensors are copied.
+
+        path          a .gguf or .safetensors file in an existing folder, or a folder
+        quantize      to MXFP4, NVFP4 or INT4
+        scheme        how the files name and store the layers; AUTO: GGUF to a name in .gguf or from a GGUF, else compressed-tensors
+        asymmetric    INT4 with a zero point a group
+        column_norms  as in Weights.load()
+        shard_bytes   safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
+        skip_unfit    a layer that the scheme cannot hold stays as it is, and its outcome says why; else it is an error
+        overwrite     replace files of the names that are written; else they are an error
+        dry_run       plan and check, write nothing
+        threads       0: as many as the process may run on; the result does not depend on it
+        log           as in Context; it may raise, which stops the conversion
+        progress      called with the done and all bytes (0: not known yet) and a layer's name; True: a bar. What it raises, and
+                      Ctrl-C, stops the conversion
+
+        Everything is written under other names and renamed at the end: what fails or is stopped leaves old files as they were.
+        """
+        names = list(layers)
+        norms = norms_of(column_norms, len(names))
+        flags = flags_of(quantize, "MARLIN_CONVERT_") | _abi.MARLIN_CONVERT_ASYMMETRIC * asymmetric
+        flags |= _abi.MARLIN_CONVERT_SKIP_UNFIT * skip_unfit | _abi.MARLIN_CONVERT_OVERWRITE * overwrite
+        desc = sized(
+            _abi.marlin_convert_desc,
+            flags=flags | _abi.MARLIN_CONVERT_DRY_RUN * dry_run,
+            scheme=scheme,
+            format=quantize.format,
+            group_size=group_size_of(quantize.group_size),
+            layer_count=len(names),
+            layers=names_of(names),
+            shard_bytes=shard_bytes,
+        )
+        if norms is not None:
+            desc.column_norms = norms.matrices
+        owner, to, outcomes = self._live(), encoded(os.fspath(path), "the path"), list[Outcome]()
+        with shown(progress) as told:
+            watch = Watch(told)
+            desc.progress = type(desc.progress)(lambda _, done, total, layer: watch.tell(done, total, decoded(layer)))
+            desc.layer_done = type(desc.layer_done)(lambda _, raw: watch.guard(lambda: outcomes.append(outcome(raw.contents))))
+            desc.log = type(desc.log)(lambda _, level, text: watch.guard(log, level, text.decode(errors="replace")))
+            with Team(threads, watch) as team:
+                desc.parallel_for = type(desc.parallel_for)(team.run)
+                with watch.during():
+                    owner.library.call("marlin_checkpoint_convert", owner.handle, to, byref(desc))
+        return outcomes

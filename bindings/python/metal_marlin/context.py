@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from ctypes import byref
+from typing import Any
 
 from . import _abi, errors
-from ._abi import Backend
+from ._abi import Backend, DType
 from ._library import Handle, Library, Owner, default_library, sized
+from .operands import BY_NAME, BYTES, Buffer
 
 Log = Callable[[int, str], None]
 LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO}
@@ -66,3 +69,15 @@ class Context(Handle):
         desc.log = type(desc.log)(lambda _, level, message: log(level, message.decode(errors="replace")))
         owner = Owner(library or default_library(), _abi.marlin_context(), keeps=desc)
         self._owner = owner.create("marlin_context_create", byref(desc))
+
+    def zeros(self, shape: int | Sequence[int], dtype: DType = DType.F32) -> Any:
+        """A numpy array of zeros in memory that host and device both reach, as has to be what a Stream of a GPU works on. Views of
+        it are such memory too. Bits, when numpy has no such type."""
+        within, sizes = self._live(), (shape,) if isinstance(shape, int) else tuple(shape)
+        if dtype not in BY_NAME.values():
+            raise TypeError(f"dtype is {dtype.name}, expected one of {', '.join(each.name for each in BY_NAME.values())}")
+        size = math.prod(sizes) * BYTES.get(dtype, 1)
+        if min(sizes, default=0) < 0:
+            raise errors.argument(f"shape is {sizes}, expected no negative size")
+        owner = Owner(within.library, _abi.marlin_buffer(), keeps=within)
+        return Buffer(owner.create("marlin_buffer_create", within.handle, size), size).array(dtype, sizes)

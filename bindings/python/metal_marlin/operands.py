@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import importlib
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from . import _abi, _dlpack, errors
 from ._abi import DType
+from ._library import Library, Owner
 
 # By numpy's names; those of bfloat16 and the 8-bit floats are of ml_dtypes, which need not be installed.
 BY_NAME = {
@@ -66,12 +68,26 @@ def numpy_type(dtype: DType) -> np.dtype[Any] | None:
     return None
 
 
-def shaped(data: bytearray, dtype: DType, shape: tuple[int, ...]) -> Any:
+def shaped(data: Any, dtype: DType, shape: tuple[int, ...]) -> Any:
     """A numpy array over these bytes; Bits when numpy has no such type."""
     found = numpy_type(dtype)
     if found is not None:
         return np.frombuffer(data, found).reshape(shape)
     return Bits(np.frombuffer(data, f"u{BYTES.get(dtype, 1)}").reshape(shape), dtype)
+
+
+class Buffer:
+    """Memory that host and device both reach. Every view of it keeps it."""
+
+    def __init__(self, owner: Owner, size: int) -> None:
+        self.owner = owner
+        self.address: int = owner.library.function("marlin_buffer_host")(owner.handle)
+        self._size = size
+
+    def array(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        memory: Any = (ctypes.c_char * self._size).from_address(self.address)
+        memory.buffer = self
+        return shaped(memory, dtype, shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +101,7 @@ class Operand:
     dtype: DType
     writable: bool
     keeps: object
+    buffer: Buffer | None = None  # that it is a part of
 
     @property
     def rows(self) -> int:
@@ -95,14 +112,18 @@ class Operand:
     def cols(self) -> int:
         return self.shape[-1]
 
-    def matrix(self, *, written: bool = False) -> _abi.marlin_matrix:
-        """As the library takes it: one dimension is a row, more than two are rows of the last. Nothing is copied."""
+    def matrix(self, *, written: bool = False, library: Library | None = None) -> _abi.marlin_matrix:
+        """As this library takes it: one dimension is a row, more than two are rows of the last. Nothing is copied."""
         if written and not self.writable:
             raise errors.argument(f"{self.name} is read-only, expected an array that may be written")
         if not self.address and self.rows * self.cols:
             raise errors.argument(f"{self.name} has no memory: it was freed")
         stride = self._row_stride()
-        return _abi.marlin_matrix(data=self.address, rows=self.rows, cols=self.cols, row_stride=stride, dtype=self.dtype)
+        matrix = _abi.marlin_matrix(data=self.address, rows=self.rows, cols=self.cols, row_stride=stride, dtype=self.dtype)
+        if self.buffer is not None and self.buffer.owner.library is library:
+            matrix.data, matrix.memory = self.buffer.owner.handle.value, _abi.Memory.BUFFER
+            matrix.offset_bytes = self.address - self.buffer.address
+        return matrix
 
     def _row_stride(self) -> int:
         """The distance of rows in elements. Rows that overlap or run backwards are refused here, where 0 has no other meaning."""
@@ -138,6 +159,25 @@ def operand(array: Any, name: str) -> Operand:
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Norms:
+    """The norms of the columns of layers, as the library takes them."""
+
+    matrices: Any
+    keeps: list[Operand | None]
+
+
+def norms_of(column_norms: Sequence[Any] | None, layers: int) -> Norms | None:
+    """column_norms: one a layer, or None for one that has none."""
+    if column_norms is None:
+        return None
+    if len(column_norms) != layers:
+        raise errors.argument(f"column_norms are one a layer: expected {layers}, found {len(column_norms)}")
+    rows = [None if each is None else operand(each, "column_norms") for each in column_norms]
+    absent = _abi.marlin_matrix()
+    return Norms((_abi.marlin_matrix * layers)(*(each.matrix() if each else absent for each in rows)), rows)
+
+
 def _as(given: DType, size: int, name: str) -> DType:
     if BYTES.get(given, 1) != size:
         raise TypeError(f"{name}: elements of {size} bytes cannot hold the bits of {given.name}")
@@ -153,7 +193,15 @@ def _of_numpy(array: np.ndarray[Any, Any], name: str, given: DType | None) -> Op
     if any(stride % size for stride in array.strides):
         raise errors.argument(f"{name} has strides {array.strides} in bytes, expected multiples of {size}")
     strides = tuple(stride // size for stride in array.strides)
-    return Operand(name, array.ctypes.data, array.shape, strides, dtype, array.flags.writeable, array)
+    return Operand(name, array.ctypes.data, array.shape, strides, dtype, array.flags.writeable, array, _buffer_of(array))
+
+
+def _buffer_of(array: np.ndarray[Any, Any]) -> Buffer | None:
+    """The Buffer that a numpy array is a view of."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return getattr(base, "buffer", None)
 
 
 def _of_dlpack(array: Any, name: str, given: DType | None) -> Operand:

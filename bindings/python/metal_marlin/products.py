@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Sequence
-from ctypes import POINTER, byref, pointer
+from ctypes import POINTER, byref, c_uint64, pointer
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from . import _abi, errors
 from ._abi import Compute, DType, Epilogue
 from ._library import Owner, sized
 from .operands import numpy_type, operand
+from .stream import Stream, submit
 from .weights import Weights
 
 TWO_INPUT = (Epilogue.SWIGLU, Epilogue.GEGLU_TANH, Epilogue.SWIGLU_OAI)
@@ -42,10 +43,10 @@ class Gemm:
     epilogue: Epilogue = Epilogue.NONE
     accumulate: bool = False
 
-    def run(self) -> Any:
-        """Computes it and returns `out`."""
+    def run(self, stream: Stream | None = None) -> Any:
+        """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so."""
         call = Call(self)
-        call.owner.library.call("marlin_gemm", None, byref(call.desc))
+        submit(stream, call.owner.library, call, "marlin_gemm", byref(call.desc))
         return call.out
 
     def explain(self) -> dict[str, str]:
@@ -80,13 +81,13 @@ class Call:
             epilogue=product.epilogue,
             flags=_abi.MARLIN_GEMM_ACCUMULATE if product.accumulate else 0,
             weights=self.owner.handle,
-            a=a.matrix(),
-            c=out.matrix(written=True),
+            a=a.matrix(library=self.owner.library),
+            c=out.matrix(written=True, library=self.owner.library),
         )
         self._keeps = [a, out]
         if product.bias is not None:
             bias = operand(product.bias, "bias")
-            self.desc.bias = bias.matrix()
+            self.desc.bias = bias.matrix(library=self.owner.library)
             self._keeps.append(bias)
 
     @staticmethod
@@ -103,19 +104,41 @@ def gemm(
     compute: Compute = Compute.DEFAULT,
     epilogue: Epilogue = Epilogue.NONE,
     accumulate: bool = False,
+    stream: Stream | None = None,
 ) -> Any:
-    """One product, done on return: the arguments are those of Gemm, the result is `out`."""
-    return Gemm(a, weights, bias, out, compute, epilogue, accumulate).run()
+    """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`."""
+    return Gemm(a, weights, bias, out, compute, epilogue, accumulate).run(stream)
 
 
-def gemm_many(products: Sequence[Gemm]) -> list[Any]:
-    """Independent products in one submission, done on return; an A that several share is prepared once. All are checked before
-    any is done, and their weights must be of one context. Returns their `out`."""
+class Calls:
+    """Products as the library takes several."""
+
+    def __init__(self, products: Sequence[Gemm]) -> None:
+        self.each = [Call(product) for product in products]
+        self.library = self.each[0].owner.library
+        for product in products:
+            product.weights._live(self.library)
+        self.descs = (POINTER(_abi.marlin_gemm_desc) * len(products))(*(pointer(call.desc) for call in self.each))
+
+
+def gemm_many(products: Sequence[Gemm], stream: Stream | None = None) -> list[Any]:
+    """Independent products in one submission, done on return unless they are on a stream; an A that several share is prepared
+    once. All are checked before any is done, and their weights must be of one context. Returns their `out`."""
     if not products:
         return []
-    calls = [Call(product) for product in products]
-    for product in products:
-        product.weights._live(calls[0].owner.library)
-    descs = (POINTER(_abi.marlin_gemm_desc) * len(calls))(*(pointer(call.desc) for call in calls))
-    calls[0].owner.library.call("marlin_gemm_many", None, descs, len(calls))
-    return [call.out for call in calls]
+    calls = Calls(products)
+    submit(stream, calls.library, calls, "marlin_gemm_many", calls.descs, len(calls.each))
+    return [call.out for call in calls.each]
+
+
+def prepare(products: Sequence[Gemm], max_rows: int, stream: Stream | None = None) -> int:
+    """Compiles and reserves for these products with `a` of up to max_rows rows, so that later calls neither compile nor allocate:
+    on a stream for that one, else for calls without. What `a` and `out` hold does not matter, nor how many rows they have.
+
+    Returns how many bytes a Stream's `scratch` must have.
+    """
+    if not products:
+        return 0
+    calls, needed = Calls(products), c_uint64()
+    submit(stream, calls.library, calls, "marlin_prepare", calls.descs, len(calls.each), max_rows, byref(needed))
+    return needed.value

@@ -73,18 +73,25 @@ class Watch:
     """
 
     def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
+        self._progress: Progress = progress or (lambda *_: None)
         self._error: BaseException | None = None
         self._signal: tuple[int, FrameType | None] | None = None
 
     def tell(self, done: int, total: int, layer: str) -> int:
         """What the callback returns: not 0 cancels."""
-        try:
-            if self._progress is not None and self._signal is None:
-                self._progress(done, total, layer)
-        except BaseException as error:
-            self._error = error
+        if self._signal is None:
+            self.guard(self._progress, done, total, layer)
         return int(self._error is not None or self._signal is not None)
+
+    def guard(self, function: Callable[..., object], *arguments: object) -> None:
+        """Calls a function in a callback of the library; what it raises is kept."""
+        try:
+            function(*arguments)
+        except BaseException as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
 
     def _keep(self, number: int, frame: FrameType | None) -> None:
         self._signal = number, frame

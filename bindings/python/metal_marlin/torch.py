@@ -12,7 +12,8 @@ import torch
 from .context import Context
 from .products import gemm
 from .progress import Wanted, shown
-from .weights import Quantize, Weights
+from .quantize import Quantize
+from .weights import Weights
 
 __all__ = ["Linear", "quantize_"]
 

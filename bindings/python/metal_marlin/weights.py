@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_char_p, pointer
+from ctypes import POINTER, byref, pointer
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ import numpy as np
 from . import _abi, errors
 from ._abi import DType, Format, GptqZeroF, Layout
 from ._library import Handle, Owner, sized
-from .checkpoint import Checkpoint, LayerInfo, encoded, layer_info
+from .checkpoint import Checkpoint, LayerInfo, layer_info, names_of
 from .context import Context
-from .operands import Operand, operand
+from .operands import Operand, norms_of, operand
 from .progress import Wanted, Watch, shown
+from .quantize import NOT_QUANTIZED, Quantize, flags_of, group_size_of
+from .stream import Stream, submit
 
 
 @dataclasses.dataclass
@@ -90,48 +92,12 @@ class Part:
         return self.scales is not None and values.dtype == DType.U8
 
 
-FLAGS = ("additive_zeros", "divide_scale", "prune_2_4", "obeys_2_4", "gate_up_interleaved", "scales_mse")
-
-
-def flags_of(options: object, prefix: str) -> int:
-    """The flags of these options, which are called as the constants of the ABI are."""
-    return sum(getattr(_abi, prefix + name.upper()) for name in FLAGS if getattr(options, name, False))
-
-
-def group_size_of(elements: int) -> int:
-    """Any number at or above K is the whole row, so what 32 bits cannot hold is."""
-    if elements < 0:
-        raise errors.argument(f"group_size is {elements}, expected 0 or more")
-    return min(elements, 2**32 - 1)
-
-
 @dataclasses.dataclass(frozen=True)
 class Shard:
     """A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on."""
 
     first: tuple[int, int, int] = (0, 0, 0)
     count: tuple[int, int, int] = (0, 0, 0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Quantize:
-    """How floats become codes.
-
-    format      what a weight is worth
-    group_size  elements of K that share a scale; 0: the format's own (32, NVFP4 16); K or more: the whole row
-    scales_mse  the scales of least squared error
-    prune_2_4   keep the two largest of every 4 along K
-    obeys_2_4   the values obey 2:4: store them sparse
-    """
-
-    format: Format = Format.NONE
-    group_size: int = 0
-    scales_mse: bool = False
-    prune_2_4: bool = False
-    obeys_2_4: bool = False
-
-
-NOT_QUANTIZED = Quantize()
 
 
 class Weights(Handle):
@@ -167,22 +133,21 @@ class Weights(Handle):
                       Ctrl-C, stops the load
         """
         names = [layers] if isinstance(layers, str) else list(layers)
-        if any(given is not None and len(given) != len(names) for given in (shards, column_norms)):
-            raise errors.argument(f"shards and column_norms are one a layer, and there are {len(names)} layers")
-        norms = [None if each is None else operand(each, "column_norms") for each in column_norms or ()]
-        absent = _abi.marlin_matrix()
+        if shards is not None and len(shards) != len(names):
+            raise errors.argument(f"shards are one a layer: expected {len(names)}, found {len(shards)}")
+        norms = norms_of(column_norms, len(names))
         desc = sized(
             _abi.marlin_load_desc,
             flags=flags_of(quantize, "MARLIN_LOAD_"),
-            layers=(c_char_p * len(names))(*(encoded(name, "the layer's name") for name in names)),
+            layers=names_of(names),
             layer_count=len(names),
             format=quantize.format,
             group_size=group_size_of(quantize.group_size),
         )
         if shards is not None:
             desc.shards = (_abi.marlin_shard * len(names))(*(_abi.marlin_shard(each.first, each.count) for each in shards))
-        if norms:
-            desc.column_norms = (_abi.marlin_matrix * len(names))(*(each.matrix() if each else absent for each in norms))
+        if norms is not None:
+            desc.column_norms = norms.matrices
         within = context._live()
         file = checkpoint._live(within.library)
         owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
@@ -215,17 +180,18 @@ class Weights(Handle):
         owner.library.call("marlin_weights_info", owner.handle, byref(info))
         return layer_info(info)
 
-    def unpack(self, first_row: int = 0, rows: int | None = None, out: Any = None) -> Any:
+    def unpack(self, first_row: int = 0, rows: int | None = None, out: Any = None, stream: Stream | None = None) -> Any:
         """Decodes rows, bit-exactly, to [T, K] in the file's order of K: `rows` of them from first_row on, None: all that follow.
 
-        out: float32, float16 or bfloat16 [T, K], which says T; None: a new float32 numpy array.
+        out     float32, float16 or bfloat16 [T, K], which says T; None: a new float32 numpy array
+        stream  None: done on return
         """
         if out is None:
             info = self.info()
             out = np.empty((rows if rows is not None else max(info.n - first_row, 0), info.k), np.float32)
-        return self._unpack(None, first_row, out)
+        return self._unpack(None, first_row, out, stream)
 
-    def unpack_rows(self, ids: Any, out: Any = None) -> Any:
+    def unpack_rows(self, ids: Any, out: Any = None, stream: Stream | None = None) -> Any:
         """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack()."""
         given = np.asarray(ids)
         numbers = given.astype(np.int32).reshape(-1, 1)
@@ -233,12 +199,13 @@ class Weights(Handle):
             raise errors.argument(f"ids have dtype {given.dtype} and may be too large, expected row numbers inside int32")
         if out is None:
             out = np.empty((*given.shape, self.info().k), np.float32)
-        return self._unpack(operand(numbers, "ids"), 0, out)
+        return self._unpack(operand(numbers, "ids"), 0, out, stream)
 
-    def _unpack(self, ids: Operand | None, first_row: int, out: Any) -> Any:
+    def _unpack(self, ids: Operand | None, first_row: int, out: Any, stream: Stream | None) -> Any:
         owner, to = self._live(), operand(out, "out")
         rows = None if ids is None else byref(ids.matrix())
-        owner.library.call("marlin_weights_unpack", None, owner.handle, rows, first_row, byref(to.matrix(written=True)))
+        matrix = byref(to.matrix(written=True, library=owner.library))
+        submit(stream, owner.library, (owner, ids, to), "marlin_weights_unpack", owner.handle, rows, first_row, matrix)
         return out
 
 

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_void, CStr};
+use std::ops::ControlFlow;
 use std::os::raw::c_char;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
@@ -69,6 +70,15 @@ pub(crate) fn guarded<R>(when_it_panics: R, body: impl FnOnce() -> R) -> R {
             std::mem::forget(panic);
         }
         when_it_panics
+    })
+}
+
+/// Asks a host how to go on: what the library's C functions for progress return. A panic cancels, too.
+pub(crate) fn cancels<H>(host: &mut Option<H>, ask: impl FnOnce(&mut H) -> ControlFlow<()>) -> i32 {
+    let cancelled = 1;
+    guarded(cancelled, || match host.as_mut().map(ask) {
+        Some(ControlFlow::Break(())) => cancelled,
+        _ => 0,
     })
 }
 

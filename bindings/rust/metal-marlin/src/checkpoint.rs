@@ -1,11 +1,13 @@
 use std::borrow::Cow;
-use std::ffi::CString;
+use std::ffi::{c_void, CString};
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::ptr;
 
 use metal_marlin_sys as sys;
 
+use crate::callback;
 use crate::library::{Handle, Library};
 use crate::matrix::{self, Element, Matrix};
 use crate::text;
@@ -319,7 +321,6 @@ pub struct Shard {
 /// # #[cfg(not(feature = "link"))]
 /// # fn main() {}
 /// ```
-#[derive(Clone, Debug)]
 #[must_use = "load() loads"]
 pub struct Load<'a> {
     checkpoint: &'a Checkpoint,
@@ -327,12 +328,15 @@ pub struct Load<'a> {
     format: Format,
     group_size: u32,
     flags: u32,
+    progress: Option<Box<OnLoaded<'a>>>,
 }
+
+type OnLoaded<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
 impl<'a> Load<'a> {
     /// Of this checkpoint, no layer yet.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Load { checkpoint, layers: Vec::new(), format: Format::NONE, group_size: 0, flags: 0 }
+        Load { checkpoint, layers: Vec::new(), format: Format::NONE, group_size: 0, flags: 0, progress: None }
     }
 
     /// Adds a whole layer, named as [`Checkpoint::layers`] does.
@@ -379,8 +383,15 @@ impl<'a> Load<'a> {
         self
     }
 
+    /// Hears how many elements of W are done, and of how many: first 0, last all. It may stop the load: [`Status::CANCELLED`].
+    /// Runs on the calling thread. When it panics the load stops, and the panic goes on after it.
+    pub fn progress(mut self, host: impl FnMut(u64, u64) -> ControlFlow<()> + 'a) -> Self {
+        self.progress = Some(Box::new(host));
+        self
+    }
+
     /// Loads and packs them.
-    pub fn load(&self, context: &Context) -> Result<Weights> {
+    pub fn load(mut self, context: &Context) -> Result<Weights> {
         self.checkpoint.library().check_same(context.library(), "the checkpoint")?;
         let names: Vec<CString> =
             self.layers.iter().map(|(name, ..)| text::to_c(name, "the layer's name")).collect::<Result<_>>()?;
@@ -404,10 +415,29 @@ impl<'a> Load<'a> {
             format: self.format.0,
             group_size: self.group_size,
             column_norms: if self.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { norms.as_ptr() } else { ptr::null() },
+            progress: self.progress.is_some().then_some(progress as _),
+            user: ptr::addr_of_mut!(self.progress).cast(),
             ..Default::default()
         };
         let (raw, file) = (context.as_raw(), self.checkpoint.as_raw());
-        // SAFETY: all arrays live during the call, and the weights never alias the file.
+        // SAFETY: arrays and closure live during the call, and the weights never alias the file.
         Weights::create(context, |api, out, err| unsafe { (api.weights_load)(raw, file, &desc, out, err) })
     }
+}
+
+impl std::fmt::Debug for Load<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Load { layers, format, group_size, flags, .. } = self;
+        f.debug_struct("Load")
+            .field("layers", layers)
+            .field("format", format)
+            .field("group_size", group_size)
+            .field("flags", flags)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `user` is the closure of a Load.
+unsafe extern "C" fn progress(user: *mut c_void, done: u64, total: u64) -> i32 {
+    callback::cancels(&mut *user.cast::<Option<Box<OnLoaded<'_>>>>(), |host| host(done, total))
 }

@@ -245,13 +245,7 @@ impl std::fmt::Debug for Convert<'_> {
 
 unsafe extern "C" fn progress(user: *mut c_void, done_bytes: u64, total_bytes: u64, layer: *const c_char) -> i32 {
     let host = &mut *ptr::addr_of_mut!((*user.cast::<Host>()).progress);
-    let cancelled = 1;
-    callback::guarded(cancelled, || {
-        match host.as_mut().map(|host| host(Progress { done_bytes, total_bytes, layer: text::from_c(layer) })) {
-            Some(ControlFlow::Break(())) => cancelled,
-            _ => 0,
-        }
-    })
+    callback::cancels(host, |host| host(Progress { done_bytes, total_bytes, layer: text::from_c(layer) }))
 }
 
 unsafe extern "C" fn layer_done(user: *mut c_void, raw: *const sys::marlin_convert_outcome) {

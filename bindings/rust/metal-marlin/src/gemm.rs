@@ -134,7 +134,7 @@ pub(crate) fn submit_many(library: &Library, stream: *mut sys::marlin_stream, pr
     library.call(|api, err| unsafe { (api.gemm_many)(stream, descs.as_ptr(), descs.len() as u32, err) })
 }
 
-pub(crate) fn prepare(
+pub(crate) fn prepare_on(
     library: &Library,
     stream: *mut sys::marlin_stream,
     products: &[&Gemm<'_>],
@@ -146,6 +146,15 @@ pub(crate) fn prepare(
     // SAFETY: A and C are not read.
     library.call(|api, err| unsafe { (api.prepare)(stream, descs.as_ptr(), descs.len() as u32, max_m, &mut bytes, err) })?;
     Ok(bytes)
+}
+
+/// Compiles and reserves for these products with up to `max_rows` rows of A, so that [`Gemm::run`] and [`gemm_many`] neither
+/// allocate nor compile. Work of a stream needs [`Stream::prepare`](crate::Stream::prepare).
+pub fn prepare(products: &[&Gemm<'_>], max_rows: usize) -> Result<()> {
+    match products.first() {
+        None => Ok(()),
+        Some(first) => prepare_on(first.weights.library(), ptr::null_mut(), products, max_rows).map(drop),
+    }
 }
 
 /// Independent products in one submission, done on return; an A that several of them share is prepared once. All are checked

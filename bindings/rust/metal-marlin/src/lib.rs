@@ -36,7 +36,7 @@ pub use constants::{Backend, Compute, Dtype, Epilogue, Format, GptqZeroF, LayerF
 pub use context::{Context, ContextBuilder};
 pub use convert::{Convert, Outcome, Progress};
 pub use error::{Error, Result};
-pub use gemm::{gemm_many, Gemm};
+pub use gemm::{gemm_many, prepare, Gemm};
 pub use half::{Bf16, F16};
 #[cfg(feature = "link")]
 pub use library::devices;

@@ -4,6 +4,7 @@ mod common;
 use common::*;
 use metal_marlin::*;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -96,6 +97,39 @@ fn the_hosts_memory() {
     check(&weights);
     drop(weights);
     assert!(blocks.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_load_tells_how_far_it_is_and_stops_when_asked_or_by_a_panic() {
+    let (context, file) = (context(), open("float-f32"));
+    let layer = file.layers().next().unwrap().unwrap();
+    let load = || Load::new(&file).layer(&layer.name).quantize(Format::MXFP4, 0);
+    let mut told = Vec::new();
+    let weights = load().progress(|done, total| {
+        told.push((done, total));
+        ControlFlow::Continue(())
+    });
+    check(&weights.load(&context).unwrap());
+    let total = (layer.n * layer.k) as u64;
+    assert_eq!((told.first(), told.last()), (Some(&(0, total)), Some(&(total, total))));
+
+    let mut calls = 0;
+    let stopped = load().progress(|_, _| {
+        calls += 1;
+        ControlFlow::Break(())
+    });
+    assert_fails(stopped.load(&context), Status::CANCELLED, "");
+    assert_eq!(calls, 1);
+
+    let calls = AtomicUsize::new(0);
+    let panics = load().progress(|_, _| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        panic!("in progress")
+    });
+    let panicked = catch_unwind(AssertUnwindSafe(|| panics.load(&context)));
+    assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"in progress"));
+    assert_eq!(calls.into_inner(), 1);
+    check(&load().load(&context).unwrap());
 }
 
 #[test]

@@ -99,6 +99,7 @@ fn products_of_two_contexts_are_refused() {
     let (x, mut y, mut z) = ([0.0f32; 64], [0.0f32; 4], [0.0f32; 4]);
     let x = Matrix::row(&x);
     let mut products = [Gemm::new(&one, x, MatrixMut::row(&mut y)), Gemm::new(&other, x, MatrixMut::row(&mut z))];
+    assert_fails(prepare(&products.iter().collect::<Vec<_>>(), 1), Status::ARGUMENT, "context");
     assert_fails(gemm_many(&mut products), Status::ARGUMENT, "context");
 }
 

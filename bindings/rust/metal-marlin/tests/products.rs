@@ -185,6 +185,8 @@ fn many_products_at_once() {
         .zip(&mut results)
         .map(|(weights, c)| Gemm::new(weights, a_view, MatrixMut::new(c, 2, 24).unwrap()))
         .collect();
+    prepare(&products.iter().collect::<Vec<_>>(), 64).unwrap();
+    prepare(&[], 1).unwrap();
     gemm_many(&mut products).unwrap();
     gemm_many(&mut []).unwrap();
     drop(products);

@@ -34,6 +34,12 @@ public struct Product {
   /// once. All are checked before any is done.
   public static func run(_ products: [Product]) throws(MarlinError) { try submit(products, on: nil) }
 
+  /// Compiles and reserves for these products with up to `maxRows` rows, so that ``run()`` neither allocates nor compiles. Work on a
+  /// stream needs ``WorkStream/prepare(_:maxRows:)``.
+  public static func prepare(_ products: [Product], maxRows: Int) throws(MarlinError) {
+    _ = try prepare(products, maxRows: maxRows, on: nil)
+  }
+
   /// Which kernel would run, which tiles, and why: `kernel: NAME`, then `key: value` lines.
   public func explanation() throws(MarlinError) -> String {
     var desc = desc
@@ -62,6 +68,16 @@ public struct Product {
   func submit(on stream: OpaquePointer?) throws(MarlinError) {
     var desc = desc
     try call(keeping: self) { api, error in api.pointee.gemm(stream, &desc, error) }
+  }
+
+  /// Returns how many bytes scratch of the host's must have.
+  static func prepare(_ products: [Product], maxRows: Int, on stream: OpaquePointer?) throws(MarlinError) -> UInt64 {
+    let number = try count(products.count, "the number of products")
+    var bytes: UInt64 = 0
+    try withPointers(to: products.map(\.desc)) { (descs) throws(MarlinError) in
+      try call(keeping: products) { api, error in api.pointee.prepare(stream, descs, number, Int64(maxRows), &bytes, error) }
+    }
+    return bytes
   }
 
   static func submit(_ products: [Product], on stream: OpaquePointer?) throws(MarlinError) {

@@ -5,7 +5,7 @@ import Synchronization
 /// An in-order queue of work. On the CPU work is done when it has been given; a GPU goes on with it.
 ///
 /// What the work uses is kept alive until the stream has been waited for: weights, buffers and tensors. Unsafe memory is yours to
-/// keep, and a GPU takes no host memory here: use a ``Buffer``. Nobody but the work of this stream may touch what its work writes
+/// keep, and a GPU takes no host memory here: use a ``Buffer``. The last reference to the stream waits for the work. Nobody but the work of this stream may touch what its work writes
 /// before it is done.
 ///
 /// Threads that use a stream at the same time wait for each other.
@@ -13,6 +13,7 @@ public final class WorkStream: Sendable {
   private let handle: Handle
   /// Where it was made.
   public let context: Context
+  private let hostCommits: Bool
   private let used = Mutex<[ObjectIdentifier: any AnyObject & Sendable]>([:])
 
   /// - Parameters:
@@ -39,9 +40,15 @@ public final class WorkStream: Sendable {
     desc.native = native
     if let scratch { desc.scratch = try scratch.matrix(of: UInt8.self, rows: 1, columns: scratch.byteCount).raw }
     self.context = context
+    hostCommits = kind == .metalCommandBuffer || kind == .metalEncoder
     handle = try Handle(keeping: [context, scratch] as [(any Sendable)?], destroy: \.stream_destroy) { api, out, error in
       api.pointee.stream_create(context.handle.raw, &desc, out, error)
     }
+  }
+
+  /// What the work uses goes with the stream, and so the work has to be done first. What the host commits only the host can wait for.
+  deinit {
+    if !hostCommits { _ = try? Library.api().pointee.stream_wait(handle.raw, .max, nil) }
   }
 
   /// Gives one product to the stream and does not wait for it.
@@ -73,13 +80,8 @@ public final class WorkStream: Sendable {
   ///
   /// - Returns: how many bytes scratch of yours must have.
   @discardableResult public func prepare(_ products: [Product], maxRows: Int) throws(MarlinError) -> UInt64 {
-    let number = try count(products.count, "the number of products")
     var bytes: UInt64 = 0
-    try use([]) { stream throws(MarlinError) in
-      try withPointers(to: products.map(\.desc)) { (descs) throws(MarlinError) in
-        try call(keeping: products) { api, error in api.pointee.prepare(stream, descs, number, Int64(maxRows), &bytes, error) }
-      }
-    }
+    try use([]) { stream throws(MarlinError) in bytes = try Product.prepare(products, maxRows: maxRows, on: stream) }
     return bytes
   }
 

@@ -81,6 +81,9 @@ import Testing
         MatrixView(try a.matrix(of: Float.self, rows: 2, columns: 64)), by: $0,
         into: try $1.matrix(of: Float.self, rows: 2, columns: 24))
     }
+    try Product.prepare(products, maxRows: 8)
+    try Product.prepare([], maxRows: 8)
+    expectFailure(.shape, "max_m") { () throws(MarlinError) in try Product.prepare(products, maxRows: .max) }
     try Product.run(products)
     try Product.run([])
     for (weights, c) in zip(all, results) {
