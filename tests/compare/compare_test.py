@@ -1,0 +1,272 @@
+"""tools/compare: its parts, and a small race of whatever is installed.
+
+usage: compare_test.py BUILD [unittest's arguments]
+"""
+import ctypes
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import numpy as np
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+COMPARE = TOP / "tools" / "compare"
+sys.path.insert(0, str(COMPARE))
+
+import goals  # noqa: E402
+import pages  # noqa: E402
+import racing  # noqa: E402
+from charts import ticks  # noqa: E402
+from peer import Absent, Peer, Product  # noqa: E402
+from weights import FORMATS, Weights, nmse, to_bf16  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)) if __name__ == "__main__" else None
+
+
+def record(**values):
+    """One of the records that tables and goals are made of; of ours unless said."""
+    base = {
+        "source": "race", "date": "2026-01-02", "machine": "a processor", "threads": 2, "isa": "native", "candidate": "ours", "variant": "int8",
+        "kernel": "k", "about": "about it", "format": "mxfp4", "group": 32, "compute": "int8", "M": 1, "N": 64, "K": 128, "seconds": 1e-3,
+        "cpu_seconds": 2e-3, "samples": 5, "weight_bytes": 4352, "gbytes_per_s": 50.0, "gflops": 100.0, "limit": "read",
+        "fraction_of_limit": 0.9, "fraction_of_read": 0.9, "fraction_of_peak": 0.1, "read_gbytes_per_s": 55.0, "instruction": "dot",
+        "peak_gflops": 1000.0, "nmse": 1e-5,
+    }
+    given = {**base, **values}
+    return given if given["candidate"] != "ours" else {"over": {}, **given}
+
+
+class WeightsTest(unittest.TestCase):
+    """What a weight is worth, against the library's own decoding: of the codes as they are, and of the blocks that ggml gets."""
+
+    def test_values_are_those_of_the_library(self):
+        import ours
+        mm, library = ours.mm, ours.Race(BUILD).library
+        context = mm.Context(mm.Backend.CPU, library=library)
+        for fmt in FORMATS.values():
+            weights = Weights(fmt, 6, 256)
+            candidate = ours.Ours(ours.Race(BUILD), 1, "cpu", ["f32"])
+            candidate.prepare(weights, 1)
+            wanted = weights.values(slice(None)).astype(np.float32)
+            np.testing.assert_array_equal(candidate.copies[0].unpack(), wanted, fmt.name)
+            if fmt.name in ("mxfp4", "nvfp4", "int4", "int4-zeros", "int8"):  # that GGUF has
+                blocks = mm.Part(mm.Format[fmt.base.upper()], weights.blocks(), n=6, k=256, layout=mm.Layout.GGUF, additive_zeros=fmt.additive)
+                np.testing.assert_array_equal(mm.Weights.pack(context, blocks).unpack(), wanted, f"blocks of {fmt.name}")
+
+    def test_odd_k(self):
+        weights = Weights(FORMATS["int4"], 3, 77)
+        self.assertEqual(weights.values(slice(None)).shape, (3, 77))
+        self.assertEqual(weights.scales.shape, (3, 3))
+
+    def test_scales_survive_float16(self):
+        weights = Weights(FORMATS["int4-zeros"], 50, 640)
+        for each in (weights.scales, weights.zeros):
+            np.testing.assert_array_equal(each.astype(np.float16).astype(np.float32), each)
+
+    def test_bfloat16_ties_to_even(self):
+        np.testing.assert_array_equal(to_bf16(np.array([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20], np.float32)), [1, 1 + 2**-6, 1 + 2**-7])
+
+    def test_nmse(self):
+        self.assertEqual(nmse([1, 2, 2], np.array([1.0, 2.0, 3.0])), 1 / 14)
+
+
+class TimedInCTest(unittest.TestCase):
+    """race.cc calls everything that it times, and passes on what fails."""
+
+    def test_products(self):
+        import ours
+        race = ours.Race(BUILD)
+        candidate = ours.Ours(race, 1, "cpu", ["f32"])
+        candidate.prepare(Weights(FORMATS["int4"], 8, 64), 2)
+        calls = [ours.Call(ours.mm.Gemm(np.ones((1, 64), np.float32), each)) for each in candidate.copies]
+        wall, cpu = race.time_products([call.desc for call in calls])
+        self.assertTrue(wall > 0 and cpu > 0)
+        np.testing.assert_array_equal(*(call.out for call in calls))
+        self.assertTrue(calls[0].out.any())
+        calls[1].desc.c.cols = 7
+        with self.assertRaisesRegex(RuntimeError, "7"):
+            race.time_products([call.desc for call in calls])
+
+    def test_graphs(self):
+        import ours
+        seen = []
+        function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda backend, graph: seen.append((backend, graph)) or 0)
+        ours.Race(BUILD).time_graphs(function, 5, [7, 9])
+        self.assertEqual(seen, [(5, 7), (5, 9)])
+        with self.assertRaises(RuntimeError):
+            ours.Race(BUILD).time_graphs(type(function)(lambda *_: 1), 5, [7])
+
+
+class Stub(Peer):
+    """Takes as long as it is told, and writes down who was called."""
+
+    def __init__(self, name, seconds, calls):
+        self.name, self.seconds, self.calls, self.variants, self.about = name, list(seconds), calls, {"v": "int8"}, "stub"
+
+    def prepare(self, weights, copies):
+        if self.name == "absent":
+            raise Absent("has no such thing")
+        self.weights = weights
+
+    def product(self, variant, a):
+        def time(count):
+            self.calls.append((self.name, count))
+            seconds = self.seconds.pop(0) if len(self.seconds) > 1 else self.seconds[0]
+            return seconds * count, 2 * seconds * count
+        return Product(time, lambda: a @ self.weights.values(slice(None)).T)
+
+
+class RaceTest(unittest.TestCase):
+    def race(self, *peers, seconds=0.5):
+        limits, contestants = [], [racing.Contestant(each, "v", np.zeros((1, 1))) for each in peers]
+        for each in peers:
+            each.calls.clear()
+        medians = racing.race(contestants, lambda name: limits.append(name) or len(limits), ["read", "dot"], seconds)
+        return contestants, medians, limits
+
+    def test_order_turns_round_and_medians_hold(self):
+        calls = []
+        found, medians, _ = self.race(Stub("a", [0.1, 0.1, 0.3, 0.1, 0.1], calls), Stub("b", [0.12], calls))
+        self.assertEqual([name for name, _ in calls], ["a", "b", "b", "a", "a", "b"])
+        self.assertEqual(found[0].median(0), 0.1)
+        self.assertEqual(found[1].median(1), 0.24)
+        self.assertEqual(medians, {"read": 3, "dot": 4})
+
+    def test_short_calls_are_warmed_and_counted_in_batches(self):
+        calls = []
+        found, _, _ = self.race(Stub("a", [2.0**-17], calls))
+        self.assertEqual(calls[:4], [("a", 100), ("a", 7)] * 2)  # of 7.6 us: a batch of at least 50
+        self.assertEqual(found[0].median(0), 2.0**-17)
+        self.assertEqual(len(found[0].samples), racing.MOST)
+
+    def test_what_is_too_slow_is_sampled_once(self):
+        found, _, _ = self.race(Stub("a", [0.1], []), Stub("slow", [3.0], []))
+        self.assertEqual([len(each.samples) for each in found], [3, 1])
+
+    def test_a_track_leaves_out_and_says_so(self):
+        notes, limits = [], type("Limits", (), {"instruction": lambda *_: "dot", "sample": lambda *_: 1e9})()
+        peers = [Stub("ours", [1.0], []), Stub("peer", [2.0], []), Stub("slow", [4.0], []), Stub("absent", [1.0], [])]
+        track = racing.Track(peers, limits, "isa", {"source": "race"}, notes.append)
+        first, second = track.run("int4", 8, 64, [1, 2], 1000, 0.1, 7.0)
+        self.assertEqual([each["candidate"] for each in first], ["ours", "peer", "slow"])
+        self.assertEqual([each["candidate"] for each in second], ["ours", "peer"])
+        self.assertEqual(first[0]["over"], {"peer v": 2.0, "slow v": 4.0})
+        self.assertEqual(notes, ["absent, int4, 8 x 64: has no such thing", "slow v, int4, 8 x 64, M = 2: would take more than 7 s a call"])
+        self.assertLess(first[0]["nmse"], 1e-14)
+        self.assertEqual(second[1]["fraction_of_peak"], 2 * 2 * 8 * 64 / 2.0 / 1e9)
+
+
+class GoalsTest(unittest.TestCase):
+    def verdict(self, goal, *records):
+        return goals.assess(list(records), [goal])[0]
+
+    def test_worst_decides(self):
+        goal = goals.Goal("M = 1", "of read", goals.fraction("read"), 0.95, m=(1,))
+        self.assertEqual(self.verdict(goal, record(fraction_of_read=0.96))[4], "met")
+        row = self.verdict(goal, record(fraction_of_read=0.96), record(fraction_of_read=0.76, format="nvfp4"), record(M=2, fraction_of_read=0.1),
+                           record(isa="avx2", fraction_of_read=0.1), record(candidate="ggml", fraction_of_read=0.1))
+        self.assertEqual(row[1:], ("at least 0.95 of read", "0.76", "worst of 2: nvfp4 int8, M = 1, 64 x 128", "short by 20%; met by 1 of 2"))
+
+    def test_nothing_measured(self):
+        goal = goals.Goal("M = 1", "times", goals.over("ggml q8"), 1.3)
+        self.assertEqual(self.verdict(goal, record())[2:], ("", "", "not measured in this run"))
+        self.assertEqual(self.verdict(goal, record(over={"ggml q8": 1.3}))[4], "met")
+
+    def test_time_over_that_of_one_row(self):
+        goal = goals.Goal("M = 2", "times", goals.over_one_row, most=1.2, m=(2,))
+        self.assertEqual(self.verdict(goal, record(fraction_of_read=0.9), record(M=2, fraction_of_read=0.6))[2:5:2],
+                         ("1.50", "short by 25%; met by 0 of 1"))
+
+    def test_threads(self):
+        goal = goals.Goal("threads", "times", goals.over_one_thread, 1.96, source="command")
+        one, two = (record(source="command", threads=threads, seconds=seconds) for threads, seconds in ((1, 4.0), (2, 2.0)))
+        self.assertEqual(self.verdict(goal, one, two)[2], "2.00")
+
+    def test_every_goal_has_one_bound(self):
+        for goal in goals.GOALS:
+            self.assertEqual([goal.least, goal.most].count(None), 1, goal)
+
+
+class PagesTest(unittest.TestCase):
+    RECORDS = [record(variant=variant, compute=variant, M=m, gflops=rate * m, over={"peer v": 2.5}) for variant, rate in (("int8", 100.0), ("bf16", 80.0)) for m in (1, 8)]
+    RECORDS += [record(candidate="peer", variant="v", M=m, gflops=40.0 * m, about="another") for m in (1, 8)]
+
+    def test_row(self):
+        race = self.RECORDS[0], self.RECORDS[4]
+        self.assertTrue(pages.row(race[1], race).endswith("2.50 int8"))
+        self.assertIn(" 1 ms      2 ms   50.0    100.0  0.90 read ", pages.row(race[0], race))
+
+    def test_times(self):
+        self.assertEqual([pages.seconds_text(each) for each in (2, 0.0123, 4.5e-5, 2e-7)], ["2 s", "12.3 ms", "45 us", "0.2 us"])
+
+    def test_ticks(self):
+        self.assertEqual(ticks(1, 10), [1, 2, 5, 10])
+        self.assertLessEqual(len(ticks(1e-3, 1e5)), 9)
+
+    def test_drawings_show_every_record(self):
+        made = pages.drawings(self.RECORDS)
+        self.assertEqual(set(made), {"roofline.svg", "speed-mxfp4.svg"})
+        for name, text in made.items():
+            circles = xml.etree.ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}circle")
+            places = [(float(each.get("cx")), float(each.get("cy"))) for each in circles]
+            self.assertEqual(len(places), len(self.RECORDS), name)
+            self.assertTrue(all(84 <= x <= 800 and 64 <= y <= 470 for x, y in places), places)
+
+    def test_the_page_keeps_its_words(self):
+        page = (TOP / "docs" / "performance.md").read_text("utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "performance.md"
+            copy.write_text(page, "utf-8")
+            written = pages.write_docs(copy, self.RECORDS, goals.assess(self.RECORDS))
+            text = copy.read_text("utf-8")
+            self.assertTrue(all(path.exists() for path in written))
+        self.assertIn("| native | mxfp4 | 64 x 128 | 8 | bf16 | 1 ms | 0.90 read | 1.0e-05 | peer v: 2.50 |", text)
+        self.assertIn("![roofline](performance/roofline.svg)", text)
+        self.assertIn("a processor, 2 threads, 2026-01-02.", text)
+        self.assertEqual(pages.PART.sub("", text), pages.PART.sub("", page))
+
+
+class WholeTest(unittest.TestCase):
+    def test_a_small_race(self):
+        """Ours, and what of the others is installed: none is slower by lower accuracy, and the tables of the same records again."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "records.jsonl"
+            # A ggml that ./dev bench --compare or the suite ggml has left here.
+            ggml = [each for place in ("compare/ggml", "ggml-venv") for each in (TOP / "build" / place).glob("**/libggml-cpu.so")]
+            run = [sys.executable, "-B", COMPARE, f"--build={BUILD}", *(f"--ggml={each.parent}" for each in ggml[:1])]
+            shown = subprocess.run([*run, "--quick", "--shapes=96x256", "--formats=mxfp4,int4,int4-zeros", "-m=1,5", "--seconds=0.001", "--rotation=0.1",
+                                    f"--json={file}", f"--svg={folder}/svg"], capture_output=True, text=True)
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+            ours = [each for each in records if each["candidate"] == "ours"]
+            self.assertEqual([(each["format"], each["M"], each["compute"]) for each in ours],
+                             [(fmt, m, compute) for fmt in ("mxfp4", "int4", "int4-zeros") for m in (1, 5) for compute in ("int8", "bf16", "f32")])
+            for each in records:
+                bound = {"int8": 5e-4, "f32": 1e-11}.get(each["compute"], 1e-11 if each["candidate"] == "ours" else 1e-3)
+                self.assertLess(each["nmse"], bound, each)
+                self.assertGreater(min(each["seconds"], each["read_gbytes_per_s"], each["peak_gflops"]), 0, each)
+            self.assertTrue((pathlib.Path(folder) / "svg" / "speed-mxfp4.svg").exists())
+            again = subprocess.run([*run, f"--from={file}", "--goals"], capture_output=True, text=True)
+            self.assertIn("worst of 9: ", again.stdout, again.stderr)
+        print("candidates:", ", ".join(dict.fromkeys(each["candidate"] for each in records)))
+
+    def test_a_wrong_product_is_exit_status_1(self):
+        for nmse_of, status in ((4e-4, 0), (6e-4, 1), (float("nan"), 1)):
+            with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+                file.write(json.dumps(record(nmse=nmse_of)) + "\n")
+                file.flush()
+                shown = subprocess.run([sys.executable, "-B", COMPARE, f"--from={file.name}"], capture_output=True, text=True)
+            self.assertEqual((shown.returncode, "WRONG: ours int8, mxfp4, 64 x 128, M = 1" in shown.stderr), (status, status == 1), shown.stderr)
+
+    def test_a_name_that_is_none(self):
+        shown = subprocess.run([sys.executable, "-B", COMPARE, "--formats=mxfp5"], capture_output=True, text=True)
+        self.assertEqual(shown.returncode, 2)
+        self.assertIn("no mxfp5; there are: mxfp4, nvfp4", shown.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

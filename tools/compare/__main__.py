@@ -1,0 +1,199 @@
+"""Our CPU backend beside other libraries, all in turn in one process, with the limits of the machine in the same race.
+
+./dev bench --compare runs this in an environment that has them. What cannot be had is a line with the reason."""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from peer import Absent, use_threads
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parents[1]
+NATIVE_GGML = TOP / "build" / "compare" / "ggml"  # where ./dev puts one that it has built for this machine
+# What is measured by default: rows for a look, under a minute where they are built already, and all, in about an hour.
+QUICK = {"shapes": [(4096, 4096)], "formats": ["mxfp4", "int4"], "rows": [1, 8, 128], "isa": ["native"], "seconds": 0.1, "longest": 1.0}
+WHOLE = {
+    "shapes": [(4096, 4096), (11776, 4096), (4096, 11776), (201088, 2880), (28672, 8192), (2048, 640), (777, 1000)],
+    "formats": ["mxfp4", "nvfp4", "int4", "int4-g128", "int4-zeros", "int4-zeros-g64", "int8"],
+    "rows": [1, 2, 4, 8, 16, 32, 64, 128, 512], "isa": ["native", "avx2"], "seconds": 0.5, "longest": 5.0,
+}
+# What NMSE of ours may be, as `metal-marlin verify` has it: float32 sums, and activations rounded to 8 bits.
+EXACT, BOUNDS = 1e-11, {"int8": 5e-4}
+COMPUTES = ("int8", "bf16", "f32", "f16")
+PEERS = ("ggml", "mlx", "onnxruntime", "torch")
+
+
+def shape(text):
+    n, _, k = text.partition("x")
+    return int(n), int(k)
+
+
+def listed(kind):
+    return lambda text: [kind(part) for part in text.split(",") if part]
+
+
+def parsed(arguments):
+    from weights import FORMATS
+    parser = argparse.ArgumentParser(prog="./dev bench --compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a few rows, under a minute; else all, in about an hour")
+    add("--shapes", type=listed(shape), metavar="NxK,...", help="weights: outputs x inputs")
+    add("--formats", type=listed(str), metavar="NAME,...", help=", ".join(FORMATS))
+    add("-m", dest="rows", type=listed(int), metavar="M,...", help="rows of activations")
+    add("--compute", type=listed(str), metavar="NAME,...", default=list(COMPUTES[:3]), help=f"of ours: {', '.join(COMPUTES)} (default: the first three)")
+    add("--backend", choices=("cpu", "metal"), default="cpu", help="ours; beside metal only mlx is on the same device")
+    add("--peers", type=listed(str), metavar="NAME,...", default=list(PEERS), help=", ".join(PEERS))
+    add("--isa", type=listed(str), metavar="NAME,...", help="native, avx2 (ours forced to it, beside a ggml built for it)")
+    add("--threads", type=int, help="of each candidate (default: all that the process may use)")
+    add("--seconds", type=float, help="time for each candidate of a race, about")
+    add("--longest", type=float, help="leave out what would take more seconds a call than this")
+    add("--rotation", type=float, metavar="MB", help="copies of the weights of each candidate together (default: over 400, and 8 last-level caches)")
+    add("--ggml", type=pathlib.Path, metavar="DIR", help="a folder with libggml-base and libggml-cpu built for this machine")
+    add("--json", metavar="FILE", help="write records, one a line")
+    add("--from", dest="source", type=pathlib.Path, metavar="FILE", help="measure nothing, take the records of this file")
+    add("--svg", type=pathlib.Path, metavar="DIR", help="draw the roofline, and speed over M for each format")
+    add("--goals", action="store_true", help="a table of the goals beside what was measured")
+    add("--docs", action="store_true", help="write tables and drawings into docs/performance.md")
+    add("--build", type=pathlib.Path, default=TOP / "build" / "release", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    for name, value in (QUICK if options.quick else WHOLE).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    for name, known in (("formats", FORMATS), ("compute", COMPUTES), ("peers", PEERS), ("isa", ("native", "avx2"))):
+        unknown = [each for each in getattr(options, name) if each not in known]
+        if unknown:
+            parser.error(f"--{name}: no {unknown[0]}; there are: {', '.join(known)}")
+    options.rows.sort()
+    return options
+
+
+def note(words):
+    print(f"left out: {words}", file=sys.stderr, flush=True)
+
+
+def peers_of(options, race, threads, isa):
+    """Ours, and those asked for that are there."""
+    import ggml
+    import ours
+    import python_peers
+
+    mine = ours.Ours(race, threads, options.backend, options.compute)
+    makers = {
+        "ggml": lambda: ggml.Ggml(race, threads, options.ggml or NATIVE_GGML),
+        "mlx": lambda: python_peers.Mlx(options.backend),
+        "onnxruntime": lambda: python_peers.OnnxRuntime(threads),
+        "torch": lambda: python_peers.Torch(threads),
+    }
+    if isa == "avx2":  # which the others cannot be forced to
+        makers = {"ggml": lambda: ggml.Ggml(race, threads, ggml.wheel(), "ggml-avx2")}
+    found = [mine]
+    for name, make in makers.items():
+        if name in options.peers:
+            try:
+                found.append(make())
+            except Absent as why:
+                note(f"{name}: {why}")
+    return found
+
+
+def raced(options, isa, keep):
+    """Runs every race of one instruction set in this process, prints its table, and gives keep() each record."""
+    if isa == "avx2":
+        os.environ["METAL_MARLIN_ISA"] = "avx2"
+    import ours
+    import pages
+    import racing
+
+    race = ours.Race(options.build)
+    threads = options.threads or race.threads()
+    use_threads(threads)
+    rotation = int(options.rotation * 1e6) if options.rotation else race.rotation_bytes()
+    peers = peers_of(options, race, threads, isa)
+    common = {"source": "race", "date": datetime.date.today().isoformat(), "machine": race.processor(), "threads": threads, "isa": isa,
+              "rotation_bytes": rotation}
+    track = racing.Track(peers, ours.Limits(race, threads), peers[0].isa, common, note)
+    print(f"{common['machine']}, {threads} threads; medians of calls taken in turn, limits of the same races")
+    for peer in peers:
+        print(f"  {peer.name}: {peer.about}")
+    for name in options.formats:
+        for n, k in options.shapes:
+            print(f"\n{name}, {n} x {k} (N x K)\n{pages.HEAD}")
+            for records in track.run(name, n, k, options.rows, rotation, options.seconds, options.longest):
+                for record in records:
+                    print(pages.row(record, records), flush=True)
+                    keep(record)
+
+
+def in_a_process_each(options, keep):
+    """One process can hold one ggml, and one choice of our kernels."""
+    join = lambda values: ",".join(map(str, values))
+    fixed = [f"--shapes={join(f'{n}x{k}' for n, k in options.shapes)}", f"--formats={join(options.formats)}", f"-m={join(options.rows)}",
+             f"--compute={join(options.compute)}", f"--peers={join(options.peers)}", f"--seconds={options.seconds}",
+             f"--longest={options.longest}", f"--build={options.build}", f"--backend={options.backend}"]
+    fixed += [f"--{name}={getattr(options, name)}" for name in ("threads", "rotation", "ggml") if getattr(options, name)]
+    for isa in options.isa:
+        with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
+            subprocess.run([sys.executable, "-B", HERE, *fixed, f"--isa={isa}", f"--json={file.name}"], check=True)
+            for line in file:
+                keep(json.loads(line))
+
+
+def by_the_command(options, keep):
+    """Ours against ours: rows of `metal-marlin bench`."""
+    for arguments in (["--sparse", "both", "-m", "1"], ["--threads", "1,2", "-m", "128,512"]):
+        command = [options.build / "tools" / "metal-marlin", "bench", "--json", "--format", "mxfp4,nvfp4,int4", "--compute", "default,int8",
+                   "--seconds", str(options.seconds), *arguments]
+        shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        for record in map(json.loads, shown.splitlines()):
+            keep({"source": "command", "candidate": "ours", "isa": "native", **record})
+
+
+def measured(options):
+    if options.source:
+        return [json.loads(line) for line in options.source.read_text("utf-8").splitlines()]
+    records, file = [], open(options.json, "w", encoding="utf-8") if options.json else None
+
+    def keep(record):
+        records.append(record)
+        if file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+    if len(options.isa) == 1:
+        raced(options, options.isa[0], keep)
+    else:
+        in_a_process_each(options, keep)
+    if options.goals or options.docs:
+        by_the_command(options, keep)
+    return records
+
+
+def main(arguments):
+    options = parsed(arguments)
+    records = measured(options)
+    import goals
+    import pages
+    rows = goals.assess(records)
+    if options.goals:
+        print("\n" + "\n".join(pages.in_columns([("regime", "goal", "measured", "where", "verdict"), *rows])))
+    if options.svg:
+        options.svg.mkdir(parents=True, exist_ok=True)
+        for name, drawing in pages.drawings(records).items():
+            (options.svg / name).write_text(drawing, "utf-8")
+    if options.docs:
+        for path in pages.write_docs(TOP / "docs" / "performance.md", records, rows):
+            print(f"wrote {path}")
+    mine = [each for each in records if each["source"] == "race" and each["candidate"] == "ours"]
+    wrong = [each for each in mine if not each["nmse"] <= BOUNDS.get(each["compute"], EXACT)]
+    for each in wrong:
+        print(f"WRONG: {pages.label(each)}, {each['format']}, {each['N']} x {each['K']}, M = {each['M']}: NMSE {each['nmse']:.1e}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

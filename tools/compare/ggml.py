@@ -1,0 +1,181 @@
+"""ggml's CPU backend as a candidate: its libraries are loaded at run time, its functions are declared here."""
+import ctypes
+import importlib.util
+import itertools
+import pathlib
+from ctypes import c_bool, c_char_p, c_int, c_int64, c_size_t, c_void_p
+
+import numpy as np
+from peer import Peer, Product, needs
+
+# Numbers of the types: those of GGUF files.
+TYPES = {"int4": (2, b"q4_0"), "int4-zeros": (3, b"q4_1"), "int8": (8, b"q8_0"), "mxfp4": (39, b"mxfp4"), "nvfp4": (40, b"nvfp4")}
+F32 = 0
+NODES = 8  # of a graph: three are used
+
+
+QUIET = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)(lambda _level, _text, _user: None)
+
+
+class InitParams(ctypes.Structure):
+    _fields_ = (("mem_size", c_size_t), ("mem_buffer", c_void_p), ("no_alloc", c_bool))
+
+
+class Feature(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("value", c_char_p))
+
+
+# name: (library, result, arguments...)
+FUNCTIONS = {
+    "ggml_version": ("base", c_char_p),
+    "ggml_log_set": ("base", None, c_void_p, c_void_p),
+    "ggml_init": ("base", c_void_p, InitParams),
+    "ggml_free": ("base", None, c_void_p),
+    "ggml_tensor_overhead": ("base", c_size_t),
+    "ggml_graph_overhead_custom": ("base", c_size_t, c_size_t, c_bool),
+    "ggml_type_name": ("base", c_char_p, c_int),
+    "ggml_new_tensor_2d": ("base", c_void_p, c_void_p, c_int, c_int64, c_int64),
+    "ggml_mul_mat": ("base", c_void_p, c_void_p, c_void_p, c_void_p),
+    "ggml_new_graph_custom": ("base", c_void_p, c_void_p, c_size_t, c_bool),
+    "ggml_build_forward_expand": ("base", None, c_void_p, c_void_p),
+    "ggml_backend_alloc_ctx_tensors_from_buft": ("base", c_void_p, c_void_p, c_void_p),
+    "ggml_backend_buft_alloc_buffer": ("base", c_void_p, c_void_p, c_size_t),
+    "ggml_backend_buffer_get_base": ("base", c_void_p, c_void_p),
+    "ggml_backend_buffer_free": ("base", None, c_void_p),
+    "ggml_backend_tensor_alloc": ("base", c_int, c_void_p, c_void_p, c_void_p),
+    "ggml_backend_buft_name": ("base", c_char_p, c_void_p),
+    "ggml_backend_tensor_set": ("base", None, c_void_p, c_void_p, c_size_t, c_size_t),
+    "ggml_backend_tensor_get": ("base", None, c_void_p, c_void_p, c_size_t, c_size_t),
+    "ggml_backend_graph_compute": ("base", c_int, c_void_p, c_void_p),
+    "ggml_backend_reg_dev_get": ("base", c_void_p, c_void_p, c_size_t),
+    "ggml_backend_reg_get_proc_address": ("base", c_void_p, c_void_p, c_char_p),
+    "ggml_backend_dev_supports_op": ("base", c_bool, c_void_p, c_void_p),
+    "ggml_backend_cpu_buffer_type": ("base", c_void_p),
+    "ggml_backend_cpu_init": ("cpu", c_void_p),
+    "ggml_backend_cpu_set_n_threads": ("cpu", None, c_void_p, c_int),
+    "ggml_backend_cpu_reg": ("cpu", c_void_p),
+}
+
+
+def wheel():
+    """The folder of the installed libggml-python, which is built for any processor with AVX2."""
+    found = importlib.util.find_spec("libggml")
+    needs(found, "no libggml-python is installed")
+    return pathlib.Path(found.origin or found.submodule_search_locations[0]).parent
+
+
+class Ggml(Peer):
+    """folder: of libggml-base.so and libggml-cpu.so. One process can load one ggml."""
+
+    variants = {"q8": "int8"}  # it rounds activations to 8 bits, whatever is asked
+    settle = 8e-3  # OpenMP's threads spin for milliseconds after a call
+
+    def __init__(self, race, threads, folder, name="ggml"):
+        self.name, self.race, self.context, self.buffer, self.products = name, race, None, None, []
+        self._load(pathlib.Path(folder))
+        self.f.ggml_log_set(QUIET, None)
+        self.backend = self.f.ggml_backend_cpu_init()
+        needs(self.backend, "ggml_backend_cpu_init failed")
+        self.f.ggml_backend_cpu_set_n_threads(self.backend, threads)
+        self.registry = self.f.ggml_backend_cpu_reg()
+        self.device = self.f.ggml_backend_reg_dev_get(self.registry, 0)
+        self.about = f"ggml {self.f.ggml_version().decode()}, {' '.join(self._features())}"
+
+    def _load(self, folder):
+        self.f, libraries = type("Functions", (), {})(), {}
+        for part in ("base", "cpu"):
+            found = sorted([*folder.glob(f"**/libggml-{part}.so"), *folder.glob(f"**/libggml-{part}.dylib")])
+            needs(found, f"no libggml-{part} in {folder}")
+            try:
+                libraries[part] = ctypes.CDLL(str(found[0]))
+            except OSError as error:
+                needs(False, str(error))
+        for name, (part, result, *arguments) in FUNCTIONS.items():
+            function = getattr(libraries[part], name, None)
+            needs(function, f"{folder}: this ggml has no {name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self.f, name, function)
+
+    def _procedure(self, name, result, *arguments):
+        address = self.f.ggml_backend_reg_get_proc_address(self.registry, name)
+        return ctypes.CFUNCTYPE(result, *arguments)(address) if address else None
+
+    def _features(self):
+        each = self._procedure(b"ggml_backend_get_features", ctypes.POINTER(Feature), c_void_p)(self.registry)
+        names = itertools.takewhile(lambda feature: feature.name, (each[i] for i in itertools.count()))
+        return [feature.name.decode() for feature in names if feature.value != b"0"]
+
+    def _arena(self, tensors, graphs):
+        bytes_ = (tensors + 4) * self.f.ggml_tensor_overhead() + graphs * (self.f.ggml_graph_overhead_custom(NODES, False) + 64)
+        return self.f.ggml_init(InitParams(bytes_, None, True))
+
+    def _make(self, buffer_type, number, weights, copies):
+        """Copies in a buffer of this type; False, and nothing, when the backend does not multiply by such."""
+        self.context = self._arena(copies + 2, 0)
+        self.copies = [self.f.ggml_new_tensor_2d(self.context, number, weights.k, weights.n) for _ in range(copies)]
+        self.buffer = self.f.ggml_backend_alloc_ctx_tensors_from_buft(self.context, buffer_type)
+        needs(self.buffer, "ggml has no memory for the weights")
+        x = self.f.ggml_new_tensor_2d(self.context, F32, weights.k, 4)
+        product = self.f.ggml_mul_mat(self.context, self.copies[0], x)
+        if self.f.ggml_backend_dev_supports_op(self.device, product):
+            return True
+        self.forget()
+        return False
+
+    def prepare(self, weights, copies):
+        self.forget()
+        number, name = TYPES.get(weights.format.name, (0, b""))
+        needs(name, f"ggml has no {weights.format.name}")
+        needs(self.f.ggml_type_name(number) == name, f"this ggml has no {name.decode()}")
+        block = 64 if weights.format.name == "nvfp4" else 32
+        needs(weights.k % block == 0, f"ggml wants K in multiples of {block}")
+        extra = self._procedure(b"ggml_backend_dev_get_extra_bufts", ctypes.POINTER(c_void_p), c_void_p)
+        types = list(itertools.takewhile(bool, extra(self.device))) if extra else []
+        chosen = next((each for each in [*types, self.f.ggml_backend_cpu_buffer_type()] if self._make(each, number, weights, copies)), None)
+        needs(chosen, f"ggml does not multiply by {name.decode()} here")
+        self.place = self.f.ggml_backend_buft_name(chosen).decode()
+        blocks = weights.blocks()
+        for each in self.copies:
+            self.f.ggml_backend_tensor_set(each, blocks.ctypes.data, 0, blocks.nbytes)
+        self.n, self.turn = weights.n, itertools.cycle(range(copies))
+
+    def product(self, _variant, a):
+        count = len(self.copies)
+        context = self._arena(2 * count + 2, count)
+        x = self.f.ggml_new_tensor_2d(context, F32, a.shape[1], len(a))
+        results = [self.f.ggml_mul_mat(context, each, x) for each in self.copies]
+        a = np.ascontiguousarray(a, np.float32)
+        # One matrix for the results of all copies, as the others have it.
+        after = -(-a.nbytes // 4096) * 4096
+        buffer = self.f.ggml_backend_buft_alloc_buffer(self.f.ggml_backend_cpu_buffer_type(), after + 4 * len(a) * self.n)
+        self.products.append((context, buffer))
+        needs(buffer, "ggml has no memory for the results")
+        base = self.f.ggml_backend_buffer_get_base(buffer)
+        self.f.ggml_backend_tensor_alloc(buffer, x, base)
+        for each in results:
+            self.f.ggml_backend_tensor_alloc(buffer, each, base + after)
+        self.f.ggml_backend_tensor_set(x, a.ctypes.data, 0, a.nbytes)
+        graphs = [self.f.ggml_new_graph_custom(context, NODES, False) for _ in results]
+        for graph, result in zip(graphs, results):
+            self.f.ggml_build_forward_expand(graph, result)
+
+        def time(calls):
+            turns = [graphs[next(self.turn)] for _ in range(calls)]
+            return self.race.time_graphs(self.f.ggml_backend_graph_compute, self.backend, turns)
+
+        def result():
+            out = np.empty((len(a), self.n), np.float32)
+            self.f.ggml_backend_tensor_get(results[0], out.ctypes.data, 0, out.nbytes)
+            return out
+
+        return Product(time, result)
+
+    def forget(self):
+        for context, buffer in [*self.products, (self.context, self.buffer)]:
+            if context:
+                self.f.ggml_backend_buffer_free(buffer)
+                self.f.ggml_free(context)
+        self.context, self.buffer, self.copies, self.products = None, None, [], []
+
+    def kernel(self, _variant, _m):
+        return self.place

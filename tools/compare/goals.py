@@ -1,0 +1,111 @@
+"""What the CPU backend has to reach, beside what a run has measured. All numbers of the goals are in GOALS."""
+import dataclasses
+from collections.abc import Callable
+
+FOUR_BITS = ("mxfp4", "nvfp4", "int4", "int4-g128", "int4-zeros", "int4-zeros-g64")
+INT4 = ("int4", "int4-zeros", "int4-zeros-g64")
+
+
+def fraction(which):
+    return lambda record, _: record[f"fraction_of_{which}"]
+
+
+def over(peer):
+    """How many times longer that one took; "ggml" has one way to multiply, whatever the compute of ours."""
+    return lambda record, _: record.get("over", {}).get(peer)
+
+
+def over_one_row(record, records):
+    """The time over that of M = 1, each by the reading of its own race: a machine's memory has states."""
+    same = ("candidate", "variant", "format", "N", "K", "isa")
+    first = next((each for each in records if each["M"] == 1 and all(each.get(key) == record.get(key) for key in same)), None)
+    return first["fraction_of_read"] / record["fraction_of_read"] if first else None
+
+
+def over_one_thread(record, records):
+    """How many times faster two threads are than one: rows of `metal-marlin bench --threads 1,2`."""
+    same = ("format", "compute", "M", "N", "K")
+    one = next((each for each in records if each.get("threads") == 1 and all(each.get(key) == record.get(key) for key in same)), None)
+    return one["seconds"] / record["seconds"] if one and record.get("threads") == 2 else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """value(record, all records) of every record of ours with these values; None: it does not count.
+
+    The worst of them must be at least, or at most, the number."""
+
+    regime: str
+    what: str
+    value: Callable
+    least: float = None
+    most: float = None
+    m: tuple = ()
+    formats: tuple = FOUR_BITS
+    computes: tuple = ("int8", "bf16", "f32")
+    isa: str = "native"
+    source: str = "race"
+
+    def fits(self, record):
+        return (record["candidate"] == "ours" and record["source"] == self.source and record["isa"] == self.isa
+                and (not self.m or record["M"] in self.m) and record["format"] in self.formats and record["compute"] in self.computes)
+
+    def worst(self, records):
+        """(value, record, how many count, how many of these reach the goal), or None."""
+        found = [(self.value(record, records), record) for record in records if self.fits(record)]
+        found = [each for each in found if each[0] is not None]
+        if not found:
+            return None
+        worst = (min if self.most is None else max)(found, key=lambda each: each[0])
+        return *worst, len(found), sum(self.shortfall(value) <= 0 for value, _ in found)
+
+    def shortfall(self, value):
+        """By which part the goal is missed; at most 0: met."""
+        return 1 - value / self.least if self.most is None else value / self.most - 1
+
+
+INT8, BF16, F32 = ("int8",), ("bf16",), ("f32",)
+PEAK = "of the dot product's peak"
+GOALS = (
+    Goal("M = 1", "of the best read kernel", fraction("read"), 0.95, m=(1,)),
+    Goal("M = 1, INT8", "times faster than ggml, MXFP4", over("ggml q8"), 1.3, m=(1,), formats=("mxfp4",), computes=INT8),
+    Goal("M = 1, INT8", "times faster than ggml, Q4_0", over("ggml q8"), 1.15, m=(1,), formats=("int4",), computes=INT8),
+    Goal("M = 1, INT8", "times faster than ggml, NVFP4", over("ggml q8"), 2.4, m=(1,), formats=("nvfp4",), computes=INT8),
+    Goal("M = 2, 4", "times the time of M = 1", over_one_row, most=1.2, m=(2, 4), computes=("int8", "bf16")),
+    Goal("M = 16, INT8", PEAK, fraction("peak"), 0.72, m=(16,), computes=INT8),
+    Goal("M = 8, 16, INT8", "times faster than ggml", over("ggml q8"), 2.7, m=(8, 16), formats=("mxfp4", "int4"), computes=INT8),
+    Goal("M = 8, 16, INT8", "times faster than ggml, NVFP4", over("ggml q8"), 13, m=(8, 16), formats=("nvfp4",), computes=INT8),
+    Goal("M = 32, INT8", PEAK, fraction("peak"), 0.72, m=(32,), computes=INT8),
+    *(Goal(f"M = {m}, INT8", f"{PEAK}, {names[0]}", fraction("peak"), least, m=(m,), formats=names, computes=INT8)
+      for m, numbers in {128: (0.80, 0.72, 0.78, 0.75), 512: (0.83, 0.74, 0.80, 0.77)}.items()
+      for least, names in zip(numbers, (("mxfp4",), INT4, ("int4-g128",), ("nvfp4",)))),
+    Goal("M = 128, 512, INT8", "times faster than ggml", over("ggml q8"), 3, m=(128, 512), formats=("mxfp4", "int4"), computes=INT8),
+    Goal("M = 128, 512, INT8", "times faster than ggml, NVFP4", over("ggml q8"), 17, m=(128, 512), formats=("nvfp4",), computes=INT8),
+    Goal("M = 8, 64, BF16", PEAK, fraction("peak"), 0.85, m=(8, 64), computes=BF16),
+    Goal("M = 512, BF16", f"{PEAK}, FP4", fraction("peak"), 0.92, m=(512,), formats=("mxfp4", "nvfp4"), computes=BF16),
+    Goal("M = 512, BF16", f"{PEAK}, INT4", fraction("peak"), 0.85, m=(512,), formats=(*INT4, "int4-g128"), computes=BF16),
+    Goal("M = 512, BF16", "times faster than ggml, which rounds to INT8", over("ggml q8"), 1.9, m=(512,), computes=BF16),
+    Goal("M = 64, 128, 512, F32", "of the FMA peak", fraction("peak"), 0.90, m=(64, 128, 512), computes=F32),
+    Goal("2:4 sparse, M = 1", "times faster than dense", lambda record, _: record.get("dense_over_sparse"), 1.30, m=(1,),
+         computes=("int8", "default"), source="command"),
+    Goal("2 threads, M = 128, 512", "times faster than 1", over_one_thread, 1.96, m=(128, 512), computes=("int8", "default"),
+         source="command"),
+    Goal("AVX2, INT8", "times faster than ggml for AVX2", over("ggml-avx2 q8"), 1.5, computes=INT8, isa="avx2"),
+)
+
+
+def assess(records, goals=GOALS):
+    """Rows of strings for a table: regime, goal, measured, where, verdict."""
+    rows = []
+    for goal in goals:
+        bound = f"{'at least' if goal.most is None else 'at most'} {goal.least if goal.most is None else goal.most:g} {goal.what}"
+        found = goal.worst(records)
+        if found is None:
+            rows.append((goal.regime, bound, "", "", "not measured in this run"))
+            continue
+        value, record, count, met = found
+        where = f"worst of {count}: {record['format']} {record['compute']}, M = {record['M']}, {record['N']} x {record['K']}"
+        short = goal.shortfall(value)
+        verdict = "met" if short <= 0 else f"short by {100 * short:.0f}%; met by {met} of {count}"
+        rows.append((goal.regime, bound, f"{value:.2f}", where, verdict))
+    return rows

@@ -1,0 +1,150 @@
+"""What is made of records: lines of a table, drawings, and the computed parts of docs/performance.md."""
+import pathlib
+import re
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
+
+from charts import COLOURS, Chart, ticks  # noqa: E402
+
+HEAD = (f"{'candidate':19} {'M':>4} {'time':>9} {'CPU time':>9} {'GB/s':>6} {'GFLOP/s':>8}  {'of limit':20} {'nmse':>8}  "
+        "kernel; of others, their time over ours")
+
+
+def seconds_text(seconds):
+    for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1:
+            break
+    return f"{seconds * factor:.3g} {unit}"
+
+
+def label(record):
+    return f"{record['candidate']} {record['variant']}"
+
+
+def row(record, race):
+    """race: the records of the same race."""
+    over = [f"{each['over'][label(record)]:.2f} {each['variant']}" for each in race if label(record) in each.get("over", {})]
+    words = ", ".join(over) if over else record["kernel"]
+    return (f"{label(record):19} {record['M']:4} {seconds_text(record['seconds']):>9} {seconds_text(record['cpu_seconds']):>9} "
+            f"{record['gbytes_per_s']:6.1f} {record['gflops']:8.1f}  {record['fraction_of_limit']:4.2f} {record['limit']:15} "
+            f"{record['nmse']:8.1e}  {words}")
+
+
+def in_columns(rows):
+    """Lines of text, a column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(each, widths)).rstrip() for each in rows]
+
+
+def markdown(head, rows):
+    return "\n".join("| " + " | ".join(each) + " |" for each in (head, ["---"] * len(head), *rows)) + "\n"
+
+
+# --- drawings ------------------------------------------------------------------------------------------------------------------
+
+
+def colours_of(records):
+    return dict(zip(dict.fromkeys(label(each) for each in records), COLOURS * 4))
+
+
+def shape_of(records):
+    """The (N, K) with the most records, and these."""
+    shape = statistics.mode((each["N"], each["K"]) for each in records)
+    return shape, [each for each in records if (each["N"], each["K"]) == shape]
+
+
+def speed(records):
+    """GFLOP/s over M of every candidate, for the records of one format."""
+    (n, k), records = shape_of(records)
+    rows, rates = sorted({each["M"] for each in records}), [each["gflops"] for each in records]
+    low, high = min(rates) / 1.3, max(rates) * 1.3
+    chart = Chart(f"{records[0]['format']}, N = {n}, K = {k}: GFLOP/s by rows of activations", ("M", min(rows) / 1.1, max(rows) * 1.1, rows),
+                  ("GFLOP/s", low, high, ticks(low, high)), f"Speed of {records[0]['format']} beside other libraries")
+    for name, colour in colours_of(records).items():
+        mine = sorted((each["M"], each["gflops"]) for each in records if label(each) == name)
+        dashes = "" if name.startswith("ours") else "6 4"
+        chart.line(mine, colour, dashes)
+        for m, rate in mine:
+            chart.mark(m, rate, colour, not dashes, f"{name}, M = {m}: {rate:.0f} GFLOP/s")
+        chart.legend(name, colour, dashes)
+    return chart.svg()
+
+
+def roofline(records):
+    """Every product at its own fraction of the run's median limits, since a machine's speed drifts."""
+    (n, k), records = shape_of(records)
+    median = lambda key, chosen: statistics.median(each[key] for each in chosen)
+    read = median("read_gbytes_per_s", records)
+    peaks = {name: median("peak_gflops", [each for each in records if each["instruction"] == name])
+             for name in dict.fromkeys(each["instruction"] for each in records)}
+    intensity = lambda each: 2 * each["M"] * n * k / each["weight_bytes"]
+    limit = lambda each: intensity(each) * read if each["limit"] == "read" else peaks[each["instruction"]]
+    points = [(intensity(each), each["fraction_of_limit"] * limit(each), each) for each in records]
+    left, right = min(x for x, _, _ in points) / 1.5, max(x for x, _, _ in points) * 1.5
+    low, high = min(y for _, y, _ in points) / 1.5, max(peaks.values()) * 1.5
+    chart = Chart(f"N = {n}, K = {k}, all formats: products against the limits of this machine",
+                  ("operations per byte of weights", left, right, ticks(left, right)), ("GFLOP/s", low, high, ticks(low, high)),
+                  "Roofline of all candidates")
+    highest = max(peaks.values())
+    chart.line([(max(left, low / read), max(left * read, low)), (highest / read, highest)], "#444444")
+    for peak in peaks.values():
+        chart.line([(max(left, peak / read), peak), (right, peak)], "#444444", "7 4")
+    colours = colours_of(records)
+    for x, y, each in points:
+        words = f"{label(each)} {each['format']}, M = {each['M']}: {each['gflops']:.0f} GFLOP/s, {100 * each['fraction_of_limit']:.0f}% of its limit"
+        chart.mark(x, y, colours[label(each)], each["candidate"] == "ours", words)
+    for name, colour in colours.items():
+        chart.legend(name, colour)
+    chart.notes(f"reading memory: {read:.1f} GB/s", *(f"{name}: {peak:.0f} Gop/s" for name, peak in peaks.items()), "disc: ours; ring: others")
+    return chart.svg()
+
+
+def drawings(records):
+    """{name: SVG} of the races with our best kernels."""
+    records = [each for each in records if each["source"] == "race" and each["isa"] == "native"]
+    formats = dict.fromkeys(each["format"] for each in records)
+    made = {f"speed-{name}.svg": speed([each for each in records if each["format"] == name]) for name in formats}
+    return {"roofline.svg": roofline(records), **made} if records else {}
+
+
+# --- docs/performance.md -------------------------------------------------------------------------------------------------------
+
+PART = re.compile(r"(<!-- (run|goals|rows|drawings) -->\n).*?(<!-- end -->)", re.S)
+
+
+def about_run(records):
+    first = records[0]
+    names = dict.fromkeys(f"`{each['candidate']}` is {each['about']}" for each in records if each.get("about"))
+    return f"{first['machine']}, {first['threads']} threads, {first['date']}.\n\n" + "".join(f"- {name}\n" for name in names)
+
+
+def rows_part(records):
+    """Ours against the best of the others, a line a format, shape and M."""
+    lines = []
+    for each in records:
+        if each["source"] != "race" or each["candidate"] != "ours":
+            continue
+        best = min(each["over"], key=each["over"].get, default=None)
+        lines.append((each["isa"], each["format"], f"{each['N']} x {each['K']}", str(each["M"]), each["compute"], seconds_text(each["seconds"]),
+                      f"{each['fraction_of_limit']:.2f} {each['limit']}", f"{each['nmse']:.1e}",
+                      f"{best}: {each['over'][best]:.2f}" if best else "none"))
+    return markdown(("ISA", "format", "N x K", "M", "compute", "time", "of limit", "NMSE", "fastest other, its time over ours"), lines)
+
+
+def write_docs(page, records, goal_rows):
+    """Writes the computed parts of the page, and the drawings beside it into a folder of its name. Returns what it wrote."""
+    made, folder = drawings(records), page.with_suffix("")
+    parts = {
+        "run": about_run(records),
+        "goals": markdown(("regime", "goal", "measured", "where", "verdict"), goal_rows),
+        "rows": rows_part(records),
+        "drawings": "".join(f"![{name.removesuffix('.svg')}]({folder.name}/{name})\n" for name in made),
+    }
+    text = PART.sub(lambda found: found[1] + parts[found[2]] + found[3], page.read_text("utf-8"))
+    folder.mkdir(exist_ok=True)
+    for name, drawing in made.items():
+        (folder / name).write_text(drawing, "utf-8")
+    page.write_text(text, "utf-8")
+    return [page, *(folder / name for name in made)]

@@ -1,0 +1,76 @@
+"""What every candidate of the race is: another one is another class."""
+import os
+import time
+
+
+class Absent(Exception):
+    """A candidate that cannot be had here, or has no such product; the text says why."""
+
+
+class Product:
+    """C = A W^T by one candidate.
+
+    time(calls)  calls it so often, each time with another copy of the weights: (seconds by the wall's clock, seconds of
+                 processor time of all threads)
+    result()     of the last call: [M, N]
+    """
+
+    def __init__(self, time, result):
+        self.time, self.result = time, result
+
+
+def timed_in_python(run, turn):
+    """Product.time of run(copy), Python's cost of a call included."""
+    def timed(calls):
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(calls):
+            run(next(turn))
+        return time.perf_counter() - wall, time.process_time() - cpu
+    return timed
+
+
+class Peer:
+    """One library. Made once for a run; raises Absent when it is not there.
+
+    name      as tables have it
+    about     its version and what it says of itself
+    variants  {name: compute}: the ways it multiplies; compute is "int8", "bf16" or "f32": what becomes of the activations
+    settle    seconds that its threads go on spinning after a call, during which nobody else may be timed
+    """
+
+    name, about, settle = "", "", 0.0
+    variants = {}
+
+    def prepare(self, weights, copies):
+        """Makes so many copies of the weights; raises Absent when it has no such format or shape. Frees those before."""
+        raise NotImplementedError
+
+    def product(self, variant, a):
+        """A Product with these activations, float32 [M, K]."""
+        raise NotImplementedError
+
+    def forget(self):
+        """Frees the weights."""
+
+    def kernel(self, _variant, _m):
+        """What it says of the kernel, or ""."""
+        return ""
+
+
+def needs(condition, why):
+    if not condition:
+        raise Absent(why)
+
+
+def imported(module):
+    """A module that need not be there."""
+    try:
+        return __import__(module, fromlist=[""])
+    except Exception as error:  # a broken wheel raises what it likes
+        raise Absent(f"cannot import {module}: {error}") from None
+
+
+def use_threads(threads):
+    """For libraries that read their number of threads when they are loaded."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)

@@ -1,0 +1,133 @@
+"""Weights that every candidate gets the same: random codes and scales, and what they are worth in float64.
+
+Scales are numbers that float16 and bfloat16 both hold, so that no candidate has to round them.
+"""
+import dataclasses
+
+import numpy as np
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float64)
+E2M1 = np.concatenate([E2M1, -E2M1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """name     as --formats takes it
+    base     the library's name of the format
+    group    elements of K with one scale
+    additive q * s + zero instead of (q - 8) * s"""
+
+    name: str
+    base: str
+    group: int
+    additive: bool = False
+
+    @property
+    def bits(self):
+        """Of a weight with its scale and zero, as files store it."""
+        scale = 8 if self.base in ("mxfp4", "nvfp4") else 32 if self.additive else 16
+        return (8 if self.base == "int8" else 4) + scale / self.group
+
+
+FORMATS = {each.name: each for each in (
+    Format("mxfp4", "mxfp4", 32),
+    Format("nvfp4", "nvfp4", 16),
+    Format("int4", "int4", 32),
+    Format("int4-g128", "int4", 128),
+    Format("int4-zeros", "int4", 32, additive=True),
+    Format("int4-zeros-g64", "int4", 64, additive=True),
+    Format("int8", "int8", 32),
+)}
+
+
+def bf16_bits(values):
+    """The nearest bfloat16 of float32 values, as uint16; ties to even."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def to_bf16(values):
+    """Rounded to bfloat16, as float32."""
+    return (bf16_bits(values).astype(np.uint32) << 16).view(np.float32)
+
+
+def e4m3_value(bits):
+    """Of numbers that are neither subnormal nor negative."""
+    return np.ldexp(1 + (bits & 7) / 8, (bits >> 3).astype(np.int64) - 7)
+
+
+def halves(codes, block):
+    """Two codes a byte, the first half of each block in the low nibbles: the order inside the blocks of GGUF."""
+    pairs = codes.reshape(len(codes), -1, 2, block // 2)
+    return pairs[:, :, 0] | pairs[:, :, 1] << 4
+
+
+class Weights:
+    """W[n, k]. codes: uint8 [n, ceil(k / 2)], the even k in the low nibble, or int8 [n, k]; scales [n, ceil(k / group)]: uint8 bits
+    (E8M0, E4M3) or float32; zeros: float32, or None."""
+
+    def __init__(self, fmt, n, k, seed=1):
+        self.format, self.n, self.k = fmt, n, k
+        random = np.random.default_rng(seed)
+        groups = -(-k // fmt.group)
+        if fmt.base == "int8":
+            self.codes = random.integers(-127, 128, (n, k), np.int8)
+        else:
+            self.codes = random.integers(0, 256, (n, -(-k // 2)), np.uint8)
+            if k % 2:
+                self.codes[:, -1] &= 15
+        self.zeros = None
+        # Scales of a trained layer: within a few powers of two of each other.
+        if fmt.base == "mxfp4":
+            self.scales = random.integers(118, 126, (n, groups), np.uint8)
+        elif fmt.base == "nvfp4":
+            self.scales = random.integers(0x28, 0x50, (n, groups), np.uint8)
+        else:
+            self.scales = to_bf16(0.002 + 0.01 * random.random((n, groups), np.float32))
+            if fmt.additive:
+                self.zeros = to_bf16(-0.02 - 0.08 * random.random((n, groups), np.float32))
+
+    @property
+    def bytes(self):
+        """As files store them: what a candidate reads that does not say better."""
+        return round(self.n * self.k * self.format.bits / 8)
+
+    def each_code(self, rows):
+        """uint8 or int8 [rows, k]"""
+        codes = self.codes[rows]
+        return codes if codes.dtype == np.int8 else np.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)[:, :self.k]
+
+    def values(self, rows):
+        """float64 [rows, k]"""
+        group, scales = self.format.group, self.scales[rows]
+        if self.format.base == "mxfp4":
+            scales = np.ldexp(1.0, scales.astype(np.int64) - 127)
+        elif self.format.base == "nvfp4":
+            scales = e4m3_value(scales)
+        spread = lambda each: np.repeat(each.astype(np.float64), group, 1)[:, :self.k]
+        codes = self.each_code(rows)
+        if self.format.base in ("mxfp4", "nvfp4"):
+            return E2M1[codes] * spread(scales)
+        if self.zeros is not None:
+            return codes * spread(scales) + spread(self.zeros[rows])
+        return (codes.astype(np.float64) - (8 if self.format.base == "int4" else 0)) * spread(scales)
+
+    def blocks(self):
+        """The bytes of GGUF's blocks, uint8 [n, bytes of a row]: Q4_0, Q4_1, Q8_0, MXFP4 or NVFP4 (docs/formats.md)."""
+        half = lambda each: each.astype(np.float16).view(np.uint8).reshape(self.n, -1, 2)
+        if self.format.base == "int8":
+            parts = [half(self.scales), self.codes.view(np.uint8).reshape(self.n, -1, 32)]
+        elif self.format.base == "nvfp4":
+            parts = [self.scales.reshape(self.n, -1, 4), halves(self.each_code(slice(None)), 16).reshape(self.n, -1, 32)]
+        else:
+            codes = halves(self.each_code(slice(None)), 32)
+            if self.format.base == "mxfp4":
+                parts = [self.scales.reshape(self.n, -1, 1), codes]
+            else:
+                parts = [half(self.scales), *([half(self.zeros)] if self.zeros is not None else []), codes]
+        return np.ascontiguousarray(np.concatenate(parts, -1).reshape(self.n, -1))
+
+
+def nmse(result, wanted):
+    """Mean squared error over the mean square of what is wanted."""
+    return float(np.sum((np.asarray(result, np.float64) - wanted) ** 2) / np.sum(wanted ** 2))
