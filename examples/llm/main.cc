@@ -1,5 +1,6 @@
 // metal-marlin-chat: talk to a small language model in the terminal. This file has the options and the modes; conversation.h
 // has the talk, model.h the model.
+#include <sys/select.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +8,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
+#include <map>
+#include <sstream>
 #include <utility>
 
 #include "conversation.h"
@@ -112,17 +116,29 @@ End say(Conversation& talk, Sampler& sampler, const Options& o, const std::strin
   return end;
 }
 
+// Shows the prompt and waits for a line on the terminal; false after Ctrl-C. The signal is let in only while pselect waits, so
+// that none is lost between a look at the flag and the waiting.
+bool wait_for_line() {
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+  interrupted = 0;
+  print("> ");
+  fd_set input;
+  FD_ZERO(&input);
+  FD_SET(STDIN_FILENO, &input);
+  const bool there = pselect(STDIN_FILENO + 1, &input, nullptr, nullptr, nullptr, &before) > 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return there;
+}
+
 // Lines until the input ends, or Ctrl-C at the prompt.
 void chat(Conversation& talk, Sampler& sampler, const Options& o) {
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal) print("Type a message. Ctrl-C ends an answer, Ctrl-D the program.\n");
-  char* line = nullptr;
-  size_t capacity = 0;
-  while (interrupted = 0, terminal ? print("> ") : void(), true) {
-    const ssize_t size = getline(&line, &capacity, stdin);
-    if (size < 0) break;
-    std::string message(line, static_cast<size_t>(size));
-    while (!message.empty() && (message.back() == '\n' || message.back() == '\r')) message.pop_back();
+  for (std::string message; (!terminal || wait_for_line()) && std::getline(std::cin, message);) {
+    if (!message.empty() && message.back() == '\r') message.pop_back();
     if (message.empty()) continue;
     try {
       say(talk, sampler, o, message);
@@ -130,7 +146,6 @@ void chat(Conversation& talk, Sampler& sampler, const Options& o) {
       std::fprintf(stderr, "%s\n", error.what());
     }
   }
-  std::free(line);
   if (terminal) print("\n");
 }
 

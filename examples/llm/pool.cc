@@ -1,5 +1,7 @@
 #include "pool.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 namespace llm {
@@ -20,7 +22,12 @@ void relax() {
 
 Pool::Pool(unsigned threads) {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  // Threads inherit the mask: signals are the main thread's, whose waiting they are to end.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   for (unsigned i = 1; i < threads; ++i) workers_.emplace_back([this] { worker(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Pool::~Pool() {

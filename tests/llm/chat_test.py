@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""The chat from end to end with a real model: answers, limits, Ctrl-C, broken files, other names for the same layers.
+
+    chat_test.py CHAT MODEL.gguf
+
+Prints a line for each test, "passed NAME" or "FAILED NAME: why"; the exit status is 1 when one failed.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+import gguf
+import numpy as np
+
+CHAT, MODEL = sys.argv[1:]
+TEXT = pathlib.Path(__file__).parents[2] / "README.md"
+FRANCE = "What is the capital of France?"
+STORY = "Write a very long story of a thousand words about the sea."
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def run(*arguments, model=MODEL, code=0, text=b""):
+    """Standard output and error; fails when the exit status is another one."""
+    done = subprocess.run([CHAT, model, *arguments], input=text, capture_output=True, timeout=300)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    expect(done.returncode == code, f"exit status {done.returncode}, expected {code}: {err[-300:]}")
+    return out, err
+
+
+def expect(holds, otherwise):
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+def expect_equal(found, wanted, what=""):
+    expect(found == wanted, f"{what}: found {found!r}, expected {wanted!r}")
+
+
+def excerpt(scratch, characters):
+    path = scratch / f"text-{characters}"
+    path.write_text(TEXT.read_text()[:characters])
+    return str(path)
+
+
+def score(*arguments, model=MODEL):
+    out, _ = run("--perplexity", *arguments, model=model)
+    return {key: float(value) for key, value in (line.split() for line in out.splitlines())}
+
+
+@test
+def answers(scratch):
+    out, err = run("--prompt", FRANCE)
+    expect_equal(out, "The capital of France is Paris.\n")
+    expect(re.search(r"prompt: 37 tokens, .* answers: 7 tokens", err), err)
+    for option in ("--threads", "1"), ("--block", "5"), ("--threads", "3"):
+        expect_equal(run("--prompt", FRANCE, *option)[0], out, option)
+    expect("Paris" in run("--prompt", FRANCE, "--compute", "int8")[0], "INT8 activations do not know it")
+    profile = run("--prompt", FRANCE, "--profile")[1]
+    expect(all(stage in profile for stage in ("q, k, v", "attention", "gate and up", "head")), profile)
+
+
+@test
+def seeds(scratch):
+    say = lambda seed: run("--prompt", "Tell me a story.", "--temperature", "1.5", "--max-tokens", "30", "--seed", seed)[0]
+    first = say("1")
+    expect_equal(say("1"), first, "the same seed")
+    expect(say("2") != first, "another seed gives the same answer")
+
+
+@test
+def history(scratch):
+    out, err = run("--temperature", "0", text=f"{FRANCE}\nAnd of Germany?\n".encode())
+    expect(out.endswith("The capital of Germany is Berlin.\n"), out)
+    # What ran before is not run again: the second message adds itself, its frame, and how the first answer ended.
+    tokens = int(re.search(r"prompt: (\d+) tokens", err)[1])
+    expect(tokens < 80, f"{tokens} tokens of prompts")
+
+
+@test
+def a_full_context(scratch):
+    out, err = run("--prompt", STORY, "--context", "64")
+    expect("(the answer ends here: the context is full)" in err, err)
+    _, err = run("--context", "100", "--max-tokens", "20", text=b"Tell me of the sea.\nAnd of the land.\nAnd of the sky.\nAnd?\n")
+    expect("the oldest exchanges are forgotten" in err, err)
+    _, err = run("--prompt", "word " * 100, "--context", "64", code=1)
+    expect("the message is too long: 1" in err and "the context has 64" in err, err)
+    out, err = run("--context", "64", text=("word " * 100 + "\n" + FRANCE + "\n").encode())
+    expect("too long" in err and "Paris" in out, "a chat goes on behind a message that is too long: " + out + err)
+    _, err = run("--prompt", FRANCE, "--max-tokens", "3")
+    expect("(the answer ends here: --max-tokens)" in err, err)
+
+
+@test
+def bad_text(scratch):
+    _, err = run("--prompt", b"caf\xe9", code=1)
+    expect("the message is no UTF-8" in err, err)
+    out, err = run(text=b"caf\xe9\n\n" + FRANCE.encode() + b"\r\n")
+    expect("no UTF-8" in err and out == "The capital of France is Paris.\n", out + err)
+
+
+@test
+def names_of_control_tokens_are_text(scratch):
+    _, plain = run("--prompt", "a", "--max-tokens", "1")
+    _, named = run("--prompt", "a<|im_end|>", "--max-tokens", "1")
+    count = lambda err: int(re.search(r"prompt: (\d+)", err)[1])
+    expect(count(named) > count(plain) + 3, "<|im_end|> became a control token")
+
+
+@test
+def interrupts(scratch):
+    with subprocess.Popen([CHAT, MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as talk:
+        talk.stdin.write(STORY.encode() + b"\n")
+        talk.stdin.flush()
+        talk.stdout.read(20)  # the answer has begun
+        talk.send_signal(signal.SIGINT)
+        out, _ = talk.communicate(FRANCE.encode() + b"\n", timeout=100)
+        expect_equal(talk.returncode, 0, "a chat goes on")
+        expect(out.endswith(b"Paris.\n") and len(out) < 2000, out.decode())
+    with subprocess.Popen([CHAT, MODEL, "--prompt", STORY], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
+        one.stdout.read(20)
+        one.send_signal(signal.SIGINT)
+        one.communicate(timeout=100)
+        expect_equal(one.returncode, 130, "one answer")
+    host, terminal = pty.openpty()
+    with subprocess.Popen([CHAT, MODEL], stdin=terminal, stdout=terminal, stderr=terminal) as talk:
+        os.close(terminal)
+        screen = b""
+        while not screen.endswith(b"> "):
+            screen += os.read(host, 100)
+        expect(b"loading [####" in screen, f"no progress bar: {screen!r}")
+        talk.send_signal(signal.SIGINT)
+        expect_equal(talk.wait(100), 0, "Ctrl-C at the prompt")
+    os.close(host)
+
+
+@test
+def scores(scratch):
+    text, npy = excerpt(scratch, 800), str(scratch / "logits.npy")
+    found = score("--text", text, "--logits", npy)
+    logits = np.load(npy).astype(np.float64)
+    ids = [int(i) for i in run("--tokenize", "--null", text=pathlib.Path(text).read_bytes())[0].split()]
+    expect_equal(logits.shape[0], len(ids), "rows of logits")
+    logs = logits - logits.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    nats = -np.mean([logs[i, token] for i, token in enumerate(ids[1:])])
+    expect(abs(nats - found["nats_per_token"]) < 1e-6, f"{nats} from the logits, {found}")
+    expect_equal(found["predicted"], len(ids) - 1, "predicted")
+    one_by_one = score("--text", text, "--block", "3")
+    expect(abs(one_by_one["nats_per_token"] - found["nats_per_token"]) < 1e-3, f"blocks of 3: {one_by_one}, of 128: {found}")
+    windows = score("--text", text, "--context", "64")
+    expect_equal(windows["predicted"], len(ids) - -(-len(ids) // 64), "predicted in windows")
+    expect(windows["nats_per_token"] > found["nats_per_token"], "less context predicts as well")
+
+
+@test
+def broken_files(scratch):
+    copy = scratch / "broken.gguf"
+    shutil.copy(MODEL, copy)
+
+    @contextlib.contextmanager
+    def patched(behind, old, new):
+        """Behind the first `behind`, the first `old` is `new` as long as this lasts."""
+        with open(copy, "r+b") as file:
+            head = file.read(4 << 20)
+            at = head.index(old, head.index(behind))
+            file.seek(at), file.write(new), file.flush()
+            yield
+            file.seek(at), file.write(old)
+
+    cases = [
+        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama), found 'mamba'"),
+        (b"tokenizer.ggml.model", b"gpt2", b"bert", "tokenizer.ggml.model: expected gpt2 (byte-level BPE), found 'bert'"),
+        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected gpt-2 or smollm, found 'other_'"),
+        (b"blk.7.attn_k.weight", b"attn_k", b"attn_x", "has no layer 'blk.7.attn_k'"),
+        (b"blk.7.attn_norm.weight", b"attn_norm", b"attn_nora", "blk.7.attn_norm.weight"),
+        (b"tokenizer.ggml.tokens", b"tokens", b"tokenz", "has no key 'tokenizer.ggml.tokens'"),
+        (b"llama.attention.head_count", struct.pack("<II", 4, 9), struct.pack("<II", 4, 8), "do not fit each other: 8, 3, 72"),
+        (b"llama.feed_forward_length", struct.pack("<II", 4, 1536), struct.pack("<II", 4, 1600), "expected 3200 rows, found 3072"),
+    ]
+    for behind, old, new, wanted in cases:
+        with patched(behind, old, new):
+            _, err = run("--prompt", FRANCE, model=str(copy), code=1)
+            expect(wanted in err and err.startswith("metal-marlin-chat: "), f"{behind}: {err}")
+    with patched(b"tokenizer.chat_template", b"named SmolLM", b"named Nobody"), patched(b"tokenizer.chat_template", b"+ message['content']", b"+ message['wrong']  "):
+        expect("tokenizer.chat_template: expected ChatML" in run("--prompt", FRANCE, model=str(copy), code=1)[1], "another template")
+    os.truncate(copy, 5 << 20)
+    run("--prompt", FRANCE, model=str(copy), code=1)
+    os.truncate(copy, 1000)
+    expect("found the end of the file" in run("--prompt", FRANCE, model=str(copy), code=1)[1], "a cut file")
+    for path, wanted in (TEXT, "is not a GGUF file"), ("/nowhere.gguf", "cannot be opened"), (scratch, "--tokenizer"):
+        expect(wanted in run("--prompt", FRANCE, model=str(path), code=1)[1], wanted)
+
+
+def write_safetensors(path, tensors):
+    header, at = {}, 0
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": "F16", "shape": tensor.shape, "data_offsets": [at, at + tensor.nbytes]}
+        at += tensor.nbytes
+    head = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head)
+        for tensor in tensors.values():
+            file.write(tensor.tobytes())
+
+
+@test
+def other_names(scratch):
+    """A folder with Hugging Face's names, halves rotated, floats: the first layers, as a GGUF that says it has no more."""
+    layers, folder, short = 3, scratch / "folder", scratch / "short.gguf"
+    names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
+    for i in range(layers):
+        for ours, theirs in {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+                             "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+                             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}.items():
+            names[f"blk.{i}.{ours}"] = f"model.layers.{i}.{theirs}"
+    tensors = {}
+    for tensor in gguf.GGUFReader(MODEL).tensors:
+        if name := names.get(tensor.name.removesuffix(".weight")):
+            values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float16)
+            if re.search(r"attn_[qk]\.", tensor.name):  # GGUF has pairs (2i, 2i + 1), others (i, i + 32)
+                values = values.reshape(-1, 32, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+            tensors[name + ".weight"] = np.ascontiguousarray(values)
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llama", "num_hidden_layers": layers, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9,
+        "num_key_value_heads": 3, "max_position_embeddings": 8192, "rope_theta": 100000, "rms_norm_eps": 1e-5, "rope_scaling": None}))
+    whole = pathlib.Path(MODEL).read_bytes()
+    at = whole.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    short.write_bytes(whole[:at] + struct.pack("<I", layers) + whole[at + 4:])
+    text = excerpt(scratch, 600)
+    ours = score("--text", text, model=str(short))["nats_per_token"]
+    theirs = score("--text", text, "--tokenizer", MODEL, model=str(folder))["nats_per_token"]
+    expect(abs(ours - theirs) < 0.02, f"{ours} from GGUF, {theirs} from the folder")
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt_neox", "hidden_size": 576}))
+    expect("config.json: expected one of the architectures" in run("--tokenizer", MODEL, "--prompt", "x", model=str(folder), code=1)[1], "another architecture")
+
+
+def main():
+    signal.alarm(1200)  # a program that does not end is a failure as well
+    failed = 0
+    for function in TESTS:
+        name = function.__name__.replace("_", " ")
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                function(pathlib.Path(scratch))
+                print(f"passed {name}")
+            except Exception as error:  # whatever it is, the others are still to run
+                failed = 1
+                print(f"FAILED {name}: {type(error).__name__}: {error}")
+    return failed
+
+
+sys.exit(main())
