@@ -74,7 +74,7 @@ void set(const std::string& where, const Key& key, double value, HyperParameters
 void complete(const std::string& where, HyperParameters& h) {
   if (!h.key_value_heads) h.key_value_heads = h.heads;
   if (!h.head_size) h.head_size = h.width / h.heads;
-  if (h.heads % h.key_value_heads != 0 || h.head_size < 2 || h.head_size % 2 != 0 || h.head_size > 1024 || h.layers > 4096) {
+  if (h.heads % h.key_value_heads != 0 || h.head_size < 16 || h.head_size % 16 != 0 || h.head_size > 1024 || h.layers > 4096) {
     fail(where, "heads, key-value heads and their size do not fit each other: " + std::to_string(h.heads) + ", " +
                     std::to_string(h.key_value_heads) + ", " + std::to_string(h.head_size));
   }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "half.h"
 #include "vector_clones.h"
@@ -12,6 +13,8 @@ namespace llm {
 namespace {
 
 constexpr int64_t kBlock = KeyValueCache::kBlock;
+constexpr int64_t kLanes = KeyValueCache::kLanes;
+static_assert(kBlock == 2 * kLanes);
 // Query rows that share one reading of the cache; their states stay in the first cache.
 constexpr int64_t kRows = 16;
 
@@ -31,25 +34,31 @@ struct State {
   float* out;
 };
 
-// One query, the first `count` positions of a block, whose keys [size][32] and values [32][size] are floats.
+// One query, the first `count` positions of a block, whose keys [size][32] and values [32][size] are floats. Sums stay in a few
+// registers: 32 scores, then 16 elements of the result at a time.
 LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const float* values, int64_t size, int64_t count,
                                     float scale, State& state) {
   float scores[kBlock] = {};
   for (int64_t d = 0; d < size; ++d) {
     for (int64_t p = 0; p < kBlock; ++p) scores[p] += q[d] * keys[d * kBlock + p];
   }
-  float max = state.max;
-  for (int64_t p = 0; p < count; ++p) max = std::max(max, scores[p] *= scale);
-  for (int64_t p = 0; p < kBlock; ++p) scores[p] = exp_of_negative(std::min(scores[p] - max, 0.0f));
-  const float rescale = std::exp(state.max - max);
-  float sum = 0;
-  for (int64_t p = 0; p < count; ++p) sum += scores[p];
-  for (int64_t d = 0; d < size; ++d) state.out[d] *= rescale;
-  for (int64_t p = 0; p < count; ++p) {
-    for (int64_t d = 0; d < size; ++d) state.out[d] += scores[p] * values[p * size + d];
+  for (int64_t p = 0; p < kBlock; ++p) scores[p] = p < count ? scores[p] * scale : -std::numeric_limits<float>::infinity();
+  float max[kLanes], sum[kLanes] = {};
+  for (int64_t j = 0; j < kLanes; ++j) max[j] = std::max(scores[j], scores[j + kLanes]);
+  const float largest = std::max(state.max, *std::max_element(max, max + kLanes));
+  for (int64_t p = 0; p < kBlock; ++p) scores[p] = p < count ? exp_of_negative(scores[p] - largest) : 0.0f;
+  for (int64_t j = 0; j < kLanes; ++j) sum[j] = scores[j] + scores[j + kLanes];
+  const float rescale = std::exp(state.max - largest);
+  for (int64_t d = 0; d < size; d += kLanes) {
+    float out[kLanes];
+    for (int64_t j = 0; j < kLanes; ++j) out[j] = state.out[d + j] * rescale;
+    for (int64_t p = 0; p < kBlock; ++p) {
+      for (int64_t j = 0; j < kLanes; ++j) out[j] += scores[p] * values[p * size + d + j];
+    }
+    for (int64_t j = 0; j < kLanes; ++j) state.out[d + j] = out[j];
   }
-  state.max = max;
-  state.sum = state.sum * rescale + sum;
+  state.max = largest;
+  state.sum = std::accumulate(sum, sum + kLanes, state.sum * rescale);
 }
 
 LLM_VECTOR_CLONES void to_floats(const uint16_t* from, int64_t count, float* to) {

@@ -11,7 +11,7 @@
 namespace llm {
 
 struct Heads {
-  int64_t query, key_value, size;  // query heads, heads of keys and values, elements of one head
+  int64_t query, key_value, size;  // query heads, heads of keys and values, elements of one head (a multiple of 16)
 };
 
 /// Cosines and sines of rotary position embedding: angle(position, i) = position / base^(2 i / size) for i < size / 2.
@@ -30,7 +30,7 @@ class Rotation {
 /// keys at once; values [32][size].
 class KeyValueCache {
  public:
-  static constexpr int64_t kBlock = 32;
+  static constexpr int64_t kBlock = 32, kLanes = 16;
   KeyValueCache(const Heads& heads, int64_t positions);
   void store(int64_t position, const float* keys, const float* values);
 

@@ -201,7 +201,7 @@ def broken_files(scratch):
     os.truncate(copy, 5 << 20)
     run("--prompt", FRANCE, model=str(copy), code=1)
     os.truncate(copy, 1000)
-    expect("found the end of the file" in run("--prompt", FRANCE, model=str(copy), code=1)[1], "a cut file")
+    expect("broken.gguf: byte " in run("--prompt", FRANCE, model=str(copy), code=1)[1], "a cut file")
     for path, wanted in (TEXT, "is not a GGUF file"), ("/nowhere.gguf", "cannot be opened"), (scratch, "--tokenizer"):
         expect(wanted in run("--prompt", FRANCE, model=str(path), code=1)[1], wanted)
 

@@ -96,7 +96,7 @@ std::vector<double> reference(const Heads& heads, const std::vector<float>& q, c
 }
 
 TEST(Attention, IsThatOfItsDefinition) {
-  for (const Heads heads : {Heads{6, 2, 8}, Heads{3, 3, 64}, Heads{4, 1, 6}}) {
+  for (const Heads heads : {Heads{6, 2, 16}, Heads{3, 3, 64}, Heads{4, 1, 48}}) {
     std::mt19937 random(5);
     const auto draw = [&](int64_t n) {
       std::vector<float> x(static_cast<size_t>(n));
