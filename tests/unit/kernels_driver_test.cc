@@ -9,22 +9,6 @@
 namespace metal_marlin::cpu {
 namespace {
 
-constexpr WeightKind kInt4{MARLIN_INT4, ScaleType::f16, ZeroKind::none, 32};
-constexpr WeightKind kMxfp4{MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32};
-constexpr WeightKind kNvfp4{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true};
-
-WeightKind sparsely(WeightKind kind) {
-  kind.sparse = true;
-  return kind;
-}
-
-std::vector<float> results(const GemmProblem& problem) {
-  std::vector<float> out;
-  for (int64_t r = 0; r < problem.c.rows; ++r)
-    for (int64_t c = 0; c < problem.c.cols; ++c) out.push_back(element(problem.c, r, c));
-  return out;
-}
-
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 
@@ -171,59 +155,6 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbours) {
   }
 }
 
-/// For weights whose scales may be anything: K = 32, one group, codes chosen; returns C for A = `a` in every slot.
-float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8_t> scale, uint8_t code, float a,
-                 const CpuFeatures& features) {
-  std::mt19937 rng(1);
-  CpuWeights w = random_weights(kind, 3, 128, rng);
-  auto* super = reinterpret_cast<uint8_t*>(w.data.data());
-  std::fill_n(super, w.layout.code_bytes(), static_cast<uint8_t>(code | code << 4));
-  for (int64_t i = 0; kind.sparse && i < w.layout.code_bytes(); i += 4)
-    if (i % 192 >= 128) store(super + i, 0x55550000u);  // slots 0 and 1 of each quad: 5 is kept
-  for (int i = 0; i < w.layout.groups_per_super() * kPanelColumns; ++i)
-    std::copy(scale.begin(), scale.end(), super + w.layout.scales_offset() + static_cast<size_t>(i) * scale.size());
-  Operands o = make_operands(w, 1, MARLIN_BF16, MARLIN_F32, rng);
-  std::vector<float> values(128, 0.0f);
-  values[5] = a;
-  encode_floats(MARLIN_BF16, values.data(), 128, o.a.data());
-  o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
-  run(o.problem, features, row.name, 1);
-  return element(o.problem.c, 0, 2);
-}
-
-class Fp4Rows : public Rows {
- protected:
-  /// Of what the row serves; sparse ones where it can.
-  static WeightKind kind_of(const KernelRow& row) {
-    return (row.codes & sparse(CodeKind::fp4)) != 0 ? sparsely(kMxfp4) : kMxfp4;
-  }
-};
-
-TEST_P(Fp4Rows, TakeEveryE8m0Scale) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  const WeightKind kind = kind_of(row);
-  for (int e = 0; e < 255; ++e) {
-    const double scale = std::ldexp(1.0, e - 127);
-    // 1.5 * 2^(e - 127) * 127 in float32 range, for activations that INT8 holds exactly.
-    const float a = e > 200 ? std::ldexp(127.0f, -60) : e < 60 ? std::ldexp(127.0f, 40) : 127.0f;
-    const double want = 1.5 * scale * static_cast<double>(a);
-    // 2nd term of the contract: units that flush subnormals may lose what is below 2^-126 times an activation.
-    ASSERT_NEAR(static_cast<double>(with_scale(row, kind, {static_cast<uint8_t>(e)}, 3, a, features)), want,
-                want * 1e-7 + 128 * std::ldexp(std::max(1.0, static_cast<double>(a)), -126))
-        << row.name << " e " << e;
-  }
-  EXPECT_TRUE(std::isnan(with_scale(row, kind, {255}, 3, 1.0f, features)));
-}
-
-TEST_P(Fp4Rows, AreNotDisturbedByAHugeScaleOfZeroWeights) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, 8128.0f, features), 0.0f);
-}
-
 TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
   const KernelRow& row = *GetParam();
   const CpuFeatures features = this_machine();
@@ -257,19 +188,7 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
   }
 }
 
-std::vector<const KernelRow*> rows_serving(uint32_t codes) {
-  std::vector<const KernelRow*> rows;
-  for (const KernelRow& row : kernel_rows())
-    if ((row.codes & codes) != 0) rows.push_back(&row);
-  return rows;
-}
-
-std::string name_of(const testing::TestParamInfo<const KernelRow*>& info) { return std::string(info.param->name); }
-
-INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_serving(kAllCodes | kSparseCodes)), name_of);
-INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_serving(bit(CodeKind::fp4) | sparse(CodeKind::fp4))),
-                         name_of);
-
+INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_that(every_row)), name_of_row);
 TEST(ManyProducts, GiveWhatEachGivesAlone) {
   std::mt19937 rng(3);
   const CpuFeatures features = this_machine();

@@ -29,6 +29,15 @@ struct WeightKind {
   bool sparse = false;  ///< 2:4; K is rounded up to whole blocks
 };
 
+inline constexpr WeightKind kInt4{MARLIN_INT4, ScaleType::f16, ZeroKind::none, 32};
+inline constexpr WeightKind kMxfp4{MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32};
+inline constexpr WeightKind kNvfp4{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true};
+
+inline WeightKind sparsely(WeightKind kind) {
+  kind.sparse = true;
+  return kind;
+}
+
 inline std::string to_string(const WeightKind& w) {
   return "format " + std::to_string(w.format) + " scale " + std::to_string(static_cast<int>(w.scale)) + " zero " +
          std::to_string(static_cast<int>(w.zero)) + " group " + std::to_string(w.group) +
@@ -283,5 +292,21 @@ inline float element(const MatrixView& view, int64_t row, int64_t column) {
       &x);
   return x;
 }
+
+inline std::vector<float> results(const GemmProblem& problem) {
+  std::vector<float> out;
+  for (int64_t r = 0; r < problem.c.rows; ++r)
+    for (int64_t c = 0; c < problem.c.cols; ++c) out.push_back(element(problem.c, r, c));
+  return out;
+}
+
+inline bool every_row(const KernelRow&) { return true; }
+inline std::vector<const KernelRow*> rows_that(bool (*serve)(const KernelRow&)) {
+  std::vector<const KernelRow*> rows;
+  for (const KernelRow& row : kernel_rows())
+    if (serve(row)) rows.push_back(&row);
+  return rows;
+}
+inline std::string name_of_row(const testing::TestParamInfo<const KernelRow*>& info) { return std::string(info.param->name); }
 
 }  // namespace metal_marlin::cpu

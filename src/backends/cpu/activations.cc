@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "core/shapes.h"
@@ -28,15 +29,15 @@ float block_scale(const float* x) {
   uint32_t largest = 0;  // of |x| as bits: ordered like the floats, and NaN and Inf come last
   for (int i = 0; i < kBlockSlots; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   if (largest >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
-  return std::bit_cast<float>(largest) / 127.0f;
+  const float d = std::bit_cast<float>(largest) / 127.0f;
+  return d > 0 ? d : 1;
 }
 
 /// Returns d.
 float write_int8(const float* x, const ActivationLayout& layout, uint32_t* record, int row) {
-  const int rows = layout.tile_rows;
   const float d = block_scale(x);
   int8_t q[kBlockSlots] = {};
-  if (d > 0)  // false for NaN too
+  if (!std::isnan(d))
     for (int i = 0; i < kBlockSlots; ++i) {
       // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers cannot vectorise.
       constexpr float kRounder = 12582912.0f;
@@ -46,13 +47,12 @@ float write_int8(const float* x, const ActivationLayout& layout, uint32_t* recor
     }
   const uint32_t bias = layout.gathered ? 0x80808080u : 0;
   for (int s = 0; s < 8; ++s) record[layout.step_index(s, row)] = load<uint32_t>(q + 4 * s) ^ bias;
-  record += row;
-  record[8 * rows] = std::bit_cast<uint32_t>(d);
+  record[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
   const int part = layout.sums_per_block == 2 ? kBlockSlots / 2 : kBlockSlots;
   for (int p = 0; p < layout.sums_per_block; ++p) {
     int32_t sum = 0;
     for (int i = 0; i < part; ++i) sum += q[p * part + i];
-    record[(9 + p) * rows] = static_cast<uint32_t>(sum * layout.sum_factor);
+    record[layout.sum_index(p, row)] = static_cast<uint32_t>(sum * layout.sum_factor);
   }
   return d;
 }
@@ -109,20 +109,19 @@ void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x)
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    float largest_d = 0;
-    const bool poisons = layout.gathered && layout.form != ActivationForm::int8;
-    auto* const poison = reinterpret_cast<float*>(args.out + layout.poison_offset(tile));
-    for (int r = 0; poisons && r < layout.tile_rows; ++r) poison[r] = 0;
+    const bool int8 = layout.form == ActivationForm::int8, poisons = layout.gathered && !int8;
+    uint32_t* const facts = args.out + layout.rows_offset(tile);
+    DRange range(facts, int8 ? layout.tile_rows : 0);
+    for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block)
       for (int r = 0; r < layout.tile_rows; ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.first_row + row, block, x);
         const float d = write_record(x, layout, args.out + layout.offset(tile, block), r);
-        if (poisons && holds_non_finite(x)) poison[r] = std::numeric_limits<float>::quiet_NaN();
-        if (d > largest_d) largest_d = d;  // never true for NaN
+        if (poisons && holds_non_finite(x)) facts[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
+        if (int8) range.add(r, d);
       }
-    if (layout.form == ActivationForm::int8) store(args.out + layout.largest_d_offset() + tile, largest_d);
   }
 }
 

@@ -2,6 +2,7 @@
 //
 //   record (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
 //     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
+//     int8, paired: what belongs to slots i and 16 + i lies together: steps 0 4 1 5 2 6 3 7, and the two sums of a row
 //     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
 //   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the steps of
 //   one
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "backends/cpu/layout.h"
 #include "core/backend.h"
@@ -35,13 +37,19 @@ struct ActivationLayout {
   int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
   int64_t tiles = 0, blocks = 0;
   bool gathered = false;
+  bool paired = false;
 
   int steps() const { return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32; }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
   /// Steps of a row that lie together.
   int run() const { return !gathered ? 1 : form == ActivationForm::f32 ? 4 : 2; }
   /// Dword index of a step in its record.
-  int step_index(int step, int row) const { return (step / run() * tile_rows + row) * run() + step % run(); }
+  int step_index(int step, int row) const {
+    if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
+    return (step / run() * tile_rows + row) * run() + step % run();
+  }
+  /// int8: that of the sum of half `part`, or of the whole block.
+  int sum_index(int part, int row) const { return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row); }
   /// In dwords.
   int64_t record_size() const { return int64_t{steps() + extras()} * tile_rows; }
   /// Blocks in the chunk that starts at `block`.
@@ -51,17 +59,31 @@ struct ActivationLayout {
     const int64_t in_chunk = block % chunk_blocks, first = block - in_chunk;
     return (first * tiles + tile * chunk_length(first) + in_chunk) * record_size();
   }
-  /// int8: after the records, the largest finite d of every tile as a float; kernels that multiply scales by d must know when
-  /// that could overflow. Dword index.
-  int64_t largest_d_offset() const { return tiles * blocks * record_size(); }
-  /// Gathered floats: in the same place, for every row of every tile 0, or NaN when the row holds one or an infinity. A dense
-  /// product multiplies it by a 0 wherever a weight is not kept, which gathering would skip: sums start from this instead.
-  int64_t poison_offset(int64_t tile) const { return largest_d_offset() + tile * tile_rows; }
-  uint64_t bytes() const {
-    const int64_t behind = form == ActivationForm::int8 ? tiles : gathered ? tiles * tile_rows : 0;
-    return static_cast<uint64_t>(largest_d_offset() + behind) * 4;
-  }
+  /// Dword index of what is known of a tile's rows, behind the records.
+  /// int8: the largest d of every row, then the smallest (DRange).
+  /// Gathered floats: for every row 0, or NaN when the row holds one or an infinity. A dense product multiplies it by a 0
+  /// wherever a weight is not kept, which gathering would skip: sums start from this instead.
+  int64_t rows_offset(int64_t tile) const { return tiles * blocks * record_size() + tile * row_facts() * tile_rows; }
+  int row_facts() const { return form == ActivationForm::int8 ? 2 : gathered ? 1 : 0; }
+  uint64_t bytes() const { return static_cast<uint64_t>(rows_offset(tiles)) * 4; }
   bool operator==(const ActivationLayout&) const = default;
+};
+
+/// The range of d in every row of a tile, for kernels that combine it with scales: they must know what could overflow.
+class DRange {
+ public:
+  /// `facts`: at ActivationLayout::rows_offset.
+  DRange(uint32_t* facts, int rows) : largest_(reinterpret_cast<float*>(facts)), smallest_(largest_ + rows) {
+    for (int r = 0; r < rows; ++r) largest_[r] = 0, smallest_[r] = std::numeric_limits<float>::max();
+  }
+  /// A NaN makes the smallest 0 and does not count as the largest.
+  void add(int row, float d) {
+    if (d > largest_[row]) largest_[row] = d;
+    if (!(d >= smallest_[row])) smallest_[row] = d < smallest_[row] ? d : 0;
+  }
+
+ private:
+  float *largest_, *smallest_;
 };
 
 /// Where activations come from and where they go.
@@ -74,8 +96,8 @@ struct PrepareArgs {
 };
 
 /// Writes the records of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
-/// d), at most 127 in magnitude; a block with NaN or Inf gets d = NaN, a block of zeros (or one whose d would be 0) d = 0 and q
-/// = 0.
+/// d), at most 127 in magnitude; a block with NaN or Inf gets d = NaN. A block of zeros (or one whose d would be 0)
+/// gets q = 0 and d = 1, because 0 has no exponent to which a scale's could be added.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 

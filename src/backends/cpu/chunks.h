@@ -1,6 +1,9 @@
 // The walk of kernels that stage weights.
 #pragma once
 
+#include <algorithm>
+
+#include "backends/cpu/fetch.h"
 #include "backends/cpu/kernels.h"
 
 namespace metal_marlin::cpu {
@@ -27,14 +30,24 @@ void with_codes(const PanelArgs& args, Call call) {
 
 /// Many rows: decodes a chunk of a panel into cache (kStage), then multiplies all tiles by it (kTile), chunk after chunk. Tiles
 /// continue from the sums of the chunk before; the first starts from 0.
+///
+/// Between tiles a share of what will be decoded later is fetched, so that memory is busy while they run: fetched in the burst
+/// of decoding, a panel arrives no faster than memory gives it, and nothing is multiplied meanwhile.
 template <class Staged, auto kStage, auto kTile>
 void walk_chunks(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
+  const int64_t super_bytes = args.layout->super_bytes(), tiles = args.tile_end - args.tile_begin;
   alignas(64) Staged staged;
   for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
     const int blocks = static_cast<int>(act.chunk_length(block));
-    kStage(args, args.panel + block / kBlocksPerSuper * args.layout->super_bytes(), blocks, staged);
+    const uint8_t* const chunk = args.panel + block / kBlocksPerSuper * super_bytes;
+    kStage(args, chunk, blocks, staged);
+    const int64_t bytes = blocks / kBlocksPerSuper * super_bytes;
+    const uint8_t* const later = chunk + std::max(bytes, fetch_distance(super_bytes));
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
+      const int64_t first = bytes / 64 * (tile - args.tile_begin) / tiles,
+                    end = bytes / 64 * (tile + 1 - args.tile_begin) / tiles;
+      fetch_lines(later + 64 * first, 64 * (end - first));
       float* sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
       kTile(staged, blocks, block == 0, args, tile, args.records + act.offset(tile, block), sums);
     }

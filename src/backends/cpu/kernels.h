@@ -4,7 +4,7 @@
 //   ISA    generic, avx2, avx512, avx512vnni, avx512bf16
 //   FORM   how activations are multiplied: int8, bf16, f32
 //   SHAPE  gemv: weights are decoded in registers, for few rows; gemm: decoded once into cache, for many; fold: gemm with the
-//          scales multiplied into the decoded weights
+//          scales multiplied into the decoded weights; pairs: gemm with two groups of 16 slots in neighbouring lanes
 //   CODES  w4sym (INT4, zero 8), w4zero (INT4, integer zeros), w4add (INT4, additive zeros), fp4 (E2M1), w8sym, w8add (INT8);
 //          any: all of them
 //   _sparse at the end: of these codes the 2:4 sparse ones only. Without it a kernel serves dense weights; `any` also serves
@@ -69,6 +69,10 @@ struct KernelRow {
 
 /// Kernels of sparse weights alone pick activations by the positions of kept codes (activations.h: gathered).
 constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeKind{0}) - 1)) == 0; }
+/// INT8 kernels of E4M3 scales alone take groups of 16 in pairs (activations.h: paired).
+constexpr bool pairs_groups(const KernelRow& row) {
+  return row.form == ActivationForm::int8 && row.scales == bit(ScaleType::e4m3);
+}
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();

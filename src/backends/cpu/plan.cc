@@ -97,6 +97,7 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   if (row.form == ActivationForm::int8 || is_additive(kind)) layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
   if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
   layout.gathered = gathers(row);
+  layout.paired = pairs_groups(row) && layout.sums_per_block == 2;
   return layout;
 }
 

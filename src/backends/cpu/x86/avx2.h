@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "backends/cpu/kernels.h"
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/kernels.h"
 #include "backends/cpu/x86/intrinsics.h"
 
 namespace metal_marlin::cpu {

@@ -5,10 +5,12 @@
 //   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened every step
 #if defined(__x86_64__)
 
+#include <algorithm>
 #include <bit>
 #include <cfloat>
 
 #include "backends/cpu/x86/avx2.h"
+#include "backends/cpu/x86/scale_range.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -21,6 +23,7 @@ struct Staged {
   float zero[8][kPanelColumns];  ///< additive zeros
   /// 1 where a code is kept, 0 elsewhere: 2:4 sparse with additive zeros
   uint8_t kept[kStepsPerSuper][kPanelColumns][4];
+  uint32_t largest;  ///< magnitude of scale, as bits
 };
 
 /// Quad kQuad of 8 columns as the unsigned bytes of the table above.
@@ -36,6 +39,17 @@ MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
   return code;
 }
 
+/// As bits, of n floats, a multiple of 8.
+MARLIN_AVX2 uint32_t largest_magnitude(const float* x, int n) {
+  __m256i largest = _mm256_setzero_si256();
+  for (int i = 0; i < n; i += 8)
+    largest =
+        _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(_mm256_load_ps(x + i)), _mm256_set1_epi32(0x7fffffff)));
+  alignas(32) uint32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
+  return *std::max_element(lanes, lanes + 8);
+}
+
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged& out) {
   using Lines = CodeLines8<kCode, kSparse>;
@@ -45,14 +59,12 @@ MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged&
   // FP4 codes are multiplied as 2 * value.
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, kCode == CodeKind::fp4 ? 0.5f : 1.0f,
                      &out.scale[0][0]);
+  out.largest = largest_magnitude(&out.scale[0][0], n);
   if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
-  const int64_t ahead = fetch_distance(layout.super_bytes());
-  fetch_lines(super + ahead + layout.scales_offset(), layout.super_bytes() - layout.scales_offset());
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)
     for (int v = 0; v < 8; ++v) {
       const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
       const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
-      if (v % 2 == 0) Lines::fetch(from, in_block, ahead);
       const Codes8 codes = Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
       const auto to = [&](int step) { return reinterpret_cast<__m256i*>(out.codes[step][8 * v]); };
       if constexpr (is_eight_bits(kCode)) {
@@ -73,146 +85,169 @@ void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged& out) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
 }
 
-/// How a tile walks a superblock.
+constexpr int kVectors = 2;  ///< of 8 columns, in a tile
+
+/// A superblock and a tile of rows.
 struct Walk {
   const Staged* staged;
-  int parts;        ///< of a block: 2 with groups of 16
   int group_shift;  ///< log2 of the parts of 16 slots in a group
-  bool additive, eight_bits;
-  bool counts_kept;  ///< zeros take part where codes are kept: their sums are a dot product of their own
+  bool additive, counts_kept;
+  bool corrected;  ///< codes are unsigned and their offset is no zero
   int64_t record_size;
 };
 
-/// Integer sums of 16 slots, 8 columns.
-template <int kRows, int kVectors, bool kEight>
-MARLIN_AVX2 MARLIN_INLINE void dot_16(const uint8_t (*codes)[kPanelColumns][4], const uint32_t* x,
-                                      __m256i (&dot)[kRows][kVectors]) {
+/// 4 slots of 16 columns each, one after the other.
+using Steps = const uint8_t (*)[kPanelColumns][4];
+
+/// The value as it is now, of which the compiler knows nothing: it would add up the products of all steps in a tree of its own,
+/// keep them all until then, and spill half of them.
+MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
+
+/// Integer sums of 16 slots.
+template <int kRows, bool kEight>
+MARLIN_AVX2 MARLIN_INLINE void dot_16(Steps codes, int column, const uint32_t* x, __m256i (&dot)[kRows][kVectors]) {
   const __m256i ones = _mm256_set1_epi16(1);
-  __m256i pairs[kRows][kVectors];
 #pragma GCC unroll 4
-  for (int step = 0; step < 4; ++step)
-#pragma GCC unroll 4
+  for (int step = 0; step < 4; ++step) {
+    __m256i w[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) w[v] = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes[step][column + 8 * v]));
+#pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) {
       const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes[step][8 * v]));
-        if constexpr (kEight) {
-          const __m256i product = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(b, w));
-          dot[r][v] = _mm256_add_epi32(dot[r][v], _mm256_madd_epi16(product, ones));
-        } else {
-          const __m256i product = _mm256_maddubs_epi16(w, b);
-          pairs[r][v] = step == 0 ? product : _mm256_add_epi16(pairs[r][v], product);
-        }
+        __m256i product =
+            kEight ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v])) : _mm256_maddubs_epi16(w[v], b);
+        if (kEight) product = _mm256_madd_epi16(product, ones);
+        if (step == 0)
+          dot[r][v] = product;
+        else
+          dot[r][v] = kEight ? _mm256_add_epi32(dot[r][v], product) : _mm256_add_epi16(dot[r][v], product);
+        settle(dot[r][v]);
       }
     }
+    fence();
+  }
   if constexpr (!kEight)
-#pragma GCC unroll 4
+#pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], _mm256_madd_epi16(pairs[r][v], ones));
+      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
 }
 
-/// Scaled integer sums of 8 columns, added to the float sums. A finite scale times d is kept finite: where the integer sum is 0
-/// an infinite factor would give NaN.
-MARLIN_AVX2 MARLIN_INLINE void add_scaled(__m256i dot, const float* scale, const float* zero, float d, float block_sum,
-                                          float* sums) {
-  const __m256 limit = _mm256_set1_ps(FLT_MAX), lowest = _mm256_set1_ps(-FLT_MAX), s = _mm256_load_ps(scale);
-  __m256 sum = _mm256_load_ps(sums);
-  if (zero != nullptr) sum = _mm256_fmadd_ps(_mm256_set1_ps(block_sum * d), _mm256_load_ps(zero), sum);
-  const __m256 factor = _mm256_mul_ps(s, _mm256_set1_ps(d));
-  const __m256 clamped = _mm256_max_ps(lowest, _mm256_min_ps(limit, factor));  // NaN stays NaN
-  const __m256 infinite = _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), s), limit, _CMP_GT_OQ);
-  _mm256_store_ps(sums, _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_blendv_ps(clamped, factor, infinite), sum));
-}
-
-/// Additive zeros of 2:4 sparse weights: zero * d * sum of the activations where a code is kept, for steps [first, end) of
-/// block b.
-template <int kRows, int kVectors>
-MARLIN_AVX2 MARLIN_INLINE void add_kept(const Walk& walk, int b, int first, int end, int group, int column,
-                                        const uint32_t* record, float* sums) {
-  __m256i dot[kRows][kVectors] = {};
-  for (int step = first; step < end; step += 4)
-    dot_16<kRows, kVectors, false>(
-        reinterpret_cast<const uint8_t(*)[kPanelColumns][4]>(walk.staged->kept[b * 8 + step][column]), record + step * kRows,
-        dot);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    const __m256 d = _mm256_set1_ps(std::bit_cast<float>(record[8 * kRows + r]));
+/// Of one part of a block, 16 or 32 slots. With 3 rows, two sets of sums, two vectors of codes, one of activations and a
+/// product take all 16 registers.
+template <int kRows, bool kEight, int kParts>
+MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t* x, __m256i (&dot)[kRows][kVectors]) {
+  dot_16<kRows, kEight>(codes, column, x, dot);
+  if constexpr (kParts == 1) {
+    __m256i half[kRows][kVectors];
+    dot_16<kRows, kEight>(codes + 4, column, x + 4 * kRows, half);
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = sums + r * kPanelColumns + column + 8 * v;
-      const __m256 zero = _mm256_load_ps(&walk.staged->zero[group][column + 8 * v]);
-      _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot[r][v]), d), zero, _mm256_load_ps(to)));
-    }
+      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
   }
 }
 
-/// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no correction by the sums.
-template <int kRows, bool kEight>
-MARLIN_AVX2 void multiply_columns(const Walk& walk, int column, const uint32_t* record, float* sums) {
-  constexpr int kVectors = 2;
-  for (int b = 0; b < kBlocksPerSuper; ++b, record += walk.record_size)
-    for (int part = 0; part < walk.parts; ++part) {
-      const uint32_t* extra = record + (9 + part) * kRows;
-      __m256i dot[kRows][kVectors];
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r)
+/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
+MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
+  const __m256 limit = _mm256_set1_ps(FLT_MAX), factor = _mm256_mul_ps(scale, d);
+  const __m256 clamped = _mm256_max_ps(_mm256_set1_ps(-FLT_MAX), _mm256_min_ps(limit, factor));
+  const __m256 infinite = _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), scale), limit, _CMP_GT_OQ);
+  return _mm256_blendv_ps(clamped, factor, infinite);
+}
+
+/// Adds zero * (count[r] * d[r]) to the sums. `count`: of the activations, or of those where a code is kept.
+template <int kRows>
+MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d, const __m256i (&count)[kRows][kVectors],
+                                         float* sums) {
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v)
-          dot[r][v] = walk.additive || kEight ? _mm256_setzero_si256() : _mm256_set1_epi32(static_cast<int>(extra[r]));
-      const int first = part * 4, end = walk.parts == 2 ? first + 4 : 8, group = (b * 2 + part) >> walk.group_shift;
-      if (walk.counts_kept) add_kept<kRows, kVectors>(walk, b, first, end, group, column, record, sums);
-      for (int step = first; step < end; step += 4)
-        dot_16<kRows, kVectors, kEight>(
-            reinterpret_cast<const uint8_t(*)[kPanelColumns][4]>(walk.staged->codes[b * 8 + step][column]),
-            record + step * kRows, dot);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v)
-          add_scaled(dot[r][v], &walk.staged->scale[group][column + 8 * v],
-                     walk.additive && !walk.counts_kept ? &walk.staged->zero[group][column + 8 * v] : nullptr,
-                     std::bit_cast<float>(record[8 * kRows + r]), static_cast<float>(static_cast<int32_t>(extra[r])),
-                     sums + r * kPanelColumns + column + 8 * v);
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = sums + r * kPanelColumns + 8 * v;
+      const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]), _mm256_set1_ps(std::bit_cast<float>(d[r])));
+      _mm256_store_ps(to, _mm256_fmadd_ps(sum, _mm256_load_ps(zero + 8 * v), _mm256_load_ps(to)));
     }
 }
 
-template <int kRows>
-MARLIN_AVX2 void multiply_rows(const Walk& walk, bool first, const uint32_t* record, float* sums) {
-  if (first)
-    for (int i = 0; i < kRows * kPanelColumns; i += 8) _mm256_store_ps(sums + i, _mm256_setzero_ps());
-  for (int column = 0; column < kPanelColumns; column += 16)
-    if (walk.eight_bits)
-      multiply_columns<kRows, true>(walk, column, record, sums);
-    else
-      multiply_columns<kRows, false>(walk, column, record, sums);
+/// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no correction by the sums.
+template <int kRows, bool kEight, int kParts, bool kClamp>
+MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column, const uint32_t* record, float* sums) {
+  for (int b = 0; b < kBlocksPerSuper; ++b, record += walk.record_size)
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
+      const int group = (b * 2 + part) >> walk.group_shift, first = part * 4;
+      const uint32_t *const d = record + 8 * kRows, *const extra = d + (1 + part) * kRows;
+      const Steps codes = &walk.staged->codes[b * 8 + first], kept = &walk.staged->kept[b * 8 + first];
+      __m256i dot[kRows][kVectors];
+      if (walk.counts_kept) {
+        dot_part<kRows, false, kParts>(kept, column, record + first * kRows, dot);
+        add_zeros<kRows>(&walk.staged->zero[group][column], d, dot, sums);
+      } else if (walk.additive) {
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) dot[r][0] = dot[r][1] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+        add_zeros<kRows>(&walk.staged->zero[group][column], d, dot, sums);
+      }
+      dot_part<kRows, kEight, kParts>(codes, column, record + first * kRows, dot);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const __m256 scale = _mm256_load_ps(&walk.staged->scale[group][column + 8 * v]);
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) {
+          float* to = sums + r * kPanelColumns + 8 * v;
+          const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
+          // Unsigned codes: what they have too much is in the sum of the activations (activations.h).
+          const __m256i whole = _mm256_add_epi32(dot[r][v], _mm256_set1_epi32(walk.corrected ? static_cast<int>(extra[r]) : 0));
+          const __m256 factor = kClamp ? finite_product(scale, of_row) : _mm256_mul_ps(scale, of_row);
+          _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), factor, _mm256_load_ps(to)));
+        }
+      }
+    }
 }
 
-void multiply_tile(const Staged& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record, float* sums) {
+template <int kRows, bool kEight>
+void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* record, float* sums) {
+  const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true> : multiply_columns<kRows, kEight, 2, false>
+                    : clamp ? multiply_columns<kRows, kEight, 1, true>
+                           : multiply_columns<kRows, kEight, 1, false>;
+  for (int column = 0; column < kPanelColumns; column += 8 * kVectors) run(walk, column, record, sums + column);
+}
+
+template <int kRows>
+void multiply_tile(const Staged& staged, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record, float* sums) {
   const int group = args.layout->slot_group;
   const Walk walk{&staged,
-                  group == 16 ? 2 : 1,
                   std::countr_zero(static_cast<unsigned>(group / 16)),
                   is_additive(args.code),
-                  args.layout->code_bits == 8,
                   is_additive(args.code) && args.layout->sparse,
+                  !is_additive(args.code) && args.layout->code_bits == 4,
                   args.activations.record_size()};
+  const auto* facts = reinterpret_cast<const float*>(args.records + args.activations.rows_offset(tile));
+  const bool clamp = !ScaleRange::of<false>(facts, kRows).holds(0, staged.largest);
+  if (first) std::fill_n(sums, kRows * kPanelColumns, 0.0f);
+  if (args.layout->code_bits == 8)
+    multiply_rows<kRows, true>(walk, group == 16, clamp, record, sums);
+  else
+    multiply_rows<kRows, false>(walk, group == 16, clamp, record, sums);
+}
+
+void tile_any(const Staged& staged, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record, float* sums) {
   switch (args.activations.tile_rows) {
     case 1:
-      return multiply_rows<1>(walk, first, record, sums);
+      return multiply_tile<1>(staged, first, args, tile, record, sums);
     case 2:
-      return multiply_rows<2>(walk, first, record, sums);
-    case 3:
-      return multiply_rows<3>(walk, first, record, sums);
+      return multiply_tile<2>(staged, first, args, tile, record, sums);
     default:
-      return multiply_rows<4>(walk, first, record, sums);
+      return multiply_tile<3>(staged, first, args, tile, record, sums);
   }
 }
 
 }  // namespace
 
-void cpu_avx2_int8_gemm_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, multiply_tile>(args); }
+void cpu_avx2_int8_gemm_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, tile_any>(args); }
 
 }  // namespace metal_marlin::cpu
 

@@ -5,6 +5,7 @@
 #include <cfloat>
 #include <cstdint>
 
+#include "backends/cpu/fetch.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/x86/intrinsics.h"
 
@@ -42,12 +43,11 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) 
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   } else if constexpr (kType == ScaleType::e8m0) {
-    // 2^(e - 127): e is the exponent field, and with the highest mantissa bit set 0 becomes 2^-127 and 255 a NaN.
+    // 2^(e - 127): e is the exponent field. 0 is 2^-127, a subnormal, and 255 a NaN.
     const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index)));
-    const __m512i next = _mm512_and_si512(_mm512_add_epi32(e, _mm512_set1_epi32(1)), _mm512_set1_epi32(255));
-    const __mmask16 edge = _mm512_cmple_epu32_mask(next, _mm512_set1_epi32(1));
-    const __m512i bits = _mm512_slli_epi32(e, 23);
-    return _mm512_castsi512_ps(_mm512_mask_or_epi32(bits, edge, bits, _mm512_set1_epi32(0x400000)));
+    const __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x400000));
+    const __mmask16 nan = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255));
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000)));
   } else {
     // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN. The shift drags copies of
     // the sign into bit 14, which must be 0.
@@ -60,24 +60,30 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) 
   }
 }
 
-/// Decodes `groups` rows of scales to out[group][64], times `factor`. Returns the largest magnitude in every lane, as bits (a
-/// NaN is larger than all).
+/// The largest and the smallest magnitude in every lane, as bits: ordered like the floats, a NaN larger than all.
+struct Magnitudes {
+  __m512i largest, smallest;
+};
+MARLIN_AVX512 MARLIN_INLINE Magnitudes no_magnitudes() { return {_mm512_setzero_si512(), _mm512_set1_epi32(0x7fffffff)}; }
+
+/// Decodes `groups` rows of scales to out[group][64], times `factor`, and returns their magnitudes.
 template <ScaleType kType>
-MARLIN_AVX512 inline __m512i decode_scale_rows(const uint8_t* p, int groups, int v0, int nv, float factor, float* out) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  __m512i largest = _mm512_setzero_si512();
+MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, int v0, int nv, float factor, float* out) {
+  Magnitudes all = no_magnitudes();
   for (int g = 0; g < groups; ++g)
     for (int v = v0; v < v0 + nv; ++v) {
       const __m512 s = _mm512_mul_ps(load_scales<kType>(p, g * kPanelColumns + 16 * v), _mm512_set1_ps(factor));
-      largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(s), magnitude));
+      const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(s), _mm512_set1_epi32(0x7fffffff));
+      all.largest = _mm512_max_epu32(all.largest, magnitude);
+      all.smallest = _mm512_min_epu32(all.smallest, magnitude);
       _mm512_storeu_ps(out + g * kPanelColumns + 16 * v, s);
     }
-  return largest;
+  return all;
 }
 
 /// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of them.
-MARLIN_AVX512 [[gnu::noinline]] inline __m512i decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0, int nv,
-                                                                 float factor, float* out) {
+MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0,
+                                                                    int nv, float factor, float* out) {
   switch (type) {
     case ScaleType::f32:
       return decode_scale_rows<ScaleType::f32>(p, groups, v0, nv, factor, out);
@@ -90,7 +96,7 @@ MARLIN_AVX512 [[gnu::noinline]] inline __m512i decode_scale_rows(ScaleType type,
     case ScaleType::e4m3:
       return decode_scale_rows<ScaleType::e4m3>(p, groups, v0, nv, factor, out);
   }
-  return _mm512_setzero_si512();
+  return no_magnitudes();
 }
 
 /// Memory to fetch while one pass over a panel runs, a few lines a block.

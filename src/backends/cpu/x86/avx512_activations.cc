@@ -1,6 +1,7 @@
 // Preparing activations 16 at a time. The same bits as prepare_activations gives, but for the order of float sums.
 #if defined(__x86_64__)
 
+#include <cmath>
 #include <limits>
 
 #include "backends/cpu/x86/avx512.h"
@@ -54,14 +55,14 @@ MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& 
 
 /// Returns d.
 MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
-  const int rows = layout.tile_rows;
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const __m512i low = _mm512_and_si512(_mm512_castps_si512(x.low), magnitude);
   const uint32_t largest =
       _mm512_reduce_max_epu32(_mm512_max_epu32(low, _mm512_and_si512(_mm512_castps_si512(x.high), magnitude)));
-  const float d = largest >= 0x7f800000u ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(largest) / 127.0f;
+  float d = largest >= 0x7f800000u ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(largest) / 127.0f;
+  if (d == 0) d = 1;
   __m512i q[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-  if (d > 0) {  // false for NaN too
+  if (!std::isnan(d)) {
     constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
     const __m512 most = _mm512_set1_ps(127.0f), least = _mm512_set1_ps(-127.0f);
@@ -76,14 +77,11 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   const uint32_t bias = layout.gathered ? 0x80808080u : 0;
 #pragma GCC unroll 8
   for (int s = 0; s < 8; ++s) record[layout.step_index(s, row)] = bytes[s] ^ bias;
-  record += row;
-  record[8 * rows] = std::bit_cast<uint32_t>(d);
-  if (layout.sums_per_block == 2) {
-    record[9 * rows] = static_cast<uint32_t>(_mm512_reduce_add_epi32(q[0]) * layout.sum_factor);
-    record[10 * rows] = static_cast<uint32_t>(_mm512_reduce_add_epi32(q[1]) * layout.sum_factor);
-  } else {
-    record[9 * rows] = static_cast<uint32_t>(_mm512_reduce_add_epi32(_mm512_add_epi32(q[0], q[1])) * layout.sum_factor);
-  }
+  record[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
+  int32_t sums[2] = {_mm512_reduce_add_epi32(q[0]), _mm512_reduce_add_epi32(q[1])};
+  if (layout.sums_per_block == 1) sums[0] += sums[1];
+  for (int p = 0; p < layout.sums_per_block; ++p)
+    record[layout.sum_index(p, row)] = static_cast<uint32_t>(sums[p] * layout.sum_factor);
   return d;
 }
 
@@ -126,10 +124,10 @@ MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
 MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    float largest_d = 0;
-    const bool poisons = layout.gathered && layout.form != ActivationForm::int8;
-    auto* const poison = reinterpret_cast<float*>(args.out + layout.poison_offset(tile));
-    for (int r = 0; poisons && r < layout.tile_rows; ++r) poison[r] = 0;
+    const bool int8 = layout.form == ActivationForm::int8, poisons = layout.gathered && !int8;
+    uint32_t* const facts = args.out + layout.rows_offset(tile);
+    DRange range(facts, int8 ? layout.tile_rows : 0);
+    for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block) {
       uint32_t* const record = args.out + layout.offset(tile, block);
       for (int r = 0; r < layout.tile_rows; ++r) {
@@ -137,17 +135,15 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
         Block32 x{_mm512_setzero_ps(), _mm512_setzero_ps()};
         if (row < args.rows) x = load_block(args, args.first_row + row, block);
         if (layout.form == ActivationForm::int8) {
-          const float d = write_int8(x, layout, r, record);
-          if (d > largest_d) largest_d = d;  // never true for NaN
+          range.add(r, write_int8(x, layout, r, record));
         } else if (layout.form == ActivationForm::bf16) {
           write_bf16(x, layout, r, record);
         } else {
           write_f32(x, layout, r, record);
         }
-        if (poisons && non_finite(x)) poison[r] = std::numeric_limits<float>::quiet_NaN();
+        if (poisons && non_finite(x)) facts[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
       }
     }
-    if (layout.form == ActivationForm::int8) store(args.out + layout.largest_d_offset() + tile, largest_d);
   }
 }
 

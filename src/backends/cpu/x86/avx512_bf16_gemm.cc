@@ -11,19 +11,21 @@
 namespace metal_marlin::cpu {
 namespace {
 
-constexpr int kVectors = 4, kChunk = 8, kSteps = 16;
-constexpr int kFoldRows = 6, kPartialRows = 3;
+constexpr int kVectors = 4, kSteps = 16;
+// Scales and two sets of sums want room in L1 beside the weights (4 KB a block): 8 blocks of bare codes are slower by a tenth.
+constexpr int kFoldRows = 6, kFoldBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
 
-using StagedWeights = uint8_t[kChunk][kSteps][kVectors][64];
+template <int kBlocks>
+using StagedWeights = uint8_t[kBlocks][kSteps][kVectors][64];
 
 struct Folded {
-  StagedWeights weights;
+  StagedWeights<kFoldBlocks> weights;
 };
 
 struct Partial {
-  StagedWeights weights;
-  float scale[kChunk][2][kPanelColumns];  ///< one row a block, or two with groups of 16
-  float zero[kChunk][2][kPanelColumns];   ///< additive zeros
+  StagedWeights<kPartialBlocks> weights;
+  float scale[kPartialBlocks][2][kPanelColumns];  ///< one row a block, or two with groups of 16
+  float zero[kPartialBlocks][2][kPanelColumns];   ///< additive zeros
 };
 
 /// Steps of a 4-bit line without scale.
@@ -51,7 +53,6 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
     for (int line = 0; line < Lines::kLines; ++line)
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
-        Lines::fetch(from, line, shape.ahead);
         const int group = (unit + line * 2 / Lines::kLines) >> shape.shift;
         const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         auto* to = reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][0][v]);
@@ -106,7 +107,6 @@ MARLIN_AVX512 void stage_folded(const PackedLayout& layout, const uint8_t* super
 #pragma GCC unroll 4
       for (int line = 0; line < Lines::kLines; ++line) {
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
-        Lines::fetch(from, line, shape.ahead);
         const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
         stage_folded_line<kSparse>(Lines::read(from, line, _mm512_setzero_si512()), table, scale,
                                    reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));

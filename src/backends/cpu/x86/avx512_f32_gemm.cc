@@ -58,7 +58,6 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
       const int group = (2 * b + line * 2 / Lines::kLines) >> shape.shift;
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = super + (b * kVectors + v) * Lines::kBytes;
-        Lines::fetch(from, line, shape.ahead);
         const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         const __m512 scale = _mm512_load_ps(&scales.scale[group][16 * v]);
         const __m512 zero = is_additive(kCode) ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;

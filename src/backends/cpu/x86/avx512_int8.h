@@ -2,40 +2,46 @@
 // sum. Sums stay integers over a block of 32 slots (16 with groups of 16) and are then scaled in float.
 #pragma once
 
-#include <algorithm>
-
 #include "backends/cpu/x86/avx512_codes.h"
+#include "backends/cpu/x86/scale_range.h"
 
 namespace metal_marlin::cpu {
 
-/// What one superblock needs besides its codes.
+/// What one superblock needs besides its codes: rows of groups.
 struct alignas(64) Int8Super {
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];       ///< additive zeros
   uint32_t offset[8][kPanelColumns];  ///< w4zero: decode_offsets
 };
 
-/// The largest scale, as bits, that any d of a tile keeps finite.
-MARLIN_AVX512 MARLIN_INLINE __m512i scale_limit(float largest_d) {
-  return _mm512_castps_si512(_mm512_set1_ps(std::min(FLT_MAX, FLT_MAX / largest_d)));
-}
-/// Whether some magnitude, as bits, is beyond the limit. A NaN is.
-MARLIN_AVX512 MARLIN_INLINE bool may_overflow(__m512i magnitudes, __m512i limit) {
-  return _mm512_cmpgt_epu32_mask(magnitudes, limit) != 0;
+MARLIN_AVX512 MARLIN_INLINE bool holds(const ScaleRange& range, const Magnitudes& scales) {
+  return (_mm512_cmpgt_epu32_mask(scales.largest, _mm512_set1_epi32(static_cast<int>(range.most))) |
+          _mm512_cmplt_epu32_mask(scales.smallest, _mm512_set1_epi32(static_cast<int>(range.least)))) == 0;
 }
 
-/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv); returns the scales' largest magnitudes, as
-/// bits.
+/// The product of a power of two and d, both within ScaleRange::exponents: any pipe adds integers, few multiply.
+MARLIN_AVX512 MARLIN_INLINE __m512 add_exponents(__m512 power, __m512i d_less_one) {
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(power), d_less_one));
+}
+MARLIN_AVX512 MARLIN_INLINE __m512i less_one(__m512 d) {
+  return _mm512_sub_epi32(_mm512_castps_si512(d), _mm512_set1_epi32(0x3f800000));
+}
+
+/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv), a row of 64 for each of its groups; returns
+/// the scales' magnitudes.
 template <CodeKind kCode>
-MARLIN_AVX512 inline __m512i decode_int8_super(const SuperShape& shape, const uint8_t* super, int v0, int nv, Int8Super& out) {
-  const int groups = shape.groups;
+MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, const uint8_t* super, int v0, int nv, float* scale,
+                                                   float* zero) {
+  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv, 1.0f, zero);
   // FP4 codes are multiplied as 2 * value.
-  const __m512i largest = decode_scale_rows(shape.scale_type, super + shape.scales, groups, v0, nv,
-                                            kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
-  const uint8_t* zeros = super + shape.zeros;
-  if constexpr (kCode == CodeKind::w4zero) decode_offsets(zeros, groups, v0, nv, out.offset);
-  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, groups, v0, nv, 1.0f, &out.zero[0][0]);
-  return largest;
+  return decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0, nv, kCode == CodeKind::fp4 ? 0.5f : 1.0f,
+                           scale);
+}
+template <CodeKind kCode>
+MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const uint8_t* super, int v0, int nv,
+                                                  Int8Super& out) {
+  if constexpr (kCode == CodeKind::w4zero) decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
+  return decode_int8_scales<kCode>(shape, super, v0, nv, out.scale[0], out.zero[0]);
 }
 
 /// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or all of an 8-bit one.

@@ -13,7 +13,7 @@ struct Pass {
   const PackedLayout* layout;
   const uint8_t* panel;
   const uint32_t* records;  ///< of the tile
-  float largest_d;
+  const float* facts;       ///< of the tile's rows (activations.h)
   int v0;
   bool alone;  ///< the only pass over the panel
   PrefetchShare next;
@@ -111,14 +111,16 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first, 
     }
 }
 
-/// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h).
-template <CodeKind kCode, bool kSparse, int kRows, int kVectors>
+/// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h); `clamp`: the
+/// fast way of multiplying scales by d is not right.
+template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const __m512i (&kept)[kRows][kVectors],
                                                  const Int8Super& super, int group, int v0, const uint32_t* extras, int part,
                                                  bool clamp, __m512 (&acc)[kRows][kVectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512 d = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(extras[r])));
+    const __m512i d_less_one = less_one(d);
     if constexpr (is_additive(kCode)) {
       const __m512i all = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
 #pragma GCC unroll 4
@@ -129,7 +131,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const __m512 scale = _mm512_load_ps(&super.scale[group][16 * (v0 + v)]);
-      __m512 factor = _mm512_mul_ps(scale, d);
+      __m512 factor = kExponents ? add_exponents(scale, d_less_one) : _mm512_mul_ps(scale, d);
       if (clamp) [[unlikely]]
         factor = finite_product(scale, d);
       acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
@@ -137,13 +139,13 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
   }
 }
 
-template <CodeKind kCode, bool kSparse, int kRows, int kVectors, int kParts>
+template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors, int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   using Lines = CodeLines<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / kParts, kRecord = (9 + kParts) * kRows;
   const SuperShape shape(*pass.layout);
   const int64_t superblocks = pass.layout->superblocks();
-  const __m512i limit = scale_limit(pass.largest_d);
+  const ScaleRange range = ScaleRange::of<kExponents>(pass.facts, kRows);
   Int8Super super;
   __m512 acc[kRows][kVectors];
 #pragma GCC unroll 4
@@ -154,7 +156,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   const uint8_t* bytes = pass.panel;
   const uint32_t* record = pass.records;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
-    const bool clamp = may_overflow(decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super), limit);
+    const bool clamp = !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
     if (pass.alone) shape.fetch_scales(bytes);
     for (int b = 0; b < kBlocksPerSuper; ++b, record += kRecord) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
@@ -182,7 +184,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
           dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, record, ahead, dot, kept);
         else
           dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, record, ahead, dot);
-        add_scaled<kCode, kSparse, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
+        add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
       }
     }
   }
@@ -192,11 +194,11 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
     for (int v = 0; v < kVectors; ++v) _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
 }
 
-/// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and 4 rows take the columns in
-/// halves.
+/// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and 4 rows (2 where
+/// activations are gathered) take the columns in halves.
 template <CodeKind kCode, bool kSparse, int kRows, int kParts>
 void run_tiles(const PanelArgs& args) {
-  constexpr int kVectors = kRows > 2 ? 2 : 4;
+  constexpr int kVectors = kRows > (kSparse ? 1 : 2) ? 2 : 4;
   const ActivationLayout& act = args.activations;
   const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / kVectors);
   Pass pass{};
@@ -206,25 +208,34 @@ void run_tiles(const PanelArgs& args) {
   for (int64_t i = 0; i < passes; ++i) {
     const int64_t tile = args.tile_begin + i / (4 / kVectors);
     pass.records = args.records + act.offset(tile, 0);
-    pass.largest_d = std::bit_cast<float>(args.records[act.largest_d_offset() + tile]);
+    pass.facts = reinterpret_cast<const float*>(args.records + act.rows_offset(tile));
     pass.v0 = static_cast<int>(i % (4 / kVectors)) * kVectors;
     pass.next = share_of_next_panel(*args.layout, args.panel, i, passes);
     pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
-    run_pass<kCode, kSparse, kRows, kVectors, kParts>(pass);
+    constexpr bool kPowers = kCode == CodeKind::fp4 && kParts == 1;  // scales may be powers of two
+    if (kPowers && args.layout->scale_type == ScaleType::e8m0)
+      run_pass<kCode, kSparse, kPowers, kRows, kVectors, kParts>(pass);
+    else
+      run_pass<kCode, kSparse, false, kRows, kVectors, kParts>(pass);
   }
 }
 
 template <CodeKind kCode, bool kSparse, int kParts>
 void run_rows(const PanelArgs& args) {
-  switch (args.activations.tile_rows) {
-    case 1:
-      return run_tiles<kCode, kSparse, 1, kParts>(args);
-    case 2:
-      return run_tiles<kCode, kSparse, 2, kParts>(args);
-    case 3:
-      return run_tiles<kCode, kSparse, 3, kParts>(args);
-    default:
-      return run_tiles<kCode, kSparse, 4, kParts>(args);
+  if constexpr (CodeLines<kCode, kSparse>::kCountsKept) {  // its rows have tiles of two
+    return args.activations.tile_rows == 1 ? run_tiles<kCode, kSparse, 1, kParts>(args)
+                                           : run_tiles<kCode, kSparse, 2, kParts>(args);
+  } else {
+    switch (args.activations.tile_rows) {
+      case 1:
+        return run_tiles<kCode, kSparse, 1, kParts>(args);
+      case 2:
+        return run_tiles<kCode, kSparse, 2, kParts>(args);
+      case 3:
+        return run_tiles<kCode, kSparse, 3, kParts>(args);
+      default:
+        return run_tiles<kCode, kSparse, 4, kParts>(args);
+    }
   }
 }
 
