@@ -21,8 +21,7 @@ class Gpu {
  public:
   explicit Gpu(TestbedOptions options = {}, bool probe = true)
       : Gpu(std::make_shared<TestbedDevice>(std::move(options)), {.probe = probe}) {}
-  Gpu(std::shared_ptr<dv::Device> device, const mm::gpu::GpuOptions& options) {
-    mm::BackendOptions backend;
+  Gpu(std::shared_ptr<dv::Device> device, const mm::gpu::GpuOptions& options, mm::BackendOptions backend = {}) {
     backend.logger = {Log::write, &log};
     context = mm::context(gpu_context(std::move(device), options, backend));
     trial::use_context(context.get());

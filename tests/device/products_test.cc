@@ -65,7 +65,8 @@ void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint3
              bool special, Tally& tally) {
   const trial::Case c = trial::case_of(row, seed);
   const ProductKernel& kernel = mm::gpu::product_kernels()[static_cast<size_t>(row[trial::kFactors])];
-  const Gpu gpu(device, {kernel_name(kernel, c), false});
+  const std::string name = kernel_name(kernel, c);
+  const Gpu gpu(device, {.probe = false}, {.kernel = name});
   for (const uint64_t order : orders) {
     device->set_seed(order);
     EXPECT_TRUE(trial::holds(c, &tally.nearest)) << "by " << kernel_name(kernel, c) << ", order " << order;

@@ -14,8 +14,8 @@ constexpr int64_t fetch_distance(int64_t super_bytes) { return round_up(16384, s
 
 /// Into L2: the few misses that L1 can have outstanding (24 on Zen 4, that is 15 GB/s at 100 ns) do not fill the memory's
 /// bandwidth.
-inline void fetch_line(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
-inline void fetch_lines(const uint8_t* p, int64_t bytes) {
+[[gnu::always_inline]] inline void fetch_line(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
+[[gnu::always_inline]] inline void fetch_lines(const uint8_t* p, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) fetch_line(p + i);
 }
 
