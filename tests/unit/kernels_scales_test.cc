@@ -54,11 +54,25 @@ TEST_P(Fp4Rows, TakeEveryE8m0Scale) {
   EXPECT_TRUE(std::isnan(with_scale(row, kind, {255}, 3, 1.0f, features)));
 }
 
+TEST_P(Fp4Rows, TakeSubnormalActivationsScales) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  if (row.form != ActivationForm::int8) GTEST_SKIP() << "activations have no scales";
+  for (int e = 140; e < 255; ++e) {
+    const double want = std::ldexp(1.5 * 127, e - 127 - 133);  // d is 2^-133
+    ASSERT_NEAR(static_cast<double>(with_scale(row, kind_of(row), {static_cast<uint8_t>(e)}, 3, 127 * 0x1p-133f, features)),
+                want, want * 1e-7 + std::ldexp(1.0, -140))
+        << row.name << " e " << e;
+  }
+}
+
 TEST_P(Fp4Rows, AreNotDisturbedByAHugeScaleOfZeroWeights) {
   const KernelRow& row = *GetParam();
   const CpuFeatures features = this_machine();
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, 8128.0f, features), 0.0f);
+  for (int exponent = 0; exponent < 8; ++exponent)  // scale * d passes through the exponent of infinity and NaN
+    EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, std::ldexp(127.0f, exponent), features), 0.0f) << exponent;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_that([](const KernelRow& row) {
@@ -140,10 +154,19 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
     SCOPED_TRACE(row.name);
     const int64_t n = 70, k = 256;
     CpuWeights w = random_weights(kind, n, k, rng);
+    if (kind.scale == ScaleType::f32)  // small, so that products with huge activations are finite
+      for (int64_t s = 0; s < w.layout.panels() * w.layout.superblocks(); ++s) {
+        auto* scales = reinterpret_cast<uint8_t*>(w.data.data()) + s * w.layout.super_bytes() + w.layout.scales_offset();
+        for (int64_t i = 0; i < w.layout.super_bytes() - w.layout.scales_offset(); i += 4)
+          store(scales + i, std::ldexp(1.0f + static_cast<float>(i % 61) / 64, -30));
+      }
     Operands o = make_operands(w, 3, MARLIN_F32, MARLIN_F32, rng);
     o.problem.compute = MARLIN_COMPUTE_INT8;
     if (!plan_gemm(o.problem, 3, features, row.name).ok()) continue;
-    const float factors[] = {1.0f, 0x1p108f, 0x1p-135f};
+    // The sums of a group, before their scale, would be beyond the largest float.
+    // (Additive zeros multiply d times the sum of the activations, which must itself be finite.)
+    const bool wild = kind.scale == ScaleType::f32 && kind.zero == ZeroKind::none;
+    const float factors[] = {1.0f, wild ? 0x1p125f : 0x1p108f, 0x1p-135f};
     for (size_t r = 0; r < 3; ++r) {
       for (float& x : o.rows[r]) x *= factors[r];
       encode_floats(MARLIN_F32, o.rows[r].data(), k, o.a.data() + r * static_cast<size_t>(o.problem.a.stride) * 4);
