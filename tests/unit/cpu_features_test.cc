@@ -15,6 +15,7 @@ TEST(CpuFeatures, NamesWhatIsThere) {
   EXPECT_EQ(feature_name(kAvx2 | kAvx512 | kAvx512Vnni), "avx512-vnni");
   EXPECT_EQ(feature_name(kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16), "avx512-vnni-bf16");
   EXPECT_EQ(feature_name(kNeon | kDotprod), "neon-dotprod");
+  EXPECT_EQ(feature_name(kNeon | kDotprod | kI8mm | kArmBf16), "neon-dotprod-i8mm-bf16");
 }
 
 TEST(CpuFeatures, EnvironmentOnlyLowers) {

@@ -4,9 +4,9 @@
 //     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
 //     int8, paired: what belongs to slots i and 16 + i lies together: steps 0 4 1 5 2 6 3 7, and the two sums of a row
 //     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
-//   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the steps of
-//   one
-//     row that a position chooses among (two; f32: four) lie together, row after row; int8 holds q + 128, unsigned
+//   run: so many steps of a row lie together, row after row; matrix instructions take two at a time
+//   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the run is the
+//     steps that a position chooses among (two; f32: four); int8 holds q + 128, unsigned
 //
 // The records of one chunk of blocks lie together, tile after tile, so that a kernel that stages a chunk of a panel walks them
 // as one stream.
@@ -38,15 +38,14 @@ struct ActivationLayout {
   int64_t tiles = 0, blocks = 0;
   bool gathered = false;
   bool paired = false;
+  int run = 1;  ///< steps of a row that lie together, where not paired
 
   int steps() const { return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32; }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
-  /// Steps of a row that lie together.
-  int run() const { return !gathered ? 1 : form == ActivationForm::f32 ? 4 : 2; }
   /// Dword index of a step in its record.
   int step_index(int step, int row) const {
     if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
-    return (step / run() * tile_rows + row) * run() + step % run();
+    return (step / run * tile_rows + row) * run + step % run;
   }
   /// int8: that of the sum of half `part`, or of the whole block.
   int sum_index(int part, int row) const { return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row); }

@@ -14,6 +14,7 @@ enum Feature : uint32_t {
   kNeon = 1u << 8,
   kDotprod = 1u << 9,
   kI8mm = 1u << 10,
+  kArmBf16 = 1u << 11,
 };
 
 struct CpuFeatures {
@@ -30,7 +31,7 @@ CpuFeatures detect_cpu_features(std::string* warning);
 /// The same with the value of METAL_MARLIN_ISA as an argument; null: not set.
 CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
 
-/// "avx512-vnni-bf16", "avx2", "neon-dotprod", "generic".
+/// "avx512-vnni-bf16", "avx2", "neon-dotprod-i8mm-bf16", "generic".
 std::string feature_name(uint32_t bits);
 
 /// What the hardware and the operating system allow: bits, model and caches; no name. One file an architecture.

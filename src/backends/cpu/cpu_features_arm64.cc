@@ -24,7 +24,8 @@ uint64_t read_number(const char* name) {
 
 uint32_t detect_bits() {
   return kNeon | (read_number("hw.optional.arm.FEAT_DotProd") != 0 ? kDotprod : 0u) |
-         (read_number("hw.optional.arm.FEAT_I8MM") != 0 ? kI8mm : 0u);
+         (read_number("hw.optional.arm.FEAT_I8MM") != 0 ? kI8mm : 0u) |
+         (read_number("hw.optional.arm.FEAT_BF16") != 0 ? kArmBf16 : 0u);
 }
 
 void detect_caches(CpuFeatures& out) {
@@ -41,11 +42,12 @@ std::string detect_model() {
 #else
 
 // Bits of AT_HWCAP and AT_HWCAP2 (Linux, arch/arm64/include/uapi/asm/hwcap.h); spelled out because old headers lack some.
-constexpr unsigned long kHwcapDotprod = 1ul << 20, kHwcap2I8mm = 1ul << 13;
+constexpr unsigned long kHwcapDotprod = 1ul << 20, kHwcap2I8mm = 1ul << 13, kHwcap2Bf16 = 1ul << 14;
 
 uint32_t detect_bits() {
   return kNeon | ((getauxval(AT_HWCAP) & kHwcapDotprod) != 0 ? kDotprod : 0u) |
-         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u);
+         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u) |
+         ((getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0 ? kArmBf16 : 0u);
 }
 
 std::string read_line(const std::string& path) {

@@ -1,7 +1,7 @@
 // One row a kernel (kernels.inc): what it needs, what it serves, how to call it.
 //
 // Names: cpu_ISA_FORM_SHAPE_CODES, every part from its list:
-//   ISA    generic, avx2, avx512, avx512vnni, avx512bf16
+//   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, neon, neondotprod, neoni8mm, neonbf16
 //   FORM   how activations are multiplied: int8, bf16, f32
 //   SHAPE  gemv: weights are decoded in registers, for few rows; gemm: decoded once into cache, for many; fold: gemm with the
 //          scales multiplied into the decoded weights; pairs: gemm with two groups of 16 slots in neighbouring lanes
@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "backends/cpu/activations.h"
+#include "backends/cpu/cpu_features.h"
 #include "backends/cpu/layout.h"
 
 namespace metal_marlin::cpu {
@@ -73,6 +74,8 @@ constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeK
 constexpr bool pairs_groups(const KernelRow& row) {
   return row.form == ActivationForm::int8 && row.scales == bit(ScaleType::e4m3);
 }
+/// Matrix instructions (SMMLA, BFMMLA) take two steps of a row at a time (activations.h: run).
+constexpr bool pairs_steps(const KernelRow& row) { return (row.features & kI8mm) != 0; }
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();

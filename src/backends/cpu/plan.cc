@@ -12,7 +12,7 @@
 namespace metal_marlin::cpu {
 namespace {
 
-constexpr KernelSteps steps_for(uint32_t features) {
+constexpr KernelSteps steps_for([[maybe_unused]] uint32_t features) {
 #if defined(__x86_64__)
   if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512, finish_pairs_avx512};
 #endif
@@ -98,6 +98,7 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
   layout.gathered = gathers(row);
   layout.paired = pairs_groups(row) && layout.sums_per_block == 2;
+  layout.run = layout.gathered && row.form == ActivationForm::f32 ? 4 : layout.gathered || pairs_steps(row) ? 2 : 1;
   return layout;
 }
 

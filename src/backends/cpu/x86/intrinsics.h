@@ -1,9 +1,7 @@
 // The intrinsics, and the attributes of functions that use them.
 #pragma once
 
-#include <cstdint>
-
-#include "base/bits.h"
+#include "backends/cpu/hot_loops.h"
 
 // GCC 12 warns of its own headers, which spell "undefined" as a variable initialised by itself (GCC bug 105593).
 #if !defined(__clang__)
@@ -21,12 +19,3 @@
 #define MARLIN_AVX512 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]]
 #define MARLIN_AVX512_VNNI [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]]
 #define MARLIN_AVX512_BF16 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]]
-#define MARLIN_INLINE [[gnu::always_inline]] inline
-
-namespace metal_marlin::cpu {
-
-/// Keeps the compiler from moving loads over each other: both g++ and clang would hoist them until accumulators spill, which
-/// costs a quarter of the speed of a large tile.
-MARLIN_INLINE void fence() { __asm__ volatile("" ::: "memory"); }
-
-}  // namespace metal_marlin::cpu

@@ -1,0 +1,97 @@
+// BF16 activations: few rows by BFDOT, many by BFMMLA. Products are exact, each sum of two rounds to odd before and after it
+// meets the running sum (FEAT_EBF16 rounds better, but only where a mode is set that never is here). A step of two slots thus
+// costs two roundings of 2^-23 where gamma_K counts two of 2^-24, one of them of these two products alone: over a sum of K,
+// (K + 2) 2^-24 in all, and over partial sums of a block less. Subnormals are taken as 0, for which the accuracy rule allows
+// K * 2^-126.
+//
+//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the staged weights carry their scale
+//   gemm, gemv: everything else keeps the bare codes, and the sums of a block are multiplied by the scales
+#if defined(__aarch64__)
+
+#include "backends/cpu/arm64/neon_staged.h"
+
+#define MARLIN_TARGET MARLIN_NEON_BF16
+#include "backends/cpu/arm64/neon_tile.inc"
+
+namespace metal_marlin::cpu {
+namespace {
+
+struct Bfdot {
+  using Sum = float32x4_t;
+  static constexpr int kSteps = 16;
+  static constexpr bool kInteger = false, kMatrix = false;
+  template <int kLane>
+  MARLIN_TARGET MARLIN_INLINE static Sum multiply_add(Sum sum, uint8x16_t w, uint32x4_t x) {
+    return vbfdotq_laneq_f32(sum, vreinterpretq_bf16_u8(w), vreinterpretq_bf16_u32(x), kLane);
+  }
+};
+
+struct Bfmmla {
+  using Sum = float32x4_t;
+  static constexpr int kSteps = 16;
+  static constexpr bool kInteger = false, kMatrix = true;
+  MARLIN_TARGET MARLIN_INLINE static Sum multiply_add(Sum sum, uint8x16_t w, uint32x4_t x) {
+    return vbfmmlaq_f32(sum, vreinterpretq_bf16_u8(w), vreinterpretq_bf16_u32(x));
+  }
+};
+
+void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales& out) {
+  decode_super_scales(*args.layout, super, 1.0f, out);
+}
+
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+                       float* sums) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    using Codes = Bf16Codes<kCode, kSparse>;
+    if constexpr (!Codes::Lines::kCountsKept)
+      multiply_tile<Bfdot, Scaling::partial>(InRegisters<Codes>(scales), walk_of(args, scales, first),
+                                             args.activations.tile_rows, record, sums);
+  });
+}
+
+void stage(const PanelArgs& args, const uint8_t* super, int, Staged<4>& out) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    stage_codes<Bf16Codes<kCode, kSparse>, true>(*args.layout, super, 1.0f, out);
+  });
+}
+
+void staged_tile(const Staged<4>& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+                 float* sums) {
+  multiply_rows<Bfmmla, Scaling::partial, 4>(FromStaged(staged), walk_of(args, staged.scales, first), record, sums);
+}
+
+template <bool kSparse>
+void stage_folded(const PackedLayout& layout, const uint8_t* super, Staged<4>& out) {
+  decode_super_scales(layout, super, 1.0f, out.scales);
+  const InRegisters<Bf16Codes<CodeKind::fp4, kSparse>> codes(out.scales);
+  for_quads<4>(layout, [&](int block, int quad, int v, int group) {
+    const float32x4_t scale = vld1q_f32(&out.scales.scale[group][4 * v]);
+    Quad w;
+    codes.read(block, quad, v, group, w);
+    for (uint8x16_t& pair : w) {
+      const auto scaled = [&](float32x4_t x) { return vreinterpretq_u16_f32(vmulq_f32(x, scale)); };
+      pair = vreinterpretq_u8_u16(vtrn2q_u16(scaled(first_of_pair(pair)), scaled(second_of_pair(pair))));
+    }
+    pair_steps(w);
+    write_quad(w, out.weights[block][quad][v]);
+  });
+}
+
+void stage_folded_any(const PanelArgs& args, const uint8_t* super, int, Staged<4>& out) {
+  args.layout->sparse ? stage_folded<true>(*args.layout, super, out) : stage_folded<false>(*args.layout, super, out);
+}
+
+void folded_tile(const Staged<4>& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+                 float* sums) {
+  multiply_rows<Bfmmla, Scaling::folded, 4>(FromStaged(staged), walk_of(args, staged.scales, first), record, sums);
+}
+
+}  // namespace
+
+void cpu_neonbf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Staged<4>, stage_folded_any, folded_tile>(args); }
+void cpu_neonbf16_bf16_gemm_any(const PanelArgs& args) { walk_chunks<Staged<4>, stage, staged_tile>(args); }
+void cpu_neonbf16_bf16_gemv_any(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif

@@ -1,0 +1,179 @@
+// Packed codes (layout.h), dense and 2:4 sparse, as vectors of 4 columns x 4 slots, and what they stand for in INT8 and BF16.
+#pragma once
+
+#include "backends/cpu/arm64/neon.h"
+
+namespace metal_marlin::cpu {
+
+/// 4 columns x 8 slots: slots 0..3 and 4..7, a byte each; 4-bit codes without a neighbour's bits.
+struct Codes {
+  uint8x16_t low, high;
+};
+
+template <CodeKind kCode, bool kSparse>
+struct CodeLines {
+  static_assert(!(kSparse && is_eight_bits(kCode)));
+  static constexpr int kBytes = kSparse ? kSparseGroupBytes : is_eight_bits(kCode) ? 512 : 256;  ///< of a column group's block
+  static constexpr bool kCountsKept = kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
+
+  /// 8 slots, number `octet` (0..3) of a block, of vector v of the panel. Integer zeros are applied: the bytes hold code + 16 -
+  /// zero, with `offsets` the 16 - zero of each byte. What is not kept becomes the code of 0, so that nothing after this differs from dense weights.
+  MARLIN_INLINE static Codes read(const uint8_t* super, const uint8_t* offsets, int block, int octet, int v) {
+    const uint8_t* from = group_of(super, block, v);
+    const uint8x16_t fifteen = vdupq_n_u8(15);
+    if constexpr (is_eight_bits(kCode)) {
+      return {vld1q_u8(from + octet * 128), vld1q_u8(from + octet * 128 + 64)};
+    } else {
+      uint8x16_t offset = vdupq_n_u8(0);
+      if constexpr (kCode == CodeKind::w4zero) offset = vld1q_u8(offsets);
+      if constexpr (kSparse) {
+        const uint8x16_t unit = vld1q_u8(from + octet / 2 * 64);
+        const uint8x16_t kept = vaddq_u8(octet % 2 == 0 ? vandq_u8(unit, fifteen) : vshrq_n_u8(unit, 4), offset);
+        return {expand(kept, from, 2 * octet), expand(kept, from, 2 * octet + 1)};
+      } else {
+        const uint8x16_t packed = vld1q_u8(from + octet * 64);
+        return {vaddq_u8(vandq_u8(packed, fifteen), offset), vaddq_u8(vshrq_n_u8(packed, 4), offset)};
+      }
+    }
+  }
+
+  /// 1 where a code is kept, 0 elsewhere, as codes.
+  MARLIN_INLINE static Codes kept(const uint8_t* super, int block, int octet, int v) {
+    const uint8_t* from = group_of(super, block, v);
+    const uint8x16_t one = vdupq_n_u8(1);
+    const auto any = [&](int quad) { return vandq_u8(vorrq_u8(at(from, quad, 0), at(from, quad, 1)), one); };
+    return {any(2 * octet), any(2 * octet + 1)};
+  }
+
+ private:
+  MARLIN_INLINE static const uint8_t* group_of(const uint8_t* super, int block, int v) {
+    return super + (block * kColumnGroups + v / 4) * kBytes + v % 4 * 16;
+  }
+
+  /// Byte `byte` of every column's dword, in all four slots.
+  MARLIN_INLINE static uint8x16_t spread(uint8x16_t x, int byte) {
+    const uint8x16_t first = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
+    return vqtbl1q_u8(x, vaddq_u8(first, vdupq_n_u8(static_cast<uint8_t>(byte))));
+  }
+
+  /// All ones in the slot of a quad (0..7 of the block) where its kept code `which` (0, 1) is.
+  MARLIN_INLINE static uint8x16_t at(const uint8_t* from, int quad, int which) {
+    const uint8x16_t slots = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+    const uint8x16_t positions = spread(vld1q_u8(from + kSparsePositions), quad / 4 + 2 * which);
+    const uint8x16_t shifted = vshlq_u8(positions, vdupq_n_s8(static_cast<int8_t>(-2 * (quad % 4))));
+    return vceqq_u8(vandq_u8(shifted, vdupq_n_u8(3)), slots);
+  }
+
+  MARLIN_INLINE static uint8x16_t expand(uint8x16_t kept, const uint8_t* from, int quad) {
+    const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::w4sym ? 8 : kCode == CodeKind::w4zero ? 16 : 0);
+    return vbslq_u8(at(from, quad, 0), spread(kept, quad % 2),
+                    vbslq_u8(at(from, quad, 1), spread(kept, quad % 2 + 2), nothing));
+  }
+};
+
+/// Four steps of weights for one vector of columns.
+using Quad = uint8x16_t[4];
+
+/// Steps of 4 slots as signed bytes. FP4 is 2 * value; codes of w4sym and w4zero are 8 and 16 too large, which the sums of the
+/// activations correct.
+template <CodeKind kCode, bool kSparse>
+struct Int8Codes {
+  using Lines = CodeLines<kCode, kSparse>;
+  static constexpr int kQuads = 2;  ///< of a block
+
+  MARLIN_INLINE static void read(const uint8_t* super, const uint8_t* offsets, int block, int quad, int v, Quad& w) {
+    for (int i = 0; i < 2; ++i) {
+      const Codes codes = Lines::read(super, offsets, block, 2 * quad + i, v);
+      w[2 * i] = value(codes.low);
+      w[2 * i + 1] = value(codes.high);
+    }
+  }
+  MARLIN_INLINE static void kept(const uint8_t* super, int block, int quad, int v, Quad& w) {
+    for (int i = 0; i < 2; ++i) {
+      const Codes codes = Lines::kept(super, block, 2 * quad + i, v);
+      w[2 * i] = codes.low;
+      w[2 * i + 1] = codes.high;
+    }
+  }
+
+ private:
+  MARLIN_INLINE static uint8x16_t value(uint8x16_t code) {
+    if constexpr (kCode != CodeKind::fp4) return code;
+    const int8x16_t doubled = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    return vreinterpretq_u8_s8(vqtbl1q_s8(doubled, code));
+  }
+};
+
+/// What the scales of such codes are multiplied by.
+constexpr float int8_factor(CodeKind code) { return code == CodeKind::fp4 ? 0.5f : 1.0f; }
+
+/// High and low bytes of BF16 values of 4-bit codes; with integer zeros, of code + 16 - zero.
+template <CodeKind kCode>
+struct Bf16Table {
+  uint8_t low[32], high[32];
+  constexpr Bf16Table() : low{}, high{} {
+    constexpr float kE2m1Values[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    for (int i = 0; i < 32; ++i) {
+      const int zero = kCode == CodeKind::w4sym ? 8 : kCode == CodeKind::w4zero ? 16 : 0;
+      const float value = kCode == CodeKind::fp4 ? kE2m1Values[i % 16] : static_cast<float>(i - zero);
+      low[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 16);
+      high[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 24);
+    }
+  }
+};
+
+/// Steps of 2 slots as BF16, without scale: first_slot_of_pair (activations.h) puts slots 0 2, 4 6, 1 3, 5 7 of 8 into a quad.
+template <CodeKind kCode, bool kSparse>
+struct Bf16Codes {
+  using Lines = CodeLines<kCode, kSparse>;
+  static constexpr int kQuads = 4;
+
+  MARLIN_INLINE static void read(const uint8_t* super, const uint8_t* offsets, int block, int quad, int v, Quad& w) {
+    const Codes codes = Lines::read(super, offsets, block, quad, v);
+    pairs(codes.low, w[0], w[2]);
+    pairs(codes.high, w[1], w[3]);
+  }
+
+  /// Not 0 where a code is kept.
+  MARLIN_INLINE static void kept(const uint8_t* super, int block, int quad, int v, Quad& w) {
+    const Codes kept = Lines::kept(super, block, quad, v);
+    w[0] = vtrn1q_u8(kept.low, kept.low);
+    w[1] = vtrn1q_u8(kept.high, kept.high);
+    w[2] = vtrn2q_u8(kept.low, kept.low);
+    w[3] = vtrn2q_u8(kept.high, kept.high);
+  }
+
+ private:
+  /// Slots 0 2 and 1 3 of 4.
+  MARLIN_INLINE static void pairs(uint8x16_t code, uint8x16_t& even, uint8x16_t& odd) {
+    if constexpr (is_eight_bits(kCode)) {
+      const int32x4_t x = vreinterpretq_s32_u8(code);
+      // An int8 has 8 significant bits, so the upper half of its float is all of it.
+      const auto uppers = [](int32x4_t a, int32x4_t b) {
+        const auto bits = [](int32x4_t i) { return vreinterpretq_u16_f32(vcvtq_f32_s32(vshrq_n_s32(i, 24))); };
+        return vreinterpretq_u8_u16(vtrn2q_u16(bits(a), bits(b)));
+      };
+      even = uppers(vshlq_n_s32(x, 24), vshlq_n_s32(x, 8));
+      odd = uppers(vshlq_n_s32(x, 16), x);
+    } else {
+      static constexpr Bf16Table<kCode> kTable;
+      const uint8x16_t low = look_up(kTable.low, code), high = look_up(kTable.high, code);
+      even = vtrn1q_u8(low, high);
+      odd = vtrn2q_u8(low, high);
+    }
+  }
+  MARLIN_INLINE static uint8x16_t look_up(const uint8_t (&table)[32], uint8x16_t code) {
+    if constexpr (kCode == CodeKind::w4zero) return vqtbl2q_u8({vld1q_u8(table), vld1q_u8(table + 16)}, code);
+    return vqtbl1q_u8(vld1q_u8(table), code);
+  }
+};
+
+/// The BF16 values of a pair of slots as floats.
+MARLIN_INLINE float32x4_t first_of_pair(uint8x16_t pair) {
+  return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u8(pair), 16));
+}
+MARLIN_INLINE float32x4_t second_of_pair(uint8x16_t pair) {
+  return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_u8(pair), vdupq_n_u32(0xffff0000u)));
+}
+
+}  // namespace metal_marlin::cpu

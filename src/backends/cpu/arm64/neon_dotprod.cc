@@ -1,0 +1,69 @@
+// INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane.
+#if defined(__aarch64__)
+
+#include "backends/cpu/arm64/neon_staged.h"
+
+#define MARLIN_TARGET MARLIN_NEON_DOTPROD
+#include "backends/cpu/arm64/neon_tile.inc"
+
+namespace metal_marlin::cpu {
+namespace {
+
+struct Sdot {
+  using Sum = int32x4_t;
+  static constexpr int kSteps = 8;
+  static constexpr bool kInteger = true, kMatrix = false;
+  template <int kLane>
+  MARLIN_TARGET MARLIN_INLINE static Sum multiply_add(Sum sum, uint8x16_t w, uint32x4_t x) {
+    return vdotq_laneq_s32(sum, vreinterpretq_s8_u8(w), vreinterpretq_s8_u32(x), kLane);
+  }
+};
+
+void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales& out) {
+  decode_super_scales(*args.layout, super, int8_factor(args.code), out);
+}
+
+/// Multiplies the decoded codes where something may overflow: seldom, so that it need not be fast.
+template <class Codes>
+void clamped_tile(const PanelArgs& args, const SuperScales& scales, const Walk& walk, const uint32_t* record, float* sums) {
+  alignas(64) Staged<2> staged;
+  stage_codes<Codes, false>(*args.layout, scales.super, int8_factor(args.code), staged);
+  multiply_tile<Sdot, Scaling::clamped>(FromStaged(staged), walk, args.activations.tile_rows, record, sums);
+}
+
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile,
+                       const uint32_t* record, float* sums) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    using Codes = Int8Codes<kCode, kSparse>;
+    const int rows = args.activations.tile_rows;
+    Walk walk = walk_of(args, scales, first);
+    if constexpr (Codes::Lines::kCountsKept) walk.zero = nullptr;
+    if (may_overflow(args, scales, tile))
+      clamped_tile<Codes>(args, scales, walk, record, sums);
+    else
+      multiply_tile<Sdot, Scaling::partial>(InRegisters<Codes>(scales), walk, rows, record, sums);
+    if constexpr (Codes::Lines::kCountsKept) {
+      // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a code is kept.
+      walk.scale = scales.zero;
+      walk.first = false;
+      multiply_tile<Sdot, Scaling::clamped>(KeptInRegisters<Codes>(scales), walk, rows, record, sums);
+    }
+  });
+}
+
+void staged_tile(const Staged<2>& staged, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
+                 float* sums) {
+  const Walk walk = walk_of(args, staged.scales, first);
+  may_overflow(args, staged.scales, tile)
+      ? multiply_rows<Sdot, Scaling::clamped, 4>(FromStaged(staged), walk, record, sums)
+      : multiply_rows<Sdot, Scaling::partial, 4>(FromStaged(staged), walk, record, sums);
+}
+
+}  // namespace
+
+void cpu_neondotprod_int8_gemm_any(const PanelArgs& args) { walk_chunks<Staged<2>, stage_int8<false>, staged_tile>(args); }
+void cpu_neondotprod_int8_gemv_any(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif

@@ -1,0 +1,65 @@
+// Activations of any type by FMLA, on any arm64 processor: weights are decoded to their value in F32, a superblock at a time.
+#if defined(__aarch64__)
+
+#include "backends/cpu/arm64/neon_staged.h"
+
+#define MARLIN_TARGET
+#include "backends/cpu/arm64/neon_tile.inc"
+
+namespace metal_marlin::cpu {
+namespace {
+
+struct Fmla {
+  using Sum = float32x4_t;
+  static constexpr int kSteps = 32;
+  static constexpr bool kInteger = false, kMatrix = false;
+  template <int kLane>
+  MARLIN_INLINE static Sum multiply_add(Sum sum, uint8x16_t w, uint32x4_t x) {
+    return vfmaq_laneq_f32(sum, vreinterpretq_f32_u8(w), vreinterpretq_f32_u32(x), kLane);
+  }
+};
+
+/// Both slots of every BF16 pair of 8 slots: firsts are steps 0..3 of these, seconds 4..7 (slot_of_step in activations.h).
+template <CodeKind kCode, bool kSparse>
+void stage(const PackedLayout& layout, const uint8_t* super, Staged<8>& out) {
+  using Codes = Bf16Codes<kCode, kSparse>;
+  decode_super_scales(layout, super, 1.0f, out.scales);
+  const InRegisters<Codes> codes(out.scales);
+  for_quads<4>(layout, [&](int block, int octet, int v, int group) {
+    const float32x4_t scale = vld1q_f32(&out.scales.scale[group][4 * v]), zero = vld1q_f32(&out.scales.zero[group][4 * v]);
+    const auto value = [&](float32x4_t x, float32x4_t kept) {
+      if constexpr (!is_additive(kCode)) return vreinterpretq_u8_f32(vmulq_f32(x, scale));
+      const uint8x16_t shifted = vreinterpretq_u8_f32(vfmaq_f32(zero, x, scale));
+      if constexpr (!Codes::Lines::kCountsKept) return shifted;
+      const uint32x4_t bits = vreinterpretq_u32_f32(kept);
+      return vandq_u8(shifted, vreinterpretq_u8_u32(vtstq_u32(bits, bits)));
+    };
+    Quad pairs, kept = {}, first, second;
+    codes.read(block, octet, v, group, pairs);
+    if constexpr (Codes::Lines::kCountsKept) Codes::kept(super, block, octet, v, kept);
+    for (int i = 0; i < 4; ++i) {
+      first[i] = value(first_of_pair(pairs[i]), first_of_pair(kept[i]));
+      second[i] = value(second_of_pair(pairs[i]), second_of_pair(kept[i]));
+    }
+    write_quad(first, out.weights[block][2 * octet][v]);
+    write_quad(second, out.weights[block][2 * octet + 1][v]);
+  });
+}
+
+void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged<8>& out) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
+}
+
+void folded_tile(const Staged<8>& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+                 float* sums) {
+  multiply_tile<Fmla, Scaling::folded>(FromStaged(staged), walk_of(args, staged.scales, first), args.activations.tile_rows,
+                                       record, sums);
+}
+
+}  // namespace
+
+void cpu_neon_f32_fold_any(const PanelArgs& args) { walk_chunks<Staged<8>, stage_any, folded_tile>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif
