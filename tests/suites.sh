@@ -265,6 +265,11 @@ suite_arm64() {
   # shellcheck disable=SC2086
   build arm64 metal_marlin $tests || { failed=1; return 0; }
   took_building arm64 $((SECONDS - begun))
+  if python3 -B tests/arm64/hot_loops.py build/arm64/CMakeFiles/metal_marlin_objects.dir/src/backends/cpu/arm64/*.o; then
+    passed=1
+  else
+    failed=1
+  fi
   for cpu in cortex-a53 neoverse-n1 max; do
     QEMU_CPU=$cpu ctest_in "arm64-$cpu" build/arm64/tests -LE slow -E NOT_BUILT
   done

@@ -44,36 +44,52 @@ def functions(text):
         yield name, body
 
 
+def disassembled(path, objdump):
+    """functions() of a library or an object."""
+    command = [objdump, "-d", "-C", "--no-show-raw-insn", path]
+    return functions(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def is_jump(mnemonic):
     return mnemonic.startswith("j") or mnemonic == "b" or mnemonic.startswith(("b.", "cb", "tb"))
 
 
-def inner_loops(body):
-    """Pieces of the body that a jump back repeats and that hold no other such piece."""
+def loops(body):
+    """Pieces (start, end) of the body that a jump back repeats."""
     index = {address: i for i, (address, _, _) in enumerate(body)}
-    loops = []
+    found = []
     for i, (_, mnemonic, operands) in enumerate(body):
         if is_jump(mnemonic) and (target := JUMP_TARGET.search(operands)):
             start = index.get(int(target[1], 16), i + 1)
             if start <= i:
-                loops.append((start, i + 1))
-    return [(a, b) for a, b in loops if not any((c, d) != (a, b) and a <= c and d <= b for c, d in loops)]
+                found.append((start, i + 1))
+    return found
 
 
-def spills(text):
+def inner_loops(body):
+    """Those that hold no other."""
+    found = loops(body)
+    return [(a, b) for a, b in found if not any((c, d) != (a, b) and a <= c and d <= b for c, d in found)]
+
+
+def stores(loop):
+    """Number of vectors that it stores to the stack."""
+    return sum(1 for _, mnemonic, operands in loop
+               if X86_STORE.match(f"{mnemonic} {operands}") or ARM_STORE.match(f"{mnemonic} {operands}"))
+
+
+def spills(named_bodies):
     """Number of loops that multiply, and (function, stores, multiplications) of those that spill."""
     judged, found = 0, []
-    for name, body in functions(text):
+    for name, body in named_bodies:
         for start, end in inner_loops(body):
             loop = body[start:end]
             dots = sum(1 for _, mnemonic, _ in loop if DOTS.match(mnemonic))
             if dots < MULTIPLIES:
                 continue
             judged += 1
-            stores = sum(1 for _, mnemonic, operands in loop
-                         if X86_STORE.match(f"{mnemonic} {operands}") or ARM_STORE.match(f"{mnemonic} {operands}"))
-            if stores * TOLERATED > dots:
-                found.append((name, stores, dots))
+            if stores(loop) * TOLERATED > dots:
+                found.append((name, stores(loop), dots))
     return judged, found
 
 
@@ -81,7 +97,7 @@ def self_test():
     def loop(extra="nop", times=3, dot="vpdpbusd %zmm1,%zmm2,%zmm3", back="jne    10"):
         dots = "".join(f"  {0x10 + i:x}:\t{dot}\n" for i in range(MULTIPLIES))
         more = f"  3f:\t{extra}\n" * times
-        return f"0000 <kernel>:\n{dots}{more}  40:\t{back} <kernel>\n  41:\tret\n"
+        return functions(f"0000 <kernel>:\n{dots}{more}  40:\t{back} <kernel>\n  41:\tret\n")
 
     spilled = (1, [("kernel", 3, MULTIPLIES)])
     assert spills(loop()) == (1, [])
@@ -99,11 +115,10 @@ def main():
     options.add_argument("--objdump", default="objdump")
     options = options.parse_args()
     self_test()
-    command = [options.objdump, "-d", "-C", "--no-show-raw-insn", options.library]
-    judged, found = spills(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    judged, found = spills(disassembled(options.library, options.objdump))
     new = [line for line in found if not any(known in line[0] for known in ACCEPTED)]
-    for name, stores, dots in new:
-        print(f"{name}: a loop of {dots} multiplications stores {stores} vectors to the stack")
+    for name, stored, dots in new:
+        print(f"{name}: a loop of {dots} multiplications stores {stored} vectors to the stack")
     print(f"{judged} loops, {len(new)} of them spill")
     return 1 if new else 0 if judged else 2
 

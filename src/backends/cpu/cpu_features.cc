@@ -26,8 +26,9 @@ std::string feature_name(uint32_t bits) {
   const auto has = [bits](uint32_t one) { return (bits & one) != 0; };
   if (has(kAvx512)) return std::string("avx512") + (has(kAvx512Vnni) ? "-vnni" : "") + (has(kAvx512Bf16) ? "-bf16" : "");
   if (has(kAvx2)) return "avx2";
-  if (has(kNeon)) return std::string("neon") + (has(kDotprod) ? "-dotprod" : "") + (has(kI8mm) ? "-i8mm" : "") +
-                          (has(kArmBf16) ? "-bf16" : "");
+  if (has(kNeon))
+    return std::string("neon") + (has(kDotprod) ? "-dotprod" : "") + (has(kI8mm) ? "-i8mm" : "") +
+           (has(kArmBf16) ? "-bf16" : "");
   return "generic";
 }
 

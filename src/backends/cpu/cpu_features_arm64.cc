@@ -46,8 +46,7 @@ constexpr unsigned long kHwcapDotprod = 1ul << 20, kHwcap2I8mm = 1ul << 13, kHwc
 
 uint32_t detect_bits() {
   return kNeon | ((getauxval(AT_HWCAP) & kHwcapDotprod) != 0 ? kDotprod : 0u) |
-         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u) |
-         ((getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0 ? kArmBf16 : 0u);
+         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u) | ((getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0 ? kArmBf16 : 0u);
 }
 
 std::string read_line(const std::string& path) {

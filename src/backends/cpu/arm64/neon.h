@@ -10,7 +10,8 @@
 #include "backends/cpu/hot_loops.h"
 #include "backends/cpu/kernels.h"
 
-// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code, which NEON itself is part of.
+// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code, which NEON itself is part
+// of.
 #define MARLIN_NEON_DOTPROD [[gnu::target("arch=armv8.2-a+dotprod")]]
 #define MARLIN_NEON_I8MM [[gnu::target("arch=armv8.2-a+i8mm")]]
 #define MARLIN_NEON_BF16 [[gnu::target("arch=armv8.2-a+bf16")]]
@@ -95,7 +96,7 @@ struct SuperScales {
   const uint8_t* super;
 };
 
-/// `factor` multiplies the scales. Fetches the superblock that lies ahead.
+/// `factor` multiplies the scales.
 inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super, float factor, SuperScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t* zeros = super + layout.zeros_offset();
@@ -107,7 +108,6 @@ inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super
       const uint8x16_t offset = vsubq_u8(vdupq_n_u8(16), vld1q_u8(zeros + i));
       vst4q_u8(out.offset[0][i], {offset, offset, offset, offset});  // each byte four times
     }
-  fetch_lines(super + fetch_distance(layout.super_bytes()), layout.super_bytes());
 }
 
 /// scale * d, but a finite scale times a finite d stays finite: where the integer sum is 0 an infinite factor would give NaN.

@@ -42,16 +42,19 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
 void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
                        float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
-    using Codes = Bf16Codes<kCode, kSparse>;
-    if constexpr (!Codes::Lines::kCountsKept)
-      multiply_tile<Bfdot, Scaling::partial>(InRegisters<Codes>(scales), walk_of(args, scales, first),
-                                             args.activations.tile_rows, record, sums);
+    const InRegisters<Bf16Codes<kCode, kSparse>> codes(scales);
+    const Walk walk = walk_of(args, scales, first);
+    if constexpr (kSparse || kCode == CodeKind::w4zero || is_eight_bits(kCode))
+      multiply_staged<Bfdot, Scaling::partial>(args, codes, walk, record, sums);
+    else
+      multiply_tile<Bfdot, Scaling::partial>(codes, walk, args.activations.tile_rows, record, sums);
   });
 }
 
 void stage(const PanelArgs& args, const uint8_t* super, int, Staged<4>& out) {
+  decode_super_scales(*args.layout, super, 1.0f, out.scales);
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
-    stage_codes<Bf16Codes<kCode, kSparse>, true>(*args.layout, super, 1.0f, out);
+    stage_codes<true>(*args.layout, InRegisters<Bf16Codes<kCode, kSparse>>(out.scales), out);
   });
 }
 

@@ -17,7 +17,8 @@ struct CodeLines {
   static constexpr bool kCountsKept = kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
   /// 8 slots, number `octet` (0..3) of a block, of vector v of the panel. Integer zeros are applied: the bytes hold code + 16 -
-  /// zero, with `offsets` the 16 - zero of each byte. What is not kept becomes the code of 0, so that nothing after this differs from dense weights.
+  /// zero, with `offsets` the 16 - zero of each byte. What is not kept becomes the code of 0, so that nothing after this
+  /// differs from dense weights.
   MARLIN_INLINE static Codes read(const uint8_t* super, const uint8_t* offsets, int block, int octet, int v) {
     const uint8_t* from = group_of(super, block, v);
     const uint8x16_t fifteen = vdupq_n_u8(15);
@@ -112,7 +113,8 @@ template <CodeKind kCode>
 struct Bf16Table {
   uint8_t low[32], high[32];
   constexpr Bf16Table() : low{}, high{} {
-    constexpr float kE2m1Values[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    constexpr float kE2m1Values[] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
     for (int i = 0; i < 32; ++i) {
       const int zero = kCode == CodeKind::w4sym ? 8 : kCode == CodeKind::w4zero ? 16 : 0;
       const float value = kCode == CodeKind::fp4 ? kE2m1Values[i % 16] : static_cast<float>(i - zero);

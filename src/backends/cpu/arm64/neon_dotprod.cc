@@ -23,30 +23,24 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
   decode_super_scales(*args.layout, super, int8_factor(args.code), out);
 }
 
-/// Multiplies the decoded codes where something may overflow: seldom, so that it need not be fast.
-template <class Codes>
-void clamped_tile(const PanelArgs& args, const SuperScales& scales, const Walk& walk, const uint32_t* record, float* sums) {
-  alignas(64) Staged<2> staged;
-  stage_codes<Codes, false>(*args.layout, scales.super, int8_factor(args.code), staged);
-  multiply_tile<Sdot, Scaling::clamped>(FromStaged(staged), walk, args.activations.tile_rows, record, sums);
-}
-
-void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile,
-                       const uint32_t* record, float* sums) {
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
+                       float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Int8Codes<kCode, kSparse>;
-    const int rows = args.activations.tile_rows;
+    const InRegisters<Codes> codes(scales);
     Walk walk = walk_of(args, scales, first);
     if constexpr (Codes::Lines::kCountsKept) walk.zero = nullptr;
     if (may_overflow(args, scales, tile))
-      clamped_tile<Codes>(args, scales, walk, record, sums);
+      multiply_staged<Sdot, Scaling::clamped>(args, codes, walk, record, sums);
+    else if constexpr (kSparse)
+      multiply_staged<Sdot, Scaling::partial>(args, codes, walk, record, sums);
     else
-      multiply_tile<Sdot, Scaling::partial>(InRegisters<Codes>(scales), walk, rows, record, sums);
+      multiply_tile<Sdot, Scaling::partial>(codes, walk, args.activations.tile_rows, record, sums);
     if constexpr (Codes::Lines::kCountsKept) {
       // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a code is kept.
       walk.scale = scales.zero;
       walk.first = false;
-      multiply_tile<Sdot, Scaling::clamped>(KeptInRegisters<Codes>(scales), walk, rows, record, sums);
+      multiply_staged<Sdot, Scaling::clamped>(args, Kept<Codes>(scales), walk, record, sums);
     }
   });
 }
@@ -54,9 +48,8 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
 void staged_tile(const Staged<2>& staged, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
                  float* sums) {
   const Walk walk = walk_of(args, staged.scales, first);
-  may_overflow(args, staged.scales, tile)
-      ? multiply_rows<Sdot, Scaling::clamped, 4>(FromStaged(staged), walk, record, sums)
-      : multiply_rows<Sdot, Scaling::partial, 4>(FromStaged(staged), walk, record, sums);
+  may_overflow(args, staged.scales, tile) ? multiply_rows<Sdot, Scaling::clamped, 4>(FromStaged(staged), walk, record, sums)
+                                          : multiply_rows<Sdot, Scaling::partial, 4>(FromStaged(staged), walk, record, sums);
 }
 
 }  // namespace

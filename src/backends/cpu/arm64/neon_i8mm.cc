@@ -21,9 +21,8 @@ struct Smmla {
 void staged_tile(const Staged<2>& staged, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
                  float* sums) {
   const Walk walk = walk_of(args, staged.scales, first);
-  may_overflow(args, staged.scales, tile)
-      ? multiply_rows<Smmla, Scaling::clamped, 4>(FromStaged(staged), walk, record, sums)
-      : multiply_rows<Smmla, Scaling::partial, 4>(FromStaged(staged), walk, record, sums);
+  may_overflow(args, staged.scales, tile) ? multiply_rows<Smmla, Scaling::clamped, 4>(FromStaged(staged), walk, record, sums)
+                                          : multiply_rows<Smmla, Scaling::partial, 4>(FromStaged(staged), walk, record, sums);
 }
 
 }  // namespace

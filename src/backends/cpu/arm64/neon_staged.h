@@ -12,7 +12,6 @@ namespace metal_marlin::cpu {
 template <class Codes>
 struct InRegisters {
   static constexpr int kQuads = Codes::kQuads;
-  static constexpr int kColumns = Codes::Lines::kBytes == kSparseGroupBytes ? 2 : 4;  ///< vectors that leave registers free
   explicit InRegisters(const SuperScales& scales) : super(scales.super), offset(scales.offset) {}
   MARLIN_INLINE void read(int block, int quad, int v, int group, Quad& w) const {
     Codes::read(super, offset[group][4 * v], block, quad, v, w);
@@ -21,11 +20,11 @@ struct InRegisters {
   const uint8_t (*offset)[kPanelColumns][4];
 };
 
-/// The places where codes are kept, 1 or 0.
+/// Not the codes, but 1 where one is kept and 0 elsewhere.
 template <class Codes>
-struct KeptInRegisters {
-  static constexpr int kQuads = Codes::kQuads, kColumns = 2;
-  explicit KeptInRegisters(const SuperScales& scales) : super(scales.super) {}
+struct Kept {
+  static constexpr int kQuads = Codes::kQuads;
+  explicit Kept(const SuperScales& scales) : super(scales.super) {}
   MARLIN_INLINE void read(int block, int quad, int v, int, Quad& w) const { Codes::kept(super, block, quad, v, w); }
   const uint8_t* super;
 };
@@ -38,7 +37,7 @@ struct Staged {
 };
 template <int kQuadsOfBlock>
 struct FromStaged {
-  static constexpr int kQuads = kQuadsOfBlock, kColumns = 4;
+  static constexpr int kQuads = kQuadsOfBlock;
   explicit FromStaged(const Staged<kQuadsOfBlock>& staged) : weights(staged.weights) {}
   MARLIN_INLINE void read(int block, int quad, int v, int, Quad& w) const {
     for (int i = 0; i < 4; ++i) w[i] = vld1q_u8(weights[block][quad][v][i]);
@@ -68,14 +67,12 @@ MARLIN_INLINE void for_quads(const PackedLayout& layout, Each each) {
       for (int v = 0; v < kVectors; ++v) each(block, quad, v, (2 * block + quad * 2 / kQuads) >> shift);
 }
 
-/// Decodes the scales, `factor` times, and the codes of a superblock.
-template <class Codes, bool kPaired>
-void stage_codes(const PackedLayout& layout, const uint8_t* super, float factor, Staged<Codes::kQuads>& out) {
-  decode_super_scales(layout, super, factor, out.scales);
-  const InRegisters<Codes> codes(out.scales);
-  for_quads<Codes::kQuads>(layout, [&](int block, int quad, int v, int group) {
+/// Stages what a source of weights (InRegisters, Kept) reads of a superblock.
+template <bool kPaired, class Weights>
+void stage_codes(const PackedLayout& layout, Weights weights, Staged<Weights::kQuads>& out) {
+  for_quads<Weights::kQuads>(layout, [&](int block, int quad, int v, int group) {
     Quad w;
-    codes.read(block, quad, v, group, w);
+    weights.read(block, quad, v, group, w);
     if constexpr (kPaired) pair_steps(w);
     write_quad(w, out.weights[block][quad][v]);
   });
@@ -83,8 +80,9 @@ void stage_codes(const PackedLayout& layout, const uint8_t* super, float factor,
 
 template <bool kPaired>
 void stage_int8(const PanelArgs& args, const uint8_t* super, int, Staged<2>& out) {
+  decode_super_scales(*args.layout, super, int8_factor(args.code), out.scales);
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
-    stage_codes<Int8Codes<kCode, kSparse>, kPaired>(*args.layout, super, int8_factor(kCode), out);
+    stage_codes<kPaired>(*args.layout, InRegisters<Int8Codes<kCode, kSparse>>(out.scales), out);
   });
 }
 
