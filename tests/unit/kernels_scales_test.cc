@@ -8,9 +8,9 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// For weights whose scales may be anything: K = 32, one group, codes chosen; returns C for A = `a` in every slot.
+/// For weights whose scales may be anything: K = 32, one group, codes chosen; returns C of the last row, whose A is `a` at 5.
 float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8_t> scale, uint8_t code, float a,
-                 const CpuFeatures& features) {
+                 const CpuFeatures& features, int64_t rows = 1) {
   std::mt19937 rng(1);
   CpuWeights w = random_weights(kind, 3, 128, rng);
   auto* super = reinterpret_cast<uint8_t*>(w.data.data());
@@ -19,13 +19,13 @@ float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8
     if (i % 192 >= 128) store(super + i, 0x55550000u);  // slots 0 and 1 of each quad: 5 is kept
   for (int i = 0; i < w.layout.groups_per_super() * kPanelColumns; ++i)
     std::copy(scale.begin(), scale.end(), super + w.layout.scales_offset() + static_cast<size_t>(i) * scale.size());
-  Operands o = make_operands(w, 1, MARLIN_BF16, MARLIN_F32, rng);
+  Operands o = make_operands(w, rows, MARLIN_BF16, MARLIN_F32, rng);
   std::vector<float> values(128, 0.0f);
   values[5] = a;
-  encode_floats(MARLIN_BF16, values.data(), 128, o.a.data());
+  encode_floats(MARLIN_BF16, values.data(), 128, o.a.data() + (rows - 1) * o.problem.a.stride * 2);
   o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
   run(o.problem, features, row.name, 1);
-  return element(o.problem.c, 0, 2);
+  return element(o.problem.c, rows - 1, 2);
 }
 
 class Fp4Rows : public testing::TestWithParam<const KernelRow*> {
@@ -72,7 +72,9 @@ TEST_P(Fp4Rows, AreNotDisturbedByAHugeScaleOfZeroWeights) {
   const CpuFeatures features = this_machine();
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   for (int exponent = 0; exponent < 8; ++exponent)  // scale * d passes through the exponent of infinity and NaN
-    EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, std::ldexp(127.0f, exponent), features), 0.0f) << exponent;
+    for (const int64_t rows : {1, 3})
+      EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, std::ldexp(127.0f, exponent), features, rows), 0.0f)
+          << exponent << ", row " << rows - 1;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Fp4Rows, testing::ValuesIn(rows_that([](const KernelRow& row) {
