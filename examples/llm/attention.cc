@@ -6,7 +6,6 @@
 #include <limits>
 #include <numeric>
 
-#include "half.h"
 #include "vector_clones.h"
 
 namespace llm {
@@ -61,10 +60,6 @@ LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const flo
   state.sum = std::accumulate(sum, sum + kLanes, state.sum * rescale);
 }
 
-LLM_VECTOR_CLONES void to_floats(const uint16_t* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = float16_to_float(from[i]);
-}
-
 }  // namespace
 
 Rotation::Rotation(int64_t positions, int64_t head_size, double base) : half_(head_size / 2) {
@@ -95,18 +90,18 @@ KeyValueCache::KeyValueCache(const Heads& heads, int64_t positions)
     : heads_(heads), blocks_((positions + kBlock - 1) / kBlock) {
   // Zeros: the scores of a block's unused positions are computed as well, and thrown away.
   const auto elements = static_cast<size_t>(heads.key_value * blocks_ * heads.size * kBlock);
-  keys_ = std::make_unique<uint16_t[]>(elements);
-  values_ = std::make_unique<uint16_t[]>(elements);
+  keys_ = std::make_unique<float[]>(elements);
+  values_ = std::make_unique<float[]>(elements);
 }
 
 void KeyValueCache::store(int64_t position, const float* keys, const float* values) {
   const int64_t index = position / kBlock, p = position % kBlock;
   for (int64_t head = 0; head < heads_.key_value; ++head) {
-    auto* const k = const_cast<uint16_t*>(block(keys_, head, index));
-    auto* const v = const_cast<uint16_t*>(block(values_, head, index));
+    auto* const k = const_cast<float*>(block(keys_, head, index));
+    auto* const v = const_cast<float*>(block(values_, head, index));
     for (int64_t d = 0; d < heads_.size; ++d) {
-      k[d * kBlock + p] = float_to_float16(keys[head * heads_.size + d]);
-      v[p * heads_.size + d] = float_to_float16(values[head * heads_.size + d]);
+      k[d * kBlock + p] = keys[head * heads_.size + d];
+      v[p * heads_.size + d] = values[head * heads_.size + d];
     }
   }
 }
@@ -116,19 +111,17 @@ void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int6
   const float scale = 1 / std::sqrt(static_cast<float>(size));
   pool.run(static_cast<uint32_t>(heads_.key_value * chunks), [&](uint32_t task) {
     const int64_t head = task % heads_.key_value, begin = task / heads_.key_value * kRows, end = std::min(rows, begin + kRows);
-    std::vector<float> keys(static_cast<size_t>(size * kBlock)), values(keys.size());
     std::vector<State> states(static_cast<size_t>((end - begin) * group));
     const auto column = [&](int64_t g) { return (head * group + g) * size; };
     for (int64_t b = 0; b * kBlock < first + end; ++b) {
-      to_floats(block(keys_, head, b), size * kBlock, keys.data());
-      to_floats(block(values_, head, b), size * kBlock, values.data());
+      const float *keys = block(keys_, head, b), *values = block(values_, head, b);
       for (int64_t row = begin; row < end; ++row) {
         const int64_t count = std::min(first + row + 1 - b * kBlock, kBlock);
         for (int64_t g = 0; g < group && count > 0; ++g) {
           State& state = states[static_cast<size_t>((row - begin) * group + g)];
           state.out = out + row * heads_.query * size + column(g);
           if (b == 0) std::fill_n(state.out, size, 0.0f);
-          attend_block(q + row * q_stride + column(g), keys.data(), values.data(), size, count, scale, state);
+          attend_block(q + row * q_stride + column(g), keys, values, size, count, scale, state);
         }
       }
     }

@@ -26,7 +26,7 @@ class Rotation {
   std::vector<float> cosines_, sines_;
 };
 
-/// Keys and values of one layer as float16, in blocks of 32 positions: keys [size][32], so that one element of a query meets 32
+/// Keys and values of one layer, in blocks of 32 positions: keys [size][32], so that one element of a query meets 32
 /// keys at once; values [32][size].
 class KeyValueCache {
  public:
@@ -39,12 +39,12 @@ class KeyValueCache {
   void attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out, Pool& pool) const;
 
  private:
-  const uint16_t* block(const std::unique_ptr<uint16_t[]>& of, int64_t head, int64_t index) const {
+  const float* block(const std::unique_ptr<float[]>& of, int64_t head, int64_t index) const {
     return of.get() + (head * blocks_ + index) * heads_.size * kBlock;
   }
   Heads heads_;
   int64_t blocks_;
-  std::unique_ptr<uint16_t[]> keys_, values_;
+  std::unique_ptr<float[]> keys_, values_;
 };
 
 }  // namespace llm

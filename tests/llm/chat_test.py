@@ -2,8 +2,6 @@
 """The chat from end to end with a real model: answers, limits, Ctrl-C, broken files, other names for the same layers.
 
     chat_test.py CHAT MODEL.gguf
-
-Prints a line for each test, "passed NAME" or "FAILED NAME: why"; the exit status is 1 when one failed.
 """
 
 import contextlib
@@ -16,50 +14,21 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
-import tempfile
 
 import gguf
 import numpy as np
 
-CHAT, MODEL = sys.argv[1:]
+from harness import CHAT, MODEL, expect, expect_equal, main, run, score, test
+
 TEXT = pathlib.Path(__file__).parents[2] / "README.md"
 FRANCE = "What is the capital of France?"
 STORY = "Write a very long story of a thousand words about the sea."
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
-
-
-def run(*arguments, model=MODEL, code=0, text=b""):
-    """Standard output and error; fails when the exit status is another one."""
-    done = subprocess.run([CHAT, model, *arguments], input=text, capture_output=True, timeout=300)
-    out, err = done.stdout.decode(), done.stderr.decode()
-    expect(done.returncode == code, f"exit status {done.returncode}, expected {code}: {err[-300:]}")
-    return out, err
-
-
-def expect(holds, otherwise):
-    if not holds:
-        raise AssertionError(otherwise)
-
-
-def expect_equal(found, wanted, what=""):
-    expect(found == wanted, f"{what}: found {found!r}, expected {wanted!r}")
 
 
 def excerpt(scratch, characters):
     path = scratch / f"text-{characters}"
     path.write_text(TEXT.read_text()[:characters])
     return str(path)
-
-
-def score(*arguments, model=MODEL):
-    out, _ = run("--perplexity", *arguments, model=model)
-    return {key: float(value) for key, value in (line.split() for line in out.splitlines())}
 
 
 @test
@@ -252,19 +221,4 @@ def other_names(scratch):
     expect("config.json: expected one of the architectures" in run("--tokenizer", MODEL, "--prompt", "x", model=str(folder), code=1)[1], "another architecture")
 
 
-def main():
-    signal.alarm(1200)  # a program that does not end is a failure as well
-    failed = 0
-    for function in TESTS:
-        name = function.__name__.replace("_", " ")
-        with tempfile.TemporaryDirectory() as scratch:
-            try:
-                function(pathlib.Path(scratch))
-                print(f"passed {name}")
-            except Exception as error:  # whatever it is, the others are still to run
-                failed = 1
-                print(f"FAILED {name}: {type(error).__name__}: {error}")
-    return failed
-
-
-sys.exit(main())
+main()

@@ -57,40 +57,31 @@ TEST(Sampler, ASeedGivesTheSameTokensEverywhere) {
   EXPECT_EQ(found, (std::vector<Token>{6, 5, 6, 1, 7, 0, 4, 2}));
 }
 
-TEST(Float16, IsExactBothWays) {
+TEST(Float16, IsExact) {
   for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const uint32_t exponent = bits >> 10, fraction = bits & 0x3FF;
     const float value = exponent ? std::ldexp(1024.0f + static_cast<float>(fraction), static_cast<int>(exponent) - 25)
                                  : std::ldexp(static_cast<float>(fraction), -24);
     ASSERT_EQ(float16_to_float(static_cast<uint16_t>(bits)), value);
     ASSERT_EQ(float16_to_float(static_cast<uint16_t>(bits | 0x8000)), -value);
-    ASSERT_EQ(float_to_float16(value), bits);
-    ASSERT_EQ(float_to_float16(-value), bits | 0x8000);
-    if (bits == 0) continue;
-    const float below = float16_to_float(static_cast<uint16_t>(bits - 1)), middle = (below + value) / 2;
-    ASSERT_EQ(float_to_float16(middle), bits % 2 ? bits - 1 : bits) << "ties to even";
-    ASSERT_EQ(float_to_float16(std::nextafter(middle, value)), bits);
-    ASSERT_EQ(float_to_float16(std::nextafter(middle, below)), bits - 1);
   }
-  EXPECT_EQ(float_to_float16(1e9f), 0x7BFF);
 }
 
-// softmax(q K^T / sqrt(size)) V in float64, of what float16 keeps of K and V.
+// softmax(q K^T / sqrt(size)) V in float64.
 std::vector<double> reference(const Heads& heads, const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
                               const std::vector<std::vector<float>>& values, int64_t head) {
   const int64_t from = head / (heads.query / heads.key_value) * heads.size;
-  const auto kept = [](float x) { return double{float16_to_float(float_to_float16(x))}; };
   std::vector<double> weights, out(static_cast<size_t>(heads.size));
   for (const auto& key : keys) {
     double dot = 0;
     for (int64_t d = 0; d < heads.size; ++d)
-      dot += q[static_cast<size_t>(head * heads.size + d)] * kept(key[static_cast<size_t>(from + d)]);
+      dot += q[static_cast<size_t>(head * heads.size + d)] * double{key[static_cast<size_t>(from + d)]};
     weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(heads.size))));
   }
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (size_t p = 0; p < weights.size(); ++p) {
     for (int64_t d = 0; d < heads.size; ++d)
-      out[static_cast<size_t>(d)] += weights[p] / all * kept(values[p][static_cast<size_t>(from + d)]);
+      out[static_cast<size_t>(d)] += weights[p] / all * double{values[p][static_cast<size_t>(from + d)]};
   }
   return out;
 }
