@@ -26,8 +26,8 @@ class Rotation {
   std::vector<float> cosines_, sines_;
 };
 
-/// Keys and values of one layer, in blocks of 32 positions: keys [size][32], so that one element of a query meets 32
-/// keys at once; values [32][size].
+/// Keys and values of one layer, in blocks of 32 positions: keys [size][32], so that one element of a query meets 32 keys at
+/// once; values [32][size].
 class KeyValueCache {
  public:
   static constexpr int64_t kBlock = 32, kLanes = 16;
