@@ -33,8 +33,8 @@
  *            given to parallel_for never wait for each other: a serial loop is a legal parallel_for.
  * Streams    CPU: work is done when the call returns. GPU: it goes on; operands in host memory need stream NULL, which waits.
  * Results    Which kernel runs depends only on the device, the descriptor and M; never on the number of threads, on what
- *            else runs, or on which other rows are in the batch. An unavailable compute is MARLIN_E_UNSUPPORTED, never a
- *            silent fallback. marlin_explain tells which kernel, and why.
+ *            else runs, or on which other rows are in the batch. In a mixture of experts M is the rows of the one expert. An
+ *            unavailable compute is MARLIN_E_UNSUPPORTED, never a silent fallback. marlin_explain tells which kernel, and why.
  * Files      A checkpoint is mapped. A file that another process shrinks while it is mapped faults in the reader (SIGBUS);
  *            write new files and rename them over old ones, as all tools do. Loaded weights never alias a file.
  */
@@ -62,7 +62,6 @@ extern "C" {
 #endif
 
 /* --- handles: opaque, one owner each ------------------------------------------------------------------------------- */
-
 typedef struct marlin_context marlin_context;       /* a device with its kernels, caches and threads */
 typedef struct marlin_weights marlin_weights;       /* packed weights on a device; immutable, shareable, never alias a file */
 typedef struct marlin_stream marlin_stream;         /* in-order queue of work */
@@ -70,7 +69,6 @@ typedef struct marlin_buffer marlin_buffer;         /* memory that host and devi
 typedef struct marlin_checkpoint marlin_checkpoint; /* an open .safetensors, .safetensors.index.json or .gguf */
 
 /* --- constants: typed macros, so that bindings import them with their type; unknown values stay legal ---------------- */
-
 typedef int32_t marlin_status; /* values are pinned for ever and spaced by kind */
 #define MARLIN_OK ((marlin_status)0)
 #define MARLIN_E_ARGUMENT ((marlin_status) - 10)     /* a value that no caller may pass: NULL, unknown enum, overlap */
@@ -196,7 +194,6 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 #define MARLIN_CONVERT_DRY_RUN 1024u   /* plan and check, report every outcome with its sizes, write nothing */
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
-
 typedef struct marlin_error {
   uint32_t struct_size;
   marlin_status status;
@@ -264,7 +261,12 @@ typedef struct marlin_pack_desc {
   marlin_matrix column_norms;     /* with PRUNE_2_4 only: [1, k] F32 >= 0; chosen by |w| * norm, as Wanda does; absent: all 1 */
 } marlin_pack_desc;
 
-/* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. */
+/* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+ * Weights of E experts need expert_ids [T, top_k]; those of one may have them. Slot s of token t, row t top_k + s, is
+ * multiplied by expert expert_ids[t, s]; a token may name one twice. A has a row a token, [T, K] (gate and up), or one a slot,
+ * [T top_k, K] (down). C has a row a slot; or, with expert_scales, one a token, [T, N]: the sum of its slots' f(A W^T + bias)
+ * times their scales, in float32, in the order of s. An id outside [0, E) gives 0, its scale is not read: a host that has some
+ * experts passes id - first. CPU only so far, elsewhere MARLIN_E_UNSUPPORTED. */
 typedef struct marlin_gemm_desc {
   uint32_t struct_size;
   marlin_compute compute;
@@ -273,9 +275,9 @@ typedef struct marlin_gemm_desc {
   const marlin_weights* weights;
   marlin_matrix a;             /* [M, K] */
   marlin_matrix c;             /* [M, N]; N/2 columns for two-input epilogues */
-  marlin_matrix bias;          /* [1, N], or absent; in the row order of the weights */
-  marlin_matrix expert_ids;    /* mixture of experts: MARLIN_E_UNSUPPORTED in this version; must be absent */
-  marlin_matrix expert_scales; /* likewise */
+  marlin_matrix bias;          /* [1, N], of experts [1 or E, N], or absent; in the row order of the weights */
+  marlin_matrix expert_ids;    /* [T, top_k] I32, or absent: no mixture of experts */
+  marlin_matrix expert_scales; /* [T, top_k] F32, F16 or BF16, or absent: no sum */
 } marlin_gemm_desc;
 
 typedef struct marlin_shard { /* frozen; in elements of N, K and experts; count 0: all from first on */
@@ -288,7 +290,7 @@ typedef struct marlin_load_desc {
   const char* const* layers;  /* names as marlin_checkpoint_layer lists them; several: one handle, N concatenated */
   const marlin_shard* shards; /* one a name, or NULL: everything */
   uint32_t layer_count;
-  uint32_t expert_count;             /* 0 or 1: no experts */
+  uint32_t expert_count;             /* 0 or 1: as the layers have them; more: of names of one each, expert by expert */
   marlin_format format;              /* for layers that are not quantised: quantise to this; 0: they are an error */
   uint32_t group_size;               /* with format; 0: the format's own */
   const marlin_matrix* column_norms; /* LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL */
@@ -359,7 +361,6 @@ typedef struct marlin_convert_desc {
 } marlin_convert_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
-
 /* Device `index` of all backends in the order of MARLIN_BACKEND_AUTO, unusable ones too. Past the end: MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_device_get(uint32_t index, marlin_device_info* out, marlin_error* err);
 /* desc NULL: all defaults. Starts no thread before the first work. */
@@ -382,16 +383,17 @@ MARLIN_EXPORT void* marlin_buffer_host(marlin_buffer* buffer);
 MARLIN_EXPORT void marlin_buffer_destroy(marlin_buffer* buffer);
 
 /* --- weights ----------------------------------------------------------------------------------------------------------- */
-
 /* Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of
- * scales and zeros. expert_count: 0 or 1 in this version, more is MARLIN_E_UNSUPPORTED. The parts may be freed afterwards.
+ * scales and zeros. expert_count above 1: the parts are those of as many experts, all of the first expert first, the same
+ * number and n for each; 0 is 1. The parts may be freed afterwards.
  * PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is
  * chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index. */
 MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const marlin_pack_desc* const* parts,
                                                 uint32_t part_count, uint32_t expert_count, marlin_weights** out,
                                                 marlin_error* err);
 /* Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is [T, K] F32,
- * F16 or BF16 in the file's order of k. row_ids [T, 1] I32 (first_row is ignored), or NULL: the T rows from first_row on.
+ * F16 or BF16 in the file's order of k. row_ids [T, 1] I32 (first_row is ignored; not of several experts:
+ * MARLIN_E_UNSUPPORTED), or NULL: the T rows from first_row on, expert e's from e N on.
  * An id outside [0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
@@ -401,7 +403,6 @@ MARLIN_EXPORT marlin_status marlin_weights_info(const marlin_weights* weights, m
 MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
 
 /* --- files ------------------------------------------------------------------------------------------------------------- */
-
 /* path: a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Reads headers
  * and config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
@@ -415,18 +416,20 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* che
 MARLIN_EXPORT marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name, marlin_matrix* out,
                                                      marlin_error* err);
 MARLIN_EXPORT void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint);
-/* Loads and packs the named layers by stripes of rows. One with experts needs a shard of one. Outside: MARLIN_E_SHAPE. */
+/* Loads and packs the named layers by stripes of rows. Names of stacks are concatenated expert by expert; all must have as
+ * many. With expert_count E, every layer_count / E names are one expert (e0.gate, e0.up, e1.gate, ...). A shard outside of its
+ * layer: MARLIN_E_SHAPE. */
 MARLIN_EXPORT marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                 const marlin_load_desc* desc, marlin_weights** out, marlin_error* err);
 
 /* --- work (stream NULL: on the weights' context, done on return; all weights of a call are of one context) ---------------- */
-
 MARLIN_EXPORT marlin_status marlin_gemm(marlin_stream* stream, const marlin_gemm_desc* desc, marlin_error* err);
 /* Independent products in one submission; an A that several of them share is prepared once. All are validated first. */
 MARLIN_EXPORT marlin_status marlin_gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count,
                                              marlin_error* err);
-/* Compiles and reserves for these products with M up to max_m, so that later calls neither allocate nor compile. a.data and
- * c.data are not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch must hold. */
+/* Compiles and reserves for these products with M (of experts: T) up to max_m, so that later calls neither allocate nor
+ * compile. The data of a, c and expert_ids is not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch
+ * must hold. */
 MARLIN_EXPORT marlin_status marlin_prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count,
                                            int64_t max_m, uint64_t* scratch_bytes, marlin_error* err);
 /* Which kernel, which tiles, why: "kernel: NAME\n", then "key: value\n" lines, NUL-terminated and cut at capacity.
@@ -435,13 +438,11 @@ MARLIN_EXPORT marlin_status marlin_explain(const marlin_gemm_desc* desc, char* t
                                            marlin_error* err);
 
 /* --- about ------------------------------------------------------------------------------------------------------------- */
-
 MARLIN_EXPORT uint32_t marlin_version(void); /* major << 16 | minor << 8 | patch */
 /* Static text like "MARLIN_E_SHAPE"; never NULL. */
 MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
 
 /* --- converting -------------------------------------------------------------------------------------------------------- */
-
 /* Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24,
  * whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or
  * .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index
@@ -456,7 +457,6 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* c
                                                       const marlin_convert_desc* desc, marlin_error* err);
 
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
-
 typedef struct marlin_api { /* append-only; inside struct_size no member is NULL */
   uint32_t struct_size, abi_major, abi_minor, version;
   marlin_status (*device_get)(uint32_t, marlin_device_info*, marlin_error*);

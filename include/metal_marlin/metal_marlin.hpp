@@ -258,11 +258,10 @@ inline std::vector<const Struct*> addresses(const std::vector<Struct>& all) {
   return each;
 }
 
-/// Parts, concatenated along N.
-inline weights pack(const context& to, const std::vector<marlin_pack_desc>& parts) {
+/// Parts, concatenated along N; of as many experts, all of the first expert first.
+inline weights pack(const context& to, const std::vector<marlin_pack_desc>& parts, std::uint32_t experts = 1) {
   weights w;
-  call(marlin_weights_pack, to.get(), addresses(parts).data(), static_cast<std::uint32_t>(parts.size()), std::uint32_t{1},
-       w.out());
+  call(marlin_weights_pack, to.get(), addresses(parts).data(), static_cast<std::uint32_t>(parts.size()), experts, w.out());
   return w;
 }
 inline weights pack(const context& to, const marlin_pack_desc& desc) { return pack(to, std::vector<marlin_pack_desc>{desc}); }
@@ -276,7 +275,7 @@ inline marlin_layer_info info(const weights& of) {
 
 // Work on a stream; without one it is done on return.
 
-/// Rows first_row on, as many as `out` has.
+/// Rows first_row on, as many as `out` has; expert e's from e N on.
 inline void unpack(const stream& on, const weights& from, const marlin_matrix& out, std::int64_t first_row = 0) {
   call(marlin_weights_unpack, on.get(), from.get(), nullptr, first_row, &out);
 }

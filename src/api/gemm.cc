@@ -12,11 +12,6 @@
 namespace metal_marlin::api {
 namespace {
 
-Status check_absent(const marlin_matrix& m, const char* name) {
-  if (m.data == nullptr) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED, "%s is given; this version serves no mixture of experts in one product", name);
-}
-
 /// C and the host's scratch must be apart, and so must be the inputs: scratch is written while they are read.
 Status check_scratch(const marlin_stream* stream, const Operand& operand, const char* name) {
   if (stream == nullptr || !ranges_overlap(stream->scratch, operand)) return {};
@@ -39,6 +34,24 @@ Result<MatrixView> read_operand(const marlin_matrix& m, const char* name, const 
   return static_cast<const MatrixView&>(operand);
 }
 
+/// Who multiplies what, when the weights are several experts or the caller names experts of one.
+Result<Routing> read_routing(const marlin_gemm_desc& d, const Call& call) {
+  const ExpertStack& stack = d.weights->experts;
+  Routing routing;
+  if (stack.size() == 1 && d.expert_ids.data == nullptr) {
+    if (d.expert_scales.data == nullptr) return routing;
+    return Status::error(MARLIN_E_ARGUMENT, "expert_scales are given without expert_ids");
+  }
+  if (d.expert_ids.data == nullptr && d.expert_ids.cols == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "expert_ids are absent, but the weights are %zu experts", stack.size());
+  routing.stack = &stack;
+  MARLIN_ASSIGN(routing.ids, read_operand(d.expert_ids, "expert_ids", call));
+  if (d.expert_scales.data != nullptr) {
+    MARLIN_ASSIGN(routing.scales, read_operand(d.expert_scales, "expert_scales", call));
+  }
+  return routing;
+}
+
 /// A problem that the call's backend accepts.
 Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");
@@ -47,10 +60,8 @@ Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   call.context = d.weights->context.get();
   if ((d.flags & ~MARLIN_GEMM_ACCUMULATE) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~MARLIN_GEMM_ACCUMULATE);
-  MARLIN_RETURN_IF_ERROR(check_absent(d.expert_ids, "expert_ids"));
-  MARLIN_RETURN_IF_ERROR(check_absent(d.expert_scales, "expert_scales"));
   GemmProblem problem;
-  problem.weights = d.weights->packed.get();
+  problem.weights = d.weights->experts.front().get();
   problem.compute = d.compute;
   problem.epilogue = d.epilogue;
   problem.accumulate = (d.flags & MARLIN_GEMM_ACCUMULATE) != 0;
@@ -59,6 +70,7 @@ Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   if (d.bias.data != nullptr) {
     MARLIN_ASSIGN(problem.bias, read_operand(d.bias, "bias", call));
   }
+  MARLIN_ASSIGN(problem.routing, read_routing(d, call));
   MARLIN_RETURN_IF_ERROR(check_gemm(problem, call.pointers));
   MARLIN_RETURN_IF_ERROR(call.context->backend->supports(problem));
   return problem;
@@ -121,10 +133,19 @@ Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, ui
   return context->backend->gemm(backend_stream(stream), problems.all());
 }
 
-/// That A and C of max_m rows would fit the address space, so that no size a backend forms of them wraps.
+/// That A and C of max_m rows (with routing: tokens) would fit the address space, so that no size a backend forms of them
+/// wraps.
 Status check_max_m(const GemmProblem& problem, int64_t max_m) {
+  int64_t rows = max_m;
+  if (problem.routing.present()) {
+    const int64_t top_k = problem.routing.ids.cols;
+    if (max_m > INT32_MAX / top_k)
+      return Status::error(MARLIN_E_SHAPE, "max_m is %" PRId64 " tokens of %" PRId64 " experts, expected 2^31 - 1 ids or fewer",
+                           max_m, top_k);
+    rows = max_m * top_k;
+  }
   for (MatrixView m : {problem.a, problem.c}) {
-    m.rows = max_m;
+    m.rows = rows;
     if (!check_matrix(m, "max_m", Pointers::unread).ok())
       return Status::error(MARLIN_E_SHAPE, "max_m is %" PRId64 ", and rows of %" PRId64 " do not fit the address space", max_m,
                            m.stride);

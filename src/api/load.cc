@@ -17,9 +17,6 @@ constexpr uint32_t kLoadFlags = MARLIN_LOAD_SCALES_MSE | MARLIN_LOAD_PRUNE_2_4 |
 Status check_load_desc(const marlin_load_desc& d) {
   if ((d.flags & ~kLoadFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags & ~kLoadFlags);
-  if (d.expert_count > 1)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->expert_count is %u; this version loads one expert a handle, by its shard",
-                         d.expert_count);
   if (d.format < MARLIN_FORMAT_NONE || d.format > MARLIN_INT8)
     return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0 (none) .. 5 (INT8)", d.format);
   if (d.layers == nullptr || d.layer_count == 0) return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
@@ -48,86 +45,124 @@ Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* 
   return Range{first, count != 0 ? count : whole - first};
 }
 
-/// What the i-th name, layer `index` of the files, stands for.
-Result<std::unique_ptr<WeightSource>> layer_source(const Checkpoint& files, size_t index, uint32_t i, const marlin_load_desc& d,
-                                                   const marlin_context& context) {
-  const Layer& layer = files.layers()[index];
-  if (!layer.status.ok()) return layer.status;
+/// What one of the names stands for: some experts of a layer, and the rows and columns of each.
+struct Part {
+  const Layer* layer;
+  size_t index;
+  Range n, k, experts;
+  SourceOptions options;
+};
+
+Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d, const marlin_context& context) {
+  const auto index = find_layer(files.layers(), d.layers[i]);
+  if (!index.ok()) return prefixed("desc->layers", i, index.status());
+  const Layer& layer = files.layers()[index.value()];
   const marlin_shard shard = d.shards != nullptr ? d.shards[i] : marlin_shard{};
-  MARLIN_ASSIGN(const Range n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
-  MARLIN_ASSIGN(const Range k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
-  MARLIN_ASSIGN(const Range experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
-  if (experts.count != 1)
-    return Status::error(MARLIN_E_UNSUPPORTED, "the layer has %u experts; this version loads one by its shard, count[2] = 1",
-                         layer.experts);
-  SourceOptions options{d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}};
-  std::span<const float> norms;
-  if (d.column_norms != nullptr) {
-    MARLIN_ASSIGN(norms, column_norms_of(d.column_norms[i], layer.k, context));
-  }
-  MARLIN_ASSIGN(options.sparse, sparse_rule(d.flags, norms));
-  MARLIN_ASSIGN(auto source, files.source(index, static_cast<uint32_t>(experts.first), options));
-  if (n.count == layer.n && k.count == layer.k) return source;
-  return make_shard(std::move(source), n.first, n.count, k.first, k.count);
+  const auto read = [&]() -> Result<Part> {
+    if (!layer.status.ok()) return layer.status;
+    Part part{&layer, index.value(), {}, {}, {}, {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
+    MARLIN_ASSIGN(part.n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
+    MARLIN_ASSIGN(part.k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
+    MARLIN_ASSIGN(part.experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
+    std::span<const float> norms;
+    if (d.column_norms != nullptr) {
+      MARLIN_ASSIGN(norms, column_norms_of(d.column_norms[i], layer.k, context));
+    }
+    MARLIN_ASSIGN(part.options.sparse, sparse_rule(d.flags, norms));
+    return part;
+  };
+  auto part = read();
+  if (!part.ok()) return prefixed(layer.name.c_str(), part.status());
+  return part;
 }
+
+/// One expert of a part, counted from its first.
+Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const Part& part, int64_t expert) {
+  auto source = files.source(part.index, static_cast<uint32_t>(part.experts.first + expert), part.options);
+  if (source.ok() && (part.n.count != part.layer->n || part.k.count != part.layer->k))
+    source = make_shard(source.take(), part.n.first, part.n.count, part.k.first, part.k.count);
+  if (!source.ok()) return prefixed(part.layer->name.c_str(), source.status());
+  return source;
+}
+
+/// How many experts the parts make: those that each name has, or, with desc->expert_count, as many as there are names for.
+Result<int64_t> count_experts(std::span<const Part> parts, uint32_t expert_count) {
+  const int64_t each = expert_count > 1 ? 1 : parts[0].experts.count;
+  for (uint32_t i = 0; i < parts.size(); ++i)
+    if (parts[i].experts.count != each)
+      return prefixed("desc->layers", i,
+                      Status::error(MARLIN_E_SHAPE, "%s gives %" PRId64 " experts, expected %" PRId64 "%s",
+                                    parts[i].layer->name.c_str(), parts[i].experts.count, each,
+                                    expert_count > 1 ? ": desc->expert_count counts names" : " as the first"));
+  if (expert_count <= 1) return each;
+  if (parts.size() % expert_count != 0)
+    return Status::error(MARLIN_E_SHAPE, "desc->layer_count is %zu, expected a multiple of expert_count = %u", parts.size(),
+                         expert_count);
+  return int64_t{expert_count};
+}
+
+/// How much has been read of all experts.
+struct Watch {
+  int32_t (*progress)(void*, uint64_t, uint64_t);
+  void* user;
+  uint64_t total = 0;  ///< elements
+  std::thread::id caller = std::this_thread::get_id();
+  std::atomic<uint64_t> done{0};
+
+  Status report() const {
+    if (progress(user, done.load(std::memory_order_relaxed), total) == 0) return {};
+    return Status::error(MARLIN_E_CANCELLED, "desc->progress asked to stop");
+  }
+};
 
 /// Tells the host how much has been read, on the host's own thread, and stops where the host says so.
 class WatchedSource final : public WeightSource {
  public:
-  WatchedSource(std::unique_ptr<WeightSource> source, const marlin_load_desc& d)
-      : source_(std::move(source)), progress_(d.progress), user_(d.user) {
+  WatchedSource(std::unique_ptr<WeightSource> source, Watch& watch) : source_(std::move(source)), watch_(watch) {
     meta_ = source_->meta();
+    watch_.total += static_cast<uint64_t>(meta_.n) * static_cast<uint64_t>(meta_.k);
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     MARLIN_RETURN_IF_ERROR(source_->read(first, count, out));
-    rows_.fetch_add(count, std::memory_order_relaxed);
-    return std::this_thread::get_id() == caller_ ? report() : Status();
-  }
-
-  Status report() const {
-    const auto k = static_cast<uint64_t>(meta_.k);
-    const auto rows = static_cast<uint64_t>(rows_.load(std::memory_order_relaxed));
-    if (progress_(user_, rows * k, static_cast<uint64_t>(meta_.n) * k) == 0) return {};
-    return Status::error(MARLIN_E_CANCELLED, "desc->progress asked to stop");
+    watch_.done.fetch_add(static_cast<uint64_t>(count) * static_cast<uint64_t>(meta_.k), std::memory_order_relaxed);
+    return std::this_thread::get_id() == watch_.caller ? watch_.report() : Status();
   }
 
  private:
   std::unique_ptr<WeightSource> source_;
-  int32_t (*progress_)(void*, uint64_t, uint64_t);
-  void* user_;
-  std::thread::id caller_ = std::this_thread::get_id();
-  mutable std::atomic<int64_t> rows_{0};
+  Watch& watch_;
 };
 
-Result<marlin_weights*> watched_weights(marlin_context& context, std::unique_ptr<WeightSource> source, const Layer& first,
+Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts, const Layer& first,
                                         const marlin_load_desc& d) {
-  if (d.progress == nullptr) return make_weights(context, *source, first.layout, first.name);
-  const WatchedSource watched(std::move(source), d);
-  MARLIN_RETURN_IF_ERROR(watched.report());
-  MARLIN_ASSIGN(auto* weights, make_weights(context, watched, first.layout, first.name));
+  if (d.progress == nullptr) return make_weights(context, experts, first.layout, first.name);
+  Watch watch{d.progress, d.user};
+  for (auto& expert : experts) expert = std::make_unique<WatchedSource>(std::move(expert), watch);
+  MARLIN_RETURN_IF_ERROR(watch.report());
+  MARLIN_ASSIGN(auto* weights, make_weights(context, experts, first.layout, first.name));
   std::unique_ptr<marlin_weights> owned(weights);
-  MARLIN_RETURN_IF_ERROR(watched.report());
+  MARLIN_RETURN_IF_ERROR(watch.report());
   return owned.release();
 }
 
 Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, const marlin_load_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
-  const auto layers = files.layers();
-  std::vector<std::unique_ptr<WeightSource>> sources;
-  const Layer* first = nullptr;
+  std::vector<Part> parts;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
-    const auto index = find_layer(layers, d.layers[i]);
-    if (!index.ok()) return prefixed("desc->layers", i, index.status());
-    auto source = layer_source(files, index.value(), i, d, context);
-    if (!source.ok()) return prefixed(layers[index.value()].name.c_str(), source.status());
-    warn(context, *source.value());
-    sources.push_back(source.take());
-    if (i == 0) first = &layers[index.value()];
+    MARLIN_ASSIGN(const Part part, read_part(files, i, d, context));
+    parts.push_back(part);
   }
-  if (sources.size() == 1) return watched_weights(context, std::move(sources[0]), *first, d);
-  MARLIN_ASSIGN(auto all, make_concat(std::move(sources)));
-  return watched_weights(context, std::move(all), *first, d);
+  MARLIN_ASSIGN(const int64_t expert_count, count_experts(parts, d.expert_count));
+  Sources sources;
+  for (int64_t e = 0; e < parts[0].experts.count; ++e)
+    for (const Part& part : parts) {
+      MARLIN_ASSIGN(auto source, source_of(files, part, e));
+      warn(context, *source);
+      sources.push_back(std::move(source));
+    }
+  MARLIN_ASSIGN(Sources experts, make_experts(std::move(sources), static_cast<uint32_t>(expert_count)));
+  return watched_weights(context, std::move(experts), *parts[0].layer, d);
 }
 
 }  // namespace

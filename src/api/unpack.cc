@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cinttypes>
 
 #include "api/errors.h"
@@ -24,27 +25,43 @@ Status check_range(int64_t first_row, int64_t rows, int64_t n) {
                        first_row, n);
 }
 
+/// Consecutive rows, which may go on from one expert to the next.
+Status unpack_rows(BackendStream* on, const marlin_weights& weights, int64_t first, MatrixView out) {
+  const int64_t n = weights.experts.front()->meta().n, element = static_cast<int64_t>(float_bytes(out.dtype));
+  for (int64_t left = out.rows; left > 0; left -= out.rows) {
+    const int64_t row = first % n;
+    out.rows = std::min(left, n - row);
+    const PackedWeights& expert = *weights.experts[static_cast<size_t>(first / n)];
+    MARLIN_RETURN_IF_ERROR(weights.context->backend->unpack(on, expert, RowSelection::from(row), out));
+    const int64_t bytes = out.rows * out.stride * element;
+    out.data = static_cast<std::byte*>(out.data) + bytes;
+    out.offset += static_cast<uint64_t>(bytes);
+    first += out.rows;
+  }
+  return {};
+}
+
 Status unpack(marlin_stream* stream, const marlin_weights* weights, const marlin_matrix* row_ids, int64_t first_row,
               const marlin_matrix* out) {
   if (stream != nullptr) MARLIN_RETURN_IF_ERROR(check_handle(stream, "stream"));
   MARLIN_RETURN_IF_ERROR(check_weights(weights, stream != nullptr ? stream->context.get() : nullptr));
   if (out == nullptr) return Status::error(MARLIN_E_ARGUMENT, "out is NULL");
-  const WeightMeta& meta = weights->packed->meta();
+  const WeightMeta& meta = weights->experts.front()->meta();
+  const auto experts = static_cast<int64_t>(weights->experts.size());
   MARLIN_ASSIGN(const Operand to, resolve(*out, "out", *weights->context));
   MARLIN_RETURN_IF_ERROR(check_matrix(to, "out"));
   if (to.cols != meta.k)
     return Status::error(MARLIN_E_SHAPE, "out.cols is %" PRId64 ", expected k of the weights = %" PRId64, to.cols, meta.k);
-  RowSelection rows = RowSelection::from(first_row);
-  if (row_ids == nullptr) {
-    MARLIN_RETURN_IF_ERROR(check_range(first_row, to.rows, meta.n));
-  } else {
-    MARLIN_ASSIGN(const Operand ids, resolve(*row_ids, "row_ids", *weights->context));
-    MARLIN_RETURN_IF_ERROR(check_ids(ids, to));
-    rows.ids = ids;
-  }
-  if (to.rows == 0) return {};
   BackendStream* const on = stream != nullptr ? stream->backend.get() : nullptr;
-  return weights->context->backend->unpack(on, *weights->packed, rows, to);
+  if (row_ids == nullptr) {
+    MARLIN_RETURN_IF_ERROR(check_range(first_row, to.rows, experts * meta.n));
+    return unpack_rows(on, *weights, first_row, to);
+  }
+  if (experts > 1) return Status::error(MARLIN_E_UNSUPPORTED, "row_ids of %" PRId64 " experts; only of one", experts);
+  MARLIN_ASSIGN(const Operand ids, resolve(*row_ids, "row_ids", *weights->context));
+  MARLIN_RETURN_IF_ERROR(check_ids(ids, to));
+  if (to.rows == 0) return {};
+  return weights->context->backend->unpack(on, *weights->experts.front(), {0, ids}, to);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "api/weights.h"
 
+#include <algorithm>
 #include <cinttypes>
+#include <iterator>
 #include <vector>
 
 #include "api/errors.h"
@@ -10,9 +12,29 @@
 
 namespace metal_marlin::api {
 
-Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource& source, marlin_layout layout,
+Result<Sources> make_experts(Sources parts, uint32_t expert_count) {
+  Sources experts;
+  const size_t parts_each = parts.size() / expert_count;
+  for (auto part = parts.begin(); part != parts.end();) {
+    const auto end = part + static_cast<std::ptrdiff_t>(parts_each);
+    auto expert = make_concat(Sources(std::move_iterator(part), std::move_iterator(end)));
+    if (!expert.ok() && expert_count > 1) return prefixed("experts", static_cast<uint32_t>(experts.size()), expert.status());
+    if (!expert.ok()) return expert.status();
+    experts.push_back(expert.take());
+    part = end;
+  }
+  MARLIN_RETURN_IF_ERROR(make_alike(experts));
+  return experts;
+}
+
+Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts, marlin_layout layout,
                                      const std::string& name) {
-  MARLIN_ASSIGN(auto packed, context.backend->pack(source));
+  ExpertStack packed;
+  packed.reserve(experts.size());
+  for (const auto& expert : experts) {
+    MARLIN_ASSIGN(auto one, context.backend->pack(*expert));
+    packed.push_back(std::move(one));
+  }
   return new marlin_weights(context, std::move(packed), layout, name);
 }
 
@@ -104,11 +126,13 @@ Result<std::unique_ptr<WeightSource>> part_source(const marlin_pack_desc* part, 
 
 Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* const* parts, uint32_t part_count,
                              uint32_t expert_count) {
-  if (expert_count > 1)
-    return Status::error(MARLIN_E_UNSUPPORTED, "expert_count is %u; this version packs one expert a handle", expert_count);
   if (parts == nullptr || part_count == 0) return Status::error(MARLIN_E_ARGUMENT, "there are no parts");
+  expert_count = std::max(expert_count, 1u);
+  if (part_count % expert_count != 0)
+    return Status::error(MARLIN_E_SHAPE, "part_count is %u, expected a multiple of expert_count = %u", part_count,
+                         expert_count);
   marlin_layout first_layout = MARLIN_LAYOUT_ROWS;
-  std::vector<std::unique_ptr<WeightSource>> sources;
+  Sources sources;
   for (uint32_t i = 0; i < part_count; ++i) {
     marlin_layout layout = MARLIN_LAYOUT_ROWS;
     auto source = part_source(parts[i], context, layout);
@@ -117,9 +141,8 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
     warn(context, *source.value());
     sources.push_back(source.take());
   }
-  if (sources.size() == 1) return make_weights(context, *sources[0], first_layout, "");
-  MARLIN_ASSIGN(const auto all, make_concat(std::move(sources)));
-  return make_weights(context, *all, first_layout, "");
+  MARLIN_ASSIGN(const Sources experts, make_experts(std::move(sources), expert_count));
+  return make_weights(context, experts, first_layout, "");
 }
 
 uint32_t flags_of(const WeightMeta& meta) {
@@ -151,20 +174,25 @@ marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_in
   return api::boundary(err, [&]() -> Status {
     MARLIN_RETURN_IF_ERROR(api::check_handle(weights, "weights"));
     MARLIN_RETURN_IF_ERROR(api::check_output(out, "out"));
-    const WeightMeta& meta = weights->packed->meta();
+    const WeightMeta& meta = weights->experts.front()->meta();
     marlin_layer_info info{};
     info.status = MARLIN_OK;
+    double squared_norm = 0, kept_norm = 0;
+    for (const auto& expert : weights->experts) {
+      info.flags |= api::flags_of(expert->meta());
+      info.bytes += expert->bytes();
+      squared_norm += expert->meta().squared_norm;
+      kept_norm += expert->meta().kept_norm;
+    }
     info.name = weights->name.c_str();
     info.n = meta.n;
     info.k = meta.k;
-    info.experts = 1;
+    info.experts = static_cast<uint32_t>(weights->experts.size());
     info.group_size = api::saturate_u32(meta.group_size);
     info.format = meta.format;
     info.layout = weights->layout;
-    info.flags = api::flags_of(meta);
     info.dtype = scale_dtype(meta.scale_type);
-    info.bytes = weights->packed->bytes();
-    info.kept_share = meta.squared_norm != 0 ? meta.kept_norm / meta.squared_norm : 1;
+    info.kept_share = squared_norm != 0 ? kept_norm / squared_norm : 1;
     return api::write_descriptor(out, info, "out");
   });
 }

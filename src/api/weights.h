@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "api/context.h"
 #include "api/handle.h"
@@ -12,19 +13,24 @@
 struct marlin_weights final : metal_marlin::api::Handle {
   static constexpr auto kKind = metal_marlin::api::HandleKind::weights;
 
-  marlin_weights(marlin_context& of, std::unique_ptr<metal_marlin::PackedWeights> made, marlin_layout from, std::string called)
-      : Handle(kKind), context(of), packed(std::move(made)), layout(from), name(std::move(called)) {}
+  marlin_weights(marlin_context& of, metal_marlin::ExpertStack made, marlin_layout from, std::string called)
+      : Handle(kKind), context(of), experts(std::move(made)), layout(from), name(std::move(called)) {}
 
   const metal_marlin::api::ContextRef context;  ///< first: released after the packed memory
-  const std::unique_ptr<const metal_marlin::PackedWeights> packed;
-  const marlin_layout layout;  ///< that the first part came in
-  const std::string name;      ///< the first layer's, or ""
+  const metal_marlin::ExpertStack experts;      ///< one or more
+  const marlin_layout layout;                   ///< that the first part came in
+  const std::string name;                       ///< the first layer's, or ""
 };
 
 namespace metal_marlin::api {
 
-/// Packs `source` on the context's device. The handle is the caller's.
-Result<marlin_weights*> make_weights(marlin_context& context, const WeightSource& source, marlin_layout layout,
+using Sources = std::vector<std::unique_ptr<WeightSource>>;
+
+/// The sources, expert-major, concatenated along N to one an expert. Their number is a multiple of expert_count. Experts must
+/// agree in all but the group index of their columns and the tensor scales.
+Result<Sources> make_experts(Sources parts, uint32_t expert_count);
+/// Packs an expert a source on the context's device. The handle is the caller's.
+Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts, marlin_layout layout,
                                      const std::string& name);
 
 /// Tells the host's log what it should know about how a matrix was read.

@@ -55,6 +55,9 @@ Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> s
                                                  int64_t first_k, int64_t count_k);
 /// The parts one below the other; they must agree in k, format, groups and kinds of scales and zeros.
 Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts);
+/// Lets the experts of one stack agree in all but what a column's group and a row's tensor scale are; an error where they
+/// cannot.
+Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts);
 
 struct Layer {
   std::string name;

@@ -70,37 +70,31 @@ class ConcatSource final : public WeightSource {
   std::vector<int64_t> first_;  // rows
 };
 
-Status must_agree(const char* what, size_t part, int64_t expected, int64_t found) {
-  return Status::error(MARLIN_E_SHAPE, "part %zu: %s: expected %" PRId64 " as in part 0, found %" PRId64, part, what, expected,
-                       found);
-}
-
-/// Merges what differs harmlessly into `meta` (made from part 0); an error for what must be the same.
-Status merge(const WeightMeta& part, size_t index, WeightMeta& meta) {
+/// Merges what differs harmlessly into `meta` (made from the first one); an error for what must be the same. `one` is "part" or
+/// "expert".
+Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& meta) {
+  const auto must_agree = [&](const char* what, int64_t expected, int64_t found) {
+    if (expected == found) return Status();
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: %s: expected %" PRId64 " as in %s 0, found %" PRId64, one, index, what,
+                         expected, one, found);
+  };
   if (part.format != meta.format) {
-    return Status::error(MARLIN_E_SHAPE, "part %zu: format: expected %s as in part 0, found %s", index,
-                         format_name(meta.format), format_name(part.format));
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: format: expected %s as in %s 0, found %s", one, index,
+                         format_name(meta.format), one, format_name(part.format));
   }
-  if (part.k != meta.k) return must_agree("k", index, meta.k, part.k);
-  if (part.group_size != meta.group_size) return must_agree("group_size", index, meta.group_size, part.group_size);
-  if (part.groups != meta.groups) return must_agree("groups a row", index, meta.groups, part.groups);
+  MARLIN_RETURN_IF_ERROR(must_agree("k", meta.k, part.k));
+  MARLIN_RETURN_IF_ERROR(must_agree("group_size", meta.group_size, part.group_size));
+  MARLIN_RETURN_IF_ERROR(must_agree("groups a row", meta.groups, part.groups));
   const auto type = common_scale_type(meta.scale_type, part.scale_type);
   if (!type) {
-    return Status::error(MARLIN_E_SHAPE, "part %zu: scales: expected %s as in part 0, found %s", index,
-                         scale_type_name(meta.scale_type), scale_type_name(part.scale_type));
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: scales: expected %s as in %s 0, found %s", one, index,
+                         scale_type_name(meta.scale_type), one, scale_type_name(part.scale_type));
   }
   if (part.zero_kind != meta.zero_kind || (meta.zero_kind == ZeroKind::additive && part.zero_type != meta.zero_type)) {
-    return Status::error(MARLIN_E_SHAPE, "part %zu: zeros: expected the kind and type of part 0", index);
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: zeros: expected the kind and type of %s 0", one, index, one);
   }
-  if (part.group_index != meta.group_index) {
-    return Status::error(MARLIN_E_SHAPE, "part %zu: group_index: expected the one of part 0", index);
-  }
-  if (part.sparse != meta.sparse) {
-    return Status::error(MARLIN_E_SHAPE, "part %zu: some parts are 2:4 sparse and some are not", index);
-  }
-  if (part.gate_up_interleaved != meta.gate_up_interleaved) {
-    return Status::error(MARLIN_E_SHAPE, "part %zu: gate and up rows alternate in some parts only", index);
-  }
+  MARLIN_RETURN_IF_ERROR(must_agree("2:4 sparse", meta.sparse, part.sparse));
+  MARLIN_RETURN_IF_ERROR(must_agree("gate and up rows alternate", meta.gate_up_interleaved, part.gate_up_interleaved));
   meta.scale_type = *type;
   meta.squared_norm += part.squared_norm;
   meta.kept_norm += part.kept_norm;
@@ -127,12 +121,33 @@ Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<We
   if (parts.size() == 1) return std::move(parts[0]);
   WeightMeta meta = parts[0]->meta();
   for (size_t i = 1; i < parts.size(); ++i) {
-    MARLIN_RETURN_IF_ERROR(merge(parts[i]->meta(), i, meta));
+    MARLIN_RETURN_IF_ERROR(merge(parts[i]->meta(), "part", i, meta));
+    if (parts[i]->meta().group_index != meta.group_index)
+      return Status::error(MARLIN_E_SHAPE, "part %zu: group_index: expected the one of part 0", i);
     meta.n += parts[i]->meta().n;  // at most 2^32 parts of less than 2^31 rows
   }
   meta.tensor_scales = concat_tensor_scales(parts);
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
   return std::unique_ptr<WeightSource>(std::make_unique<ConcatSource>(std::move(parts), std::move(meta)));
+}
+
+Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts) {
+  WeightMeta common = experts[0]->meta();
+  for (size_t i = 1; i < experts.size(); ++i) {
+    MARLIN_RETURN_IF_ERROR(merge(experts[i]->meta(), "expert", i, common));
+    if (experts[i]->meta().n != common.n)
+      return Status::error(MARLIN_E_SHAPE, "expert %zu: n: expected %" PRId64 " as in expert 0, found %" PRId64, i, common.n,
+                           experts[i]->meta().n);
+  }
+  for (auto& expert : experts) {
+    WeightMeta meta = expert->meta();
+    if (meta.scale_type == common.scale_type) continue;
+    meta.scale_type = common.scale_type;
+    std::vector<std::unique_ptr<WeightSource>> part;
+    part.push_back(std::move(expert));
+    expert = std::make_unique<ConcatSource>(std::move(part), std::move(meta));
+  }
+  return {};
 }
 
 }  // namespace metal_marlin

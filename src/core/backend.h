@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -44,10 +45,24 @@ class PackedWeights {
   WeightMeta meta_;
 };
 
+/// The experts of one handle, all of one shape and format; a plain matrix is one expert.
+using ExpertStack = std::vector<std::unique_ptr<const PackedWeights>>;
+
+/// Who multiplies what in a mixture of experts, checked: slot s of token t is row t top_k + s of the products.
+struct Routing {
+  const ExpertStack* stack = nullptr;  ///< null: a plain product
+  MatrixView ids;                      ///< [T, top_k] I32; read once; outside of the stack: the slot's result is 0
+  MatrixView scales;                   ///< [T, top_k] floats or absent: no sum
+  bool present() const { return stack != nullptr; }
+  int64_t slots() const { return ids.rows * ids.cols; }
+};
+
 /// C[M, N] = f(A W^T + bias) (+ C), checked: a is [M, k], c is [M, n] (n / 2 for two-input epilogues), bias [1, n] or absent.
+/// With routing: a is [T, k] or [slots, k]; c [slots, n], or [T, n] when scales say how to sum a token's; bias [1 or E, n].
 struct GemmProblem {
-  const PackedWeights* weights = nullptr;
+  const PackedWeights* weights = nullptr;  ///< with routing: the first expert
   MatrixView a, c, bias;
+  Routing routing;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;
@@ -110,7 +125,8 @@ class Backend {
   virtual Status supports(const GemmProblem& problem) = 0;
   /// Independent, supported products; M may be 0. stream may be null: done on return, scratch from a cache of the backend.
   virtual Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) = 0;
-  /// Reserves for M up to max_m; returns the scratch bytes, of any alignment, that gemm() of all these at once needs.
+  /// Reserves for M (with routing: T) up to max_m; returns the scratch bytes, of any alignment, that gemm() of all these at
+  /// once needs.
   virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) = 0;
   virtual Status flush(BackendStream& stream) = 0;
   virtual Status wait(BackendStream& stream, uint64_t timeout_ns) = 0;

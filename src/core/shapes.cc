@@ -1,6 +1,7 @@
 #include "core/shapes.h"
 
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -9,10 +10,13 @@
 namespace metal_marlin {
 namespace {
 
+/// Of floats or of expert ids.
+int64_t element_bytes(const MatrixView& m) { return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype)); }
+
 /// From the first byte to past the last; 0 for an empty matrix. Valid once check_matrix() has passed.
 int64_t span_bytes(const MatrixView& m) {
   if (m.rows == 0 || m.cols == 0) return 0;
-  return ((m.rows - 1) * m.stride + m.cols) * static_cast<int64_t>(float_bytes(m.dtype));
+  return ((m.rows - 1) * m.stride + m.cols) * element_bytes(m);
 }
 
 /// Floor of a / b for b > 0.
@@ -28,6 +32,54 @@ Status check_apart(const MatrixView& c, const MatrixView& input, const char* nam
   return Status::error(MARLIN_E_ARGUMENT,
                        "c overlaps %s: c [%" PRId64 ", %" PRId64 "] at %p, %s [%" PRId64 ", %" PRId64 "] at %p", name, c.rows,
                        c.cols, c.data, name, input.rows, input.cols, input.data);
+}
+
+/// What a product reads, as the caller calls it; what is absent has no rows.
+struct Input {
+  const MatrixView& matrix;
+  const char* name;
+};
+std::array<Input, 4> inputs_of(const GemmProblem& p) {
+  return {{{p.a, "a"}, {p.bias, "bias"}, {p.routing.ids, "expert_ids"}, {p.routing.scales, "expert_scales"}}};
+}
+
+Status check_row_count(const MatrixView& m, const char* name, int64_t expected, const char* what) {
+  if (m.rows == expected) return {};
+  return Status::error(MARLIN_E_SHAPE, "%s.rows is %" PRId64 ", expected %s = %" PRId64, name, m.rows, what, expected);
+}
+
+/// Ids and scales by themselves, and the rows of A and C by them.
+Status check_routing(const GemmProblem& p, Pointers pointers) {
+  const MatrixView &ids = p.routing.ids, &scales = p.routing.scales;
+  if (ids.dtype != MARLIN_I32)
+    return Status::error(MARLIN_E_ARGUMENT, "expert_ids.dtype is %d, expected I32 (%d)", ids.dtype, MARLIN_I32);
+  if (pointers == Pointers::read && ids.rows != 0 && ids.data == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "expert_ids.data is NULL, expected the experts of %" PRId64 " tokens", ids.rows);
+  const auto slots = (Checked(ids.rows) * Checked(ids.cols)).at_most(INT32_MAX);
+  if (ids.cols < 1 || !slots)
+    return Status::error(MARLIN_E_SHAPE,
+                         "expert_ids is [%" PRId64 ", %" PRId64 "], expected 1 .. 2^31 - 1 ids a token and in all", ids.rows,
+                         ids.cols);
+  const auto all = static_cast<int64_t>(*slots);
+  if (p.a.rows != ids.rows && p.a.rows != all)
+    return Status::error(
+        MARLIN_E_SHAPE, "a.rows is %" PRId64 ", expected a row a token = %" PRId64 " or one for each of its experts = %" PRId64,
+        p.a.rows, ids.rows, all);
+  if (!scales.present()) return check_row_count(p.c, "c", all, "rows times cols of expert_ids");
+  MARLIN_RETURN_IF_ERROR(check_matrix(scales, "expert_scales", pointers));
+  MARLIN_RETURN_IF_ERROR(check_cols(scales, "expert_scales", ids.cols, "expert_ids.cols"));
+  MARLIN_RETURN_IF_ERROR(check_row_count(scales, "expert_scales", ids.rows, "expert_ids.rows"));
+  return check_row_count(p.c, "c", ids.rows, "expert_ids.rows, as expert_scales are given");
+}
+
+Status check_bias(const GemmProblem& p, Pointers pointers) {
+  if (!p.bias.present()) return {};
+  MARLIN_RETURN_IF_ERROR(check_matrix(p.bias, "bias", pointers));
+  MARLIN_RETURN_IF_ERROR(check_cols(p.bias, "bias", p.weights->meta().n, "n of the weights"));
+  const int64_t experts = p.routing.present() ? static_cast<int64_t>(p.routing.stack->size()) : 1;
+  if (p.bias.rows == 1 || p.bias.rows == experts) return {};
+  return Status::error(MARLIN_E_SHAPE, "bias.rows is %" PRId64 ", expected 1%s", p.bias.rows,
+                       experts > 1 ? " or one for each expert" : "");
 }
 
 Status check_choices(const GemmProblem& p) {
@@ -78,16 +130,11 @@ Status check_gemm(const GemmProblem& p, Pointers pointers) {
   } else {
     MARLIN_RETURN_IF_ERROR(check_cols(p.c, "c", w.n, "n of the weights"));
   }
-  if (p.c.rows != p.a.rows)
-    return Status::error(MARLIN_E_SHAPE, "c.rows is %" PRId64 ", expected a.rows = %" PRId64, p.c.rows, p.a.rows);
-  if (p.bias.present()) {
-    MARLIN_RETURN_IF_ERROR(check_matrix(p.bias, "bias", pointers));
-    MARLIN_RETURN_IF_ERROR(check_cols(p.bias, "bias", w.n, "n of the weights"));
-    if (p.bias.rows != 1) return Status::error(MARLIN_E_SHAPE, "bias.rows is %" PRId64 ", expected 1", p.bias.rows);
-  }
+  MARLIN_RETURN_IF_ERROR(p.routing.present() ? check_routing(p, pointers) : check_row_count(p.c, "c", p.a.rows, "a.rows"));
+  MARLIN_RETURN_IF_ERROR(check_bias(p, pointers));
   if (pointers == Pointers::unread) return {};
-  MARLIN_RETURN_IF_ERROR(check_apart(p.c, p.a, "a"));
-  return p.bias.present() ? check_apart(p.c, p.bias, "bias") : Status();
+  for (const Input& input : inputs_of(p)) MARLIN_RETURN_IF_ERROR(check_apart(p.c, input.matrix, input.name));
+  return {};
 }
 
 Status check_independent(std::span<const GemmProblem> problems) {
@@ -95,10 +142,9 @@ Status check_independent(std::span<const GemmProblem> problems) {
     for (size_t j = 0; j < problems.size(); ++j) {
       if (i == j) continue;
       const GemmProblem &writer = problems[i], &other = problems[j];
-      const char* name = j > i && overlap(writer.c, other.c)                     ? "c"
-                         : overlap(writer.c, other.a)                            ? "a"
-                         : other.bias.present() && overlap(writer.c, other.bias) ? "bias"
-                                                                                 : nullptr;
+      const char* name = j > i && overlap(writer.c, other.c) ? "c" : nullptr;
+      for (const Input& input : inputs_of(other))
+        if (name == nullptr && overlap(writer.c, input.matrix)) name = input.name;
       if (name != nullptr)
         return Status::error(MARLIN_E_ARGUMENT, "c of product %zu overlaps %s of product %zu; products must be independent", i,
                              name, j);
@@ -125,7 +171,7 @@ bool overlap(const MatrixView& a, const MatrixView& b) {
   const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
   if (a_begin >= b_begin + static_cast<uint64_t>(b_bytes) || b_begin >= a_begin + static_cast<uint64_t>(a_bytes)) return false;
 
-  const int64_t a_element = static_cast<int64_t>(float_bytes(a.dtype)), b_element = static_cast<int64_t>(float_bytes(b.dtype));
+  const int64_t a_element = element_bytes(a), b_element = element_bytes(b);
   const int64_t a_stride = a.stride * a_element, b_stride = b.stride * b_element;
   if (a.rows > 1 && b.rows > 1 && a_stride != b_stride) return true;
   if (a.rows == 1 && b.rows == 1) return true;

@@ -18,10 +18,10 @@ enum class Pointers { read, unread };
 Status check_matrix(const MatrixView& matrix, const char* name, Pointers pointers = Pointers::read);
 
 /// Everything that must hold before a backend may see the problem: known compute and epilogue, dtypes, shapes against the
-/// weights, and C apart from A and the bias.
+/// weights and the routing, and C apart from all inputs.
 Status check_gemm(const GemmProblem& problem, Pointers pointers = Pointers::read);
 
-/// That no C overlaps another problem's A, C or bias. Each problem has passed check_gemm(). Quadratic in their number, which is
+/// That no C overlaps another problem's C or inputs. Each problem has passed check_gemm(). Quadratic in their number, which is
 /// a few (Q, K, V; gate, up) or the experts of a layer.
 Status check_independent(std::span<const GemmProblem> problems);
 

@@ -428,7 +428,7 @@ inline std::vector<Bad> World::bad_number(Arg arg) {
     case Arg::part_count:
       return {{"0", u32(0), MARLIN_E_ARGUMENT}};
     case Arg::expert_count:
-      return {{"0", u32(0), MARLIN_OK}, {"2", u32(2), MARLIN_E_UNSUPPORTED}, {"all bits", u32(~0u), MARLIN_E_UNSUPPORTED}};
+      return {{"0", u32(0), MARLIN_OK}, {"2", u32(2), MARLIN_E_SHAPE}, {"all bits", u32(~0u), MARLIN_E_SHAPE}};
     case Arg::product_count:
       return {{"0", u32(0), MARLIN_OK}};
     case Arg::first_row:

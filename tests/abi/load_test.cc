@@ -15,8 +15,9 @@ std::string data(const char* folder) { return std::string(MARLIN_TEST_DATA) + "/
 /// All rows as float32.
 std::vector<float> decoded(const mm::weights& weights) {
   const marlin_layer_info info = mm::info(weights);
-  std::vector<float> values(static_cast<size_t>(info.n * info.k));
-  mm::unpack(weights, mm::matrix_view(values.data(), info.n, info.k));
+  const int64_t rows = info.n * info.experts;
+  std::vector<float> values(static_cast<size_t>(rows * info.k));
+  mm::unpack(weights, mm::matrix_view(values.data(), rows, info.k));
   return values;
 }
 
@@ -80,7 +81,7 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
   fails(d, MARLIN_E_ARGUMENT, "names no layers");
   d = desc_of(names);
   d.expert_count = 2;
-  fails(d, MARLIN_E_UNSUPPORTED, "expert_count is 2");
+  fails(d, MARLIN_E_SHAPE, "layer_count is 1, expected a multiple of expert_count = 2");
   d.expert_count = 1;
   d.flags = 1;
   fails(d, MARLIN_E_UNSUPPORTED, "flags");
@@ -156,21 +157,81 @@ TEST_F(Load, ExpertsOneByOneByTheirShard) {
   ASSERT_GT(layer.experts, 1u);
   const std::vector<const char*> names = {layer.name};
   mm::weights none;
-  const marlin_load_desc all = desc_of(names);
-  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "loads one by its shard", marlin_weights_load, context.get(), file.get(), &all,
-               none.out());
   std::vector<std::vector<float>> experts;
   for (int64_t e = 0; e < layer.experts; ++e) {
     const std::vector<marlin_shard> shards = {{{0, 0, e}, {0, 0, 1}}};
     experts.push_back(decoded(mm::load(context, file, desc_of(names, shards))));
   }
   for (size_t e = 1; e < experts.size(); ++e) EXPECT_NE(experts[e], experts[0]) << e;
+  // All of them, and some, as one handle: the rows of one expert after those of the other.
+  const auto rows_of = [&](size_t from, size_t to) {
+    std::vector<float> rows;
+    for (size_t e = from; e < to; ++e) rows.insert(rows.end(), experts[e].begin(), experts[e].end());
+    return rows;
+  };
+  const mm::weights stack = mm::load(context, file, layer.name);
+  EXPECT_EQ(mm::info(stack).experts, layer.experts);
+  EXPECT_EQ(mm::info(stack).n, layer.n);
+  EXPECT_EQ(decoded(stack), rows_of(0, layer.experts));
+  const std::vector<marlin_shard> middle = {{{0, 0, 1}, {0, 0, 2}}};
+  EXPECT_EQ(decoded(mm::load(context, file, desc_of(names, middle))), rows_of(1, 3));
   // The last one, as "all from first on".
   const std::vector<marlin_shard> last = {{{0, 0, layer.experts - 1}, {0, 0, 0}}};
   EXPECT_EQ(decoded(mm::load(context, file, desc_of(names, last))), experts.back());
   const std::vector<marlin_shard> beyond = {{{0, 0, layer.experts}, {0, 0, 1}}};
   const marlin_load_desc d = desc_of(names, beyond);
   EXPECT_FAILS(MARLIN_E_SHAPE, "experts", marlin_weights_load, context.get(), file.get(), &d, none.out());
+}
+
+TEST_F(Load, ExpertsOfStacksAndOfNamesAreConcatenatedExpertByExpert) {
+  const mm::checkpoint file(data("mxfp4-gpt-oss-experts"));
+  const marlin_layer_info layer = file.layers().at(0);
+  const std::vector<float> all = decoded(mm::load(context, file, layer.name));
+  const auto rows = [&](int64_t e, int64_t first, int64_t count) {
+    return part(all, layer.k, {{e * layer.n + first, 0, 0}, {count, layer.k, 0}});
+  };
+  // Two layers of all experts: rows 4, 5 of each above rows 0, 1.
+  const std::vector<const char*> two = {layer.name, layer.name};
+  const std::vector<marlin_shard> halves = {{{4, 0, 0}, {2, 0, 0}}, {{0, 0, 0}, {2, 0, 0}}};
+  std::vector<float> expected;
+  for (int64_t e = 0; e < layer.experts; ++e)
+    for (const int64_t first : {4, 0})
+      for (const float value : rows(e, first, 2)) expected.push_back(value);
+  EXPECT_EQ(decoded(mm::load(context, file, desc_of(two, halves))), expected);
+  // The same, from names of one expert each.
+  const std::vector<const char*> names(2 * layer.experts, layer.name);
+  std::vector<marlin_shard> shards;
+  for (int64_t e = 0; e < layer.experts; ++e)
+    for (const int64_t first : {4, 0}) shards.push_back({{first, 0, e}, {2, 0, 1}});
+  marlin_load_desc d = desc_of(names, shards);
+  d.expert_count = layer.experts;
+  std::vector<uint64_t> done;
+  d.progress = [](void* user, uint64_t so_far, uint64_t total) {
+    static_cast<std::vector<uint64_t>*>(user)->assign({so_far, total});
+    return int32_t{0};
+  };
+  d.user = &done;
+  const mm::weights loaded = mm::load(context, file, d);
+  EXPECT_EQ(mm::info(loaded).experts, layer.experts);
+  EXPECT_EQ(mm::info(loaded).n, 4);
+  EXPECT_EQ(decoded(loaded), expected);
+  EXPECT_EQ(done, (std::vector<uint64_t>(2, expected.size())));
+
+  mm::weights none;
+  const auto fails = [&](const char* mentioned) {
+    EXPECT_FAILS(MARLIN_E_SHAPE, mentioned, marlin_weights_load, context.get(), file.get(), &d, none.out());
+  };
+  d.expert_count = 3;
+  fails("multiple of expert_count = 3");
+  d.expert_count = layer.experts;
+  shards[1].count[2] = 0;
+  fails("desc->layers[1]");
+  shards[1].count[2] = 1;
+  shards[3].count[0] = 3;
+  fails("expert 1: n: expected 4");
+  d = desc_of(two, shards);
+  shards[0].count[2] = 2;
+  fails("desc->layers[1]");
 }
 
 TEST_F(Load, FloatsAreQuantisedOnLoadAsWhenPacked) {

@@ -163,6 +163,59 @@ TEST(MemoryOfFiles, EveryLayoutSurvivesEveryFailure) {
   }
 }
 
+/// Packs experts, prepares and multiplies on a stream of its own, the n-th allocation failing.
+marlin_status run_experts(const mm::context& context, int64_t n) {
+  const auto values = numbers(6 * 70 * 64, 1), a = numbers(5 * 64, 2);
+  std::vector<marlin_pack_desc> parts;
+  for (int64_t e = 0; e < 6; ++e) {
+    parts.push_back(pack_desc(values, 70, 64));
+    parts.back().values = mm::matrix_view(values.data() + e * 70 * 64, 70, 64);
+  }
+  std::vector<const marlin_pack_desc*> pointers;
+  for (const auto& part : parts) pointers.push_back(&part);
+  std::vector<float> c(5 * 70), scales(5 * 2, 0.5f);
+  std::vector<int32_t> ids = {0, 1, 2, 3, 5, 5, 5, 0, -1, 2};
+  mm::weights weights;
+  mm::stream stream;
+  auto desc = mm::make<marlin_gemm_desc>();
+  desc.a = mm::matrix_view(a.data(), 5, 64);
+  desc.c = mm::matrix_view(c.data(), 5, 70);
+  desc.expert_ids = mm::matrix_view(ids.data(), 5, 2);
+  desc.expert_scales = mm::matrix_view(scales.data(), 5, 2);
+  const marlin_gemm_desc* const descs[] = {&desc};
+
+  until_failure = n;
+  marlin_status status = marlin_weights_pack(context.get(), pointers.data(), 6, 6, weights.out(), nullptr);
+  desc.weights = weights.get();
+  if (status == MARLIN_OK) status = marlin_stream_create(context.get(), nullptr, stream.out(), nullptr);
+  if (status == MARLIN_OK) status = marlin_gemm(stream.get(), &desc, nullptr);
+  if (status == MARLIN_OK) status = marlin_prepare(stream.get(), descs, 1, 50, nullptr, nullptr);
+  if (status == MARLIN_OK) {
+    until_failure = 1;  // a prepared call allocates nothing
+    status = marlin_gemm(stream.get(), &desc, nullptr);
+    EXPECT_EQ(status, MARLIN_OK);
+  }
+  until_failure = -1;
+  return status;
+}
+
+TEST(MemoryOfExperts, EveryFailureIsTypedAndLosesNothing) {
+  auto desc = mm::make<marlin_context_desc>();
+  desc.threads = 2;
+  desc.alloc = [](void*, size_t size, size_t align) { return allocate(size, align); };
+  desc.release = [](void*, void* p, size_t) { release(p); };
+  const auto attempt = [&](int64_t n) { return run_experts(mm::context(desc), n); };  // contexts remember their streams
+  ASSERT_EQ(attempt(-1), MARLIN_OK);
+  marlin_status status = MARLIN_E_MEMORY;
+  for (int64_t n = 1; status != MARLIN_OK; ++n) {
+    ASSERT_LT(n, 5000) << "never got through";
+    const int64_t before = live;
+    status = attempt(n);
+    ASSERT_TRUE(status == MARLIN_OK || status == MARLIN_E_MEMORY) << marlin_status_name(status) << ", allocation " << n;
+    ASSERT_EQ(live, before) << "allocation " << n;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Memory, testing::Range(size_t{0}, signatures().size()),
                          [](const auto& info) { return signatures()[info.param].name; });
 

@@ -149,8 +149,7 @@ TEST_F(Rules, MatricesMustFitEachOther) {
   change([](auto& g) { g.weights = nullptr; }, MARLIN_E_ARGUMENT, "weights is NULL");
   change([](auto& g) { g.bias = mm::matrix_view(static_cast<float*>(g.a.data), 2, 10); }, MARLIN_E_SHAPE, "bias.rows is 2");
   change([](auto& g) { g.bias = mm::matrix_view(static_cast<float*>(g.a.data), 1, 11); }, MARLIN_E_SHAPE, "bias.cols is 11");
-  change([](auto& g) { g.expert_ids = g.a; }, MARLIN_E_UNSUPPORTED, "expert_ids");
-  change([](auto& g) { g.expert_scales = g.a; }, MARLIN_E_UNSUPPORTED, "expert_scales");
+  change([](auto& g) { g.expert_scales = g.a; }, MARLIN_E_ARGUMENT, "expert_scales are given without expert_ids");
   change([](auto& g) { g.epilogue = MARLIN_EPILOGUE_SWIGLU; }, MARLIN_E_SHAPE, "c.cols is 10");
   change([](auto& g) { g.compute = MARLIN_COMPUTE_FP8; }, MARLIN_E_UNSUPPORTED, "");
 }

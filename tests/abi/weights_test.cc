@@ -73,7 +73,7 @@ TEST_F(Weights, PackRefusesWhatItDoesNotServe) {
   marlin_pack_desc p = pack_desc(values, 2, 32);
   const marlin_pack_desc* const parts[] = {&p, nullptr};
   mm::weights w;
-  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "expert_count is 2", marlin_weights_pack, context.get(), parts, 1u, 2u, w.out());
+  EXPECT_FAILS(MARLIN_E_SHAPE, "multiple of expert_count = 2", marlin_weights_pack, context.get(), parts, 1u, 2u, w.out());
   EXPECT_OK(marlin_weights_pack, context.get(), parts, 1u, 0u, w.out());
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), parts, 0u, 1u, w.out());
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "no parts", marlin_weights_pack, context.get(), nullptr, 1u, 1u, w.out());

@@ -40,9 +40,11 @@ mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bo
 }
 
 const gpu::PackedLayout& layout_of(const mm::weights& w) {
-  return static_cast<const gpu::GpuWeights&>(*w.get()->packed).layout;
+  return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).layout;
 }
-const dv::Buffer* buffer_of(const mm::weights& w) { return static_cast<const gpu::GpuWeights&>(*w.get()->packed).buffer.get(); }
+const dv::Buffer* buffer_of(const mm::weights& w) {
+  return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).buffer.get();
+}
 
 mm::stream stream_of(World& world, marlin_native kind = MARLIN_NATIVE_NONE) {
   auto d = mm::make<marlin_stream_desc>();

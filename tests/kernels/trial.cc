@@ -201,7 +201,10 @@ void Trial::fill_weights() {
   scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);
   if (spec.zeros == Zeros::integer) zeros = Matrix(spec.n, groups, MARLIN_U8, spec.strides);
   constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
-  if (spec.zeros == Zeros::additive) zeros = Matrix(spec.n, groups, kFloats[random.below(3)], spec.strides);
+  if (spec.zeros == Zeros::additive) {
+    const marlin_dtype chosen = kFloats[random.below(3)];
+    zeros = Matrix(spec.n, groups, spec.zero_type != 0 ? spec.zero_type : chosen, spec.strides);
+  }
   // Sums of about 1, whatever K: epilogues are exercised where they bend, and F16 does not overflow.
   const double size = 0.5 / std::sqrt(static_cast<double>(spec.k)) / (wide ? 16 : 1);
   for (int64_t r = 0; r < spec.n; ++r) {
@@ -304,20 +307,14 @@ void Trial::read_back() {
   }
 }
 
-testing::AssertionResult Trial::pack() {
-  if (other != nullptr) {
-    if (const auto ok = other->pack(); !ok) return ok;
-  }
+std::vector<marlin_pack_desc> Trial::parts() {
   read_back();
   for (const Matrix* m : {&values, &kept, &scales, &zeros, &group_index, &a, &bias}) m->make_read_only();
-  marlin_weights_destroy(std::exchange(weights_, nullptr));
   // An even number of rows in the first part: pairs of gate and up stay together. Part 2 of very few rows may hold all of them.
   const int64_t first = spec.n / 4 * 2;
   const bool two = spec.tensor == Tensor::two_parts && first > 0;
-  float factors[2] = {};
-  marlin_pack_desc parts[2] = {};
-  const marlin_pack_desc* pointers[2] = {&parts[0], &parts[1]};
-  for (int i = 0; i < (two ? 2 : 1); ++i) {
+  std::vector<marlin_pack_desc> parts(two ? 2 : 1);
+  for (size_t i = 0; i < parts.size(); ++i) {
     const int64_t from = i == 1 ? first : 0, count = !two ? spec.n : i == 1 ? spec.n - first : first;
     marlin_pack_desc& d = parts[i];
     d.struct_size = sizeof d;
@@ -331,8 +328,8 @@ testing::AssertionResult Trial::pack() {
     d.zeros = rows_of(zeros.view(), from, count, element_bytes(zeros.view().dtype));
     d.group_index = group_index.view();
     if (!tensor_scales.empty()) {
-      factors[i] = static_cast<float>(tensor_scales[two ? at(i) : tensor_scales.size() - 1]);
-      d.tensor_scale.data = &factors[i];
+      factors_[i] = static_cast<float>(tensor_scales[two ? i : tensor_scales.size() - 1]);
+      d.tensor_scale.data = &factors_[i];
       d.tensor_scale.rows = d.tensor_scale.cols = 1;
       d.tensor_scale.dtype = MARLIN_F32;
     }
@@ -340,9 +337,20 @@ testing::AssertionResult Trial::pack() {
     if (spec.tensor == Tensor::divide) d.flags |= MARLIN_PACK_DIVIDE_SCALE;
     if (spec.interleaved) d.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
   }
+  return parts;
+}
+
+testing::AssertionResult Trial::pack() {
+  if (other != nullptr) {
+    if (const auto ok = other->pack(); !ok) return ok;
+  }
+  marlin_weights_destroy(std::exchange(weights_, nullptr));
+  const std::vector<marlin_pack_desc> descs = parts();
+  const marlin_pack_desc* pointers[] = {&descs.front(), &descs.back()};
   marlin_error err = no_error();
-  return expect_ok(marlin_weights_pack(context(spec.threads), pointers, two ? 2 : 1, 0, &weights_, &err), err,
-                   "marlin_weights_pack");
+  return expect_ok(
+      marlin_weights_pack(context(spec.threads), pointers, static_cast<uint32_t>(descs.size()), 0, &weights_, &err), err,
+      "marlin_weights_pack");
 }
 
 marlin_gemm_desc Trial::gemm_desc() const {

@@ -37,6 +37,7 @@ struct Case {
   bool interleaved = false;
   bool together = false;  ///< in one marlin_gemm_many with a product of other weights and the same A
   uint32_t seed = 1;
+  marlin_dtype zero_type = 0;  ///< of additive zeros; 0: the seed chooses
 
   std::string describe() const;
   int64_t columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
@@ -79,6 +80,8 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
+  /// What pack() packs; lives as long as the trial.
+  std::vector<marlin_pack_desc> parts();
   testing::AssertionResult pack();
   /// The product, into a C as it was before: NaN, unless it accumulates.
   testing::AssertionResult run();
@@ -110,6 +113,7 @@ class Trial {
 
   const Trial* shared_ = nullptr;  ///< whose `other` this is
   marlin_weights* weights_ = nullptr;
+  float factors_[2] = {};
 };
 
 /// pack, run, check: the failure says which case.

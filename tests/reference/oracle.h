@@ -94,6 +94,10 @@ struct Element {
 /// [m][columns()].
 std::vector<Element> multiply(const Product& product);
 
+/// One element of C that sums parts, each an element of float32, times their scales: of `p` only C's old value at `index` and
+/// type are used.
+Element weighted_sum(const Product& p, const std::vector<double>& scales, const std::vector<Element>& parts, size_t index);
+
 /// INT8 activations: d = max|x| / 127 and q = round(x / d), ties to even, where both quotients are rounded to float32 (with
 /// BF16 activations ties are common: x = max / 2). Blocks of 32 along K. With a group index, K is first sorted by group,
 /// keeping the order inside a group, and each group is padded to a multiple of slot_group, which is the packer's choice

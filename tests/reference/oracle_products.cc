@@ -278,6 +278,19 @@ std::vector<Element> multiply(const Product& p) {
   return out;
 }
 
+Element weighted_sum(const Product& p, const std::vector<double>& scales, const std::vector<Element>& parts, size_t index) {
+  Approximate sum{Element::finite, 0, 0};
+  double size = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].kind != Element::finite) return {Element::any, kNaN, 0};
+    sum.value += scales[i] * parts[i].value;
+    sum.bound += std::fabs(scales[i]) * parts[i].bound;
+    size += std::fabs(scales[i] * parts[i].value);
+  }
+  sum.bound += kUnit * static_cast<double>(2 * parts.size()) * (size + sum.bound);
+  return finish_element(p, sum, index);
+}
+
 double nmse(const std::vector<Element>& expected, const std::vector<double>& got) {
   double error = 0, power = 0;
   for (size_t i = 0; i < expected.size(); ++i) {

@@ -404,7 +404,7 @@ class marlin_pack_desc(Structure):
     )
 
 
-# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Weights of E experts need expert_ids [T, top_k]; those of one may have them. Slot s of token t, row t top_k + s, is multiplied by expert expert_ids[t, s]; a token may name one twice. A has a row a token, [T, K] (gate and up), or one a slot, [T top_k, K] (down). C has a row a slot; or, with expert_scales, one a token, [T, N]: the sum of its slots' f(A W^T + bias) times their scales, in float32, in the order of s. An id outside [0, E) gives 0, its scale is not read: a host that has some experts passes id - first. CPU only so far, elsewhere MARLIN_E_UNSUPPORTED.
 class marlin_gemm_desc(Structure):
     struct_size: int
     compute: int
@@ -415,11 +415,11 @@ class marlin_gemm_desc(Structure):
     a: marlin_matrix
     # [M, N]; N/2 columns for two-input epilogues
     c: marlin_matrix
-    # [1, N], or absent; in the row order of the weights
+    # [1, N], of experts [1 or E, N], or absent; in the row order of the weights
     bias: marlin_matrix
-    # mixture of experts: MARLIN_E_UNSUPPORTED in this version; must be absent
+    # [T, top_k] I32, or absent: no mixture of experts
     expert_ids: marlin_matrix
-    # likewise
+    # [T, top_k] F32, F16 or BF16, or absent: no sum
     expert_scales: marlin_matrix
     _fields_ = (
         ("struct_size", c_uint32),
@@ -453,7 +453,7 @@ class marlin_load_desc(Structure):
     # one a name, or NULL: everything
     shards: Any
     layer_count: int
-    # 0 or 1: no experts
+    # 0 or 1: as the layers have them; more: of names of one each, expert by expert
     expert_count: int
     # for layers that are not quantised: quantise to this; 0: they are an error
     format: int

@@ -127,7 +127,7 @@ class Weights(Handle):
         """Layers of a checkpoint, several concatenated along N.
 
         quantize      for layers of floats, which are an error without a format
-        shards        one a layer: parts of them; a layer with experts needs one that picks an expert
+        shards        one a layer: parts of them; None: everything, of a layer with experts all of them
         column_norms  with prune_2_4, one a layer, or None: float32 [K] of the whole layer; prunes by |w| * norm
         progress      called with the done and all elements of W and the first layer's name; True: a bar. What it raises, and
                       Ctrl-C, stops the load

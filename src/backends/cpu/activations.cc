@@ -117,7 +117,7 @@ void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t ti
       for (int r = 0; r < layout.tile_rows; ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
-        if (row < args.rows) read_block(args, args.first_row + row, block, x);
+        if (row < args.rows) read_block(args, args.row_of_a(row), block, x);
         const float d = write_record(x, layout, args.out + layout.offset(tile, block), r);
         if (poisons && holds_non_finite(x)) facts[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
         if (int8) range.add(r, d);

@@ -88,10 +88,13 @@ class DRange {
 /// Where activations come from and where they go.
 struct PrepareArgs {
   const MatrixView* a = nullptr;
-  int64_t first_row = 0, rows = 0;     ///< of A; rows past them in the last tile are 0
+  int64_t first_row = 0, rows = 0;     ///< of the product; rows past them in the last tile are 0
+  const int32_t* rows_of_a = nullptr;  ///< which row of A each row of the product is, or null: itself
   const int32_t* slot_to_k = nullptr;  ///< [slots], or null: slot s is k s
   ActivationLayout layout;
   uint32_t* out = nullptr;
+
+  int64_t row_of_a(int64_t row) const { return rows_of_a != nullptr ? rows_of_a[first_row + row] : first_row + row; }
 };
 
 /// Writes the records of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
@@ -100,7 +103,7 @@ struct PrepareArgs {
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 
-/// One block of one row as floats, by slot_to_k, 0 where there is no k.
+/// One block of one row of A as floats, by slot_to_k, 0 where there is no k.
 void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x);
 
 }  // namespace metal_marlin::cpu

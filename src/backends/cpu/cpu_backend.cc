@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backends/cpu/cpu_features.h"
+#include "backends/cpu/experts.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pack.h"
@@ -81,6 +82,7 @@ class CpuBackend final : public Backend {
   }
 
   Status supports(const GemmProblem& problem) override {
+    if (problem.routing.present()) return plan_experts(problem, problem.routing.ids.rows, features_, kernel_).status();
     return plan_gemm(problem, problem.a.rows, features_, kernel_).status();
   }
 
@@ -106,8 +108,13 @@ class CpuBackend final : public Backend {
   Status wait(BackendStream&, uint64_t) override { return {}; }
 
   Result<std::string> explain(const GemmProblem& problem) override {
+    const std::string threads = "threads: " + std::to_string(runner_->width()) + "\n";
+    if (problem.routing.present()) {
+      MARLIN_ASSIGN(const std::string text, explain_experts(problem, features_, kernel_));
+      return text + threads;
+    }
     MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, problem.a.rows, features_, kernel_));
-    return explain_gemm(plan, problem, features_) + "threads: " + std::to_string(runner_->width()) + "\n";
+    return explain_gemm(plan, problem, features_) + threads;
   }
 
  private:
@@ -115,15 +122,21 @@ class CpuBackend final : public Backend {
     const FpEnvironment environment;
     workspace.problems.clear();
     workspace.plans.clear();
+    uint64_t bytes = 0;
     for (const GemmProblem& problem : problems) {
       if (problem.a.rows == 0) continue;
+      if (problem.routing.present()) {
+        MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, problem.routing.ids.rows, features_, kernel_));
+        bytes = std::max(bytes, plan.bytes());
+        continue;
+      }
       MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, problem.a.rows, features_, kernel_));
       workspace.problems.push_back(problem);
       workspace.plans.push_back(plan);
     }
-    if (workspace.problems.empty()) return {};
+    if (!workspace.problems.empty()) bytes = std::max(bytes, scratch_bytes(workspace.plans, workspace.problems));
+    if (bytes == 0) return {};
 
-    const uint64_t bytes = scratch_bytes(workspace.plans, workspace.problems);
     if (!scratch) {
       MARLIN_ASSIGN(scratch, workspace.scratch(bytes, allocator_));
     } else if (scratch->size() < bytes) {
@@ -132,34 +145,32 @@ class CpuBackend final : public Backend {
           "the stream's scratch holds %zu bytes from its first multiple of 64 on, these products need %" PRIu64,
           scratch->size(), bytes);
     }
-    run_gemm(workspace.plans, workspace.problems, *scratch, *runner_);
+    if (!workspace.problems.empty()) run_gemm(workspace.plans, workspace.problems, *scratch, *runner_);
+    for (const GemmProblem& problem : problems) {
+      if (!problem.routing.present() || problem.a.rows == 0) continue;
+      MARLIN_RETURN_IF_ERROR(run_experts(problem, features_, kernel_, *scratch, *runner_));
+    }
     return {};
-  }
-
-  /// The plan that needs the most scratch for M up to max_m. Within one kernel's range of M more rows never need less
-  /// (plan_gemm), so the ends of the ranges suffice.
-  Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m) const {
-    MARLIN_ASSIGN(GemmPlan largest, plan_gemm(problem, max_m, features_, kernel_));
-    for (const KernelRow& row : kernel_rows())
-      for (const int64_t m : {row.m_min - 1, row.m_max}) {
-        if (m < 1 || m >= max_m) continue;
-        MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, m, features_, kernel_));
-        if (scratch_bytes({&plan, 1}, {&problem, 1}) > scratch_bytes({&largest, 1}, {&problem, 1})) largest = plan;
-      }
-    return largest;
   }
 
   Result<uint64_t> prepare(Workspace& workspace, bool has_host_scratch, std::span<const GemmProblem> problems, int64_t max_m) {
     if (max_m == 0 || problems.empty()) return uint64_t{0};
     // Rows are multiplied a block at a time, so scratch stops growing long before this; and INT64_MAX would overflow in sums.
     max_m = std::min(max_m, int64_t{1} << 40);
-    workspace.problems.assign(problems.begin(), problems.end());
+    workspace.problems.clear();
     workspace.plans.clear();
+    uint64_t bytes = 0;
     for (const GemmProblem& problem : problems) {
-      MARLIN_ASSIGN(const GemmPlan plan, largest_plan(problem, max_m));
+      if (problem.routing.present()) {
+        MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, max_m, features_, kernel_));
+        bytes = std::max(bytes, plan.bytes());
+        continue;
+      }
+      MARLIN_ASSIGN(const GemmPlan plan, largest_plan(problem, max_m, features_, kernel_));
+      workspace.problems.push_back(problem);
       workspace.plans.push_back(plan);
     }
-    const uint64_t bytes = scratch_bytes(workspace.plans, workspace.problems);
+    bytes = std::max(bytes, scratch_bytes(workspace.plans, workspace.problems));
     if (!has_host_scratch) MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, allocator_).status());
     runner_->run(runner_->width(), [](uint32_t) {});  // starts the threads
     return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere

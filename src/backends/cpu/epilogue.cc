@@ -61,7 +61,10 @@ const float* panel_bias(const GemmProblem& problem, int64_t first_column, int64_
   return buffer;
 }
 
-/// Adds the old C where asked, rounds once and stores n elements.
+const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const CpuWeights&>(*problem.weights); }
+
+}  // namespace
+
 void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t n, float* x) {
   const size_t element = float_bytes(problem.c.dtype);
   auto* to = static_cast<std::byte*>(problem.c.data) + static_cast<size_t>(row * problem.c.stride + column) * element;
@@ -72,10 +75,6 @@ void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t 
   }
   encode_floats(problem.c.dtype, x, n, to);
 }
-
-const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const CpuWeights&>(*problem.weights); }
-
-}  // namespace
 
 void apply_activation(marlin_epilogue epilogue, int64_t n, float* x) {
   const auto each = [&](auto f) {

@@ -13,6 +13,9 @@ namespace metal_marlin::cpu {
 void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
 
+/// Adds n <= kPanelColumns old elements of C to x where asked, rounds once and stores them.
+void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t n, float* x);
+
 /// For two-input epilogues: tensor scale and bias, then to `out`, [rows][stride] floats, at the panel's columns.
 void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out);
 

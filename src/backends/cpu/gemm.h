@@ -22,11 +22,16 @@ struct GemmPlan {
   int64_t m_block = 0;            // rows of A prepared and multiplied at a time
   uint64_t activation_bytes = 0;  // scratch for prepared activations of m_block rows
   uint64_t output_bytes = 0;      // scratch for sums of two-input epilogues
+
+  uint64_t bytes() const;  // of scratch: both, each on cache lines of its own
 };
 
 /// MARLIN_E_UNSUPPORTED with the reason, or a plan. `kernel_override`: the one to take, or empty.
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
                            std::string_view kernel_override);
+/// The plan that needs the most scratch for M up to max_m.
+Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const CpuFeatures& features,
+                              std::string_view kernel_override);
 /// Scratch bytes for these products run together.
 uint64_t scratch_bytes(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems);
 /// Runs them; scratch is 64-byte aligned and holds scratch_bytes(). An A that several share (same data, shape, stride, dtype,

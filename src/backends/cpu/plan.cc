@@ -130,6 +130,19 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatu
   return plan;
 }
 
+Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const CpuFeatures& features,
+                              std::string_view kernel_override) {
+  // Within one kernel's range of M more rows never need less, so the ends of the ranges suffice.
+  MARLIN_ASSIGN(GemmPlan largest, plan_gemm(problem, max_m, features, kernel_override));
+  for (const KernelRow& row : kRows)
+    for (const int64_t m : {row.m_min - 1, row.m_max}) {
+      if (m < 1 || m >= max_m) continue;
+      MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, m, features, kernel_override));
+      if (plan.bytes() > largest.bytes()) largest = plan;
+    }
+  return largest;
+}
+
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const CpuFeatures& features) {
   const CpuWeights& weights = weights_of(problem);
   const KernelRow& row = *plan.row;

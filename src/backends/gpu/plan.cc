@@ -171,6 +171,8 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
 }
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
+  if (problem.routing.present())
+    return Status::error(MARLIN_E_UNSUPPORTED, "this backend multiplies no mixture of experts in one product; the CPU does");
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
   MARLIN_ASSIGN(const ProductKernel* const kernel, choose(problem, std::max<int64_t>(m, 1), rules));
   return plan_with(*kernel, problem, m);

@@ -392,7 +392,7 @@ impl Default for marlin_pack_desc {
     }
 }
 
-/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Weights of E experts need expert_ids \[T, top_k\]; those of one may have them. Slot s of token t, row t top_k + s, is multiplied by expert expert_ids\[t, s\]; a token may name one twice. A has a row a token, \[T, K\] (gate and up), or one a slot, \[T top_k, K\] (down). C has a row a slot; or, with expert_scales, one a token, \[T, N\]: the sum of its slots' f(A W^T + bias) times their scales, in float32, in the order of s. An id outside \[0, E) gives 0, its scale is not read: a host that has some experts passes id - first. CPU only so far, elsewhere MARLIN_E_UNSUPPORTED.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_gemm_desc {
@@ -405,11 +405,11 @@ pub struct marlin_gemm_desc {
     pub a: marlin_matrix,
     /// \[M, N\]; N/2 columns for two-input epilogues
     pub c: marlin_matrix,
-    /// \[1, N\], or absent; in the row order of the weights
+    /// \[1, N\], of experts \[1 or E, N\], or absent; in the row order of the weights
     pub bias: marlin_matrix,
-    /// mixture of experts: MARLIN_E_UNSUPPORTED in this version; must be absent
+    /// \[T, top_k\] I32, or absent: no mixture of experts
     pub expert_ids: marlin_matrix,
-    /// likewise
+    /// \[T, top_k\] F32, F16 or BF16, or absent: no sum
     pub expert_scales: marlin_matrix,
 }
 impl Default for marlin_gemm_desc {
@@ -448,7 +448,7 @@ pub struct marlin_load_desc {
     /// one a name, or NULL: everything
     pub shards: *const marlin_shard,
     pub layer_count: u32,
-    /// 0 or 1: no experts
+    /// 0 or 1: as the layers have them; more: of names of one each, expert by expert
     pub expert_count: u32,
     /// for layers that are not quantised: quantise to this; 0: they are an error
     pub format: marlin_format,
@@ -664,9 +664,9 @@ extern "C" {
     /// The host's view of it; NULL for NULL and for what is no buffer.
     pub fn marlin_buffer_host(buffer: *mut marlin_buffer) -> *mut c_void;
     pub fn marlin_buffer_destroy(buffer: *mut marlin_buffer);
-    /// Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of scales and zeros. expert_count: 0 or 1 in this version, more is MARLIN_E_UNSUPPORTED. The parts may be freed afterwards. PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index.
+    /// Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of scales and zeros. expert_count above 1: the parts are those of as many experts, all of the first expert first, the same number and n for each; 0 is 1. The parts may be freed afterwards. PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index.
     pub fn marlin_weights_pack(context: *mut marlin_context, parts: *const *const marlin_pack_desc, part_count: u32, expert_count: u32, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
-    /// Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is \[T, K\] F32, F16 or BF16 in the file's order of k. row_ids \[T, 1\] I32 (first_row is ignored), or NULL: the T rows from first_row on. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL.
+    /// Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is \[T, K\] F32, F16 or BF16 in the file's order of k. row_ids \[T, 1\] I32 (first_row is ignored; not of several experts: MARLIN_E_UNSUPPORTED), or NULL: the T rows from first_row on, expert e's from e N on. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL.
     pub fn marlin_weights_unpack(stream: *mut marlin_stream, weights: *const marlin_weights, row_ids: *const marlin_matrix, first_row: i64, out: *const marlin_matrix, err: *mut marlin_error) -> marlin_status;
     /// name is "" unless the weights were loaded from a file (then: the first layer's name).
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
@@ -678,12 +678,12 @@ extern "C" {
     /// A borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. More than two dimensions: all but the last are rows; one or none: one row. It starts wherever the file has it, so an operand made of it may have to be copied to its natural alignment first. A type that marlin_dtype does not name is MARLIN_E_UNSUPPORTED.
     pub fn marlin_checkpoint_tensor(checkpoint: *const marlin_checkpoint, name: *const c_char, out: *mut marlin_matrix, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_checkpoint_destroy(checkpoint: *mut marlin_checkpoint);
-    /// Loads and packs the named layers by stripes of rows. One with experts needs a shard of one. Outside: MARLIN_E_SHAPE.
+    /// Loads and packs the named layers by stripes of rows. Names of stacks are concatenated expert by expert; all must have as many. With expert_count E, every layer_count / E names are one expert (e0.gate, e0.up, e1.gate, ...). A shard outside of its layer: MARLIN_E_SHAPE.
     pub fn marlin_weights_load(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, desc: *const marlin_load_desc, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_gemm(stream: *mut marlin_stream, desc: *const marlin_gemm_desc, err: *mut marlin_error) -> marlin_status;
     /// Independent products in one submission; an A that several of them share is prepared once. All are validated first.
     pub fn marlin_gemm_many(stream: *mut marlin_stream, descs: *const *const marlin_gemm_desc, count: u32, err: *mut marlin_error) -> marlin_status;
-    /// Compiles and reserves for these products with M up to max_m, so that later calls neither allocate nor compile. a.data and c.data are not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch must hold.
+    /// Compiles and reserves for these products with M (of experts: T) up to max_m, so that later calls neither allocate nor compile. The data of a, c and expert_ids is not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch must hold.
     pub fn marlin_prepare(stream: *mut marlin_stream, descs: *const *const marlin_gemm_desc, count: u32, max_m: i64, scratch_bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
     /// Which kernel, which tiles, why: "kernel: NAME\\n", then "key: value\\n" lines, NUL-terminated and cut at capacity. \*needed (may be NULL) is the size with the NUL; text may be NULL when capacity is 0.
     pub fn marlin_explain(desc: *const marlin_gemm_desc, text: *mut c_char, capacity: usize, needed: *mut usize, err: *mut marlin_error) -> marlin_status;

@@ -8,7 +8,7 @@ public struct LayerPart: Sendable, ExpressibleByStringLiteral {
   public var rows: Range<Int>?
   /// Of K; nil: all.
   public var columns: Range<Int>?
-  /// Of a layer with experts one must be chosen.
+  /// Of a layer with experts; nil: all, in one handle.
   public var expert: Int?
   /// With ``LoadOptions/prune2of4``: one norm for each column of the whole layer, or none.
   public var columnNorms: [Float]

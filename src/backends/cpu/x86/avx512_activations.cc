@@ -133,7 +133,7 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
       for (int r = 0; r < layout.tile_rows; ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         Block32 x{_mm512_setzero_ps(), _mm512_setzero_ps()};
-        if (row < args.rows) x = load_block(args, args.first_row + row, block);
+        if (row < args.rows) x = load_block(args, args.row_of_a(row), block);
         if (layout.form == ActivationForm::int8) {
           range.add(r, write_int8(x, layout, r, record));
         } else if (layout.form == ActivationForm::bf16) {

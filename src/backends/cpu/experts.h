@@ -1,0 +1,35 @@
+// A mixture of experts: the slots of all tokens sorted by expert, each expert's rows one job, so that its weights are read
+// once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/cpu/cpu_features.h"
+#include "core/backend.h"
+#include "core/tasks.h"
+
+namespace metal_marlin::cpu {
+
+/// How much runs at a time. Depends on the problem's shapes and the number of tokens only, never on the ids.
+struct ExpertPlan {
+  int64_t tokens = 0, slots = 0, experts = 0;  ///< tokens at a time, and their slots
+  uint64_t results_bytes = 0;                  ///< of all slots' results, where scales sum them
+  uint64_t wave_bytes = 0;                     ///< for the jobs that run at once
+
+  uint64_t bytes() const;
+};
+
+/// MARLIN_E_UNSUPPORTED with the reason, or a plan; more tokens never need fewer bytes. The problem has routing.
+Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, const CpuFeatures& features,
+                                std::string_view kernel_override);
+/// Runs it; scratch is 64-byte aligned and holds the plan's bytes().
+Status run_experts(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel_override,
+                   std::span<std::byte> scratch, TaskRunner& runner);
+/// As explain_gemm(), of the expert that gets its share of the slots, and which kernel runs how many rows.
+Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel_override);
+
+}  // namespace metal_marlin::cpu

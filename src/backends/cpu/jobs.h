@@ -1,0 +1,80 @@
+// Products while they run: prepare activations, multiply panel by panel, finish. Every step is cut into tasks that share
+// nothing, and what a task computes does not depend on how the work was cut.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels.h"
+#include "base/bits.h"
+#include "core/tasks.h"
+
+namespace metal_marlin::cpu {
+
+/// One product, or one expert's part of one. Lives in the scratch memory, so that running allocates nothing.
+struct Job {
+  GemmPlan plan = {};
+  GemmProblem problem = {};
+  const CpuWeights* weights = nullptr;
+  int64_t m = 0;
+  const int32_t* rows_of_a = nullptr;  ///< [m], or null: row i is row i of A
+  const int32_t* rows_of_c = nullptr;  ///< [m], or null
+  uint32_t* records = nullptr;         ///< prepared activations, maybe another job's
+  float* staged = nullptr;             ///< sums for two-input epilogues
+  bool prepares = true;                ///< false: records belong to an earlier job with the same rows of the same A
+  // The current block of rows:
+  int64_t first_row = 0, rows = 0;
+  ActivationLayout layout = {};
+  int64_t tiles_per_item = 0, row_items = 0;
+
+  int64_t items() const { return rows == 0 ? 0 : weights->layout.panels() * row_items; }
+  /// Gives it the plan's bytes() of scratch.
+  void place(std::byte* memory);
+  int64_t row_of_c(int64_t row) const { return rows_of_c != nullptr ? rows_of_c[row] : row; }
+};
+
+/// What lies one after another in scratch memory begins on cache lines.
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + Block::kAlign - 1) / Block::kAlign * Block::kAlign; }
+
+/// Whether the same rows would be prepared to the same records.
+bool same_preparation(const Job& a, const Job& b);
+
+/// Runs jobs that have been placed.
+void run_jobs(std::span<Job> jobs, TaskRunner& runner);
+
+/// Elements below which finishing is not worth other threads.
+inline constexpr int64_t kFinishAlone = 16384;
+
+/// Runs each(job, first, last) over all the jobs' items, cut into runs of about equal cost; cost(job) is that of one item.
+template <class J, class Count, class Cost, class Each>
+void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, Count count, Cost cost, Each each) {
+  // Tasks a thread: enough to even out threads of different speed, few enough to keep a thread's reads in one long run.
+  constexpr int64_t kTasksPerThread = 8;
+  int64_t items = 0, total = 0;
+  for (const J& job : jobs) {
+    items += count(job);
+    total += count(job) * cost(job);
+  }
+  if (items == 0) return;
+  const int64_t tasks = alone ? 1 : std::min<int64_t>(items, kTasksPerThread * runner.width());
+  const auto task = [&](uint32_t index) {
+    // An item belongs to the task in whose stretch of the whole cost it begins.
+    int64_t begin = total * index / tasks, end = total * (index + 1) / tasks;
+    for (const J& job : jobs) {
+      const int64_t n = count(job), one = cost(job);
+      const int64_t first = ceil_div(std::max<int64_t>(begin, 0), one),
+                    last = std::min(ceil_div(std::max<int64_t>(end, 0), one), n);
+      if (first < last) each(job, first, last);
+      begin -= n * one;
+      end -= n * one;
+    }
+  };
+  if (tasks == 1)
+    task(0);
+  else
+    runner.run(static_cast<uint32_t>(tasks), task);
+}
+
+}  // namespace metal_marlin::cpu
