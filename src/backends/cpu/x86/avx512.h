@@ -99,6 +99,24 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
   return no_magnitudes();
 }
 
+/// The float sums of a tile, 64 columns wide: from the chunk before, or 0 for the first; and back.
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, __m512 (&acc)[kRows][kColumnGroups]) {
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kColumnGroups; ++v)
+      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+}
+
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGroups], float* sums) {
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kColumnGroups; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+}
+
 /// Memory to fetch while one pass over a panel runs, a few lines a block.
 ///
 /// One pass over the panel: its own bytes, some KB ahead. Several (more rows than a tile holds): the first pass finds the panel

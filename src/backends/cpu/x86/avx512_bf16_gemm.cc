@@ -5,8 +5,8 @@
 //   gemm: everything else keeps the bare codes, and a block's partial sums are multiplied by the scales: 3 rows x 64 columns.
 #if defined(__x86_64__)
 
-#include "backends/cpu/x86/avx512_float.h"
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/x86/avx512_float.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -141,18 +141,11 @@ MARLIN_AVX512_BF16 void folded_tile(const Folded& staged, int blocks, bool first
                                     const uint32_t* record, float* sums) {
   const int64_t record_size = args.activations.record_size();
   __m512 acc[kFoldRows][kVectors];
-#pragma GCC unroll 6
-  for (int r = 0; r < kFoldRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  load_sums(first, sums, acc);
   for (int b = 0; b < blocks; ++b, record += record_size)
 #pragma GCC unroll 4
     for (int step = 0; step < kSteps; ++step) multiply_step(staged.weights[b][step], record + step * kFoldRows, acc);
-#pragma GCC unroll 6
-  for (int r = 0; r < kFoldRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+  store_sums(acc, sums);
 }
 
 /// 12 partial sums and 12 sums. A group of more than 32 slots is scaled block by block.
@@ -160,11 +153,7 @@ template <int kParts, bool kAdditive>
 MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool first, const uint32_t* record, float* sums) {
   constexpr int kRows = kPartialRows, kRecord = (kSteps + (kAdditive ? kParts : 0)) * kRows;
   __m512 acc[kRows][kVectors];
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  load_sums(first, sums, acc);
   for (int b = 0; b < blocks; ++b, record += kRecord)
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
@@ -191,10 +180,7 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool fir
         for (int r = 0; r < kRows; ++r) acc[r][v] = _mm512_fmadd_ps(partial[r][v], scale, acc[r][v]);
       }
     }
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+  store_sums(acc, sums);
 }
 
 void partial_tile_any(const Partial& staged, int blocks, bool first, const PanelArgs& args, int64_t, const uint32_t* record,

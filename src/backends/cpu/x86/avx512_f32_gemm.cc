@@ -2,8 +2,8 @@
 // at a time into L1, and multiplied by tiles of 6 rows x 64 columns.
 #if defined(__x86_64__)
 
-#include "backends/cpu/x86/avx512_float.h"
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/x86/avx512_float.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -81,11 +81,7 @@ MARLIN_AVX512 void multiply_tile(const Staged& staged, int blocks, bool first, c
                                  const uint32_t* record, float* sums) {
   const int64_t record_size = args.activations.record_size();
   __m512 acc[kRows][kVectors];
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  load_sums(first, sums, acc);
   for (int b = 0; b < blocks; ++b, record += record_size)
 #pragma GCC unroll 4
     for (int step = 0; step < kBlockSlots; ++step) {
@@ -100,10 +96,7 @@ MARLIN_AVX512 void multiply_tile(const Staged& staged, int blocks, bool first, c
       }
       fence();
     }
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+  store_sums(acc, sums);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// INT8 compute for many rows: 12 blocks of a panel are decoded into L1 and multiplied by tiles of 3 rows x 64 columns, whose
+// INT8 compute for many rows: 8 blocks of a panel are decoded into L1 and multiplied by tiles of 3 rows x 64 columns, whose
 // integer and float sums all stay in registers.
 //
 // vpdpbusd and everything that multiplies share two pipes, so what a block needs beside its 8 dot products sets the speed that
@@ -84,21 +84,6 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_steps(const uint8_t (&codes)[8][kStage
 MARLIN_AVX512 MARLIN_INLINE void fetch_records(const uint32_t* record) {
   _mm_prefetch(reinterpret_cast<const char*>(record) + 2048, _MM_HINT_T0);
   _mm_prefetch(reinterpret_cast<const char*>(record) + 2112, _MM_HINT_T0);
-}
-
-MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, FloatSums& acc) {
-#pragma GCC unroll 3
-  for (int r = 0; r < kStagedRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kStagedVectors; ++v)
-      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
-}
-
-MARLIN_AVX512 MARLIN_INLINE void store_sums(const FloatSums& acc, float* sums) {
-#pragma GCC unroll 3
-  for (int r = 0; r < kStagedRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kStagedVectors; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
 }
 
 /// How a scale is multiplied by d. All give the same bits where they are right: where sums depend on it, what else is in the
