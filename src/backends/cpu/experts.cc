@@ -156,8 +156,9 @@ void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, Tas
   }
 }
 
-/// A token's results times their scales, added up in the order of its slots.
-void sum_token(const Chunk& chunk, int64_t token) {
+/// A token's results times their scales, added up in the order of its slots. (A function of its own in the library too, so that
+/// the check for spilled sums knows it: here they are in memory on purpose.)
+[[gnu::noinline]] void sum_token(const Chunk& chunk, int64_t token) {
   const MatrixView &scales = chunk.problem->routing.scales, &c = chunk.problem->c;
   const int64_t row = chunk.first_token + token, first = token * chunk.top_k;
   const size_t element = float_bytes(scales.dtype);
