@@ -51,8 +51,12 @@ void Pool::run(uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
     wake_.notify_all();
   }
   job.work();
+  {
+    const std::lock_guard lock(mutex_);
+    job_ = nullptr;
+  }
+  for (int look = 0; look < kLooks && inside_.load(std::memory_order_acquire) != 0; ++look) relax();
   std::unique_lock lock(mutex_);
-  job_ = nullptr;
   left_.wait(lock, [&] { return inside_ == 0; });
 }
 

@@ -15,6 +15,7 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pack.h"
+#include "backends/cpu/packed_memory.h"
 #include "backends/cpu/workspace.h"
 #include "core/fp_environment.h"
 #include "core/thread_pool.h"
@@ -53,7 +54,10 @@ class CpuBackend final : public Backend {
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
-    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_weights(source, allocator_, *runner_));
+    // What a host's allocator does is the host's business.
+    const bool own = allocator_.alloc == Allocator::system().alloc;
+    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
+                  pack_weights(source, own ? packed_memory_.allocator() : allocator_, *runner_));
     return packed;
   }
 
@@ -179,6 +183,7 @@ class CpuBackend final : public Backend {
   const CpuFeatures features_;
   const std::string kernel_;
   const Allocator allocator_;
+  PackedMemory packed_memory_;
   const std::unique_ptr<TaskRunner> runner_;
   WorkspaceCache cache_;
 };

@@ -192,7 +192,7 @@ void finish(const Chunk& chunk, TaskRunner& runner) {
   if (!chunk.sums() && without == 0) return;
   const bool alone = (chunk.sums() ? chunk.slots() : without) * chunk.problem->c.cols <= kFinishAlone;
   run_items(
-      std::span(&chunk, 1), runner, alone, [](const Chunk& one) { return one.sums() ? one.tokens : one.slots(); },
+      std::span(&chunk, 1), runner, alone, 1, [](const Chunk& one) { return one.sums() ? one.tokens : one.slots(); },
       [](const Chunk&) { return int64_t{1}; },
       [](const Chunk& one, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) one.sums() ? sum_token(one, i) : clear_slot(one, i);

@@ -17,6 +17,10 @@ constexpr int64_t kPrepareAlone = 16384;
 /// Multiplying by a panel of a few rows costs no less than reading it, which takes about as long as multiplying this many.
 constexpr int64_t kRowsOfReading = 8;
 
+/// Cost of a task, in rows and superblocks: about 0.5 MB of weights at one row. A task that begins waits for memory until what
+/// it fetches ahead arrives, and what the one before it fetched beyond its end is in another core's cache.
+constexpr int64_t kLeastCost = 1024;
+
 constexpr auto equal_cost = [](const Job&) { return int64_t{1}; };
 
 /// Sets a job to its block of rows; with none left it has no work.
@@ -37,7 +41,7 @@ void prepare(std::span<Job> jobs, TaskRunner& runner) {
   for (const Job& job : jobs)
     if (job.prepares && job.rows != 0) dwords += static_cast<int64_t>(job.layout.bytes() / 4);
   run_items(
-      jobs, runner, dwords <= kPrepareAlone,
+      jobs, runner, dwords <= kPrepareAlone, 1,
       [](const Job& job) { return job.prepares && job.rows != 0 ? job.layout.tiles : int64_t{0}; }, equal_cost,
       [](const Job& job, int64_t begin, int64_t end) {
         PrepareArgs args;
@@ -83,7 +87,7 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
 
 void multiply(std::span<Job> jobs, TaskRunner& runner) {
   run_items(
-      jobs, runner, false, [](const Job& job) { return job.items(); },
+      jobs, runner, false, kLeastCost, [](const Job& job) { return job.items(); },
       [](const Job& job) {
         return job.weights->layout.superblocks() * (kRowsOfReading + job.tiles_per_item * job.layout.tile_rows);
       },
@@ -97,7 +101,7 @@ void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
   const auto rows = [](const Job& job) { return is_two_input(job.problem.epilogue) ? job.rows : int64_t{0}; };
   int64_t elements = 0;
   for (const Job& job : jobs) elements += rows(job) * job.weights->layout.n;
-  run_items(jobs, runner, elements <= kFinishAlone, rows, equal_cost, [](const Job& job, int64_t begin, int64_t end) {
+  run_items(jobs, runner, elements <= kFinishAlone, 1, rows, equal_cost, [](const Job& job, int64_t begin, int64_t end) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
     for (int64_t row = begin; row < end; ++row)
       job.plan.row->steps.finish_pairs(job.problem, job.row_of_c(job.first_row + row), job.staged + row * stride);

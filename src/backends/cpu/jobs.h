@@ -47,9 +47,10 @@ void run_jobs(std::span<Job> jobs, TaskRunner& runner);
 /// Elements below which finishing is not worth other threads.
 inline constexpr int64_t kFinishAlone = 16384;
 
-/// Runs each(job, first, last) over all the jobs' items, cut into runs of about equal cost; cost(job) is that of one item.
+/// Runs each(job, first, last) over all the jobs' items, cut into runs of about equal cost; cost(job) is that of one item. A
+/// run costs at least `least`, unless threads would have none; one thread runs all `alone`.
 template <class J, class Count, class Cost, class Each>
-void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, Count count, Cost cost, Each each) {
+void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least, Count count, Cost cost, Each each) {
   // Tasks a thread: enough to even out threads of different speed, few enough to keep a thread's reads in one long run.
   constexpr int64_t kTasksPerThread = 8;
   int64_t items = 0, total = 0;
@@ -58,7 +59,8 @@ void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, Count count, C
     total += count(job) * cost(job);
   }
   if (items == 0) return;
-  const int64_t tasks = alone ? 1 : std::min<int64_t>(items, kTasksPerThread * runner.width());
+  const int64_t width = runner.width();
+  const int64_t tasks = alone ? 1 : std::min(items, std::clamp(total / least, width, kTasksPerThread * width));
   const auto task = [&](uint32_t index) {
     // An item belongs to the task in whose stretch of the whole cost it begins.
     int64_t begin = total * index / tasks, end = total * (index + 1) / tasks;

@@ -13,10 +13,6 @@
 #include "formats/format_table.h"
 #include "formats/prune.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 namespace metal_marlin::cpu {
 namespace {
 
@@ -160,18 +156,6 @@ void set_tensor_scales(CpuWeights& out) {
   }
 }
 
-/// Memory of weights that are read from end to end in every product: huge pages spare most of the misses of the address
-/// translation. Only asked of our own allocator; what the host's does is the host's business.
-Result<Block> allocate_packed(const Allocator& allocator, size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const bool huge = allocator.alloc == Allocator::system().alloc && bytes >= 4 * kHugePage;
-  MARLIN_ASSIGN(Block block, Block::allocate(allocator, bytes, huge ? kHugePage : Block::kAlign));
-#if defined(MADV_HUGEPAGE)
-  if (huge) madvise(block.data(), block.size(), MADV_HUGEPAGE);  // advice: no harm when refused
-#endif
-  return block;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, const Allocator& allocator, TaskRunner& runner) {
@@ -195,7 +179,7 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   if (!bytes)
     return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,
                          meta.k);
-  MARLIN_ASSIGN(out->data, allocate_packed(allocator, *bytes));
+  MARLIN_ASSIGN(out->data, Block::allocate(allocator, *bytes));
   set_tensor_scales(*out);
 
   const std::vector<int32_t> groups = groups_of_slots(meta, slots);

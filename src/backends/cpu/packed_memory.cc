@@ -1,0 +1,88 @@
+#include "backends/cpu/packed_memory.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "base/checked.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+/// Blocks from this size on are on their own: the end of their last huge page is at most half as much again.
+constexpr size_t kLarge = 2 * kHugePage;
+/// A multiple of the page sizes there are.
+constexpr size_t kPages = size_t{64} << 10;
+
+// The sanitizers are to know where a block ends.
+#if defined(__SANITIZE_ADDRESS__)
+#define MARLIN_SHARES_SLABS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MARLIN_SHARES_SLABS 0
+#endif
+#endif
+#if !defined(MARLIN_SHARES_SLABS)
+#define MARLIN_SHARES_SLABS 1
+#endif
+
+constexpr bool is_large(size_t size) { return !MARLIN_SHARES_SLABS || size >= kLarge; }
+
+void* huge_pages(size_t size, size_t align) {
+  const auto whole = Checked(size).round_up(align).at_most(PTRDIFF_MAX);
+  void* const p = whole ? std::aligned_alloc(align, *whole) : nullptr;
+#if defined(MADV_HUGEPAGE)
+  if (p != nullptr) madvise(p, *whole, MADV_HUGEPAGE);  // advice: no harm when refused
+#endif
+  return p;
+}
+
+}  // namespace
+
+/// At the beginning of its memory, to whose size it is aligned: a block's address tells its slab.
+struct PackedMemory::Slab {
+  static constexpr size_t kSize = 4 * kLarge;
+  std::atomic<size_t> users = 1;  // blocks, and the PackedMemory that takes from it
+  size_t used = Block::kAlign;
+};
+
+void PackedMemory::drop(Slab* slab) {
+  static_assert(sizeof(Slab) <= Block::kAlign);
+  if (slab->users.fetch_sub(1, std::memory_order_acq_rel) == 1) std::free(slab);
+}
+
+PackedMemory::~PackedMemory() {
+  if (slab_ != nullptr) drop(slab_);
+}
+
+void* PackedMemory::allocate(void* self, size_t size, size_t align) {
+  if (is_large(size)) return size < kLarge ? std::aligned_alloc(align, size) : huge_pages(size, kHugePage);
+  auto& memory = *static_cast<PackedMemory*>(self);
+  const std::lock_guard lock(memory.mutex_);
+  if (memory.slab_ == nullptr || memory.slab_->used + size > Slab::kSize) {
+    void* const p = huge_pages(Slab::kSize, Slab::kSize);
+    if (p == nullptr) return nullptr;
+    if (memory.slab_ != nullptr) drop(memory.slab_);
+    memory.slab_ = new (p) Slab;
+  }
+  std::byte* const p = reinterpret_cast<std::byte*>(memory.slab_) + memory.slab_->used;
+  memory.slab_->used += size;  // blocks are asked for in multiples of their alignment
+  memory.slab_->users.fetch_add(1, std::memory_order_relaxed);
+  return p;
+}
+
+void PackedMemory::release(void*, void* p, size_t size) {
+  if (is_large(size)) return std::free(p);
+  const auto begin = reinterpret_cast<uintptr_t>(p);
+#if defined(MADV_HUGEPAGE)  // Linux, where MADV_DONTNEED gives pages back
+  const uintptr_t first = (begin + kPages - 1) / kPages * kPages, last = (begin + size) / kPages * kPages;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+#endif
+  drop(reinterpret_cast<Slab*>(begin / Slab::kSize * Slab::kSize));
+}
+
+}  // namespace metal_marlin::cpu
