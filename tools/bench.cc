@@ -25,6 +25,7 @@ struct Options {
   std::vector<std::string> computes = {"default", "int8"}, dtypes = {"bf16"};
   std::vector<unsigned> threads = {0};
   std::string backend = "auto", out_dtype = "f32", svg;
+  int64_t top_k = 1;
   double seconds = 1;
   bool json = false, metal_counters = false;
 };
@@ -35,7 +36,7 @@ std::vector<Job> jobs_of(const Options& options) {
     for (const auto& dtype : options.dtypes) {
       for (int64_t m : options.m) {
         jobs.push_back({m, known(parse_compute(compute)), known(parse_activation_dtype(dtype)),
-                        known(parse_activation_dtype(options.out_dtype))});
+                        known(parse_activation_dtype(options.out_dtype)), options.shape.experts() == 0 ? 0 : options.top_k});
       }
     }
   }
@@ -62,11 +63,13 @@ Table empty_table() {
 }
 
 void add_row(Table& table, const Measurement& m) {
-  table.row({std::string(format_name(m.format)) + (m.sparse ? " 2:4" : ""), std::to_string(m.group),
-             compute_name(m.job.compute), dtype_name(m.job.dtype), std::to_string(m.job.m), std::to_string(m.threads), m.kernel,
-             seconds_text(m.seconds), m.device_seconds != 0 ? seconds_text(m.device_seconds) : "",
-             fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
-             fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
+  std::string weights = format_name(m.format);
+  if (m.sparse) weights += " 2:4";
+  if (m.job.top_k != 0) weights += fmt::format(", {} of {} experts", m.distinct_experts, m.experts);
+  table.row({weights, std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype), std::to_string(m.job.m),
+             std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
+             m.device_seconds != 0 ? seconds_text(m.device_seconds) : "", fmt::format("{:.1f}", m.byte_rate() / 1e9),
+             fmt::format("{:.0f}", m.rate() / 1e9), fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
              m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
              fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
 }
@@ -105,6 +108,10 @@ void print_limits(std::span<const Measurement> all) {
 }
 
 ExitCode bench(const Options& options) {
+  if (options.shape.experts() != 0 && options.top_k > options.shape.experts()) {
+    throw Failure(fmt::format("--top-k {}: expected at most the {} of --experts", options.top_k, options.shape.experts()),
+                  ExitCode::usage);
+  }
   std::vector<Measurement> all;
   Table table = empty_table();
   bool right = true;
@@ -122,8 +129,9 @@ ExitCode bench(const Options& options) {
     fmt::print("\n");
     print_limits(all);
     fmt::print(
-        "GB/s counts the packed weights, GFLOP/s 2 M N K. The limit is the longer of reading the weights and multiplying at\n"
-        "the peak of the instruction; 'of limit' is its time over ours. All are medians of samples taken in turn.\n"
+        "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that a row has). The limit is the\n"
+        "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' is its time over ours. All\n"
+        "are medians of samples taken in turn.\n"
         "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same shape (--sparse both).\n");
   }
   if (!options.svg.empty()) {
@@ -177,6 +185,10 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->check(dtype_names());
   sub->add_option("--out-dtype", options->out_dtype, "Type of the result")->capture_default_str()->check(dtype_names());
+  sub->add_option("--top-k", options->top_k, "Experts of every row of activations, drawn at random")
+      ->capture_default_str()
+      ->check(in_range(1, 1024))
+      ->needs("--experts");
   sub->add_option("--threads", options->threads, "Numbers of threads, a list; default: all that this process may use")
       ->delimiter(',')
       ->check(in_range(1, 1024));
@@ -192,12 +204,14 @@ void add_bench(CLI::App& app, Action& action) {
       "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, gbytes_per_s, gflops, limit\n"
       "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, read_gbytes_per_s,\n"
       "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own clock; the rates are then\n"
-      "of it), dense_over_sparse (with --sparse both). Limits are those of the CPU.\n\n"
+      "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, distinct_experts (of one\n"
+      "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are those of the CPU.\n\n"
       "Examples:\n"
       "  metal-marlin bench\n"
       "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
       "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
       "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
+      "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
       "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
       "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32");
   sub->callback([&action, sub, options] {

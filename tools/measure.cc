@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "names.h"
 
@@ -15,6 +16,7 @@ constexpr double kBatch = 50e-6;         // against the clock's own cost and res
 constexpr double kLong = 5e-3;           // waking threads takes 50 us: nothing against this
 constexpr int kFewest = 3;               // samples of anything that is not slower than the whole budget
 constexpr int64_t kSampledColumns = 48;  // checked against float64
+constexpr size_t kDraws = 32;            // of experts
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -59,11 +61,51 @@ class Timed {
   std::vector<double> samples_, on_device_;
 };
 
+/// What a job multiplies. Of a mixture of experts every call takes others, as many, so that they come from memory: one that was
+/// read lately is hardly ever among them, the weights being many times what the caches hold (rotation_bytes).
 struct Prepared {
   HostMatrix a, c;
+  std::vector<std::vector<int32_t>> draws;  ///< of experts; one, and that empty, for plain products
+  int64_t distinct = 0;                     ///< experts of each draw
+  size_t last_draw = 0;
+
   Prepared(const Job& job, const marlin_layer_info& info)
-      : a(HostMatrix::random(job.m, info.k, job.dtype, static_cast<uint64_t>(job.m))), c(job.m, info.n, job.out_dtype) {}
+      : a(HostMatrix::random(job.m, info.k, job.dtype, static_cast<uint64_t>(job.m))),
+        c(job.rows(), info.n, job.out_dtype),
+        draws(job.top_k == 0 ? 1 : kDraws) {
+    if (job.top_k == 0) return;
+    Random random(static_cast<uint64_t>(job.m));
+    const auto ids = random_ids(job.m, job.top_k, info.experts, random);
+    distinct = static_cast<int64_t>(std::set(ids.begin(), ids.end()).size());
+    for (auto& draw : draws) {
+      const auto renamed = random_ids(1, info.experts, info.experts, random);
+      for (const int32_t id : ids) draw.push_back(renamed[static_cast<size_t>(id)]);
+    }
+  }
+
+  size_t next_draw() { return last_draw = (last_draw + 1) % draws.size(); }
+  marlin_gemm_desc product_by(const marlin_weights* weights, const Job& job, size_t draw = 0) const {
+    marlin_gemm_desc desc = product(weights, a, c, job.m, job.compute);
+    if (job.top_k == 0) return desc;
+    desc.c = c.view(job.rows());
+    desc.expert_ids.data = const_cast<int32_t*>(draws[draw].data());  // the ABI has one matrix type; ids are only read
+    desc.expert_ids.rows = job.m;
+    desc.expert_ids.cols = job.top_k;
+    desc.expert_ids.dtype = MARLIN_I32;
+    return desc;
+  }
 };
+
+/// Of W, all its experts' rows one after another: a sample of each expert that the product has.
+std::vector<RowRange> rows_to_check(const marlin_layer_info& info, const std::vector<int32_t>& experts) {
+  const std::vector<RowRange> sample = sampled_rows(info.n, kSampledColumns);
+  if (experts.empty()) return sample;
+  std::vector<RowRange> rows;
+  for (const int32_t expert : std::set(experts.begin(), experts.end())) {
+    for (const RowRange& range : sample) rows.push_back({expert * info.n + range.first, range.count});
+  }
+  return rows;
+}
 
 }  // namespace
 
@@ -82,13 +124,12 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   std::map<std::string, std::vector<double>> peaks;
   for (Rotation& weights : rotations) {
     for (size_t j = 0; j < jobs.size(); ++j) {
-      const Prepared& p = operands[j];
-      const auto of = [&p, &job = jobs[j]](const marlin_weights* w) { return product(w, p.a, p.c, job.m, job.compute); };
-      const auto call = [&weights, of] { multiply(of(weights.next())); };
+      Prepared& p = operands[j];
+      const auto call = [&weights, &p, &job = jobs[j]] { multiply(p.product_by(weights.next(), job, p.next_draw())); };
       if (bench.device.backend == MARLIN_BACKEND_CPU)
         timed.emplace_back(call);
       else
-        timed.emplace_back(call, [&weights, of] { return device_clock(of(weights.first())); });
+        timed.emplace_back(call, [&weights, &p, &job = jobs[j]] { return device_clock(p.product_by(weights.first(), job)); });
       peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
     }
   }
@@ -114,15 +155,19 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     const Job& job = jobs[j];
     const Rotation& weights = rotations[i / jobs.size()];
     const marlin_layer_info info = info_of(weights.first());
-    const marlin_gemm_desc desc = product(weights.first(), operands[j].a, operands[j].c, job.m, job.compute);
+    const Prepared& p = operands[j];
+    const marlin_gemm_desc desc = p.product_by(weights.first(), job);
     multiply(desc);
-    Product checked[] = {{&operands[j].a, &operands[j].c, job.m, job.compute}};
-    check_products(weights.first(), checked, sampled_rows(info.n, kSampledColumns), bench.limits->threads());
+    Product checked[] = {{&p.a, &p.c, job.m, job.compute, p.draws[0]}};
+    check_products(weights.first(), checked, rows_to_check(info, p.draws[0]), bench.limits->threads());
+    const uint64_t bytes = job.top_k == 0 ? info.bytes : info.bytes / info.experts * static_cast<uint64_t>(p.distinct);
     const std::string instruction = instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
     out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"), info.format, info.n, info.k,
-                   info.group_size, (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), info.bytes,
+                   info.group_size, (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), bytes,
                    timed[i].seconds(), median(reads), instruction, median(peaks[instruction]), checked[0].verdict,
                    timed[i].device_seconds()});
+    out[i].experts = info.experts;
+    out[i].distinct_experts = p.distinct;
     const size_t dense = j;  // the first rotation's
     if (out[i].sparse && !out[dense].sparse) out[i].dense_seconds = out[dense].seconds;
   }
@@ -154,6 +199,11 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"sparse", m.sparse ? "2:4" : "none"}};
   if (m.device_seconds != 0) json["device_seconds"] = m.device_seconds;
   if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;
+  if (m.job.top_k != 0) {
+    json["experts"] = m.experts;
+    json["top_k"] = m.job.top_k;
+    json["distinct_experts"] = m.distinct_experts;
+  }
   return json;
 }
 

@@ -16,13 +16,16 @@ namespace metal_marlin::tools {
 
 /// One product to time.
 struct Job {
-  int64_t m;
+  int64_t m;  ///< rows of A
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_dtype dtype = MARLIN_BF16;     ///< of A
   marlin_dtype out_dtype = MARLIN_F32;  ///< of C
+  int64_t top_k = 0;                    ///< of a mixture of experts: how many multiply every row; 0: none is
+
+  int64_t rows() const { return top_k == 0 ? m : m * top_k; }  ///< of C
 };
 
-/// What came of it. Bytes are those of the packed weights, codes and scales; operations are 2 M N K.
+/// What came of it. Bytes are those of the packed weights, codes and scales; operations are 2 N K for each row of C.
 struct Measurement {
   Job job;
   std::string backend, kernel;
@@ -31,16 +34,17 @@ struct Measurement {
   uint32_t group;
   bool sparse;  ///< 2:4
   unsigned threads;
-  uint64_t bytes;             ///< of the weights
-  double seconds;             ///< median of one product
-  double read_rate;           ///< bytes a second, median of the same race
-  std::string instruction;    ///< by whose peak it is judged
-  double peak;                ///< operations a second, likewise
-  Verdict verdict;            ///< of a sample of the result
-  double device_seconds = 0;  ///< of it on the device, by the device's clock; 0: the CPU, or unknown
-  double dense_seconds = 0;   ///< of the same product by dense weights in the same race; 0: none
+  uint64_t bytes;                             ///< of the weights that one product reads
+  double seconds;                             ///< median of one product
+  double read_rate;                           ///< bytes a second, median of the same race
+  std::string instruction;                    ///< by whose peak it is judged
+  double peak;                                ///< operations a second, likewise
+  Verdict verdict;                            ///< of a sample of the result
+  double device_seconds = 0;                  ///< of it on the device, by the device's clock; 0: the CPU, or unknown
+  double dense_seconds = 0;                   ///< of the same product by dense weights in the same race; 0: none
+  int64_t experts = 0, distinct_experts = 0;  ///< with top_k: of the weights, and in one product
 
-  double operations() const { return 2.0 * static_cast<double>(job.m) * static_cast<double>(n) * static_cast<double>(k); }
+  double operations() const { return 2.0 * static_cast<double>(job.rows()) * static_cast<double>(n) * static_cast<double>(k); }
   /// What rates are of.
   double working_seconds() const { return device_seconds != 0 ? device_seconds : seconds; }
   double byte_rate() const { return static_cast<double>(bytes) / working_seconds(); }

@@ -203,14 +203,18 @@ void check_row(const Row& row, int64_t n, const marlin_layer_info& info, const P
                Tally& tally) {
   const auto k = static_cast<double>(info.k);
   const double gamma = k * kU / (1 - k * kU);
-  for (int64_t m = 0; m < product.m; ++m) {
+  const int64_t rows = product.experts.empty() ? product.m : static_cast<int64_t>(product.experts.size());
+  const int64_t expert = n / info.n, column = n % info.n;
+  for (int64_t at = 0; at < rows; ++at) {
+    if (!product.experts.empty() && product.experts[static_cast<size_t>(at)] != expert) continue;
+    const int64_t m = at / (rows / product.m);
     const Sums sums = dot(operand.a(m), operand.step(m), row.w.data(), info.k);
     const double s =
         row.magnitudes.empty() ? sums.magnitude : std::max(sums.magnitude, row.corrected(operand.a(m), info.group_size));
     // With rounded activations every |a| in S may be one step larger.
     const double bound = gamma * (s + sums.step) + sums.step + k * 0x1p-126 * std::max({1.0, operand.largest(m), row.largest}) +
                          output_rounding(product.c->dtype(), sums.value);
-    tally.element(product.c->at(m, n), sums.value, bound, largest_finite(product.c->dtype()), m, n);
+    tally.element(product.c->at(at, column), sums.value, bound, largest_finite(product.c->dtype()), at, column);
   }
 }
 

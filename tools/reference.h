@@ -25,8 +25,9 @@ struct Verdict {
 struct Product {
   const HostMatrix* a;
   const HostMatrix* c;
-  int64_t m;  ///< the first m rows of both count
+  int64_t m;  ///< the first m rows count
   marlin_compute compute;
+  std::span<const int32_t> experts = {};  ///< of several: that of each row of C, as many to each row of A
   Verdict verdict = {};
 };
 

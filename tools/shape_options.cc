@@ -1,5 +1,6 @@
 #include "shape_options.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "command.h"
@@ -30,6 +31,11 @@ void ShapeOptions::add_to(CLI::App& app, bool several) {
                      ->check(CLI::IsMember(kinds));
   auto* file = app.add_option("--file", file_, "Take a layer of this checkpoint instead of a shape")->type_name(kFile);
   file->excludes(n)->excludes(k)->excludes(zeros)->excludes(sparse);
+  if (several) {
+    app.add_option("--experts", experts_, "Weights of so many experts of N x K each, of which every row has --top-k")
+        ->check(in_range(1, 1024))
+        ->excludes(file);
+  }
   app.add_option("--layer", layer_, "The layer of --file; default: its first")->needs(file);
   app.add_option("--expert", expert_, "The expert of a layer that has several")->needs(file);
 }
@@ -54,7 +60,8 @@ std::function<Weights()> ShapeOptions::make(marlin_context* context, marlin_form
   if (file_.empty()) {
     const bool int4 = format == MARLIN_INT4;
     const Zeros zeros = !int4 || zeros_ == "none" ? Zeros::none : zeros_ == "integer" ? Zeros::integer : Zeros::additive;
-    const auto random = std::make_shared<RandomWeights>(WeightShape{format, n_, k_, group_, zeros, sparse}, 1);
+    const auto random =
+        std::make_shared<RandomWeights>(WeightShape{format, n_, k_, group_, zeros, sparse, std::max<int64_t>(experts_, 1)}, 1);
     return [random, context] { return random->pack(context); };
   }
   const std::shared_ptr<marlin_checkpoint> checkpoint = open_checkpoint(file_);

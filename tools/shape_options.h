@@ -25,11 +25,13 @@ class ShapeOptions {
   std::function<Weights()> make(marlin_context* context, marlin_format format, bool sparse) const;
   /// Whether the weights are to be 2:4 sparse: the kinds asked for that this format has.
   std::vector<bool> sparsities(marlin_format format) const;
+  /// 0: no mixture of experts is asked for.
+  int64_t experts() const { return experts_; }
 
  private:
   std::string file_, layer_, zeros_ = "none", sparse_ = "none";
   std::vector<std::string> formats_;
-  int64_t n_ = 11776, k_ = 4096;
+  int64_t n_ = 11776, k_ = 4096, experts_ = 0;
   uint32_t group_ = 0, expert_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "cpu_info.h"
 #include "names.h"
@@ -15,9 +16,10 @@ void push_f16(std::vector<uint8_t>& to, double value) {
   to.push_back(static_cast<uint8_t>(bits >> 8));
 }
 
-marlin_matrix matrix_of(const std::vector<uint8_t>& bytes, int64_t rows, int64_t cols, marlin_dtype dtype) {
+marlin_matrix rows_of(const std::vector<uint8_t>& bytes, int64_t first, int64_t rows, int64_t cols, marlin_dtype dtype) {
   marlin_matrix matrix{};
-  matrix.data = const_cast<uint8_t*>(bytes.data());  // the ABI has one matrix type; packing only reads
+  const int64_t row_bytes = cols * (dtype == MARLIN_F16 ? 2 : 1);
+  matrix.data = const_cast<uint8_t*>(bytes.data() + first * row_bytes);  // the ABI has one matrix type; packing only reads
   matrix.rows = rows;
   matrix.cols = cols;
   matrix.dtype = dtype;
@@ -29,11 +31,14 @@ int64_t code_columns(const WeightShape& shape) {
   return shape.sparse ? shape.k / 4 : shape.format == MARLIN_INT8 ? shape.k : (shape.k + 1) / 2;
 }
 
+/// Of all experts together.
+int64_t rows_of_all(const WeightShape& shape) { return shape.n + shape.experts - 1; }
+
 /// Bit i of byte b of a row: element 8 b + i is kept. Two of every four are, whichever.
 std::vector<uint8_t> random_masks(const WeightShape& shape, Random& random) {
   constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
   const int64_t columns = (shape.k + 7) / 8;
-  std::vector<uint8_t> masks(static_cast<size_t>(shape.n * columns));
+  std::vector<uint8_t> masks(static_cast<size_t>(rows_of_all(shape) * columns));
   for (size_t i = 0; i < masks.size(); ++i) {
     const uint64_t bits = random.next();
     masks[i] = kPairs[bits % 6];
@@ -53,13 +58,13 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
   Random random(seed);
   const int64_t row = code_columns(shape);
   if (shape.sparse) kept_ = random_masks(shape, random);
-  codes_.resize(static_cast<size_t>(shape.n * row + 7) / 8 * 8);
+  codes_.resize(static_cast<size_t>(rows_of_all(shape) * row + 7) / 8 * 8);
   for (size_t i = 0; i < codes_.size(); i += 8) {
     const uint64_t bits = random.next();
     std::memcpy(codes_.data() + i, &bits, 8);
   }
   scale_type_ = shape.format == MARLIN_MXFP4 ? MARLIN_E8M0 : shape.format == MARLIN_NVFP4 ? MARLIN_E4M3 : MARLIN_F16;
-  const int64_t scales = shape.n * groups_of(shape_);
+  const int64_t scales = rows_of_all(shape) * groups_of(shape_);
   for (int64_t i = 0; i < scales; ++i) {
     // Scales of a trained layer: within a few powers of two of each other.
     switch (scale_type_) {
@@ -77,32 +82,42 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
   }
 }
 
-Weights RandomWeights::pack(marlin_context* context) const {
+marlin_pack_desc RandomWeights::part(int64_t expert) const {
   const int64_t groups = groups_of(shape_);
-  float global = 0.5f;
+  const auto rows = [&](const std::vector<uint8_t>& bytes, int64_t cols, marlin_dtype dtype) {
+    return rows_of(bytes, expert, shape_.n, cols, dtype);
+  };
   auto desc = make<marlin_pack_desc>();
   desc.format = shape_.format;
   desc.group_size = shape_.group;
   desc.layout = MARLIN_LAYOUT_ROWS;
   desc.n = shape_.n;
   desc.k = shape_.k;
-  desc.values = matrix_of(codes_, shape_.n, code_columns(shape_), shape_.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8);
-  if (shape_.sparse) desc.sparse_meta = matrix_of(kept_, shape_.n, (shape_.k + 7) / 8, MARLIN_U8);
-  desc.scales = matrix_of(scales_, shape_.n, groups, scale_type_);
-  if (shape_.zeros == Zeros::integer) desc.zeros = matrix_of(zeros_, shape_.n, groups, MARLIN_U8);
+  desc.values = rows(codes_, code_columns(shape_), shape_.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8);
+  if (shape_.sparse) desc.sparse_meta = rows(kept_, (shape_.k + 7) / 8, MARLIN_U8);
+  desc.scales = rows(scales_, groups, scale_type_);
+  if (shape_.zeros == Zeros::integer) desc.zeros = rows(zeros_, groups, MARLIN_U8);
   if (shape_.zeros == Zeros::additive) {
-    desc.zeros = matrix_of(zeros_, shape_.n, groups, MARLIN_F16);
+    desc.zeros = rows(zeros_, groups, MARLIN_F16);
     desc.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
   }
   if (shape_.format == MARLIN_NVFP4) {
-    desc.tensor_scale.data = &global;
+    desc.tensor_scale.data = const_cast<float*>(&tensor_scale_);
     desc.tensor_scale.rows = desc.tensor_scale.cols = 1;
     desc.tensor_scale.dtype = MARLIN_F32;
   }
-  const marlin_pack_desc* parts[] = {&desc};
+  return desc;
+}
+
+Weights RandomWeights::pack(marlin_context* context) const {
+  std::vector<marlin_pack_desc> descs;
+  for (int64_t e = 0; e < shape_.experts; ++e) descs.push_back(part(e));
+  std::vector<const marlin_pack_desc*> parts;
+  for (const marlin_pack_desc& desc : descs) parts.push_back(&desc);
+  const auto count = static_cast<uint32_t>(parts.size());
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot pack random weights");
+  check(marlin_weights_pack(context, parts.data(), count, count, &weights, &error), error, "cannot pack random weights");
   return Weights(weights);
 }
 
@@ -132,6 +147,18 @@ marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, con
   desc.a = a.view(m);
   desc.c = c.view(m);
   return desc;
+}
+
+std::vector<int32_t> random_ids(int64_t tokens, int64_t top_k, int64_t experts, Random& random) {
+  std::vector<int32_t> deck(static_cast<size_t>(experts)), ids;
+  std::iota(deck.begin(), deck.end(), 0);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (size_t s = 0; s < static_cast<size_t>(top_k); ++s) {
+      std::swap(deck[s], deck[s + random.next() % (deck.size() - s)]);
+      ids.push_back(deck[s]);
+    }
+  }
+  return ids;
 }
 
 void multiply(const marlin_gemm_desc& desc) {

@@ -18,6 +18,7 @@ struct WeightShape {
   uint32_t group = 0;  ///< 0: the format's own
   Zeros zeros = Zeros::none;
   bool sparse = false;  ///< 2:4
+  int64_t experts = 1;
 };
 
 /// Quantised weights of random codes and scales: what a real matrix looks like to memory and to kernels, made in no time.
@@ -28,10 +29,14 @@ class RandomWeights {
   Weights pack(marlin_context* context) const;
 
  private:
+  /// Expert e is the n rows from row e on: no two are alike, and all of them are hardly larger than one.
+  marlin_pack_desc part(int64_t expert) const;
+
   WeightShape shape_;
   std::vector<uint8_t> codes_, zeros_, kept_;
   std::vector<uint8_t> scales_;
   marlin_dtype scale_type_ = MARLIN_F16;
+  float tensor_scale_ = 0.5f;
 };
 
 /// Copies of one matrix that together are larger than the caches, handed out in turn, so that every product finds its weights
@@ -57,6 +62,8 @@ uint64_t rotation_bytes();
 /// C = A W^T for the first m rows.
 marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c, int64_t m,
                          marlin_compute compute);
+/// [tokens][top_k]: the experts of every token, all different, any choice as likely as any other.
+std::vector<int32_t> random_ids(int64_t tokens, int64_t top_k, int64_t experts, Random& random);
 /// Runs it on the weights' own context.
 void multiply(const marlin_gemm_desc& desc);
 

@@ -80,6 +80,35 @@ TEST(Bench, RacesSparseWeightsAgainstDenseOnes) {
   EXPECT_THAT(table.out, HasSubstr("over dense"));
 }
 
+TEST(Bench, MultipliesByMixturesOfExperts) {
+  const std::vector<std::string> experts = {"bench", "-n", "40", "-k", "64", "--experts", "6", "--seconds", "0.002"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = experts;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_command(all);
+  };
+  const Ran ran = with({"--top-k", "2", "-m", "1,50", "--dtype", "f32,bf16", "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const auto records = records_of(ran.out);
+  EXPECT_EQ(records.size(), 5u * 2 * 2 * 2);  // formats, computes, types, tokens
+  for (const json& record : records) {
+    const int64_t tokens = record.at("M"), distinct = record.at("distinct_experts");
+    EXPECT_EQ(record.at("experts"), 6);
+    EXPECT_EQ(record.at("top_k"), 2);
+    EXPECT_EQ(distinct, tokens == 1 ? 2 : 6) << "the experts of a token differ, and 100 slots leave none of 6 out" << record;
+    EXPECT_LT(record.at("nmse").get<double>(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
+    const double seconds = record.at("seconds"), one = record.at("weight_bytes").get<double>() / static_cast<double>(distinct);
+    EXPECT_EQ(one,
+              records.at(0).at("format") == record.at("format") ? records.at(0).at("weight_bytes").get<double>() / 2 : one);
+    EXPECT_NEAR(record.at("gbytes_per_s").get<double>() * seconds, static_cast<double>(distinct) * one / 1e9, 1e-12);
+    EXPECT_NEAR(record.at("gflops").get<double>() * seconds, 2.0 * 2 * static_cast<double>(tokens) * 40 * 64 / 1e9, 1e-12);
+  }
+  EXPECT_THAT(with({"--format", "mxfp4", "-m", "1"}).out, HasSubstr("mxfp4, 1 of 6 experts"));
+  EXPECT_THAT(with({"--top-k", "7"}).err, HasSubstr("--top-k 7: expected at most the 6 of --experts"));
+  EXPECT_EQ(with({"--top-k", "7"}).exit_code, 2);
+  EXPECT_EQ(run_command({"bench", "--top-k", "2"}).exit_code, 2) << "of what experts?";
+}
+
 TEST(Explain, SaysThatWeightsAreSparse) {
   const Ran ran = run_command({"explain", "--format", "mxfp4", "--sparse", "2:4", "-m", "1"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;

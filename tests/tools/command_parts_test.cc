@@ -120,6 +120,42 @@ constexpr Kind kKinds[] = {
     {MARLIN_NVFP4, 16, Zeros::none, MARLIN_COMPUTE_DEFAULT},    {MARLIN_INT8, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT}};
 INSTANTIATE_TEST_SUITE_P(Kinds, Judged, testing::ValuesIn(kKinds));
 
+TEST(Experts, EachRowIsJudgedByItsOwn) {
+  constexpr int64_t kTokens = 3, kTopK = 2, kN = 40, kK = 64, kExperts = 4;
+  const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
+  const Weights weights = RandomWeights({.format = MARLIN_MXFP4, .n = kN, .k = kK, .experts = kExperts}, 3).pack(context.get());
+  const HostMatrix a = HostMatrix::random(kTokens, kK, MARLIN_F32, 7), c(kTokens * kTopK, kN, MARLIN_F32);
+  std::vector<int32_t> ids = {3, 1, 1, 0, 2, 3};
+  auto desc = product(weights.get(), a, c, kTokens, MARLIN_COMPUTE_DEFAULT);
+  desc.c = c.view(kTokens * kTopK);
+  desc.expert_ids.data = ids.data();
+  desc.expert_ids.rows = kTokens;
+  desc.expert_ids.cols = kTopK;
+  desc.expert_ids.dtype = MARLIN_I32;
+  multiply(desc);
+  const auto judge = [&] {
+    Product products[] = {{&a, &c, kTokens, MARLIN_COMPUTE_DEFAULT, ids}};
+    check_products(weights.get(), products, every_row(kExperts * kN), 2);
+    return products[0].verdict;
+  };
+  EXPECT_TRUE(judge().ok());
+  EXPECT_EQ(judge().checked, kTokens * kTopK * kN);
+  std::swap(ids[4], ids[5]);  // the last token's: its rows of C are now the other's
+  EXPECT_GT(judge().wrong, kN);
+}
+
+TEST(Experts, OfATokenDiffer) {
+  Random random(5);
+  int64_t seen[5] = {};
+  const std::vector<int32_t> ids = random_ids(1000, 3, 5, random);
+  ASSERT_EQ(ids.size(), 3000u);
+  for (size_t t = 0; t < ids.size(); t += 3) {
+    EXPECT_TRUE(ids[t] != ids[t + 1] && ids[t] != ids[t + 2] && ids[t + 1] != ids[t + 2]) << t;
+    for (size_t s = 0; s < 3; ++s) ++seen[ids[t + s]];
+  }
+  for (const int64_t count : seen) EXPECT_NEAR(count, 600, 80);  // five standard deviations
+}
+
 TEST(MachineLimits, EveryDeviceHasAnInstructionThatRunsHere) {
   for (const char* isa : {"generic", "avx2", "avx512", "avx512-vnni-bf16", "neon", "dotprod", "i8mm", "something new"}) {
     for (marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
