@@ -22,7 +22,7 @@ import pages  # noqa: E402
 import racing  # noqa: E402
 from charts import ticks  # noqa: E402
 from peer import Absent, Peer, Product  # noqa: E402
-from weights import FORMATS, Weights, nmse, to_bf16  # noqa: E402
+from weights import FORMATS, Weights, expert_ids, nmse, to_bf16  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)) if __name__ == "__main__" else None
 
@@ -104,20 +104,47 @@ class TimedInCTest(unittest.TestCase):
 class Stub(Peer):
     """Takes as long as it is told, and writes down who was called."""
 
-    def __init__(self, name, seconds, calls):
+    def __init__(self, name, seconds, calls, mixtures=False):
         self.name, self.seconds, self.calls, self.variants, self.about = name, list(seconds), calls, {"v": "int8"}, "stub"
+        self.mixtures = mixtures
 
     def prepare(self, weights, copies):
         if self.name == "absent":
             raise Absent("has no such thing")
         self.weights = weights
 
-    def product(self, variant, a):
+    def product(self, variant, a, ids=None):
         def time(count):
             self.calls.append((self.name, count))
             seconds = self.seconds.pop(0) if len(self.seconds) > 1 else self.seconds[0]
             return seconds * count, 2 * seconds * count
-        return Product(time, lambda: a @ self.weights.values(slice(None)).T)
+
+        def result():
+            values, n = self.weights.values(slice(None)), self.weights.n
+            if ids is None:
+                return a @ values.T
+            return np.stack([values[e:e + n] @ row for row, experts in zip(a, ids[0]) for e in experts])
+        return Product(time, result)
+
+
+class MixtureTest(unittest.TestCase):
+    def test_experts_of_a_row_differ_and_draws_have_as_many(self):
+        ids = expert_ids(20, 7, 3, 4)
+        self.assertEqual((ids.shape, ids.dtype), ((4, 20, 3), np.int32))
+        self.assertTrue(all(len(set(row)) == 3 for row in ids.reshape(-1, 3)))
+        self.assertEqual(len({len(np.unique(each)) for each in expert_ids(1, 7, 3, 4)}), 1)
+        self.assertGreater(len({tuple(each.ravel()) for each in ids}), 1)
+
+    def test_the_result_is_that_of_the_first_draw(self):
+        import ours
+        weights, a, ids = Weights(FORMATS["mxfp4"], 16, 64, 5), np.ones((3, 64), np.float32), expert_ids(3, 5, 2, 2)
+        candidate = ours.Ours(ours.Race(BUILD), 1, "cpu", ["f32"])
+        candidate.prepare(weights, 1)
+        product = candidate.product("f32", a, ids)
+        wanted = np.stack([weights.values(np.arange(e, e + 16)) @ row for row, experts in zip(a, ids[0]) for e in experts])
+        for _ in range(2):
+            product.time(1)
+            np.testing.assert_allclose(product.result(), wanted, rtol=1e-5, atol=1e-4)
 
 
 class RaceTest(unittest.TestCase):
@@ -151,13 +178,24 @@ class RaceTest(unittest.TestCase):
         notes, limits = [], type("Limits", (), {"instruction": lambda *_: "dot", "sample": lambda *_: 1e9})()
         peers = [Stub("ours", [1.0], []), Stub("peer", [2.0], []), Stub("slow", [4.0], []), Stub("absent", [1.0], [])]
         track = racing.Track(peers, limits, "isa", {"source": "race"}, notes.append)
-        first, second = track.run("int4", 8, 64, [1, 2], 1000, 0.1, 7.0)
+        first, second = track.run("int4", {"N": 8, "K": 64}, [1, 2], 1000, 0.1, 7.0)
         self.assertEqual([each["candidate"] for each in first], ["ours", "peer", "slow"])
         self.assertEqual([each["candidate"] for each in second], ["ours", "peer"])
         self.assertEqual(first[0]["over"], {"peer v": 2.0, "slow v": 4.0})
         self.assertEqual(notes, ["absent, int4, 8 x 64: has no such thing", "slow v, int4, 8 x 64, M = 2: would take more than 7 s a call"])
         self.assertLess(first[0]["nmse"], 1e-14)
         self.assertEqual(second[1]["fraction_of_peak"], 2 * 2 * 8 * 64 / 2.0 / 1e9)
+
+    def test_a_track_of_experts(self):
+        notes, limits = [], type("Limits", (), {"instruction": lambda *_: "dot", "sample": lambda *_: 1e9})()
+        peers = [Stub("ours", [1.0], [], mixtures=True), Stub("plain", [1.0], [])]
+        shape = {"N": 8, "K": 64, "experts": 5, "top_k": 2}
+        ((record,),) = racing.Track(peers, limits, "isa", {}, notes.append).run("mxfp4", shape, [1], 1000, 0.1, 7.0)
+        self.assertEqual(notes, ["plain, mxfp4, 8 x 64, 2 of 5 experts: it multiplies by no mixtures of experts here"])
+        self.assertLess(record["nmse"], 1e-14)
+        self.assertEqual([record[key] for key in ("M", "N", "experts", "top_k", "distinct_experts")], [1, 8, 5, 2, 2])
+        self.assertEqual(record["fraction_of_peak"], 2 * 2 * 8 * 64 / 1e9)
+        self.assertEqual(record["weight_bytes"], 2 * 8 * 64 * 4.25 / 8)
 
 
 class GoalsTest(unittest.TestCase):
@@ -180,6 +218,12 @@ class GoalsTest(unittest.TestCase):
         goal = goals.Goal("M = 2", "times", goals.over_one_row, most=1.2, m=(2,))
         self.assertEqual(self.verdict(goal, record(fraction_of_read=0.9), record(M=2, fraction_of_read=0.6))[2:5:2],
                          ("1.50", "short by 25%; met by 0 of 1"))
+
+    def test_mixtures_have_their_own(self):
+        plain, mixture = (goals.Goal("regime", "of read", goals.fraction("read"), 0.5, mixture=each) for each in (False, True))
+        records = [record(fraction_of_read=0.9), record(fraction_of_read=0.6, experts=128, top_k=4)]
+        self.assertEqual([self.verdict(each, *records)[2] for each in (plain, mixture)], ["0.90", "0.60"])
+        self.assertIn("64 x 128, 4 of 128 experts", self.verdict(mixture, *records)[3])
 
     def test_threads(self):
         goal = goals.Goal("threads", "times", goals.over_one_thread, 1.96, source="command")
@@ -238,13 +282,14 @@ class WholeTest(unittest.TestCase):
             # A ggml that ./dev bench --compare or the suite ggml has left here.
             ggml = [each for place in ("compare/ggml", "ggml-venv") for each in (TOP / "build" / place).glob("**/libggml-cpu.so")]
             run = [sys.executable, "-B", COMPARE, f"--build={BUILD}", *(f"--ggml={each.parent}" for each in ggml[:1])]
-            shown = subprocess.run([*run, "--quick", "--shapes=96x256", "--formats=mxfp4,int4,int4-zeros", "-m=1,5", "--seconds=0.001", "--rotation=0.1",
+            shown = subprocess.run([*run, "--quick", "--shapes=96x256,96x256x6x2", "--formats=mxfp4,int4,int4-zeros", "-m=1,5", "--seconds=0.001", "--rotation=0.1",
                                     f"--json={file}", f"--svg={folder}/svg"], capture_output=True, text=True)
             self.assertEqual(shown.returncode, 0, shown.stderr)
             records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
             ours = [each for each in records if each["candidate"] == "ours"]
-            self.assertEqual([(each["format"], each["M"], each["compute"]) for each in ours],
-                             [(fmt, m, compute) for fmt in ("mxfp4", "int4", "int4-zeros") for m in (1, 5) for compute in ("int8", "bf16", "f32")])
+            self.assertEqual([(each["format"], each.get("experts"), each["M"], each["compute"]) for each in ours],
+                             [(fmt, experts, m, compute) for fmt in ("mxfp4", "int4", "int4-zeros") for experts in (None, 6) for m in (1, 5)
+                              for compute in ("int8", "bf16", "f32")])
             for each in records:
                 bound = {"int8": 5e-4, "f32": 1e-11}.get(each["compute"], 1e-11 if each["candidate"] == "ours" else 1e-3)
                 self.assertLess(each["nmse"], bound, each)

@@ -15,10 +15,17 @@ from peer import Absent, use_threads
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 NATIVE_GGML = TOP / "build" / "compare" / "ggml"  # where ./dev puts one that it has built for this machine
+
+
+def shape(text):
+    """NxK, or of experts NxKxExT."""
+    return dict(zip(("N", "K", "experts", "top_k"), map(int, text.split("x"))))
+
+
 # What is measured by default: rows for a look, under a minute where they are built already, and all, in about an hour.
-QUICK = {"shapes": [(4096, 4096)], "formats": ["mxfp4", "int4"], "rows": [1, 8, 128], "isa": ["native"], "seconds": 0.1, "longest": 1.0}
+QUICK = {"shapes": [shape("4096x4096")], "formats": ["mxfp4", "int4"], "rows": [1, 8, 128], "isa": ["native"], "seconds": 0.1, "longest": 1.0}
 WHOLE = {
-    "shapes": [(4096, 4096), (11776, 4096), (4096, 11776), (201088, 2880), (28672, 8192), (2048, 640), (777, 1000)],
+    "shapes": [*map(shape, ("4096x4096", "11776x4096", "4096x11776", "201088x2880", "28672x8192", "2048x640", "777x1000", "2880x2880x128x4"))],
     "formats": ["mxfp4", "nvfp4", "int4", "int4-g128", "int4-zeros", "int4-zeros-g64", "int8"],
     "rows": [1, 2, 4, 8, 16, 32, 64, 128, 512], "isa": ["native", "avx2"], "seconds": 0.5, "longest": 5.0,
 }
@@ -26,11 +33,6 @@ WHOLE = {
 EXACT, BOUNDS = 1e-11, {"int8": 5e-4}
 COMPUTES = ("int8", "bf16", "f32", "f16")
 PEERS = ("ggml", "mlx", "onnxruntime", "torch")
-
-
-def shape(text):
-    n, _, k = text.partition("x")
-    return int(n), int(k)
 
 
 def listed(kind):
@@ -42,7 +44,7 @@ def parsed(arguments):
     parser = argparse.ArgumentParser(prog="./dev bench --compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--quick", action="store_true", help="a few rows, under a minute; else all, in about an hour")
-    add("--shapes", type=listed(shape), metavar="NxK,...", help="weights: outputs x inputs")
+    add("--shapes", type=listed(shape), metavar="NxK,...", help="weights: outputs x inputs; NxKxExT: of E experts, of which each row has T")
     add("--formats", type=listed(str), metavar="NAME,...", help=", ".join(FORMATS))
     add("-m", dest="rows", type=listed(int), metavar="M,...", help="rows of activations")
     add("--compute", type=listed(str), metavar="NAME,...", default=list(COMPUTES[:3]), help=f"of ours: {', '.join(COMPUTES)} (default: the first three)")
@@ -108,6 +110,7 @@ def raced(options, isa, keep):
     import ours
     import pages
     import racing
+    from weights import shape_text
 
     race = ours.Race(options.build)
     threads = options.threads or race.threads()
@@ -121,9 +124,9 @@ def raced(options, isa, keep):
     for peer in peers:
         print(f"  {peer.name}: {peer.about}")
     for name in options.formats:
-        for n, k in options.shapes:
-            print(f"\n{name}, {n} x {k} (N x K)\n{pages.HEAD}")
-            for records in track.run(name, n, k, options.rows, rotation, options.seconds, options.longest):
+        for each in options.shapes:
+            print(f"\n{name}, {shape_text(each)} (N x K)\n{pages.HEAD}")
+            for records in track.run(name, each, options.rows, rotation, options.seconds, options.longest):
                 for record in records:
                     print(pages.row(record, records), flush=True)
                     keep(record)
@@ -132,7 +135,7 @@ def raced(options, isa, keep):
 def in_a_process_each(options, keep):
     """One process can hold one ggml, and one choice of our kernels."""
     join = lambda values: ",".join(map(str, values))
-    fixed = [f"--shapes={join(f'{n}x{k}' for n, k in options.shapes)}", f"--formats={join(options.formats)}", f"-m={join(options.rows)}",
+    fixed = [f"--shapes={join('x'.join(map(str, each.values())) for each in options.shapes)}", f"--formats={join(options.formats)}", f"-m={join(options.rows)}",
              f"--compute={join(options.compute)}", f"--peers={join(options.peers)}", f"--seconds={options.seconds}",
              f"--longest={options.longest}", f"--build={options.build}", f"--backend={options.backend}"]
     fixed += [f"--{name}={getattr(options, name)}" for name in ("threads", "rotation", "ggml") if getattr(options, name)]
@@ -178,6 +181,7 @@ def main(arguments):
     records = measured(options)
     import goals
     import pages
+    from weights import shape_text
     rows = goals.assess(records)
     if options.goals:
         print("\n" + "\n".join(pages.in_columns([("regime", "goal", "measured", "where", "verdict"), *rows])))
@@ -191,7 +195,7 @@ def main(arguments):
     mine = [each for each in records if each["source"] == "race" and each["candidate"] == "ours"]
     wrong = [each for each in mine if not each["nmse"] <= BOUNDS.get(each["compute"], EXACT)]
     for each in wrong:
-        print(f"WRONG: {pages.label(each)}, {each['format']}, {each['N']} x {each['K']}, M = {each['M']}: NMSE {each['nmse']:.1e}", file=sys.stderr)
+        print(f"WRONG: {pages.label(each)}, {each['format']}, {shape_text(each)}, M = {each['M']}: NMSE {each['nmse']:.1e}", file=sys.stderr)
     return 1 if wrong else 0
 
 

@@ -10,7 +10,8 @@ from peer import Peer, Product, needs
 
 # Numbers of the types: those of GGUF files.
 TYPES = {"int4": (2, b"q4_0"), "int4-zeros": (3, b"q4_1"), "int8": (8, b"q8_0"), "mxfp4": (39, b"mxfp4"), "nvfp4": (40, b"nvfp4")}
-F32 = 0
+F32, I32 = 0, 26
+ALIGNMENT = 4096  # of what shares a buffer
 NODES = 8  # of a graph: three are used
 
 
@@ -34,8 +35,9 @@ FUNCTIONS = {
     "ggml_tensor_overhead": ("base", c_size_t),
     "ggml_graph_overhead_custom": ("base", c_size_t, c_size_t, c_bool),
     "ggml_type_name": ("base", c_char_p, c_int),
-    "ggml_new_tensor_2d": ("base", c_void_p, c_void_p, c_int, c_int64, c_int64),
+    "ggml_new_tensor_3d": ("base", c_void_p, c_void_p, c_int, c_int64, c_int64, c_int64),
     "ggml_mul_mat": ("base", c_void_p, c_void_p, c_void_p, c_void_p),
+    "ggml_mul_mat_id": ("base", c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_new_graph_custom": ("base", c_void_p, c_void_p, c_size_t, c_bool),
     "ggml_build_forward_expand": ("base", None, c_void_p, c_void_p),
     "ggml_backend_alloc_ctx_tensors_from_buft": ("base", c_void_p, c_void_p, c_void_p),
@@ -69,6 +71,7 @@ class Ggml(Peer):
 
     variants = {"q8": "int8"}  # it rounds activations to 8 bits, whatever is asked
     settle = 8e-3  # OpenMP's threads spin for milliseconds after a call
+    mixtures = True
 
     def __init__(self, race, threads, folder, name="ggml"):
         self.name, self.race, self.context, self.buffer, self.products = name, race, None, None, []
@@ -109,14 +112,22 @@ class Ggml(Peer):
         bytes_ = (tensors + 4) * self.f.ggml_tensor_overhead() + graphs * (self.f.ggml_graph_overhead_custom(NODES, False) + 64)
         return self.f.ggml_init(InitParams(bytes_, None, True))
 
+    def _operands(self, context, k, m, top_k):
+        """Activations, and experts' ids or None."""
+        if not top_k:
+            return self.f.ggml_new_tensor_3d(context, F32, k, m, 1), None
+        return self.f.ggml_new_tensor_3d(context, F32, k, 1, m), self.f.ggml_new_tensor_3d(context, I32, top_k, m, 1)
+
+    def _multiply(self, context, weights, x, ids):
+        return self.f.ggml_mul_mat_id(context, weights, x, ids) if ids else self.f.ggml_mul_mat(context, weights, x)
+
     def _make(self, buffer_type, number, weights, copies):
         """Copies in a buffer of this type; False, and nothing, when the backend does not multiply by such."""
-        self.context = self._arena(copies + 2, 0)
-        self.copies = [self.f.ggml_new_tensor_2d(self.context, number, weights.k, weights.n) for _ in range(copies)]
+        self.context = self._arena(copies + 3, 0)
+        self.copies = [self.f.ggml_new_tensor_3d(self.context, number, weights.k, weights.n, weights.experts) for _ in range(copies)]
         self.buffer = self.f.ggml_backend_alloc_ctx_tensors_from_buft(self.context, buffer_type)
         needs(self.buffer, "ggml has no memory for the weights")
-        x = self.f.ggml_new_tensor_2d(self.context, F32, weights.k, 4)
-        product = self.f.ggml_mul_mat(self.context, self.copies[0], x)
+        product = self._multiply(self.context, self.copies[0], *self._operands(self.context, weights.k, 4, weights.experts > 1 and 1))
         if self.f.ggml_backend_dev_supports_op(self.device, product):
             return True
         self.forget()
@@ -137,38 +148,45 @@ class Ggml(Peer):
         blocks = weights.blocks()
         for each in self.copies:
             self.f.ggml_backend_tensor_set(each, blocks.ctypes.data, 0, blocks.nbytes)
-        self.n, self.turn = weights.n, itertools.cycle(range(copies))
+        self.n, self.turn = weights.n, itertools.count()
 
-    def product(self, _variant, a):
-        count = len(self.copies)
-        context = self._arena(2 * count + 2, count)
-        x = self.f.ggml_new_tensor_2d(context, F32, a.shape[1], len(a))
-        results = [self.f.ggml_mul_mat(context, each, x) for each in self.copies]
-        a = np.ascontiguousarray(a, np.float32)
-        # One matrix for the results of all copies, as the others have it.
-        after = -(-a.nbytes // 4096) * 4096
-        buffer = self.f.ggml_backend_buft_alloc_buffer(self.f.ggml_backend_cpu_buffer_type(), after + 4 * len(a) * self.n)
+    def product(self, _variant, a, ids=None):
+        a, draws = np.ascontiguousarray(a, np.float32), [None] if ids is None else ids
+        count, rows = max(len(self.copies), len(draws)), len(a) if ids is None else ids[0].size
+        context = self._arena(2 * count + 2 * len(draws) + 2, count)
+        operands = [self._operands(context, a.shape[1], len(a), 0 if ids is None else ids.shape[-1]) for _ in draws]
+        results = [self._multiply(context, self.copies[i % len(self.copies)], *operands[i % len(draws)]) for i in range(count)]
+        # One matrix for the activations of all copies and one for the results, as the others have it.
+        places = [(x, a, 0) for x, _ in operands]
+        used = -(-a.nbytes // ALIGNMENT) * ALIGNMENT
+        for (_, tensor), draw in zip(operands, draws):
+            if tensor:
+                places.append((tensor, draw, used))
+                used += -(-draw.nbytes // ALIGNMENT) * ALIGNMENT
+        buffer = self.f.ggml_backend_buft_alloc_buffer(self.f.ggml_backend_cpu_buffer_type(), used + 4 * rows * self.n)
         self.products.append((context, buffer))
         needs(buffer, "ggml has no memory for the results")
         base = self.f.ggml_backend_buffer_get_base(buffer)
-        self.f.ggml_backend_tensor_alloc(buffer, x, base)
+        for tensor, values, at in places:
+            self.f.ggml_backend_tensor_alloc(buffer, tensor, base + at)
+            self.f.ggml_backend_tensor_set(tensor, values.ctypes.data, 0, values.nbytes)
         for each in results:
-            self.f.ggml_backend_tensor_alloc(buffer, each, base + after)
-        self.f.ggml_backend_tensor_set(x, a.ctypes.data, 0, a.nbytes)
+            self.f.ggml_backend_tensor_alloc(buffer, each, base + used)
         graphs = [self.f.ggml_new_graph_custom(context, NODES, False) for _ in results]
         for graph, result in zip(graphs, results):
             self.f.ggml_build_forward_expand(graph, result)
 
         def time(calls):
-            turns = [graphs[next(self.turn)] for _ in range(calls)]
+            turns = [graphs[next(self.turn) % count] for _ in range(calls)]
             return self.race.time_graphs(self.f.ggml_backend_graph_compute, self.backend, turns)
 
         def result():
-            out = np.empty((len(a), self.n), np.float32)
+            self.race.time_graphs(self.f.ggml_backend_graph_compute, self.backend, graphs[:1])
+            out = np.empty((rows, self.n), np.float32)
             self.f.ggml_backend_tensor_get(results[0], out.ctypes.data, 0, out.nbytes)
             return out
 
-        return Product(time, result)
+        return Product(time, result, self.place)
 
     def forget(self):
         for context, buffer in [*self.products, (self.context, self.buffer)]:
@@ -176,6 +194,3 @@ class Ggml(Peer):
                 self.f.ggml_backend_buffer_free(buffer)
                 self.f.ggml_free(context)
         self.context, self.buffer, self.copies, self.products = None, None, [], []
-
-    def kernel(self, _variant, _m):
-        return self.place

@@ -2,6 +2,8 @@
 import dataclasses
 from collections.abc import Callable
 
+from weights import shape_text
+
 FOUR_BITS = ("mxfp4", "nvfp4", "int4", "int4-g128", "int4-zeros", "int4-zeros-g64")
 INT4 = ("int4", "int4-zeros", "int4-zeros-g64")
 
@@ -17,7 +19,7 @@ def over(peer):
 
 def over_one_row(record, records):
     """The time over that of M = 1, each by the reading of its own race: a machine's memory has states."""
-    same = ("candidate", "variant", "format", "N", "K", "isa")
+    same = ("candidate", "variant", "format", "N", "K", "experts", "isa")
     first = next((each for each in records if each["M"] == 1 and all(each.get(key) == record.get(key) for key in same)), None)
     return first["fraction_of_read"] / record["fraction_of_read"] if first else None
 
@@ -45,9 +47,11 @@ class Goal:
     computes: tuple = ("int8", "bf16", "f32")
     isa: str = "native"
     source: str = "race"
+    mixture: bool = False
 
     def fits(self, record):
         return (record["candidate"] == "ours" and record["source"] == self.source and record["isa"] == self.isa
+                and self.mixture == ("experts" in record)
                 and (not self.m or record["M"] in self.m) and record["format"] in self.formats and record["compute"] in self.computes)
 
     def worst(self, records):
@@ -86,6 +90,8 @@ GOALS = (
     Goal("M = 512, BF16", f"{PEAK}, INT4", fraction("peak"), 0.85, m=(512,), formats=(*INT4, "int4-g128"), computes=BF16),
     Goal("M = 512, BF16", "times faster than ggml, which rounds to INT8", over("ggml q8"), 1.9, m=(512,), computes=BF16),
     Goal("M = 64, 128, 512, F32", "of the FMA peak", fraction("peak"), 0.90, m=(64, 128, 512), computes=F32),
+    Goal("Mixtures of experts, 64..512 tokens", "times faster than ggml", over("ggml q8"), 4, m=(64, 128, 256, 512), formats=("mxfp4",),
+         computes=INT8, mixture=True),
     Goal("2:4 sparse, M = 1", "times faster than dense", lambda record, _: record.get("dense_over_sparse"), 1.30, m=(1,),
          computes=("int8", "default"), source="command"),
     Goal("2 threads, M = 128, 512", "times faster than 1", over_one_thread, 1.96, m=(128, 512), computes=("int8", "default"),
@@ -104,7 +110,7 @@ def assess(records, goals=GOALS):
             rows.append((goal.regime, bound, "", "", "not measured in this run"))
             continue
         value, record, count, met = found
-        where = f"worst of {count}: {record['format']} {record['compute']}, M = {record['M']}, {record['N']} x {record['K']}"
+        where = f"worst of {count}: {record['format']} {record['compute']}, M = {record['M']}, {shape_text(record)}"
         short = goal.shortfall(value)
         verdict = "met" if short <= 0 else f"short by {100 * short:.0f}%; met by {met} of {count}"
         rows.append((goal.regime, bound, f"{value:.2f}", where, verdict))

@@ -1,5 +1,6 @@
 """metal-marlin as a candidate, through its Python package and, for the time, through tools/compare/race.cc; and the limits."""
 import ctypes
+import dataclasses
 import itertools
 import pathlib
 import sys
@@ -13,6 +14,8 @@ sys.path.insert(0, str(TOP / "bindings" / "python"))
 
 import metal_marlin as mm  # noqa: E402
 from metal_marlin import _abi  # noqa: E402
+from metal_marlin._library import Owner  # noqa: E402
+from metal_marlin.operands import operand  # noqa: E402
 from metal_marlin.products import Call  # noqa: E402
 
 SUFFIX = "dylib" if sys.platform == "darwin" else "so"
@@ -73,10 +76,29 @@ class Limits:
         return self.race.c.compare_dot_sample(self.handle, instruction.encode())
 
 
+def pack(context, parts):
+    """Each part an expert; one is plain weights."""
+    within, keeps = context._live(), []
+    descs = [part.desc(keeps) for part in parts]
+    array = (ctypes.POINTER(_abi.marlin_pack_desc) * len(descs))(*map(ctypes.pointer, descs))
+    owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
+    return mm.Weights(owner.create("marlin_weights_pack", within.handle, array, len(descs), len(descs)))
+
+
+def call(gemm, ids):
+    """With ids, int32 [M, top_k], that of a mixture of experts, whose `out` has rows for all of them."""
+    if ids is None:
+        return Call(gemm)
+    out = gemm.out
+    made = Call(dataclasses.replace(gemm, out=out[:len(ids)]))
+    made.desc.c.rows, made.desc.expert_ids = len(out), operand(ids, "ids").matrix()
+    return made
+
+
 class Ours(Peer):
     """One of our own backends: "cpu" or "metal"."""
 
-    name = "ours"
+    name, mixtures = "ours", True
 
     def __init__(self, race, threads, backend, computes):
         self.race, self.copies, self.variants = race, [], {each: each for each in computes}
@@ -87,32 +109,41 @@ class Ours(Peer):
 
     def prepare(self, weights, copies):
         self.forget()
-        fmt, scales = weights.format, weights.scales
-        if fmt.base in ("mxfp4", "nvfp4"):
-            scales = mm.Bits(scales, mm.DType.E8M0 if fmt.base == "mxfp4" else mm.DType.E4M3)
-        part = mm.Part(mm.Format[fmt.base.upper()], weights.codes, scales, weights.zeros, fmt.group, k=weights.k,
-                       layout=mm.Layout.ROWS, additive_zeros=fmt.additive)
+        fmt = weights.format
+        bits = {"mxfp4": mm.DType.E8M0, "nvfp4": mm.DType.E4M3}.get(fmt.base)
+
+        def part(rows):
+            scales, zeros = weights.scales[rows], None if weights.zeros is None else weights.zeros[rows]
+            return mm.Part(mm.Format[fmt.base.upper()], weights.codes[rows], mm.Bits(scales, bits) if bits else scales, zeros, fmt.group,
+                           k=weights.k, layout=mm.Layout.ROWS, additive_zeros=fmt.additive)
+
+        parts = [part(slice(e, e + weights.n)) for e in range(weights.experts)]
         try:
-            self.copies = [mm.Weights.pack(self.context, part) for _ in range(copies)]
+            self.copies = [pack(self.context, parts) for _ in range(copies)]
         except mm.MarlinError as error:
             raise Absent(str(error)) from None
         self.n, self.bytes = weights.n, self.copies[0].info().bytes
         # All variants go on where the last one stopped: none finds in a cache what another one has read.
-        self.turn = itertools.cycle(range(copies))
+        self.turn = itertools.count()
 
-    def gemms(self, variant, a):
-        out = np.zeros((len(a), self.n), np.float32)
+    def product(self, variant, a, ids=None):
+        draws = [None] if ids is None else ids
+        out = np.zeros((len(a) if ids is None else ids[0].size, self.n), np.float32)
         given = mm.Bits(bf16_bits(a), mm.DType.BF16) if variant == "bf16" else a.astype(np.float16) if variant == "f16" else a
         compute = mm.Compute.INT8 if variant == "int8" else mm.Compute.DEFAULT
-        return out, [mm.Gemm(given, each, out=out, compute=compute) for each in self.copies]
+        calls = [call(mm.Gemm(given, self.copies[i % len(self.copies)], out=out, compute=compute), draws[i % len(draws)])
+                 for i in range(max(len(self.copies), len(draws)))]
 
-    def product(self, variant, a):
-        out, gemms = self.gemms(variant, a)
-        calls = [Call(each) for each in gemms]
-        return Product(lambda count: self.race.time_products([calls[next(self.turn)].desc for _ in range(count)]), lambda: out)
+        def time(count):
+            return self.race.time_products([calls[next(self.turn) % len(calls)].desc for _ in range(count)])
 
-    def kernel(self, variant, m):
-        return self.gemms(variant, np.zeros((m, self.copies[0].info().k), np.float32))[1][0].explain()["kernel"]
+        def result():
+            self.race.time_products([calls[0].desc])
+            return out
+
+        explained = ctypes.create_string_buffer(256)
+        self.race.library.call("marlin_explain", ctypes.byref(calls[0].desc), explained, len(explained), None)
+        return Product(time, result, explained.value.decode().splitlines()[0].removeprefix("kernel: "))
 
     def forget(self):
         self.copies = []

@@ -7,6 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
 
 from charts import COLOURS, Chart, ticks  # noqa: E402
+from weights import shape_text  # noqa: E402
 
 HEAD = (f"{'candidate':19} {'M':>4} {'time':>9} {'CPU time':>9} {'GB/s':>6} {'GFLOP/s':>8}  {'of limit':20} {'nmse':>8}  "
         "kernel; of others, their time over ours")
@@ -102,8 +103,8 @@ def roofline(records):
 
 
 def drawings(records):
-    """{name: SVG} of the races with our best kernels."""
-    records = [each for each in records if each["source"] == "race" and each["isa"] == "native"]
+    """{name: SVG} of the races of plain products with our best kernels."""
+    records = [each for each in records if each["source"] == "race" and each["isa"] == "native" and "experts" not in each]
     formats = dict.fromkeys(each["format"] for each in records)
     made = {f"speed-{name}.svg": speed([each for each in records if each["format"] == name]) for name in formats}
     return {"roofline.svg": roofline(records), **made} if records else {}
@@ -127,7 +128,7 @@ def rows_part(records):
         if each["source"] != "race" or each["candidate"] != "ours":
             continue
         best = min(each["over"], key=each["over"].get, default=None)
-        lines.append((each["isa"], each["format"], f"{each['N']} x {each['K']}", str(each["M"]), each["compute"], seconds_text(each["seconds"]),
+        lines.append((each["isa"], each["format"], shape_text(each), str(each["M"]), each["compute"], seconds_text(each["seconds"]),
                       f"{each['fraction_of_limit']:.2f} {each['limit']}", f"{each['nmse']:.1e}",
                       f"{best}: {each['over'][best]:.2f}" if best else "none"))
     return markdown(("ISA", "format", "N x K", "M", "compute", "time", "of limit", "NMSE", "fastest other, its time over ours"), lines)

@@ -12,11 +12,12 @@ class Product:
 
     time(calls)  calls it so often, each time with another copy of the weights: (seconds by the wall's clock, seconds of
                  processor time of all threads)
-    result()     of the last call: [M, N]
+    result()     of the last call, or of one more: [M, N]
+    kernel       what the candidate says of it, or ""
     """
 
-    def __init__(self, time, result):
-        self.time, self.result = time, result
+    def __init__(self, time, result, kernel=""):
+        self.time, self.result, self.kernel = time, result, kernel
 
 
 def timed_in_python(run, turn):
@@ -36,25 +37,23 @@ class Peer:
     about     its version and what it says of itself
     variants  {name: compute}: the ways it multiplies; compute is "int8", "bf16" or "f32": what becomes of the activations
     settle    seconds that its threads go on spinning after a call, during which nobody else may be timed
+    mixtures  whether it multiplies by mixtures of experts
     """
 
-    name, about, settle = "", "", 0.0
+    name, about, settle, mixtures = "", "", 0.0, False
     variants = {}
 
     def prepare(self, weights, copies):
         """Makes so many copies of the weights; raises Absent when it has no such format or shape. Frees those before."""
         raise NotImplementedError
 
-    def product(self, variant, a):
-        """A Product with these activations, float32 [M, K]."""
+    def product(self, variant, a, ids=None):
+        """A Product with these activations, float32 [M, K]. Of mixtures with ids, int32 [draws, M, top_k]: row m top_k + s of the
+        result is that of row m and expert ids[:, m, s]; calls take one draw after another, and result() is that of the first."""
         raise NotImplementedError
 
     def forget(self):
         """Frees the weights."""
-
-    def kernel(self, _variant, _m):
-        """What it says of the kernel, or ""."""
-        return ""
 
 
 def needs(condition, why):

@@ -4,20 +4,21 @@ import statistics
 import time
 
 import numpy as np
-from peer import Absent
-from weights import FORMATS, Weights, nmse, to_bf16
+from peer import Absent, needs
+from weights import FORMATS, Weights, expert_ids, nmse, shape_text, to_bf16
 
 WARM, BATCH, LONG = 1e-3, 50e-6, 5e-3  # seconds: of calls before a sample, of a sample; of a call that needs no warming
 FEWEST, MOST = 3, 31  # samples; one is enough of what is slower than its whole share
 SAMPLED_ROWS, SAMPLED_COLUMNS = 16, 48  # of a result, held against float64
+DRAWS = 32  # of experts: as in tools/measure.cc
 
 
 class Contestant:
     """One way of one candidate to multiply, and its samples: (seconds, seconds of processor time) of a call."""
 
-    def __init__(self, peer, variant, a):
+    def __init__(self, peer, variant, a, ids=None):
         self.peer, self.variant, self.m, self.samples = peer, variant, len(a), []
-        self.product = peer.product(variant, a)
+        self.product = peer.product(variant, a) if ids is None else peer.product(variant, a, ids)
         self.compute = peer.variants[variant]
         self.seconds = self._call(1)[0]
         self.spent = self.seconds
@@ -63,18 +64,21 @@ def race(contestants, sample_limit, limits, seconds):
     return {limit: statistics.median(samples) for limit, samples in found.items() if samples}
 
 
-def record_of(contestant, weights, a, common, limits, instruction):
-    """One line of JSON. Bytes are those of the weights with scales, operations 2 M N K; the limit is the longer of reading the
-    ones and doing the others."""
-    m, n, k = len(a), weights.n, weights.k
+def record_of(contestant, weights, a, ids, common, limits, instruction):
+    """One line of JSON. Bytes are those of the weights with scales (of experts: of those in a call), operations 2 M N K (of experts:
+    for each that a row has); the limit is the longer of reading the ones and doing the others."""
+    expert_of = np.zeros(len(a), int) if ids is None else ids[0].ravel()
+    m, top_k, distinct = len(expert_of), len(expert_of) // len(a), len(np.unique(expert_of))
+    n, k = weights.n, weights.k
     rows, columns = sampled(m, SAMPLED_ROWS), sampled(n, SAMPLED_COLUMNS)
-    wanted = a[rows].astype(np.float64) @ weights.values(columns).T
+    wanted = np.stack([weights.values(expert_of[row] + columns) @ a[row // top_k].astype(np.float64) for row in rows])
     seconds, peer = contestant.median(0), contestant.peer
-    weight_bytes = getattr(peer, "bytes", weights.bytes)
+    weight_bytes = getattr(peer, "bytes", weights.bytes) // weights.experts * distinct
     read, peak = weight_bytes / seconds / limits["read"], 2 * m * n * k / seconds / limits[instruction]
+    mixture = {} if ids is None else {"distinct_experts": distinct}
     return {
-        **common, "candidate": peer.name, "variant": contestant.variant, "kernel": peer.kernel(contestant.variant, m), "about": peer.about,
-        "format": weights.format.name, "group": weights.format.group, "compute": contestant.compute, "M": m, "N": n, "K": k,
+        **common, "candidate": peer.name, "variant": contestant.variant, "kernel": contestant.product.kernel, "about": peer.about,
+        "format": weights.format.name, "group": weights.format.group, "compute": contestant.compute, "M": len(a), **mixture,
         "seconds": seconds, "cpu_seconds": contestant.median(1), "samples": len(contestant.samples), "weight_bytes": weight_bytes,
         "gbytes_per_s": weight_bytes / seconds / 1e9, "gflops": 2 * m * n * k / seconds / 1e9,
         "limit": "read" if read >= peak else instruction, "fraction_of_limit": max(read, peak), "fraction_of_read": read,
@@ -104,31 +108,36 @@ class Track:
     def __init__(self, peers, limits, isa, common, note):
         self.peers, self.limits, self.isa, self.common, self.note = peers, limits, isa, common, note
 
-    def run(self, format_name, n, k, rows, rotation, seconds, longest):
-        """Yields the records of each M in `rows`, which ascend; weights are rotated through `rotation` bytes."""
-        weights, present = Weights(FORMATS[format_name], n, k), []
-        copies = max(2, min(2000, -(-rotation // weights.bytes)))
+    def run(self, format_name, shape, rows, rotation, seconds, longest):
+        """Yields the records of each M in `rows`, which ascend; weights are rotated through `rotation` bytes.
+
+        shape: {"N", "K"}, and {"experts", "top_k"} for a mixture of experts, of which every row has top_k"""
+        experts, words = shape.get("experts"), f"{format_name}, {shape_text(shape)}"
+        weights, present = Weights(FORMATS[format_name], shape["N"], shape["K"], experts or 1), []
+        copies = max(1 if experts else 2, min(2000, -(-rotation // weights.bytes)))
         for peer in self.peers:
             try:
+                needs(peer.mixtures or not experts, "it multiplies by no mixtures of experts here")
                 peer.prepare(weights, copies)
                 present.append(peer)
             except Absent as why:
-                self.note(f"{peer.name}, {format_name}, {n} x {k}: {why}")
+                self.note(f"{peer.name}, {words}: {why}")
         last = {}
         for m in rows:
-            a = to_bf16(np.random.default_rng(m).standard_normal((m, k), np.float32))
+            a = to_bf16(np.random.default_rng(m).standard_normal((m, weights.k), np.float32))
+            ids = expert_ids(m, experts, shape["top_k"], DRAWS) if experts else None
             contestants = []
             for peer in present:
                 for variant in peer.variants:
                     seen = last.get((peer.name, variant))
                     if seen and min(seen.samples)[0] * m / seen.m > longest:
-                        self.note(f"{peer.name} {variant}, {format_name}, {n} x {k}, M = {m}: would take more than {longest:g} s a call")
+                        self.note(f"{peer.name} {variant}, {words}, M = {m}: would take more than {longest:g} s a call")
                         continue
-                    last[peer.name, variant] = Contestant(peer, variant, a)
+                    last[peer.name, variant] = Contestant(peer, variant, a, ids)
                     contestants.append(last[peer.name, variant])
             instructions = {each: self.limits.instruction(self.isa, each.compute) for each in contestants}
             limits = race(contestants, self.limits.sample, ["read", *dict.fromkeys(instructions.values())], seconds)
-            records = [record_of(each, weights, a, self.common, limits, instructions[each]) for each in contestants]
+            records = [record_of(each, weights, a, ids, {**self.common, **shape}, limits, instructions[each]) for each in contestants]
             add_ratios(records)
             yield records
             for each in contestants:

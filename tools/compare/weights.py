@@ -64,12 +64,13 @@ def halves(codes, block):
 
 class Weights:
     """W[n, k]. codes: uint8 [n, ceil(k / 2)], the even k in the low nibble, or int8 [n, k]; scales [n, ceil(k / group)]: uint8 bits
-    (E8M0, E4M3) or float32; zeros: float32, or None."""
+    (E8M0, E4M3) or float32; zeros: float32, or None. Of several experts number e has the rows from e to e + n of all of these: no two
+    are alike, and together they are hardly larger than one."""
 
-    def __init__(self, fmt, n, k, seed=1):
-        self.format, self.n, self.k = fmt, n, k
+    def __init__(self, fmt, n, k, experts=1, seed=1):
+        self.format, self.n, self.k, self.experts = fmt, n, k, experts
         random = np.random.default_rng(seed)
-        groups = -(-k // fmt.group)
+        groups, n = -(-k // fmt.group), n + experts - 1
         if fmt.base == "int8":
             self.codes = random.integers(-127, 128, (n, k), np.int8)
         else:
@@ -90,7 +91,7 @@ class Weights:
     @property
     def bytes(self):
         """As files store them: what a candidate reads that does not say better."""
-        return round(self.n * self.k * self.format.bits / 8)
+        return round(self.experts * self.n * self.k * self.format.bits / 8)
 
     def each_code(self, rows):
         """uint8 or int8 [rows, k]"""
@@ -113,19 +114,35 @@ class Weights:
         return (codes.astype(np.float64) - (8 if self.format.base == "int4" else 0)) * spread(scales)
 
     def blocks(self):
-        """The bytes of GGUF's blocks, uint8 [n, bytes of a row]: Q4_0, Q4_1, Q8_0, MXFP4 or NVFP4 (docs/formats.md)."""
-        half = lambda each: each.astype(np.float16).view(np.uint8).reshape(self.n, -1, 2)
+        """The bytes of GGUF's blocks, uint8 [experts, n, bytes of a row]: Q4_0, Q4_1, Q8_0, MXFP4 or NVFP4 (docs/formats.md)."""
+        rows = len(self.codes)
+        half = lambda each: each.astype(np.float16).view(np.uint8).reshape(rows, -1, 2)
         if self.format.base == "int8":
-            parts = [half(self.scales), self.codes.view(np.uint8).reshape(self.n, -1, 32)]
+            parts = [half(self.scales), self.codes.view(np.uint8).reshape(rows, -1, 32)]
         elif self.format.base == "nvfp4":
-            parts = [self.scales.reshape(self.n, -1, 4), halves(self.each_code(slice(None)), 16).reshape(self.n, -1, 32)]
+            parts = [self.scales.reshape(rows, -1, 4), halves(self.each_code(slice(None)), 16).reshape(rows, -1, 32)]
         else:
             codes = halves(self.each_code(slice(None)), 32)
             if self.format.base == "mxfp4":
-                parts = [self.scales.reshape(self.n, -1, 1), codes]
+                parts = [self.scales.reshape(rows, -1, 1), codes]
             else:
                 parts = [half(self.scales), *([half(self.zeros)] if self.zeros is not None else []), codes]
-        return np.ascontiguousarray(np.concatenate(parts, -1).reshape(self.n, -1))
+        blocks = np.concatenate(parts, -1).reshape(rows, -1)
+        return np.stack([blocks[e:e + self.n] for e in range(self.experts)])
+
+
+def expert_ids(m, experts, top_k, draws):
+    """int32 [draws, m, top_k]: those of a row differ, each choice as likely as any other. A draw is the first with other names for
+    the experts: as many are in it."""
+    random = np.random.default_rng(m)
+    first = np.argsort(random.random((m, experts)), -1)[:, :top_k]
+    return np.stack([random.permutation(experts)[first] for _ in range(draws)]).astype(np.int32)
+
+
+def shape_text(shape):
+    """Of a record, or of what else has N and K, and experts and top_k if it has experts."""
+    mixture = f", {shape['top_k']} of {shape['experts']} experts" if "experts" in shape else ""
+    return f"{shape['N']} x {shape['K']}{mixture}"
 
 
 def nmse(result, wanted):
