@@ -228,12 +228,12 @@ TEST(BlocksOfRows, GiveWhatOneBlockGives) {
   ASSERT_LT(plan.value().m_block, 150) << "the test needs an M that is cut into blocks";
   run(o.problem, features, "", 2);
   const std::vector<float> all = results(o.problem);
-  for (int64_t r = 0; r < 150; r += 13) {
-    GemmProblem one = o.problem;
-    one.a.data = o.a.data() + static_cast<size_t>(r * one.a.stride) * 4;
-    one.a.rows = one.c.rows = 1;
-    run(one, features, plan.value().row->name, 1);
-    for (int64_t c = 0; c < 5; ++c) ASSERT_EQ(element(one.c, 0, c), all[static_cast<size_t>(r * 5 + c)]) << r;
+  for (int64_t r = 0; r < 150 - 12; r += 13) {
+    GemmProblem some = o.problem;
+    some.a.data = o.a.data() + static_cast<size_t>(r * some.a.stride) * 4;
+    some.a.rows = some.c.rows = 12;  // more than one tile, so that K is in one part, too
+    run(some, features, plan.value().row->name, 1);
+    for (int64_t c = 0; c < 5; ++c) ASSERT_EQ(element(some.c, 0, c), all[static_cast<size_t>(r * 5 + c)]) << r;
   }
 }
 
@@ -258,6 +258,29 @@ TEST(Plan, ScratchNeverShrinksInsideTheRangeOfAKernel) {
         last = plan;
       }
     }
+}
+
+TEST(Plan, ScratchOfTheLargestServesFewerRows) {
+  std::mt19937 rng(6);
+  const CpuFeatures features = this_machine();
+  int in_parts = 0;
+  for (const int64_t n : {5, 600, 2000}) {
+    const CpuWeights w = random_weights(kMxfp4, n, 5000, rng);
+    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+      for (const int64_t most : {1, 3, 4, 12, 100}) {
+        GemmProblem p;
+        p.weights = &w;
+        p.a.dtype = MARLIN_F32;
+        p.compute = compute;
+        const uint64_t largest = largest_plan(p, most, features, "").take().bytes();
+        for (int64_t m = 1; m <= most; ++m) {
+          const GemmPlan plan = plan_gemm(p, m, features, "").take();
+          ASSERT_LE(plan.bytes(), largest) << m << " of " << most << ", n " << n;
+          in_parts += plan.k_parts > 1;
+        }
+      }
+  }
+  EXPECT_GT(in_parts, 0);
 }
 
 TEST(Plan, SaysWhatItCannotDo) {

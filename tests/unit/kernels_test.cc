@@ -76,6 +76,37 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
   EXPECT_GT(served, 0) << "no weights that this kernel serves";
 }
 
+/// Few columns and a long K: the product is cut along K.
+TEST_P(EveryKernel, AgreesInPartsOfK) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  const uint32_t seed = std::random_device{}();
+  std::mt19937 rng(seed);
+  int in_parts = 0;
+  for (const WeightKind& kind : all_kinds()) {
+    const int64_t m = 1 + rng() % std::min(row.tile_rows, 2), n = 1 + rng() % 4, k = 2 * 6 * kSuperSlots + rng() % 300;
+    const CpuWeights w = random_weights(kind, n, k, rng);
+    Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : MARLIN_F32, MARLIN_F32, rng);
+    o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    const auto plan = plan_gemm(o.problem, m, features, row.name);
+    if (!plan.ok()) continue;
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
+                                    << " k " << k);
+    ASSERT_GT(plan.value().k_parts, 1);
+    ++in_parts;
+    run(o.problem, features, row.name, 1);
+    check_sums(o, w, row.features == 0 ? 0 : 2);
+    if (HasFatalFailure()) return;
+    const std::vector<float> once = results(o.problem);
+    for (const uint32_t width : {2u, 3u, 16u}) {
+      run(o.problem, features, row.name, width);
+      ASSERT_EQ(results(o.problem), once) << width << " threads";
+    }
+  }
+  EXPECT_GT(in_parts, 0);
+}
+
 std::vector<const KernelRow*> all_rows() {
   std::vector<const KernelRow*> rows;
   for (const KernelRow& row : kernel_rows()) rows.push_back(&row);

@@ -36,6 +36,7 @@ struct ActivationLayout {
   int sums_per_block = 0;  ///< 0, 1 or 2
   int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
   int64_t tiles = 0, blocks = 0;
+  int64_t blocks_behind = 0;  ///< of a part of K (one tile only): blocks of later parts
   bool gathered = false;
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, where not paired
@@ -62,7 +63,9 @@ struct ActivationLayout {
   /// int8: the largest d of every row, then the smallest (DRange).
   /// Gathered floats: for every row 0, or NaN when the row holds one or an infinity. A dense product multiplies it by a 0
   /// wherever a weight is not kept, which gathering would skip: sums start from this instead.
-  int64_t rows_offset(int64_t tile) const { return tiles * blocks * record_size() + tile * row_facts() * tile_rows; }
+  int64_t rows_offset(int64_t tile) const {
+    return tiles * (blocks + blocks_behind) * record_size() + tile * row_facts() * tile_rows;
+  }
   int row_facts() const { return form == ActivationForm::int8 ? 2 : gathered ? 1 : 0; }
   uint64_t bytes() const { return static_cast<uint64_t>(rows_offset(tiles)) * 4; }
   bool operator==(const ActivationLayout&) const = default;

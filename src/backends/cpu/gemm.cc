@@ -56,25 +56,22 @@ void prepare(std::span<Job> jobs, TaskRunner& runner) {
       });
 }
 
-/// Item i: panel i / row_items, rows of part i % row_items; neighbours share a panel.
-void multiply_item(const Job& job, int64_t item, float* sums) {
-  const PackedLayout& layout = job.weights->layout;
-  const int64_t panel = item / job.row_items, tile = item % job.row_items * job.tiles_per_item;
-  PanelArgs args;
+/// Narrows a panel's product to a part of K; the records of one tile lie in the order of K.
+void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& args) {
+  const int64_t superblocks = layout.superblocks(), first = superblocks * part / parts, end = superblocks * (part + 1) / parts;
+  ActivationLayout& act = args.activations;
+  args.panel += first * layout.super_bytes();
+  args.records += first * kBlocksPerSuper * act.record_size();
+  act.blocks_behind = act.blocks - end * kBlocksPerSuper;
+  act.blocks = (end - first) * kBlocksPerSuper;
+  layout.slots = (end - first) * kSuperSlots;
   args.layout = &layout;
-  args.code = code_kind(*job.weights);
-  args.panel = reinterpret_cast<const uint8_t*>(job.weights->data.data()) + panel * layout.panel_bytes();
-  args.activations = job.layout;
-  args.records = job.records;
-  args.tile_begin = tile;
-  args.tile_end = std::min(tile + job.tiles_per_item, job.layout.tiles);
-  args.sums = sums;
-  job.plan.row->multiply(args);
+}
 
-  const int64_t first = tile * job.layout.tile_rows;
-  const int64_t rows = std::min((args.tile_end - tile) * job.layout.tile_rows, job.rows - first);
+/// Gives the sums of a panel for some rows, from `first` on, to C or to where its second step finds them.
+void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, float* sums) {
   if (is_two_input(job.problem.epilogue)) {
-    const int64_t stride = layout.panels() * kPanelColumns;
+    const int64_t stride = job.weights->layout.panels() * kPanelColumns;
     stage_panel(job.problem, panel, rows, sums, stride, job.staged + first * stride);
   } else if (job.rows_of_c == nullptr) {
     job.plan.row->steps.finish_panel(job.problem, panel, job.first_row + first, rows, sums);
@@ -85,11 +82,52 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
   }
 }
 
+/// Item i: panel i / row_items, rows of part i % row_items; neighbours share a panel. With parts of K: panel i / k_parts.
+void multiply_item(const Job& job, int64_t item, float* sums) {
+  PackedLayout layout = job.weights->layout;
+  const int64_t parts = job.plan.k_parts, part = item % parts;
+  item /= parts;
+  const int64_t panel = item / job.row_items, tile = item % job.row_items * job.tiles_per_item;
+  PanelArgs args;
+  args.layout = &layout;
+  args.code = code_kind(*job.weights);
+  args.panel = reinterpret_cast<const uint8_t*>(job.weights->data.data()) + panel * layout.panel_bytes();
+  args.activations = job.layout;
+  args.records = job.records;
+  args.tile_begin = tile;
+  args.tile_end = std::min(tile + job.tiles_per_item, job.layout.tiles);
+  args.sums = parts == 1 ? sums : job.part_sums(panel, part);
+  if (parts > 1) take_part(part, parts, layout, args);
+  job.plan.row->multiply(args);
+  if (parts > 1) return;
+
+  const int64_t first = tile * job.layout.tile_rows;
+  finish_rows(job, panel, first, std::min((args.tile_end - tile) * job.layout.tile_rows, job.rows - first), sums);
+}
+
+/// Adds up the parts of K, always in the same order.
+void combine_parts(std::span<Job> jobs, TaskRunner& runner) {
+  run_items(
+      jobs, runner, true, 1, [](const Job& job) { return job.plan.k_parts > 1 ? job.items() / job.plan.k_parts : 0; },
+      equal_cost,
+      [](const Job& job, int64_t begin, int64_t end) {
+        for (int64_t panel = begin; panel < end; ++panel) {
+          float* const sums = job.part_sums(panel, 0);
+          for (int64_t part = 1; part < job.plan.k_parts; ++part) {
+            const float* const more = job.part_sums(panel, part);
+            for (int64_t i = 0; i < job.rows * kPanelColumns; ++i) sums[i] += more[i];
+          }
+          finish_rows(job, panel, 0, job.rows, sums);
+        }
+      });
+}
+
 void multiply(std::span<Job> jobs, TaskRunner& runner) {
   run_items(
       jobs, runner, false, kLeastCost, [](const Job& job) { return job.items(); },
       [](const Job& job) {
-        return job.weights->layout.superblocks() * (kRowsOfReading + job.tiles_per_item * job.layout.tile_rows);
+        return ceil_div(job.weights->layout.superblocks(), job.plan.k_parts) *
+               (kRowsOfReading + job.tiles_per_item * job.layout.tile_rows);
       },
       [](const Job& job, int64_t begin, int64_t end) {
         alignas(64) float sums[kRowsPerItem * kPanelColumns];
@@ -110,11 +148,12 @@ void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
 
 }  // namespace
 
-uint64_t GemmPlan::bytes() const { return aligned(activation_bytes) + aligned(output_bytes); }
+uint64_t GemmPlan::bytes() const { return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes); }
 
 void Job::place(std::byte* memory) {
   if (prepares) records = reinterpret_cast<uint32_t*>(memory);
   staged = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes));
+  parts = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes) + aligned(plan.output_bytes));
 }
 
 bool same_preparation(const Job& a, const Job& b) {
@@ -136,6 +175,7 @@ void run_jobs(std::span<Job> jobs, TaskRunner& runner) {
     if (!any) return;
     prepare(jobs, runner);
     multiply(jobs, runner);
+    combine_parts(jobs, runner);
     finish_two_input(jobs, runner);
   }
 }

@@ -22,8 +22,10 @@ struct GemmPlan {
   int64_t m_block = 0;            // rows of A prepared and multiplied at a time
   uint64_t activation_bytes = 0;  // scratch for prepared activations of m_block rows
   uint64_t output_bytes = 0;      // scratch for sums of two-input epilogues
+  int64_t k_parts = 1;            // parts of K that are multiplied on their own
+  uint64_t part_bytes = 0;        // scratch for their sums
 
-  uint64_t bytes() const;  // of scratch: both, each on cache lines of its own
+  uint64_t bytes() const;  // of scratch: all, each on cache lines of its own
 };
 
 /// MARLIN_E_UNSUPPORTED with the reason, or a plan. `kernel_override`: the one to take, or empty.

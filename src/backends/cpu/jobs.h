@@ -23,13 +23,18 @@ struct Job {
   const int32_t* rows_of_c = nullptr;  ///< [m], or null
   uint32_t* records = nullptr;         ///< prepared activations, maybe another job's
   float* staged = nullptr;             ///< sums for two-input epilogues
+  float* parts = nullptr;              ///< sums of parts of K: [panel][part][row of the tile][kPanelColumns]
   bool prepares = true;                ///< false: records belong to an earlier job with the same rows of the same A
   // The current block of rows:
   int64_t first_row = 0, rows = 0;
   ActivationLayout layout = {};
   int64_t tiles_per_item = 0, row_items = 0;
 
-  int64_t items() const { return rows == 0 ? 0 : weights->layout.panels() * row_items; }
+  int64_t items() const { return rows == 0 ? 0 : weights->layout.panels() * row_items * plan.k_parts; }
+  /// Sums of part `part` of a panel.
+  float* part_sums(int64_t panel, int64_t part) const {
+    return parts + (panel * plan.k_parts + part) * layout.tile_rows * kPanelColumns;
+  }
   /// Gives it the plan's bytes() of scratch.
   void place(std::byte* memory);
   int64_t row_of_c(int64_t row) const { return rows_of_c != nullptr ? rows_of_c[row] : row; }

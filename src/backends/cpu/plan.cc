@@ -33,6 +33,11 @@ constexpr int64_t kRowUnit = 12;
 constexpr int64_t kActivationBudget = 8 << 20;
 constexpr int64_t kOutputBudget = 32 << 20;
 
+/// A product of few panels is cut along K, too, so that it has as many pieces as this; none is shorter than so many superblocks
+/// (25 KB or more), which take about as long to read as a piece costs to hand out. By the shape alone: sums of a row depend on
+/// how K is cut, and must not depend on the number of threads.
+constexpr int64_t kFewPieces = 16, kShortestPiece = 6;
+
 const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const CpuWeights&>(*problem.weights); }
 
 bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& weights) {
@@ -67,6 +72,12 @@ int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
   if (is_two_input(problem.epilogue)) rows = std::min(rows, kOutputBudget / (staged_columns(weights) * 4));
   return std::max(kRowUnit, rows / kRowUnit * kRowUnit);
+}
+
+/// Rows of one tile only: more rows are pieces enough.
+int64_t parts_of_k(const PackedLayout& layout, const ActivationLayout& activations) {
+  if (activations.tiles != 1) return 1;
+  return std::max<int64_t>(1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));
 }
 
 }  // namespace
@@ -127,15 +138,19 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatu
   const int64_t rows = std::min(m, most), capacity = rows <= 4 ? rows : round_up(rows, kRowUnit);
   plan.activation_bytes = activation_layout(*plan.row, weights, capacity).bytes();
   if (is_two_input(problem.epilogue)) plan.output_bytes = static_cast<uint64_t>(rows * staged_columns(weights)) * 4;
+  const ActivationLayout layout = activation_layout(*plan.row, weights, m);
+  plan.k_parts = parts_of_k(weights.layout, layout);
+  if (plan.k_parts > 1) plan.part_bytes = static_cast<uint64_t>(plan.k_parts * layout.tile_rows * staged_columns(weights)) * 4;
   return plan;
 }
 
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const CpuFeatures& features,
                               std::string_view kernel_override) {
-  // Within one kernel's range of M more rows never need less, so the ends of the ranges suffice.
+  // Within one kernel's range of M more rows never need less, but for parts of K, which one tile alone has: the ends of the
+  // ranges and of the first tile suffice.
   MARLIN_ASSIGN(GemmPlan largest, plan_gemm(problem, max_m, features, kernel_override));
   for (const KernelRow& row : kRows)
-    for (const int64_t m : {row.m_min - 1, row.m_max}) {
+    for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}}) {
       if (m < 1 || m >= max_m) continue;
       MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, m, features, kernel_override));
       if (plan.bytes() > largest.bytes()) largest = plan;
@@ -153,6 +168,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "tile: %d rows x %d columns\n", layout.tile_rows, kPanelColumns);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
   append(text, "k_chunk: %" PRId64 "\n", std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
+  if (plan.k_parts > 1) append(text, "k_parts: %" PRId64 "\n", plan.k_parts);
   append(text, "activations: %s\n",
          row.form == ActivationForm::int8   ? "int8 in blocks of 32"
          : row.form == ActivationForm::bf16 ? "bf16 as given"
@@ -161,7 +177,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);
   if (!weights.slot_to_k.empty()) append(text, "act_order: columns of A are gathered while they are prepared\n");
-  append(text, "scratch_bytes: %" PRIu64 "\n", plan.activation_bytes + plan.output_bytes);
+  append(text, "scratch_bytes: %" PRIu64 "\n", plan.activation_bytes + plan.output_bytes + plan.part_bytes);
   append(text, "why: first kernel that this processor has for these types and M from %" PRId64, row.m_min);
   if (row.m_max != 0) append(text, " to %" PRId64, row.m_max);
   text += '\n';
