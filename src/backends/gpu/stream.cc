@@ -1,6 +1,7 @@
 #include "backends/gpu/stream.h"
 
 #include <cinttypes>
+#include <ranges>
 #include <utility>
 
 #include "backends/gpu/plan.h"
@@ -73,7 +74,7 @@ Status GpuStream::wait(uint64_t timeout_ns) {
 Result<std::unique_ptr<GpuStream>> StreamCache::take() {
   {
     const std::lock_guard lock(mutex_);
-    for (auto& kept : kept_)
+    for (auto& kept : std::views::reverse(kept_))
       if (kept != nullptr) return std::exchange(kept, nullptr);
   }
   MARLIN_ASSIGN(auto queue, device_.stream({}));

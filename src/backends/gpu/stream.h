@@ -92,7 +92,7 @@ class GpuStream final : public BackendStream {
 class StreamCache {
  public:
   explicit StreamCache(device::Device& device) : device_(device) {}
-  /// One of the caller's own.
+  /// One of the caller's own: the last that was given back, so that what was reserved on it serves the next call.
   Result<std::unique_ptr<GpuStream>> take();
   /// Gives back a healthy one whose work is done; with others it is dropped.
   void put(std::unique_ptr<GpuStream> stream);
