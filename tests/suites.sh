@@ -23,7 +23,7 @@ about_suite() {
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
     framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
-    metal-host) echo "the host of the Metal backend, on a Metal for Linux with the shader test-bed" ;;
+    metal-host) echo "the host of the Metal backend, on a Metal for Linux with the shader test-bed; on it the model of the chat" ;;
     air) echo "shaders that Apple's compiler compiled, made native for the runtime of tests/metal_on_cpu" ;;
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
@@ -233,7 +233,9 @@ suite_framework() {
   metal_suite framework metal_on_cpu/framework "testbed framework" && host_asan framework/all || return 0
   ctest_in framework-asan build/metal-host-asan/framework
 }
+# The model is that of the suite llm; what needs it skips itself.
 suite_metal-host() {
+  ! fetch_chat_model || export METAL_MARLIN_CHAT_MODEL=$PWD/$chat_model
   metal_suite metal-host metal_host "testbed framework" && host_asan all || return 0
   ctest_in metal-host-asan build/metal-host-asan -L '^metal_host'
 }

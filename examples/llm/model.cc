@@ -248,12 +248,17 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
 void Model::prepare() {
   const Layer& layer = layers_.front();
   const int64_t width = hyper_.width, queries = heads_.query * heads_.size;
-  const auto shape = [](int64_t columns) { return mm::matrix_view(static_cast<float*>(nullptr), 1, columns); };
+  const auto shape = [](int64_t columns) {
+    marlin_matrix matrix = mm::matrix_view(static_cast<float*>(nullptr), 1, columns);
+    matrix.memory = MARLIN_MEM_BUFFER;  // as all activations: a GPU need not stage them
+    return matrix;
+  };
   marlin_gemm_desc descs[] = {product(layer.qkv, shape(width), shape(mm::info(layer.qkv).n)),
                               product(layer.out, shape(queries), shape(width)),
                               product(layer.gate_up, shape(width), shape(hyper_.feed_forward)),
                               product(layer.down, shape(hyper_.feed_forward), shape(width)),
                               product(own_head_ ? own_head_ : embedding_, shape(width), shape(vocabulary_))};
+  descs[1].flags = descs[3].flags = MARLIN_GEMM_ACCUMULATE;
   descs[2].epilogue = MARLIN_EPILOGUE_SWIGLU;
   std::vector<const marlin_gemm_desc*> all;
   for (const marlin_gemm_desc& desc : descs) all.push_back(&desc);

@@ -14,6 +14,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 
 import gguf
 import numpy as np
@@ -186,6 +187,14 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(head)) + head)
         for tensor in tensors.values():
             file.write(tensor.tobytes())
+
+
+@test
+def backends(scratch):
+    """On systems of Apple's `--backend metal` may work."""
+    expect_equal(run("--prompt", FRANCE, "--backend", "cpu")[0], "The capital of France is Paris.\n", "the CPU, named")
+    if sys.platform != "darwin":
+        expect_equal(run("--prompt", FRANCE, "--backend", "metal", code=1), ("", "metal-marlin-chat: Metal: not built into this library\n"))
 
 
 @test

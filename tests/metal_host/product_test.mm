@@ -2,7 +2,7 @@
 #include <random>
 
 #include "backends/gpu/gpu_backend.h"
-#include "few_kernels.h"
+#include "fixture.h"
 #include "formats/codecs.h"
 #include "unit/cpu_memory_source.h"
 
@@ -15,7 +15,7 @@ class Products : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    built_in.shaders = few.shaders();
+    built_in.shaders = embedded_shaders();
     open(built_in);
     BackendOptions options;
     options.threads = 1;
@@ -72,7 +72,6 @@ class Products : public DeviceTest {
     }
   }
 
-  FewKernels few;
   std::string log;
   DeviceOptions built_in;
   MemorySource source;

@@ -1,0 +1,174 @@
+// The decoder of examples/llm on the library's Metal backend, through the C ABI: every dispatch is checked, a finding is a
+// failure, and its logits are those of the CPU backend.
+#include <cmath>
+#include <fstream>
+#include <random>
+
+#include "examples/llm/model.h"
+#include "examples/llm/sampler.h"
+#include "few_kernels.h"
+#include "fixture.h"
+#include "unit/checkpoint_files.h"
+
+namespace metal_marlin::metal {
+
+// What the decoder multiplies: activations as given and rounded, prompts of up to 4 tokens.
+const char* const kFewKernels =
+    "#define MARLIN_PRODUCTS(X) X(u4, U4, f32, float) X(i8, I8, f32, float) X(u4, U4, i8, char) X(i8, I8, i8, char)\n"
+    "#define MARLIN_GEMV_ROWS(X, ...) X(__VA_ARGS__, 1) X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4)\n"
+    "#define MARLIN_GEMM_TILES(DIRECT, STAGED, ...) DIRECT(__VA_ARGS__, 16)\n";
+
+namespace {
+
+using llm::HyperParameters;
+using llm::Token;
+using testing::append;
+
+constexpr size_t kPrompt = 4;
+
+/// A model of random weights in a GGUF of ragged sizes; the layer whose rows are no multiple of a block is left in floats.
+class MadeModel {
+ public:
+  static constexpr HyperParameters kHyper = {
+      .layers = 2, .width = 96, .feed_forward = 160, .heads = 3, .key_value_heads = 1, .head_size = 16};
+  static constexpr int64_t kVocabulary = 75;
+
+  std::string file() {
+    const auto& h = kHyper;
+    const int64_t queries = h.heads * h.head_size, keys = h.key_value_heads * h.head_size;
+    q8_0("token_embd", kVocabulary, h.width);
+    norm("output_norm");
+    for (int64_t i = 0; i < h.layers; ++i) {
+      const std::string block = "blk." + std::to_string(i) + ".";
+      norm(block + "attn_norm"), norm(block + "ffn_norm");
+      q4_1(block + "attn_q", queries, h.width), q4_1(block + "attn_k", keys, h.width), q4_1(block + "attn_v", keys, h.width);
+      f16(block + "attn_output", h.width, queries);
+      q4_1(block + "ffn_gate", h.feed_forward, h.width), q4_1(block + "ffn_up", h.feed_forward, h.width);
+      q4_1(block + "ffn_down", h.width, h.feed_forward);
+    }
+    return gguf_.file();
+  }
+
+ private:
+  // In [-1, 1], times what makes the sum of k products about as large as one activation.
+  float draw(int64_t k = 3) { return (static_cast<float>(random_() % 2001) / 1000 - 1) * std::sqrt(3 / static_cast<float>(k)); }
+  template <class Element>
+  void tensor(const std::string& name, int64_t n, int64_t k, int32_t type, int64_t step, const Element& element) {
+    std::string data;
+    for (int64_t i = 0; i < n * k; i += step) element(data);
+    gguf_.tensor(name + ".weight", {k, n}, type, data);
+  }
+  void norm(const std::string& name) {
+    std::string data;
+    for (int64_t i = 0; i < kHyper.width; ++i) append(data, 1 + draw() / 4);
+    gguf_.tensor(name + ".weight", {kHyper.width}, 0, data);
+  }
+  void f16(const std::string& name, int64_t n, int64_t k) {
+    tensor(name, n, k, 1, 1, [&](std::string& data) { append(data, static_cast<_Float16>(draw(k))); });
+  }
+  void q4_1(const std::string& name, int64_t n, int64_t k) {
+    tensor(name, n, k, 3, 32, [&](std::string& data) {
+      const float step = std::fabs(draw(k)) / 7;
+      append(data, static_cast<_Float16>(step)), append(data, static_cast<_Float16>(-7 * step));
+      for (int i = 0; i < 16; ++i) append(data, static_cast<uint8_t>(random_()));
+    });
+  }
+  void q8_0(const std::string& name, int64_t n, int64_t k) {
+    tensor(name, n, k, 8, 32, [&](std::string& data) {
+      append(data, static_cast<_Float16>(std::fabs(draw()) / 127));
+      for (int i = 0; i < 32; ++i) append(data, static_cast<uint8_t>(random_()));
+    });
+  }
+
+  std::mt19937 random_{1};
+  testing::GgufWriter gguf_;
+};
+
+double rms(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+class Decoder : public DeviceTest, public ::testing::WithParamInterface<marlin_compute> {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    unsetenv("HOME");  // so that the backend keeps nothing that it compiled, and adding it to an archive counts for no pipeline
+    std::filesystem::create_directories(cache);
+  }
+  static void count_pipeline(void* user) {
+    static_cast<Decoder*>(user)->pipelines++;
+    metal_test_call_in_pipeline(count_pipeline, user);
+  }
+
+  /// The logits of every position of `text`: the first kPrompt tokens at once, the others one at a time. A text that is shorter
+  /// than `length` goes on with the most probable tokens.
+  std::vector<float> logits(marlin_backend backend, marlin_compute compute, std::vector<Token>& text, size_t length) {
+    llm::ModelOptions options;
+    options.backend = backend;
+    options.compute = compute;
+    options.threads = 1;
+    options.context = 8, options.block = kPrompt;
+    llm::Model model(path, hyper, options);
+    metal_test_call_in_pipeline(count_pipeline, this);
+    metal_test_fail_allocation(2);  // the first is that of the logits
+    std::vector<float> all;
+    llm::Sampler most_probable(0, 1, 1);
+    std::span<const float> step = model.run(std::span(text).first(kPrompt), kPrompt);
+    for (size_t at = kPrompt;; ++at) {
+      all.insert(all.end(), step.begin(), step.end());
+      if (at == length) return all;
+      if (at == text.size()) text.push_back(most_probable.choose(step.last(static_cast<size_t>(model.vocabulary()))));
+      step = model.run({&text[at], 1}, 1);
+    }
+  }
+
+  void expect_those_of_the_cpu(std::vector<Token>& text, size_t length) {
+    const std::vector<float> found = logits(MARLIN_BACKEND_METAL, GetParam(), text, length);
+    EXPECT_EQ(pipelines, 1) << "more than the rows of the embedding is compiled when the first tokens wait for it";
+    const std::vector<float> expected = logits(MARLIN_BACKEND_CPU, GetParam(), text, length);
+    ASSERT_EQ(found.size(), expected.size());
+    double allowed;
+    if (GetParam() == MARLIN_COMPUTE_DEFAULT) {
+      // Both sum in FP32, in another order: of up to 1536 products, about sqrt(1536) roundings of 2^-24, taken as 64 a layer.
+      allowed = 0x1p-18 * std::sqrt(static_cast<double>(hyper.layers)) * rms(expected, std::vector<float>(expected.size()));
+    } else {
+      // A last bit may send an activation to INT8's next step: then the backends differ as two roundings of the same do.
+      allowed = 1.5 * rms(expected, logits(MARLIN_BACKEND_CPU, MARLIN_COMPUTE_DEFAULT, text, length));
+    }
+    EXPECT_LE(rms(found, expected), allowed);
+  }
+
+  std::string path;
+  HyperParameters hyper;
+  int pipelines = 0;
+};
+
+TEST_P(Decoder, OfAMadeModel) {
+  path = cache + "/made.gguf";
+  std::ofstream(path, std::ios::binary) << MadeModel().file();
+  hyper = MadeModel::kHyper;
+  std::vector<Token> text = {3, 74, 0, 41};
+  expect_those_of_the_cpu(text, 7);
+}
+
+TEST_P(Decoder, OfTheChatsModel) {
+  const char* const model = std::getenv("METAL_MARLIN_CHAT_MODEL");
+  if (model == nullptr || !std::filesystem::exists(model))
+    GTEST_SKIP() << "METAL_MARLIN_CHAT_MODEL names no model; ./dev chat fetches one into build/chat";
+  path = model;
+  const llm::Metadata metadata(path);
+  hyper = llm::hyper_parameters(metadata);
+  const llm::Tokenizer tokenizer(metadata);
+  std::vector<Token> text = tokenizer.encode("The capital of France");
+  ASSERT_EQ(text.size(), kPrompt);
+  expect_those_of_the_cpu(text, 5);
+  EXPECT_EQ(tokenizer.bytes(text.back()), " is");
+}
+
+INSTANTIATE_TEST_SUITE_P(, Decoder, ::testing::Values(MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8),
+                         [](const auto& info) { return info.param == MARLIN_COMPUTE_INT8 ? "Int8" : "Default"; });
+
+}  // namespace
+}  // namespace metal_marlin::metal
