@@ -113,14 +113,17 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   return layout;
 }
 
-Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
-                           std::string_view kernel_override) {
+namespace {
+
+using Candidates = std::array<KernelCandidate, std::size(kRows)>;
+
+/// For any M.
+Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view kernel_override) {
   if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
     return Status::error(MARLIN_E_UNSUPPORTED, "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
                          problem.compute);
   const CpuWeights& weights = weights_of(problem);
-  m = std::max<int64_t>(m, 1);
-  std::array<KernelCandidate, std::size(kRows)> candidates;
+  Candidates candidates;
   // Kernels that scale partial sums round a term once more than the contract's gamma_K counts; that shows when K is 1 or 2.
   const bool portable_only = weights.layout.k < kBlockSlots && kernel_override.empty();
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -128,6 +131,13 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatu
     const bool fits = serves(row, problem, weights) && !(portable_only && row.features != 0);
     candidates[i] = {row.name, row.features, row.m_min, row.m_max, fits};
   }
+  return candidates;
+}
+
+Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& problem, int64_t m, const CpuFeatures& features,
+                           std::string_view kernel_override) {
+  const CpuWeights& weights = weights_of(problem);
+  m = std::max<int64_t>(m, 1);
   MARLIN_ASSIGN(const size_t index, choose_kernel(candidates, features.bits, m, kernel_override));
 
   GemmPlan plan;
@@ -144,17 +154,28 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatu
   return plan;
 }
 
+}  // namespace
+
+Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
+                           std::string_view kernel_override) {
+  MARLIN_ASSIGN(const Candidates candidates, candidates_for(problem, kernel_override));
+  return plan_with(candidates, problem, m, features, kernel_override);
+}
+
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const CpuFeatures& features,
                               std::string_view kernel_override) {
   // Within one kernel's range of M more rows never need less, but for parts of K, which one tile alone has: the ends of the
   // ranges and of the first tile suffice.
-  MARLIN_ASSIGN(GemmPlan largest, plan_gemm(problem, max_m, features, kernel_override));
-  for (const KernelRow& row : kRows)
-    for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}}) {
+  MARLIN_ASSIGN(const Candidates candidates, candidates_for(problem, kernel_override));
+  MARLIN_ASSIGN(GemmPlan largest, plan_with(candidates, problem, max_m, features, kernel_override));
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].serves) continue;
+    for (const int64_t m : {kRows[i].m_min - 1, kRows[i].m_max, int64_t{kRows[i].tile_rows}}) {
       if (m < 1 || m >= max_m) continue;
-      MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, m, features, kernel_override));
+      MARLIN_ASSIGN(const GemmPlan plan, plan_with(candidates, problem, m, features, kernel_override));
       if (plan.bytes() > largest.bytes()) largest = plan;
     }
+  }
   return largest;
 }
 
