@@ -46,6 +46,7 @@ struct ActivationLayout {
   /// Dword index of a step in its record.
   int step_index(int step, int row) const {
     if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
+    if (run == 1) return step * tile_rows + row;  // most kernels; dividing takes a quarter of their preparation
     return (step / run * tile_rows + row) * run + step % run;
   }
   /// int8: that of the sum of half `part`, or of the whole block.
