@@ -1,8 +1,9 @@
 #include "conversation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
+
+#include "stopwatch.h"
 
 namespace llm {
 namespace {
@@ -26,14 +27,6 @@ const ChatTemplate& find_template(const Metadata& metadata) {
                            ": tokenizer.chat_template: expected ChatML (<|im_start|>role ... <|im_end|>), found '" +
                            text.substr(0, 60) + "...'");
 }
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace
 

@@ -29,7 +29,7 @@ struct Options {
   double temperature = 0.2, top_p = 0.9;  // what SmolLM2's makers recommend
   uint64_t seed = 1;
   int64_t most_tokens = 1024;
-  bool profile = false, perplexity = false, tokenize = false, detokenize = false, null = false;
+  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false, null = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -64,6 +64,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--text", o.text, "a file for --perplexity and --logits");
   app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")->needs("--text");
   app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")->needs("--text");
+  app.add_flag("--bench", o.bench, "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
   app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
@@ -171,8 +172,23 @@ int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
   const std::vector<Token> tokens = tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
   const Score sum = score(model, tokens, o.logits);
   const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
-  std::printf("tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds %.3f\n", tokens.size(),
-              static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds);
+  std::printf("tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds %.3f\nweight_bytes %llu\n",
+              tokens.size(), static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds,
+              static_cast<unsigned long long>(model.weight_bytes()));
+  return 0;
+}
+
+int time_lines(Model& model) {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream numbers(line);
+    int64_t prompt = 0, generate = 0;
+    if (!(numbers >> prompt >> generate) || prompt < 0 || generate < 0) {
+      throw std::runtime_error("--bench: expected two numbers of tokens, found '" + line + "'");
+    }
+    const Speed speed = time_tokens(model, prompt, generate);
+    std::cout << R"({"prompt": )" << prompt << R"(, "prompt_seconds": )" << speed.prompt_seconds << R"(, "generate": )"
+              << generate << R"(, "generate_seconds": )" << speed.generate_seconds << "}" << std::endl;
+  }
   return 0;
 }
 
@@ -202,6 +218,8 @@ int run(Options& o) {
   int code = 0;
   if (o.perplexity || !o.logits.empty()) {
     code = score_text(model, tokenizer, o);
+  } else if (o.bench) {
+    code = time_lines(model);
   } else {
     struct sigaction action{};
     action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART: reading a line ends, too

@@ -163,6 +163,14 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
   prepare();
 }
 
+uint64_t Model::weight_bytes() const {
+  uint64_t sum = mm::info(embedding_).bytes + (own_head_ ? mm::info(own_head_).bytes : 0);
+  for (const Layer& layer : layers_) {
+    for (const mm::weights* weights : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) sum += mm::info(*weights).bytes;
+  }
+  return sum;
+}
+
 marlin_gemm_desc Model::product(const mm::weights& weights, const marlin_matrix& a, const marlin_matrix& c) const {
   auto desc = mm::make<marlin_gemm_desc>();
   desc.compute = options_.compute;

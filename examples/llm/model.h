@@ -46,6 +46,8 @@ class Model {
   int64_t context() const { return options_.context; }
   int64_t block() const { return options_.block; }
   int64_t vocabulary() const { return vocabulary_; }
+  /// Of all weights as they are multiplied by, scales included.
+  uint64_t weight_bytes() const;
   const StageSeconds& seconds() const { return seconds_; }
 
  private:

@@ -1,10 +1,12 @@
 #include "score.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <fstream>
+#include <random>
 #include <stdexcept>
+
+#include "stopwatch.h"
 
 namespace llm {
 namespace {
@@ -37,7 +39,7 @@ Score score(Model& model, const std::vector<Token>& tokens, const std::string& n
     if (!file) throw std::runtime_error(npy + ": cannot be written");
   }
   Score sum;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   model.rewind(0);
   for (size_t at = 0; at < tokens.size();) {
     if (model.position() == model.context()) model.rewind(0);
@@ -56,9 +58,30 @@ Score score(Model& model, const std::vector<Token>& tokens, const std::string& n
     }
     at += static_cast<size_t>(count);
   }
-  sum.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  sum.seconds = watch.seconds();
   if (file.is_open() && !file.flush()) throw std::runtime_error(npy + ": cannot be written");
   return sum;
+}
+
+Speed time_tokens(Model& model, int64_t prompt, int64_t generate) {
+  const int64_t most = std::max(prompt, generate);
+  if (most > model.context()) {
+    throw std::runtime_error(std::to_string(most) + " tokens, and the context has " + std::to_string(model.context()));
+  }
+  std::mt19937 random;
+  std::vector<Token> tokens(static_cast<size_t>(most));
+  for (Token& token : tokens) token = static_cast<Token>(random() % static_cast<uint32_t>(model.vocabulary()));
+  const auto timed = [&](int64_t count, int64_t block, bool each_gives_logits) {
+    const Stopwatch watch;
+    model.rewind(0);
+    for (int64_t at = 0; at < count; at += block) {
+      const int64_t rows = std::min(block, count - at);
+      const bool wanted = each_gives_logits || at + rows == count;
+      model.run(std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)), wanted ? 1 : 0);
+    }
+    return watch.seconds();
+  };
+  return {timed(prompt, model.block(), false), timed(generate, 1, true)};
 }
 
 }  // namespace llm

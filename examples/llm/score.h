@@ -1,4 +1,4 @@
-// What a model thinks of a given text: for tests and for comparing formats.
+// What a model thinks of a given text, and how fast it runs: for tests, for comparing formats and other programs.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +18,13 @@ struct Score {
 /// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty cache. npy, when not empty: a
 /// file that gets the logits as a NumPy array, float32 [tokens, vocabulary]; row t is what the model expects behind token t.
 Score score(Model& model, const std::vector<Token>& tokens, const std::string& npy);
+
+struct Speed {
+  double prompt_seconds = 0, generate_seconds = 0;
+};
+
+/// Times random tokens as llama-bench does: `prompt` of them together, of which the last gives logits; then `generate` one by
+/// one, each giving logits. Both begin with an empty cache; 0 of them take no time. More than the context: std::runtime_error.
+Speed time_tokens(Model& model, int64_t prompt, int64_t generate);
 
 }  // namespace llm
