@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 
+import records
 from peer import Absent, use_threads
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[1]
-NATIVE_GGML = TOP / "build" / "compare" / "ggml"  # where ./dev puts one that it has built for this machine
+NATIVE_GGML = TOP / "build" / "compare" / "llama"  # where ./dev puts llama.cpp, and the ggml in it, built for this machine
 
 
 def shape(text):
@@ -56,8 +57,7 @@ def parsed(arguments):
     add("--longest", type=float, help="leave out what would take more seconds a call than this")
     add("--rotation", type=float, metavar="MB", help="copies of the weights of each candidate together (default: over 400, and 8 last-level caches)")
     add("--ggml", type=pathlib.Path, metavar="DIR", help="a folder with libggml-base and libggml-cpu built for this machine")
-    add("--json", metavar="FILE", help="write records, one a line")
-    add("--from", dest="source", type=pathlib.Path, metavar="FILE", help="measure nothing, take the records of this file")
+    records.add_options(parser)
     add("--svg", type=pathlib.Path, metavar="DIR", help="draw the roofline, and speed over M for each format")
     add("--goals", action="store_true", help="a table of the goals beside what was measured")
     add("--docs", action="store_true", help="write tables and drawings into docs/performance.md")
@@ -156,43 +156,32 @@ def by_the_command(options, keep):
             keep({"source": "command", "candidate": "ours", "isa": "native", **record})
 
 
-def measured(options):
-    if options.source:
-        return [json.loads(line) for line in options.source.read_text("utf-8").splitlines()]
-    records, file = [], open(options.json, "w", encoding="utf-8") if options.json else None
-
-    def keep(record):
-        records.append(record)
-        if file:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-
+def measured(options, keep):
     if len(options.isa) == 1:
         raced(options, options.isa[0], keep)
     else:
         in_a_process_each(options, keep)
     if options.goals or options.docs:
         by_the_command(options, keep)
-    return records
 
 
 def main(arguments):
     options = parsed(arguments)
-    records = measured(options)
+    found = records.gathered(options, lambda keep: measured(options, keep))
     import goals
     import pages
     from weights import shape_text
-    rows = goals.assess(records)
+    rows = goals.assess(found)
     if options.goals:
         print("\n" + "\n".join(pages.in_columns([("regime", "goal", "measured", "where", "verdict"), *rows])))
     if options.svg:
         options.svg.mkdir(parents=True, exist_ok=True)
-        for name, drawing in pages.drawings(records).items():
+        for name, drawing in pages.drawings(found).items():
             (options.svg / name).write_text(drawing, "utf-8")
     if options.docs:
-        for path in pages.write_docs(TOP / "docs" / "performance.md", records, rows):
+        for path in pages.write_docs(TOP / "docs" / "performance.md", found, rows):
             print(f"wrote {path}")
-    mine = [each for each in records if each["source"] == "race" and each["candidate"] == "ours"]
+    mine = [each for each in found if each["source"] == "race" and each["candidate"] == "ours"]
     wrong = [each for each in mine if not each["nmse"] <= BOUNDS.get(each["compute"], EXACT)]
     for each in wrong:
         print(f"WRONG: {pages.label(each)}, {each['format']}, {shape_text(each)}, M = {each['M']}: NMSE {each['nmse']:.1e}", file=sys.stderr)

@@ -42,6 +42,12 @@ class Race:
     def rotation_bytes(self):
         return self.c.compare_rotation_bytes()
 
+    def isa(self, kind=mm.Backend.CPU):
+        return next(each.isa_or_arch for each in mm.devices(self.library) if each.backend == kind)
+
+    def about(self, kind=mm.Backend.CPU):
+        return f"metal-marlin {'.'.join(map(str, self.library.version))}, {self.isa(kind)}"
+
     def time_products(self, descs):
         times, error = TWO(), _abi.marlin_error(struct_size=ctypes.sizeof(_abi.marlin_error))
         array = (ctypes.POINTER(_abi.marlin_gemm_desc) * len(descs))(*map(ctypes.pointer, descs))
@@ -104,8 +110,7 @@ class Ours(Peer):
         self.race, self.copies, self.variants = race, [], {each: each for each in computes}
         kind = mm.Backend[backend.upper()]
         self.context = mm.Context(kind, threads=threads, library=race.library)
-        self.isa = next(each.isa_or_arch for each in mm.devices(race.library) if each.backend == kind)
-        self.about = f"metal-marlin {'.'.join(map(str, race.library.version))}, {self.isa}"
+        self.isa, self.about = race.isa(kind), race.about(kind)
 
     def prepare(self, weights, copies):
         self.forget()

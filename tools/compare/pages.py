@@ -110,9 +110,15 @@ def drawings(records):
     return {"roofline.svg": roofline(records), **made} if records else {}
 
 
-# --- docs/performance.md -------------------------------------------------------------------------------------------------------
+# --- pages -------------------------------------------------------------------------------------------------------------------
 
-PART = re.compile(r"(<!-- (run|goals|rows|drawings) -->\n).*?(<!-- end -->)", re.S)
+PART = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.S)
+
+
+def write_parts(page, parts):
+    """{name: text} into the parts of the page that have these names; the others stay."""
+    renewed = PART.sub(lambda found: found[1] + parts.get(found[2], found[3]) + found[4], page.read_text("utf-8"))
+    page.write_text(renewed, "utf-8")
 
 
 def about_run(records):
@@ -143,9 +149,8 @@ def write_docs(page, records, goal_rows):
         "rows": rows_part(records),
         "drawings": "".join(f"![{name.removesuffix('.svg')}]({folder.name}/{name})\n" for name in made),
     }
-    text = PART.sub(lambda found: found[1] + parts[found[2]] + found[3], page.read_text("utf-8"))
     folder.mkdir(exist_ok=True)
     for name, drawing in made.items():
         (folder / name).write_text(drawing, "utf-8")
-    page.write_text(text, "utf-8")
+    write_parts(page, parts)
     return [page, *(folder / name for name in made)]

@@ -1,0 +1,214 @@
+"""A whole language model, the one of `./dev chat`, beside llama.cpp: the same file, as many threads, in turn. As in llama-bench, a prompt
+runs together, and tokens one by one, each from an empty cache. ./dev chat --compare runs this."""
+import datetime
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import chat_formats
+import ours
+import pages
+import records
+from ggml import QUIET, Ggml
+from peer import Absent, imported, needs
+
+LLAMA = chat_formats.TOP / "build" / "compare" / "llama"  # where ./dev puts the one that pip compiles for this machine
+CONTEXT = 1024
+FEWEST = 3  # rounds
+EXCERPT = slice(4000, 6000)  # of a text, on which nats a token show that all run the same model
+
+
+class Chat:
+    """metal-marlin-chat, which goes on running: a line of two numbers in, a line of JSON out."""
+
+    def __init__(self, program, model, compute, threads, about):
+        self.name, self.about, self.program, self.model, self.compute = f"ours {compute}", about, program, model, compute
+        self.process = subprocess.Popen([program, model, "--bench", "--compute", compute, f"--threads={threads}", f"--context={CONTEXT}"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def time(self, prompt, generate):
+        """Seconds."""
+        print(prompt, generate, file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise chat_formats.Failed(f"{self.name}: {self.program} ended")
+        found = json.loads(line)
+        return found["prompt_seconds"] + found["generate_seconds"]
+
+    def nats(self, text, _tokens):
+        return chat_formats.score(self.program, self.model, self.model, text, self.compute)["nats_per_token"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Llama:
+    """llama.cpp, by what its Python package declares of the C functions."""
+
+    def __init__(self, folder, model, threads, flash_attention):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+        self.l = imported("llama_cpp")
+        self.l.llama_log_set(QUIET, None)
+        self.l.llama_backend_init()
+        self.name = "llama.cpp" if flash_attention else "llama.cpp -fa off"
+        self.about = f"llama-cpp-python {self.l.__version__}, {' '.join(self.l.llama_print_system_info().decode().replace('|', ' ').split())}"
+        params = self.l.llama_model_default_params()
+        params.n_gpu_layers = 0
+        self.model = self.l.llama_model_load_from_file(str(model).encode(), params)
+        needs(self.model, f"it does not read {model}")
+        params = self.l.llama_context_default_params()
+        params.n_ctx, params.n_threads, params.n_threads_batch = CONTEXT, threads, threads
+        if not flash_attention:  # else it decides
+            params.flash_attn_type = self.l.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self.context = self.l.llama_init_from_model(self.model, params)
+        needs(self.context, "it makes no context")
+        self.vocabulary = self.l.llama_vocab_n_tokens(self.l.llama_model_get_vocab(self.model))
+
+    def _decode(self, batch):
+        if self.l.llama_decode(self.context, batch) != 0:
+            raise chat_formats.Failed("llama_decode failed")
+        self.l.llama_synchronize(self.context)
+
+    def _forget(self):
+        self.l.llama_memory_clear(self.l.llama_get_memory(self.context), False)
+
+    def time(self, prompt, generate):
+        """Seconds. A batch gives the logits of its last token."""
+        draw = lambda count: (self.l.llama_token * count)(*random.choices(range(self.vocabulary), k=count))
+        batches = [(draw(prompt), prompt)] if prompt else [(draw(1), 1) for _ in range(generate)]
+        self._forget()
+        start = time.perf_counter()
+        for tokens, count in batches:
+            self._decode(self.l.llama_batch_get_one(tokens, count))
+        seconds = time.perf_counter() - start
+        time.sleep(Ggml.settle)
+        return seconds
+
+    def nats(self, _text, tokens):
+        import numpy as np
+        self._forget()
+        batch = self.l.llama_batch_init(len(tokens), 0, 1)
+        batch.n_tokens = len(tokens)
+        for at, token in enumerate(tokens):
+            batch.token[at], batch.pos[at], batch.n_seq_id[at], batch.seq_id[at][0], batch.logits[at] = token, at, 1, 0, 1
+        self._decode(batch)
+        logits = np.ctypeslib.as_array(self.l.llama_get_logits(self.context), (len(tokens), self.vocabulary))[:-1].astype(np.float64)
+        self.l.llama_batch_free(batch)
+        logits -= logits.max(1, keepdims=True)
+        return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[range(len(logits)), tokens[1:]]))
+
+    def close(self):
+        self.l.llama_free(self.context)
+        self.l.llama_model_free(self.model)
+
+
+def candidates(options, model, threads, about):
+    found = [Chat(options.chat, model, compute, threads, about) for compute in ("int8", "default")]
+    try:
+        for flash_attention in True, False:
+            found.append(Llama(options.llama, model, threads, flash_attention))
+    except Absent as why:
+        print(f"left out: llama.cpp: {why}", file=sys.stderr, flush=True)
+    return found
+
+
+def race(found, work, seconds):
+    """{(candidate, name): [seconds, ...]} for {name: counts}: everybody once a round, now forwards, now backwards, until the time is spent."""
+    samples = {(each, name): [] for each in found for name in work}
+    for each, name in samples:
+        each.time(*work[name])  # warms up
+    start, rounds, spent = time.monotonic(), 0, 0.0
+    while rounds < FEWEST or spent * (rounds + 1) / rounds < seconds:
+        for name, counts in work.items():
+            for each in found[::-1 if rounds % 2 else 1]:
+                samples[each, name].append(each.time(*counts))
+        rounds, spent = rounds + 1, time.monotonic() - start
+        print(f"round {rounds}, {spent:.0f} of {seconds:.0f} s", file=sys.stderr, flush=True)
+    return samples
+
+
+def measured(options, keep):
+    machine = ours.Race(options.chat.resolve().parents[2])
+    threads = options.threads or machine.threads()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        text = folder / "text"
+        text.write_text(options.text.read_text("utf-8")[EXCERPT], "utf-8")
+        tokens = [int(each) for each in chat_formats.run(options.chat, options.model, "--tokenize", "--null", stdin=text).split()]
+        models = {"Q4_1": options.model, "Q4_0": chat_formats.make(options.command, options.model, chat_formats.VARIANTS["gguf-int4-g32"], folder)}
+        for name, model in models.items():
+            print(f"{name}: {model.name}", file=sys.stderr, flush=True)
+            found = candidates(options, model, threads, machine.about())
+            nats = {each: each.nats(text, tokens) for each in found}
+            for (each, work), samples in race(found, options.works, options.seconds / len(models)).items():
+                seconds = statistics.median(samples)
+                keep({"source": "chat", "date": datetime.date.today().isoformat(), "machine": machine.processor(), "threads": threads, "model": name,
+                      "work": work, "candidate": each.name, "about": each.about, "seconds": seconds,
+                      "tokens_per_s": sum(options.works[work]) / seconds, "samples": len(samples), "nats_per_token": nats[each]})
+            for each in found:
+                each.close()
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------------
+
+
+def table(found):
+    """(head, rows): tokens a second, a line each model and work, and of ours how many times that of the fastest other."""
+    names = list(dict.fromkeys(each["candidate"] for each in found))
+    mine, others = ([each for each in names if each.startswith("ours") == own] for own in (True, False))
+    rows = []
+    for model, work in dict.fromkeys((each["model"], each["work"]) for each in found):
+        rate = {each["candidate"]: each["tokens_per_s"] for each in found if (each["model"], each["work"]) == (model, work)}
+        best = max((rate[each] for each in others), default=None)
+        rows.append((model, work, *(f"{rate[each]:.1f}" for each in names),
+                     *(f"{rate[each] / best:.2f}" for each in mine if best)))
+    return ("file", "work", *names, *(f"{each} / best other" for each in mine if others)), rows
+
+
+def about(found):
+    """Lines."""
+    nats = {(each["model"], each["candidate"]): each["nats_per_token"] for each in found}
+    yield "Nats a token: " + ", ".join(f"{model} {name} {value:.3f}" for (model, name), value in nats.items()) + "."
+    for words, names in {each["about"]: [other["candidate"] for other in found if other["about"] == each["about"]] for each in found}.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {words}."
+
+
+def write_docs(page, found):
+    first = found[0]
+    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of {first['samples']} runs of each in turn, tokens a second.\n\n"
+    pages.write_parts(page, {"race": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
+    return [page]
+
+
+def works(text):
+    """Of llama-bench's names: {"pp128": (128, 0), "tg64": (0, 64)}, tokens together and one by one."""
+    return {each: (int(each[2:]), 0) if each.startswith("pp") else (0, int(each.removeprefix("tg"))) for each in text.split(",")}
+
+
+def parsed(arguments):
+    parser = chat_formats.parser_of("./dev chat --compare", __doc__)
+    parser.add_argument("--works", default="pp128,pp512,tg64", type=works, metavar="ppN,tgN,...", help="tokens together, or one by one (default %(default)s)")
+    parser.add_argument("--threads", type=int, help="of each candidate (default: all that the process may use)")
+    parser.add_argument("--seconds", type=float, default=150, help="time for all races (default 150); three rounds at least")
+    parser.add_argument("--llama", type=pathlib.Path, default=LLAMA, metavar="DIR", help="a folder with the Python package llama_cpp")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parsed(arguments)
+    found = records.gathered(options, lambda keep: measured(options, keep))
+    head, rows = table(found)
+    print("\n".join([*pages.in_columns([head, *rows]), *about(found)]))
+    for path in write_docs(options.docs, found) if options.docs else ():
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

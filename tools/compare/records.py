@@ -1,0 +1,24 @@
+"""Records: what is measured, a line of JSON each, so that tables and drawings can be made again without measuring."""
+import json
+import pathlib
+
+
+def add_options(parser):
+    parser.add_argument("--json", metavar="FILE", help="write records, one a line")
+    parser.add_argument("--from", dest="source", type=pathlib.Path, metavar="FILE", help="measure nothing, take the records of this file")
+
+
+def gathered(options, measure):
+    """Those of --from, or else those that measure(keep) gives to keep(), which --json has as they come."""
+    if options.source:
+        return [json.loads(line) for line in options.source.read_text("utf-8").splitlines()]
+    records, file = [], open(options.json, "w", encoding="utf-8") if options.json else None
+
+    def keep(record):
+        records.append(record)
+        if file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+    measure(keep)
+    return records
