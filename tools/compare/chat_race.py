@@ -181,8 +181,8 @@ def about(found):
 
 
 def write_docs(page, found):
-    first = found[0]
-    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of {first['samples']} runs of each in turn, tokens a second.\n\n"
+    first, runs = found[0], min(each["samples"] for each in found)
+    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of {runs} runs of each or more, in turn; tokens a second.\n\n"
     pages.write_parts(page, {"race": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
     return [page]
 
