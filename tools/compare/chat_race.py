@@ -33,8 +33,11 @@ class Chat:
 
     def time(self, prompt, generate):
         """Seconds."""
-        print(prompt, generate, file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
+        try:
+            print(prompt, generate, file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         if not line:
             raise chat_formats.Failed(f"{self.name}: {self.program} ended")
         found = json.loads(line)
