@@ -14,8 +14,8 @@ import chat_formats
 import ours
 import pages
 import records
-from ggml import QUIET, Ggml
-from peer import Absent, imported, needs
+from ggml import QUIET
+from peer import Absent, imported, needs, settle
 
 LLAMA = chat_formats.TOP / "build" / "compare" / "llama"  # where ./dev puts the one that pip compiles for this machine
 CONTEXT = 1024
@@ -91,7 +91,7 @@ class Llama:
         for tokens, count in batches:
             self._decode(self.l.llama_batch_get_one(tokens, count))
         seconds = time.perf_counter() - start
-        time.sleep(Ggml.settle)
+        settle()
         return seconds
 
     def nats(self, _text, tokens):

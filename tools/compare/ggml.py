@@ -70,7 +70,7 @@ class Ggml(Peer):
     """folder: of libggml-base.so and libggml-cpu.so. One process can load one ggml."""
 
     variants = {"q8": "int8"}  # it rounds activations to 8 bits, whatever is asked
-    settle = 8e-3  # OpenMP's threads spin for milliseconds after a call
+    spins = True
     mixtures = True
 
     def __init__(self, race, threads, folder, name="ggml"):

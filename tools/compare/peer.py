@@ -36,11 +36,11 @@ class Peer:
     name      as tables have it
     about     its version and what it says of itself
     variants  {name: compute}: the ways it multiplies; compute is "int8", "bf16" or "f32": what becomes of the activations
-    settle    seconds that its threads go on spinning after a call, during which nobody else may be timed
+    spins     whether its threads go on spinning after a call: settle() before somebody else is timed
     mixtures  whether it multiplies by mixtures of experts
     """
 
-    name, about, settle, mixtures = "", "", 0.0, False
+    name, about, spins, mixtures = "", "", False, False
     variants = {}
 
     def prepare(self, weights, copies):
@@ -54,6 +54,17 @@ class Peer:
 
     def forget(self):
         """Frees the weights."""
+
+
+def settle(longest=0.5):
+    """Waits until no thread of this process works: those of OpenMP spin for some milliseconds after a call, ONNX Runtime's for 50.
+    (The system counts the time of a running thread in steps of some milliseconds.)"""
+    end = time.perf_counter() + longest
+    while time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(10e-3)
+        if time.process_time() - before < 1e-3:
+            return
 
 
 def needs(condition, why):

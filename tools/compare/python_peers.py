@@ -61,7 +61,7 @@ class OnnxRuntime(Peer):
         self.about = f"onnxruntime {self.ort.__version__}"
         # One pool for all sessions, or each would spin on its own.
         self.ort.set_global_thread_pool_sizes(threads, 1)
-        self.settle = 8e-3
+        self.spins = True
 
     def _model(self, weights, level):
         helper, types = self.onnx.helper, self.onnx.TensorProto
@@ -120,7 +120,7 @@ class Torch(Peer):
         self.torch = imported("torch")
         needs(hasattr(self.torch.ops.aten, "_weight_int4pack_mm_for_cpu"), "this torch has no _weight_int4pack_mm_for_cpu")
         self.torch.set_num_threads(threads)
-        self.about, self.settle = f"torch {self.torch.__version__}", 8e-3
+        self.about, self.spins = f"torch {self.torch.__version__}", True
 
     def prepare(self, weights, copies):
         self.forget()

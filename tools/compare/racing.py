@@ -1,13 +1,14 @@
 """The race: all candidates and the limits of the machine in turn, and what comes of it, one record a candidate."""
 import math
 import statistics
-import time
 
 import numpy as np
-from peer import Absent, needs
+from peer import Absent, needs, settle
 from weights import FORMATS, Weights, expert_ids, nmse, shape_text, to_bf16
 
-WARM, BATCH, LONG = 1e-3, 50e-6, 5e-3  # seconds: of calls before a sample, of a sample; of a call that needs no warming
+# Seconds: of calls before a sample; of the calls of a sample, which follow one another as those of a decoder do; of a call that
+# needs no warming.
+WARM, BATCH, LONG = 1e-3, 3e-3, 5e-3
 FEWEST, MOST = 3, 31  # samples; one is enough of what is slower than its whole share
 SAMPLED_ROWS, SAMPLED_COLUMNS = 16, 48  # of a result, held against float64
 DRAWS = 32  # of experts: as in tools/measure.cc
@@ -25,8 +26,8 @@ class Contestant:
 
     def _call(self, calls):
         times = self.product.time(calls)
-        if self.peer.settle:
-            time.sleep(self.peer.settle)
+        if self.peer.spins:
+            settle()
         return times
 
     def sample(self):
