@@ -17,6 +17,7 @@ void check_sums(const Operands& o, const CpuWeights& w, int extra_roundings) {
     const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], o.problem.compute);
     for (int64_t c = 0; c < w.layout.n; ++c) {
       const Expected e = expected_sum(w, x, c, extra_roundings);
+      if (o.problem.c.dtype == MARLIN_F16 && std::fabs(e.value) + e.bound > 65504) continue;  // may be infinite
       const double got = static_cast<double>(element(o.problem.c, r, c));
       const double bound = e.bound + rounding(o.problem.c.dtype) * (std::fabs(e.value) + e.bound) +
                            (o.problem.c.dtype == MARLIN_F16 ? std::ldexp(1.0, -25) : 0.0);

@@ -86,8 +86,7 @@ float write_record(const float* x, const ActivationLayout& layout, uint32_t* rec
       write_float_sums(x, layout, record + 16 * rows + row);
       break;
     case ActivationForm::f32:
-      for (int s = 0; s < 32; ++s)
-        record[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.gathered ? s : slot_of_step(s)]);
+      for (int s = 0; s < 32; ++s) record[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.slot(s)]);
       write_float_sums(x, layout, record + 32 * rows + row);
       break;
   }

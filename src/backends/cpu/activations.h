@@ -4,7 +4,8 @@
 //     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
 //     int8, paired: what belongs to slots i and 16 + i lies together: steps 0 4 1 5 2 6 3 7, and the two sums of a row
 //     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
-//   run: so many steps of a row lie together, row after row; matrix instructions take two at a time
+//   run: so many steps of a row lie together, row after row; matrix instructions take two at a time. f32 with a run of 2 has
+//     slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots
 //   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the run is the
 //     steps that a position chooses among (two; f32: four); int8 holds q + 128, unsigned
 //
@@ -43,6 +44,11 @@ struct ActivationLayout {
 
   int steps() const { return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32; }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
+  /// f32: slot of its block that a step multiplies.
+  int slot(int step) const {
+    if (gathered) return step;
+    return run == 2 ? (step & ~3) | (step & 1) << 1 | (step >> 1 & 1) : slot_of_step(step);
+  }
   /// Dword index of a step in its record.
   int step_index(int step, int row) const {
     if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;

@@ -74,8 +74,11 @@ constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeK
 constexpr bool pairs_groups(const KernelRow& row) {
   return row.form == ActivationForm::int8 && row.scales == bit(ScaleType::e4m3);
 }
-/// Matrix instructions (SMMLA, BFMMLA) take two steps of a row at a time (activations.h: run).
-constexpr bool pairs_steps(const KernelRow& row) { return (row.features & kI8mm) != 0; }
+/// Matrix instructions (SMMLA, BFMMLA) take two steps of a row at a time, and so do floats with AVX2 that are not staged
+/// (activations.h: run).
+constexpr bool pairs_steps(const KernelRow& row) {
+  return (row.features & kI8mm) != 0 || (row.form == ActivationForm::f32 && row.features == kAvx2 && row.chunk_blocks == 0);
+}
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();

@@ -139,8 +139,10 @@ struct CodeLines8 {
 
   /// 16 - zero of 8 columns, in every byte of the column's dword.
   MARLIN_AVX2 MARLIN_INLINE static __m256i offset(const uint8_t* zeros) {
-    const __m256i z = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
-    return _mm256_mullo_epi32(_mm256_sub_epi32(_mm256_set1_epi32(16), z), _mm256_set1_epi32(0x01010101));
+    const __m256i z = _mm256_set1_epi64x(load<int64_t>(zeros));
+    const __m256i columns = _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303,  //
+                                              0x04040404, 0x05050505, 0x06060606, 0x07070707);
+    return _mm256_sub_epi8(_mm256_set1_epi8(16), _mm256_shuffle_epi8(z, columns));
   }
 };
 

@@ -1,0 +1,237 @@
+// Default compute with AVX2 and FMA for few rows: one walk over the packed stream, codes decoded in registers, partial sums of
+// a group times its scale.
+//
+// 4-bit codes are looked up as bytes (vpshufb), once for the low and once for the high byte of their value in BF16, which holds
+// all of them exactly. Interleaved, a dword is two slots of a column: shifted left by 16 it is the first as a float, without
+// its low half the second. That is 19 instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40.
+// Lanes are 4 columns x 2 pairs of slots, so a pair of activations is broadcast (activations.h: run).
+#if defined(__x86_64__)
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "backends/cpu/x86/avx2.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+struct alignas(32) Scales {
+  float scale[8][kPanelColumns];
+  float zero[8][kPanelColumns];  ///< additive zeros
+};
+
+/// One byte, 0 (low) or 1, of the BF16 value of every code, of the codes from kFirst on where they are integers.
+template <CodeKind kCode, int kByte, int kFirst>
+constexpr auto bytes_of_values() {
+  constexpr float kMagnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  std::array<uint8_t, 16> bytes{};
+  for (int i = 0; i < 16; ++i) {
+    const float of_fp4 = i < 8 ? kMagnitudes[i] : -kMagnitudes[i - 8];
+    const float value = kCode == CodeKind::fp4 ? of_fp4 : static_cast<float>(kFirst + i);
+    bytes[static_cast<size_t>(i)] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> (16 + 8 * kByte));
+  }
+  return bytes;
+}
+
+template <CodeKind kCode, int kByte, int kFirst = kCode == CodeKind::w4sym ? -8 : 0>
+MARLIN_AVX2 MARLIN_INLINE __m256i look_up(__m256i index) {
+  alignas(16) static constexpr auto kBytes = bytes_of_values<kCode, kByte, kFirst>();
+  const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data()));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
+}
+
+/// 4 slots x 8 columns of codes, one a byte, as pairs of BF16: of columns 0 1 4 5, then of 2 3 6 7.
+template <CodeKind kCode>
+MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
+  __m256i low, high;
+  if constexpr (kCode == CodeKind::w4zero) {  // code + 16 - zero; vpshufb gives 0 where bit 7 of an index is set
+    const __m256i positive = _mm256_sub_epi8(codes, _mm256_set1_epi8(16));
+    const __m256i negative = _mm256_xor_si256(positive, _mm256_set1_epi8(-128));
+    low = _mm256_or_si256(look_up<kCode, 0>(positive), look_up<kCode, 0, -16>(negative));
+    high = _mm256_or_si256(look_up<kCode, 1>(positive), look_up<kCode, 1, -16>(negative));
+  } else {
+    const __m256i index = _mm256_and_si256(codes, _mm256_set1_epi8(15));
+    low = look_up<kCode, 0>(index);
+    high = look_up<kCode, 1>(index);
+  }
+  pairs[0] = _mm256_unpacklo_epi8(low, high);
+  pairs[1] = _mm256_unpackhi_epi8(low, high);
+}
+
+/// Sums of kRows rows x 8 columns, in two parts: of the pairs above, or of the even and odd slots of 8-bit codes.
+template <int kRows>
+using Parts = __m256[kRows][2];
+
+/// Adds 4 slots of 4-bit codes. `x`: slots 0 and 2 of every row, then 1 and 3.
+template <CodeKind kCode, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x, Parts<kRows>& sum) {
+  __m256i pairs[2];
+  decode<kCode>(codes, pairs);
+  __m256 first[2], second[2];
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    first[i] = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[i], 16));
+    second[i] = _mm256_castsi256_ps(_mm256_and_si256(pairs[i], _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 even = _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * r)));
+    const __m256 odd = _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * (kRows + r))));
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(first[i], even, sum[r][i]);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(second[i], odd, sum[r][i]);
+  }
+}
+
+/// Adds 4 slots of 8-bit codes.
+template <int kRows, int kSlot = 0>
+MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x, Parts<kRows>& sum) {
+  if constexpr (kSlot < 4) {
+    const __m256i top = kSlot == 3 ? codes : _mm256_slli_epi32(codes, 24 - 8 * kSlot);
+    const __m256 w = _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const uint32_t* own = x + 2 * (kSlot % 2 * kRows + r) + kSlot / 2;
+      sum[r][kSlot % 2] = _mm256_fmadd_ps(w, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(*own))), sum[r][kSlot % 2]);
+    }
+    multiply_bytes<kRows, kSlot + 1>(codes, x, sum);
+  }
+}
+
+/// Sums of 8 columns, in their order.
+template <CodeKind kCode>
+MARLIN_AVX2 MARLIN_INLINE __m256 total(const __m256 (&parts)[2]) {
+  return is_eight_bits(kCode) ? _mm256_add_ps(parts[0], parts[1]) : _mm256_hadd_ps(parts[0], parts[1]);
+}
+
+/// One tile and one superblock.
+struct Walk {
+  const uint8_t* codes;
+  const uint8_t* zeros;  ///< integer zeros
+  int units;             ///< of 16 slots, in a group
+  int64_t ahead;
+  const uint32_t* record;
+  int64_t record_size;
+};
+
+/// Vectors of 8 columns at a time: two for one row hide the latency of FMA, where the registers of decoding leave room for
+/// them.
+template <CodeKind kCode, bool kSparse, int kRows>
+constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::w4zero ? 2 : 1;
+
+/// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums. kKept: by 1 where a code of
+/// 2:4 sparse weights is kept, for their additive zeros.
+template <CodeKind kCode, bool kSparse, int kRows, bool kKept = false>
+MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vector, const float (*scales)[kPanelColumns],
+                                                float* sums) {
+  using Lines = CodeLines8<kCode, kSparse>;
+  constexpr int kLines = Lines::kLines / 2;  // of a unit
+  constexpr int kAtOnce = kVectors<kCode, kSparse, kRows>;
+  for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; ++group) {
+    Parts<kRows> parts[kAtOnce];
+    for (auto& part : parts)
+      for (auto& row : part) row[0] = row[1] = _mm256_setzero_ps();
+    for (const int end = unit + walk.units; unit < end; ++unit) {
+      const uint8_t* block = walk.codes + unit / 2 * kColumnGroups * Lines::kBytes;
+      const uint32_t* x = walk.record + unit / 2 * walk.record_size + unit % 2 * (kBlockSlots / 2) * kRows;
+#pragma GCC unroll 4
+      for (int i = 0; i < kLines; ++i, x += kBlockSlots / Lines::kLines * kRows) {
+        const int line = unit % 2 * kLines + i;
+#pragma GCC unroll 2
+        for (int v = 0; v < kAtOnce; ++v) {
+          const int vector = first_vector + v;
+          const uint8_t* from = block + vector / 2 * Lines::kBytes;
+          if (vector % 2 == 0) Lines::fetch(from, line, walk.ahead);
+          const Codes8 codes = kKept ? Lines::kept(from, line, vector % 2)
+                                     : Lines::read(from, line, vector % 2, walk.zeros + group * kPanelColumns + 8 * vector);
+          if constexpr (is_eight_bits(kCode)) {
+            multiply_bytes<kRows>(codes.low, x, parts[v]);
+          } else {
+            multiply_quad<kCode, kRows>(Lines::template bytes<0>(codes), x, parts[v]);
+            multiply_quad<kCode, kRows>(Lines::template bytes<1>(codes), x + 4 * kRows, parts[v]);
+          }
+          fence();
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kAtOnce; ++v) {
+        float* sum = sums + r * kPanelColumns + 8 * (first_vector + v);
+        const __m256 scale = _mm256_load_ps(&scales[group][8 * (first_vector + v)]);
+        _mm256_store_ps(sum, _mm256_fmadd_ps(total<kCode>(parts[v][r]), scale, _mm256_load_ps(sum)));
+      }
+  }
+}
+
+/// Additive zeros: adds them times the sums of the activations, one or two a block.
+template <int kRows>
+MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*zeros)[kPanelColumns], float* sums) {
+  for (int b = 0; b < kBlocksPerSuper; ++b)
+    for (int part = 0; part < sums_per_block; ++part) {
+      const float* zero = zeros[(2 * b + part) / walk.units];
+      const uint32_t* of_rows = walk.record + b * walk.record_size + (kBlockSlots + part) * kRows;
+      for (int r = 0; r < kRows; ++r) {
+        const __m256 x = _mm256_set1_ps(std::bit_cast<float>(of_rows[r]));
+        for (float *sum = sums + r * kPanelColumns, *end = sum + kPanelColumns; sum < end; sum += 8, zero += 8)
+          _mm256_store_ps(sum, _mm256_fmadd_ps(x, _mm256_load_ps(zero), _mm256_load_ps(sum)));
+        zero -= kPanelColumns;
+        fence();  // else the rows' sums are all loaded first
+      }
+    }
+}
+
+/// One tile and one panel.
+template <CodeKind kCode, bool kSparse, int kRows>
+MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* record, float* sums) {
+  const PackedLayout& layout = *args.layout;
+  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes), size = args.activations.record_size();
+  const int n = layout.groups_per_super() * kPanelColumns;
+  constexpr bool kCountsKept = CodeLines8<kCode, kSparse>::kCountsKept;
+  Scales scales;
+  std::fill_n(sums, kRows * kPanelColumns, 0.0f);
+  for (int64_t s = 0; s < layout.superblocks(); ++s) {
+    const uint8_t *super = args.panel + s * bytes, *zeros = super + layout.zeros_offset();
+    fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
+    decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scales.scale[0][0]);
+    if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
+    const Walk walk{super, zeros, layout.slot_group / 16, ahead, record + s * kBlocksPerSuper * size, size};
+    for (int v = 0; v < 8; v += kVectors<kCode, kSparse, kRows>) {
+      multiply_columns<kCode, kSparse, kRows>(walk, v, scales.scale, sums);
+      if constexpr (kCountsKept) multiply_columns<kCode, kSparse, kRows, true>(walk, v, scales.zero, sums);
+    }
+    if constexpr (is_additive(kCode) && !kCountsKept)
+      add_zeros<kRows>(walk, args.activations.sums_per_block, scales.zero, sums);
+  }
+}
+
+template <int kRows>
+void run_tiles(const PanelArgs& args) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
+      run_tile<kCode, kSparse, kRows>(args, args.records + args.activations.offset(tile, 0),
+                                      args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
+  });
+}
+
+}  // namespace
+
+void cpu_avx2_f32_gemv_any(const PanelArgs& args) {
+  switch (args.activations.tile_rows) {
+    case 1:
+      return run_tiles<1>(args);
+    case 2:
+      return run_tiles<2>(args);
+    case 3:
+      return run_tiles<3>(args);
+    default:
+      return run_tiles<4>(args);
+  }
+}
+
+}  // namespace metal_marlin::cpu
+
+#endif
