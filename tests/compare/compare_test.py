@@ -205,13 +205,14 @@ class GoalsTest(unittest.TestCase):
     def test_worst_decides(self):
         goal = goals.Goal("M = 1", "of read", goals.fraction("read"), 0.95, m=(1,))
         self.assertEqual(self.verdict(goal, record(fraction_of_read=0.96))[4], "met")
-        row = self.verdict(goal, record(fraction_of_read=0.96), record(fraction_of_read=0.76, format="nvfp4"), record(M=2, fraction_of_read=0.1),
+        row = self.verdict(goal, record(fraction_of_read=0.96), record(fraction_of_read=0.76, format="nvfp4", nmse=2e-5), record(M=2, fraction_of_read=0.1),
                            record(isa="avx2", fraction_of_read=0.1), record(candidate="ggml", fraction_of_read=0.1))
-        self.assertEqual(row[1:], ("at least 0.95 of read", "0.76", "worst of 2: nvfp4 int8, M = 1, 64 x 128", "short by 20%; met by 1 of 2"))
+        self.assertEqual(row[1:], ("at least 0.95 of read", "0.76", "worst of 2: nvfp4 int8, M = 1, 64 x 128", "short by 20%; met by 1 of 2",
+                                   "0.96", "2.0e-05"))
 
     def test_nothing_measured(self):
         goal = goals.Goal("M = 1", "times", goals.over("ggml q8"), 1.3)
-        self.assertEqual(self.verdict(goal, record())[2:], ("", "", "not measured in this run"))
+        self.assertEqual(self.verdict(goal, record())[2:5], ("", "", "not measured in this run"))
         self.assertEqual(self.verdict(goal, record(over={"ggml q8": 1.3}))[4], "met")
 
     def test_time_over_that_of_one_row(self):

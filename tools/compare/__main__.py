@@ -173,7 +173,7 @@ def main(arguments):
     from weights import shape_text
     rows = goals.assess(found)
     if options.goals:
-        print("\n" + "\n".join(pages.in_columns([("regime", "goal", "measured", "where", "verdict"), *rows])))
+        print("\n" + "\n".join(pages.in_columns([goals.HEAD, *rows])))
     if options.svg:
         options.svg.mkdir(parents=True, exist_ok=True)
         for name, drawing in pages.drawings(found).items():

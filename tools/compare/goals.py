@@ -55,13 +55,13 @@ class Goal:
                 and (not self.m or record["M"] in self.m) and record["format"] in self.formats and record["compute"] in self.computes)
 
     def worst(self, records):
-        """(value, record, how many count, how many of these reach the goal), or None."""
+        """(value, record, how many count, how many of these reach the goal, the best value), or None."""
         found = [(self.value(record, records), record) for record in records if self.fits(record)]
         found = [each for each in found if each[0] is not None]
         if not found:
             return None
-        worst = (min if self.most is None else max)(found, key=lambda each: each[0])
-        return *worst, len(found), sum(self.shortfall(value) <= 0 for value, _ in found)
+        found.sort(key=lambda each: self.shortfall(each[0]))
+        return *found[-1], len(found), sum(self.shortfall(value) <= 0 for value, _ in found), found[0][0]
 
     def shortfall(self, value):
         """By which part the goal is missed; at most 0: met."""
@@ -100,18 +100,21 @@ GOALS = (
 )
 
 
+HEAD = ("regime", "goal", "measured", "where", "verdict", "best", "NMSE")
+
+
 def assess(records, goals=GOALS):
-    """Rows of strings for a table: regime, goal, measured, where, verdict."""
+    """Rows of strings for a table with HEAD. NMSE is that of the worst row."""
     rows = []
     for goal in goals:
         bound = f"{'at least' if goal.most is None else 'at most'} {goal.least if goal.most is None else goal.most:g} {goal.what}"
         found = goal.worst(records)
         if found is None:
-            rows.append((goal.regime, bound, "", "", "not measured in this run"))
+            rows.append((goal.regime, bound, "", "", "not measured in this run", "", ""))
             continue
-        value, record, count, met = found
+        value, record, count, met, best = found
         where = f"worst of {count}: {record['format']} {record['compute']}, M = {record['M']}, {shape_text(record)}"
         short = goal.shortfall(value)
         verdict = "met" if short <= 0 else f"short by {100 * short:.0f}%; met by {met} of {count}"
-        rows.append((goal.regime, bound, f"{value:.2f}", where, verdict))
+        rows.append((goal.regime, bound, f"{value:.2f}", where, verdict, f"{best:.2f}", f"{record['nmse']:.1e}"))
     return rows

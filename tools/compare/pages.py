@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
 
+import goals  # noqa: E402
 from charts import COLOURS, Chart, ticks  # noqa: E402
 from weights import shape_text  # noqa: E402
 
@@ -145,7 +146,7 @@ def write_docs(page, records, goal_rows):
     made, folder = drawings(records), page.with_suffix("")
     parts = {
         "run": about_run(records),
-        "goals": markdown(("regime", "goal", "measured", "where", "verdict"), goal_rows),
+        "goals": markdown(goals.HEAD, goal_rows),
         "rows": rows_part(records),
         "drawings": "".join(f"![{name.removesuffix('.svg')}]({folder.name}/{name})\n" for name in made),
     }
