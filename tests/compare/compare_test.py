@@ -166,7 +166,7 @@ class RaceTest(unittest.TestCase):
     def test_short_calls_are_warmed_and_counted_in_batches(self):
         calls = []
         found, _, _ = self.race(Stub("a", [2.0**-17], calls))
-        self.assertEqual(calls[:4], [("a", 100), ("a", 7)] * 2)  # of 7.6 us: a batch of at least 50
+        self.assertEqual(calls[:4], [("a", 100), ("a", 394)] * 2)  # of 7.6 us: a batch of at least 3 ms
         self.assertEqual(found[0].median(0), 2.0**-17)
         self.assertEqual(len(found[0].samples), racing.MOST)
 
