@@ -129,7 +129,8 @@ ExitCode bench(const Options& options) {
     fmt::print("\n");
     print_limits(all);
     fmt::print(
-        "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that a row has). The limit is the\n"
+        "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that a row has). The limit is "
+        "the\n"
         "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' is its time over ours. All\n"
         "are medians of samples taken in turn.\n"
         "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same shape (--sparse both).\n");

@@ -41,8 +41,8 @@ class Pool {
 
   std::mutex mutex_;
   std::condition_variable wake_, left_;
-  std::atomic<uint64_t> round_{0};  // grows with every job, under mutex_
-  Job* job_ = nullptr;              // the open one; a worker that comes too late finds none
+  std::atomic<uint64_t> round_{0};   // grows with every job, under mutex_
+  Job* job_ = nullptr;               // the open one; a worker that comes too late finds none
   std::atomic<unsigned> inside_{0};  // workers that may still touch it; changes under mutex_
   bool stop_ = false;
   std::vector<std::thread> workers_;

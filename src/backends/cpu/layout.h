@@ -78,9 +78,7 @@ struct PackedLayout {
   int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
   int64_t panel_bytes() const { return superblocks() * super_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
-  SlotCosts slot_costs() const {
-    return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()};
-  }
+  SlotCosts slot_costs() const { return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()}; }
   /// Where the codes of a column's group lie in a panel, for a block counted along all of K.
   int64_t block_offset(int column, int64_t block) const {
     return block / kBlocksPerSuper * super_bytes() +
