@@ -299,7 +299,7 @@ suite_tsan() {
     quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
     { failed=$((failed + 1)); return 0; }
   took_building tsan $((SECONDS - begun))
-  launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ctest_in tsan build/tsan/tests -L threads
+  launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 ctest_in tsan build/tsan/tests -L threads
 }
 
 # run_suites [NAME...]: a table, and as the last line the sums of all parts.

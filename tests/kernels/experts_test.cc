@@ -8,6 +8,7 @@
 #include <random>
 
 #include "formats_under_test.h"
+#include "unit/under_tsan.h"
 
 namespace {
 
@@ -338,6 +339,9 @@ TEST(ExpertsOfActOrder, AreThoseOfFloat64) {
 
 /// More results than wait at a time; more activations than a wave holds, between two experts that have but one token's.
 TEST(ExpertsOfManyTokens, GoInParts) {
+#if defined(MARLIN_UNDER_TSAN)
+  GTEST_SKIP() << "takes minutes under ThreadSanitizer, which sees fewer tokens";
+#endif
   if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
   Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 4096, 32);
   c.a_type = MARLIN_F32;
