@@ -7,6 +7,7 @@ says of the same file. Prints "passed NAME", "FAILED NAME: why" or "skipped NAME
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,8 @@ def check_comparison(_scratch):
     test = pathlib.Path(__file__).resolve().parents[1] / "compare" / "compare_test.py"
     done = subprocess.run([sys.executable, "-B", test, build], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "candidates: ours, mlx" in done.stdout, done.stdout
+    # ggml between them, where the suite ggml has left one
+    assert re.search("candidates: ours, .*mlx", done.stdout), done.stdout
 
 
 # --- compressed-tensors, where its user has installed it with torch -----------------------------------------------------------------
