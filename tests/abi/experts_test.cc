@@ -171,6 +171,22 @@ TEST_F(Experts, ExplainAndPrepareReadNoIds) {
   EXPECT_FAILS(MARLIN_E_SHAPE, "2147483647 tokens", marlin_prepare, nullptr, descs, 1u, int64_t{INT32_MAX}, &many);
 }
 
+TEST_F(Experts, ExplainTellsTheScratchThatPrepareReserves) {
+  constexpr int64_t kLongK = 1600;  // multiplied in parts, whose sums are in the scratch of each expert
+  const mm::weights one = quantised(context, kN, kLongK);
+  desc.weights = one.get();
+  desc.a = mm::matrix_view(static_cast<float*>(nullptr), 1, kLongK);
+  desc.c = mm::matrix_view(static_cast<float*>(nullptr), kTopK, kN);
+  desc.expert_ids = mm::matrix_view(ids.data(), 1, kTopK);
+  const marlin_gemm_desc* const descs[] = {&desc};
+  uint64_t bytes = 0;
+  EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{1}, &bytes);
+  const std::string text = mm::explain(desc);
+  EXPECT_TRUE(contains(text, "k_parts: 2\n")) << text;
+  const std::string scratch = "scratch_bytes: " + std::to_string(bytes - 63) + "\n";  // less what aligns it
+  EXPECT_TRUE(contains(text, scratch.c_str())) << text;
+}
+
 TEST_F(Experts, MustBeAlike) {
   const auto values = numbers(2 * 12 * 64, 3);
   const auto fails_to_pack = [&](const char* mentioned, auto change) {

@@ -138,7 +138,7 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbours) {
     const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
     const CpuWeights w = random_weights(kind, n, k, rng);
     Operands o = make_operands(w, m, MARLIN_BF16, MARLIN_F32, rng);
-    o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    o.problem.compute = compute_of(row);
     if (!plan_gemm(o.problem, m, features, row.name).ok()) continue;
     run(o.problem, features, row.name, 1);
     const std::vector<float> all = results(o.problem);
@@ -168,7 +168,7 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
                                  sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32})}) {
     const CpuWeights w = random_weights(kind, 70, 200, rng);
     Operands o = make_operands(w, 5, MARLIN_BF16, MARLIN_F32, rng);
-    o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    o.problem.compute = compute_of(row);
     if (!plan_gemm(o.problem, 5, features, row.name).ok()) continue;
     const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity()};
     for (int64_t r : {1, 3})

@@ -300,6 +300,10 @@ inline std::vector<float> results(const GemmProblem& problem) {
   return out;
 }
 
+inline marlin_compute compute_of(const KernelRow& row) {
+  return row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+}
+
 inline bool every_row(const KernelRow&) { return true; }
 inline std::vector<const KernelRow*> rows_that(bool (*serve)(const KernelRow&)) {
   std::vector<const KernelRow*> rows;

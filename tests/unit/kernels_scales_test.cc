@@ -23,7 +23,7 @@ float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8
   std::vector<float> values(128, 0.0f);
   values[5] = a;
   encode_floats(MARLIN_BF16, values.data(), 128, o.a.data() + (rows - 1) * o.problem.a.stride * 2);
-  o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  o.problem.compute = compute_of(row);
   run(o.problem, features, row.name, 1);
   return element(o.problem.c, rows - 1, 2);
 }
@@ -111,7 +111,7 @@ TEST_P(E4m3Rows, TakeEveryPairOfScales) {
   values[21] = -50;
   for (size_t r = 0; r < 3; ++r)
     encode_floats(MARLIN_BF16, values.data(), 128, o.a.data() + r * static_cast<size_t>(o.problem.a.stride) * 2);
-  o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  o.problem.compute = compute_of(row);
   for (int first = 0; first < 256; first += 4)
     for (int second = 0; second < 256; second += 16) {
       const auto scale = [&](int group, int c) { return group == 0 ? first + c % 4 : second + c / 4; };

@@ -64,7 +64,7 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
       const CpuWeights w = random_weights(kind, n, k, rng);
       const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
       Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3], dtypes[rng() % 3], rng);
-      o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+      o.problem.compute = compute_of(row);
       if (!plan_gemm(o.problem, m, features, row.name).ok()) continue;
       ++served;
       SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
@@ -89,7 +89,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
     const int64_t m = 1 + rng() % std::min(row.tile_rows, 2), n = 1 + rng() % 4, k = 2 * 6 * kSuperSlots + rng() % 300;
     const CpuWeights w = random_weights(kind, n, k, rng);
     Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : MARLIN_F32, MARLIN_F32, rng);
-    o.problem.compute = row.form == ActivationForm::int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    o.problem.compute = compute_of(row);
     const auto plan = plan_gemm(o.problem, m, features, row.name);
     if (!plan.ok()) continue;
     SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n

@@ -261,7 +261,7 @@ Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeature
   const int64_t share = ceil_div(experts.slots, experts.experts);
   MARLIN_ASSIGN(GemmPlan plan, plan_gemm(one, share, features, kernel_override));
   plan.activation_bytes = experts.bytes();
-  plan.output_bytes = 0;
+  plan.output_bytes = plan.part_bytes = 0;  // which are in that
   std::string text = explain_gemm(plan, one, features);
   append(text, "experts: %" PRId64 ", %" PRId64 " a token\n", experts.experts, problem.routing.ids.cols);
   append(text, "rows_an_expert: %" PRId64 " when %" PRId64 " tokens are spread evenly\n", share, tokens);

@@ -108,7 +108,8 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
 /// Adds up the parts of K, always in the same order.
 void combine_parts(std::span<Job> jobs, TaskRunner& runner) {
   run_items(
-      jobs, runner, true, 1, [](const Job& job) { return job.plan.k_parts > 1 ? job.items() / job.plan.k_parts : 0; },
+      jobs, runner, true, 1,
+      [](const Job& job) { return job.plan.k_parts > 1 && job.rows != 0 ? job.weights->layout.panels() : int64_t{0}; },
       equal_cost,
       [](const Job& job, int64_t begin, int64_t end) {
         for (int64_t panel = begin; panel < end; ++panel) {

@@ -30,7 +30,7 @@ constexpr size_t kPages = size_t{64} << 10;
 #define MARLIN_SHARES_SLABS 1
 #endif
 
-constexpr bool is_large(size_t size) { return !MARLIN_SHARES_SLABS || size >= kLarge; }
+constexpr bool in_slab(size_t size) { return MARLIN_SHARES_SLABS && size < kLarge; }
 
 void* huge_pages(size_t size, size_t align) {
   const auto whole = Checked(size).round_up(align).at_most(PTRDIFF_MAX);
@@ -60,7 +60,8 @@ PackedMemory::~PackedMemory() {
 }
 
 void* PackedMemory::allocate(void* self, size_t size, size_t align) {
-  if (is_large(size)) return size < kLarge ? std::aligned_alloc(align, size) : huge_pages(size, kHugePage);
+  if (size >= kLarge) return huge_pages(size, kHugePage);
+  if (!in_slab(size)) return std::aligned_alloc(align, size);
   auto& memory = *static_cast<PackedMemory*>(self);
   const std::lock_guard lock(memory.mutex_);
   if (memory.slab_ == nullptr || memory.slab_->used + size > Slab::kSize) {
@@ -76,7 +77,7 @@ void* PackedMemory::allocate(void* self, size_t size, size_t align) {
 }
 
 void PackedMemory::release(void*, void* p, size_t size) {
-  if (is_large(size)) return std::free(p);
+  if (!in_slab(size)) return std::free(p);
   const auto begin = reinterpret_cast<uintptr_t>(p);
 #if defined(MADV_HUGEPAGE)  // Linux, where MADV_DONTNEED gives pages back
   const uintptr_t first = (begin + kPages - 1) / kPages * kPages, last = (begin + size) / kPages * kPages;

@@ -12,6 +12,7 @@
 #include <bit>
 
 #include "backends/cpu/x86/avx2.h"
+#include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -24,11 +25,9 @@ struct alignas(32) Scales {
 /// One byte, 0 (low) or 1, of the BF16 value of every code, of the codes from kFirst on where they are integers.
 template <CodeKind kCode, int kByte, int kFirst>
 constexpr auto bytes_of_values() {
-  constexpr float kMagnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
   std::array<uint8_t, 16> bytes{};
   for (int i = 0; i < 16; ++i) {
-    const float of_fp4 = i < 8 ? kMagnitudes[i] : -kMagnitudes[i - 8];
-    const float value = kCode == CodeKind::fp4 ? of_fp4 : static_cast<float>(kFirst + i);
+    const float value = kCode == CodeKind::fp4 ? kE2m1[i] : static_cast<float>(kFirst + i);
     bytes[static_cast<size_t>(i)] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> (16 + 8 * kByte));
   }
   return bytes;
@@ -176,9 +175,9 @@ MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*z
       const uint32_t* of_rows = walk.record + b * walk.record_size + (kBlockSlots + part) * kRows;
       for (int r = 0; r < kRows; ++r) {
         const __m256 x = _mm256_set1_ps(std::bit_cast<float>(of_rows[r]));
-        for (float *sum = sums + r * kPanelColumns, *end = sum + kPanelColumns; sum < end; sum += 8, zero += 8)
-          _mm256_store_ps(sum, _mm256_fmadd_ps(x, _mm256_load_ps(zero), _mm256_load_ps(sum)));
-        zero -= kPanelColumns;
+        float* sum = sums + r * kPanelColumns;
+        for (int c = 0; c < kPanelColumns; c += 8)
+          _mm256_store_ps(sum + c, _mm256_fmadd_ps(x, _mm256_load_ps(zero + c), _mm256_load_ps(sum + c)));
         fence();  // else the rows' sums are all loaded first
       }
     }
