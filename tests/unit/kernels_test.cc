@@ -130,7 +130,13 @@ TEST(Int8Activations, NeverPass127) {
     PrepareArgs args;
     args.a = &view;
     args.rows = 3;
-    args.layout = {ActivationForm::int8, 3, 4, 1, 1, 1, 4};
+    args.layout = {.form = ActivationForm::int8,
+                   .tile_rows = 3,
+                   .chunk_blocks = 4,
+                   .sums_per_block = 1,
+                   .rows = 3,
+                   .tiles = 1,
+                   .blocks = 4};
     std::vector<uint32_t> portable(args.layout.bytes() / 4), other(portable.size());
     args.out = portable.data();
     prepare_activations(args, 0, 1);
@@ -149,7 +155,7 @@ TEST(Int8Activations, NeverPass127) {
 TEST(KernelNames, FollowTheGrammarAndAreUnique) {
   const std::regex grammar(
       "cpu_(generic|avx2|avx512|avx512vnni|avx512bf16|neon|neondotprod|neoni8mm|neonbf16)_(int8|bf16|f32)_"
-      "(gemv|gemm|fold|pairs)_(w4sym|w4zero|w4add|fp4|w8sym|w8add|"
+      "(gemv|tall|gemm|fold|pairs)_(w4sym|w4zero|w4add|fp4|w8sym|w8add|"
       "any)(_sparse)?");
   std::vector<std::string> names;
   for (const KernelRow& row : kernel_rows()) {

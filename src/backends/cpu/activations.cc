@@ -113,7 +113,7 @@ void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t ti
     DRange range(facts, int8 ? layout.tile_rows : 0);
     for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block)
-      for (int r = 0; r < layout.tile_rows; ++r) {
+      for (int r = 0; r < layout.written_rows(tile); ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.row_of_a(row), block, x);

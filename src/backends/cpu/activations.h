@@ -36,8 +36,10 @@ struct ActivationLayout {
   int chunk_blocks = 0;    ///< blocks whose records lie together; a multiple of 4
   int sums_per_block = 0;  ///< 0, 1 or 2
   int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
+  int64_t rows = 0;        ///< of the product
   int64_t tiles = 0, blocks = 0;
   int64_t blocks_behind = 0;  ///< of a part of K (one tile only): blocks of later parts
+  bool cut_last = false;      ///< records of the last tile hold its rows alone, or one of 0 more, so that they are even
   bool gathered = false;
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, where not paired
@@ -57,6 +59,13 @@ struct ActivationLayout {
   }
   /// int8: that of the sum of half `part`, or of the whole block.
   int sum_index(int part, int row) const { return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row); }
+  /// Rows of the product in a tile.
+  int rows_of(int64_t tile) const {
+    const int64_t left = rows - tile * tile_rows;
+    return left < tile_rows ? static_cast<int>(left) : tile_rows;
+  }
+  /// Rows of a tile whose records are written.
+  int written_rows(int64_t tile) const { return cut_last ? (rows_of(tile) + 1) & ~1 : tile_rows; }
   /// In dwords.
   int64_t record_size() const { return int64_t{steps() + extras()} * tile_rows; }
   /// Blocks in the chunk that starts at `block`.

@@ -3,8 +3,9 @@
 // Names: cpu_ISA_FORM_SHAPE_CODES, every part from its list:
 //   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, neon, neondotprod, neoni8mm, neonbf16
 //   FORM   how activations are multiplied: int8, bf16, f32
-//   SHAPE  gemv: weights are decoded in registers, for few rows; gemm: decoded once into cache, for many; fold: gemm with the
-//          scales multiplied into the decoded weights; pairs: gemm with two groups of 16 slots in neighbouring lanes
+//   SHAPE  gemv: weights are decoded in registers, for few rows; tall: likewise, in tiles of many rows and few columns; gemm:
+//          decoded once into cache, for many rows; fold: gemm with the scales multiplied into the decoded weights; pairs: gemm
+//          with two groups of 16 slots in neighbouring lanes
 //   CODES  w4sym (INT4, zero 8), w4zero (INT4, integer zeros), w4add (INT4, additive zeros), fp4 (E2M1), w8sym, w8add (INT8);
 //          any: all of them
 //   _sparse at the end: of these codes the 2:4 sparse ones only. Without it a kernel serves dense weights; `any` also serves
@@ -68,8 +69,9 @@ struct KernelRow {
   KernelSteps steps;
 };
 
-/// Kernels of sparse weights alone pick activations by the positions of kept codes (activations.h: gathered).
-constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeKind{0}) - 1)) == 0; }
+/// Kernels of sparse weights alone that do not stage them pick activations by the positions of kept codes (activations.h:
+/// gathered).
+constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeKind{0}) - 1)) == 0 && row.chunk_blocks == 0; }
 /// INT8 kernels of E4M3 scales alone take groups of 16 in pairs (activations.h: paired).
 constexpr bool pairs_groups(const KernelRow& row) {
   return row.form == ActivationForm::int8 && row.scales == bit(ScaleType::e4m3);
@@ -79,6 +81,10 @@ constexpr bool pairs_groups(const KernelRow& row) {
 constexpr bool pairs_steps(const KernelRow& row) {
   return (row.features & kI8mm) != 0 || (row.form == ActivationForm::f32 && row.features == kAvx2 && row.chunk_blocks == 0);
 }
+
+/// Kernels of tall tiles leave out the rows that the last tile has not (activations.h: cut_last).
+inline constexpr int kTallRows = 12;
+constexpr bool cuts_last_tile(const KernelRow& row) { return row.tile_rows == kTallRows; }
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();

@@ -102,11 +102,13 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   layout.form = row.form;
   layout.tile_rows = row.tile_rows;
   if (row.fit_tiles) layout.tile_rows = static_cast<int>(ceil_div(m, ceil_div(m, row.tile_rows)));
+  layout.rows = m;
   layout.tiles = ceil_div(m, layout.tile_rows);
   layout.blocks = weights.layout.slots / kBlockSlots;
   layout.chunk_blocks = row.chunk_blocks != 0 ? row.chunk_blocks : static_cast<int>(layout.blocks);
   if (row.form == ActivationForm::int8 || is_additive(kind)) layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
   if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
+  layout.cut_last = cuts_last_tile(row);
   layout.gathered = gathers(row);
   layout.paired = pairs_groups(row) && layout.sums_per_block == 2;
   layout.run = layout.gathered && row.form == ActivationForm::f32 ? 4 : layout.gathered || pairs_steps(row) ? 2 : 1;

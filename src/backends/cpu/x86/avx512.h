@@ -66,6 +66,12 @@ struct Magnitudes {
 };
 MARLIN_AVX512 MARLIN_INLINE Magnitudes no_magnitudes() { return {_mm512_setzero_si512(), _mm512_set1_epi32(0x7fffffff)}; }
 
+MARLIN_AVX512 MARLIN_INLINE void widen(Magnitudes& all, const Magnitudes& more) {
+  all = {_mm512_max_epu32(all.largest, more.largest), _mm512_min_epu32(all.smallest, more.smallest)};
+}
+
+MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
+
 /// Decodes `groups` rows of scales to out[group][64], times `factor`, and returns their magnitudes.
 template <ScaleType kType>
 MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, int v0, int nv, float factor, float* out) {

@@ -130,7 +130,7 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
     for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block) {
       uint32_t* const record = args.out + layout.offset(tile, block);
-      for (int r = 0; r < layout.tile_rows; ++r) {
+      for (int r = 0; r < layout.written_rows(tile); ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         Block32 x{_mm512_setzero_ps(), _mm512_setzero_ps()};
         if (row < args.rows) x = load_block(args, args.row_of_a(row), block);

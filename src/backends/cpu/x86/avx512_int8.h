@@ -97,4 +97,22 @@ MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
   return _mm512_mask_max_ps(product, clamp, _mm512_set1_ps(-FLT_MAX), _mm512_min_ps(limit, product));
 }
 
+/// A d beyond this may overflow a sum of groups of 64 or 128 that its scale has yet to make small: 4 blocks of 32 products of
+/// bytes are below 2^22. Such rows are scaled block by block.
+inline constexpr float kWild = 0x1p100f;
+
+/// How a scale is multiplied by d. All give the same bits where they are right: where sums depend on it, what else is in the
+/// tile does not change a row.
+enum class Factor {
+  product,    ///< nothing overflows
+  finite,     ///< finite_product
+  exponents,  ///< add_exponents
+};
+
+template <Factor kFactor>
+MARLIN_AVX512 MARLIN_INLINE __m512 factor_of(__m512 scale, __m512 d) {
+  if constexpr (kFactor == Factor::exponents) return add_exponents(scale, less_one(d));
+  return kFactor == Factor::finite ? finite_product(scale, d) : _mm512_mul_ps(scale, d);
+}
+
 }  // namespace metal_marlin::cpu

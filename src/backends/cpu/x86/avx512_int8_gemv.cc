@@ -233,8 +233,8 @@ void run_rows(const PanelArgs& args) {
         return run_tiles<kCode, kSparse, 2, kParts>(args);
       case 3:
         return run_tiles<kCode, kSparse, 3, kParts>(args);
-      default:
-        return run_tiles<kCode, kSparse, 4, kParts>(args);
+      default:  // dense weights have tall tiles then
+        if constexpr (kSparse) return run_tiles<kCode, kSparse, 4, kParts>(args);
     }
   }
 }

@@ -1,31 +1,33 @@
-// INT8 compute for many rows: 8 blocks of a panel are decoded into L1 and multiplied by tiles of 3 rows x 64 columns, whose
-// integer and float sums all stay in registers.
+// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales: 8 blocks of a panel are decoded into L1 and
+// multiplied by tiles of 3 rows x 64 columns, whose integer and float sums all stay in registers. (Other dense weights have
+// tall tiles, avx512_tall.h. Sparse ones take too long to decode for each tile.)
 //
 // vpdpbusd and everything that multiplies share two pipes, so what a block needs beside its 8 dot products sets the speed that
 // can be had: two multiplications 8 / 10, one 8 / 9.
 #pragma once
 
-#include "backends/cpu/x86/avx512_int8.h"
+#include "backends/cpu/x86/avx512_int8_pair_scales.h"
 
 namespace metal_marlin::cpu {
 
 inline constexpr int kStagedRows = 3, kStagedVectors = 4, kStagedBlocks = 8;
 
+/// The product by a panel of sparse weights, or of FP4, without pairs of groups (avx512_int8_gemm.cc).
+void staged_int8(const PanelArgs& args);
+
 /// A chunk as the tiles read it.
 struct StagedInt8 {
   uint8_t codes[kStagedBlocks][8][kStagedVectors][64];  ///< [block][step]
-  float scale[kStagedBlocks * 2][kPanelColumns];        ///< one row a group
-  float zero[kStagedBlocks * 2][kPanelColumns];         ///< additive zeros
-  uint32_t smallest, largest;                           ///< magnitudes of scale, as bits
-  bool paired;                                          ///< groups of 16 lie in neighbouring lanes (avx512_int8_pairs.cc)
+  union {
+    float scale[kStagedBlocks * 2][kPanelColumns];  ///< one row a group
+    uint32_t pairs[kStagedBlocks][kPanelColumns];   ///< `paired`: pair_scales; their power is `smallest` and `largest`
+  };
+  uint32_t smallest, largest;  ///< magnitudes of scale, as bits
+  bool paired;                 ///< groups of 16 lie in neighbouring lanes (avx512_int8_pairs.cc)
 };
 
 using Int8Sums = __m512i[kStagedRows][kStagedVectors];
 using FloatSums = __m512[kStagedRows][kStagedVectors];
-
-MARLIN_AVX512 MARLIN_INLINE void widen(Magnitudes& all, const Magnitudes& more) {
-  all = {_mm512_max_epu32(all.largest, more.largest), _mm512_min_epu32(all.smallest, more.smallest)};
-}
 
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void stage_int8(const PackedLayout& layout, const uint8_t* super, int blocks, StagedInt8& out) {
@@ -37,7 +39,7 @@ MARLIN_AVX512 void stage_int8(const PackedLayout& layout, const uint8_t* super, 
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
       const int row = b / kBlocksPerSuper * shape.groups;
-      widen(all, decode_int8_scales<kCode>(shape, super, 0, kStagedVectors, out.scale[row], out.zero[row]));
+      widen(all, decode_int8_scales<kCode>(shape, super, 0, kStagedVectors, out.scale[row], nullptr));
       if constexpr (kCode == CodeKind::w4zero) decode_offsets(super + shape.zeros, shape.groups, 0, kStagedVectors, offsets);
     }
     const uint8_t* codes = super + b % kBlocksPerSuper * kStagedVectors * Lines::kBytes;
@@ -47,20 +49,14 @@ MARLIN_AVX512 void stage_int8(const PackedLayout& layout, const uint8_t* super, 
         const uint8_t* from = codes + v * Lines::kBytes;
         const int group = (b % kBlocksPerSuper * 2 + line * 2 / Lines::kLines) >> shape.shift;
         const Codes packed = Lines::read(from, line, _mm512_load_si512(&offsets[group][16 * v]));
-        if constexpr (is_eight_bits(kCode)) {
-          _mm512_store_si512(out.codes[b][line][v], unsigned_codes<kCode, kSparse, 0>(packed));
-        } else {
-          _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, kSparse, 0>(packed));
-          _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, kSparse, 1>(packed));
-        }
+        _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, kSparse, 0>(packed));
+        _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, kSparse, 1>(packed));
       }
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);
   out.largest = _mm512_reduce_max_epu32(all.largest);
   out.paired = false;
 }
-
-MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
 
 /// Adds the dot products of kCount steps from step `first` of a block on. `index(step, row)` is where a record has a step.
 template <int kCount, class Index>
@@ -86,24 +82,10 @@ MARLIN_AVX512 MARLIN_INLINE void fetch_records(const uint32_t* record) {
   _mm_prefetch(reinterpret_cast<const char*>(record) + 2112, _MM_HINT_T0);
 }
 
-/// How a scale is multiplied by d. All give the same bits where they are right: where sums depend on it, what else is in the
-/// tile does not change a row.
-enum class Factor {
-  product,    ///< nothing overflows
-  finite,     ///< finite_product
-  exponents,  ///< add_exponents
-};
-
-template <Factor kFactor>
-MARLIN_AVX512 MARLIN_INLINE __m512 factor_of(__m512 scale, __m512 d) {
-  if constexpr (kFactor == Factor::exponents) return add_exponents(scale, less_one(d));
-  return kFactor == Factor::finite ? finite_product(scale, d) : _mm512_mul_ps(scale, d);
-}
-
 /// 3 rows x 64 columns over the blocks of a chunk: 12 integer and 12 float sums, 4 vectors of codes and one of activations.
 /// Every block (of 16 slots with kParts = 2) has its scale.
-template <int kParts, bool kPairedRecords, bool kAdditive, Factor kFactor>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const StagedInt8& staged, int blocks, bool first, int uncorrected,
+template <int kParts, bool kPairedRecords, Factor kFactor>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const StagedInt8& staged, int blocks, bool first,
                                                           const uint32_t* record, float* sums) {
   constexpr ActivationLayout kLayout{
       .form = ActivationForm::int8, .tile_rows = kStagedRows, .sums_per_block = kParts, .paired = kPairedRecords};
@@ -117,8 +99,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const StagedInt8& stag
       Int8Sums dot;
 #pragma GCC unroll 3
       for (int r = 0; r < kStagedRows; ++r) {
-        const auto sum = static_cast<int32_t>(record[kLayout.sum_index(part, r)]);
-        const __m512i start = _mm512_set1_epi32(kAdditive ? -uncorrected * sum : sum);
+        const __m512i start = broadcast(record + kLayout.sum_index(part, r));
 #pragma GCC unroll 4
         for (int v = 0; v < kStagedVectors; ++v) dot[r][v] = start;
       }
@@ -127,13 +108,6 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const StagedInt8& stag
 #pragma GCC unroll 3
       for (int r = 0; r < kStagedRows; ++r) {
         const __m512 d = _mm512_castsi512_ps(broadcast(record + 8 * kStagedRows + r));
-        if constexpr (kAdditive) {
-          const auto count = static_cast<int32_t>(record[kLayout.sum_index(part, r)]);
-          const __m512 sum = _mm512_mul_ps(_mm512_set1_ps(static_cast<float>(count)), d);
-#pragma GCC unroll 4
-          for (int v = 0; v < kStagedVectors; ++v)
-            acc[r][v] = _mm512_fmadd_ps(sum, _mm512_load_ps(&staged.zero[b * kParts + part][16 * v]), acc[r][v]);
-        }
 #pragma GCC unroll 4
         for (int v = 0; v < kStagedVectors; ++v) {
           const __m512 factor = factor_of<kFactor>(_mm512_load_ps(&staged.scale[b * kParts + part][16 * v]), d);
@@ -148,14 +122,13 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const StagedInt8& stag
 /// The same with a scale for every kGroup blocks: d multiplies the integer sums of a block, the scale those of a group, which
 /// are then added to the sums in memory. Of blocks with a scale of their own this takes (kGroup + 1) / 2 kGroup of the
 /// multiplications. `wild`: rows in which a d is so large that sums of a group might overflow; they are scaled block by block.
-template <bool kAdditive, int kGroup, bool kSomeWild>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const StagedInt8& staged, int blocks, bool first, int uncorrected,
+template <int kGroup, bool kSomeWild>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const StagedInt8& staged, int blocks, bool first,
                                                           const bool (&wild)[kStagedRows], const uint32_t* record,
                                                           float* sums) {
   constexpr ActivationLayout kLayout{.form = ActivationForm::int8, .tile_rows = kStagedRows, .sums_per_block = 1};
   for (int b = 0; b < blocks; b += kGroup) {
     FloatSums part;
-    float counts[kStagedRows] = {};  // of codes, times d: what additive zeros multiply
 #pragma GCC unroll 3
     for (int r = 0; r < kStagedRows; ++r)
 #pragma GCC unroll 4
@@ -165,10 +138,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const StagedInt8& stag
       Int8Sums dot;
 #pragma GCC unroll 3
       for (int r = 0; r < kStagedRows; ++r) {
-        const auto sum = static_cast<int32_t>(record[kLayout.sum_index(0, r)]);
-        const float d = std::bit_cast<float>(record[8 * kStagedRows + r]);
-        if constexpr (kAdditive) counts[r] += static_cast<float>(sum) * d;
-        const __m512i start = _mm512_set1_epi32(kAdditive ? -uncorrected * sum : sum);
+        const __m512i start = broadcast(record + kLayout.sum_index(0, r));
 #pragma GCC unroll 4
         for (int v = 0; v < kStagedVectors; ++v) dot[r][v] = start;
       }
@@ -197,8 +167,6 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const StagedInt8& stag
       for (int v = 0; v < kStagedVectors; ++v) {
         const bool is_wild = kSomeWild && wild[r];
         __m512 sum = first && b == 0 && !is_wild ? _mm512_setzero_ps() : _mm512_load_ps(row + 16 * v);
-        if constexpr (kAdditive)
-          sum = _mm512_fmadd_ps(_mm512_set1_ps(counts[r]), _mm512_load_ps(&staged.zero[b / kGroup][16 * v]), sum);
         if (!is_wild) sum = _mm512_fmadd_ps(part[r][v], _mm512_load_ps(&staged.scale[b / kGroup][16 * v]), sum);
         _mm512_store_ps(row + 16 * v, sum);
       }

@@ -1,0 +1,290 @@
+// INT8 compute of dense weights by tall tiles (avx512_tall.h).
+//
+// vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots needs beside its 8 dot products sets the
+// speed that can be had: 8 / 9 with one multiplication (powers of two; groups of 64 and more), 8 / 10 with two.
+#if defined(__x86_64__)
+
+#include "backends/cpu/x86/avx512_int8_pair_scales.h"
+#include "backends/cpu/x86/avx512_tall.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+/// Scales and zeros of a chunk, a row of 64 for each group, and where its codes lie.
+struct alignas(64) Chunk {
+  float scale[2 * kTallBlocks][kPanelColumns];
+  union {
+    float zero[2 * kTallBlocks][kPanelColumns];       ///< additive zeros
+    uint32_t offset[2 * kTallBlocks][kPanelColumns];  ///< w4zero: decode_offsets
+    uint32_t pairs[kTallBlocks][kPanelColumns];       ///< FP4 with E4M3 scales: pair_scales, instead of scale
+  };
+  uint32_t smallest, largest;  ///< magnitudes of scale, or the power of pairs, as bits
+  bool paired;
+  const uint8_t* codes;
+  int64_t super_bytes;
+  int shift;  ///< block b has its scale in row b >> shift (groups of 16: rows 2 b, 2 b + 1)
+
+  /// The codes of block b, columns 16 v and on.
+  MARLIN_INLINE const uint8_t* group(int b, int v, int bytes) const {
+    return codes + b / kBlocksPerSuper * super_bytes + (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
+  }
+};
+using Tile = TallTile<Chunk>;
+
+template <CodeKind kCode>
+MARLIN_AVX512 void stage(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+  const SuperShape shape(*args.layout);
+  out.codes = super;
+  out.super_bytes = shape.bytes;
+  out.shift = shape.shift - 1;
+  for (int s = 0; s < blocks / kBlocksPerSuper; ++s) shape.fetch_scales(super + s * shape.bytes);
+  float power = 0;
+  out.paired = kCode == CodeKind::fp4 && shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&
+               pair_scales(shape, super, blocks, out.pairs, power);
+  out.smallest = out.largest = std::bit_cast<uint32_t>(power);
+  if (out.paired) return;
+  Magnitudes all = no_magnitudes();
+  for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
+    const int row = s * shape.groups;
+    widen(all, decode_int8_scales<kCode>(shape, super, 0, kColumnGroups, out.scale[row], out.zero[row]));
+    if constexpr (kCode == CodeKind::w4zero)
+      decode_offsets(super + shape.zeros, shape.groups, 0, kColumnGroups, out.offset + row);
+  }
+  out.smallest = _mm512_reduce_min_epu32(all.smallest);
+  out.largest = _mm512_reduce_max_epu32(all.largest);
+}
+
+/// Where the sums of a block start: at what undoes the offset of unsigned codes.
+template <CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE __m512i start_of(const uint32_t* sum) {
+  if constexpr (!is_additive(kCode)) return broadcast(sum);
+  return kUncorrected<kCode> == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(*sum));
+}
+
+/// sum + w * the 4 activations at x. In assembly, as g++ 12 would broadcast them by an instruction of its own.
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_broadcast(__m512i& sum, __m512i w, const uint32_t* x) {
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
+}
+
+/// The sums of kCount lines of 16 columns, from line `first` on, of a block. `start`: the rows' sums of activations.
+template <CodeKind kCode, int kRows, int kCount>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets,
+                                                const uint32_t* record, const uint32_t* start, int64_t ahead,
+                                                __m512i (&dot)[kRows]) {
+  using Lines = CodeLines<kCode, false>;
+  constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) dot[r] = start_of<kCode>(start + r);
+#pragma GCC unroll 8
+  for (int line = first; line < first + kCount; ++line) {
+    const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets) : _mm512_setzero_si512();
+    const Codes codes = Lines::read(group, line, offset);
+    if (ahead != 0) Lines::fetch(group, line, ahead);
+    const uint32_t* const x = record + line * kQuads * kTallRows;
+    const __m512i low = unsigned_codes<kCode, false, 0>(codes);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) dot_broadcast(dot[r], low, x + r);
+    if constexpr (kQuads == 2) {
+      const __m512i high = unsigned_codes<kCode, false, 1>(codes);
+#pragma GCC unroll 12
+      for (int r = 0; r < kRows; ++r) dot_broadcast(dot[r], high, x + kTallRows + r);
+    }
+    fence();
+  }
+}
+
+/// A scale, to be multiplied by the d of one row after another: factor_of, with what belongs to the scale done once.
+template <Factor kFactor>
+struct RowFactor {
+  MARLIN_AVX512 MARLIN_INLINE explicit RowFactor(__m512 of) : scale(of) {
+    if constexpr (kFactor == Factor::exponents) scale = _mm512_castsi512_ps(less_one(of));
+  }
+  MARLIN_AVX512 MARLIN_INLINE __m512 times(const uint32_t* d) const {
+    if constexpr (kFactor == Factor::exponents) return add_exponents(scale, broadcast(d));
+    return factor_of<kFactor>(scale, _mm512_castsi512_ps(broadcast(d)));
+  }
+  __m512 scale;
+};
+
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void load_sums(const Tile& tile, const float* sums, __m512 (&acc)[kRows]) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
+}
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
+}
+
+/// kRows rows x 64 columns, 16 at a time; every block (of 16 slots with kParts = 2) is scaled.
+template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
+  using Lines = CodeLines<kCode, false>;
+  constexpr int kLines = Lines::kLines / kParts;
+  const Chunk& chunk = tile.chunk;
+  for (int v = 0; v < kColumnGroups; ++v) {
+    const uint32_t* record = tile.record;
+    __m512 acc[kRows];
+    load_sums(tile, tile.sums + 16 * v, acc);
+    for (int b = 0; b < tile.blocks; ++b, record += (9 + kParts) * kTallRows) {
+      const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
+#pragma GCC unroll 2
+      for (int part = 0; part < kParts; ++part) {
+        const int row = kParts == 2 ? 2 * b + part : b >> chunk.shift;
+        const uint32_t* const d = record + 8 * kTallRows;
+        const uint32_t* const count = d + (1 + part) * kTallRows;
+        __m512i dot[kRows];
+        dot_lines<kCode, kRows, kLines>(group, part * kLines, &chunk.offset[row][16 * v], record, count, tile.ahead, dot);
+        const RowFactor<kFactor> factor(_mm512_load_ps(&chunk.scale[row][16 * v]));
+#pragma GCC unroll 12
+        for (int r = 0; r < kRows; ++r) {
+          if constexpr (is_additive(kCode)) {
+            const __m512 sum = _mm512_set1_ps(static_cast<float>(static_cast<int32_t>(count[r])) * std::bit_cast<float>(d[r]));
+            acc[r] = _mm512_fmadd_ps(sum, _mm512_load_ps(&chunk.zero[row][16 * v]), acc[r]);
+          }
+          acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), factor.times(d + r), acc[r]);
+        }
+        fence();
+      }
+    }
+    store_sums(acc, tile.sums + 16 * v);
+  }
+}
+
+/// The same for groups of 64 and more: d multiplies the integer sums of a block, the scale those of a group. Three sets of
+/// sums.
+template <CodeKind kCode, int kRows>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
+  using Lines = CodeLines<kCode, false>;
+  const Chunk& chunk = tile.chunk;
+  const int length = 1 << chunk.shift;
+  for (int v = 0; v < kColumnGroups; ++v) {
+    const uint32_t* record = tile.record;
+    __m512 acc[kRows];
+    load_sums(tile, tile.sums + 16 * v, acc);
+    for (int b = 0; b < tile.blocks;) {
+      const int row = b >> chunk.shift;
+      __m512 part[kRows];
+      float counts[kRows] = {};  // of codes, times d: what additive zeros multiply
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) part[r] = _mm512_setzero_ps();
+      for (const int end = b + length; b < end; ++b, record += 10 * kTallRows) {
+        const uint32_t* const d = record + 8 * kTallRows;
+        const uint32_t* const count = d + kTallRows;
+        __m512i dot[kRows];
+        dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0, &chunk.offset[row][16 * v], record, count,
+                                               tile.ahead, dot);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          if constexpr (is_additive(kCode))
+            counts[r] += static_cast<float>(static_cast<int32_t>(count[r])) * std::bit_cast<float>(d[r]);
+          part[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), _mm512_castsi512_ps(broadcast(d + r)), part[r]);
+        }
+        fence();
+      }
+      const __m512 scale = _mm512_load_ps(&chunk.scale[row][16 * v]);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        if constexpr (is_additive(kCode))
+          acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(counts[r]), _mm512_load_ps(&chunk.zero[row][16 * v]), acc[r]);
+        acc[r] = _mm512_fmadd_ps(part[r], scale, acc[r]);
+      }
+    }
+    store_sums(acc, tile.sums + 16 * v);
+  }
+}
+
+/// The same for FP4 with E4M3 scales in groups of 16, where they fit in pairs: the sums of both groups of a block, below 2^15,
+/// become the halves of a dword, and one vpmaddwd multiplies them by two scales and adds them. Three sets of sums.
+template <Factor kFactor, int kRows>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_pairs(const Tile& tile) {
+  using Lines = CodeLines<CodeKind::fp4, false>;
+  const Chunk& chunk = tile.chunk;
+  const RowFactor<kFactor> factor(_mm512_set1_ps(std::bit_cast<float>(chunk.largest)));
+  for (int v = 0; v < kColumnGroups; ++v) {
+    const uint32_t* record = tile.record;
+    __m512 acc[kRows];
+    load_sums(tile, tile.sums + 16 * v, acc);
+    for (int b = 0; b < tile.blocks; ++b, record += 11 * kTallRows) {
+      const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
+      const uint32_t* const d = record + 8 * kTallRows;
+      __m512i low[kRows], high[kRows];
+      dot_lines<CodeKind::fp4, kRows, 2>(group, 0, nullptr, record, d + kTallRows, tile.ahead, low);
+      dot_lines<CodeKind::fp4, kRows, 2>(group, 2, nullptr, record, d + 2 * kTallRows, tile.ahead, high);
+      const __m512i integers = _mm512_load_si512(&chunk.pairs[b][16 * v]);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i both = _mm512_mask_blend_epi16(0xaaaaaaaau, low[r], _mm512_slli_epi32(high[r], 16));
+        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(both, integers)), factor.times(d + r), acc[r]);
+      }
+      fence();
+    }
+    store_sums(acc, tile.sums + 16 * v);
+  }
+}
+
+/// The slow step for what might overflow, one row at a time.
+template <class One>
+void row_by_row(const Tile& tile, int rows, One one) {
+  for (int r = 0; r < rows; ++r) one(r, tile.from_row(r, r == 0));
+}
+
+template <CodeKind kCode>
+void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* facts) {
+  const Chunk& chunk = tile.chunk;
+  const int group = args.layout->slot_group;
+  if (group > kBlockSlots) {
+    if (*std::max_element(facts, facts + rows) <= kWild)
+      return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_groups<kCode, kRows>(part); });
+    return row_by_row(tile, rows, [&](int r, const Tile& row) {
+      facts[r] > kWild ? multiply_blocks<kCode, 1, Factor::finite, 1>(row) : multiply_groups<kCode, 1>(row);
+    });
+  }
+  const auto holds = [&](const ScaleRange& range) { return range.holds(chunk.smallest, chunk.largest); };
+  if constexpr (kCode == CodeKind::fp4) {
+    const bool powers = holds(ScaleRange::of<true>(facts, kTallRows));
+    if (chunk.paired) {
+      if (powers)
+        return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_pairs<Factor::exponents, kRows>(part); });
+      return row_by_row(tile, rows, [](int, const Tile& row) { multiply_pairs<Factor::finite, 1>(row); });
+    }
+    if (powers && args.layout->scale_type == ScaleType::e8m0 && group == kBlockSlots)
+      return with_height<kTallRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, 1, Factor::exponents, kRows>(tile); });
+  }
+  const bool finite = holds(ScaleRange::of<false>(facts, kTallRows));
+  const auto blocks = [&]<int kParts>() {
+    if (finite)
+      return with_height<kTallRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, kParts, Factor::product, kRows>(tile); });
+    row_by_row(tile, rows, [](int, const Tile& row) { multiply_blocks<kCode, kParts, Factor::finite, 1>(row); });
+  };
+  group == kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
+}
+
+template <CodeKind kCode>
+void walk(const PanelArgs& args) {
+  walk_tall<Chunk, stage<kCode>, multiply_tile<kCode>>(args);
+}
+
+}  // namespace
+
+void cpu_avx512vnni_int8_tall_any(const PanelArgs& args) {
+  switch (args.code) {
+    case CodeKind::w4sym:
+      return walk<CodeKind::w4sym>(args);
+    case CodeKind::w4zero:
+      return walk<CodeKind::w4zero>(args);
+    case CodeKind::w4add:
+      return walk<CodeKind::w4add>(args);
+    case CodeKind::fp4:
+      return walk<CodeKind::fp4>(args);
+    case CodeKind::w8sym:
+      return walk<CodeKind::w8sym>(args);
+    case CodeKind::w8add:
+      return walk<CodeKind::w8add>(args);
+  }
+}
+
+}  // namespace metal_marlin::cpu
+
+#endif

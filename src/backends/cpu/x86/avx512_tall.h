@@ -1,0 +1,76 @@
+// Tall tiles: up to 12 rows x 16 columns, for any number of rows from a few on.
+//
+// Codes are decoded in registers for each tile: an instruction or two for every 4 slots, which up to 12 rows share, cost less
+// than storing decoded weights (a 512-bit store takes two cycles on Zen 4) and reading back twice or four times the bytes. Only
+// scales and zeros are decoded in advance, a chunk at a time. Activations are broadcast by the instruction that multiplies
+// them: where another thread shares the core, what counts is the number of instructions.
+#pragma once
+
+#include <algorithm>
+
+#include "backends/cpu/x86/avx512.h"
+
+namespace metal_marlin::cpu {
+
+inline constexpr int kTallBlocks = 12;
+
+/// Some rows of a tile, and a chunk. Records have room for kTallRows rows.
+template <class Chunk>
+struct TallTile {
+  const Chunk& chunk;
+  int blocks;
+  bool first;  ///< of the chunks: sums start from 0
+  const uint32_t* record;
+  float* sums;    ///< [row][kPanelColumns]
+  int64_t ahead;  ///< how far to fetch codes, or 0: an earlier tile did
+
+  TallTile from_row(int r, bool fetches) const {
+    return {chunk, blocks, first, record + r, sums + r * kPanelColumns, fetches ? ahead : 0};
+  }
+};
+
+/// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds `rows`.
+template <int kMost, class Call>
+MARLIN_INLINE void with_height(int rows, Call call) {
+  if constexpr (kMost > 2)
+    if (rows <= kMost - 2) return with_height<kMost - 2>(rows, call);
+  call.template operator()<kMost>();
+}
+
+/// The same, in halves where there are more than kMost rows: call.operator()<kRows>(tile).
+template <int kMost, class Chunk, class Call>
+void in_halves(const TallTile<Chunk>& tile, int rows, Call call) {
+  constexpr int kHalf = kTallRows / 2;
+  static_assert(kMost >= kHalf);
+  const auto one = [&](const TallTile<Chunk>& part, int height) {
+    with_height<kMost>(height, [&]<int kRows>() { call.template operator()<kRows>(part); });
+  };
+  if (rows <= kMost) return one(tile, rows);
+  one(tile, kHalf);
+  one(tile.from_row(kHalf, false), rows - kHalf);
+}
+
+/// Multiplies a panel, chunk after chunk, by all tiles: kTile(args, tile, its rows, what is known of them (activations.h)).
+/// kStage(args, superblocks, blocks, chunk) decodes scales. The first tile fetches what comes later.
+template <class Chunk, auto kStage, auto kTile>
+void walk_tall(const PanelArgs& args) {
+  const ActivationLayout& act = args.activations;
+  const int64_t super_bytes = args.layout->super_bytes();
+  alignas(64) Chunk chunk;
+  for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
+    const int blocks = static_cast<int>(act.chunk_length(block));
+    kStage(args, args.panel + block / kBlocksPerSuper * super_bytes, blocks, chunk);
+    for (int64_t index = args.tile_begin; index < args.tile_end; ++index) {
+      const int64_t i = index - args.tile_begin;
+      const TallTile<Chunk> tile{.chunk = chunk,
+                                 .blocks = blocks,
+                                 .first = block == 0,
+                                 .record = args.records + act.offset(index, block),
+                                 .sums = args.sums + i * kTallRows * kPanelColumns,
+                                 .ahead = i == 0 ? fetch_distance(super_bytes) : 0};
+      kTile(args, tile, act.rows_of(index), reinterpret_cast<const float*>(args.records + act.rows_offset(index)));
+    }
+  }
+}
+
+}  // namespace metal_marlin::cpu
