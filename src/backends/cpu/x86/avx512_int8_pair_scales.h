@@ -19,11 +19,11 @@ MARLIN_AVX512 inline unsigned largest_e4m3(const SuperShape& shape, const uint8_
 }
 
 /// Writes a block's scales, the first group's in the low halves of dwords, and `power`, all as FP4 codes of twice the value
-/// want them. False: some do not fit (the largest takes 15 bits, so none may be below 2^-11 of it, unless 0), or are NaN.
+/// want them. False: some do not fit (the largest takes 15 bits, so none may be below 2^-11 of it, unless 0), or are NaN, which
+/// no integer equals.
 MARLIN_AVX512 inline bool pair_scales(const SuperShape& shape, const uint8_t* super, int blocks,
                                       uint32_t (*integers)[kPanelColumns], float& power) {
   const unsigned largest = largest_e4m3(shape, super, blocks);
-  if (largest == 0x7f) return false;
   // Below 2^(exponent + 1), with 4 significant bits: times 2^(14 - exponent) at most 30720. Subnormals have the exponent of 1.
   const int exponent = static_cast<int>(std::max(1u, largest >> 3)) - 7;
   power = std::bit_cast<float>(static_cast<uint32_t>(127 - 1 + exponent - 14) << 23);
