@@ -1,4 +1,4 @@
-// The walk of kernels that stage weights.
+// Kernels by the kind of codes, and the walk of those that stage weights.
 #pragma once
 
 #include <algorithm>
@@ -8,24 +8,33 @@
 
 namespace metal_marlin::cpu {
 
+/// Calls call.operator()<kCode>().
+template <class Call>
+void with_code(CodeKind code, Call call) {
+  switch (code) {
+    case CodeKind::w4sym:
+      return call.template operator()<CodeKind::w4sym>();
+    case CodeKind::w4zero:
+      return call.template operator()<CodeKind::w4zero>();
+    case CodeKind::w4add:
+      return call.template operator()<CodeKind::w4add>();
+    case CodeKind::fp4:
+      return call.template operator()<CodeKind::fp4>();
+    case CodeKind::w8sym:
+      return call.template operator()<CodeKind::w8sym>();
+    case CodeKind::w8add:
+      return call.template operator()<CodeKind::w8add>();
+  }
+}
+
 /// Calls call.operator()<kCode, kSparse>() for the weights of a panel.
 template <class Call>
 void with_codes(const PanelArgs& args, Call call) {
-  const bool sparse = args.layout->sparse;
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return sparse ? call.template operator()<CodeKind::w4sym, true>() : call.template operator()<CodeKind::w4sym, false>();
-    case CodeKind::w4zero:
-      return sparse ? call.template operator()<CodeKind::w4zero, true>() : call.template operator()<CodeKind::w4zero, false>();
-    case CodeKind::w4add:
-      return sparse ? call.template operator()<CodeKind::w4add, true>() : call.template operator()<CodeKind::w4add, false>();
-    case CodeKind::fp4:
-      return sparse ? call.template operator()<CodeKind::fp4, true>() : call.template operator()<CodeKind::fp4, false>();
-    case CodeKind::w8sym:
-      return call.template operator()<CodeKind::w8sym, false>();
-    case CodeKind::w8add:
-      return call.template operator()<CodeKind::w8add, false>();
-  }
+  with_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (!is_eight_bits(kCode))
+      if (args.layout->sparse) return call.template operator()<kCode, true>();
+    return call.template operator()<kCode, false>();
+  });
 }
 
 /// Many rows: decodes a chunk of a panel into cache (kStage), then multiplies all tiles by it (kTile), chunk after chunk. Tiles

@@ -2,7 +2,9 @@
 //   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the staged weights carry their scale
 //   and
 //         tiles are 6 rows x 64 columns. (Products below 2^-126 are BF16 subnormals, which vdpbf16ps takes as 0.)
-//   gemm: everything else keeps the bare codes, and a block's partial sums are multiplied by the scales: 3 rows x 64 columns.
+//   gemm: other sparse weights keep the bare codes, and a block's partial sums are multiplied by the scales: 3 rows x 64
+//   columns.
+//         (Dense ones are faster in tall tiles; their additive zeros, and eight bits, no sparse kernel stages.)
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -25,21 +27,20 @@ struct Folded {
 struct Partial {
   StagedWeights<kPartialBlocks> weights;
   float scale[kPartialBlocks][2][kPanelColumns];  ///< one row a block, or two with groups of 16
-  float zero[kPartialBlocks][2][kPanelColumns];   ///< additive zeros
 };
 
 /// Steps of a 4-bit line without scale.
-template <CodeKind kCode, bool kSparse, int kStep = 0>
+template <CodeKind kCode, int kStep = 0>
 MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, __m512i table, uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
-    _mm512_store_si512(out[kStep][0], bf16_step<kCode, kSparse, kStep>(codes, table));
-    stage_line<kCode, kSparse, kStep + 1>(codes, table, out);
+    _mm512_store_si512(out[kStep][0], bf16_step<kCode, true, kStep>(codes, table));
+    stage_line<kCode, kStep + 1>(codes, table, out);
   }
 }
 
-template <CodeKind kCode, bool kSparse>
+template <CodeKind kCode>
 MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks, Partial& out) {
-  using Lines = CodeLines<kCode, kSparse>;
+  using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const int parts = shape.shift == 0 ? 2 : 1;
   const __m512i table = bf16_table<kCode>();
@@ -55,26 +56,20 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
         const int group = (unit + line * 2 / Lines::kLines) >> shape.shift;
         const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
-        auto* to = reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][0][v]);
-        if constexpr (is_eight_bits(kCode)) {
-          _mm512_store_si512(to[line / 2 * 4 + line % 2][0], bf16_byte_pair<0>(codes.low));
-          _mm512_store_si512(to[line / 2 * 4 + line % 2 + 2][0], bf16_byte_pair<1>(codes.low));
-        } else {
-          stage_line<kCode, kSparse>(codes, table, to + line * 4);
-        }
+        stage_line<kCode>(codes, table, reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
     for (int part = 0; part < parts; ++part)
       for (int v = 0; v < kVectors; ++v) {
         const int group = (unit + part) >> shape.shift;
         _mm512_store_ps(&out.scale[b][part][16 * v], _mm512_load_ps(&scales.scale[group][16 * v]));
-        if constexpr (is_additive(kCode))
-          _mm512_store_ps(&out.zero[b][part][16 * v], _mm512_load_ps(&scales.zero[group][16 * v]));
       }
   }
 }
 
 void stage_partial_any(const PanelArgs& args, const uint8_t* super, int blocks, Partial& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage_partial<kCode, kSparse>(*args.layout, super, blocks, out); });
+  with_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (!is_additive(kCode) && !is_eight_bits(kCode)) stage_partial<kCode>(*args.layout, super, blocks, out);
+  });
 }
 
 /// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both products are cut to BF16 exactly.
@@ -92,9 +87,9 @@ MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __
 }
 
 template <bool kSparse>
-MARLIN_AVX512 void stage_folded(const PackedLayout& layout, const uint8_t* super, int blocks, Folded& out) {
+MARLIN_AVX512 void stage_folded(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
   using Lines = CodeLines<CodeKind::fp4, kSparse>;
-  const SuperShape shape(layout);
+  const SuperShape shape(*args.layout);
   const __m512 table = float_table<CodeKind::fp4>();
   FloatSuper scales;
   for (int b = 0; b < blocks; ++b) {
@@ -112,11 +107,6 @@ MARLIN_AVX512 void stage_folded(const PackedLayout& layout, const uint8_t* super
                                    reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
   }
-}
-
-void stage_folded_any(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
-  args.layout->sparse ? stage_folded<true>(*args.layout, super, blocks, out)
-                      : stage_folded<false>(*args.layout, super, blocks, out);
 }
 
 /// One step (two slots) of kRows rows x 64 columns.
@@ -149,12 +139,12 @@ MARLIN_AVX512_BF16 void folded_tile(const Folded& staged, int blocks, bool first
 }
 
 /// 12 partial sums and 12 sums. A group of more than 32 slots is scaled block by block.
-template <int kParts, bool kAdditive>
+template <int kParts>
 MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool first, const uint32_t* record, float* sums) {
-  constexpr int kRows = kPartialRows, kRecord = (kSteps + (kAdditive ? kParts : 0)) * kRows;
+  constexpr int kRows = kPartialRows;
   __m512 acc[kRows][kVectors];
   load_sums(first, sums, acc);
-  for (int b = 0; b < blocks; ++b, record += kRecord)
+  for (int b = 0; b < blocks; ++b, record += kSteps * kRows)
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
       __m512 partial[kRows][kVectors];
@@ -165,14 +155,6 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool fir
 #pragma GCC unroll 16
       for (int step = part * kSteps / kParts; step < (part + 1) * kSteps / kParts; ++step)
         multiply_step(staged.weights[b][step], record + step * kRows, partial);
-      if constexpr (kAdditive)
-#pragma GCC unroll 3
-        for (int r = 0; r < kRows; ++r) {
-          const __m512 sum = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(record[(kSteps + part) * kRows + r])));
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v)
-            acc[r][v] = _mm512_fmadd_ps(sum, _mm512_load_ps(&staged.zero[b][part][16 * v]), acc[r][v]);
-        }
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const __m512 scale = _mm512_load_ps(&staged.scale[b][part][16 * v]);
@@ -185,18 +167,17 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool fir
 
 void partial_tile_any(const Partial& staged, int blocks, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
                       float* sums) {
-  const bool halves = args.layout->slot_group == 16;
-  if (is_additive(args.code))
-    return halves ? partial_tile<2, true>(staged, blocks, first, record, sums)
-                  : partial_tile<1, true>(staged, blocks, first, record, sums);
-  return halves ? partial_tile<2, false>(staged, blocks, first, record, sums)
-                : partial_tile<1, false>(staged, blocks, first, record, sums);
+  args.layout->slot_group == 16 ? partial_tile<2>(staged, blocks, first, record, sums)
+                                : partial_tile<1>(staged, blocks, first, record, sums);
 }
 
 }  // namespace
 
-void cpu_avx512bf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Folded, stage_folded_any, folded_tile>(args); }
-void cpu_avx512bf16_bf16_gemm_any(const PanelArgs& args) { walk_chunks<Partial, stage_partial_any, partial_tile_any>(args); }
+void cpu_avx512bf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Folded, stage_folded<false>, folded_tile>(args); }
+void cpu_avx512bf16_bf16_fold_fp4_sparse(const PanelArgs& args) { walk_chunks<Folded, stage_folded<true>, folded_tile>(args); }
+void cpu_avx512bf16_bf16_gemm_any_sparse(const PanelArgs& args) {
+  walk_chunks<Partial, stage_partial_any, partial_tile_any>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

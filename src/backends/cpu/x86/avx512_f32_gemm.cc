@@ -1,5 +1,5 @@
-// F32 and F16 activations for many rows: weights are decoded to their value in F32 (so additive zeros cost nothing), 4 blocks
-// at a time into L1, and multiplied by tiles of 6 rows x 64 columns.
+// F32 and F16 activations for many rows of sparse weights: weights are decoded to their value in F32 (so additive zeros cost
+// nothing), 4 blocks at a time into L1, and multiplied by tiles of 6 rows x 64 columns.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -22,33 +22,24 @@ MARLIN_AVX512 MARLIN_INLINE __m512 weight(__m512 code, __m512 scale, __m512 zero
 
 /// 8 slots of 16 columns from a 4-bit line. `kept`: as CodeLines::kept gives them, where a zero must not reach what is not
 /// kept.
-template <CodeKind kCode, bool kSparse, int kStep = 0>
+template <CodeKind kCode, int kStep = 0>
 MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 table, __m512 scale, __m512 zero,
                                             float (*out)[kVectors][16]) {
   if constexpr (kStep < 8) {
-    using Lines = CodeLines<kCode, kSparse>;
-    __m512 value = weight<kCode>(float_step<kCode, kSparse, kStep>(codes, table), scale, zero);
+    using Lines = CodeLines<kCode, true>;
+    __m512 value = weight<kCode>(float_step<kCode, true, kStep>(codes, table), scale, zero);
     if constexpr (Lines::kCountsKept) {
       const __m512i one = _mm512_set1_epi32(1);
       value = _mm512_maskz_mov_ps(_mm512_test_epi32_mask(Lines::template dwords<kStep>(kept), one), value);
     }
     _mm512_store_ps(out[kStep][0], value);
-    stage_line<kCode, kSparse, kStep + 1>(codes, kept, table, scale, zero, out);
+    stage_line<kCode, kStep + 1>(codes, kept, table, scale, zero, out);
   }
 }
 
-/// 4 slots from an 8-bit line: every second step of 8 (activations.h).
 template <CodeKind kCode>
-MARLIN_AVX512 MARLIN_INLINE void stage_bytes(__m512i line, __m512 scale, __m512 zero, float (*out)[kVectors][16]) {
-  _mm512_store_ps(out[0][0], weight<kCode>(byte_to_float<0>(line), scale, zero));
-  _mm512_store_ps(out[2][0], weight<kCode>(byte_to_float<1>(line), scale, zero));
-  _mm512_store_ps(out[4][0], weight<kCode>(byte_to_float<2>(line), scale, zero));
-  _mm512_store_ps(out[6][0], weight<kCode>(byte_to_float<3>(line), scale, zero));
-}
-
-template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
-  using Lines = CodeLines<kCode, kSparse>;
+  using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
   FloatSuper scales;
@@ -61,19 +52,17 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
         const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         const __m512 scale = _mm512_load_ps(&scales.scale[group][16 * v]);
         const __m512 zero = is_additive(kCode) ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
-        auto* to = reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][0][v]);
-        if constexpr (is_eight_bits(kCode)) {
-          stage_bytes<kCode>(codes.low, scale, zero, to + line / 2 * 8 + line % 2);
-        } else {
-          const Codes kept = Lines::kCountsKept ? Lines::kept(from, line) : codes;
-          stage_line<kCode, kSparse>(codes, kept, table, scale, zero, to + line * 8);
-        }
+        const Codes kept = Lines::kCountsKept ? Lines::kept(from, line) : codes;
+        stage_line<kCode>(codes, kept, table, scale, zero,
+                          reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][line * 8][v]));
       }
     }
 }
 
 void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, blocks, out); });
+  with_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (!is_eight_bits(kCode)) stage<kCode>(*args.layout, super, blocks, out);
+  });
 }
 
 /// 24 sums, 4 vectors of weights and one of activations in registers.
@@ -101,7 +90,7 @@ MARLIN_AVX512 void multiply_tile(const Staged& staged, int blocks, bool first, c
 
 }  // namespace
 
-void cpu_avx512_f32_fold_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, multiply_tile>(args); }
+void cpu_avx512_f32_fold_any_sparse(const PanelArgs& args) { walk_chunks<Staged, stage_any, multiply_tile>(args); }
 
 }  // namespace metal_marlin::cpu
 

@@ -58,6 +58,18 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
+/// Weights of one step of a line of dense weights: of 8 slots with 4-bit codes, of 4 with 8-bit ones.
+template <ActivationForm kForm, CodeKind kCode, int kStep>
+MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
+  if constexpr (kForm == ActivationForm::bf16) {
+    if constexpr (is_eight_bits(kCode)) return bf16_byte_pair<kStep>(codes.low);
+    return bf16_step<kCode, false, kStep>(codes, table);
+  } else {
+    if constexpr (is_eight_bits(kCode)) return _mm512_castps_si512(byte_to_float<kStep>(codes.low));
+    return _mm512_castps_si512(float_step<kCode, false, kStep>(codes, _mm512_castsi512_ps(table)));
+  }
+}
+
 /// Scales and zeros of a superblock.
 struct alignas(64) FloatSuper {
   float scale[8][kPanelColumns];

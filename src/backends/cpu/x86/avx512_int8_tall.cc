@@ -4,6 +4,7 @@
 // speed that can be had: 8 / 9 with one multiplication (powers of two; groups of 64 and more), 8 / 10 with two.
 #if defined(__x86_64__)
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/x86/avx512_int8_pair_scales.h"
 #include "backends/cpu/x86/avx512_tall.h"
 
@@ -105,17 +106,6 @@ struct RowFactor {
   }
   __m512 scale;
 };
-
-template <int kRows>
-MARLIN_AVX512 MARLIN_INLINE void load_sums(const Tile& tile, const float* sums, __m512 (&acc)[kRows]) {
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
-}
-template <int kRows>
-MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
-}
 
 /// kRows rows x 64 columns, 16 at a time; every block (of 16 slots with kParts = 2) is scaled.
 template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
@@ -261,28 +251,10 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
   group == kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
 }
 
-template <CodeKind kCode>
-void walk(const PanelArgs& args) {
-  walk_tall<Chunk, stage<kCode>, multiply_tile<kCode>>(args);
-}
-
 }  // namespace
 
 void cpu_avx512vnni_int8_tall_any(const PanelArgs& args) {
-  switch (args.code) {
-    case CodeKind::w4sym:
-      return walk<CodeKind::w4sym>(args);
-    case CodeKind::w4zero:
-      return walk<CodeKind::w4zero>(args);
-    case CodeKind::w4add:
-      return walk<CodeKind::w4add>(args);
-    case CodeKind::fp4:
-      return walk<CodeKind::fp4>(args);
-    case CodeKind::w8sym:
-      return walk<CodeKind::w8sym>(args);
-    case CodeKind::w8add:
-      return walk<CodeKind::w8add>(args);
-  }
+  with_code(args.code, [&]<CodeKind kCode>() { walk_tall<Chunk, stage<kCode>, multiply_tile<kCode>>(args); });
 }
 
 }  // namespace metal_marlin::cpu

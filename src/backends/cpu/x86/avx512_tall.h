@@ -29,6 +29,18 @@ struct TallTile {
   }
 };
 
+/// The sums of 16 columns.
+template <class Chunk, int kRows>
+MARLIN_AVX512 MARLIN_INLINE void load_sums(const TallTile<Chunk>& tile, const float* sums, __m512 (&acc)[kRows]) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
+}
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
+}
+
 /// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds `rows`.
 template <int kMost, class Call>
 MARLIN_INLINE void with_height(int rows, Call call) {

@@ -1,0 +1,130 @@
+// Default compute of dense weights by tall tiles (avx512_tall.h): BF16 activations by vdpbf16ps, F32 and F16 ones by FMA. The
+// sums of a group are multiplied by its scale, one FMA for every 16 (BF16) or 32 multiplications with groups of 32.
+#if defined(__x86_64__)
+
+#include <utility>
+
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/x86/avx512_float.h"
+#include "backends/cpu/x86/avx512_tall.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+struct Chunk {
+  FloatSuper supers[kTallBlocks / kBlocksPerSuper];
+  const uint8_t* codes;  ///< of the first superblock
+};
+using Tile = TallTile<Chunk>;
+
+template <CodeKind kCode>
+MARLIN_AVX512 void stage(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+  const SuperShape shape(*args.layout);
+  out.codes = super;
+  for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
+    shape.fetch_scales(super);
+    decode_float_super<kCode>(shape, super, out.supers[s]);
+  }
+}
+
+/// sum += w * the activation, or pair of them, at x. In assembly, as g++ 12 would broadcast by an instruction of its own.
+template <ActivationForm kForm>
+MARLIN_AVX512 MARLIN_INLINE void multiply_broadcast(__m512& sum, __m512i w, const uint32_t* x) {
+  if constexpr (kForm == ActivationForm::bf16)
+    __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
+  else
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
+}
+
+/// Step kStep of 8 slots of 16 columns, whose codes are one line of 4 bits or two of 8: there every second step is of the same
+/// line (activations.h).
+template <ActivationForm kForm, CodeKind kCode, int kRows, int kStep>
+MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[2], __m512i table, const uint32_t* x,
+                                               __m512 (&part)[kRows]) {
+  constexpr bool kEight = is_eight_bits(kCode);
+  const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(lines[kEight ? kStep % 2 : 0], table);
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) multiply_broadcast<kForm>(part[r], w, x + kStep * kTallRows + r);
+  fence();
+}
+
+template <ActivationForm kForm, CodeKind kCode, int kRows, int... kStep>
+MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>, const Codes (&lines)[2], __m512i table,
+                                                const uint32_t* x, __m512 (&part)[kRows]) {
+  (multiply_step<kForm, kCode, kRows, kStep>(lines, table, x, part), ...);
+}
+
+/// kRows rows x 64 columns, 16 at a time.
+template <ActivationForm kForm, CodeKind kCode, int kRows>
+MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile& tile) {
+  using Lines = CodeLines<kCode, false>;
+  constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
+  constexpr int kLines = Lines::kLines / 4;                      // the same
+  const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
+  const int units = args.layout->slot_group / 16;  // of a group
+  const int64_t super_bytes = args.layout->super_bytes(), record_size = args.activations.record_size();
+  // The next tile's records lie behind this one's. A quarter of them is fetched with every 16 columns: activations of many rows
+  // lie in L3, and the first columns would wait for all.
+  const int64_t later = tile.blocks * record_size;
+  for (int v = 0; v < kColumnGroups; ++v) {
+    const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;
+    const uint32_t* records = tile.record;
+    __m512 acc[kRows];
+    load_sums(tile, tile.sums + 16 * v, acc);
+    for (int s = 0; s < tile.blocks / kBlocksPerSuper; ++s) {
+      const FloatSuper& super = tile.chunk.supers[s];
+      for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; unit += units, ++group) {
+        __m512 part[kRows];
+#pragma GCC unroll 12
+        for (int r = 0; r < kRows; ++r) part[r] = _mm512_setzero_ps();
+        for (int i = 2 * unit; i < 2 * (unit + units); ++i) {  // of 8 slots
+          const uint8_t* const block = codes + i / 4 * kColumnGroups * Lines::kBytes;
+          const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(&super.offset[group][16 * v]) : table;
+          Codes lines[2];
+#pragma GCC unroll 2
+          for (int j = 0; j < kLines; ++j) {
+            lines[j] = Lines::read(block, i % 4 * kLines + j, offset);
+            if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
+          }
+          const uint32_t* const x = records + i / 4 * record_size + i % 4 * kSteps * kTallRows;
+#pragma GCC unroll 2
+          for (int line = v; line < kSteps * kTallRows / 16; line += kColumnGroups)
+            fetch_line(reinterpret_cast<const uint8_t*>(x + later + 16 * line));
+          multiply_slots<kForm, kCode>(std::make_integer_sequence<int, kSteps>{}, lines, table, x, part);
+        }
+        if constexpr (is_additive(kCode))
+          for (int i = unit; i < unit + units; i += 2) {
+            const uint32_t* const sum = records + i / 2 * record_size + (4 * kSteps + i % 2) * kTallRows;
+            const __m512i zero = _mm512_load_si512(&super.zero[group][16 * v]);
+#pragma GCC unroll 12
+            for (int r = 0; r < kRows; ++r) multiply_broadcast<ActivationForm::f32>(acc[r], zero, sum + r);
+          }
+        const __m512 scale = _mm512_load_ps(&super.scale[group][16 * v]);
+#pragma GCC unroll 12
+        for (int r = 0; r < kRows; ++r) acc[r] = _mm512_fmadd_ps(part[r], scale, acc[r]);
+      }
+      codes += super_bytes;
+      records += kBlocksPerSuper * record_size;
+    }
+    store_sums(acc, tile.sums + 16 * v);
+  }
+}
+
+template <ActivationForm kForm, CodeKind kCode>
+void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float*) {
+  with_height<kTallRows>(rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
+}
+
+template <ActivationForm kForm>
+void walk(const PanelArgs& args) {
+  with_code(args.code, [&]<CodeKind kCode>() { walk_tall<Chunk, stage<kCode>, multiply_tile<kForm, kCode>>(args); });
+}
+
+}  // namespace
+
+void cpu_avx512bf16_bf16_tall_any(const PanelArgs& args) { walk<ActivationForm::bf16>(args); }
+void cpu_avx512_f32_tall_any(const PanelArgs& args) { walk<ActivationForm::f32>(args); }
+
+}  // namespace metal_marlin::cpu
+
+#endif
