@@ -106,13 +106,14 @@ inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super
   if (layout.zero_kind == ZeroKind::integer)
     for (int i = 0; i < n; i += 16) {
       const uint8x16_t offset = vsubq_u8(vdupq_n_u8(16), vld1q_u8(zeros + i));
-      vst4q_u8(out.offset[0][i], {offset, offset, offset, offset});  // each byte four times
+      const uint8x16x4_t four = {offset, offset, offset, offset};  // each byte four times
+      vst4q_u8(out.offset[0][i], four);
     }
 }
 
 /// scale * d, but a finite scale times a finite d stays finite: where the integer sum is 0 an infinite factor would give NaN.
-MARLIN_INLINE float32x4_t finite_product(float32x4_t scale, float d) {
-  const float32x4_t limit = vdupq_n_f32(FLT_MAX), product = vmulq_n_f32(scale, d);
+MARLIN_INLINE float32x4_t finite_product(float32x4_t scale, float32x4_t d) {
+  const float32x4_t limit = vdupq_n_f32(FLT_MAX), product = vmulq_f32(scale, d);
   const float32x4_t clamped = vmaxq_f32(vnegq_f32(limit), vminq_f32(limit, product));  // NaN stays NaN
   return vbslq_f32(vcgtq_f32(vabsq_f32(scale), limit), product, clamped);
 }

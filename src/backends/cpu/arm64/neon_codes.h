@@ -16,11 +16,15 @@ struct CodeLines {
   static constexpr int kBytes = kSparse ? kSparseGroupBytes : is_eight_bits(kCode) ? 512 : 256;  ///< of a column group's block
   static constexpr bool kCountsKept = kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
-  /// 8 slots, number `octet` (0..3) of a block, of vector v of the panel. Integer zeros are applied: the bytes hold code + 16 -
-  /// zero, with `offsets` the 16 - zero of each byte. What is not kept becomes the code of 0, so that nothing after this
-  /// differs from dense weights.
-  MARLIN_INLINE static Codes read(const uint8_t* super, const uint8_t* offsets, int block, int octet, int v) {
-    const uint8_t* from = group_of(super, block, v);
+  /// Where the codes of vector v of the panel are, for one block. The next vector of the column group is 16 bytes further.
+  MARLIN_INLINE static const uint8_t* at(const uint8_t* super, int64_t block, int v) {
+    return super + (block * kColumnGroups + v / 4) * kBytes + v % 4 * 16;
+  }
+
+  /// 8 slots, number `octet` (0..3) of the block, from at(). Integer zeros are applied: the bytes hold code + 16 - zero, with
+  /// `offsets` the 16 - zero of each byte. What is not kept becomes the code of 0, so that nothing after this differs from
+  /// dense weights.
+  MARLIN_INLINE static Codes read(const uint8_t* from, const uint8_t* offsets, int octet) {
     const uint8x16_t fifteen = vdupq_n_u8(15);
     if constexpr (is_eight_bits(kCode)) {
       return {vld1q_u8(from + octet * 128), vld1q_u8(from + octet * 128 + 64)};
@@ -39,18 +43,13 @@ struct CodeLines {
   }
 
   /// 1 where a code is kept, 0 elsewhere, as codes.
-  MARLIN_INLINE static Codes kept(const uint8_t* super, int block, int octet, int v) {
-    const uint8_t* from = group_of(super, block, v);
+  MARLIN_INLINE static Codes kept(const uint8_t* from, int octet) {
     const uint8x16_t one = vdupq_n_u8(1);
-    const auto any = [&](int quad) { return vandq_u8(vorrq_u8(at(from, quad, 0), at(from, quad, 1)), one); };
+    const auto any = [&](int quad) { return vandq_u8(vorrq_u8(is_at(from, quad, 0), is_at(from, quad, 1)), one); };
     return {any(2 * octet), any(2 * octet + 1)};
   }
 
  private:
-  MARLIN_INLINE static const uint8_t* group_of(const uint8_t* super, int block, int v) {
-    return super + (block * kColumnGroups + v / 4) * kBytes + v % 4 * 16;
-  }
-
   /// Byte `byte` of every column's dword, in all four slots.
   MARLIN_INLINE static uint8x16_t spread(uint8x16_t x, int byte) {
     const uint8x16_t first = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
@@ -58,7 +57,7 @@ struct CodeLines {
   }
 
   /// All ones in the slot of a quad (0..7 of the block) where its kept code `which` (0, 1) is.
-  MARLIN_INLINE static uint8x16_t at(const uint8_t* from, int quad, int which) {
+  MARLIN_INLINE static uint8x16_t is_at(const uint8_t* from, int quad, int which) {
     const uint8x16_t slots = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
     const uint8x16_t positions = spread(vld1q_u8(from + kSparsePositions), quad / 4 + 2 * which);
     const uint8x16_t shifted = vshlq_u8(positions, vdupq_n_s8(static_cast<int8_t>(-2 * (quad % 4))));
@@ -67,8 +66,8 @@ struct CodeLines {
 
   MARLIN_INLINE static uint8x16_t expand(uint8x16_t kept, const uint8_t* from, int quad) {
     const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::w4sym ? 8 : kCode == CodeKind::w4zero ? 16 : 0);
-    return vbslq_u8(at(from, quad, 0), spread(kept, quad % 2),
-                    vbslq_u8(at(from, quad, 1), spread(kept, quad % 2 + 2), nothing));
+    return vbslq_u8(is_at(from, quad, 0), spread(kept, quad % 2),
+                    vbslq_u8(is_at(from, quad, 1), spread(kept, quad % 2 + 2), nothing));
   }
 };
 
@@ -82,16 +81,16 @@ struct Int8Codes {
   using Lines = CodeLines<kCode, kSparse>;
   static constexpr int kQuads = 2;  ///< of a block
 
-  MARLIN_INLINE static void read(const uint8_t* super, const uint8_t* offsets, int block, int quad, int v, Quad& w) {
+  MARLIN_INLINE static void read(const uint8_t* from, const uint8_t* offsets, int quad, Quad& w) {
     for (int i = 0; i < 2; ++i) {
-      const Codes codes = Lines::read(super, offsets, block, 2 * quad + i, v);
+      const Codes codes = Lines::read(from, offsets, 2 * quad + i);
       w[2 * i] = value(codes.low);
       w[2 * i + 1] = value(codes.high);
     }
   }
-  MARLIN_INLINE static void kept(const uint8_t* super, int block, int quad, int v, Quad& w) {
+  MARLIN_INLINE static void kept(const uint8_t* from, int quad, Quad& w) {
     for (int i = 0; i < 2; ++i) {
-      const Codes codes = Lines::kept(super, block, 2 * quad + i, v);
+      const Codes codes = Lines::kept(from, 2 * quad + i);
       w[2 * i] = codes.low;
       w[2 * i + 1] = codes.high;
     }
@@ -124,21 +123,28 @@ struct Bf16Table {
   }
 };
 
+/// BF16 values of slots 0 2 and 1 3 from the low and high bytes of 4.
+MARLIN_INLINE void join_bytes(uint8x16_t low, uint8x16_t high, uint8x16_t& even, uint8x16_t& odd) {
+  even = vtrn1q_u8(low, high);
+  odd = vtrn2q_u8(low, high);
+}
+
 /// Steps of 2 slots as BF16, without scale: first_slot_of_pair (activations.h) puts slots 0 2, 4 6, 1 3, 5 7 of 8 into a quad.
 template <CodeKind kCode, bool kSparse>
 struct Bf16Codes {
   using Lines = CodeLines<kCode, kSparse>;
   static constexpr int kQuads = 4;
+  static constexpr Bf16Table<kCode> kTable{};
 
-  MARLIN_INLINE static void read(const uint8_t* super, const uint8_t* offsets, int block, int quad, int v, Quad& w) {
-    const Codes codes = Lines::read(super, offsets, block, quad, v);
+  MARLIN_INLINE static void read(const uint8_t* from, const uint8_t* offsets, int quad, Quad& w) {
+    const Codes codes = Lines::read(from, offsets, quad);
     pairs(codes.low, w[0], w[2]);
     pairs(codes.high, w[1], w[3]);
   }
 
   /// Not 0 where a code is kept.
-  MARLIN_INLINE static void kept(const uint8_t* super, int block, int quad, int v, Quad& w) {
-    const Codes kept = Lines::kept(super, block, quad, v);
+  MARLIN_INLINE static void kept(const uint8_t* from, int quad, Quad& w) {
+    const Codes kept = Lines::kept(from, quad);
     w[0] = vtrn1q_u8(kept.low, kept.low);
     w[1] = vtrn1q_u8(kept.high, kept.high);
     w[2] = vtrn2q_u8(kept.low, kept.low);
@@ -158,10 +164,7 @@ struct Bf16Codes {
       even = uppers(vshlq_n_s32(x, 24), vshlq_n_s32(x, 8));
       odd = uppers(vshlq_n_s32(x, 16), x);
     } else {
-      static constexpr Bf16Table<kCode> kTable;
-      const uint8x16_t low = look_up(kTable.low, code), high = look_up(kTable.high, code);
-      even = vtrn1q_u8(low, high);
-      odd = vtrn2q_u8(low, high);
+      join_bytes(look_up(kTable.low, code), look_up(kTable.high, code), even, odd);
     }
   }
   MARLIN_INLINE static uint8x16_t look_up(const uint8_t (&table)[32], uint8x16_t code) {

@@ -14,8 +14,8 @@ struct Sdot {
   static constexpr int kSteps = 8;
   static constexpr bool kInteger = true, kMatrix = false;
   template <int kLane>
-  MARLIN_TARGET MARLIN_INLINE static Sum multiply_add(Sum sum, uint8x16_t w, uint32x4_t x) {
-    return vdotq_laneq_s32(sum, vreinterpretq_s8_u8(w), vreinterpretq_s8_u32(x), kLane);
+  MARLIN_TARGET MARLIN_INLINE static void multiply_add(Sum& sum, uint8x16_t w, uint32x4_t x) {
+    sum = vdotq_laneq_s32(sum, vreinterpretq_s8_u8(w), vreinterpretq_s8_u32(x), kLane);
   }
 };
 
@@ -23,38 +23,45 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
   decode_super_scales(*args.layout, super, int8_factor(args.code), out);
 }
 
+/// A kind of codes with the same bytes, which may share its tiles.
+constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
+  if (sparse) return code;  // what is not kept differs
+  return code == CodeKind::w4add ? CodeKind::w4sym : code == CodeKind::w8add ? CodeKind::w8sym : code;
+}
+
 void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
                        float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
-    using Codes = Int8Codes<kCode, kSparse>;
+    using Codes = Int8Codes<same_bytes(kCode, kSparse), kSparse>;
+    constexpr bool kCountsKept = CodeLines<kCode, kSparse>::kCountsKept;
     const InRegisters<Codes> codes(scales);
     Walk walk = walk_of(args, scales, first);
-    if constexpr (Codes::Lines::kCountsKept) walk.zero = nullptr;
+    if (kCountsKept) walk.zero = nullptr;
+    const int rows = args.activations.tile_rows;
     if (may_overflow(args, scales, tile))
-      multiply_staged<Sdot, Scaling::clamped>(args, codes, walk, record, sums);
+      multiply_staged<Sdot, true>(args, codes, walk, record, sums);
     else if constexpr (kSparse)
-      multiply_staged<Sdot, Scaling::partial>(args, codes, walk, record, sums);
+      multiply_staged<Sdot>(args, codes, walk, record, sums);
+    else if constexpr (kCode == CodeKind::fp4)
+      multiply_scaled<Sdot>(codes, walk, rows, record, sums);
+    else if (walk.group_shift == 0)  // few weights but NVFP4 have groups of 16: no tiles for them
+      multiply_staged<Sdot>(args, codes, walk, record, sums);
     else
-      multiply_tile<Sdot, Scaling::partial>(codes, walk, args.activations.tile_rows, record, sums);
-    if constexpr (Codes::Lines::kCountsKept) {
+      multiply_tile<Sdot, Scaling::blocks>(codes, walk, rows, record, sums);
+    if constexpr (kCountsKept) {
       // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a code is kept.
       walk.scale = scales.zero;
       walk.first = false;
-      multiply_staged<Sdot, Scaling::clamped>(args, Kept<Codes>(scales), walk, record, sums);
+      multiply_staged<Sdot, true>(args, Kept<Codes>(scales), walk, record, sums);
     }
   });
 }
 
-void staged_tile(const Staged<2>& staged, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
-                 float* sums) {
-  const Walk walk = walk_of(args, staged.scales, first);
-  may_overflow(args, staged.scales, tile) ? multiply_rows<Sdot, Scaling::clamped, 4>(FromStaged(staged), walk, record, sums)
-                                          : multiply_rows<Sdot, Scaling::partial, 4>(FromStaged(staged), walk, record, sums);
-}
-
 }  // namespace
 
-void cpu_neondotprod_int8_gemm_any(const PanelArgs& args) { walk_chunks<Staged<2>, stage_int8<false>, staged_tile>(args); }
+void cpu_neondotprod_int8_gemm_any(const PanelArgs& args) {
+  walk_chunks<Staged<2>, stage_int8<false>, staged_int8_tile<Sdot>>(args);
+}
 void cpu_neondotprod_int8_gemv_any(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
 
 }  // namespace metal_marlin::cpu

@@ -8,41 +8,64 @@
 
 namespace metal_marlin::cpu {
 
-/// A superblock whose codes are decoded in registers.
+/// A superblock whose codes are decoded in registers. Sources of weights like this one are read from at() of a block and
+/// vector, with offsets_at() of its group, in quads of steps; `column` counts vectors from there, inside a column group.
 template <class Codes>
 struct InRegisters {
   static constexpr int kQuads = Codes::kQuads;
   explicit InRegisters(const SuperScales& scales) : super(scales.super), offset(scales.offset) {}
-  MARLIN_INLINE void read(int block, int quad, int v, int group, Quad& w) const {
-    Codes::read(super, offset[group][4 * v], block, quad, v, w);
+  MARLIN_INLINE const uint8_t* at(int64_t block, int v) const { return Codes::Lines::at(super, block, v); }
+  MARLIN_INLINE const uint8_t* offsets_at(int64_t group, int v) const { return offset[group][4 * v]; }
+  MARLIN_INLINE void read(const uint8_t* from, const uint8_t* offsets, int quad, int column, Quad& w) const {
+    Codes::read(from + 16 * column, offsets + 16 * column, quad, w);
   }
   const uint8_t* super;
   const uint8_t (*offset)[kPanelColumns][4];
 };
 
-/// Not the codes, but 1 where one is kept and 0 elsewhere.
-template <class Codes>
-struct Kept {
-  static constexpr int kQuads = Codes::kQuads;
-  explicit Kept(const SuperScales& scales) : super(scales.super) {}
-  MARLIN_INLINE void read(int block, int quad, int v, int, Quad& w) const { Codes::kept(super, block, quad, v, w); }
+/// The same for Bf16Codes of dense 4-bit codes without integer zeros, whose table is given: one tile serves all of them.
+struct LookedUp {
+  using Lines = CodeLines<CodeKind::fp4, false>;
+  static constexpr int kQuads = 4;
+  template <CodeKind kCode>
+  LookedUp(const SuperScales& scales, const Bf16Table<kCode>& table)
+      : super(scales.super), low(vld1q_u8(table.low)), high(vld1q_u8(table.high)) {}
+  MARLIN_INLINE const uint8_t* at(int64_t block, int v) const { return Lines::at(super, block, v); }
+  MARLIN_INLINE const uint8_t* offsets_at(int64_t, int) const { return nullptr; }
+  MARLIN_INLINE void read(const uint8_t* from, const uint8_t* offsets, int quad, int column, Quad& w) const {
+    const Codes codes = Lines::read(from + 16 * column, offsets, quad);
+    join_bytes(vqtbl1q_u8(low, codes.low), vqtbl1q_u8(high, codes.low), w[0], w[2]);
+    join_bytes(vqtbl1q_u8(low, codes.high), vqtbl1q_u8(high, codes.high), w[1], w[3]);
+  }
   const uint8_t* super;
+  uint8x16_t low, high;
 };
 
-/// A decoded superblock: [block][quad][vector] quads of steps.
+/// Not the codes, but 1 where one is kept and 0 elsewhere.
+template <class Codes>
+struct Kept : InRegisters<Codes> {
+  using InRegisters<Codes>::InRegisters;
+  MARLIN_INLINE void read(const uint8_t* from, const uint8_t*, int quad, int column, Quad& w) const {
+    Codes::kept(from + 16 * column, quad, w);
+  }
+};
+
+/// A decoded superblock: quads of steps, those of the vectors that a tile takes at a time next to each other.
 template <int kQuads>
 struct Staged {
-  uint8_t weights[kBlocksPerSuper][kQuads][kVectors][4][16];
+  uint8_t weights[kBlocksPerSuper][kColumnGroups][kQuads][kVectors / kColumnGroups][4][16];
   SuperScales scales;
 };
 template <int kQuadsOfBlock>
 struct FromStaged {
   static constexpr int kQuads = kQuadsOfBlock;
   explicit FromStaged(const Staged<kQuadsOfBlock>& staged) : weights(staged.weights) {}
-  MARLIN_INLINE void read(int block, int quad, int v, int, Quad& w) const {
-    for (int i = 0; i < 4; ++i) w[i] = vld1q_u8(weights[block][quad][v][i]);
+  MARLIN_INLINE const uint8_t* at(int64_t block, int v) const { return weights[block][v / 4][0][v % 4][0]; }
+  MARLIN_INLINE const uint8_t* offsets_at(int64_t, int) const { return nullptr; }
+  MARLIN_INLINE void read(const uint8_t* from, const uint8_t*, int quad, int column, Quad& w) const {
+    for (int i = 0; i < 4; ++i) w[i] = vld1q_u8(from + ((quad * 4 + column) * 4 + i) * 16);
   }
-  const uint8_t (*weights)[kQuads][kVectors][4][16];
+  const uint8_t (*weights)[kColumnGroups][kQuads][kVectors / kColumnGroups][4][16];
 };
 
 /// Matrix instructions take 2 columns x 2 steps: of every two steps the first two columns, then the others.
@@ -67,14 +90,19 @@ MARLIN_INLINE void for_quads(const PackedLayout& layout, Each each) {
       for (int v = 0; v < kVectors; ++v) each(block, quad, v, (2 * block + quad * 2 / kQuads) >> shift);
 }
 
+template <class Weights>
+MARLIN_INLINE void read_quad(const Weights& weights, int block, int quad, int v, int group, Quad& w) {
+  weights.read(weights.at(block, v), weights.offsets_at(group, v), quad, 0, w);
+}
+
 /// Stages what a source of weights (InRegisters, Kept) reads of a superblock.
 template <bool kPaired, class Weights>
 void stage_codes(const PackedLayout& layout, Weights weights, Staged<Weights::kQuads>& out) {
   for_quads<Weights::kQuads>(layout, [&](int block, int quad, int v, int group) {
     Quad w;
-    weights.read(block, quad, v, group, w);
+    read_quad(weights, block, quad, v, group, w);
     if constexpr (kPaired) pair_steps(w);
-    write_quad(w, out.weights[block][quad][v]);
+    write_quad(w, out.weights[block][v / 4][quad][v % 4]);
   });
 }
 
