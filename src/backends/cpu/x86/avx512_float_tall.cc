@@ -63,9 +63,6 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
   const int units = args.layout->slot_group / 16;  // of a group
   const int64_t super_bytes = args.layout->super_bytes(), record_size = args.activations.record_size();
-  // The next tile's records lie behind this one's. A quarter of them is fetched with every 16 columns: activations of many rows
-  // lie in L3, and the first columns would wait for all.
-  const int64_t later = tile.blocks * record_size;
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;
     const uint32_t* records = tile.record;
@@ -87,9 +84,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
             if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
           }
           const uint32_t* const x = records + i / 4 * record_size + i % 4 * kSteps * kTallRows;
-#pragma GCC unroll 2
-          for (int line = v; line < kSteps * kTallRows / 16; line += kColumnGroups)
-            fetch_line(reinterpret_cast<const uint8_t*>(x + later + 16 * line));
+          fetch_later_records<kSteps * kTallRows>(x, tile.blocks * record_size, v);
           multiply_slots<kForm, kCode>(std::make_integer_sequence<int, kSteps>{}, lines, table, x, part);
         }
         if constexpr (is_additive(kCode))

@@ -111,14 +111,15 @@ struct RowFactor {
 template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
-  constexpr int kLines = Lines::kLines / kParts;
+  constexpr int kLines = Lines::kLines / kParts, kRecord = (9 + kParts) * kTallRows;
   const Chunk& chunk = tile.chunk;
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* record = tile.record;
     __m512 acc[kRows];
     load_sums(tile, tile.sums + 16 * v, acc);
-    for (int b = 0; b < tile.blocks; ++b, record += (9 + kParts) * kTallRows) {
+    for (int b = 0; b < tile.blocks; ++b, record += kRecord) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
+      fetch_later_records<kRecord>(record, tile.blocks * kRecord, v);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
         const int row = kParts == 2 ? 2 * b + part : b >> chunk.shift;
@@ -147,6 +148,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
 template <CodeKind kCode, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
+  constexpr int kRecord = 10 * kTallRows;
   const Chunk& chunk = tile.chunk;
   const int length = 1 << chunk.shift;
   for (int v = 0; v < kColumnGroups; ++v) {
@@ -159,10 +161,11 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
       float counts[kRows] = {};  // of codes, times d: what additive zeros multiply
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) part[r] = _mm512_setzero_ps();
-      for (const int end = b + length; b < end; ++b, record += 10 * kTallRows) {
+      for (const int end = b + length; b < end; ++b, record += kRecord) {
         const uint32_t* const d = record + 8 * kTallRows;
         const uint32_t* const count = d + kTallRows;
         __m512i dot[kRows];
+        fetch_later_records<kRecord>(record, tile.blocks * kRecord, v);
         dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0, &chunk.offset[row][16 * v], record, count,
                                                tile.ahead, dot);
 #pragma GCC unroll 8
@@ -190,15 +193,17 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
 template <Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_pairs(const Tile& tile) {
   using Lines = CodeLines<CodeKind::fp4, false>;
+  constexpr int kRecord = 11 * kTallRows;
   const Chunk& chunk = tile.chunk;
   const RowFactor<kFactor> factor(_mm512_set1_ps(std::bit_cast<float>(chunk.largest)));
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* record = tile.record;
     __m512 acc[kRows];
     load_sums(tile, tile.sums + 16 * v, acc);
-    for (int b = 0; b < tile.blocks; ++b, record += 11 * kTallRows) {
+    for (int b = 0; b < tile.blocks; ++b, record += kRecord) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
       const uint32_t* const d = record + 8 * kTallRows;
+      fetch_later_records<kRecord>(record, tile.blocks * kRecord, v);
       __m512i low[kRows], high[kRows];
       dot_lines<CodeKind::fp4, kRows, 2>(group, 0, nullptr, record, d + kTallRows, tile.ahead, low);
       dot_lines<CodeKind::fp4, kRows, 2>(group, 2, nullptr, record, d + 2 * kTallRows, tile.ahead, high);

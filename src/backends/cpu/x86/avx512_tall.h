@@ -41,6 +41,16 @@ MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* s
   for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
 }
 
+/// Fetches into L2, while 16 columns v of four are multiplied, a quarter of kDwords of the next tile's records, which lie
+/// `later` behind this one's: activations of many rows lie in L3, and the first columns would wait for all.
+template <int kDwords>
+MARLIN_INLINE void fetch_later_records(const uint32_t* record, int64_t later, int v) {
+  constexpr int kLines = (kDwords + 15) / 16;
+#pragma GCC unroll 8
+  for (int line = 0; line < kLines; line += kColumnGroups)
+    if (line + v < kLines) fetch_line(reinterpret_cast<const uint8_t*>(record + later + 16 * (line + v)));
+}
+
 /// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds `rows`.
 template <int kMost, class Call>
 MARLIN_INLINE void with_height(int rows, Call call) {
