@@ -6,9 +6,10 @@ import numpy as np
 from peer import Absent, needs, settle
 from weights import FORMATS, Weights, expert_ids, nmse, shape_text, to_bf16
 
-# Seconds: of calls before a sample; of the calls of a sample, which follow one another as those of a decoder do; of a call that
-# needs no warming.
-WARM, BATCH, LONG = 1e-3, 3e-3, 5e-3
+# Seconds: of calls before a sample, until the system has moved threads that woke on the same processor apart (after 1 ms they
+# still shared one, and a call took half as long again); of the calls of a sample, which follow one another as those of a decoder
+# do; of a call that needs no warming.
+WARM, BATCH, LONG = 8e-3, 3e-3, 5e-3
 FEWEST, MOST = 3, 31  # samples; one is enough of what is slower than its whole share
 SAMPLED_ROWS, SAMPLED_COLUMNS = 16, 48  # of a result, held against float64
 DRAWS = 32  # of experts: as in tools/measure.cc
