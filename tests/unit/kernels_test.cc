@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <regex>
 
 #include "kernels_problem.h"
@@ -116,6 +119,51 @@ std::vector<const KernelRow*> all_rows() {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(all_rows()),
                          [](const auto& param) { return std::string(param.param->name); });
+
+/// However many rows are prepared at a time, and whatever they hold. (Float sums may differ in their order, so there are none.)
+TEST(PreparedActivations, AreThePortableOnes) {
+  std::mt19937 rng(3);
+  const CpuFeatures features = this_machine();
+  const float odd[] = {0.0f, -0.0f, 1e-45f, 3e38f, -3e38f, std::numeric_limits<float>::infinity(), std::nanf("")};
+  const ActivationLayout forms[] = {{.form = ActivationForm::int8, .sums_per_block = 1, .sum_factor = -12},
+                                    {.form = ActivationForm::int8, .sums_per_block = 2, .sum_factor = 3},
+                                    {.form = ActivationForm::bf16},
+                                    {.form = ActivationForm::f32}};
+  for (int trial = 0; trial < 400; ++trial) {
+    const int64_t rows = 1 + rng() % 14, k = 200 + rng() % 56, stride = k + rng() % 3;
+    std::vector<float> a(static_cast<size_t>(rows * stride));
+    for (float& x : a) {
+      x = std::ldexp(static_cast<float>(static_cast<int>(rng() % 65536) - 32768), static_cast<int>(rng() % 40) - 20);
+      if (rng() % 300 == 0) x = odd[rng() % std::size(odd)];
+    }
+    if (trial % 3 == 0) std::fill_n(a.begin() + static_cast<int64_t>(rng() % rows) * stride, 70, 0.0f);
+    ActivationLayout layout = forms[rng() % std::size(forms)];
+    // BF16 records are made of values that are BF16 already.
+    if (layout.form == ActivationForm::bf16)
+      for (float& x : a) x = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0xffff0000u);
+    layout.tile_rows = static_cast<int>(1 + rng() % 12);
+    layout.cut_last = rng() % 2 == 0 && layout.tile_rows % 2 == 0;
+    layout.chunk_blocks = 4;
+    layout.rows = rows;
+    layout.tiles = (rows + layout.tile_rows - 1) / layout.tile_rows;
+    layout.blocks = 8;
+    const MatrixView view{a.data(), rows, k, stride, MARLIN_F32};
+    std::vector<uint32_t> portable(layout.bytes() / 4), other(portable.size());
+    PrepareArgs args;
+    args.a = &view;
+    args.rows = rows;
+    args.layout = layout;
+    args.out = portable.data();
+    prepare_activations(args, 0, layout.tiles);
+    args.out = other.data();
+    for (const KernelRow& row : kernel_rows()) {
+      if (!features.has(row.features)) continue;
+      row.steps.prepare(args, 0, layout.tiles);
+      ASSERT_EQ(portable, other) << row.name << ", trial " << trial << ": " << rows << " rows, " << layout.tile_rows
+                                 << " a tile";
+    }
+  }
+}
 
 /// d of a block next to the smallest float is rounded to few bits, so that x / d may be as much as 190.
 TEST(Int8Activations, NeverPass127) {

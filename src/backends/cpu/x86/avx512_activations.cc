@@ -37,6 +37,12 @@ MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t 
           load_16(a.dtype, from + 16 * element, static_cast<__mmask16>(mask >> 16))};
 }
 
+/// Of row `row` of the product, or zeros past its end.
+MARLIN_AVX512 MARLIN_INLINE Block32 load_row(const PrepareArgs& args, int64_t row, int64_t block) {
+  if (row < args.rows) return load_block(args, args.row_of_a(row), block);
+  return {_mm512_setzero_ps(), _mm512_setzero_ps()};
+}
+
 /// Element i to to[i * rows].
 MARLIN_AVX512 MARLIN_INLINE void store_strided(__m512i x, int rows, uint32_t* to) {
   if (rows == 1) return _mm512_storeu_si512(to, x);
@@ -53,6 +59,13 @@ MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& 
   for (int s = 0; s < 16; ++s) record[layout.step_index(first + s, row)] = steps[s];
 }
 
+MARLIN_AVX512 MARLIN_INLINE __m512i quotient(__m512 x, __m512 d) {
+  constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
+  const __m512 most = _mm512_set1_ps(127.0f), least = _mm512_set1_ps(-127.0f);
+  return _mm512_cvt_roundps_epi32(_mm512_max_ps(least, _mm512_min_ps(most, _mm512_div_ps(x, d))), kNearestEven);
+}
+
 /// Returns d.
 MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -63,13 +76,8 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   if (d == 0) d = 1;
   __m512i q[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
   if (!std::isnan(d)) {
-    constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
-    const __m512 most = _mm512_set1_ps(127.0f), least = _mm512_set1_ps(-127.0f);
-    for (int i = 0; i < 2; ++i) {
-      const __m512 quotient = _mm512_div_ps(i == 0 ? x.low : x.high, _mm512_set1_ps(d));
-      q[i] = _mm512_cvt_roundps_epi32(_mm512_max_ps(least, _mm512_min_ps(most, quotient)), kNearestEven);
-    }
+    q[0] = quotient(x.low, _mm512_set1_ps(d));
+    q[1] = quotient(x.high, _mm512_set1_ps(d));
   }
   alignas(32) uint32_t bytes[8];
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes), _mm512_cvtepi32_epi8(q[0]));
@@ -93,24 +101,114 @@ MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLay
   }
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+/// The 16 steps of a block in BF16.
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_steps(Block32 x, const ActivationLayout& layout) {
   // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); gathered, neighbours.
   const __m512i pairs_of_8 = _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
   const __m512i neighbours = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i first = layout.gathered ? neighbours : pairs_of_8;
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(layout.gathered ? 1 : 2));
   const __m512 a = _mm512_permutex2var_ps(x.low, first, x.high), b = _mm512_permutex2var_ps(x.low, second, x.high);
-  const __m512i pairs = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
-  store_steps(pairs, layout, 0, row, record);
+  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
+}
+
+MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+  store_steps(bf16_steps(x, layout), layout, 0, row, record);
   write_float_sums(x, layout, record + 16 * layout.tile_rows + row);
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+/// 16 of the steps of a block in F32.
+MARLIN_AVX512 MARLIN_INLINE __m512i f32_steps(__m512 x, const ActivationLayout& layout) {
   const __m512i order = layout.gathered ? _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
                                         : _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-  store_steps(_mm512_castps_si512(_mm512_permutexvar_ps(order, x.low)), layout, 0, row, record);
-  store_steps(_mm512_castps_si512(_mm512_permutexvar_ps(order, x.high)), layout, 16, row, record);
+  return _mm512_castps_si512(_mm512_permutexvar_ps(order, x));
+}
+
+MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+  store_steps(f32_steps(x.low, layout), layout, 0, row, record);
+  store_steps(f32_steps(x.high, layout), layout, 16, row, record);
   write_float_sums(x, layout, record + 32 * layout.tile_rows + row);
+}
+
+struct Largest {
+  MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
+  MARLIN_AVX512 MARLIN_INLINE static __m128i of(__m128i a, __m128i b) { return _mm_max_epu32(a, b); }
+};
+struct Sum {
+  MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
+  MARLIN_AVX512 MARLIN_INLINE static __m128i of(__m128i a, __m128i b) { return _mm_add_epi32(a, b); }
+};
+
+/// Reduces four rows' vectors of dwords; that of row i is dword i.
+template <class Reduction>
+MARLIN_AVX512 MARLIN_INLINE __m128i reduce_rows(const __m512i (&x)[4]) {
+  __m128i row[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m256i half = Reduction::of(_mm512_castsi512_si256(x[i]), _mm512_extracti64x4_epi64(x[i], 1));
+    row[i] = Reduction::of(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  }
+  const __m128i first = Reduction::of(_mm_unpacklo_epi32(row[0], row[1]), _mm_unpackhi_epi32(row[0], row[1]));
+  const __m128i second = Reduction::of(_mm_unpacklo_epi32(row[2], row[3]), _mm_unpackhi_epi32(row[2], row[3]));
+  return Reduction::of(_mm_unpacklo_epi64(first, second), _mm_unpackhi_epi64(first, second));
+}
+
+MARLIN_AVX512 MARLIN_INLINE void store_dwords(__m128i x, uint32_t* to) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), x); }
+
+/// Steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together: scattering dwords takes several times as
+/// long.
+template <int kLanes>
+MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout, int first, int row,
+                                            uint32_t* record) {
+  const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
+  const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
+  // Lane l of number i holds step 4 l + i.
+  const __m512i steps[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
+                            _mm512_unpackhi_epi64(b, d)};
+  uint32_t* const to = record + first * layout.tile_rows + row;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    store_dwords(_mm512_castsi512_si128(steps[i]), to + i * layout.tile_rows);
+    store_dwords(_mm512_extracti32x4_epi32(steps[i], 1), to + (4 + i) * layout.tile_rows);
+    if constexpr (kLanes == 4) {
+      store_dwords(_mm512_extracti32x4_epi32(steps[i], 2), to + (8 + i) * layout.tile_rows);
+      store_dwords(_mm512_extracti32x4_epi32(steps[i], 3), to + (12 + i) * layout.tile_rows);
+    }
+  }
+}
+
+/// write_int8 for four rows. Writes their d to `scales`.
+MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row,
+                                                 uint32_t* record, float (&scales)[4]) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i largest[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    largest[i] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(x[i].low), magnitude),
+                                  _mm512_and_si512(_mm512_castps_si512(x[i].high), magnitude));
+  const __m128i most_of_row = reduce_rows<Largest>(largest);
+  __m128 d = _mm_div_ps(_mm_castsi128_ps(most_of_row), _mm_set1_ps(127.0f));
+  d = _mm_mask_mov_ps(d, _mm_cmp_ps_mask(d, _mm_setzero_ps(), _CMP_EQ_OQ), _mm_set1_ps(1.0f));
+  const __mmask8 bad = _mm_cmpge_epu32_mask(most_of_row, _mm_set1_epi32(0x7f800000));
+  d = _mm_mask_mov_ps(d, bad, _mm_set1_ps(std::numeric_limits<float>::quiet_NaN()));
+  _mm_storeu_ps(scales, d);
+  _mm_storeu_ps(reinterpret_cast<float*>(record + 8 * layout.tile_rows + row), d);
+  __m512i steps[4], sums[2][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 divisor = _mm512_set1_ps(scales[i]);
+    const __mmask16 good = (bad >> i & 1) != 0 ? 0 : 0xffff;
+    sums[0][i] = _mm512_maskz_mov_epi32(good, quotient(x[i].low, divisor));
+    sums[1][i] = _mm512_maskz_mov_epi32(good, quotient(x[i].high, divisor));
+    steps[i] = _mm512_castsi256_si512(
+        _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(sums[0][i])), _mm512_cvtepi32_epi8(sums[1][i]), 1));
+    if (layout.sums_per_block == 1) sums[0][i] = _mm512_add_epi32(sums[0][i], sums[1][i]);
+  }
+  store_rows<2>(steps, layout, 0, row, record);
+  for (int p = 0; p < layout.sums_per_block; ++p) {
+    const __m128i sum = reduce_rows<Sum>(sums[p]);
+    store_dwords(_mm_mullo_epi32(sum, _mm_set1_epi32(layout.sum_factor)), record + layout.sum_index(p, row));
+  }
 }
 
 /// Whether the block holds NaN or an infinity.
@@ -119,28 +217,62 @@ MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
   return (_mm512_fpclass_ps_mask(x.low, kNanOrInfinity) | _mm512_fpclass_ps_mask(x.high, kNanOrInfinity)) != 0;
 }
 
+/// Rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither gathered nor paired).
+MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row, uint32_t* record,
+                                            DRange& range) {
+  __m512i steps[4];
+  if (layout.form == ActivationForm::int8) {
+    float scales[4];
+    write_int8_rows(x, layout, row, record, scales);
+    for (int i = 0; i < 4; ++i) range.add(row + i, scales[i]);
+    return;
+  }
+  if (layout.form == ActivationForm::bf16) {
+    for (int i = 0; i < 4; ++i) steps[i] = bf16_steps(x[i], layout);
+    store_rows<4>(steps, layout, 0, row, record);
+  } else {
+    for (int i = 0; i < 4; ++i) steps[i] = f32_steps(x[i].low, layout);
+    store_rows<4>(steps, layout, 0, row, record);
+    for (int i = 0; i < 4; ++i) steps[i] = f32_steps(x[i].high, layout);
+    store_rows<4>(steps, layout, 16, row, record);
+  }
+  for (int i = 0; layout.sums_per_block != 0 && i < 4; ++i)
+    write_float_sums(x[i], layout, record + layout.steps() * layout.tile_rows + row + i);
+}
+
+MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& layout, int row, uint32_t* record,
+                                           DRange& range) {
+  if (layout.form == ActivationForm::int8) {
+    range.add(row, write_int8(x, layout, row, record));
+  } else if (layout.form == ActivationForm::bf16) {
+    write_bf16(x, layout, row, record);
+  } else {
+    write_f32(x, layout, row, record);
+  }
+}
+
 }  // namespace
 
 MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
+  const bool int8 = layout.form == ActivationForm::int8, poisons = layout.gathered && !int8;
+  const bool together = layout.run == 1 && !layout.gathered && !layout.paired;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    const bool int8 = layout.form == ActivationForm::int8, poisons = layout.gathered && !int8;
     uint32_t* const facts = args.out + layout.rows_offset(tile);
     DRange range(facts, int8 ? layout.tile_rows : 0);
     for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
+    const int64_t first = tile * layout.tile_rows;
+    const int rows = layout.written_rows(tile);
     for (int64_t block = 0; block < layout.blocks; ++block) {
       uint32_t* const record = args.out + layout.offset(tile, block);
-      for (int r = 0; r < layout.written_rows(tile); ++r) {
-        const int64_t row = tile * layout.tile_rows + r;
-        Block32 x{_mm512_setzero_ps(), _mm512_setzero_ps()};
-        if (row < args.rows) x = load_block(args, args.row_of_a(row), block);
-        if (layout.form == ActivationForm::int8) {
-          range.add(r, write_int8(x, layout, r, record));
-        } else if (layout.form == ActivationForm::bf16) {
-          write_bf16(x, layout, r, record);
-        } else {
-          write_f32(x, layout, r, record);
-        }
+      int r = 0;
+      for (; together && r + 4 <= rows; r += 4)
+        write_rows({load_row(args, first + r, block), load_row(args, first + r + 1, block),
+                    load_row(args, first + r + 2, block), load_row(args, first + r + 3, block)},
+                   layout, r, record, range);
+      for (; r < rows; ++r) {
+        const Block32 x = load_row(args, first + r, block);
+        write_row(x, layout, r, record, range);
         if (poisons && non_finite(x)) facts[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
       }
     }
