@@ -197,9 +197,9 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const Ac
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const __m512 divisor = _mm512_set1_ps(scales[i]);
-    const __mmask16 good = (bad >> i & 1) != 0 ? 0 : 0xffff;
-    sums[0][i] = _mm512_maskz_mov_epi32(good, quotient(x[i].low, divisor));
-    sums[1][i] = _mm512_maskz_mov_epi32(good, quotient(x[i].high, divisor));
+    // With a d of NaN all are -2^31, whose bytes are 0 and of which 16 sum to 0.
+    sums[0][i] = quotient(x[i].low, divisor);
+    sums[1][i] = quotient(x[i].high, divisor);
     steps[i] = _mm512_castsi256_si512(
         _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(sums[0][i])), _mm512_cvtepi32_epi8(sums[1][i]), 1));
     if (layout.sums_per_block == 1) sums[0][i] = _mm512_add_epi32(sums[0][i], sums[1][i]);
