@@ -9,8 +9,7 @@
 //   CODES  w4sym (INT4, zero 8), w4zero (INT4, integer zeros), w4add (INT4, additive zeros), fp4 (E2M1), w8sym, w8add (INT8);
 //          any: all of them
 //   _sparse at the end: of these codes the 2:4 sparse ones only. Without it a kernel serves dense weights; `any` also serves
-//   sparse
-//          ones, as far as its row says
+//          sparse ones where its row says so
 #pragma once
 
 #include <cstdint>
