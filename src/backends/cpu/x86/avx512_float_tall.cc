@@ -36,72 +36,90 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_broadcast(__m512& sum, __m512i w, cons
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
 }
 
-/// Step kStep of 8 slots of 16 columns, whose codes are one line of 4 bits or two of 8: there every second step is of the same
-/// line (activations.h).
-template <ActivationForm kForm, CodeKind kCode, int kRows, int kStep>
-MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[2], __m512i table, const uint32_t* x,
-                                               __m512 (&part)[kRows]) {
+/// Vectors of 16 columns at a time: as many as there must be for sums enough to hide what vdpbf16ps takes, 6 cycles.
+template <ActivationForm kForm, int kRows>
+inline constexpr int kVectors = kForm == ActivationForm::bf16 && kRows <= 4 ? 2 : 1;
+
+/// Step kStep of 8 slots, whose codes are one line of 4 bits or two of 8: there every second step is of the same line
+/// (activations.h).
+template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int kStep>
+MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], __m512i table, const uint32_t* x,
+                                               __m512 (&part)[kWide][kRows]) {
   constexpr bool kEight = is_eight_bits(kCode);
-  const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(lines[kEight ? kStep % 2 : 0], table);
+#pragma GCC unroll 2
+  for (int i = 0; i < kWide; ++i) {
+    const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(lines[i][kEight ? kStep % 2 : 0], table);
 #pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) multiply_broadcast<kForm>(part[r], w, x + kStep * kTallRows + r);
+    for (int r = 0; r < kRows; ++r) multiply_broadcast<kForm>(part[i][r], w, x + kStep * kTallRows + r);
+  }
   fence();
 }
 
-template <ActivationForm kForm, CodeKind kCode, int kRows, int... kStep>
-MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>, const Codes (&lines)[2], __m512i table,
-                                                const uint32_t* x, __m512 (&part)[kRows]) {
-  (multiply_step<kForm, kCode, kRows, kStep>(lines, table, x, part), ...);
+template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int... kStep>
+MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>, const Codes (&lines)[kWide][2],
+                                                __m512i table, const uint32_t* x, __m512 (&part)[kWide][kRows]) {
+  (multiply_step<kForm, kCode, kRows, kWide, kStep>(lines, table, x, part), ...);
 }
 
-/// kRows rows x 64 columns, 16 at a time.
+/// kRows rows x 64 columns, a few vectors at a time.
 template <ActivationForm kForm, CodeKind kCode, int kRows>
 MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
+  constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
   constexpr int kLines = Lines::kLines / 4;                      // the same
   const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
   const int units = args.layout->slot_group / 16;  // of a group
   const int64_t super_bytes = args.layout->super_bytes(), record_size = args.activations.record_size();
-  for (int v = 0; v < kColumnGroups; ++v) {
+  for (int v = 0; v < kColumnGroups; v += kWide) {
     const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;
     const uint32_t* records = tile.record;
-    __m512 acc[kRows];
-    load_sums(tile, tile.sums + 16 * v, acc);
+    __m512 acc[kWide][kRows];
+#pragma GCC unroll 2
+    for (int w = 0; w < kWide; ++w) load_sums(tile, tile.sums + 16 * (v + w), acc[w]);
     for (int s = 0; s < tile.blocks / kBlocksPerSuper; ++s) {
       const FloatSuper& super = tile.chunk.supers[s];
       for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; unit += units, ++group) {
-        __m512 part[kRows];
-#pragma GCC unroll 12
-        for (int r = 0; r < kRows; ++r) part[r] = _mm512_setzero_ps();
-        for (int i = 2 * unit; i < 2 * (unit + units); ++i) {  // of 8 slots
-          const uint8_t* const block = codes + i / 4 * kColumnGroups * Lines::kBytes;
-          const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(&super.offset[group][16 * v]) : table;
-          Codes lines[2];
+        __m512 part[kWide][kRows];
 #pragma GCC unroll 2
-          for (int j = 0; j < kLines; ++j) {
-            lines[j] = Lines::read(block, i % 4 * kLines + j, offset);
-            if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
+        for (int w = 0; w < kWide; ++w)
+#pragma GCC unroll 12
+          for (int r = 0; r < kRows; ++r) part[w][r] = _mm512_setzero_ps();
+        for (int i = 2 * unit; i < 2 * (unit + units); ++i) {  // of 8 slots
+          Codes lines[kWide][2];
+#pragma GCC unroll 2
+          for (int w = 0; w < kWide; ++w) {
+            const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
+            const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(&super.offset[group][16 * (v + w)]) : table;
+#pragma GCC unroll 2
+            for (int j = 0; j < kLines; ++j) {
+              lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
+              if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
+            }
           }
           const uint32_t* const x = records + i / 4 * record_size + i % 4 * kSteps * kTallRows;
           fetch_later_records<kSteps * kTallRows>(x, tile.blocks * record_size, v);
-          multiply_slots<kForm, kCode>(std::make_integer_sequence<int, kSteps>{}, lines, table, x, part);
+          multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{}, lines, table, x, part);
         }
-        if constexpr (is_additive(kCode))
-          for (int i = unit; i < unit + units; i += 2) {
-            const uint32_t* const sum = records + i / 2 * record_size + (4 * kSteps + i % 2) * kTallRows;
-            const __m512i zero = _mm512_load_si512(&super.zero[group][16 * v]);
+#pragma GCC unroll 2
+        for (int w = 0; w < kWide; ++w) {
+          if constexpr (is_additive(kCode))
+            for (int i = unit; i < unit + units; i += 2) {
+              const uint32_t* const sum = records + i / 2 * record_size + (4 * kSteps + i % 2) * kTallRows;
+              const __m512i zero = _mm512_load_si512(&super.zero[group][16 * (v + w)]);
 #pragma GCC unroll 12
-            for (int r = 0; r < kRows; ++r) multiply_broadcast<ActivationForm::f32>(acc[r], zero, sum + r);
-          }
-        const __m512 scale = _mm512_load_ps(&super.scale[group][16 * v]);
+              for (int r = 0; r < kRows; ++r) multiply_broadcast<ActivationForm::f32>(acc[w][r], zero, sum + r);
+            }
+          const __m512 scale = _mm512_load_ps(&super.scale[group][16 * (v + w)]);
 #pragma GCC unroll 12
-        for (int r = 0; r < kRows; ++r) acc[r] = _mm512_fmadd_ps(part[r], scale, acc[r]);
+          for (int r = 0; r < kRows; ++r) acc[w][r] = _mm512_fmadd_ps(part[w][r], scale, acc[w][r]);
+        }
       }
       codes += super_bytes;
       records += kBlocksPerSuper * record_size;
     }
-    store_sums(acc, tile.sums + 16 * v);
+#pragma GCC unroll 2
+    for (int w = 0; w < kWide; ++w) store_sums(acc[w], tile.sums + 16 * (v + w));
   }
 }
 
