@@ -128,7 +128,7 @@ void multiply(std::span<Job> jobs, TaskRunner& runner) {
       jobs, runner, false, kLeastCost, [](const Job& job) { return job.items(); },
       [](const Job& job) {
         return ceil_div(job.weights->layout.superblocks(), job.plan.k_parts) *
-               (kRowsOfReading + job.tiles_per_item * job.layout.tile_rows);
+               (kRowsOfReading + std::min(job.rows, job.tiles_per_item * job.layout.tile_rows));
       },
       [](const Job& job, int64_t begin, int64_t end) {
         alignas(64) float sums[kRowsPerItem * kPanelColumns];

@@ -65,7 +65,9 @@ void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least,
   }
   if (items == 0) return;
   const int64_t width = runner.width();
-  const int64_t tasks = alone ? 1 : std::min(items, std::clamp(total / least, width, kTasksPerThread * width));
+  // As many for each thread: one left over would be waited for by all but one.
+  const int64_t wanted = std::clamp(total / least, width, kTasksPerThread * width) / width * width;
+  const int64_t tasks = alone ? 1 : std::min(items, wanted);
   const auto task = [&](uint32_t index) {
     // An item belongs to the task in whose stretch of the whole cost it begins.
     int64_t begin = total * index / tasks, end = total * (index + 1) / tasks;
