@@ -26,6 +26,9 @@ class HostRecords : public DeviceTest {
   std::unique_ptr<device::Stream> on(id<MTLCommandBuffer> commands) {
     return stream(MARLIN_NATIVE_METAL_COMMAND_BUFFER, (__bridge void*)commands);
   }
+  Status refusal(id<MTLCommandBuffer> commands) {
+    return device->stream({MARLIN_NATIVE_METAL_COMMAND_BUFFER, (__bridge void*)commands}).status();
+  }
   static void finish_commands(id<MTLCommandBuffer> commands) {
     [commands commit];
     [commands waitUntilCompleted];
@@ -160,6 +163,92 @@ TEST_F(HostRecords, OfAStreamsOwnAreKeptUntilTheyCompleted) {
   EXPECT_FALSE(watched.expired()) << "memory counts as used while the GPU uses it";
   EXPECT_OK(own->wait(UINT64_MAX));
   EXPECT_TRUE(watched.expired());
+}
+
+// What no longer takes commands: Metal would end the program.
+TEST_F(HostRecords, ThatAreCommittedAreRefused) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    [commands enqueue];
+    {
+      auto enqueued = on(commands);
+      EXPECT_OK(enqueued->fill(buffer(64), 0, 64, 1)) << "one that has its place in the queue may be recorded";
+      EXPECT_OK(enqueued->commit());
+    }
+    metal_test_slow_completion(0.05);
+    [commands commit];
+    EXPECT_CODE(refusal(commands), MARLIN_E_ARGUMENT);
+    EXPECT_THAT(refusal(commands).message(), HasSubstr("the host's command buffer is committed"));
+    [commands waitUntilCompleted];
+    EXPECT_CODE(refusal(commands), MARLIN_E_ARGUMENT);
+    id<MTLCommandBuffer> failed = [queue commandBuffer];
+    metal_test_fail_command_buffer(1, MTLCommandBufferErrorPageFault, false);
+    finish_commands(failed);
+    EXPECT_CODE(refusal(failed), MARLIN_E_ARGUMENT);
+  }
+}
+
+TEST_F(HostRecords, TakeNoMoreOnceTheHostHasCommitted) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    auto stream = on(commands);
+    BufferRef x = buffer(64), y = buffer(64);
+    EXPECT_OK(stream->fill(x, 0, 64, 1));
+    EXPECT_OK(stream->commit());
+    finish_commands(commands);
+    EXPECT_OK(stream->commit()) << "nothing is left to flush";
+    for (const Status& refused :
+         {stream->fill(x, 0, 64, 2), stream->copy(x, 0, y, 0, 64), scale(*stream, kernel("scale"), x, y, 1)}) {
+      EXPECT_EQ(refused.code(), MARLIN_E_ARGUMENT);
+      EXPECT_THAT(refused.message(), HasSubstr("the host's command buffer is committed"));
+    }
+    EXPECT_EQ(x->host()[0], std::byte{1});
+  }
+}
+
+TEST_F(HostRecords, CommittedBeforeAFlushAreAnErrorOfTheFlush) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    auto stream = on(commands);
+    BufferRef x = buffer(64);
+    EXPECT_OK(stream->fill(x, 0, 64, 1));
+    EXPECT_OK(stream->barrier());  // which ends the encoder of a fill
+    finish_commands(commands);
+    const Status late = stream->commit();
+    EXPECT_EQ(late.code(), MARLIN_E_ARGUMENT);
+    EXPECT_THAT(late.message(), HasSubstr("the host's command buffer is committed"));
+  }
+}
+
+TEST_F(HostRecords, OfSeveralStreamsHaveOneEncoder) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+    BufferRef y = buffer(64);
+    floats(y)[0] = 0;
+    KernelRef append_kernel = kernel("append", {});
+    auto first = on(commands);
+    EXPECT_OK(append(*first, append_kernel, y, 1));
+    auto second = on(commands);
+    EXPECT_OK(second->barrier());
+    EXPECT_OK(append(*second, append_kernel, y, 2));
+    EXPECT_OK(first->barrier());
+    EXPECT_OK(append(*first, append_kernel, y, 3));
+    EXPECT_OK(first->barrier());
+    EXPECT_OK(first->fill(y, 32, 4, 7));  // in an encoder of another kind
+    first.reset();
+    EXPECT_OK(second->fill(y, 36, 4, 8));
+    EXPECT_OK(second->barrier());
+    EXPECT_OK(append(*second, append_kernel, y, 4));
+    EXPECT_OK(second->commit());
+    id<MTLBlitCommandEncoder> its = [commands blitCommandEncoder];
+    EXPECT_TRUE(its != nil) << "no encoder is left open";
+    [its endEncoding];
+    EXPECT_OK(on(commands)->commit()) << "a stream that records nothing";
+    finish_commands(commands);
+    EXPECT_EQ(floats(y)[0], 1 * 8 + 2 * 4 + 3 * 2 + 4);
+    EXPECT_EQ(y->host()[32], std::byte{7});
+    EXPECT_EQ(y->host()[36], std::byte{8});
+  }
 }
 
 // Nobody can ask Metal whether the host's own encoder is open; Metal ends the program, and the framework finds it.

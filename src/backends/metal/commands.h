@@ -4,6 +4,7 @@
 
 #import <Metal/Metal.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -59,12 +60,27 @@ class Commands {
   const std::shared_ptr<Kept>& kept() const { return kept_; }
 
  private:
+  Status check_open() const;
+
   id<MTLCommandBuffer> buffer_ = nil;
   id<MTLComputeCommandEncoder> compute_ = nil;
   id<MTLBlitCommandEncoder> blit_ = nil;
   const bool hosts_;
   bool unfinished_ = false;  // something was recorded since finish()
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+};
+
+/// MARLIN_E_ARGUMENT when the host has committed this command buffer: Metal then ends a program that adds to it.
+Status check_uncommitted(id<MTLCommandBuffer> buffer);
+
+/// Command buffers of the host on which there are streams: those of one command buffer share its encoder. Any thread.
+class HostCommands {
+ public:
+  std::shared_ptr<Commands> of(id<MTLCommandBuffer> buffer);
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, std::weak_ptr<Commands>> all_;  // each holds its command buffer, so that no other has its address
 };
 
 }  // namespace metal_marlin::metal

@@ -23,6 +23,7 @@ struct Shared {
   device::Capabilities capabilities;
   const std::shared_ptr<Residency> residency;  // buffers hold it too: the GPU may use them when all else is gone
   Pipelines pipelines;
+  HostCommands host_commands;
 };
 
 class MetalBuffer final : public device::Buffer {

@@ -224,7 +224,8 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
     case MARLIN_NATIVE_METAL_COMMAND_BUFFER: {
       if (!fits(object, @protocol(MTLCommandBuffer))) return wrong_object("MTLCommandBuffer");
       const auto buffer = static_cast<id<MTLCommandBuffer>>(object);
-      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(shared, std::make_shared<Commands>(buffer, true)));
+      MARLIN_RETURN_IF_ERROR(check_uncommitted(buffer));
+      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(shared, shared->host_commands.of(buffer)));
     }
     case MARLIN_NATIVE_METAL_ENCODER: {
       if (!fits(object, @protocol(MTLComputeCommandEncoder))) return wrong_object("MTLComputeCommandEncoder");
