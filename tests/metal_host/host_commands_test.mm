@@ -278,5 +278,31 @@ TEST_F(HostRecords, AreOrderedByBuffersThatMetalTracks) {
   }
 }
 
+// --- memory that stays resident ---------------------------------------------------------------------------------------------
+
+TEST_F(HostRecords, DestroyedMemoryIsLetGoAtOnce) {
+  const long before = metal_test_live_objects("MTLBuffer");
+  BufferRef first = buffer(64, Placement::device), second = buffer(64, Placement::device);
+  auto own = stream();
+  EXPECT_OK(own->copy(first, 0, second, 0, 64));
+  EXPECT_OK(finish(*own));
+  first.reset();
+  EXPECT_EQ(metal_test_live_objects("MTLBuffer"), before + 1) << "nothing else has to run for that";
+  second.reset();
+  EXPECT_EQ(metal_test_live_objects("MTLBuffer"), before);
+}
+
+// Where shaders are compiled the test-bed refuses a pointer to memory that is not resident.
+TEST_F(HostRecords, MemoryOfTheDeviceIsResidentWithoutBeingBound) {
+  BufferRef x = buffer(64, Placement::device), y = buffer(64);
+  floats(x)[0] = 6;
+  const uint64_t address = x->address();
+  const Argument arguments[] = {value(0, address), {1, y, 0, {}}};
+  auto own = stream();
+  EXPECT_OK(own->dispatch({kernel("follow", {}), arguments, {}, {1, 1, 1}, nullptr}));
+  EXPECT_OK(finish(*own));
+  EXPECT_EQ(floats(y)[0], 6);
+}
+
 }  // namespace
 }  // namespace metal_marlin::metal
