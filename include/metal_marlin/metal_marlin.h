@@ -157,7 +157,7 @@ typedef int32_t marlin_native; /* what a stream is made from; the kind decides, 
 #define MARLIN_NATIVE_NONE ((marlin_native)0)
 #define MARLIN_NATIVE_CUDA_STREAM ((marlin_native)1)
 #define MARLIN_NATIVE_METAL_QUEUE ((marlin_native)2)
-#define MARLIN_NATIVE_METAL_COMMAND_BUFFER ((marlin_native)3) /* no encoder open; flush, then the host commits */
+#define MARLIN_NATIVE_METAL_COMMAND_BUFFER ((marlin_native)3) /* uncommitted, no encoder open; flush, then commit */
 #define MARLIN_NATIVE_METAL_ENCODER ((marlin_native)4)        /* encoded into; bindings are clobbered; the host ends it */
 
 typedef int32_t marlin_scheme;                /* how a file names and stores its quantised layers */

@@ -1,11 +1,7 @@
 // What is recorded for a call: which kernels, with which constants, arguments and grids, and where the barriers are.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "api/weights.h"
-#include "backends/gpu/gemm.h"
-#include "world.h"
+#include "recorded.h"
 
 namespace {
 
@@ -14,79 +10,9 @@ namespace gpu = metal_marlin::gpu;
 using gpu::ActivationKind;
 using gpu::CodeKind;
 
-constexpr marlin_format kFormats[] = {MARLIN_FP4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP4, MARLIN_INT4};  // by CodeKind
 constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4s", "u4s"};
 constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
 constexpr marlin_dtype kDtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_F32};
-
-mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bool permuted = false, bool interleaved = false) {
-  const auto values = abi_test::numbers(static_cast<size_t>(n * k), 5);
-  auto d = abi_test::pack_desc(values, n, k, kFormats[codes]);
-  d.group_size = 32;
-  if (codes >= 3) d.flags |= MARLIN_PACK_PRUNE_2_4;
-  if (interleaved) d.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
-  std::vector<int32_t> groups;
-  std::vector<uint8_t> bytes;
-  std::vector<float> scales;
-  if (permuted) {
-    for (int64_t i = 0; i < k; ++i) groups.push_back(static_cast<int32_t>(i % (k / 32)));
-    bytes.assign(static_cast<size_t>(n * k / 2), 0x21);
-    scales.assign(static_cast<size_t>(n * k / 32), 0.5f);
-    d.values = mm::matrix_view(bytes.data(), n, k / 2);
-    d.scales = mm::matrix_view(scales.data(), n, k / 32);
-    d.group_index = mm::matrix_view(groups.data(), 1, k);
-  }
-  return mm::pack(context, d);
-}
-
-const gpu::PackedLayout& layout_of(const mm::weights& w) {
-  return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).layout;
-}
-const dv::Buffer* buffer_of(const mm::weights& w) {
-  return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).buffer.get();
-}
-
-mm::stream stream_of(World& world, marlin_native kind = MARLIN_NATIVE_NONE) {
-  auto d = mm::make<marlin_stream_desc>();
-  int native = 0;
-  d.kind = kind;
-  d.native = kind == MARLIN_NATIVE_NONE ? nullptr : &native;
-  marlin_stream* made = nullptr;
-  EXPECT_EQ(marlin_stream_create(world.context.get(), &d, &made, nullptr), MARLIN_OK);
-  return mm::stream(made);
-}
-
-marlin_gemm_desc gemm_desc(const mm::weights& w, const Matrix& a, const Matrix& c) {
-  auto d = mm::make<marlin_gemm_desc>();
-  d.weights = w.get();
-  d.a = a.view;
-  d.c = c.view;
-  return d;
-}
-
-/// "dispatch NAME", "barrier", ... of what was recorded.
-std::vector<std::string> outline(const std::vector<Command>& commands) {
-  std::vector<std::string> lines;
-  for (const Command& c : commands) lines.push_back(c.kernel.empty() ? c.what : c.kernel);
-  return lines;
-}
-using Lines = std::vector<std::string>;
-
-template <class T>
-T value_of(const Command& command, uint32_t index) {
-  T v{};
-  const auto& bytes = command.arguments.at(index).value;
-  EXPECT_EQ(bytes.size(), sizeof v);
-  std::memcpy(&v, bytes.data(), std::min(sizeof v, bytes.size()));
-  return v;
-}
-
-/// That argument `index` is `buffer` from `offset` on.
-void expect_bound(const Command& command, uint32_t index, const dv::Buffer* buffer, uint64_t offset) {
-  ASSERT_TRUE(command.arguments.contains(index)) << command.kernel << " has no argument " << index;
-  EXPECT_EQ(command.arguments.at(index).buffer, buffer) << command.kernel << " argument " << index;
-  EXPECT_EQ(command.arguments.at(index).offset, offset) << command.kernel << " argument " << index;
-}
 
 /// Function constants, with those that are left alone.
 std::map<uint32_t, uint32_t> all(std::map<uint32_t, uint32_t> constants) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 
 #include "backends/gpu/kernels.h"
 #include "gpu.h"
+#include "kernels/formats_under_test.h"
 #include "kernels/product_factors.h"
 #include "kernels/special_values.h"
 
@@ -66,7 +68,8 @@ void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint3
   const trial::Case c = trial::case_of(row, seed);
   const ProductKernel& kernel = mm::gpu::product_kernels()[static_cast<size_t>(row[trial::kFactors])];
   const std::string name = kernel_name(kernel, c);
-  const Gpu gpu(device, {.probe = false}, {.kernel = name});
+  constexpr int64_t kBlocks[] = {mm::gpu::kMostRows, 1, 24};  // of rows: one, of a tile each, or a few
+  const Gpu gpu(device, {.probe = false, .most_rows = kBlocks[seed % std::size(kBlocks)]}, {.kernel = name});
   for (const uint64_t order : orders) {
     device->set_seed(order);
     EXPECT_TRUE(trial::holds(c, &tally.nearest)) << "by " << kernel_name(kernel, c) << ", order " << order;
@@ -123,6 +126,44 @@ TEST_P(Pairs, StayWithinTheirBounds) {
 
 INSTANTIATE_TEST_SUITE_P(Freedoms, Pairs, testing::ValuesIn(kFreedoms),
                          [](const auto& i) { return std::string(i.param.name); });
+
+/// Products of few rows and many in one call, in blocks of 16 rows. They have the same A, but for its number of rows, or each
+/// their own.
+class Together : public testing::TestWithParam<std::tuple<bool, bool>> {};
+
+TEST_P(Together, ProductsOfAnyRowsAreRight) {
+  const bool int8 = std::get<0>(GetParam()), shared = std::get<1>(GetParam());
+  const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.seed = 9, .changes = {}}), {.probe = false, .most_rows = 16},
+                {.kernel = int8 ? "gemv_u4_i8_m4" : "gemv_u4_bf16_m4"});
+  std::vector<std::unique_ptr<trial::Trial>> trials;
+  for (const int64_t m : {3, 40, 21, 40}) {
+    const int64_t i = static_cast<int64_t>(trials.size());
+    trial::Case c = trial::case_of(trial::kKinds[0], int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT, m, 34 + 2 * i, 200);
+    c.order = i == 2 ? trial::Order::plain : trial::Order::permuted;
+    c.group = 32;
+    c.seed = static_cast<uint32_t>(i == 2 ? 2 : 1);  // of the order: who shares A in another order gathers it anew
+    if (i == 1) c.epilogue = MARLIN_EPILOGUE_SWIGLU;
+    trials.push_back(std::make_unique<trial::Trial>(c));
+  }
+  std::vector<marlin_gemm_desc> descs;
+  const trial::Matrix& a = trials[1]->a;  // which has the most rows
+  for (const auto& t : trials) {
+    for (int64_t r = 0; shared && r < t->spec.m; ++r)
+      for (int64_t k = 0; k < t->spec.k; ++k) t->a.set(r, k, a.get(r, k));
+    ASSERT_TRUE(t->pack());
+    descs.push_back(t->gemm_desc());
+    if (!shared) continue;
+    descs.back().a = a.view();
+    descs.back().a.rows = t->spec.m;
+  }
+  const marlin_gemm_desc* const many[] = {&descs[0], &descs[1], &descs[2], &descs[3]};
+  EXPECT_OK(marlin_gemm_many, nullptr, many, 4u);
+  for (const auto& t : trials) EXPECT_TRUE(t->check()) << t->spec.describe();
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Together, testing::Combine(testing::Bool(), testing::Bool()), [](const auto& i) {
+  return std::string(std::get<0>(i.param) ? "int8" : "as_given") + (std::get<1>(i.param) ? "_shared" : "_apart");
+});
 
 /// Every three choices, unchecked. A part of the array, of which METAL_MARLIN_THREE_WAY=all runs the whole.
 TEST(Triples, StayWithinTheirBounds) {

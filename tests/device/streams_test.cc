@@ -257,6 +257,31 @@ TEST_P(Prepare, LeavesNothingToDoLater) {
 }
 INSTANTIATE_TEST_SUITE_P(Forms, Prepare, testing::Range(0, 8));
 
+/// What is reserved for several products holds all of their parts at once.
+TEST(Prepare, AddsUpTheScratchOfTheProducts) {
+  World world;
+  Product split(world, 5, 64, 8192), gated(world, 5);
+  gated.desc.epilogue = MARLIN_EPILOGUE_SWIGLU;
+  gated.desc.c.cols = 32;
+  const marlin_gemm_desc* const both[] = {&split.desc, &gated.desc};
+  uint64_t one = 0, other = 0, all = 0;
+  EXPECT_OK(marlin_prepare, nullptr, both, 1u, int64_t{5}, &one);
+  EXPECT_OK(marlin_prepare, nullptr, both + 1, 1u, int64_t{5}, &other);
+  const mm::stream stream(world.context);
+  EXPECT_OK(marlin_prepare, stream.get(), both, 2u, int64_t{5}, &all);
+  EXPECT_GE(all, one + other - 255) << "each may skip 255 bytes of the host's memory";
+  const int allocations = world.record.allocations;
+  EXPECT_OK(marlin_gemm_many, stream.get(), both, 2u);
+  EXPECT_EQ(world.record.allocations, allocations);
+  mm::buffer memory;
+  EXPECT_OK(marlin_buffer_create, world.context.get(), all, memory.out());
+  auto d = mm::make<marlin_stream_desc>();
+  d.scratch = {memory.get(), 0, 1, static_cast<int64_t>(all), 0, MARLIN_U8, MARLIN_MEM_BUFFER};
+  mm::stream on_hosts;
+  EXPECT_OK(marlin_stream_create, world.context.get(), &d, on_hosts.out());
+  EXPECT_OK(marlin_gemm_many, on_hosts.get(), both, 2u);
+}
+
 struct Log {
   std::vector<std::string> lines;
   static void write(void* user, int32_t, const char* message) { static_cast<Log*>(user)->lines.emplace_back(message); }
@@ -274,6 +299,24 @@ TEST(Probe, AKernelThatMiscomputesIsLoggedAndNeverUsed) {
   EXPECT_TRUE(abi_test::contains(log.lines.at(0), "gemv_u4_f16_m1 is not used on this device: C[")) << log.lines.at(0);
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
   EXPECT_EQ(log.lines.size(), mm::gpu::product_kernels().size());
+}
+
+/// No comparison with NaN holds, and none may pass for that.
+TEST(Probe, NaNIsNoResult) {
+  Log log;
+  mm::BackendOptions options;
+  options.logger = {Log::write, &log};
+  World world({.probe = true}, options);
+  ON_CALL(*world.mock, allocate(_, _, _)).WillByDefault([&](uint64_t bytes, dv::Placement placement, const char* label) {
+    auto made = world.device->allocate(bytes, placement, label);
+    std::memset(made.value()->host(), 0xff, bytes);  // C, which nobody writes, is NaN
+    return made;
+  });
+  Product p(world, 1);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
+  ASSERT_FALSE(log.lines.empty());
+  EXPECT_TRUE(abi_test::contains(log.lines.at(0), "is not used on this device: C[0, 0] is ")) << log.lines.at(0);
+  EXPECT_TRUE(abi_test::contains(log.lines.at(0), "nan")) << log.lines.at(0);
 }
 
 TEST(Probe, AKernelThatIsNotThereIsReplaced) {

@@ -19,6 +19,7 @@ bool define_all() {
   define("append", [](const Thread& t) {
     if (t.position.x == 0) *t.buffer<float>(0) = *t.buffer<float>(0) * 2 + t.value<float>(1);
   });
+  define("follow", [](const Thread& t) { t.buffer<float>(1)[0] = **t.buffer<const float* const>(0); });
   define("first", [](const Thread& t) { t.buffer<float>(0)[t.position.x] = 7; });
   define("second", [](const Thread& t) { t.buffer<float>(0)[t.position.x] *= 3; });
   define("marlin_copy_bytes", [](const Thread& t) {

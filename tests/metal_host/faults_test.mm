@@ -188,6 +188,14 @@ TEST_F(Cache, IsOfItsShadersOnly) {
   EXPECT_EQ(files().size(), 2u);
 }
 
+// Another system has another compiler.
+TEST_F(Cache, IsOfItsSystemOnly) {
+  make("scale", cached());
+  metal_test_os_version("Version 15.1 (simulated)");
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 2u);
+}
+
 TEST_F(Cache, MayBeDamagedOrDeleted) {
   make("scale", cached());
   const std::string whole = contents(files()[0]);

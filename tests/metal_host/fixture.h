@@ -38,6 +38,8 @@ inline constexpr std::string_view kShader =
     "                   uint i [[thread_position_in_grid]]) {\n"
     "  if (i == 0) y[0] = y[0] * 2 + v;\n"
     "}\n"
+    "struct Pointer { device const float* to; };\n"
+    "kernel void follow(constant Pointer& p [[buffer(0)]], device float* y [[buffer(1)]]) { y[0] = p.to[0]; }\n"
     "[[max_total_threads_per_threadgroup(64)]] kernel void narrow(device float* y [[buffer(0)]]) { y[0] = 1; }\n";
 
 inline constexpr std::string_view kShaders[] = {kShader};

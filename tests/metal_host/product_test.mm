@@ -101,5 +101,38 @@ TEST_F(Products, OnTheHostsCommandBuffer) {
   }
 }
 
+// Scratch that is replaced when the second call needs more, weights, A and the stream itself go before the host commits; the
+// command buffer holds references to none of them.
+TEST_F(Products, OnAHostsCommandBufferThatRetainsNothing) {
+  GemmProblem gated = problem();
+  gated.epilogue = MARLIN_EPILOGUE_SWIGLU, gated.c.cols = gated.c.stride = kN / 2;
+  EXPECT_OK(backend->gemm(nullptr, {&gated, 1}));
+  const auto* const values = reinterpret_cast<const float*>(c->host());
+  const std::vector<float> expected(values, values + kN / 2);
+  auto first = memory(kN * 2), second = memory(kN * 2);
+  @autoreleasepool {
+    id<MTLCommandQueue> queue = [MTLCreateSystemDefaultDevice() newCommandQueue];
+    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+    @autoreleasepool {
+      auto on = backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands});
+      ASSERT_TRUE(on.ok()) << on.status().message();
+      EXPECT_OK(backend->gemm(on.value().get(), {&gated, 1}));
+      GemmProblem both[] = {gated, gated};
+      both[0].c.data = first->host(), both[0].c.buffer = first.get();
+      both[1].c.data = second->host(), both[1].c.buffer = second.get();
+      EXPECT_OK(backend->gemm(on.value().get(), both));
+      EXPECT_OK(backend->flush(*on.value()));
+    }
+    a.reset(), weights.reset();
+    metal_test_slow_completion(0.02);
+    [commands commit];
+    [commands waitUntilCompleted];
+    EXPECT_TRUE(commands.error == nil);
+  }
+  for (const auto* const made : {c.get(), first.get(), second.get()})
+    for (int64_t i = 0; i < kN / 2; ++i)
+      EXPECT_EQ(reinterpret_cast<const float*>(made->host())[i], expected[static_cast<size_t>(i)]) << i;
+}
+
 }  // namespace
 }  // namespace metal_marlin::metal

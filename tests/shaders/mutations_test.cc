@@ -2,10 +2,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -32,8 +34,13 @@ struct Mutation {
     group64,
     low_scales,
     nan_scale,
-    tensor
+    tensor,
+    large_scales,
+    silu_far_below,
+    gelu_far_below
   } what = product;
+
+  bool far_below() const { return what == silu_far_below || what == gelu_far_below; }
 
   bool of_packer() const { return std::string(file).starts_with("src/"); }
 };
@@ -70,6 +77,9 @@ constexpr Mutation kMutations[] = {
     {"finish_splits", "metal/finish.metal", "s < args.splits", "s < args.splits - 1", kInt4, 1, Mutation::splits},
     {"finish_pairs", "metal/finish.metal", "input * (interleaved ? 1 : columns)", "input * columns", kInt4, 1, Mutation::gated},
     {"quantize_range", "metal/prepare.metal", "/ 127.0f;", "/ 128.0f;", kInt4, 1, Mutation::int8},
+    {"scale_overflow", "metal/gemv.metal", "fabs(scale) > range;", "false;", kInt4, 1, Mutation::large_scales},
+    {"silu_zero", "metal/epilogue.h", "? -0.0f :", "? 0.0f :", kInt4, 1, Mutation::silu_far_below},
+    {"gelu_zero", "metal/epilogue.h", "return -0.0f;", "return 0.0f;", kInt4, 1, Mutation::gelu_far_below},
     {"gather_column", "metal/prepare.metal", "args.lda + k];", "args.lda + slot];", kInt4, 1, Mutation::gathered},
     {"tensor_before_barrier", "metal4/gemm_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);\n        for",
      "for", kInt4, 40, Mutation::tensor},
@@ -162,7 +172,22 @@ Problem problem_of(const Mutation& mutation) {
     s.interleaved = true;
   }
   s.wild_scales = mutation.what == Mutation::unpack;
+  const bool large_scales = mutation.what == Mutation::large_scales;
+  if (large_scales) {
+    s.int8 = true;
+    s.a_type = MARLIN_F32;
+    s.scale_type = ScaleType::f32;
+  }
+  if (mutation.far_below()) {
+    s.epilogue = mutation.what == Mutation::silu_far_below ? MARLIN_EPILOGUE_SILU : MARLIN_EPILOGUE_GELU_ERF;
+    s.bias_type = MARLIN_F32;
+  }
   Problem problem(s);
+  // A sum of codes times such a scale overflows, and times the activations' own scale it does not.
+  for (size_t i = 0; large_scales && i < problem.a.size(); ++i) problem.a[i] *= 0x1p-60;
+  for (int64_t i = 0; large_scales && i < problem.source.meta().n * problem.source.meta().groups; ++i)
+    problem.set_scale(i, 0x1p122, 0);
+  if (mutation.far_below()) std::fill(problem.bias.begin(), problem.bias.end(), -std::numeric_limits<double>::infinity());
   std::vector<uint8_t>& scales = problem.source.all().scales;
   const bool all_low = mutation.what == Mutation::unpack && s.format == MARLIN_MXFP4;
   for (size_t i = 0; all_low && i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(i % 100);  // exponents from 0 on
@@ -170,6 +195,15 @@ Problem problem_of(const Mutation& mutation) {
     for (size_t i = 0; i < scales.size(); ++i) scales[i] = i % 5 == 0 ? 0 : 150;
   if (mutation.what == Mutation::nan_scale) scales[7] = 255;
   return problem;
+}
+
+/// Whether the problem holds under the setting; far below zero the sign of zero counts as well.
+bool is_right(const Mutation& mutation, Problem& problem, const Setting& setting = {}) {
+  if (!problem.run(setting) || !problem.check()) return false;
+  for (int64_t m = 0; mutation.far_below() && m < problem.spec.m; ++m)
+    for (int64_t n = 0; n < problem.columns(); ++n)
+      if (problem.c_at(m, n) != 0 || !std::signbit(problem.c_at(m, n))) return false;
+  return true;
 }
 
 class Mutations : public testing::TestWithParam<Mutation> {};
@@ -192,7 +226,11 @@ TEST_P(Mutations, AreNoticed) {
   if (mutation.what == Mutation::unpack) {
     EXPECT_FALSE(problem.check_unpack(MARLIN_F32, {}, setting));
   } else {
-    EXPECT_FALSE(problem.run(setting) && problem.check());
+    // What no other test of the shaders asks for.
+    if (mutation.what >= Mutation::large_scales) {
+      EXPECT_TRUE(is_right(mutation, problem)) << "without the mistake";
+    }
+    EXPECT_FALSE(is_right(mutation, problem, setting));
   }
 }
 

@@ -207,7 +207,7 @@ class Native(Constant):
     NONE = 0
     CUDA_STREAM = 1
     METAL_QUEUE = 2
-    # no encoder open; flush, then the host commits
+    # uncommitted, no encoder open; flush, then commit
     METAL_COMMAND_BUFFER = 3
     # encoded into; bindings are clobbered; the host ends it
     METAL_ENCODER = 4

@@ -8,8 +8,6 @@ namespace metal_marlin::gpu {
 namespace {
 
 constexpr uint32_t kHelperThreads = 256;
-/// Rows of one dispatch of a preparing kernel.
-constexpr int64_t kPrepareRows = 1 << 20;
 
 /// Every row of A begins at a multiple of 16 bytes.
 bool is_aligned(const GemmProblem& problem, const Matrix& a) {
@@ -146,8 +144,8 @@ Status GemmCall::record_prepare(GpuStream& stream, const Place& scratch, const P
   const int64_t slots = weights.layout.slots;
   const HelperKernel helper = prepare_kernel(problem, product.plan);
   const uint32_t threads = helper_threads(*product.prepare);
-  for (int64_t first = 0; first < problem.a.rows; first += kPrepareRows) {
-    const int64_t rows = std::min(kPrepareRows, problem.a.rows - first);
+  for (int64_t first = 0; first < problem.a.rows; first += product.plan.prepare_block) {
+    const int64_t rows = std::min(product.plan.prepare_block, problem.a.rows - first);
     PrepareArgs args{};
     args.m = static_cast<marlin_int>(rows);
     args.k = static_cast<marlin_int>(weights.layout.k);

@@ -121,7 +121,7 @@ class GpuBackend final : public Backend {
                          device_->capabilities().name.c_str(), static_cast<int>(process_), static_cast<int>(getpid()));
   }
 
-  PlanRules rules() const { return {device_->capabilities(), health_, kernel_}; }
+  PlanRules rules() const { return {device_->capabilities(), health_, kernel_, options_.most_rows}; }
 
   /// A plan whose kernel is known to compute right here.
   Result<GemmPlan> plan(const GemmProblem& problem, int64_t m) {

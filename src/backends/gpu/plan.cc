@@ -21,8 +21,6 @@ constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
-/// Without partial sums the sizes of a dispatch are the only limit.
-constexpr int64_t kMostRows = 1 << 20;
 
 uint32_t available(const device::Capabilities& device) {
   return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) | (device.tensor ? kNeedsTensor : 0u);
@@ -137,7 +135,7 @@ std::string KernelHealth::bad_ones() const {
   return names;
 }
 
-Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m) {
+Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m, int64_t most_rows) {
   const GpuWeights& weights = weights_of(problem);
   const PackedLayout& layout = weights.layout;
   m = std::max<int64_t>(m, 1);
@@ -149,9 +147,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.split_blocks = ceil_div(blocks, split_count(kernel, m, layout.n, blocks));
   plan.splits = ceil_div(blocks, plan.split_blocks);
   plan.partial = plan.splits > 1 || is_two_input(problem.epilogue);
-  int64_t most = kMostRows;
+  int64_t most = most_rows;
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
   plan.m_block = std::min(m, std::max(most / kernel.rows, int64_t{1}) * kernel.rows);
+  plan.prepare_block = std::min(m, most_rows);
 
   const Checked rows(m), slots(layout.slots);
   Checked activations(0), scales(0), partials(0);
@@ -175,7 +174,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
     return Status::error(MARLIN_E_UNSUPPORTED, "this backend multiplies no mixture of experts in one product; the CPU does");
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
   MARLIN_ASSIGN(const ProductKernel* const kernel, choose(problem, std::max<int64_t>(m, 1), rules));
-  return plan_with(*kernel, problem, m);
+  return plan_with(*kernel, problem, m, rules.most_rows);
 }
 
 Result<std::vector<int64_t>> telling_rows(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
@@ -227,7 +226,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
          : state == KernelHealth::bad ? "miscomputes on this device"
                                       : "not done");
   const KernelHealth well;
-  const auto meant = choose(problem, std::max<int64_t>(problem.a.rows, 1), {rules.device, well, rules.forced});
+  const auto meant = choose(problem, std::max<int64_t>(problem.a.rows, 1), {rules.device, well, rules.forced, rules.most_rows});
   if (meant.ok() && meant.value() != &kernel) {
     const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());

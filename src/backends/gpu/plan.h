@@ -18,6 +18,9 @@ namespace metal_marlin::gpu {
 /// Begins of scratch areas, and the strides of prepared activations.
 inline constexpr uint64_t kScratchAlign = 256;
 
+/// Rows of one dispatch: without partial sums its sizes are the only limit.
+inline constexpr int64_t kMostRows = 1 << 20;
+
 /// A kernel with what it must decode: the unit in which kernels are found good or bad on a device.
 struct Decoder {
   std::string_view kernel;
@@ -44,7 +47,8 @@ class KernelHealth {
 struct PlanRules {
   const device::Capabilities& device;
   const KernelHealth& health;
-  std::string_view forced;  ///< the kernel to take, or empty
+  std::string_view forced;        ///< the kernel to take, or empty
+  int64_t most_rows = kMostRows;  ///< of A, of one dispatch, in whole tiles
 };
 
 /// How one product will run. Depends on the device, the problem's types and shape, and M only.
@@ -55,7 +59,8 @@ struct GemmPlan {
   bool partial = false;   ///< FP32 sums go to scratch, and `finish` makes C of them
   int64_t splits = 1;     ///< parts of K, in threadgroups of their own
   int64_t split_blocks = 1;
-  int64_t m_block = 0;  ///< rows of A of one dispatch
+  int64_t m_block = 0;        ///< rows of A of one dispatch
+  int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0;
   uint64_t scratch_bytes() const { return activation_bytes + activation_scale_bytes + partial_bytes; }
@@ -65,7 +70,7 @@ const GpuWeights& weights_of(const GemmProblem& problem);
 /// MARLIN_E_UNSUPPORTED with the reason, or a plan for M = max(m, 1).
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
 /// A plan with this kernel, whatever else there is.
-Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m);
+Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m, int64_t most_rows = kMostRows);
 /// Values of M up to max_m among whose plans are all variants of kernels, and the most scratch.
 Result<std::vector<int64_t>> telling_rows(const GemmProblem& problem, int64_t max_m, const PlanRules& rules);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.

@@ -9,9 +9,6 @@
 namespace metal_marlin::gpu {
 namespace {
 
-/// Rows of one dispatch.
-constexpr int64_t kMostRows = 1 << 20;
-
 Variant unpack_variant(const PackedLayout& layout, const RowSelection& rows, marlin_dtype dtype) {
   Variant v(unpack_kernel(layout.codes).name);
   v.set_decoder(layout)

@@ -75,7 +75,8 @@ class MetalDevice final : public device::Device {
                              shared_->capabilities.max_buffer_bytes);
       }
       if (label != nullptr) buffer.label = to_string(label);
-      return BufferRef(std::make_shared<MetalBuffer>(buffer, placement == device::Placement::device ? shared_ : nullptr));
+      return BufferRef(
+          std::make_shared<MetalBuffer>(buffer, placement == device::Placement::device ? shared_->residency : nullptr));
     }
   }
 

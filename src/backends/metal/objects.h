@@ -5,31 +5,36 @@
 
 #include <memory>
 
+#include "backends/metal/commands.h"
 #include "backends/metal/pipelines.h"
 #include "backends/metal/residency.h"
 
 namespace metal_marlin::metal {
 
-/// What a device, its buffers and its streams hold together: whichever lives longest.
+/// What a device and its streams hold together: whichever lives longest.
 struct Shared {
   Shared(id<MTLDevice> the_device, device::Capabilities its_capabilities, const DeviceOptions& options)
-      : device(the_device), capabilities(std::move(its_capabilities)), residency(the_device), pipelines(the_device, options) {}
+      : device(the_device),
+        capabilities(std::move(its_capabilities)),
+        residency(std::make_shared<Residency>(the_device)),
+        pipelines(the_device, options) {}
 
   id<MTLDevice> device;
   device::Capabilities capabilities;
-  Residency residency;
+  const std::shared_ptr<Residency> residency;  // buffers hold it too: the GPU may use them when all else is gone
   Pipelines pipelines;
+  HostCommands host_commands;
 };
 
 class MetalBuffer final : public device::Buffer {
  public:
   /// `resident`: kept so until this object goes; null: Metal decides.
-  MetalBuffer(id<MTLBuffer> buffer, std::shared_ptr<Shared> resident) : buffer_(buffer), resident_(std::move(resident)) {
-    if (resident_) resident_->residency.add(buffer_);
+  MetalBuffer(id<MTLBuffer> buffer, std::shared_ptr<Residency> resident) : buffer_(buffer), resident_(std::move(resident)) {
+    if (resident_) resident_->add(buffer_);
   }
   ~MetalBuffer() override {
     @autoreleasepool {
-      if (resident_) resident_->residency.remove(buffer_);
+      if (resident_) resident_->remove(buffer_);
       buffer_ = nil;
     }
   }
@@ -42,7 +47,7 @@ class MetalBuffer final : public device::Buffer {
 
  private:
   id<MTLBuffer> buffer_;
-  std::shared_ptr<Shared> resident_;
+  const std::shared_ptr<Residency> resident_;
 };
 
 /// Whether an object's device is this one: two objects may stand for one device.

@@ -22,8 +22,9 @@ void Residency::add(id<MTLBuffer> buffer) {
 void Residency::remove(id<MTLBuffer> buffer) {
   if (@available(macOS 15.0, *)) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    [static_cast<id<MTLResidencySet>>(set_) removeAllocation:buffer];
-    changed_ = true;
+    id<MTLResidencySet> set = set_;
+    [set removeAllocation:buffer];
+    [set commit];  // until then it holds the buffer
   }
 }
 

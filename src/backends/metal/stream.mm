@@ -21,42 +21,42 @@ Status in_range(const char* what, const BufferRef& buffer, uint64_t offset, uint
                        offset, offset, bytes, buffer->bytes());
 }
 
-id<MTLBuffer> native(const BufferRef& buffer) { return static_cast<const MetalBuffer&>(*buffer).buffer(); }
 MTLSize native(const device::Size3& size) { return MTLSizeMake(size.x, size.y, size.z); }
 uint64_t count(const device::Size3& size) { return uint64_t{size.x} * size.y * size.z; }
 
 class MetalStream final : public device::Stream {
  public:
   MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue) : shared_(std::move(shared)), queue_(queue) {}
-  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandBuffer> host_commands)
-      : shared_(std::move(shared)), commands_(host_commands), is_hosts_(true) {
-    report_when_done(commands_);
+  /// On what the host records itself.
+  MetalStream(std::shared_ptr<Shared> shared, std::shared_ptr<Commands> hosts)
+      : shared_(std::move(shared)), commands_(std::move(hosts)), is_hosts_(true), is_encoder_(commands_->buffer() == nil) {
+    if (!is_encoder_) report_when_done();
   }
-  MetalStream(std::shared_ptr<Shared> shared, id<MTLComputeCommandEncoder> host_encoder)
-      : shared_(std::move(shared)), compute_(host_encoder), is_hosts_(true), is_encoder_(true) {}
 
   ~MetalStream() override {
     @autoreleasepool {
-      end_encoder();
-      commands_ = nil;
-      compute_ = nil;
+      if (commands_ != nullptr) commands_->end_encoder();
+      commands_ = nullptr;
     }
   }
 
   Status dispatch(const device::Dispatch& dispatch) override {
     @autoreleasepool {
       MARLIN_RETURN_IF_ERROR(check(dispatch));
-      MARLIN_RETURN_IF_ERROR(open_compute());
-      if (dispatch.label != nullptr) [compute_ pushDebugGroup:to_string(dispatch.label)];
-      [compute_ setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
+      MARLIN_RETURN_IF_ERROR(open_commands());
+      MARLIN_RETURN_IF_ERROR(commands_->open_compute());
+      id<MTLComputeCommandEncoder> compute = commands_->compute();
+      if (dispatch.label != nullptr) [compute pushDebugGroup:to_string(dispatch.label)];
+      [compute setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
+      commands_->keep(dispatch.kernel);
       for (const device::Argument& a : dispatch.arguments) {
         if (a.buffer != nullptr)
-          [compute_ setBuffer:native(a.buffer) offset:a.offset atIndex:a.index];
+          [compute setBuffer:use(a.buffer) offset:a.offset atIndex:a.index];
         else
-          [compute_ setBytes:a.value.data() length:a.value.size() atIndex:a.index];
+          [compute setBytes:a.value.data() length:a.value.size() atIndex:a.index];
       }
-      [compute_ dispatchThreadgroups:native(dispatch.groups) threadsPerThreadgroup:native(dispatch.threads)];
-      if (dispatch.label != nullptr) [compute_ popDebugGroup];
+      [compute dispatchThreadgroups:native(dispatch.groups) threadsPerThreadgroup:native(dispatch.threads)];
+      if (dispatch.label != nullptr) [compute popDebugGroup];
       return {};
     }
   }
@@ -70,8 +70,8 @@ class MetalStream final : public device::Stream {
       if (first < second + bytes && second < first + bytes)
         return Status::error(MARLIN_E_ARGUMENT, "copy of %" PRIu64 " bytes onto itself", bytes);
       if (!is_encoder_ && (from_offset | to_offset | bytes) % 4 == 0) {
-        MARLIN_RETURN_IF_ERROR(open_blit());
-        [blit_ copyFromBuffer:native(from) sourceOffset:from_offset toBuffer:native(to) destinationOffset:to_offset size:bytes];
+        MARLIN_ASSIGN(id<MTLBlitCommandEncoder> blit, open_blit());
+        [blit copyFromBuffer:use(from) sourceOffset:from_offset toBuffer:use(to) destinationOffset:to_offset size:bytes];
         return {};
       }
       const device::Argument arguments[] = {
@@ -85,8 +85,8 @@ class MetalStream final : public device::Stream {
       MARLIN_RETURN_IF_ERROR(in_range("fill", to, offset, bytes));
       if (bytes == 0) return {};
       if (!is_encoder_ && (offset | bytes) % 4 == 0) {
-        MARLIN_RETURN_IF_ERROR(open_blit());
-        [blit_ fillBuffer:native(to) range:NSMakeRange(offset, bytes) value:value];
+        MARLIN_ASSIGN(id<MTLBlitCommandEncoder> blit, open_blit());
+        [blit fillBuffer:use(to) range:NSMakeRange(offset, bytes) value:value];
         return {};
       }
       const device::Argument arguments[] = {
@@ -97,25 +97,25 @@ class MetalStream final : public device::Stream {
 
   Status barrier() override {
     @autoreleasepool {
-      if (compute_ != nil)
-        [compute_ memoryBarrierWithScope:MTLBarrierScopeBuffers];
+      if (commands_ == nullptr) return {};
+      if (commands_->compute() != nil)
+        [commands_->compute() memoryBarrierWithScope:MTLBarrierScopeBuffers];
       else
-        end_encoder();  // Metal orders encoders by what they use
+        commands_->end_encoder();  // Metal orders encoders by what they use
       return {};
     }
   }
 
   Status commit() override {
     @autoreleasepool {
-      if (is_encoder_ || commands_ == nil) return {};
+      if (commands_ == nullptr) return {};
       // The host cannot go on with its command buffer while an encoder of ours is open.
-      end_encoder();
-      shared_->residency.use(commands_);
+      MARLIN_RETURN_IF_ERROR(commands_->finish(shared_->residency));
       if (is_hosts_) return {};
-      report_when_done(commands_);
+      report_when_done();
       progress_->committed();
-      [commands_ commit];
-      commands_ = nil;
+      [commands_->buffer() commit];
+      commands_ = nullptr;
       return {};
     }
   }
@@ -164,41 +164,29 @@ class MetalStream final : public device::Stream {
   }
 
   Status open_commands() {
-    if (commands_ != nil) return {};
-    commands_ = [queue_ commandBuffer];
-    if (commands_ == nil) return Status::error(MARLIN_E_MEMORY, "no command buffer could be made");
-    commands_.label = @"metal-marlin";
+    if (commands_ != nullptr) return {};
+    id<MTLCommandBuffer> made = [queue_ commandBuffer];
+    if (made == nil) return Status::error(MARLIN_E_MEMORY, "no command buffer could be made");
+    made.label = @"metal-marlin";
+    commands_ = std::make_shared<Commands>(made, false);
     return {};
   }
-  Status open_compute() {
-    if (compute_ != nil) return {};
-    end_encoder();
+  Result<id<MTLBlitCommandEncoder>> open_blit() {
     MARLIN_RETURN_IF_ERROR(open_commands());
-    compute_ = [commands_ computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
-    if (compute_ == nil) return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made");
-    compute_.label = @"metal-marlin";
-    return {};
+    MARLIN_RETURN_IF_ERROR(commands_->open_blit());
+    return commands_->blit();
   }
-  Status open_blit() {
-    if (blit_ != nil) return {};
-    end_encoder();
-    MARLIN_RETURN_IF_ERROR(open_commands());
-    blit_ = [commands_ blitCommandEncoder];
-    if (blit_ == nil) return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made");
-    blit_.label = @"metal-marlin copies";
-    return {};
-  }
-  void end_encoder() {
-    if (is_encoder_) return;
-    [compute_ endEncoding];
-    [blit_ endEncoding];
-    compute_ = nil;
-    blit_ = nil;
+  /// For a command that is recorded.
+  id<MTLBuffer> use(const BufferRef& buffer) {
+    commands_->keep(buffer);
+    return static_cast<const MetalBuffer&>(*buffer).buffer();
   }
 
-  void report_when_done(id<MTLCommandBuffer> commands) {
+  void report_when_done() {
     const std::shared_ptr<Progress> progress = progress_;
-    [commands addCompletedHandler:^(id<MTLCommandBuffer> done) {
+    const std::shared_ptr<Kept> kept = commands_->kept();
+    [commands_->buffer() addCompletedHandler:^(id<MTLCommandBuffer> done) {
+      kept->let_go();  // first: who waits finds the memory free
       const bool failed = done.status == MTLCommandBufferStatusError;
       progress->completed(failed ? to_status(done.error, "the GPU") : Status(), done.GPUEndTime - done.GPUStartTime);
     }];
@@ -206,9 +194,7 @@ class MetalStream final : public device::Stream {
 
   std::shared_ptr<Shared> shared_;
   id<MTLCommandQueue> queue_ = nil;
-  id<MTLCommandBuffer> commands_ = nil;
-  id<MTLComputeCommandEncoder> compute_ = nil;
-  id<MTLBlitCommandEncoder> blit_ = nil;
+  std::shared_ptr<Commands> commands_;  // null: nothing is recorded
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   const bool is_hosts_ = false, is_encoder_ = false;
 };
@@ -235,14 +221,17 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
       if (!fits(object, @protocol(MTLCommandQueue))) return wrong_object("MTLCommandQueue");
       return std::unique_ptr<device::Stream>(
           std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLCommandQueue>>(object)));
-    case MARLIN_NATIVE_METAL_COMMAND_BUFFER:
+    case MARLIN_NATIVE_METAL_COMMAND_BUFFER: {
       if (!fits(object, @protocol(MTLCommandBuffer))) return wrong_object("MTLCommandBuffer");
-      return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLCommandBuffer>>(object)));
-    case MARLIN_NATIVE_METAL_ENCODER:
+      const auto buffer = static_cast<id<MTLCommandBuffer>>(object);
+      MARLIN_RETURN_IF_ERROR(check_uncommitted(buffer));
+      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(shared, shared->host_commands.of(buffer)));
+    }
+    case MARLIN_NATIVE_METAL_ENCODER: {
       if (!fits(object, @protocol(MTLComputeCommandEncoder))) return wrong_object("MTLComputeCommandEncoder");
-      return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLComputeCommandEncoder>>(object)));
+      auto commands = std::make_shared<Commands>(static_cast<id<MTLComputeCommandEncoder>>(object));
+      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(std::move(shared), std::move(commands)));
+    }
     default:
       return Status::error(MARLIN_E_ARGUMENT, "stream: kind %d is none of Metal's", static_cast<int>(source.kind));
   }

@@ -174,7 +174,7 @@ pub const MARLIN_EPILOGUE_SWIGLU_OAI: marlin_epilogue = 6;
 pub const MARLIN_NATIVE_NONE: marlin_native = 0;
 pub const MARLIN_NATIVE_CUDA_STREAM: marlin_native = 1;
 pub const MARLIN_NATIVE_METAL_QUEUE: marlin_native = 2;
-/// no encoder open; flush, then the host commits
+/// uncommitted, no encoder open; flush, then commit
 pub const MARLIN_NATIVE_METAL_COMMAND_BUFFER: marlin_native = 3;
 /// encoded into; bindings are clobbered; the host ends it
 pub const MARLIN_NATIVE_METAL_ENCODER: marlin_native = 4;

@@ -337,7 +337,7 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let cudaStream = Native(rawValue: MARLIN_NATIVE_CUDA_STREAM)
   /// `MARLIN_NATIVE_METAL_QUEUE`
   public static let metalQueue = Native(rawValue: MARLIN_NATIVE_METAL_QUEUE)
-  /// No encoder open; flush, then the host commits
+  /// Uncommitted, no encoder open; flush, then commit
   public static let metalCommandBuffer = Native(rawValue: MARLIN_NATIVE_METAL_COMMAND_BUFFER)
   /// Encoded into; bindings are clobbered; the host ends it
   public static let metalEncoder = Native(rawValue: MARLIN_NATIVE_METAL_ENCODER)

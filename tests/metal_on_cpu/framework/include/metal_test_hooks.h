@@ -57,12 +57,15 @@ void metal_test_wait_timeout(double seconds);
    or as they were encoded. */
 void metal_test_reverse_concurrent(bool on);
 
-/* Whether compiling a source without MTLMathModeSafe (or fastMathEnabled = NO) is a finding of kind "fast-math". Off unless
-   set: it is Metal's default. The shader is compiled as with safe math all the same. */
+/* Whether compiling a source without MTLMathModeSafe and MTLMathFloatingPointFunctionsPrecise (or fastMathEnabled = NO, which
+   is both) is a finding of kind "fast-math". Off unless set: it is Metal's default. The shader is compiled as with safe math
+   all the same. */
 void metal_test_require_safe_math(bool on);
 
 /* The newest MTLGPUFamilyApple<n> that the device belongs to. 9 unless set. */
 void metal_test_apple_family(int newest);
+/* The operatingSystemVersionString of NSProcessInfo. "Version 15.0 (simulated)" unless set. */
+void metal_test_os_version(const char* text);
 
 /* A library as newLibraryWithData: and newLibraryWithURL: take it, made of source text: what stands in for a .metallib. Writes
    at most `capacity` bytes; returns the size it needs. */

@@ -20,7 +20,7 @@ struct Size3 {
 struct CompileOptions {
   std::vector<std::pair<std::string, std::string>> macros;
   int language_major = 3, language_minor = 2;
-  bool fast_math = true;
+  bool fast_math = true, fast_functions = true;
 };
 
 using ConstantValue = std::variant<bool, int64_t, uint64_t, double>;

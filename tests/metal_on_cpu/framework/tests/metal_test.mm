@@ -123,7 +123,7 @@ TEST_F(Metal, PipelinesReflectTheirArguments) {
 TEST_F(Metal, BarriersOrderConcurrentDispatches) {
   @autoreleasepool {
     id<MTLComputePipelineState> append = pipeline(@"append");
-    const auto result = [&](MTLDispatchType type, bool barrier) {
+    const auto result = [&](MTLDispatchType type, MTLBarrierScope barrier) {
       id<MTLBuffer> y = buffer();
       id<MTLCommandBuffer> commands = [queue commandBuffer];
       id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoderWithDispatchType:type];
@@ -132,17 +132,19 @@ TEST_F(Metal, BarriersOrderConcurrentDispatches) {
       for (const float v : {1.0f, 2.0f}) {
         [encoder setBytes:&v length:sizeof v atIndex:1];
         dispatch(encoder, 1, 1);
-        if (barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
+        if (barrier != 0) [encoder memoryBarrierWithScope:barrier];
       }
       [encoder endEncoding];
       finish(commands);
       return first(y);
     };
-    EXPECT_EQ(result(MTLDispatchTypeSerial, false), 4);
-    EXPECT_EQ(result(MTLDispatchTypeConcurrent, true), 4);
-    EXPECT_EQ(result(MTLDispatchTypeConcurrent, false), 5) << "the missing barrier must show";
+    constexpr MTLBarrierScope kNone = 0;
+    EXPECT_EQ(result(MTLDispatchTypeSerial, kNone), 4);
+    EXPECT_EQ(result(MTLDispatchTypeConcurrent, MTLBarrierScopeBuffers), 4);
+    EXPECT_EQ(result(MTLDispatchTypeConcurrent, kNone), 5) << "the missing barrier must show";
+    EXPECT_EQ(result(MTLDispatchTypeConcurrent, MTLBarrierScopeTextures), 5) << "one of something else is none for buffers";
     metal_test_reverse_concurrent(false);
-    EXPECT_EQ(result(MTLDispatchTypeConcurrent, false), 4);
+    EXPECT_EQ(result(MTLDispatchTypeConcurrent, kNone), 4);
   }
 }
 

@@ -266,6 +266,34 @@ TEST_F(Misuse, UnretainedBufferReleasedTooEarly) {
   expect_finding("released-resource", "buffer 'brief'");
 }
 
+TEST_F(Misuse, UnretainedPipelineOrResidencySetReleasedTooEarly) {
+  findings_wanted = true;
+  const char* const names[] = {"the pipeline of kernel append", "residency set 'brief'"};
+  for (const bool set : {false, true}) {
+    @autoreleasepool {
+      id<MTLSharedEvent> event = [device newSharedEvent];
+      metal_test_wait_timeout(5);
+      id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+      [commands encodeWaitForEvent:event value:1];
+      @autoreleasepool {
+        MTLResidencySetDescriptor* descriptor = [[MTLResidencySetDescriptor alloc] init];
+        descriptor.label = @"brief";
+        id<MTLResidencySet> made = set ? [device newResidencySetWithDescriptor:descriptor error:nullptr] : nil;
+        if (set) [commands useResidencySet:made];
+        id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+        if (!set) [encoder setComputePipelineState:pipeline(@"append")];
+        [encoder endEncoding];
+        [commands commit];
+      }
+      event.signaledValue = 1;
+      [commands waitUntilCompleted];
+      EXPECT_EQ(commands.error.code, static_cast<NSInteger>(MTLCommandBufferErrorPageFault));
+    }
+    EXPECT_EQ(metal_test_findings_of("released-resource"), set ? 2u : 1u);
+    EXPECT_THAT(report(), ::testing::HasSubstr(names[set]));
+  }
+}
+
 TEST_F(Misuse, BlitOutOfRangeOverlappingAndMisaligned) {
   findings_wanted = true;
   @autoreleasepool {
@@ -357,6 +385,7 @@ TEST_F(Misuse, FastMathWhereItIsNotWanted) {
     MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
     options.fastMathEnabled = NO;
     EXPECT_EQ(options.mathMode, MTLMathModeSafe);
+    EXPECT_EQ(options.mathFloatingPointFunctions, MTLMathFloatingPointFunctionsPrecise);
     EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:nullptr] != nil);
     EXPECT_EQ(metal_test_finding_count(), 0u) << report();
     options.mathMode = MTLMathModeRelaxed;
@@ -365,6 +394,16 @@ TEST_F(Misuse, FastMathWhereItIsNotWanted) {
   }
   expect_finding("fast-math");
   EXPECT_EQ(metal_test_finding_repeats(0), 2u);
+}
+
+TEST_F(Misuse, FastFunctionsWhereTheyAreNotWanted) {
+  @autoreleasepool {
+    metal_test_require_safe_math(true);
+    MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
+    options.mathMode = MTLMathModeSafe;
+    EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:nullptr] != nil);
+  }
+  expect_finding("fast-math", "fast functions");
 }
 
 TEST_F(Misuse, LanguageVersions) {

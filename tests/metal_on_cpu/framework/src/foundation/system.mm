@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "foundation/text.h"
+#include "metal/checks.h"
 #include "runtime/object.h"
 
 using metal_framework::string;
@@ -149,7 +150,7 @@ NSErrorUserInfoKey const NSUnderlyingErrorKey = @"NSUnderlyingError";
   return {15, 0, 0};
 }
 - (NSString*)operatingSystemVersionString {
-  return @"Version 15.0 (simulated)";
+  return metal_framework::string(metal_framework::os_version());
 }
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)version {
   return version.majorVersion < 15 || (version.majorVersion == 15 && version.minorVersion == 0 && version.patchVersion == 0);

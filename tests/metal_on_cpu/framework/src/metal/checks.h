@@ -26,6 +26,7 @@ std::optional<CommandBufferFault> command_buffer_fault();
 bool device_removed();
 bool reverse_concurrent();
 bool safe_math_required();
+std::string os_version();
 int apple_family();
 std::chrono::duration<double> completion_delay();
 std::chrono::duration<double> wait_timeout();

@@ -26,6 +26,7 @@ struct Finding {
 };
 
 constexpr int kFamily = 9;  // an M3
+constexpr const char* kOsVersion = "Version 15.0 (simulated)";
 constexpr double kTimeout = 5, kIdleSeconds = 1;
 // MTLCommandBufferErrorDeviceRemoved, without the headers of Objective-C objects here
 constexpr long kDeviceRemoved = 11;
@@ -39,6 +40,7 @@ struct State {
   bool removed = false, reverse = true, safe_math = false;
   int family = kFamily;
   double delay = 0, timeout = kTimeout;
+  std::string os_version = kOsVersion;
   std::function<void()> in_pipeline;
 };
 
@@ -164,6 +166,9 @@ int apple_family() {
 bool safe_math_required() {
   return read([](State& s) { return s.safe_math; });
 }
+std::string os_version() {
+  return read([](State& s) { return s.os_version; });
+}
 std::chrono::duration<double> completion_delay() {
   return std::chrono::duration<double>(read([](State& s) { return s.delay; }));
 }
@@ -226,6 +231,7 @@ void metal_test_reset(void) {
     s.reverse = true;
     s.safe_math = false;
     s.family = metal_framework::kFamily;
+    s.os_version = metal_framework::kOsVersion;
     s.delay = 0;
     s.timeout = metal_framework::kTimeout;
   });
@@ -266,6 +272,9 @@ void metal_test_fail_counters(size_t nth) {
 }
 void metal_test_apple_family(int newest) {
   change([&](State& s) { s.family = newest; });
+}
+void metal_test_os_version(const char* text) {
+  change([&](State& s) { s.os_version = text; });
 }
 void metal_test_require_safe_math(bool on) {
   change([&](State& s) { s.safe_math = on; });

@@ -137,11 +137,14 @@ const char* name_of(long code) {
   }
   return YES;
 }
-- (void)keep:(id)object {
-  if (retained) kept.push_back(object);
+- (void)keep:(id)object named:(const std::string&)name {
+  if (retained)
+    kept.push_back(object);
+  else
+    unretained.push_back({object, name});
 }
 - (void)use:(MOCBuffer*)buffer {
-  [self keep:buffer];
+  if (retained) kept.push_back(buffer);
   used.push_back(buffer->storage);
 }
 
@@ -234,7 +237,7 @@ const char* name_of(long code) {
 - (void)useResidencySet:(id<MTLResidencySet>)set {
   if (committed) return find("use-after-commit", "useResidencySet: on " + [self describe] + ", which is committed");
   if (set == nil) return find("nil-argument", "useResidencySet: nil");
-  [self keep:set];
+  [self keep:set named:"residency set '" + text(set.label) + "'"];
   const auto some = [(MOCResidencySet*)set committed];
   resident.insert(resident.end(), some.begin(), some.end());
 }
@@ -276,13 +279,16 @@ const char* name_of(long code) {
   if (!committed) [self reach:MTLCommandBufferStatusCommitted];
   if (![queue commit:self]) find("use-after-commit", [self describe] + " is committed twice");
 }
+- (Failure)released:(const std::string&)name {
+  find("released-resource",
+       [self describe] + " with unretained references needs " + name + ", which is released before it completed");
+  return {MTLCommandBufferErrorPageFault, "Caused GPU Address Fault Error: a resource was released"};
+}
 - (std::optional<Failure>)check_resources {
-  for (const auto& storage : used) {
-    if (storage->owned) continue;
-    find("released-resource", [self describe] + " with unretained references needs " + storage->describe() +
-                                  ", which is released before it completed");
-    return Failure{MTLCommandBufferErrorPageFault, "Caused GPU Address Fault Error: a buffer was released"};
-  }
+  for (const auto& storage : used)
+    if (!storage->owned) return [self released:storage->describe()];
+  for (const auto& entry : unretained)
+    if (entry.object == nil) return [self released:entry.name];
   return std::nullopt;
 }
 // `reached` counts the steps that are done.
@@ -322,6 +328,7 @@ const char* name_of(long code) {
   used.clear();
   resident.clear();
   kept.clear();
+  unretained.clear();
   [self reach:failed ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted];
   [queue completed];
   [queue later:[me] { [me complete]; }];

@@ -118,7 +118,7 @@ std::string shown(const Size3& size) {
   if (![self accepts:"setComputePipelineState:"]) return;
   if (state == nil) return find("nil-argument", "setComputePipelineState: nil");
   pipeline = (MOCComputePipelineState*)state;
-  [owner keep:state];
+  [owner keep:state named:"the pipeline of kernel " + pipeline->function->name];
 }
 - (void)setBytes:(const void*)bytes length:(NSUInteger)length atIndex:(NSUInteger)index {
   if (![self acceptsIndex:index for:"setBytes:"]) return;
@@ -288,7 +288,8 @@ std::string shown(const Size3& size) {
   [self addWork:work];
 }
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope {
-  if ([self accepts:"memoryBarrierWithScope:"]) [self order];
+  // Kernels here write buffers only.
+  if ([self accepts:"memoryBarrierWithScope:"] && (scope & MTLBarrierScopeBuffers) != 0) [self order];
 }
 - (void)memoryBarrierWithResources:(const id<MTLResource>[])all count:(NSUInteger)count {
   if ([self accepts:"memoryBarrierWithResources:"]) [self order];

@@ -237,6 +237,8 @@ Engine& engine() {
   const auto chosen = metal_framework::compile_options(options);
   if (metal_framework::safe_math_required() && (!chosen || chosen->fast_math)) {
     find("fast-math", "a library is compiled with fast math, which need not keep NaN, infinities and the sign of 0");
+  } else if (metal_framework::safe_math_required() && chosen->fast_functions) {
+    find("fast-math", "a library is compiled with fast functions, which are less exact than the language says");
   }
   if (!chosen) return refuse(MTLLibraryErrorUnsupported, "unsupported compile options");
   std::string why;
@@ -271,6 +273,7 @@ Engine& engine() {
 - (id<MTLLibrary>)sourceLibrary:(const std::string&)source error:(NSError* __autoreleasing*)out {
   MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
   options.mathMode = MTLMathModeSafe;
+  options.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
   return [self newLibraryWithSource:string(source) options:options error:out];
 }
 - (id<MTLLibrary>)compiledLibrary:(const std::string&)path

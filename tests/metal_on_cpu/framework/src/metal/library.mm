@@ -20,6 +20,7 @@ NSErrorDomain const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
 - (void)setFastMathEnabled:(BOOL)on {
   _fastMathEnabled = on;
   _mathMode = on ? MTLMathModeFast : MTLMathModeSafe;
+  _mathFloatingPointFunctions = on ? MTLMathFloatingPointFunctionsFast : MTLMathFloatingPointFunctionsPrecise;
 }
 - (id)copyWithZone:(NSZone*)zone {
   MTLCompileOptions* made = [[MTLCompileOptions alloc] init];
@@ -51,6 +52,7 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options) {
   made.language_major = static_cast<int>(options.languageVersion >> 16);
   made.language_minor = static_cast<int>(options.languageVersion & 0xFFFF);
   made.fast_math = options.mathMode != MTLMathModeSafe;
+  made.fast_functions = options.mathFloatingPointFunctions != MTLMathFloatingPointFunctionsPrecise;
   const int version = made.language_major * 100 + made.language_minor;
   if (version < 101 || version > 400) {
     find("language-version", "language version " + std::to_string(made.language_major) + "." +

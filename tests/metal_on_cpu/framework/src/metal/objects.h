@@ -49,6 +49,12 @@ struct Storage {
   ~Storage();
 };
 
+/// What a command buffer needs and does not hold, since its references are unretained.
+struct Unretained {
+  __weak id object;
+  std::string name;  // "the pipeline of kernel scale"
+};
+
 /// Why a command buffer failed.
 struct Failure {
   long code;
@@ -169,14 +175,15 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
   std::vector<std::shared_ptr<metal_framework::Storage>> used;
   std::vector<std::shared_ptr<metal_framework::Storage>> resident;
   std::vector<__strong id> kept;
+  std::vector<metal_framework::Unretained> unretained;
   __unsafe_unretained MOCCommandEncoder* open;
   BOOL committed, enqueued;  // guarded by the queue
 }
 - (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained options:(MTLCommandBufferErrorOption)options;
 /// Finds and says no when commands can no longer be added.
 - (BOOL)accepts:(const char*)what;
-/// Keeps the object as long as the commands may need it, unless references are unretained.
-- (void)keep:(id)object;
+/// Keeps the object as long as the commands may need it. Where references are unretained: finds later that it is gone too early.
+- (void)keep:(id)object named:(const std::string&)name;
 - (void)use:(MOCBuffer*)buffer;
 - (std::string)describe;
 - (void)execute;  // on the queue's thread

@@ -1,0 +1,86 @@
+// A command buffer while it is recorded: its encoder, of which Metal allows one at a time, and what the GPU needs of us until
+// it is done.
+#pragma once
+
+#import <Metal/Metal.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/metal/residency.h"
+#include "base/status.h"
+
+namespace metal_marlin::metal {
+
+/// What recorded work uses. A command buffer may hold no references itself (commandBufferWithUnretainedReferences), and memory
+/// counts as used as long as it is here. Any thread: Metal's own reports when the work is done.
+class Kept {
+ public:
+  void add(std::shared_ptr<const void> object) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    objects_.push_back(std::move(object));
+  }
+  void let_go() {
+    std::vector<std::shared_ptr<const void>> objects;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    objects.swap(objects_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const void>> objects_;
+};
+
+/// One command buffer, or one encoder of the host. Not safe from several threads, as they are not.
+class Commands {
+ public:
+  /// `hosts`: the host made the command buffer, and commits it.
+  Commands(id<MTLCommandBuffer> buffer, bool hosts) : buffer_(buffer), hosts_(hosts) {}
+  explicit Commands(id<MTLComputeCommandEncoder> encoder) : compute_(encoder), hosts_(true) {}
+  ~Commands() { end_encoder(); }
+  Commands(const Commands&) = delete;
+  Commands& operator=(const Commands&) = delete;
+
+  /// Null for an encoder of the host.
+  id<MTLCommandBuffer> buffer() const { return buffer_; }
+  /// The open encoder; nil when there is none of that kind.
+  id<MTLComputeCommandEncoder> compute() const { return compute_; }
+  id<MTLBlitCommandEncoder> blit() const { return blit_; }
+  Status open_compute();
+  Status open_blit();
+  /// Nothing on an encoder of the host.
+  void end_encoder();
+  /// Ends the encoder, and has what was recorded find its memory resident.
+  Status finish(const std::shared_ptr<Residency>& residency);
+
+  /// Until the GPU is done with the command buffer, or, on an encoder of the host, as long as this is.
+  void keep(std::shared_ptr<const void> object) { kept_->add(std::move(object)); }
+  const std::shared_ptr<Kept>& kept() const { return kept_; }
+
+ private:
+  Status check_open() const;
+
+  id<MTLCommandBuffer> buffer_ = nil;
+  id<MTLComputeCommandEncoder> compute_ = nil;
+  id<MTLBlitCommandEncoder> blit_ = nil;
+  const bool hosts_;
+  bool unfinished_ = false;  // something was recorded since finish()
+  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+};
+
+/// MARLIN_E_ARGUMENT when the host has committed this command buffer: Metal then ends a program that adds to it.
+Status check_uncommitted(id<MTLCommandBuffer> buffer);
+
+/// Command buffers of the host on which there are streams: those of one command buffer share its encoder. Any thread.
+class HostCommands {
+ public:
+  std::shared_ptr<Commands> of(id<MTLCommandBuffer> buffer);
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, std::weak_ptr<Commands>> all_;  // each holds its command buffer, so that no other has its address
+};
+
+}  // namespace metal_marlin::metal

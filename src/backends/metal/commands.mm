@@ -1,0 +1,65 @@
+#include "backends/metal/commands.h"
+
+namespace metal_marlin::metal {
+
+Status check_uncommitted(id<MTLCommandBuffer> buffer) {
+  if (buffer.status < MTLCommandBufferStatusCommitted) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "the host's command buffer is committed (status %d), expected one that takes commands",
+                       static_cast<int>(buffer.status));
+}
+
+Status Commands::check_open() const { return hosts_ ? check_uncommitted(buffer_) : Status(); }
+
+Status Commands::open_compute() {
+  if (compute_ != nil) return {};
+  MARLIN_RETURN_IF_ERROR(check_open());
+  end_encoder();
+  compute_ = [buffer_ computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
+  if (compute_ == nil)
+    return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made%s", hosts_ ? ": is one of the host's open?" : "");
+  compute_.label = @"metal-marlin";
+  unfinished_ = true;
+  return {};
+}
+
+Status Commands::open_blit() {
+  if (blit_ != nil) return {};
+  MARLIN_RETURN_IF_ERROR(check_open());
+  end_encoder();
+  blit_ = [buffer_ blitCommandEncoder];
+  if (blit_ == nil)
+    return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made%s", hosts_ ? ": is one of the host's open?" : "");
+  blit_.label = @"metal-marlin copies";
+  unfinished_ = true;
+  return {};
+}
+
+void Commands::end_encoder() {
+  if (buffer_ == nil) return;
+  [compute_ endEncoding];
+  [blit_ endEncoding];
+  compute_ = nil;
+  blit_ = nil;
+}
+
+Status Commands::finish(const std::shared_ptr<Residency>& residency) {
+  if (buffer_ == nil || !unfinished_) return {};
+  end_encoder();
+  MARLIN_RETURN_IF_ERROR(check_open());
+  residency->use(buffer_);
+  keep(residency);
+  unfinished_ = false;
+  return {};
+}
+
+std::shared_ptr<Commands> HostCommands::of(id<MTLCommandBuffer> buffer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(all_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Commands>& known = all_[(__bridge const void*)buffer];
+  std::shared_ptr<Commands> commands = known.lock();
+  if (commands == nullptr) known = commands = std::make_shared<Commands>(buffer, true);
+  return commands;
+}
+
+}  // namespace metal_marlin::metal

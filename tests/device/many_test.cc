@@ -1,0 +1,240 @@
+// Several products a call, and several blocks of rows a product: what is recorded in which order, and what products share.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "api/buffer.h"
+#include "backends/gpu/pack.h"
+#include "recorded.h"
+
+namespace {
+
+using namespace device_test;
+
+TEST(Blocks, OfPreparedActivationsBeginAtTheirRows) {
+  for (const bool int8 : {true, false}) {
+    const std::string name = int8 ? "gemv_u4_i8_m4" : "gemv_u4_f16_m4";
+    World world({.probe = false, .most_rows = 16}, {.kernel = name});
+    const int64_t n = 64, k = int8 ? 40 : 96, slots = int8 ? 64 : 96, m = 35, element = int8 ? 1 : 2;
+    const mm::weights w = pack(world.context, n, k, 1, !int8);
+    ASSERT_EQ(layout_of(w).slots, slots);
+    const mm::stream stream = stream_of(world);
+    const Matrix a(world.context, m, k, MARLIN_F16, k + 8), c(world.context, m, n, MARLIN_F32);
+    auto d = gemm_desc(w, a, c);
+    d.compute = int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+    world.record.take();
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    const auto all = world.record.take();
+    const std::string prepare = int8 ? "quantize_f16" : "gather_b2";
+    ASSERT_EQ(outline(all), (Lines{prepare, prepare, prepare, "barrier", name, name, name}));
+    for (size_t i = 0; i < 3; ++i) {
+      const Command &first = all[i], &second = all[4 + i];
+      const uint64_t row = 16 * i;
+      const int64_t rows = i < 2 ? 16 : 3;
+      const auto prepared = value_of<PrepareArgs>(first, MARLIN_BUFFER_PREPARE_ARGS);
+      const auto multiplied = value_of<ProductArgs>(second, MARLIN_BUFFER_ARGS);
+      EXPECT_EQ(prepared.m, rows);
+      EXPECT_EQ(multiplied.m, rows);
+      EXPECT_EQ(multiplied.lda, slots);
+      EXPECT_EQ(first.arguments.at(MARLIN_BUFFER_SOURCE).offset, row * static_cast<uint64_t>(k + 8) * 2);
+      const uint64_t at = place_of(all[0], MARLIN_BUFFER_QUANTIZED) + row * static_cast<uint64_t>(slots * element);
+      EXPECT_EQ(place_of(first, MARLIN_BUFFER_QUANTIZED), at);
+      EXPECT_EQ(place_of(second, MARLIN_BUFFER_A), at);
+      EXPECT_EQ(second.arguments.at(MARLIN_BUFFER_C).offset, row * static_cast<uint64_t>(n) * 4);
+      if (!int8) continue;
+      const uint64_t scales = place_of(all[0], MARLIN_BUFFER_QUANT_SCALES) + row * static_cast<uint64_t>(slots / 32) * 4;
+      EXPECT_EQ(place_of(first, MARLIN_BUFFER_QUANT_SCALES), scales);
+      EXPECT_EQ(place_of(second, MARLIN_BUFFER_A_SCALES), scales);
+    }
+  }
+}
+
+TEST(Blocks, OfSeveralProductsGoInRounds) {
+  const std::string name = "gemv_u4_f16_m4";
+  World world({.probe = false, .most_rows = 16}, {.kernel = name});
+  const mm::weights w = pack(world.context, 64, 64, 1);
+  const mm::stream stream = stream_of(world);
+  constexpr int64_t kM[] = {35, 3, 20};
+  std::vector<Matrix> a, c;
+  for (const int64_t m : kM) {
+    a.emplace_back(world.context, m, 64, MARLIN_F16);
+    c.emplace_back(world.context, m, m == 35 ? 32 : 64, MARLIN_F32);
+  }
+  marlin_gemm_desc d[] = {gemm_desc(w, a[0], c[0]), gemm_desc(w, a[1], c[1]), gemm_desc(w, a[2], c[2])};
+  d[0].epilogue = MARLIN_EPILOGUE_SWIGLU;  // partial sums, whose place the next block takes
+  const marlin_gemm_desc* const many[] = {&d[0], &d[1], &d[2]};
+  world.record.take();
+  EXPECT_OK(marlin_gemm_many, stream.get(), many, 3u);
+  const auto all = world.record.take();
+  ASSERT_EQ(outline(all), (Lines{name, name, name, "barrier", "finish", "barrier", name, name, "barrier", "finish", "barrier",
+                                 name, "barrier", "finish"}));
+  const struct {
+    size_t at, product;
+    int64_t rows, first;
+  } kExpected[] = {{0, 0, 16, 0}, {1, 1, 3, 0}, {2, 2, 16, 0}, {6, 0, 16, 16}, {7, 2, 4, 16}, {11, 0, 3, 32}};
+  for (const auto& e : kExpected) {
+    SCOPED_TRACE(e.at);
+    EXPECT_EQ(value_of<ProductArgs>(all[e.at], MARLIN_BUFFER_ARGS).m, e.rows);
+    const auto* from = static_cast<const gpu::GpuBuffer&>(*a[e.product].buffer.get()->memory).buffer().get();
+    expect_bound(all[e.at], MARLIN_BUFFER_A, from, static_cast<uint64_t>(e.first) * 64 * 2);
+    if (e.product != 0) {
+      EXPECT_EQ(all[e.at].arguments.at(MARLIN_BUFFER_C).offset, static_cast<uint64_t>(e.first) * 64 * 4);
+      continue;
+    }
+    const size_t finish = e.first == 0 ? 4 : e.first == 16 ? 9 : 13;
+    EXPECT_EQ(value_of<ProductArgs>(all[finish], MARLIN_BUFFER_ARGS).m, e.rows);
+    EXPECT_EQ(all[finish].arguments.at(MARLIN_BUFFER_C).offset, static_cast<uint64_t>(e.first) * 32 * 4);
+    EXPECT_EQ(place_of(all[finish], MARLIN_BUFFER_PARTIALS), place_of(all[e.at], MARLIN_BUFFER_PARTIALS));
+    EXPECT_EQ(place_of(all[finish], MARLIN_BUFFER_PARTIALS), place_of(all[4], MARLIN_BUFFER_PARTIALS));
+  }
+}
+
+/// Products whose A begins at the same place: who prepares it.
+TEST(Sharing, OfPreparedActivationsIsOfTheSameMatrixOnly) {
+  World world;
+  const mm::weights w = pack(world.context, 64, 64, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 8, 64, MARLIN_F16, 72);
+  std::vector<Matrix> c;
+  for (int i = 0; i < 5; ++i) c.emplace_back(world.context, 8, 64, MARLIN_F32);
+  std::vector<marlin_gemm_desc> d;
+  for (const Matrix& each : c) {
+    d.push_back(gemm_desc(w, a, each));
+    d.back().compute = MARLIN_COMPUTE_INT8;
+    d.back().a.rows = d.back().c.rows = 3;
+  }
+  d[1].a.rows = d[1].c.rows = 5;
+  d[2].a.row_stride = 80;
+  d[3].a.offset_bytes = 16;
+  const marlin_gemm_desc* const many[] = {&d[0], &d[1], &d[2], &d[3], &d[4]};
+  world.record.take();
+  EXPECT_OK(marlin_gemm_many, stream.get(), many, 5u);
+  const auto all = world.record.take();
+  ASSERT_EQ(all.size(), 4u + 1 + 5) << "all but the last prepare their own";
+  std::set<uint64_t> places, scales;
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(all[i].kernel, "quantize_f16");
+    EXPECT_EQ(value_of<PrepareArgs>(all[i], MARLIN_BUFFER_PREPARE_ARGS).m, d[i].a.rows);
+    EXPECT_EQ(place_of(all[5 + i], MARLIN_BUFFER_A), place_of(all[i], MARLIN_BUFFER_QUANTIZED));
+    EXPECT_EQ(place_of(all[5 + i], MARLIN_BUFFER_A_SCALES), place_of(all[i], MARLIN_BUFFER_QUANT_SCALES));
+    places.insert(place_of(all[i], MARLIN_BUFFER_QUANTIZED));
+    scales.insert(place_of(all[i], MARLIN_BUFFER_QUANT_SCALES));
+  }
+  EXPECT_EQ(places.size() + scales.size(), 8u);
+  EXPECT_EQ(place_of(all[9], MARLIN_BUFFER_A), place_of(all[5], MARLIN_BUFFER_A)) << "and the last has the first one's";
+}
+
+/// Calls without a stream copy what the host has to the device: once a matrix, not once a pointer.
+TEST(Sharing, OfTheHostsOperandsIsOfTheSameMatrixOnly) {
+  World world;
+  const mm::weights w = pack(world.context, 64, 64, 1);
+  std::vector<float> a = abi_test::numbers(size_t{8} * 80, 3), c(size_t{5} * 8 * 64);
+  std::vector<marlin_gemm_desc> d(5, mm::make<marlin_gemm_desc>());
+  for (size_t i = 0; i < 5; ++i) {
+    d[i].weights = w.get();
+    d[i].a = mm::matrix_view(a.data(), 1, 64);
+    d[i].c = mm::matrix_view(c.data() + i * 8 * 64, 1, 64);
+    d[i].a.row_stride = 72;
+  }
+  d[1].a.rows = d[1].c.rows = 8;
+  d[2].a.rows = d[2].c.rows = 8;
+  d[2].a.row_stride = 80;
+  d[3].a.data = a.data() + 1;
+  const marlin_gemm_desc* const many[] = {&d[0], &d[1], &d[2], &d[3], &d[4]};
+  world.record.take();
+  EXPECT_OK(marlin_gemm_many, nullptr, many, 5u);
+  std::vector<Command> products;
+  for (Command& command : world.record.take())
+    if (command.what == "dispatch") products.push_back(std::move(command));
+  ASSERT_EQ(products.size(), 5u);
+  std::set<uint64_t> places;
+  for (size_t i = 0; i < 5; ++i) {
+    places.insert(place_of(products[i], MARLIN_BUFFER_A));
+    const int64_t lda = value_of<ProductArgs>(products[i], MARLIN_BUFFER_ARGS).lda;
+    const auto* staged = reinterpret_cast<const float*>(place_of(products[i], MARLIN_BUFFER_A));
+    const auto* from = static_cast<const float*>(d[i].a.data);
+    for (int64_t row = 0; row < d[i].a.rows; ++row)
+      EXPECT_EQ(std::memcmp(staged + row * lda, from + row * d[i].a.row_stride, 64 * 4), 0) << i << ", row " << row;
+  }
+  EXPECT_EQ(places.size(), 4u);
+  EXPECT_EQ(place_of(products[4], MARLIN_BUFFER_A), place_of(products[0], MARLIN_BUFFER_A));
+}
+
+TEST(Alignment, IsThatOfAddressAndRows) {
+  World world;
+  const mm::weights w = pack(world.context, 64, 32, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 2, 32, MARLIN_F16, 40), c(world.context, 2, 64, MARLIN_F32);
+  const struct {
+    uint64_t offset;
+    int64_t stride;
+    uint32_t aligned;
+  } kCases[] = {{0, 40, 1}, {16, 40, 1}, {8, 40, 0}, {0, 36, 0}, {8, 36, 0}, {2, 32, 0}};
+  for (const auto& each : kCases) {
+    auto d = gemm_desc(w, a, c);
+    d.a.offset_bytes = each.offset;
+    d.a.row_stride = each.stride;
+    world.record.take();
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    EXPECT_EQ(world.record.take().back().constants.at(MARLIN_CONSTANT_ALIGNED), each.aligned)
+        << "offset " << each.offset << ", stride " << each.stride;
+  }
+}
+
+/// A problem without memory: a plan asks for the layout alone.
+gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
+  mm::WeightMeta meta;
+  meta.format = MARLIN_INT4;
+  meta.n = n, meta.k = k;
+  meta.group_size = 128, meta.groups = (k + 127) / 128;
+  auto plan = gpu::plan_packing(meta);
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  return {std::move(meta), plan.value().layout, {}, nullptr};
+}
+
+/// What prepares for M up to a limit asks for few values of M: among them are the most scratch and every variant of all M.
+TEST(TellingRows, HaveTheMostScratchAndEveryVariant) {
+  using Variants = std::set<std::pair<const gpu::ProductKernel*, bool>>;
+  const gpu::KernelHealth health;
+  for (const int64_t n : {32, 640, 2500})
+    for (const int64_t k : {2080, 8192})
+      for (int form = 0; form < 4; ++form)
+        for (int features = 0; features < 3; ++features) {
+          const gpu::GpuWeights weights = unpacked_weights(n, k);
+          dv::Capabilities device;
+          device.matrix = features > 0, device.tensor = features > 1;
+          const gpu::PlanRules rules{device, health, {}};
+          mm::GemmProblem problem;
+          problem.weights = &weights;
+          problem.a.dtype = MARLIN_F16;
+          problem.c.dtype = MARLIN_F32;
+          problem.compute = form % 2 != 0 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+          problem.epilogue = form / 2 != 0 ? MARLIN_EPILOGUE_SWIGLU : MARLIN_EPILOGUE_NONE;
+          uint64_t most = 0;
+          Variants variants;
+          for (int64_t m = 1; m <= 400; ++m) {
+            const auto plan = gpu::plan_gemm(problem, m, rules);
+            ASSERT_TRUE(plan.ok());
+            most = std::max(most, plan.value().scratch_bytes());
+            variants.emplace(plan.value().kernel, plan.value().partial);
+            if (m % 40 != 0 && m > 20) continue;
+            const auto told = gpu::telling_rows(problem, m, rules);
+            ASSERT_TRUE(told.ok());
+            EXPECT_LE(told.value().size(), 200u) << "few";
+            uint64_t most_told = 0;
+            Variants variants_told;
+            for (const int64_t each : told.value()) {
+              EXPECT_LE(each, m);
+              const auto of = gpu::plan_gemm(problem, each, rules);
+              ASSERT_TRUE(of.ok());
+              most_told = std::max(most_told, of.value().scratch_bytes());
+              variants_told.emplace(of.value().kernel, of.value().partial);
+            }
+            EXPECT_EQ(most_told, most) << "n " << n << ", k " << k << ", form " << form << ", up to M = " << m;
+            EXPECT_EQ(variants_told, variants) << "n " << n << ", k " << k << ", form " << form << ", up to M = " << m;
+          }
+        }
+}
+
+}  // namespace
