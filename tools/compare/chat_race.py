@@ -163,7 +163,7 @@ def measured(options, keep):
 
 
 def table(found):
-    """(head, rows): tokens a second, a line each model and work, and of ours how many times that of the fastest other."""
+    """(head, rows): tokens per second, one line for each model and work, with the rate of ours divided by the fastest other rate."""
     names = list(dict.fromkeys(each["candidate"] for each in found))
     mine, others = ([each for each in names if each.startswith("ours") == own] for own in (True, False))
     rows = []
@@ -185,7 +185,7 @@ def about(found):
 
 def write_docs(page, found):
     first, runs = found[0], min(each["samples"] for each in found)
-    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of {runs} runs of each or more, in turn; tokens a second.\n\n"
+    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of at least {runs} runs of each candidate, in turn; tokens per second.\n\n"
     pages.write_parts(page, {"race": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
     return [page]
 
