@@ -1,5 +1,5 @@
-"""What a format costs a language model: the one of `./dev chat` in each format that `metal-marlin quantize` writes, how well it then
-predicts a text, and its size. ./dev chat --formats runs this."""
+"""Measures what each format costs a language model. `metal-marlin quantize` writes the model of `./dev chat` in each format; the table
+shows how well each file predicts a text, and its size. ./dev chat --formats runs this program."""
 import argparse
 import dataclasses
 import math
