@@ -1,6 +1,7 @@
-"""Our CPU backend beside other libraries, all in turn in one process, with the limits of the machine in the same race.
+"""Races this library against other libraries, in turn in one process, and measures the limits of the machine in the same race.
 
-./dev bench --compare runs this in an environment that has them. What cannot be had is a line with the reason."""
+./dev bench --compare runs this program in an environment that has the other libraries. A library that is not available is left out,
+and a line says why."""
 import argparse
 import datetime
 import json
@@ -44,22 +45,22 @@ def parsed(arguments):
     from weights import FORMATS
     parser = argparse.ArgumentParser(prog="./dev bench --compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--quick", action="store_true", help="a few rows, under a minute; else all, in about an hour")
+    add("--quick", action="store_true", help="measure a few rows in under a minute instead of all rows in about an hour")
     add("--shapes", type=listed(shape), metavar="NxK,...", help="weights: outputs x inputs; NxKxExT: of E experts, of which each row has T")
     add("--formats", type=listed(str), metavar="NAME,...", help=", ".join(FORMATS))
     add("-m", dest="rows", type=listed(int), metavar="M,...", help="rows of activations")
     add("--compute", type=listed(str), metavar="NAME,...", default=list(COMPUTES[:3]), help=f"of ours: {', '.join(COMPUTES)} (default: the first three)")
-    add("--backend", choices=("cpu", "metal"), default="cpu", help="ours; beside metal only mlx is on the same device")
+    add("--backend", choices=("cpu", "metal"), default="cpu", help="backend of this library; with metal, only mlx runs on the same device")
     add("--peers", type=listed(str), metavar="NAME,...", default=list(PEERS), help=", ".join(PEERS))
-    add("--isa", type=listed(str), metavar="NAME,...", help="native, avx2 (ours forced to it, beside a ggml built for it)")
-    add("--threads", type=int, help="of each candidate (default: all that the process may use)")
-    add("--seconds", type=float, help="time for each candidate of a race, about")
-    add("--longest", type=float, help="leave out what would take more seconds a call than this")
+    add("--isa", type=listed(str), metavar="NAME,...", help="native, or avx2 (this library limited to AVX2 against a ggml for AVX2)")
+    add("--threads", type=int, help="threads of each candidate (default: all that the process may use)")
+    add("--seconds", type=float, help="approximate time for each candidate of a race")
+    add("--longest", type=float, help="leave out calls that would take more seconds than this")
     add("--rotation", type=float, metavar="MB", help="copies of the weights of each candidate together (default: over 400, and 8 last-level caches)")
     add("--ggml", type=pathlib.Path, metavar="DIR", help="a folder with libggml-base and libggml-cpu built for this machine")
     records.add_options(parser)
-    add("--svg", type=pathlib.Path, metavar="DIR", help="draw the roofline, and speed over M for each format")
-    add("--goals", action="store_true", help="a table of the goals beside what was measured")
+    add("--svg", type=pathlib.Path, metavar="DIR", help="draw the roofline and, for each format, the speed over M")
+    add("--goals", action="store_true", help="print a table that compares the goals with the measurements")
     add("--docs", action="store_true", help="write tables and drawings into docs/performance.md")
     add("--build", type=pathlib.Path, default=TOP / "build" / "release", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -1,5 +1,5 @@
-"""What a format costs a language model: the one of `./dev chat` in each format that `metal-marlin quantize` writes, how well it then
-predicts a text, and its size. ./dev chat --formats runs this."""
+"""Measures what each format costs a language model. `metal-marlin quantize` writes the model of `./dev chat` in each format; the table
+shows how well each file predicts a text, and its size. ./dev chat --formats runs this program."""
 import argparse
 import dataclasses
 import math
@@ -102,7 +102,7 @@ def measured(options, keep):
 
 # --- what is shown -----------------------------------------------------------------------------------------------------------
 
-HEAD = ("format", "file", "file MB", "weights MB", "nats a token", "perplexity", "over as fetched", "perplexity, INT8")
+HEAD = ("format", "file", "file MB", "weights MB", "nats per token", "perplexity", "perplexity / perplexity as fetched", "perplexity, INT8")
 
 
 def cells(record, fetched):
@@ -120,14 +120,14 @@ def drawing(found):
     sizes, values = [each["weight_bytes"] / 1e6 for each in found], [each["perplexity"]["default"] for each in found]
     x, y = (min(sizes) / 1.05, max(sizes) * 1.05), (min(values) / 1.1, min(values) * 3)
     tens = lambda low, high: range(10 * math.ceil(low / 10), int(high) + 1, 10)
-    chart = pages.Chart("Perplexity of SmolLM2-135M-Instruct by the size of its weights", ("weights as they are multiplied by, MB", *x, tens(*x)),
+    chart = pages.Chart("Perplexity of SmolLM2-135M-Instruct by the size of its weights", ("packed weights, MB", *x, tens(*x)),
                         ("perplexity", *y, tens(*y)), "What each format costs a language model")
     colours = dict(zip(dict.fromkeys(each["name"] for each in found), pages.COLOURS))
     for each, size, value in zip(found, sizes, values):
         chart.mark(size, value, colours[each["name"]], each["layout"] == GGUF, f"{each['name']}, {each['layout']}: {value:.2f}, {size:.1f} MB")
     for name, colour in colours.items():
         chart.legend(name, colour)
-    chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, all alike", "at the upper edge: far beyond")
+    chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, embedding quantized, too", "at the upper edge: beyond this axis")
     return chart.svg()
 
 
@@ -137,7 +137,7 @@ def write_docs(page, found):
     picture.write_text(drawing(found), "utf-8")
     there = [each for each in found if "absent" not in each]
     table = pages.markdown(HEAD, [cells(each, found[0]) for each in there])
-    absent = "".join(f"- {each['name']}, {each['layout']}, cannot be: {each['absent']}\n" for each in found if "absent" in each)
+    absent = "".join(f"- {each['name']}, {each['layout']}, is not possible: {each['absent']}\n" for each in found if "absent" in each)
     text = f"{found[0]['tokens']} tokens.\n\n![{picture.stem}]({picture.parent.name}/{picture.name})\n\n{table}" + (absent and "\n" + absent)
     pages.write_parts(page, {"formats": text})
     return [page, picture]
@@ -149,8 +149,8 @@ def parser_of(program, description):
     add = parser.add_argument
     for name in ("chat", "command", "model"):
         add(name, type=pathlib.Path, help=argparse.SUPPRESS)
-    add("--text", type=pathlib.Path, default=TOP / "tests" / "data" / "wonderland.txt", metavar="FILE", help="what is predicted, up to 4096 tokens")
-    add("--docs", nargs="?", type=pathlib.Path, const=PAGE, metavar="PAGE", help="write what is found into a page (default: docs/llm.md)")
+    add("--text", type=pathlib.Path, default=TOP / "tests" / "data" / "wonderland.txt", metavar="FILE", help="the text to predict, up to 4096 tokens")
+    add("--docs", nargs="?", type=pathlib.Path, const=PAGE, metavar="PAGE", help="write the results into a page (default: docs/llm.md)")
     records.add_options(parser)
     return parser
 

@@ -1,5 +1,5 @@
-"""A whole language model, the one of `./dev chat`, beside llama.cpp: the same file, as many threads, in turn. As in llama-bench, a prompt
-runs together, and tokens one by one, each from an empty cache. ./dev chat --compare runs this."""
+"""Races the language model of `./dev chat` against llama.cpp: the same file, the same number of threads, in turn. As in llama-bench, the
+tokens of a prompt run together and generated tokens run one by one, each from an empty cache. ./dev chat --compare runs this program."""
 import datetime
 import json
 import pathlib
@@ -163,7 +163,7 @@ def measured(options, keep):
 
 
 def table(found):
-    """(head, rows): tokens a second, a line each model and work, and of ours how many times that of the fastest other."""
+    """(head, rows): tokens per second, one line for each model and work, with the rate of ours divided by the fastest other rate."""
     names = list(dict.fromkeys(each["candidate"] for each in found))
     mine, others = ([each for each in names if each.startswith("ours") == own] for own in (True, False))
     rows = []
@@ -185,7 +185,7 @@ def about(found):
 
 def write_docs(page, found):
     first, runs = found[0], min(each["samples"] for each in found)
-    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of {runs} runs of each or more, in turn; tokens a second.\n\n"
+    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of at least {runs} runs of each candidate, in turn; tokens per second.\n\n"
     pages.write_parts(page, {"race": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
     return [page]
 
@@ -198,7 +198,7 @@ def works(text):
 def parsed(arguments):
     parser = chat_formats.parser_of("./dev chat --compare", __doc__)
     parser.add_argument("--works", default="pp128,pp512,tg64", type=works, metavar="ppN,tgN,...", help="tokens together, or one by one (default %(default)s)")
-    parser.add_argument("--threads", type=int, help="of each candidate (default: all that the process may use)")
+    parser.add_argument("--threads", type=int, help="threads of each candidate (default: all that the process may use)")
     parser.add_argument("--seconds", type=float, default=150, help="time for all races (default 150); three rounds at least")
     parser.add_argument("--llama", type=pathlib.Path, default=LLAMA, metavar="DIR", help="a folder with the Python package llama_cpp")
     return parser.parse_args(arguments)

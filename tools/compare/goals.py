@@ -1,4 +1,4 @@
-"""What the CPU backend has to reach, beside what a run has measured. All numbers of the goals are in GOALS."""
+"""The goals of the CPU backend, compared with the measurements of a run. GOALS has all numbers of the goals."""
 import dataclasses
 from collections.abc import Callable
 
@@ -13,19 +13,19 @@ def fraction(which):
 
 
 def over(peer):
-    """How many times longer that one took; "ggml" has one way to multiply, whatever the compute of ours."""
+    """The time of this peer divided by ours. ggml multiplies in one way, whatever the compute type of ours is."""
     return lambda record, _: record.get("over", {}).get(peer)
 
 
 def over_one_row(record, records):
-    """The time over that of M = 1, each by the reading of its own race: a machine's memory has states."""
+    """The time divided by the time of M = 1. Each time is relative to reading memory in its own race, because memory has states."""
     same = ("candidate", "variant", "format", "N", "K", "experts", "isa")
     first = next((each for each in records if each["M"] == 1 and all(each.get(key) == record.get(key) for key in same)), None)
     return first["fraction_of_read"] / record["fraction_of_read"] if first else None
 
 
 def over_one_thread(record, records):
-    """How many times faster two threads are than one: rows of `metal-marlin bench --threads 1,2`."""
+    """The time of one thread divided by the time of two: rows of `metal-marlin bench --threads 1,2`."""
     same = ("format", "compute", "M", "N", "K")
     one = next((each for each in records if each.get("threads") == 1 and all(each.get(key) == record.get(key) for key in same)), None)
     return one["seconds"] / record["seconds"] if one and record.get("threads") == 2 else None
@@ -64,47 +64,47 @@ class Goal:
         return *found[-1], len(found), sum(self.shortfall(value) <= 0 for value, _ in found), found[0][0]
 
     def shortfall(self, value):
-        """By which part the goal is missed; at most 0: met."""
+        """The fraction by which the goal is missed; 0 or less means that it is met."""
         return 1 - value / self.least if self.most is None else value / self.most - 1
 
 
 INT8, BF16, F32 = ("int8",), ("bf16",), ("f32",)
 PEAK = "of the dot product's peak"
 GOALS = (
-    Goal("M = 1", "of the best read kernel", fraction("read"), 0.95, m=(1,)),
-    Goal("M = 1, INT8", "times faster than ggml, MXFP4", over("ggml q8"), 1.3, m=(1,), formats=("mxfp4",), computes=INT8),
-    Goal("M = 1, INT8", "times faster than ggml, Q4_0", over("ggml q8"), 1.15, m=(1,), formats=("int4",), computes=INT8),
-    Goal("M = 1, INT8", "times faster than ggml, NVFP4", over("ggml q8"), 2.4, m=(1,), formats=("nvfp4",), computes=INT8),
+    Goal("M = 1", "of the speed of reading memory", fraction("read"), 0.95, m=(1,)),
+    Goal("M = 1, INT8", "times as fast as ggml, MXFP4", over("ggml q8"), 1.3, m=(1,), formats=("mxfp4",), computes=INT8),
+    Goal("M = 1, INT8", "times as fast as ggml, Q4_0", over("ggml q8"), 1.15, m=(1,), formats=("int4",), computes=INT8),
+    Goal("M = 1, INT8", "times as fast as ggml, NVFP4", over("ggml q8"), 2.4, m=(1,), formats=("nvfp4",), computes=INT8),
     Goal("M = 2, 4", "times the time of M = 1", over_one_row, most=1.2, m=(2, 4), computes=("int8", "bf16")),
     Goal("M = 16, INT8", PEAK, fraction("peak"), 0.72, m=(16,), computes=INT8),
-    Goal("M = 8, 16, INT8", "times faster than ggml", over("ggml q8"), 2.7, m=(8, 16), formats=("mxfp4", "int4"), computes=INT8),
-    Goal("M = 8, 16, INT8", "times faster than ggml, NVFP4", over("ggml q8"), 13, m=(8, 16), formats=("nvfp4",), computes=INT8),
+    Goal("M = 8, 16, INT8", "times as fast as ggml", over("ggml q8"), 2.7, m=(8, 16), formats=("mxfp4", "int4"), computes=INT8),
+    Goal("M = 8, 16, INT8", "times as fast as ggml, NVFP4", over("ggml q8"), 13, m=(8, 16), formats=("nvfp4",), computes=INT8),
     Goal("M = 32, INT8", PEAK, fraction("peak"), 0.72, m=(32,), computes=INT8),
     *(Goal(f"M = {m}, INT8", f"{PEAK}, {names[0]}", fraction("peak"), least, m=(m,), formats=names, computes=INT8)
       for m, numbers in {128: (0.80, 0.72, 0.78, 0.75), 512: (0.83, 0.74, 0.80, 0.77)}.items()
       for least, names in zip(numbers, (("mxfp4",), INT4, ("int4-g128",), ("nvfp4",)))),
-    Goal("M = 128, 512, INT8", "times faster than ggml", over("ggml q8"), 3, m=(128, 512), formats=("mxfp4", "int4"), computes=INT8),
-    Goal("M = 128, 512, INT8", "times faster than ggml, NVFP4", over("ggml q8"), 17, m=(128, 512), formats=("nvfp4",), computes=INT8),
+    Goal("M = 128, 512, INT8", "times as fast as ggml", over("ggml q8"), 3, m=(128, 512), formats=("mxfp4", "int4"), computes=INT8),
+    Goal("M = 128, 512, INT8", "times as fast as ggml, NVFP4", over("ggml q8"), 17, m=(128, 512), formats=("nvfp4",), computes=INT8),
     Goal("M = 8, 64, BF16", PEAK, fraction("peak"), 0.85, m=(8, 64), computes=BF16),
     Goal("M = 512, BF16", f"{PEAK}, FP4", fraction("peak"), 0.92, m=(512,), formats=("mxfp4", "nvfp4"), computes=BF16),
     Goal("M = 512, BF16", f"{PEAK}, INT4", fraction("peak"), 0.85, m=(512,), formats=(*INT4, "int4-g128"), computes=BF16),
-    Goal("M = 512, BF16", "times faster than ggml, which rounds to INT8", over("ggml q8"), 1.9, m=(512,), computes=BF16),
+    Goal("M = 512, BF16", "times as fast as ggml, which rounds to INT8", over("ggml q8"), 1.9, m=(512,), computes=BF16),
     Goal("M = 64, 128, 512, F32", "of the FMA peak", fraction("peak"), 0.90, m=(64, 128, 512), computes=F32),
-    Goal("Mixtures of experts, 64..512 tokens", "times faster than ggml", over("ggml q8"), 4, m=(64, 128, 256, 512), formats=("mxfp4",),
+    Goal("Mixtures of experts, 64..512 tokens", "times as fast as ggml", over("ggml q8"), 4, m=(64, 128, 256, 512), formats=("mxfp4",),
          computes=INT8, mixture=True),
-    Goal("2:4 sparse, M = 1", "times faster than dense", lambda record, _: record.get("dense_over_sparse"), 1.30, m=(1,),
+    Goal("2:4 sparse, M = 1", "times as fast as dense", lambda record, _: record.get("dense_over_sparse"), 1.30, m=(1,),
          computes=("int8", "default"), source="command"),
-    Goal("2 threads, M = 128, 512", "times faster than 1", over_one_thread, 1.96, m=(128, 512), computes=("int8", "default"),
+    Goal("2 threads, M = 128, 512", "times as fast as 1 thread", over_one_thread, 1.96, m=(128, 512), computes=("int8", "default"),
          source="command"),
-    Goal("AVX2, INT8", "times faster than ggml for AVX2", over("ggml-avx2 q8"), 1.5, computes=INT8, isa="avx2"),
+    Goal("AVX2, INT8", "times as fast as ggml for AVX2", over("ggml-avx2 q8"), 1.5, computes=INT8, isa="avx2"),
 )
 
 
-HEAD = ("regime", "goal", "measured", "where", "verdict", "best", "NMSE")
+HEAD = ("products", "goal", "worst row", "which row", "result", "best row", "NMSE of the worst row")
 
 
 def assess(records, goals=GOALS):
-    """Rows of strings for a table with HEAD. NMSE is that of the worst row."""
+    """Rows of strings for a table with HEAD. NMSE is the NMSE of the worst row."""
     rows = []
     for goal in goals:
         bound = f"{'at least' if goal.most is None else 'at most'} {goal.least if goal.most is None else goal.most:g} {goal.what}"

@@ -1,4 +1,4 @@
-"""What is made of records: lines of a table, drawings, and the computed parts of docs/performance.md."""
+"""Turns records into lines of a table, drawings, and the computed parts of docs/performance.md."""
 import pathlib
 import re
 import statistics
@@ -11,7 +11,7 @@ from charts import COLOURS, Chart, ticks  # noqa: E402
 from weights import shape_text  # noqa: E402
 
 HEAD = (f"{'candidate':19} {'M':>4} {'time':>9} {'CPU time':>9} {'GB/s':>6} {'GFLOP/s':>8}  {'of limit':20} {'nmse':>8}  "
-        "kernel; of others, their time over ours")
+        "kernel; for other libraries, their time / our time")
 
 
 def seconds_text(seconds):
@@ -117,7 +117,7 @@ PART = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end -->)", re.S)
 
 
 def write_parts(page, parts):
-    """{name: text} into the parts of the page that have these names; the others stay."""
+    """Writes {name: text} into the parts of the page with these names. Other parts stay as they are."""
     renewed = PART.sub(lambda found: found[1] + parts.get(found[2], found[3]) + found[4], page.read_text("utf-8"))
     page.write_text(renewed, "utf-8")
 
@@ -129,7 +129,7 @@ def about_run(records):
 
 
 def rows_part(records):
-    """Ours against the best of the others, a line a format, shape and M."""
+    """Ours against the fastest other library: one line for each format, shape and M."""
     lines = []
     for each in records:
         if each["source"] != "race" or each["candidate"] != "ours":
@@ -138,7 +138,7 @@ def rows_part(records):
         lines.append((each["isa"], each["format"], shape_text(each), str(each["M"]), each["compute"], seconds_text(each["seconds"]),
                       f"{each['fraction_of_limit']:.2f} {each['limit']}", f"{each['nmse']:.1e}",
                       f"{best}: {each['over'][best]:.2f}" if best else "none"))
-    return markdown(("ISA", "format", "N x K", "M", "compute", "time", "of limit", "NMSE", "fastest other, its time over ours"), lines)
+    return markdown(("ISA", "format", "N x K", "M", "compute", "time", "fraction of the limit", "NMSE", "fastest other library: its time / our time"), lines)
 
 
 def write_docs(page, records, goal_rows):

@@ -1,4 +1,4 @@
-"""Records: what is measured, a line of JSON each, so that tables and drawings can be made again without measuring."""
+"""Records of measurements, one line of JSON each, so that tables and drawings can be made again without measuring."""
 import json
 import pathlib
 
@@ -9,7 +9,7 @@ def add_options(parser):
 
 
 def gathered(options, measure):
-    """Those of --from, or else those that measure(keep) gives to keep(), which --json has as they come."""
+    """The records of --from, or else the records that measure(keep) gives to keep(). With --json, each record is written at once."""
     if options.source:
         return [json.loads(line) for line in options.source.read_text("utf-8").splitlines()]
     records, file = [], open(options.json, "w", encoding="utf-8") if options.json else None
