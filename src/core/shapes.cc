@@ -56,7 +56,8 @@ Status check_routing(const GemmProblem& p, Pointers pointers) {
   if (pointers == Pointers::read && ids.rows != 0 && ids.data == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "expert_ids.data is NULL, expected the experts of %" PRId64 " tokens", ids.rows);
   const auto slots = (Checked(ids.rows) * Checked(ids.cols)).at_most(INT32_MAX);
-  if (ids.cols < 1 || !slots)
+  // Without tokens there are no slots, but plans are made for at least one token.
+  if (ids.cols < 1 || ids.cols > INT32_MAX || !slots)
     return Status::error(MARLIN_E_SHAPE,
                          "expert_ids is [%" PRId64 ", %" PRId64 "], expected 1 .. 2^31 - 1 ids a token and in all", ids.rows,
                          ids.cols);
@@ -171,8 +172,9 @@ bool overlap(const MatrixView& a, const MatrixView& b) {
   const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
   if (a_begin >= b_begin + static_cast<uint64_t>(b_bytes) || b_begin >= a_begin + static_cast<uint64_t>(a_bytes)) return false;
 
+  // The stride of a single row has no meaning, and may be any number.
   const int64_t a_element = element_bytes(a), b_element = element_bytes(b);
-  const int64_t a_stride = a.stride * a_element, b_stride = b.stride * b_element;
+  const int64_t a_stride = a.rows > 1 ? a.stride * a_element : 0, b_stride = b.rows > 1 ? b.stride * b_element : 0;
   if (a.rows > 1 && b.rows > 1 && a_stride != b_stride) return true;
   if (a.rows == 1 && b.rows == 1) return true;
   // Row i of a is [i s, i s + aw), row j of b is [d + j s, d + j s + bw) with d = b - a. They share a byte for t = j - i when
