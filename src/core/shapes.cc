@@ -1,7 +1,6 @@
 #include "core/shapes.h"
 
 #include <algorithm>
-#include <array>
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -9,15 +8,6 @@
 
 namespace metal_marlin {
 namespace {
-
-/// Of floats or of expert ids.
-int64_t element_bytes(const MatrixView& m) { return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype)); }
-
-/// From the first byte to past the last; 0 for an empty matrix. Valid once check_matrix() has passed.
-int64_t span_bytes(const MatrixView& m) {
-  if (m.rows == 0 || m.cols == 0) return 0;
-  return ((m.rows - 1) * m.stride + m.cols) * element_bytes(m);
-}
 
 /// Floor of a / b for b > 0.
 constexpr int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
@@ -32,15 +22,6 @@ Status check_apart(const MatrixView& c, const MatrixView& input, const char* nam
   return Status::error(MARLIN_E_ARGUMENT,
                        "c overlaps %s: c [%" PRId64 ", %" PRId64 "] at %p, %s [%" PRId64 ", %" PRId64 "] at %p", name, c.rows,
                        c.cols, c.data, name, input.rows, input.cols, input.data);
-}
-
-/// What a product reads, as the caller calls it; what is absent has no rows.
-struct Input {
-  const MatrixView& matrix;
-  const char* name;
-};
-std::array<Input, 4> inputs_of(const GemmProblem& p) {
-  return {{{p.a, "a"}, {p.bias, "bias"}, {p.routing.ids, "expert_ids"}, {p.routing.scales, "expert_scales"}}};
 }
 
 Status check_row_count(const MatrixView& m, const char* name, int64_t expected, const char* what) {
@@ -94,6 +75,17 @@ Status check_choices(const GemmProblem& p) {
 
 }  // namespace
 
+int64_t element_bytes(const MatrixView& m) { return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype)); }
+
+int64_t span_bytes(const MatrixView& m) {
+  if (m.rows == 0 || m.cols == 0) return 0;
+  return ((m.rows - 1) * m.stride + m.cols) * element_bytes(m);
+}
+
+std::array<Input, kInputs> inputs_of(const GemmProblem& p) {
+  return {{{p.a, "a"}, {p.bias, "bias"}, {p.routing.ids, "expert_ids"}, {p.routing.scales, "expert_scales"}}};
+}
+
 Status check_matrix(const MatrixView& m, const char* name, Pointers pointers) {
   const size_t element = float_bytes(m.dtype);
   if (element == 0)
@@ -135,21 +127,6 @@ Status check_gemm(const GemmProblem& p, Pointers pointers) {
   MARLIN_RETURN_IF_ERROR(check_bias(p, pointers));
   if (pointers == Pointers::unread) return {};
   for (const Input& input : inputs_of(p)) MARLIN_RETURN_IF_ERROR(check_apart(p.c, input.matrix, input.name));
-  return {};
-}
-
-Status check_independent(std::span<const GemmProblem> problems) {
-  for (size_t i = 0; i < problems.size(); ++i)
-    for (size_t j = 0; j < problems.size(); ++j) {
-      if (i == j) continue;
-      const GemmProblem &writer = problems[i], &other = problems[j];
-      const char* name = j > i && overlap(writer.c, other.c) ? "c" : nullptr;
-      for (const Input& input : inputs_of(other))
-        if (name == nullptr && overlap(writer.c, input.matrix)) name = input.name;
-      if (name != nullptr)
-        return Status::error(MARLIN_E_ARGUMENT, "c of product %zu overlaps %s of product %zu; products must be independent", i,
-                             name, j);
-    }
   return {};
 }
 
