@@ -44,7 +44,6 @@ bool spin_until(const Ready& ready) {
 }
 
 void run_inline(uint32_t tasks, TaskRef task) {
-  const FpEnvironment environment;
   for (uint32_t i = 0; i < tasks; ++i) task(i);
 }
 
@@ -207,7 +206,6 @@ void ThreadPool::run(uint32_t tasks, TaskRef task) {
   const pid_t self = getpid();
   if (!take(self)) return run_inline(tasks, task);
   if (Crew* const workers = crew(self)) {
-    const FpEnvironment environment;
     workers->run(tasks, task);
   } else {
     run_inline(tasks, task);
@@ -217,6 +215,7 @@ void ThreadPool::run(uint32_t tasks, TaskRef task) {
 
 void HostRunner::run(uint32_t tasks, TaskRef task) {
   if (tasks <= 1) return run_inline(tasks, task);
+  const FpEnvironment environment;  // whatever the host's function leaves on this thread
   parallel_for_(
       user_, tasks,
       [](void* user, uint32_t index) {

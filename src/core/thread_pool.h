@@ -13,7 +13,8 @@
 
 namespace metal_marlin {
 
-/// Persistent threads that the first run() starts and the destructor joins. Tasks run under FpEnvironment and must not throw.
+/// Persistent threads that the first run() starts and the destructor joins. Tasks must not throw. They
+/// run under FpEnvironment, as the caller of run() does.
 ///
 /// run() may be called from several threads and from a task: whoever finds the pool busy runs all its tasks itself, so nobody
 /// waits for a stranger's work. When threads cannot be created there are fewer of them. After fork() the child has none of the
@@ -47,7 +48,7 @@ class ThreadPool final : public TaskRunner {
   pid_t crew_process_ = 0;
 };
 
-/// Tasks run by the host's parallel_for, under FpEnvironment.
+/// Tasks run by the host's parallel_for, under FpEnvironment on whatever thread that chooses.
 class HostRunner final : public TaskRunner {
  public:
   using ParallelFor = void (*)(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user);

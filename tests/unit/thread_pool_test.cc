@@ -229,7 +229,7 @@ TEST(HostRunner, SerialLoopIsLegal) {
 }
 
 #if defined(__x86_64__)
-TEST(FpEnvironment, TasksRunInTheDefaultModesAndTheHostsComeBack) {
+TEST(FpEnvironment, OtherThreadsHaveTheCallersDefaultModesAndTheHostsComeBack) {
   constexpr unsigned kHost = 0x1f80 | 0x8040 | 0x6000;  // flush-to-zero, denormals-are-zero, towards zero
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(kHost);
@@ -246,7 +246,10 @@ TEST(FpEnvironment, TasksRunInTheDefaultModesAndTheHostsComeBack) {
         if ((_mm_getcsr() & ~0x3fu) != 0x1f80) wrong.fetch_add(1);
         _mm_setcsr(_mm_getcsr() | 0x3f);  // exception flags of our own, which the host must not see
       };
-      runner->run(tasks, task);
+      {
+        const FpEnvironment of_the_boundary;
+        runner->run(tasks, task);
+      }
       EXPECT_EQ(wrong.load(), 0);
       EXPECT_EQ(_mm_getcsr(), kHost);
     }
