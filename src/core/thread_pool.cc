@@ -1,7 +1,7 @@
 #include "core/thread_pool.h"
 
+#include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -180,19 +180,19 @@ class ThreadPool::Crew {
 ThreadPool::ThreadPool(uint32_t threads) : threads_(std::clamp(threads, 1u, kMaxThreads)) {}
 
 ThreadPool::~ThreadPool() {
-  if (crew_process_ == getpid()) {
+  if (crew_process_ == process_.get()) {
     delete crew_;
   } else {
     Crew::forget(crew_);
   }
 }
 
-bool ThreadPool::take(pid_t self) {
-  pid_t expected = holder_.load(std::memory_order_relaxed);
+bool ThreadPool::take(uint64_t self) {
+  uint64_t expected = holder_.load(std::memory_order_relaxed);
   return expected != self && holder_.compare_exchange_strong(expected, self, std::memory_order_acquire);
 }
 
-ThreadPool::Crew* ThreadPool::crew(pid_t self) {
+ThreadPool::Crew* ThreadPool::crew(uint64_t self) {
   if (crew_process_ != self) {
     Crew::forget(crew_);
     crew_process_ = self;
@@ -203,7 +203,7 @@ ThreadPool::Crew* ThreadPool::crew(pid_t self) {
 
 void ThreadPool::run(uint32_t tasks, TaskRef task) {
   if (tasks <= 1 || threads_ == 1) return run_inline(tasks, task);
-  const pid_t self = getpid();
+  const uint64_t self = process_.get();
   if (!take(self)) return run_inline(tasks, task);
   if (Crew* const workers = crew(self)) {
     workers->run(tasks, task);

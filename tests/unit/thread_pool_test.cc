@@ -169,6 +169,45 @@ TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
   }
 }
 
+/// In a child that is the first process of a namespace of its own; false when the system refuses the namespace.
+template <class Work>
+bool in_namespace(const Work& work, int& status) {
+  // The namespace is the next child's, and there is no way back: so a child of this process asks for it.
+  constexpr int kRefused = 77;
+  const int outer = in_child([&] {
+    if (unshare(CLONE_NEWPID) != 0) _exit(kRefused);
+    const int inner = in_child([&] { return getpid() == 1 && work(); });
+    return inner == 0;
+  });
+  status = outer;
+  return !WIFEXITED(outer) || WEXITSTATUS(outer) != kRefused;
+}
+
+/// Parent and child both have the process id 1, as the first processes of namespaces that lie in each other.
+TEST(ThreadPool, ChildWithTheProcessIdOfItsParent) {
+  SKIP_UNDER_TSAN();
+  int status = 0;
+  const bool tried = in_namespace(
+      [] {
+        ThreadPool pool(3), unused(3);
+        if (!each_runs_once(pool, 10) || !each_runs_once(unused, 10)) return false;
+        int child = 0;
+        const bool may = in_namespace(
+            [&] {
+              const bool alone = threads_of_this_process() == 1;
+              unused.~ThreadPool();
+              const bool ran = each_runs_once(pool, 100) && each_runs_once(pool, 3);
+              pool.~ThreadPool();
+              return alone && ran;
+            },
+            child);
+        return may && child == 0 && each_runs_once(pool, 10);
+      },
+      status);
+  if (!tried) GTEST_SKIP() << "this process may not make a namespace of process ids";
+  EXPECT_EQ(status, 0);
+}
+
 TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
   SKIP_UNDER_TSAN();
   ThreadPool pool(3);
