@@ -29,7 +29,7 @@
  *            forked child may go on with CPU contexts that no other thread was using; GPU contexts are MARLIN_E_DEVICE there.
  * Callbacks  Run on threads that are inside a call of this library or on its workers, maybe several at once, never after
  *            the context and all its children are destroyed. They must not call this library, throw or jump out. Tasks
- *            given to parallel_for never wait for each other: a serial loop is a legal parallel_for.
+ *            given to parallel_for never wait for each other: a serial loop is legal. Calls and tasks need 128 KB of stack.
  * Modes      The host's floating-point modes (rounding, flush-to-zero, traps) change no result; a call leaves them and the
  *            exception flags as they were. Callbacks may find the default modes in their place, and leave the modes alone.
  * Streams    CPU: work is done when the call returns. GPU: it goes on; operands in host memory need stream NULL, which waits.

@@ -243,6 +243,33 @@ TEST(ThreadPool, FewerThreadsWhenTheSystemRefuses) {
 }
 #endif
 
+#if defined(__GLIBC__)
+/// Writes to every page of as much stack as a host's threads must have.
+[[gnu::noinline]] void use_stack() {
+  volatile char bytes[128 << 10];
+  for (size_t i = 0; i < sizeof bytes; i += 1024) bytes[sizeof bytes - 1 - i] = 1;
+}
+
+TEST(ThreadPool, ThreadsHaveStackEnoughWhereTheDefaultIsLess) {
+  SKIP_UNDER_TSAN();
+  EXPECT_EQ(in_child([] {
+              pthread_attr_t small;
+              pthread_attr_init(&small);
+              pthread_attr_setstacksize(&small, 64 << 10);
+              if (pthread_setattr_default_np(&small) != 0) return false;
+              ThreadPool pool(2);
+              std::atomic<int> inside{0};
+              pool.run(2, [&](uint32_t) {
+                inside.fetch_add(1);
+                while (inside.load() < 2) std::this_thread::yield();  // so that both threads have a task
+                use_stack();
+              });
+              return true;
+            }),
+            0);
+}
+#endif
+
 TEST(ThreadPool, UnusedPoolDiesCleanlyInAChild) {
   ThreadPool pool(3);
   ASSERT_TRUE(each_runs_once(pool, 10));
