@@ -15,8 +15,7 @@
  *            struct_size, what this version does not know with 0. There is no implicit padding. marlin_matrix and
  *            marlin_shard are frozen: they never grow. `reserved` fields and unknown bits of flags must be 0:
  *            MARLIN_E_UNSUPPORTED. An unknown enum value is MARLIN_E_ARGUMENT.
- * Defaults   A zero field means the default. An absent matrix has data == NULL. A matrix that must be given may have data
- *            == NULL only when it has no rows.
+ * Defaults   A zero field means the default. data == NULL: an absent matrix; one that must be given has it only without rows.
  * Matrices   Row-major. row_stride 0 means cols; a negative one is MARLIN_E_ARGUMENT, one below cols MARLIN_E_SHAPE.
  *            Strides count elements, *_bytes count bytes. Natural alignment of the element type suffices, less is
  *            MARLIN_E_ARGUMENT, as is memory that the context's backend does not reach.
@@ -30,7 +29,9 @@
  *            forked child may go on with CPU contexts that no other thread was using; GPU contexts are MARLIN_E_DEVICE there.
  * Callbacks  Run on threads that are inside a call of this library or on its workers, maybe several at once, never after
  *            the context and all its children are destroyed. They must not call this library, throw or jump out. Tasks
- *            given to parallel_for never wait for each other: a serial loop is a legal parallel_for.
+ *            given to parallel_for never wait for each other: a serial loop is legal. Calls and tasks need 128 KB of stack.
+ * Modes      The host's floating-point modes (rounding, flush-to-zero, traps) change no result; a call leaves them and the
+ *            exception flags as they were. Callbacks may find the default modes in their place, and leave the modes alone.
  * Streams    CPU: work is done when the call returns. GPU: it goes on; operands in host memory need stream NULL, which waits.
  * Results    Which kernel runs depends only on the device, the descriptor and M; never on the number of threads, on what
  *            else runs, or on which other rows are in the batch. In a mixture of experts M is the rows of the one expert. An
@@ -50,7 +51,6 @@
 /* The table that marlin_get_api serves: the major changes when the ABI breaks, the minor when the table grows. */
 #define MARLIN_ABI_MAJOR 0
 #define MARLIN_ABI_MINOR 1
-
 #if defined(_WIN32)
 #define MARLIN_EXPORT
 #else

@@ -3,6 +3,7 @@
 
 #include "api/descriptor.h"
 #include "base/status.h"
+#include "core/fp_environment.h"
 
 namespace metal_marlin::api {
 
@@ -14,12 +15,20 @@ Status status_of_exception() noexcept;
 Status prefixed(const char* where, const Status& status);
 Status prefixed(const char* array, uint32_t index, const Status& status);
 
-/// Runs `body`, a Status(), as one call of the C ABI. An `err` that cannot be filled is refused before anything is done.
+/// A function of its own: compilers may move arithmetic past a change of the modes, but not out of a function.
+template <class F>
+[[gnu::noinline]] Status run_body(F& body) {
+  return body();
+}
+
+/// Runs `body`, a Status(), as one call of the C ABI, in the default floating-point modes. An `err` that cannot be filled is
+/// refused before anything is done.
 template <class F>
 marlin_status boundary(marlin_error* err, F&& body) noexcept {
   if (err != nullptr && !check_output(err, "err").ok()) return MARLIN_E_STRUCT_SIZE;
+  const FpEnvironment environment;
   try {
-    return report(body(), err);
+    return report(run_body(body), err);
   } catch (...) {
     return report(status_of_exception(), err);
   }

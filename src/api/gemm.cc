@@ -8,6 +8,7 @@
 #include "api/operand.h"
 #include "api/stream.h"
 #include "api/weights.h"
+#include "core/independent.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -129,7 +130,8 @@ Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, ui
   Call call(stream, Pointers::read);
   Problems problems(call);
   MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
-  MARLIN_RETURN_IF_ERROR(check_independent(problems.all()));
+  Independence own;
+  MARLIN_RETURN_IF_ERROR((stream != nullptr ? stream->independence : own).check(problems.all()));
   return context->backend->gemm(backend_stream(stream), problems.all());
 }
 
@@ -167,6 +169,7 @@ Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint
   Problems problems(call);
   MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
   for (const GemmProblem& problem : problems.all()) MARLIN_RETURN_IF_ERROR(check_max_m(problem, max_m));
+  if (stream != nullptr) stream->independence.reserve(count);
   MARLIN_ASSIGN(bytes, context->backend->prepare(backend_stream(stream), problems.all(), max_m));
   return {};
 }

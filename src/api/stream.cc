@@ -104,5 +104,6 @@ void marlin_stream_destroy(marlin_stream* stream) {
   stream->backend.reset();
   stream->scratch = {};
   stream->problems = {};
+  stream->independence = {};
   context->stream_shells.put(std::unique_ptr<marlin_stream>(stream));
 }

@@ -9,6 +9,7 @@
 #include "api/handle.h"
 #include "api/operand.h"
 #include "core/backend.h"
+#include "core/independent.h"
 #include "metal_marlin/metal_marlin.h"
 
 struct marlin_stream final : metal_marlin::api::Handle {
@@ -20,6 +21,7 @@ struct marlin_stream final : metal_marlin::api::Handle {
   std::unique_ptr<metal_marlin::BackendStream> backend;
   metal_marlin::api::Operand scratch;               ///< the host's, or absent
   std::vector<metal_marlin::GemmProblem> problems;  ///< of one call; kept so that prepared calls do not allocate
+  metal_marlin::Independence independence;          ///< likewise
   marlin_stream* next_shell = nullptr;
 };
 

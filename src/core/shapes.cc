@@ -1,7 +1,6 @@
 #include "core/shapes.h"
 
 #include <algorithm>
-#include <array>
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -9,15 +8,6 @@
 
 namespace metal_marlin {
 namespace {
-
-/// Of floats or of expert ids.
-int64_t element_bytes(const MatrixView& m) { return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype)); }
-
-/// From the first byte to past the last; 0 for an empty matrix. Valid once check_matrix() has passed.
-int64_t span_bytes(const MatrixView& m) {
-  if (m.rows == 0 || m.cols == 0) return 0;
-  return ((m.rows - 1) * m.stride + m.cols) * element_bytes(m);
-}
 
 /// Floor of a / b for b > 0.
 constexpr int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
@@ -34,15 +24,6 @@ Status check_apart(const MatrixView& c, const MatrixView& input, const char* nam
                        c.cols, c.data, name, input.rows, input.cols, input.data);
 }
 
-/// What a product reads, as the caller calls it; what is absent has no rows.
-struct Input {
-  const MatrixView& matrix;
-  const char* name;
-};
-std::array<Input, 4> inputs_of(const GemmProblem& p) {
-  return {{{p.a, "a"}, {p.bias, "bias"}, {p.routing.ids, "expert_ids"}, {p.routing.scales, "expert_scales"}}};
-}
-
 Status check_row_count(const MatrixView& m, const char* name, int64_t expected, const char* what) {
   if (m.rows == expected) return {};
   return Status::error(MARLIN_E_SHAPE, "%s.rows is %" PRId64 ", expected %s = %" PRId64, name, m.rows, what, expected);
@@ -56,7 +37,8 @@ Status check_routing(const GemmProblem& p, Pointers pointers) {
   if (pointers == Pointers::read && ids.rows != 0 && ids.data == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "expert_ids.data is NULL, expected the experts of %" PRId64 " tokens", ids.rows);
   const auto slots = (Checked(ids.rows) * Checked(ids.cols)).at_most(INT32_MAX);
-  if (ids.cols < 1 || !slots)
+  // Without tokens there are no slots, but plans are made for at least one token.
+  if (ids.cols < 1 || ids.cols > INT32_MAX || !slots)
     return Status::error(MARLIN_E_SHAPE,
                          "expert_ids is [%" PRId64 ", %" PRId64 "], expected 1 .. 2^31 - 1 ids a token and in all", ids.rows,
                          ids.cols);
@@ -92,6 +74,17 @@ Status check_choices(const GemmProblem& p) {
 }
 
 }  // namespace
+
+int64_t element_bytes(const MatrixView& m) { return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype)); }
+
+int64_t span_bytes(const MatrixView& m) {
+  if (m.rows == 0 || m.cols == 0) return 0;
+  return ((m.rows - 1) * m.stride + m.cols) * element_bytes(m);
+}
+
+std::array<Input, kInputs> inputs_of(const GemmProblem& p) {
+  return {{{p.a, "a"}, {p.bias, "bias"}, {p.routing.ids, "expert_ids"}, {p.routing.scales, "expert_scales"}}};
+}
 
 Status check_matrix(const MatrixView& m, const char* name, Pointers pointers) {
   const size_t element = float_bytes(m.dtype);
@@ -137,21 +130,6 @@ Status check_gemm(const GemmProblem& p, Pointers pointers) {
   return {};
 }
 
-Status check_independent(std::span<const GemmProblem> problems) {
-  for (size_t i = 0; i < problems.size(); ++i)
-    for (size_t j = 0; j < problems.size(); ++j) {
-      if (i == j) continue;
-      const GemmProblem &writer = problems[i], &other = problems[j];
-      const char* name = j > i && overlap(writer.c, other.c) ? "c" : nullptr;
-      for (const Input& input : inputs_of(other))
-        if (name == nullptr && overlap(writer.c, input.matrix)) name = input.name;
-      if (name != nullptr)
-        return Status::error(MARLIN_E_ARGUMENT, "c of product %zu overlaps %s of product %zu; products must be independent", i,
-                             name, j);
-    }
-  return {};
-}
-
 Result<int64_t> selected_row(const RowSelection& rows, int64_t i, int64_t n) {
   if (!rows.ids.present()) return rows.first + i;
   const int64_t id = load<int32_t>(static_cast<const std::byte*>(rows.ids.data) + i * rows.ids.stride * 4);
@@ -171,8 +149,9 @@ bool overlap(const MatrixView& a, const MatrixView& b) {
   const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
   if (a_begin >= b_begin + static_cast<uint64_t>(b_bytes) || b_begin >= a_begin + static_cast<uint64_t>(a_bytes)) return false;
 
+  // The stride of a single row has no meaning, and may be any number.
   const int64_t a_element = element_bytes(a), b_element = element_bytes(b);
-  const int64_t a_stride = a.stride * a_element, b_stride = b.stride * b_element;
+  const int64_t a_stride = a.rows > 1 ? a.stride * a_element : 0, b_stride = b.rows > 1 ? b.stride * b_element : 0;
   if (a.rows > 1 && b.rows > 1 && a_stride != b_stride) return true;
   if (a.rows == 1 && b.rows == 1) return true;
   // Row i of a is [i s, i s + aw), row j of b is [d + j s, d + j s + bw) with d = b - a. They share a byte for t = j - i when

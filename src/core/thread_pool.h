@@ -1,19 +1,18 @@
 // A backend's own threads, and the host's.
 #pragma once
 
-#include <pthread.h>
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "core/backend.h"
+#include "core/process_stamp.h"
 #include "core/tasks.h"
 
 namespace metal_marlin {
 
-/// Persistent threads that the first run() starts and the destructor joins. Tasks run under FpEnvironment and must not throw.
+/// Persistent threads that the first run() starts and the destructor joins. Tasks must not throw. They
+/// run under FpEnvironment, as the caller of run() does.
 ///
 /// run() may be called from several threads and from a task: whoever finds the pool busy runs all its tasks itself, so nobody
 /// waits for a stranger's work. When threads cannot be created there are fewer of them. After fork() the child has none of the
@@ -35,19 +34,20 @@ class ThreadPool final : public TaskRunner {
  private:
   class Crew;
 
-  // `self` is getpid(): asked once a run, because it is a system call.
-  bool take(pid_t self);
-  Crew* crew(pid_t self);
+  // `self` is the stamp of this process.
+  bool take(uint64_t self);
+  Crew* crew(uint64_t self);
 
   const uint32_t threads_;
-  // The process that is inside run() with the crew, or 0. A foreign process id means that the parent was inside when it forked.
-  std::atomic<pid_t> holder_{0};
+  ProcessStamp process_;
+  // The process that is inside run() with the crew, or 0. A foreign stamp means that the parent was inside when it forked.
+  std::atomic<uint64_t> holder_{0};
   // Only the holder touches what follows.
   Crew* crew_ = nullptr;
-  pid_t crew_process_ = 0;
+  uint64_t crew_process_ = 0;
 };
 
-/// Tasks run by the host's parallel_for, under FpEnvironment.
+/// Tasks run by the host's parallel_for, under FpEnvironment on whatever thread that chooses.
 class HostRunner final : public TaskRunner {
  public:
   using ParallelFor = void (*)(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user);

@@ -216,6 +216,30 @@ TEST(MemoryOfExperts, EveryFailureIsTypedAndLosesNothing) {
   }
 }
 
+/// More products than fit the caller's stack, prepared on a stream.
+TEST(MemoryOfManyProducts, APreparedCallAllocatesNothing) {
+  constexpr int64_t kMany = 20, kRows = 2, kN = 8, kK = 32;
+  const mm::context context{MARLIN_BACKEND_CPU};
+  const mm::weights weights = quantised(context, kN, kK);
+  const auto a = numbers(kRows * kK, 2);
+  std::vector<float> c(kMany * kRows * kN);
+  std::vector<marlin_gemm_desc> descs(kMany, mm::make<marlin_gemm_desc>());
+  std::vector<const marlin_gemm_desc*> pointers;
+  for (int64_t i = 0; i < kMany; ++i) {
+    marlin_gemm_desc& d = descs[static_cast<size_t>(i)];
+    d.weights = weights.get();
+    d.a = mm::matrix_view(a.data(), kRows, kK);
+    d.c = mm::matrix_view(c.data() + i * kRows * kN, kRows, kN);
+    pointers.push_back(&d);
+  }
+  const mm::stream stream(context);
+  EXPECT_OK(marlin_prepare, stream.get(), pointers.data(), uint32_t{kMany}, kRows, nullptr);
+  until_failure = 1;
+  const marlin_status status = marlin_gemm_many(stream.get(), pointers.data(), kMany, nullptr);
+  until_failure = -1;
+  EXPECT_EQ(status, MARLIN_OK);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Memory, testing::Range(size_t{0}, signatures().size()),
                          [](const auto& info) { return signatures()[info.param].name; });
 

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "formats_under_test.h"
+#include "special_values.h"
 #include "unit/under_tsan.h"
 
 namespace {
@@ -71,6 +72,9 @@ class Mixture {
     return marlin_weights_pack(trial::context(threads), pointers.data(), static_cast<uint32_t>(pointers.size()),
                                static_cast<uint32_t>(mix_.experts), &weights_, nullptr);
   }
+
+  /// NaN, infinity, -0 and subnormals in the first rows of A.
+  void poison() { trial::poison_activations(like_); }
 
   marlin_gemm_desc desc() const {
     marlin_gemm_desc d = like_.gemm_desc();
@@ -267,6 +271,23 @@ TEST_P(Experts, TakeEveryEpilogue) {
   }
 }
 
+/// A token's row is gathered, and with act-order its columns: NaN and infinity reach its own results, all of them, and no
+/// other.
+TEST_P(Experts, KeepNanAndInfinityInTheirRows) {
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_BF16})
+      for (const Mix& mix : {Mix{20, 40, 2, Pick::random, false, 0}, Mix{40, 3, 2, Pick::random, true, 0},
+                             Mix{40, 3, 2, Pick::random, false, MARLIN_F32}}) {
+        Case c = spec(compute, 70, 150);
+        c.a_type = a_type;
+        Mixture m(c, mix);
+        m.poison();
+        ASSERT_EQ(m.pack(2), MARLIN_OK);
+        ASSERT_TRUE(m.run());
+        EXPECT_TRUE(m.check()) << c.describe() << ", " << mix.experts << " experts";
+      }
+}
+
 TEST_P(Experts, GiveTheBitsOfTheExpertAlone) {
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU}) {
@@ -326,12 +347,15 @@ TEST(ExpertsOfActOrder, AreThoseOfFloat64) {
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     for (const trial::Order order : {trial::Order::permuted, trial::Order::unequal}) {
       for (const int64_t tokens : {1, 12}) {
-        Case c = trial::case_of(trial::kKinds[1], compute, 1, 70, 256);
-        c.order = order;
-        Mixture m(c, {tokens, 5, 3, Pick::random, false, MARLIN_F32});
-        ASSERT_EQ(m.pack(2), MARLIN_OK);
-        ASSERT_TRUE(m.run());
-        EXPECT_TRUE(m.check()) << c.describe();
+        for (const bool poisoned : {false, true}) {
+          Case c = trial::case_of(trial::kKinds[1], compute, 1, 70, 256);
+          c.order = order;
+          Mixture m(c, {tokens, 5, 3, Pick::random, false, MARLIN_F32});
+          if (poisoned) m.poison();
+          ASSERT_EQ(m.pack(2), MARLIN_OK);
+          ASSERT_TRUE(m.run());
+          EXPECT_TRUE(m.check()) << c.describe();
+        }
       }
     }
   }

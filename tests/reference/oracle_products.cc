@@ -282,7 +282,7 @@ Element weighted_sum(const Product& p, const std::vector<double>& scales, const 
   Approximate sum{Element::finite, 0, 0};
   double size = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].kind != Element::finite) return {Element::any, kNaN, 0};
+    sum.kind = std::max(sum.kind, parts[i].kind);  // a NaN comes out of any sum, an infinity as one or as NaN
     sum.value += scales[i] * parts[i].value;
     sum.bound += std::fabs(scales[i]) * parts[i].bound;
     size += std::fabs(scales[i] * parts[i].value);

@@ -22,10 +22,6 @@
 #include "formats/decode.h"
 #include "unit/under_tsan.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace metal_marlin::cpu {
 namespace {
 
@@ -353,28 +349,6 @@ TEST_F(CpuBackendTest, ComputesInTheChildOfAFork) {
   stop = true;
   busy.join();
 }
-
-#if defined(__x86_64__)
-TEST_F(CpuBackendTest, HostsFloatingPointModesChangeNothingAndComeBack) {
-  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
-    for (const int64_t m : {1, 40}) {
-      Operands o = operands(*packed_, m);
-      for (size_t i = 0; i < o.a.size(); ++i) o.a[i] *= i % 3 == 0 ? 0x1p-130f : 1.0f;
-      o.problem.compute = compute;
-      ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
-      const std::vector<float> expected = o.c;
-      constexpr unsigned kHost = 0x1f80 | 0x8040 | 0x6000;  // flush-to-zero, denormals-are-zero, towards zero
-      const unsigned saved = _mm_getcsr();
-      _mm_setcsr(kHost);
-      const Status status = backend_->gemm(nullptr, {&o.problem, 1});
-      const unsigned after = _mm_getcsr();
-      _mm_setcsr(saved);
-      EXPECT_TRUE(status.ok());
-      EXPECT_EQ(after, kHost);
-      EXPECT_EQ(bits(o.c), bits(expected));
-    }
-}
-#endif
 
 TEST_F(CpuBackendTest, UnpacksRows) {
   std::vector<float> all(200 * 300), out(2 * 300);

@@ -143,6 +143,10 @@ TEST(PreparedActivations, AreThePortableOnes) {
       for (float& x : a) x = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0xffff0000u);
     layout.tile_rows = static_cast<int>(1 + rng() % 12);
     layout.cut_last = rng() % 2 == 0 && layout.tile_rows % 2 == 0;
+    if (rng() % 3 == 0) {  // as kernels of 2:4 sparse weights take them
+      layout.gathered = true;
+      layout.run = layout.form == ActivationForm::f32 ? 4 : 2;
+    }
     layout.chunk_blocks = 4;
     layout.rows = rows;
     layout.tiles = (rows + layout.tile_rows - 1) / layout.tile_rows;
@@ -163,6 +167,53 @@ TEST(PreparedActivations, AreThePortableOnes) {
                                  << " a tile";
     }
   }
+}
+
+/// Rows that hold NaN or infinity, wherever a gathered layout's preparation finds them, and no others.
+TEST(PreparedActivations, OfGatheredFloatsMarkRowsThatAreNotFinite) {
+  constexpr int64_t kRows = 5, kK = 250;
+  const CpuFeatures features = this_machine();
+  std::vector<int32_t> backwards(256, -1);
+  for (int64_t k = 0; k < kK; ++k) backwards[static_cast<size_t>(k)] = static_cast<int32_t>(kK - 1 - k);
+  const int32_t rows_of_a[] = {4, 0, 3, 1, 2};
+  const auto marks = [&](auto prepare, const PrepareArgs& args) {
+    prepare(args, 0, args.layout.tiles);
+    std::vector<bool> marked;
+    for (int64_t row = 0; row < kRows; ++row) {
+      const int tile_rows = args.layout.tile_rows;
+      const uint32_t fact = args.out[args.layout.rows_offset(row / tile_rows) + row % tile_rows];
+      EXPECT_TRUE(fact == 0 || std::isnan(std::bit_cast<float>(fact)));
+      marked.push_back(fact != 0);
+    }
+    return marked;
+  };
+  for (const ActivationForm form : {ActivationForm::bf16, ActivationForm::f32})
+    for (const float wild : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")})
+      for (const int64_t at : {int64_t{0}, int64_t{31}, int64_t{32}, kK - 1})
+        for (const bool gather : {false, true}) {
+          std::vector<float> a(kRows * kK, 1.0f);
+          a[static_cast<size_t>(kK + at)] = a[static_cast<size_t>(4 * kK + at)] = wild;  // rows 1 and 4 of A
+          const MatrixView view{a.data(), kRows, kK, kK, MARLIN_F32};
+          PrepareArgs args;
+          args.a = &view;
+          args.rows = kRows;
+          args.layout = {.form = form, .tile_rows = 2, .chunk_blocks = 8, .rows = kRows, .tiles = 3, .blocks = 8};
+          args.layout.gathered = true;
+          args.layout.run = form == ActivationForm::f32 ? 4 : 2;
+          if (gather) {
+            args.rows_of_a = rows_of_a;
+            args.slot_to_k = backwards.data();
+          }
+          std::vector<uint32_t> records(args.layout.bytes() / 4);
+          args.out = records.data();
+          const std::vector<bool> expected =
+              gather ? std::vector<bool>{true, false, false, true, false} : std::vector<bool>{false, true, false, false, true};
+          EXPECT_EQ(marks(prepare_activations, args), expected);
+          for (const KernelRow& row : kernel_rows()) {
+            if (!features.has(row.features)) continue;
+            EXPECT_EQ(marks(row.steps.prepare, args), expected) << row.name;
+          }
+        }
 }
 
 /// d of a block next to the smallest float is rounded to few bits, so that x / d may be as much as 190.

@@ -169,6 +169,45 @@ TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
   }
 }
 
+/// In a child that is the first process of a namespace of its own; false when the system refuses the namespace.
+template <class Work>
+bool in_namespace(const Work& work, int& status) {
+  // The namespace is the next child's, and there is no way back: so a child of this process asks for it.
+  constexpr int kRefused = 77;
+  const int outer = in_child([&] {
+    if (unshare(CLONE_NEWPID) != 0) _exit(kRefused);
+    const int inner = in_child([&] { return getpid() == 1 && work(); });
+    return inner == 0;
+  });
+  status = outer;
+  return !WIFEXITED(outer) || WEXITSTATUS(outer) != kRefused;
+}
+
+/// Parent and child both have the process id 1, as the first processes of namespaces that lie in each other.
+TEST(ThreadPool, ChildWithTheProcessIdOfItsParent) {
+  SKIP_UNDER_TSAN();
+  int status = 0;
+  const bool tried = in_namespace(
+      [] {
+        ThreadPool pool(3), unused(3);
+        if (!each_runs_once(pool, 10) || !each_runs_once(unused, 10)) return false;
+        int child = 0;
+        const bool may = in_namespace(
+            [&] {
+              const bool alone = threads_of_this_process() == 1;
+              unused.~ThreadPool();
+              const bool ran = each_runs_once(pool, 100) && each_runs_once(pool, 3);
+              pool.~ThreadPool();
+              return alone && ran;
+            },
+            child);
+        return may && child == 0 && each_runs_once(pool, 10);
+      },
+      status);
+  if (!tried) GTEST_SKIP() << "this process may not make a namespace of process ids";
+  EXPECT_EQ(status, 0);
+}
+
 TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
   SKIP_UNDER_TSAN();
   ThreadPool pool(3);
@@ -204,6 +243,33 @@ TEST(ThreadPool, FewerThreadsWhenTheSystemRefuses) {
 }
 #endif
 
+#if defined(__GLIBC__)
+/// Writes to every page of as much stack as a host's threads must have.
+[[gnu::noinline]] void use_stack() {
+  volatile char bytes[128 << 10];
+  for (size_t i = 0; i < sizeof bytes; i += 1024) bytes[sizeof bytes - 1 - i] = 1;
+}
+
+TEST(ThreadPool, ThreadsHaveStackEnoughWhereTheDefaultIsLess) {
+  SKIP_UNDER_TSAN();
+  EXPECT_EQ(in_child([] {
+              pthread_attr_t small;
+              pthread_attr_init(&small);
+              pthread_attr_setstacksize(&small, 64 << 10);
+              if (pthread_setattr_default_np(&small) != 0) return false;
+              ThreadPool pool(2);
+              std::atomic<int> inside{0};
+              pool.run(2, [&](uint32_t) {
+                inside.fetch_add(1);
+                while (inside.load() < 2) std::this_thread::yield();  // so that both threads have a task
+                use_stack();
+              });
+              return true;
+            }),
+            0);
+}
+#endif
+
 TEST(ThreadPool, UnusedPoolDiesCleanlyInAChild) {
   ThreadPool pool(3);
   ASSERT_TRUE(each_runs_once(pool, 10));
@@ -229,7 +295,7 @@ TEST(HostRunner, SerialLoopIsLegal) {
 }
 
 #if defined(__x86_64__)
-TEST(FpEnvironment, TasksRunInTheDefaultModesAndTheHostsComeBack) {
+TEST(FpEnvironment, OtherThreadsHaveTheCallersDefaultModesAndTheHostsComeBack) {
   constexpr unsigned kHost = 0x1f80 | 0x8040 | 0x6000;  // flush-to-zero, denormals-are-zero, towards zero
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(kHost);
@@ -246,7 +312,10 @@ TEST(FpEnvironment, TasksRunInTheDefaultModesAndTheHostsComeBack) {
         if ((_mm_getcsr() & ~0x3fu) != 0x1f80) wrong.fetch_add(1);
         _mm_setcsr(_mm_getcsr() | 0x3f);  // exception flags of our own, which the host must not see
       };
-      runner->run(tasks, task);
+      {
+        const FpEnvironment of_the_boundary;
+        runner->run(tasks, task);
+      }
       EXPECT_EQ(wrong.load(), 0);
       EXPECT_EQ(_mm_getcsr(), kHost);
     }

@@ -17,7 +17,6 @@
 #include "backends/cpu/pack.h"
 #include "backends/cpu/packed_memory.h"
 #include "backends/cpu/workspace.h"
-#include "core/fp_environment.h"
 #include "core/thread_pool.h"
 
 namespace metal_marlin::cpu {
@@ -123,7 +122,6 @@ class CpuBackend final : public Backend {
 
  private:
   Status gemm(Workspace& workspace, std::optional<std::span<std::byte>> scratch, std::span<const GemmProblem> problems) {
-    const FpEnvironment environment;
     workspace.problems.clear();
     workspace.plans.clear();
     uint64_t bytes = 0;

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "checkpoints/operands.h"
 #include "checkpoints/sparse.h"
+#include "core/thread_pool.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
@@ -23,8 +24,7 @@ struct TaskList {
   std::vector<Status>& results;
 };
 
-void run_task(void* user, uint32_t index) noexcept {
-  const auto& list = *static_cast<const TaskList*>(user);
+void run_task(const TaskList& list, uint32_t index) noexcept {
   try {
     list.results[index] = list.body(index);
   } catch (const std::bad_alloc&) {
@@ -87,11 +87,11 @@ void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
 
 Status run_tasks(const ConvertHost& host, uint32_t count, const std::function<Status(uint32_t)>& body) {
   std::vector<Status> results(count);
-  TaskList list{body, results};
+  const TaskList list{body, results};
   if (host.parallel_for != nullptr && count > 1) {
-    host.parallel_for(host.user, count, run_task, &list);
+    HostRunner(host.parallel_for, host.user, 1).run(count, [&](uint32_t i) { run_task(list, i); });
   } else {
-    for (uint32_t i = 0; i < count; ++i) run_task(&list, i);
+    for (uint32_t i = 0; i < count; ++i) run_task(list, i);
   }
   for (const Status& status : results) MARLIN_RETURN_IF_ERROR(status);
   return {};

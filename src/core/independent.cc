@@ -1,0 +1,124 @@
+#include "core/independent.h"
+
+#include <algorithm>
+
+#include "core/shapes.h"
+
+namespace metal_marlin {
+namespace {
+
+/// So few products are compared each with each, which takes less time than sorting and no memory.
+constexpr size_t kFew = 8;
+
+/// What of `other` the C of `writer` overlaps, as the caller calls it, or null. Both C are compared where `other` is the later.
+const char* overlapped(const GemmProblem& writer, const GemmProblem& other, bool later) {
+  if (later && overlap(writer.c, other.c)) return "c";
+  for (const Input& input : inputs_of(other))
+    if (overlap(writer.c, input.matrix)) return input.name;
+  return nullptr;
+}
+
+Status check_writer(std::span<const GemmProblem> problems, size_t writer) {
+  for (size_t other = 0; other < problems.size(); ++other) {
+    if (other == writer) continue;
+    if (const char* const name = overlapped(problems[writer], problems[other], other > writer))
+      return Status::error(MARLIN_E_ARGUMENT, "c of product %zu overlaps %s of product %zu; products must be independent",
+                           writer, name, other);
+  }
+  return {};
+}
+
+int64_t row_bytes(const MatrixView& m) { return m.cols * element_bytes(m); }
+
+}  // namespace
+
+void Independence::reserve(size_t products) {
+  if (products > kFew) operands_.reserve(products * (1 + kInputs));
+}
+
+void Independence::collect(std::span<const GemmProblem> problems) {
+  operands_.clear();
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const auto add = [&](const MatrixView& m, bool is_c) {
+      const int64_t bytes = span_bytes(m);
+      const auto begin = reinterpret_cast<uintptr_t>(m.data);
+      if (bytes != 0) operands_.push_back({begin, begin + static_cast<uintptr_t>(bytes), &m, static_cast<uint32_t>(i), is_c});
+    };
+    add(problems[i].c, true);
+    for (const Input& input : inputs_of(problems[i])) add(input.matrix, false);
+  }
+  std::sort(operands_.begin(), operands_.end(), [](const Operand& x, const Operand& y) { return x.begin < y.begin; });
+}
+
+/// Whether a product's matrices repeat with the same stride, and each one's first row ends before the first of all repeats:
+/// then two of them overlap where their first rows do.
+bool Independence::lie_in_the_same_rows(Operands operands) {
+  int64_t stride = 0;  // in bytes; 0: there are single rows only
+  for (const Operand& o : operands) {
+    if (o.matrix->rows == 1) continue;
+    const int64_t own = o.matrix->stride * element_bytes(*o.matrix);
+    if (stride != 0 && own != stride) return false;
+    stride = own;
+  }
+  if (stride == 0) return true;
+  const auto fits = [&](const Operand& o) {
+    return o.begin + static_cast<uintptr_t>(row_bytes(*o.matrix)) <= operands[0].begin + static_cast<uintptr_t>(stride);
+  };
+  return std::all_of(operands.begin(), operands.end(), fits);
+}
+
+bool Independence::first_rows_conflict(Operands operands, size_t last_writer) {
+  uintptr_t end_of_all = 0, end_of_written = 0;
+  for (const Operand& o : operands) {
+    const bool written = o.is_c && o.product <= last_writer;
+    if (o.begin < (written ? end_of_all : end_of_written)) return true;
+    const uintptr_t end = o.begin + static_cast<uintptr_t>(row_bytes(*o.matrix));
+    end_of_all = std::max(end_of_all, end);
+    if (written) end_of_written = std::max(end_of_written, end);
+  }
+  return false;
+}
+
+bool Independence::pairs_conflict(Operands operands, size_t last_writer) {
+  const auto writes = [&](const Operand& o) { return o.is_c && o.product <= last_writer; };
+  for (size_t i = 0; i < operands.size(); ++i)
+    for (size_t j = i + 1; j < operands.size() && operands[j].begin < operands[i].end; ++j)
+      if ((writes(operands[i]) || writes(operands[j])) && overlap(*operands[i].matrix, *operands[j].matrix)) return true;
+  return false;
+}
+
+/// Whether the C of a product up to `last_writer` overlaps any other operand.
+bool Independence::conflict(size_t last_writer) const {
+  const Operands all = operands_;
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    // Operands whose ranges hang together; nothing else touches them.
+    uintptr_t reach = all[begin].end;
+    bool written = false;
+    for (end = begin; end < all.size() && (end == begin || all[end].begin < reach); ++end) {
+      reach = std::max(reach, all[end].end);
+      written = written || (all[end].is_c && all[end].product <= last_writer);
+    }
+    const Operands some = all.subspan(begin, end - begin);
+    if (!written || some.size() == 1) continue;
+    if (lie_in_the_same_rows(some) ? first_rows_conflict(some, last_writer) : pairs_conflict(some, last_writer)) return true;
+  }
+  return false;
+}
+
+Status Independence::check(std::span<const GemmProblem> problems) {
+  if (problems.size() <= kFew) {
+    for (size_t i = 0; i < problems.size(); ++i) MARLIN_RETURN_IF_ERROR(check_writer(problems, i));
+    return {};
+  }
+  collect(problems);
+  if (!conflict(problems.size() - 1)) return {};
+  // The first that is in a conflict, by bisection: with more writers there are no fewer conflicts.
+  size_t first = 0;
+  for (size_t end = problems.size() - 1; first < end;) {
+    const size_t middle = first + (end - first) / 2;
+    conflict(middle) ? end = middle : first = middle + 1;
+  }
+  return check_writer(problems, first);
+}
+
+}  // namespace metal_marlin
