@@ -75,8 +75,8 @@ class SmallLayers {
     for (const auto& info : layers_of(opened)) layer(where, opened, info);
   }
 
-  /// Prints everything; true when nothing was wrong.
-  bool report() const;
+  /// Prints everything; true when nothing was wrong. Failure when there was nothing to multiply by in `folder`.
+  bool report(const std::string& folder) const;
 
  private:
   struct Row {
@@ -132,8 +132,12 @@ class SmallLayers {
   int checkpoints_ = 0, products_ = 0, wrong_ = 0;
 };
 
-bool SmallLayers::report() const {
+bool SmallLayers::report(const std::string& folder) const {
   using enum Table::Align;
+  if (products_ == 0) {
+    throw Failure(fmt::format("{}: expected folders with checkpoints to multiply by, found none{}", folder,
+                              refused_.empty() ? "" : fmt::format(" ({}: {})", refused_[0].first, refused_[0].second)));
+  }
   Table table({{"checkpoint"},
                {"layer"},
                {"format"},
@@ -160,7 +164,7 @@ bool SmallLayers::report() const {
       read / 1e9);
   if (!refused_.empty()) fmt::print("\nNot supported yet\n");
   for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", where, reason);
-  return wrong_ == 0 && products_ > 0;
+  return wrong_ == 0;
 }
 
 /// bfloat16 weights that look like a trained layer's: bell-shaped, deviation 0.02.
@@ -263,7 +267,7 @@ ExitCode quickstart(const Options& options) {
       small.checkpoint(folders[i]);
     }
   }
-  bool right = small.report();
+  bool right = small.report(options.folder);
 
   fmt::print("\nOne large layer, {} x {} (N x K), quantised here from bfloat16; more than 400 MB of copies in turn\n\n",
              options.n, options.k);

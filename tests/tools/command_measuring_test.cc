@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -147,6 +149,16 @@ TEST(Bench, HandsTheCountingOfMetalKernelsOn) {
   EXPECT_EQ(run_command({"bench", "--metal-counters", "--seconds", "1"}, copy).exit_code, 2);
 }
 
+TEST(Bench, AFullDiskForStandardOutputExitsWith3) {
+  if (std::ofstream full("/dev/full"); !(full << 'x') || (full << std::flush)) GTEST_SKIP() << "skipped: no /dev/full here";
+  for (const char* how : {"--json", "--compute=int8"}) {
+    const Ran ran = run_command({"bench", "-n", "96", "-k", "160", "--format", "int4", "-m", "1", "--seconds", "0.002", how},
+                                {.out = "/dev/full"});
+    EXPECT_EQ(ran.exit_code, 3) << how;
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: ")) << how;
+  }
+}
+
 TEST(Report, HasEverythingButNames) {
   const ScratchFolder scratch;
   const std::string file = scratch.at("report.json");
@@ -181,6 +193,19 @@ TEST(Quickstart, RunsTheMainJob) {
   EXPECT_THAT(ran.out, Not(HasSubstr("Not supported yet")));
   EXPECT_THAT(ran.out, HasSubstr(svg));
   EXPECT_THAT(read_file(svg), StartsWith("<svg "));
+}
+
+TEST(Quickstart, AFolderWithNothingToMultiplyByExitsWith3) {
+  const ScratchFolder scratch;
+  std::filesystem::create_directories(scratch.at("models/not-a-model"));
+  const std::string svg = scratch.at("roofline.svg");
+  for (const std::string& folder : {scratch.at("models/not-a-model"), scratch.at("models")}) {
+    const Ran ran = run_command({"quickstart", folder, "-n", "320", "-k", "256", "--svg", svg});
+    EXPECT_EQ(ran.exit_code, 3) << ran.out;
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: " + folder + ": "));
+    EXPECT_THAT(ran.out, Not(HasSubstr("all right")));
+    EXPECT_FALSE(std::filesystem::exists(svg));
+  }
 }
 
 }  // namespace

@@ -91,6 +91,30 @@ TEST(Command, WhatCannotBeReadExitsWith3AndNamesTheFile) {
   EXPECT_EQ(scratch.entries(), 4u) << "unpack left something behind";
 }
 
+TEST(Command, AFullDiskForStandardOutputExitsWith3) {
+  if (std::ofstream full("/dev/full"); !(full << 'x') || (full << std::flush)) GTEST_SKIP() << "skipped: no /dev/full here";
+  const ScratchFolder scratch;
+  const std::vector<std::vector<std::string>> commands = {
+      {"--version"},
+      {"--help"},
+      {"inspect", "--help"},
+      {"doctor", "--no-measure"},
+      {"inspect", data("ct-mxfp4")},
+      {"inspect", "--json", data("ct-mxfp4")},
+      {"verify", data("ct-mxfp4"), "-m", "1", "--rows", "4"},
+      {"quantize", data("float-f16"), scratch.at("table"), "--format", "int4"},
+      {"quantize", data("float-f16"), scratch.at("json"), "--format", "int4", "--json"},
+      {"explain", "-n", "96", "-k", "160"},
+      {"completions", "bash"}};
+  for (const auto& arguments : commands) {
+    const Ran ran = run_command(arguments, {.out = "/dev/full"});
+    EXPECT_EQ(ran.exit_code, 3) << testing::PrintToString(arguments);
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: ")) << testing::PrintToString(arguments);
+    EXPECT_EQ(lines_of(ran.err).size(), 1u) << ran.err;
+  }
+  EXPECT_EQ(run_command({"inspect", "nothing"}, {.err = "/dev/full"}).exit_code, 3) << "nobody hears the message";
+}
+
 TEST(Command, AnUnknownLayerExitsWith3) {
   const ScratchFolder scratch;
   const Ran ran = run_command({"unpack", data("ct-mxfp4"), "--layer", "nothing", "-o", scratch.at("out")});
