@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <climits>
+#include <map>
+#include <string_view>
+
 #include "convert_files.h"
 
 namespace metal_marlin {
@@ -102,6 +107,105 @@ TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {
   EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
   EXPECT_THAT(status.message(), HasSubstr("[1, 1]"));
   EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
+}
+
+TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
+  write_layers(8, 64);
+  std::filesystem::create_directory(scratch_.at("out"));
+  testing::write_file(scratch_.at("out/model.safetensors"), "old weights");
+  ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+  how.overwrite = true;
+  // It comes while the work is done: a folder where config.json, the second name, is to be.
+  std::string obstacle = scratch_.at("out/config.json");
+  how.host = {};
+  how.host.user = &obstacle;
+  how.host.progress = [](void* user, uint64_t, uint64_t total, const char*) -> int32_t {
+    if (total != 0) std::filesystem::create_directory(*static_cast<std::string*>(user));  // else it is still planned
+    return 0;
+  };
+  const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+  EXPECT_EQ(status.code(), MARLIN_E_FILE) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("config.json"));
+  EXPECT_EQ(testing::read_file(scratch_.at("out/model.safetensors")), "old weights");
+  EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
+}
+
+/// The system's own calls, but the `fail_at`th fails, and some fail always.
+class FailingNames final : public NameChanges {
+ public:
+  explicit FailingNames(const char* absent) : absent_(absent) {}
+  int fail_at = INT_MAX, calls = 0;
+
+  int open_nameless(const char* folder) noexcept override {
+    return is_absent("nameless") ? -1 : NameChanges::open_nameless(folder);
+  }
+  int link(const char* from, const char* to) noexcept override {
+    const bool from_nameless = std::string_view(from).starts_with("/proc/");
+    if (is_absent("links") && !from_nameless) return EPERM;
+    return calls++ == fail_at ? EIO : NameChanges::link(from, to);
+  }
+  int rename(const char* from, const char* to) noexcept override {
+    return calls++ == fail_at ? EIO : NameChanges::rename(from, to);
+  }
+  int exchange(const char* a, const char* b) noexcept override {
+    if (is_absent("exchange")) return EINVAL;
+    return calls++ == fail_at ? EIO : NameChanges::exchange(a, b);
+  }
+
+ private:
+  bool is_absent(const char* what) const { return absent_.find(what) != std::string_view::npos; }
+  const std::string_view absent_;
+};
+
+using Contents = std::map<std::string, std::string>;
+
+TEST_F(Convert, WhateverChangeOfANameFailsAllNamesStayAsTheyWere) {
+  write_layers(8, 64);
+  const Contents states[] = {
+      {},  // a new folder
+      {{"tokenizer.json", "kept"}},
+      {{"config.json", "old config"}, {"tokenizer.json", "kept"}},
+      {{"model.safetensors", "old weights"}, {"config.json", "old config"}, {"quantize_config.json", "old"}},
+  };
+  const auto read = [&](const std::string& folder) {
+    Contents found;
+    for (const std::string& name : scratch_.names(folder)) found[name] = testing::read_file(scratch_.at(folder + "/" + name));
+    return found;
+  };
+  int folders = 0;
+  for (const char* absent : {"", "exchange", "exchange links", "nameless", "nameless exchange", "nameless exchange links"}) {
+    for (const Contents& before : states) {
+      for (int fail_at = 0, done = 0; done == 0; ++fail_at) {
+        SCOPED_TRACE(::testing::Message() << "without '" << absent << "', call " << fail_at << ", " << before.size()
+                                          << " files");
+        ASSERT_LT(fail_at, 20);
+        const std::string folder = "out" + std::to_string(folders++);
+        if (!before.empty()) std::filesystem::create_directory(scratch_.at(folder));
+        for (const auto& [name, content] : before) testing::write_file(scratch_.at(folder + "/" + name), content);
+        FailingNames names(absent);
+        names.fail_at = fail_at;
+        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4);
+        how.overwrite = true;
+        how.names = &names;
+        const Status status = convert_checkpoint(*input_, scratch_.at(folder), how);
+        done = status.ok();
+        ASSERT_EQ(status.ok(), names.calls <= fail_at) << status.message();
+        if (!status.ok()) {
+          EXPECT_EQ(status.code(), MARLIN_E_FILE);
+          EXPECT_EQ(std::filesystem::exists(scratch_.at(folder)), !before.empty());
+          EXPECT_TRUE(before.empty() || read(folder) == before);
+          continue;
+        }
+        EXPECT_GE(fail_at, 3) << "three files got names";
+        Contents after = read(folder);
+        EXPECT_EQ(after.size(), before.contains("tokenizer.json") ? 4u : 3u);
+        for (const char* name : {"model.safetensors", "config.json", "quantize_config.json"}) {
+          EXPECT_TRUE(after.contains(name)) << name;
+          EXPECT_THAT(after[name], ::testing::Not(HasSubstr("old"))) << name;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(Convert, GgufByteForByte) {
