@@ -451,8 +451,8 @@ MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
  * key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised
  * already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is
  * not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name.
- * Everything is written under other names, synced, and renamed at the end: whatever fails before leaves old files as they were.
- * No file is written that is part of the input. A process that limits the size of its files must ignore SIGXFSZ. */
+ * Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only
+ * regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* checkpoint, const char* out_path,
                                                       const marlin_convert_desc* desc, marlin_error* err);
 

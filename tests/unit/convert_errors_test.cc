@@ -1,9 +1,11 @@
 // Converting that is stopped or cannot be done: a typed error, and the disk as it was. And tiny files, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <climits>
+#include <functional>
 #include <map>
 #include <string_view>
 
@@ -128,6 +130,61 @@ TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
   EXPECT_THAT(status.message(), HasSubstr("config.json"));
   EXPECT_EQ(testing::read_file(scratch_.at("out/model.safetensors")), "old weights");
   EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
+}
+
+TEST_F(Convert, NoFileThatWasReadIsReplaced) {
+  // The index and config.json as well as the shards, and each under any name.
+  const std::string one = testing::random_floats(8, 64, "F32", 1);
+  testing::write_file(scratch_.at("in/part.safetensors"), testing::safetensors({{"a.weight", "F32", "8,64", one}}));
+  testing::write_file(scratch_.at("in/model.safetensors.index.json"), R"({"weight_map":{"a.weight":"part.safetensors"}})");
+  testing::write_file(scratch_.at("in/config.json"), R"({"model_type":"test"})");
+  input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
+  std::filesystem::create_directory(scratch_.at("out"));
+  for (const char* read : {"part.safetensors", "model.safetensors.index.json", "config.json"}) {
+    for (const bool symbolic : {false, true}) {
+      for (const char* written : {"model.safetensors", "config.json", "quantize_config.json"}) {
+        SCOPED_TRACE(::testing::Message() << written << " is a " << (symbolic ? "symbolic" : "hard") << " link to " << read);
+        const std::string from = scratch_.at(std::string("in/") + read), to = scratch_.at(std::string("out/") + written);
+        const std::string before = testing::read_file(from);
+        symbolic ? std::filesystem::create_symlink(from, to) : std::filesystem::create_hard_link(from, to);
+        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4, {"a"});
+        how.overwrite = true;
+        const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+        EXPECT_EQ(status.code(), MARLIN_E_ARGUMENT) << status.message();
+        EXPECT_THAT(status.message(), HasSubstr("part of the input"));
+        EXPECT_EQ(testing::read_file(from), before);
+        EXPECT_EQ(scratch_.names("out"), std::set<std::string>{written});
+        std::filesystem::remove(to);
+      }
+    }
+  }
+}
+
+TEST_F(Convert, OnlyRegularFilesAreReplaced) {
+  write_layers(8, 64);
+  std::filesystem::create_directory(scratch_.at("out"));
+  const std::string target = scratch_.at("elsewhere"), weights = scratch_.at("out/model.safetensors");
+  testing::write_file(target, "precious");
+  const std::pair<const char*, std::function<void()>> obstacles[] = {
+      {"a symbolic link", [&] { std::filesystem::create_symlink(target, weights); }},
+      {"a symbolic link", [&] { std::filesystem::create_symlink(scratch_.at("nothing"), weights); }},
+      {"a pipe", [&] { ASSERT_EQ(mkfifo(weights.c_str(), 0600), 0); }},
+      {"directory", [&] { std::filesystem::create_directory(weights); }},
+  };
+  for (const auto& [what, make] : obstacles) {
+    make();
+    for (const bool overwrite : {true, false}) {
+      ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+      how.overwrite = overwrite;
+      const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+      EXPECT_EQ(status.code(), MARLIN_E_FILE) << status.message();
+      EXPECT_THAT(status.message(), HasSubstr(what));
+    }
+    EXPECT_FALSE(std::filesystem::is_regular_file(std::filesystem::symlink_status(weights))) << what;
+    EXPECT_EQ(testing::read_file(target), "precious");
+    EXPECT_EQ(scratch_.names("out"), std::set<std::string>{"model.safetensors"});
+    std::filesystem::remove(weights);
+  }
 }
 
 /// The system's own calls, but the `fail_at`th fails, and some fail always.

@@ -58,6 +58,17 @@ constexpr const char* kCannotName = "cannot give the file its name";
 
 }  // namespace
 
+Result<bool> is_taken(const std::string& path) {
+  struct stat found{};
+  if (::lstat(path.c_str(), &found) != 0)
+    return errno == ENOENT ? Result<bool>(false) : file_error(path, "cannot examine", errno);
+  if (S_ISREG(found.st_mode)) return true;
+  if (S_ISDIR(found.st_mode)) return file_error(path, "expected a new name or a regular file", EISDIR);
+  const char* what = S_ISLNK(found.st_mode) ? "symbolic link" : S_ISFIFO(found.st_mode) ? "pipe" : "device or socket";
+  return Status::error(MARLIN_E_FILE, "%.120s: expected a new name or a regular file, found a %s", path.c_str(), what)
+      .with_native(EINVAL);
+}
+
 Status OutputFile::error(const char* what, int number) const { return file_error(path_, what, number); }
 
 Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes, NameChanges& names) {
@@ -119,23 +130,15 @@ Status OutputFile::sync() const { return ::fsync(fd_) == 0 ? Status() : error("c
 
 /// What must be done before the first name changes: a file that replaces another needs a name to trade for that one's.
 Status OutputFile::prepare(bool replace) {
-  MARLIN_ASSIGN(const bool taken, is_taken());
+  MARLIN_ASSIGN(const bool taken, is_taken(path_));
   if (!taken) return {};
   if (!replace) return error(kCannotName, EEXIST);
   return temporary_.empty() ? claim_temporary_name(false) : Status();
 }
 
 Status OutputFile::publish(bool replace) {
-  MARLIN_ASSIGN(const bool taken, is_taken());
+  MARLIN_ASSIGN(const bool taken, is_taken(path_));
   return replace && taken && !temporary_.empty() ? replace_old() : give_name();
-}
-
-/// Only a regular file is ever replaced.
-Result<bool> OutputFile::is_taken() const {
-  struct stat found{};
-  if (::lstat(path_.c_str(), &found) != 0) return false;
-  if (S_ISREG(found.st_mode)) return true;
-  return error("expected a new name or a regular file", S_ISDIR(found.st_mode) ? EISDIR : EINVAL);
 }
 
 /// A link is what fails when the name is taken; only where there are no links the answer may be old.

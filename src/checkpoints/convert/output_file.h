@@ -45,7 +45,6 @@ class OutputFile {
   void swap(OutputFile& other) noexcept;
   Status error(const char* what, int number) const;
   Status claim_temporary_name(bool create);
-  Result<bool> is_taken() const;
   Status prepare(bool replace);
   Status publish(bool replace);
   Status give_name();
@@ -59,6 +58,9 @@ class OutputFile {
   Name name_ = Name::unchanged;
   int fd_ = -1;
 };
+
+/// Whether a regular file has this name; an error when anything else has it, which is never replaced nor written through.
+Result<bool> is_taken(const std::string& path);
 
 /// Gives the files their names, all or none: after an error every name is what it was before. `replace`: files of these names
 /// are replaced; else one of them is an error (EEXIST).
