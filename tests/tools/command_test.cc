@@ -1,8 +1,12 @@
 // The command's own manners: help, exit codes, messages, files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -12,6 +16,7 @@
 namespace metal_marlin::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -149,6 +154,84 @@ TEST(Unpack, AFailureLeavesTheOldFileAlone) {
   EXPECT_EQ(read_file(scratch.at("out")), "precious");
   EXPECT_EQ(scratch.entries(), 1u);
   EXPECT_EQ(run_command({"unpack", data("ct-mxfp4"), "-o", scratch.at("no/such/folder")}).exit_code, 3);
+}
+
+TEST(Unpack, WhatIsThereIsReplacedOnlyByForce) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.at("values.safetensors");
+  write_file(out, "precious");
+  const Ran refused = run_command({"unpack", data("ct-mxfp4"), "-o", out});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("is there already (--force replaces it)"));
+  EXPECT_EQ(read_file(out), "precious");
+  EXPECT_EQ(run_command({"unpack", data("ct-mxfp4"), "-o", out, "--force"}).exit_code, 0);
+  EXPECT_TRUE(read_safetensors(out) == read_safetensors(data("ct-mxfp4/decoded.safetensors")));
+  EXPECT_EQ(scratch.entries(), 1u);
+}
+
+TEST(Unpack, NoFileOfTheInputIsReplacedUnderAnyName) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.at("model");
+  fs::copy(data("sharded-gptq"), model);
+  std::map<std::string, std::string> before;
+  for (const auto& entry : fs::directory_iterator(model))
+    before[entry.path().filename().string()] = read_file(entry.path().string());
+  ASSERT_TRUE(before.contains("config.json"));
+  ASSERT_TRUE(before.contains("model.safetensors.index.json"));
+  before.erase("decoded.safetensors");  // which is beside the model, no part of it
+  for (const std::string& input : {model, model + "/model.safetensors.index.json"}) {
+    for (const auto& [name, content] : before) {
+      const std::string file = model + "/" + name, hard = scratch.at("hard"), soft = scratch.at("soft");
+      fs::create_hard_link(file, hard);
+      fs::create_symlink(file, soft);
+      for (const std::string& out : {file, hard, soft, model + "/../model/./" + name}) {
+        for (const bool force : {false, true}) {
+          std::vector<std::string> arguments = {"unpack", input, "-o", out};
+          if (force) arguments.push_back("--force");
+          const Ran ran = run_command(arguments);
+          EXPECT_EQ(ran.exit_code, 3) << out;
+          EXPECT_THAT(ran.err, HasSubstr("is part of the input")) << out;
+          EXPECT_EQ(read_file(file), content) << out;
+        }
+      }
+      fs::remove(hard);
+      fs::remove(soft);
+    }
+  }
+  EXPECT_EQ(scratch.entries(), 1u);
+}
+
+TEST(Unpack, OnlyRegularFilesAreReplaced) {
+  const ScratchFolder scratch;
+  write_file(scratch.at("target"), "precious");
+  fs::create_symlink(scratch.at("target"), scratch.at("link"));
+  fs::create_symlink(scratch.at("nothing"), scratch.at("dangling"));
+  fs::create_directory(scratch.at("folder"));
+  ASSERT_EQ(mkfifo(scratch.at("pipe").c_str(), 0600), 0);
+  // All in the scratch folder: run by root, a command that fails this test replaces the nodes of /dev themselves.
+  std::vector<std::pair<std::string, const char*>> obstacles = {{scratch.at("link"), "symbolic link"},
+                                                                {scratch.at("dangling"), "symbolic link"},
+                                                                {scratch.at("folder"), "folder"},
+                                                                {scratch.at("pipe"), "pipe"}};
+  fs::create_symlink("/proc/self/fd/1", scratch.at("stdout"));
+  obstacles.emplace_back(scratch.at("stdout"), "symbolic link");
+  if (mknod(scratch.at("null").c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0)
+    obstacles.emplace_back(scratch.at("null"), "device");
+  const size_t entries = scratch.entries();
+  for (const auto& [out, what] : obstacles) {
+    for (const char* force : {"--force", "--layer=model.layers.0.mlp.down_proj"}) {
+      const Ran ran = run_command({"unpack", data("ct-mxfp4"), "-o", out, force});
+      EXPECT_EQ(ran.exit_code, 3) << out;
+      EXPECT_THAT(ran.err, HasSubstr(std::string("expected a new name or a regular file, found a ") + what)) << out;
+      EXPECT_THAT(ran.out, IsEmpty());
+    }
+  }
+  EXPECT_TRUE(fs::is_symlink(scratch.at("link")));
+  EXPECT_EQ(read_file(scratch.at("target")), "precious");
+  EXPECT_EQ(scratch.entries(), entries);
+  const Ran dash = run_command({"unpack", data("ct-mxfp4"), "-o", "-"});
+  EXPECT_EQ(dash.exit_code, 3);
+  EXPECT_THAT(dash.err, HasSubstr("expected the name of a file"));
 }
 
 TEST(Verify, AWrongBitInTheExpectedValuesIsFound) {
