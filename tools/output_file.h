@@ -15,13 +15,15 @@ class App;
 
 namespace metal_marlin::tools {
 
-/// The file appears under its name, complete, at commit(); before that, and after any failure, there is only a temporary file
-/// beside it, which the destructor removes. What is there stays: a regular file unless `force` says otherwise, an input under
-/// any name always, and so does what is no regular file (a link, a folder, a pipe, a device). Members throw Failure.
+/// The file appears under its name, complete, at commit(). Before that it has no name at all where the system can do that
+/// (O_TMPFILE), so that not even a killed process leaves anything behind; elsewhere it has a temporary name beside the final
+/// one, which the destructor removes. What is there stays: a regular file unless `force` says otherwise, an input under any
+/// name always, and so does what is no regular file (a link, a folder, a pipe, a device). Members throw Failure.
 class OutputFile {
  public:
-  /// Refuses at once, before the work, what commit() would refuse.
-  explicit OutputFile(std::string path, bool force = false, InputFiles inputs = {});
+  /// Refuses at once, before the work, what commit() would refuse. `nameless`: false to do as where no file can be without a
+  /// name.
+  explicit OutputFile(std::string path, bool force = false, InputFiles inputs = {}, bool nameless = true);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -37,10 +39,11 @@ class OutputFile {
   };
   [[noreturn]] void fail(const char* doing, int number) const;
   bool must_replace() const;
-  void create();
+  void create(bool nameless);
+  int claim_temporary_name();
   int give_name();
 
-  std::string path_, temporary_;
+  std::string path_, temporary_;  // temporary_ is "" while the file has no name
   bool force_;
   InputFiles inputs_;
   std::unique_ptr<std::FILE, Close> file_;

@@ -1,8 +1,12 @@
 // The parts of the command that judge: floats, bounds, limits; and those that write: tables, tensors, drawings.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -195,6 +199,57 @@ TEST(SafetensorsWriter, AppearsOnlyWhenComplete) {
   const auto tensors = test::read_safetensors(scratch.at("x"));
   EXPECT_EQ(tensors.at("a \"quoted\" name").shape, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(tensors.at("b").bytes, std::string(reinterpret_cast<const char*>(values + 4), 8));
+}
+
+TEST(OutputFile, AKilledProcessLeavesNothing) {
+#if defined(O_TMPFILE)
+  const test::ScratchFolder scratch;
+  test::write_file(scratch.at("old"), "precious");
+  if (const int probe = open(scratch.at("").c_str(), O_TMPFILE | O_WRONLY, 0600); probe < 0) {
+    GTEST_SKIP() << "skipped: this disk has no files without a name";
+  } else {
+    close(probe);
+  }
+  for (const char* name : {"new", "old"}) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      OutputFile file(scratch.at(name), true);
+      file.write(std::string(1 << 20, 'x'));
+      (void)raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(scratch.entries(), 1u) << name;
+  }
+  EXPECT_EQ(test::read_file(scratch.at("old")), "precious");
+#else
+  GTEST_SKIP() << "skipped: this system has no files without a name";
+#endif
+}
+
+TEST(OutputFile, WithoutNamelessFilesItIsWrittenAllTheSame) {
+  const test::ScratchFolder scratch;
+  for (const bool nameless : {true, false}) {
+    for (const bool force : {false, true}) {
+      {
+        OutputFile file(scratch.at("x"), force, {}, nameless);
+        file.write("never committed");
+      }
+      EXPECT_EQ(scratch.entries(), 0u);
+      const std::string text = std::string("text ") + (force ? "forced" : "new");
+      {
+        OutputFile file(scratch.at("x"), force, {}, nameless);
+        if (force) test::write_file(scratch.at("x"), "old");
+        file.write(text);
+        file.commit();
+      }
+      EXPECT_EQ(test::read_file(scratch.at("x")), text);
+      EXPECT_EQ(scratch.entries(), 1u);
+      std::filesystem::remove(scratch.at("x"));
+    }
+  }
 }
 
 TEST(OutputFile, WhatComesWhileItIsWrittenStays) {
