@@ -13,6 +13,7 @@
 #include "metal_counters.h"
 #include "names.h"
 #include "output_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "roofline.h"
 #include "shape_options.h"
@@ -124,7 +125,7 @@ ExitCode bench(const Options& options) {
     right = right && m.verdict.ok();
     add_row(table, m);
     if (!options.json) return;
-    fmt::print("{}\n", to_json(m).dump());
+    fmt::print("{}\n", json_text(to_json(m)));
     std::fflush(stdout);  // a record is of use as soon as it is made
   });
   if (!options.json) {

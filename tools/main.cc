@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "metal_marlin/metal_marlin.h"
+#include "printable.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -55,7 +56,9 @@ int run(int argc, char** argv) {
 }
 
 /// Unlike fmt::print it throws nothing when standard error is a full disk, too.
-void complain(const std::string& message) { (void)std::fputs(fmt::format("metal-marlin: {}\n", message).c_str(), stderr); }
+void complain(const std::string& message) {
+  (void)std::fputs(fmt::format("metal-marlin: {}\n", printable(message)).c_str(), stderr);
+}
 
 /// What was printed must have arrived for the work to count as done: a full disk or a closed pipe may show as late as here.
 /// When it showed in an earlier flush there is nothing left to write, but the stream remembers.

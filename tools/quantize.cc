@@ -14,6 +14,7 @@
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "printable.h"
 #include "quantise_options.h"
 #include "quantize_host.h"
 #include "table.h"
@@ -192,7 +193,7 @@ void print_table(const Options& options, const std::vector<LayerOutcome>& outcom
   }
   table.print();
   for (const LayerOutcome& layer : outcomes) {
-    if (!layer.quantised()) fmt::print("\n'{}' stays as it is: {}\n", layer.name, layer.reason);
+    if (!layer.quantised()) fmt::print("\n'{}' stays as it is: {}\n", printable(layer.name), printable(layer.reason));
   }
   const Sums sums = add_up(outcomes);
   const std::string snr = snr_text(sums.norm, sums.error);
@@ -237,7 +238,7 @@ void print_json(const Options& options, const std::vector<LayerOutcome>& outcome
                                         {"squared_error", sums.error},
                                         {"squared_norm", sums.norm},
                                         {"kept_norm", sums.kept}}}};
-  fmt::print("{}\n", all.dump(1));
+  fmt::print("{}\n", json_text(all, 1));
 }
 
 /// The library knows which files it reads, but takes the norms from memory: none of theirs may have a name that a model's file

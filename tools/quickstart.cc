@@ -15,6 +15,7 @@
 #include "names.h"
 #include "output_file.h"
 #include "parallel.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "roofline.h"
@@ -165,7 +166,7 @@ bool SmallLayers::report(const std::string& folder) const {
       "over the mean square. Layers this small stay in the caches: their speed says nothing about memory.\n",
       read / 1e9);
   if (!refused_.empty()) fmt::print("\nNot supported yet\n");
-  for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", where, reason);
+  for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", printable(where), printable(reason));
   return wrong_ == 0;
 }
 

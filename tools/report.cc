@@ -17,6 +17,7 @@
 #include "measure.h"
 #include "names.h"
 #include "output_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "roofline.h"
@@ -154,7 +155,7 @@ ExitCode write_report(const Options& options) {
   }
   report["messages"] = messages;
   report["failures"] = failures;
-  const std::string text = without_home_folders(report.dump(1)) + "\n";
+  const std::string text = without_home_folders(json_text(report, 1)) + "\n";
   if (output) {
     output->write(text);
     output->commit();

@@ -9,6 +9,7 @@
 #include "float_layer.h"
 #include "library.h"
 #include "output_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "safetensors_writer.h"
@@ -28,9 +29,10 @@ std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_chec
   if (!options.layer.empty()) return {find_layer(checkpoint, options.layer)};
   std::vector<marlin_layer_info> chosen;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
-    const std::string why = why_not(context, checkpoint, layer);
+    std::string why = why_not(context, checkpoint, layer);
+    if (why.empty() && !is_utf8(layer.name)) why = "its name is no UTF-8, as the names of .safetensors are";
     if (!why.empty()) {
-      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", layer.name, why);
+      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", printable(layer.name), printable(why));
       ++*missing;
     } else {
       chosen.push_back(layer);

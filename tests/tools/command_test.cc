@@ -315,5 +315,62 @@ TEST(Command, InspectTellsEachLayerApart) {
   EXPECT_EQ(layer("ct-marlin-24-g128").at("zeros"), "none");
 }
 
+/// A GGUF with one row of Q4_0 and a layer of floats that int4 cannot hold, of hostile names.
+std::string hostile_gguf() {
+  std::string infos, data;
+  const auto number = [](std::string& to, auto value) { to.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto tensor = [&](const std::string& name, uint64_t k, uint32_t type, size_t bytes) {
+    number(infos, uint64_t{name.size()});
+    infos += name;
+    number(infos, uint32_t{2});
+    number(infos, k);
+    number(infos, uint64_t{1});
+    number(infos, type);
+    number(infos, uint64_t{data.size()});
+    data.append((bytes + 31) / 32 * 32, '\0');
+  };
+  tensor("a\x1b[2J\x1b]0;title\x07\nall right\xff\xc2\x9b\xe2\x80\xae.weight", 32, 2, 18);
+  tensor("b\x1b[2J\ngood\xe2\x80\xae.weight", 40, 0, 160);
+  std::string file("GGUF\3\0\0\0", 8);
+  number(file, uint64_t{2});
+  number(file, uint64_t{0});
+  file += infos;
+  file.resize((file.size() + 31) / 32 * 32, '\0');
+  return file + data;
+}
+
+TEST(Command, HostileNamesAreEscaped) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.at("model.gguf");
+  write_file(model, hostile_gguf());
+  const std::vector<std::string> quantize = {"quantize", model,          scratch.at("out.gguf"), "--format",
+                                             "int4",     "--requantize", "--skip-unfit",         "--force"};
+  std::vector<std::string> quantize_json = quantize;
+  quantize_json.emplace_back("--json");
+  const std::vector<std::vector<std::string>> commands = {{"inspect", model},
+                                                          {"inspect", "--json", model},
+                                                          {"verify", model, "-m", "1"},
+                                                          {"unpack", model, "-o", scratch.at("values")},
+                                                          {"unpack", model, "-o", scratch.at("one"), "--layer", "nothing"},
+                                                          quantize,
+                                                          quantize_json};
+  for (const auto& arguments : commands) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    const Ran ran = run_command(arguments);
+    EXPECT_LE(ran.exit_code, 3);
+    const std::string all = ran.out + ran.err;
+    EXPECT_THAT(all, Not(HasSubstr("exception")));
+    for (const char* raw : {"\x1b", "\x07", "\nall right", "\ngood", "\xff", "\xc2\x9b", "\xe2\x80\xae"}) {
+      EXPECT_THAT(all, Not(HasSubstr(raw)));
+    }
+    EXPECT_THAT(all, HasSubstr("[2J"));
+    if (arguments.back() != "--json" && arguments[1] != "--json") continue;
+    const auto said = nlohmann::json::parse(ran.out);
+    EXPECT_THAT(said.at("layers").dump(), HasSubstr("\\u001b[2J"));
+  }
+  const auto values = read_safetensors(scratch.at("values"));
+  EXPECT_EQ(values.size(), 1u) << "a name that is no UTF-8 has no place in a .safetensors";
+}
+
 }  // namespace
 }  // namespace metal_marlin::test

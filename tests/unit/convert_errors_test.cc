@@ -132,6 +132,23 @@ TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
   EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
 }
 
+TEST_F(Convert, WhatTheHostHearsIsPrintable) {
+  // Q4_0, of which one is decoded and quantised again, and one that no layout can hold with whole groups.
+  testing::GgufWriter file;
+  file.tensor("a\x1b[2J\n\xff\u202e.weight", {32, 1}, 2, std::string(18, '\0'));
+  file.tensor("b\x1b[2J\n.weight", {40, 1}, 0, std::string(160, '\0'));
+  testing::write_file(scratch_.at("in/model.gguf"), file.file());
+  input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_INT4, {});
+  how.layers = {0, 1};
+  how.skip_unfit = true;
+  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), how);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(heard_.log.size(), 1u);
+  EXPECT_THAT(heard_.log[0], HasSubstr("a\\x1b[2J\\x0a\\xff\\u202e"));
+  EXPECT_THAT(heard_.names, ::testing::Contains(HasSubstr("\x1b"))) << "names are as in the file";
+}
+
 TEST_F(Convert, NoFileThatWasReadIsReplaced) {
   // The index and config.json as well as the shards, and each under any name.
   const std::string one = testing::random_floats(8, 64, "F32", 1);

@@ -239,7 +239,7 @@ pub struct marlin_error {
     /// errno, CUresult, NSError.code; 0 when there is none
     pub native_code: i32,
     pub reserved: u32,
-    /// UTF-8, NUL-terminated: what was expected, what was found, and where
+    /// UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where
     pub message: [c_char; 240],
 }
 impl Default for marlin_error {
@@ -316,7 +316,7 @@ pub struct marlin_context_desc {
     pub alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
     /// both or neither of alloc and release
     pub release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
-    /// level 1 error, 2 warning, 3 info
+    /// level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length
     pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
     pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
     /// given to each of the four
