@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "command.h"
@@ -11,6 +12,8 @@
 #include "measure.h"
 #include "metal_counters.h"
 #include "names.h"
+#include "output_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "roofline.h"
 #include "shape_options.h"
@@ -27,7 +30,7 @@ struct Options {
   std::string backend = "auto", out_dtype = "f32", svg;
   int64_t top_k = 1;
   double seconds = 1;
-  bool json = false, metal_counters = false;
+  bool json = false, metal_counters = false, force = false;
 };
 
 std::vector<Job> jobs_of(const Options& options) {
@@ -112,6 +115,8 @@ ExitCode bench(const Options& options) {
     throw Failure(fmt::format("--top-k {}: expected at most the {} of --experts", options.top_k, options.shape.experts()),
                   ExitCode::usage);
   }
+  std::optional<OutputFile> svg;
+  if (!options.svg.empty()) svg.emplace(options.svg, options.force, options.shape.inputs());
   std::vector<Measurement> all;
   Table table = empty_table();
   bool right = true;
@@ -120,7 +125,7 @@ ExitCode bench(const Options& options) {
     right = right && m.verdict.ok();
     add_row(table, m);
     if (!options.json) return;
-    fmt::print("{}\n", to_json(m).dump());
+    fmt::print("{}\n", json_text(to_json(m)));
     std::fflush(stdout);  // a record is of use as soon as it is made
   });
   if (!options.json) {
@@ -135,8 +140,9 @@ ExitCode bench(const Options& options) {
         "are medians of samples taken in turn.\n"
         "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same shape (--sparse both).\n");
   }
-  if (!options.svg.empty()) {
-    write_file(options.svg, render_roofline(roofline_of(all)));
+  if (svg) {
+    svg->write(render_roofline(roofline_of(all)));
+    svg->commit();
     if (!options.json) fmt::print("roofline: {}\n", options.svg);
   }
   return right ? ExitCode::ok : ExitCode::wrong;
@@ -198,6 +204,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(in_range(0.001, 3600.0));
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
   sub->add_option("--svg", options->svg, "Draw the roofline to this file")->type_name(kFile);
+  add_force(*sub, options->force);
   add_metal_counters(*sub, *options);
   sub->footer(
       "Weights are rotated through copies of more than 400 MB, so that they come from memory, and every product is\n"

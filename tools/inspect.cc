@@ -9,6 +9,7 @@
 #include "command.h"
 #include "library.h"
 #include "names.h"
+#include "printable.h"
 #include "table.h"
 
 namespace metal_marlin::tools {
@@ -111,7 +112,7 @@ void print_json(const std::string& path, const std::vector<Entry>& entries) {
                                         {"weights", totals.weights},
                                         {"bytes", totals.bytes},
                                         {"bits_a_weight", number_or_null(bits_a_weight(totals.known_bytes, totals.weights))}}}};
-  fmt::print("{}\n", all.dump(1));
+  fmt::print("{}\n", json_text(all, 1));
 }
 
 void print_table(const std::vector<Entry>& entries) {
@@ -144,7 +145,7 @@ void print_table(const std::vector<Entry>& entries) {
   }
   table.print();
   if (!notes.empty()) fmt::print("\n");
-  for (size_t i = 0; i < notes.size(); ++i) fmt::print("({}) {}\n", i + 1, notes[i]);
+  for (size_t i = 0; i < notes.size(); ++i) fmt::print("({}) {}\n", i + 1, printable(notes[i]));
   const Totals totals = add_up(entries);
   const auto bits = bits_a_weight(totals.known_bytes, totals.weights);
   fmt::print("\n{} layer{}, {} quantised, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n", totals.layers,

@@ -2,12 +2,15 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "command.h"
 #include "metal_marlin/metal_marlin.h"
+#include "printable.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -52,29 +55,43 @@ int run(int argc, char** argv) {
   return static_cast<int>(action());
 }
 
+/// Unlike fmt::print it throws nothing when standard error is a full disk, too.
+void complain(const std::string& message) {
+  (void)std::fputs(fmt::format("metal-marlin: {}\n", printable(message)).c_str(), stderr);
+}
+
+/// What was printed must have arrived for the work to count as done: a full disk or a closed pipe may show as late as here.
+/// When it showed in an earlier flush there is nothing left to write, but the stream remembers.
+bool output_arrived() {
+  errno = 0;
+  if (std::fflush(stdout) != 0) {
+    complain(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+    return false;
+  }
+  if (std::ferror(stdout) == 0) return true;
+  complain("cannot write to standard output: not all of it arrived");
+  return false;
+}
+
 }  // namespace
 }  // namespace metal_marlin::tools
 
 int main(int argc, char** argv) {
-  using metal_marlin::tools::ExitCode;
-  using metal_marlin::tools::Failure;
+  using namespace metal_marlin::tools;
   // A limit on the size of files (ulimit -f) is then an error like a full disk, and the half file is removed.
   (void)std::signal(SIGXFSZ, SIG_IGN);
-  int code = static_cast<int>(ExitCode::failed);
+  constexpr int kFailed = static_cast<int>(ExitCode::failed);
+  int code = kFailed;
   try {
-    code = metal_marlin::tools::run(argc, argv);
+    code = run(argc, argv);
   } catch (const Failure& e) {
-    fmt::print(stderr, "metal-marlin: {}\n", e.what());
+    complain(e.what());
     code = static_cast<int>(e.code());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "metal-marlin: out of memory\n");
+    complain("out of memory");
   } catch (const std::exception& e) {
-    fmt::print(stderr, "metal-marlin: {}\n", e.what());
+    complain(e.what());
   }
-  // A full disk or a closed pipe shows only here: what was printed must have arrived for the work to count as done.
-  if (std::fflush(stdout) != 0 && code == 0) {
-    std::perror("metal-marlin: cannot write the output");
-    code = static_cast<int>(ExitCode::failed);
-  }
-  return code;
+  const bool complete = code == kFailed || output_arrived();  // one complaint is enough
+  return complete ? code : kFailed;
 }

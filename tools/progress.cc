@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "printable.h"
+
 namespace metal_marlin::tools {
 namespace {
 
@@ -49,7 +51,7 @@ void Progress::at(double done, const std::string& now) {
   const double elapsed = std::chrono::duration<double>(time - start_).count();
   const std::string left = part > 0 ? ", " + duration_text(elapsed * (1 - part) / part) + " left" : "";
   std::string line = fmt::format("{} [{}{}] {:3.0f}%{}  {}", what_, std::string(full, '#'), std::string(kBar - full, '.'),
-                                 part * 100, left, now);
+                                 part * 100, left, printable(now));
   // A line that wraps could not be taken back.
   if (const size_t width = terminal_width(); line.size() >= width) line.resize(width - 1);
   fmt::print(stderr, "\r\033[K{}", line);

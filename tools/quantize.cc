@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "command.h"
+#include "input_files.h"
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "printable.h"
 #include "quantise_options.h"
 #include "quantize_host.h"
 #include "table.h"
@@ -190,7 +193,7 @@ void print_table(const Options& options, const std::vector<LayerOutcome>& outcom
   }
   table.print();
   for (const LayerOutcome& layer : outcomes) {
-    if (!layer.quantised()) fmt::print("\n'{}' stays as it is: {}\n", layer.name, layer.reason);
+    if (!layer.quantised()) fmt::print("\n'{}' stays as it is: {}\n", printable(layer.name), printable(layer.reason));
   }
   const Sums sums = add_up(outcomes);
   const std::string snr = snr_text(sums.norm, sums.error);
@@ -235,11 +238,31 @@ void print_json(const Options& options, const std::vector<LayerOutcome>& outcome
                                         {"squared_error", sums.error},
                                         {"squared_norm", sums.norm},
                                         {"kept_norm", sums.kept}}}};
-  fmt::print("{}\n", all.dump(1));
+  fmt::print("{}\n", json_text(all, 1));
+}
+
+/// The library knows which files it reads, but takes the norms from memory: none of theirs may have a name that a model's file
+/// may get.
+void keep_norms(const Options& options) {
+  namespace fs = std::filesystem;
+  InputFiles norms;
+  norms.add_checkpoint(options.norms);
+  std::error_code none;
+  const bool is_folder = fs::is_directory(options.output, none);
+  const fs::path output = options.output, folder = is_folder ? output : output.parent_path();
+  const std::string stem = is_folder ? "model" : output.stem().string();
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, none), end; !none && entry != end; entry.increment(none)) {
+    const std::string name = entry->path().filename().string();
+    const bool may_get = name.starts_with(stem) || name == "config.json" || name == "quantize_config.json";
+    if (!may_get || !norms.has(entry->path().string())) continue;
+    throw Failure(
+        fmt::format("cannot write {}: {} is part of the norms; write to another name", options.output, entry->path().string()));
+  }
 }
 
 ExitCode quantize(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.input);
+  if (!options.norms.empty()) keep_norms(options);
   const Choice choice = choose(checkpoint.get(), options);
   const Norms norms(options, checkpoint.get(), choice);
   marlin_convert_desc desc = describe(options, choice);

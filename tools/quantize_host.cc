@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "parallel.h"
+#include "printable.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -41,7 +42,7 @@ int32_t ConvertHost::progress(uint64_t done, uint64_t total, const char* layer) 
 
 void ConvertHost::log(const char* message) {
   bar_.hide();
-  fmt::print(stderr, "metal-marlin: {}\n", message);
+  fmt::print(stderr, "metal-marlin: {}\n", printable(message));
 }
 
 void ConvertHost::attach(marlin_convert_desc& desc) {

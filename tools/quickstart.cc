@@ -13,7 +13,9 @@
 #include "library.h"
 #include "measure.h"
 #include "names.h"
+#include "output_file.h"
 #include "parallel.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "roofline.h"
@@ -27,6 +29,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::string folder, svg = "metal-marlin-roofline.svg";
   int64_t n = 11776, k = 4096;
+  bool force = false;
 };
 
 constexpr int64_t kRows[] = {1, 8, 64};  // M
@@ -75,8 +78,8 @@ class SmallLayers {
     for (const auto& info : layers_of(opened)) layer(where, opened, info);
   }
 
-  /// Prints everything; true when nothing was wrong.
-  bool report() const;
+  /// Prints everything; true when nothing was wrong. Failure when there was nothing to multiply by in `folder`.
+  bool report(const std::string& folder) const;
 
  private:
   struct Row {
@@ -132,8 +135,12 @@ class SmallLayers {
   int checkpoints_ = 0, products_ = 0, wrong_ = 0;
 };
 
-bool SmallLayers::report() const {
+bool SmallLayers::report(const std::string& folder) const {
   using enum Table::Align;
+  if (products_ == 0) {
+    throw Failure(fmt::format("{}: expected folders with checkpoints to multiply by, found none{}", folder,
+                              refused_.empty() ? "" : fmt::format(" ({}: {})", refused_[0].first, refused_[0].second)));
+  }
   Table table({{"checkpoint"},
                {"layer"},
                {"format"},
@@ -159,8 +166,8 @@ bool SmallLayers::report() const {
       "over the mean square. Layers this small stay in the caches: their speed says nothing about memory.\n",
       read / 1e9);
   if (!refused_.empty()) fmt::print("\nNot supported yet\n");
-  for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", where, reason);
-  return wrong_ == 0 && products_ > 0;
+  for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", printable(where), printable(reason));
+  return wrong_ == 0;
 }
 
 /// bfloat16 weights that look like a trained layer's: bell-shaped, deviation 0.02.
@@ -249,6 +256,10 @@ bool report_large(const std::vector<Measurement>& all) {
 
 ExitCode quickstart(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
+  const auto folders = subfolders(options.folder);
+  InputFiles inputs;
+  for (const fs::path& folder : folders) inputs.add_checkpoint(folder.string());
+  OutputFile svg(options.svg, options.force, std::move(inputs));
   const unsigned threads = usable_threads();
   const Context context = make_context({.backend = MARLIN_BACKEND_AUTO, .threads = threads});
   const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
@@ -256,14 +267,13 @@ ExitCode quickstart(const Options& options) {
   fmt::print("{} ({}), {} threads\n\nReal checkpoints, {}\n\n", cpu_info().model, device.isa_or_arch, threads, options.folder);
   SmallLayers small(context.get(), limits);
   {
-    const auto folders = subfolders(options.folder);
     Progress progress("checkpoints", static_cast<double>(folders.size()));
     for (size_t i = 0; i < folders.size(); ++i) {
       progress.at(static_cast<double>(i), folders[i].filename().string());
       small.checkpoint(folders[i]);
     }
   }
-  bool right = small.report();
+  bool right = small.report(options.folder);
 
   fmt::print("\nOne large layer, {} x {} (N x K), quantised here from bfloat16; more than 400 MB of copies in turn\n\n",
              options.n, options.k);
@@ -271,7 +281,8 @@ ExitCode quickstart(const Options& options) {
   const auto large = large_layer(options, {context.get(), device, &limits, 2.0});
   right = report_large(large) && right;
   const Roofline roofline = roofline_of(large);
-  write_file(options.svg, render_roofline(roofline));
+  svg.write(render_roofline(roofline));
+  svg.commit();
   fmt::print("\nlimits of this run: {}\nroofline: {}\n{} in {:.0f} s\n", limits_text(roofline),
              fs::absolute(options.svg).string(), right ? "all right" : "SOMETHING IS WRONG",
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -286,6 +297,7 @@ void add_quickstart(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
   sub->add_option("--svg", options->svg, "Where to draw the roofline")->type_name(kFile)->capture_default_str();
+  add_force(*sub, options->force);
   sub->add_option("-n,--n", options->n, "Rows of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
   sub->add_option("-k,--k", options->k, "Columns of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
   sub->footer(

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 
 #include "command.h"
@@ -15,6 +16,8 @@
 #include "library.h"
 #include "measure.h"
 #include "names.h"
+#include "output_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "roofline.h"
@@ -38,6 +41,7 @@ struct Options {
   std::string output;
   int64_t n = 4096, k = 4096;
   double seconds = 0.2;
+  bool force = false;
 };
 
 ordered_json about_build() {
@@ -132,6 +136,8 @@ class DeviceReport {
 };
 
 ExitCode write_report(const Options& options) {
+  std::optional<OutputFile> output;
+  if (!options.output.empty()) output.emplace(options.output, options.force);
   ordered_json report = {{"report", 1}, {"build", about_build()}, {"machine", about_system()}};
   for (const char* part : {"devices", "kernel_checks", "explain", "bench"}) report[part] = ordered_json::array();
   std::vector<std::string> messages, failures;
@@ -149,12 +155,13 @@ ExitCode write_report(const Options& options) {
   }
   report["messages"] = messages;
   report["failures"] = failures;
-  const std::string text = without_home_folders(report.dump(1)) + "\n";
-  if (options.output.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(options.output, text);
+  const std::string text = without_home_folders(json_text(report, 1)) + "\n";
+  if (output) {
+    output->write(text);
+    output->commit();
     fmt::print("{}\n", options.output);
+  } else {
+    fmt::print("{}", text);
   }
   return usable && failures.empty() ? ExitCode::ok : ExitCode::wrong;
 }
@@ -166,6 +173,7 @@ void add_report(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   const auto sizes = in_range(int64_t{1}, int64_t{1} << 24);
   sub->add_option("-o,--output", options->output, "Write to this file; default: standard output")->type_name(kFile);
+  add_force(*sub, options->force);
   sub->add_option("-n,--n", options->n, "Rows of the weights of its products")->capture_default_str()->check(sizes);
   sub->add_option("-k,--k", options->k, "Columns of them")->capture_default_str()->check(sizes);
   sub->add_option("--seconds", options->seconds, "Time for each of its few measurements, about")

@@ -231,11 +231,4 @@ std::string limits_text(const Roofline& roofline) {
 
 std::string render_roofline(const Roofline& roofline) { return Drawing(roofline).render(); }
 
-void write_file(const std::string& path, const std::string& content) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  const bool written = file && std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  const bool closed = file && std::fclose(file) == 0;
-  if (!written || !closed) throw Failure(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-}
-
 }  // namespace metal_marlin::tools

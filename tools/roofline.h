@@ -33,7 +33,5 @@ Roofline roofline_of(std::span<const Measurement> measurements);
 std::string limits_text(const Roofline& roofline);
 /// A whole SVG file, 960 x 600, for light and dark backgrounds.
 std::string render_roofline(const Roofline& roofline);
-/// Throws Failure.
-void write_file(const std::string& path, const std::string& content);
 
 }  // namespace metal_marlin::tools

@@ -56,6 +56,12 @@ std::vector<bool> ShapeOptions::sparsities(marlin_format format) const {
   return {false};
 }
 
+InputFiles ShapeOptions::inputs() const {
+  InputFiles inputs;
+  if (!file_.empty()) inputs.add_checkpoint(file_);
+  return inputs;
+}
+
 std::function<Weights()> ShapeOptions::make(marlin_context* context, marlin_format format, bool sparse) const {
   if (file_.empty()) {
     const bool int4 = format == MARLIN_INT4;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "input_files.h"
 #include "library.h"
 #include "quantise_options.h"
 #include "workload.h"
@@ -27,6 +28,8 @@ class ShapeOptions {
   std::vector<bool> sparsities(marlin_format format) const;
   /// 0: no mixture of experts is asked for.
   int64_t experts() const { return experts_; }
+  /// The files of --file.
+  InputFiles inputs() const;
 
  private:
   std::string file_, layer_, zeros_ = "none", sparse_ = "none";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "printable.h"
+
 namespace metal_marlin::tools {
 namespace {
 
@@ -38,6 +40,11 @@ std::string Table::render() const {
     add([&](size_t i) { return cells[i]; });
   }
   return out;
+}
+
+void Table::row(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back(std::move(cells));
 }
 
 void Table::print(std::FILE* to) const {

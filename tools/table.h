@@ -17,8 +17,8 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// As many cells as columns.
-  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// As many cells as columns, which are made printable.
+  void row(std::vector<std::string> cells);
   /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut.
   std::string render() const;
   void print(std::FILE* to = stdout) const;

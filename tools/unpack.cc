@@ -8,6 +8,8 @@
 #include "command.h"
 #include "float_layer.h"
 #include "library.h"
+#include "output_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "safetensors_writer.h"
@@ -18,6 +20,7 @@ namespace {
 struct Options {
   std::string path, output, layer;
   QuantiseOptions quantise;
+  bool force = false;
 };
 
 /// The layers to write. What must be left out is named on stderr; *missing counts what should have been there.
@@ -26,9 +29,10 @@ std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_chec
   if (!options.layer.empty()) return {find_layer(checkpoint, options.layer)};
   std::vector<marlin_layer_info> chosen;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
-    const std::string why = why_not(context, checkpoint, layer);
+    std::string why = why_not(context, checkpoint, layer);
+    if (why.empty() && !is_utf8(layer.name)) why = "its name is no UTF-8, as the names of .safetensors are";
     if (!why.empty()) {
-      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", layer.name, why);
+      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", printable(layer.name), printable(why));
       ++*missing;
     } else {
       chosen.push_back(layer);
@@ -67,7 +71,10 @@ ExitCode unpack(const Options& options) {
   const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
   int missing = 0;
   const auto layers = choose(context.get(), checkpoint.get(), options, &missing);
-  SafetensorsWriter writer(options.output, tensors_of(layers));
+  InputFiles inputs;
+  inputs.add_checkpoint(options.path);
+  OutputFile output(options.output, options.force, std::move(inputs));
+  SafetensorsWriter writer(output, tensors_of(layers));
 
   double total = 0, done = 0;
   for (const auto& layer : layers) total += static_cast<double>(layer.n * layer.k) * layer.experts;
@@ -102,9 +109,10 @@ void add_unpack(CLI::App& app, Action& action) {
   sub->add_option("-o,--output", options->output, "The file to write")->type_name(kFile)->required();
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantise.add_to(*sub);
+  add_force(*sub, options->force);
   sub->footer(
       "Each layer becomes a float32 tensor [N, K], or [experts, N, K], under its own name: the exact value of every\n"
-      "weight, rounded once. The file is written under a temporary name and renamed when it is complete.\n"
+      "weight, rounded once. The file appears when it is complete, and never in place of one of the input's.\n"
       "Layers of floats are written as they are, or with --format as that format's values of them. Layers that do not\n"
       "load are left out with a note, and the command then exits with 1.\n\n"
       "Examples:\n"

@@ -11,6 +11,7 @@
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "printable.h"
 #include "progress.h"
 #include "quantise_options.h"
 #include "reference.h"
@@ -168,7 +169,7 @@ class Verifier {
       }
     }
     table_.print();
-    for (const std::string& complaint : complaints_) fmt::print("{}\n", complaint);
+    for (const std::string& complaint : complaints_) fmt::print("{}\n", printable(complaint));
     if (expected_) fmt::print("values compared bit for bit with {}\n", expected_path_);
     fmt::print("{} right, {} wrong{}\n", right_, wrong_, skipped_ > 0 ? fmt::format(", {} not served", skipped_) : "");
     return wrong_ || right_ == 0 ? ExitCode::wrong : ExitCode::ok;

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -29,7 +30,7 @@ struct Options {
   double temperature = 0.2, top_p = 0.9;  // what SmolLM2's makers recommend
   uint64_t seed = 1;
   int64_t most_tokens = 1024;
-  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false, null = false;
+  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false, null = false, force = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -64,6 +65,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--text", o.text, "a file for --perplexity and --logits");
   app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")->needs("--text");
   app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")->needs("--text");
+  app.add_flag("--force", o.force, "replace the file of --logits when it is there")->needs("--logits");
   app.add_flag("--bench", o.bench, "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
@@ -167,10 +169,12 @@ int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
 }
 
 int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
+  std::optional<NpyFile> logits;
+  if (!o.logits.empty()) logits.emplace(o.logits, o.force, std::vector{o.model, o.tokenizer, o.text});
   std::ifstream in(o.text, std::ios::binary);
   if (!in) throw std::runtime_error(o.text + ": cannot be read");
   const std::vector<Token> tokens = tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
-  const Score sum = score(model, tokens, o.logits);
+  const Score sum = score(model, tokens, logits ? &*logits : nullptr);
   const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
   std::printf("tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds %.3f\nweight_bytes %llu\n",
               tokens.size(), static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds,

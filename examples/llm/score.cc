@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <random>
 #include <stdexcept>
 
@@ -19,25 +18,10 @@ double negative_log(std::span<const float> logits, Token token) {
   return std::log(sum) + max - double{logits[static_cast<size_t>(token)]};
 }
 
-// The head of a NumPy file: magic, version 1.0, and a description padded to a multiple of 64 bytes.
-std::string npy_head(size_t rows, int64_t columns) {
-  std::string text =
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " + std::to_string(columns) + "), }";
-  text.resize((10 + text.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
-  text += '\n';
-  const auto size = static_cast<uint16_t>(text.size());
-  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(size & 0xFF) + static_cast<char>(size >> 8) + text;
-}
-
 }  // namespace
 
-Score score(Model& model, const std::vector<Token>& tokens, const std::string& npy) {
-  std::ofstream file;
-  if (!npy.empty()) {
-    file.open(npy, std::ios::binary);
-    file << npy_head(tokens.size(), model.vocabulary());
-    if (!file) throw std::runtime_error(npy + ": cannot be written");
-  }
+Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file) {
+  if (logits_file != nullptr) logits_file->begin(tokens.size(), model.vocabulary());
   Score sum;
   const Stopwatch watch;
   model.rewind(0);
@@ -46,8 +30,7 @@ Score score(Model& model, const std::vector<Token>& tokens, const std::string& n
     const int64_t count =
         std::min({std::ssize(tokens) - static_cast<int64_t>(at), model.block(), model.context() - model.position()});
     const std::span<const float> logits = model.run(std::span(tokens).subspan(at, static_cast<size_t>(count)), count);
-    if (file.is_open())
-      file.write(reinterpret_cast<const char*>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
+    if (logits_file != nullptr) logits_file->write(logits);
     const bool window_ends = model.position() == model.context();
     const auto row_size = static_cast<size_t>(model.vocabulary());
     for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
@@ -59,7 +42,7 @@ Score score(Model& model, const std::vector<Token>& tokens, const std::string& n
     at += static_cast<size_t>(count);
   }
   sum.seconds = watch.seconds();
-  if (file.is_open() && !file.flush()) throw std::runtime_error(npy + ": cannot be written");
+  if (logits_file != nullptr) logits_file->commit();
   return sum;
 }
 

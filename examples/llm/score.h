@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model.h"
+#include "npy_file.h"
 
 namespace llm {
 
@@ -15,9 +16,9 @@ struct Score {
   double seconds = 0;
 };
 
-/// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty cache. npy, when not empty: a
-/// file that gets the logits as a NumPy array, float32 [tokens, vocabulary]; row t is what the model expects behind token t.
-Score score(Model& model, const std::vector<Token>& tokens, const std::string& npy);
+/// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty cache. logits_file, when
+/// not null, gets the logits, [tokens, vocabulary], and is committed; row t is what the model expects behind token t.
+Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file);
 
 struct Speed {
   double prompt_seconds = 0, generate_seconds = 0;

@@ -199,7 +199,7 @@ typedef struct marlin_error {
   marlin_status status;
   int32_t native_code; /* errno, CUresult, NSError.code; 0 when there is none */
   uint32_t reserved;
-  char message[240]; /* UTF-8, NUL-terminated: what was expected, what was found, and where */
+  char message[240]; /* UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where */
 } marlin_error;
 
 typedef struct marlin_matrix { /* frozen */
@@ -230,7 +230,7 @@ typedef struct marlin_context_desc {
   void* native_device;  /* CUcontext or id<MTLDevice> of the host; NULL: by index, and always with AUTO and CPU */
   void* (*alloc)(void* user, size_t size, size_t align);       /* NULL result is MARLIN_E_MEMORY; align is a power of two */
   void (*release)(void* user, void* p, size_t size);           /* both or neither of alloc and release */
-  void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
+  void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four */
 } marlin_context_desc;
@@ -451,8 +451,8 @@ MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
  * key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised
  * already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is
  * not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name.
- * Everything is written under other names, synced, and renamed at the end: whatever fails before leaves old files as they were.
- * No file is written that is part of the input. A process that limits the size of its files must ignore SIGXFSZ. */
+ * Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only
+ * regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* checkpoint, const char* out_path,
                                                       const marlin_convert_desc* desc, marlin_error* err);
 

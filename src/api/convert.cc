@@ -1,4 +1,5 @@
 #include <cinttypes>
+#include <cstdio>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -6,6 +7,7 @@
 
 #include "api/checkpoint.h"
 #include "api/errors.h"
+#include "api/weights.h"
 #include "checkpoints/convert/convert.h"
 
 namespace metal_marlin::api {
@@ -29,18 +31,6 @@ Status check_convert_desc(const marlin_convert_desc& d) {
   return {};
 }
 
-/// The norms that a host gave for a layer; empty when it gave none.
-Result<std::span<const float>> norms_of(const marlin_matrix& m, uint32_t index, int64_t k) {
-  if (m.data == nullptr) return std::span<const float>();
-  const auto* at = static_cast<const std::byte*>(m.data) + m.offset_bytes;
-  if (m.dtype != MARLIN_F32 || m.memory != MARLIN_MEM_HOST || reinterpret_cast<uintptr_t>(at) % alignof(float) != 0)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->column_norms[%u]: expected aligned F32 in host memory", index);
-  if (m.rows != 1 || m.cols != k)
-    return Status::error(MARLIN_E_SHAPE, "desc->column_norms[%u] is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]",
-                         index, m.rows, m.cols, k);
-  return std::span(reinterpret_cast<const float*>(at), static_cast<size_t>(k));
-}
-
 /// Fills in the layers' numbers, ascending, and their norms.
 Status take_layers(std::span<const Layer> layers, const marlin_convert_desc& d, ConvertOptions& options) {
   std::unordered_map<std::string_view, size_t> numbers;
@@ -59,7 +49,9 @@ Status take_layers(std::span<const Layer> layers, const marlin_convert_desc& d, 
     if (listed[i] == UINT32_MAX) continue;
     options.layers.push_back(i);
     if (d.column_norms == nullptr) continue;
-    MARLIN_ASSIGN(const auto norms, norms_of(d.column_norms[listed[i]], listed[i], layers[i].k));
+    char name[48];
+    std::snprintf(name, sizeof name, "desc->column_norms[%" PRIu32 "]", listed[i]);
+    MARLIN_ASSIGN(const auto norms, column_norms_of(d.column_norms[listed[i]], layers[i].k, name, nullptr));
     options.column_norms.push_back(norms);
   }
   return {};

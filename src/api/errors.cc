@@ -1,35 +1,18 @@
 #include "api/errors.h"
 
-#include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>
 
-#include "base/utf8.h"
+#include "base/printable.h"
 
 namespace metal_marlin::api {
-namespace {
-
-/// Messages quote names from files and paths, which may be any bytes, and are cut at a fixed length: what is no UTF-8 becomes
-/// '?'.
-void make_utf8(char* text) {
-  auto* p = reinterpret_cast<unsigned char*>(text);
-  while (*p != 0) {
-    const size_t length = utf8_length(p);
-    if (length == 0) *p = '?';
-    p += length == 0 ? 1 : length;
-  }
-}
-
-}  // namespace
-
 marlin_status report(const Status& status, marlin_error* err) noexcept {
   if (status.ok() || err == nullptr) return status.code();
   marlin_error filled{};
   filled.status = status.code();
   filled.native_code = status.native_code();
-  std::memcpy(filled.message, status.message(), std::strlen(status.message()));
-  make_utf8(filled.message);
+  copy_printable(status.message(), filled.message, sizeof filled.message);  // it quotes names from files, and paths
   // boundary() has seen that it takes this.
   (void)write_descriptor(err, filled, "err");
   return status.code();

@@ -66,7 +66,7 @@ Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_de
     MARLIN_ASSIGN(part.experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
     std::span<const float> norms;
     if (d.column_norms != nullptr) {
-      MARLIN_ASSIGN(norms, column_norms_of(d.column_norms[i], layer.k, context));
+      MARLIN_ASSIGN(norms, column_norms_of(d.column_norms[i], layer.k, "column_norms", &context));
     }
     MARLIN_ASSIGN(part.options.sparse, sparse_rule(d.flags, norms));
     return part;

@@ -108,9 +108,8 @@ Result<Extent> extent_of(const marlin_matrix& m, const char* name, const marlin_
   return Extent{uint64_t{reinterpret_cast<uintptr_t>(buffer->memory->host())}, buffer->bytes};
 }
 
-/// Finds where the operand starts, its whole length being inside the buffer or the address space.
-Status locate(const marlin_matrix& m, const char* name, const marlin_context& context, Operand& operand) {
-  MARLIN_ASSIGN(const Extent extent, extent_of(m, name, context, operand));
+/// Finds where the operand starts, its whole length being inside the buffer or the address space, and its data aligned.
+Status locate(const marlin_matrix& m, const char* name, const Extent& extent, Operand& operand) {
   const auto end = (Checked(m.offset_bytes) + Checked(operand.bytes)).at_most(extent.bytes);
   if (extent.bytes != Extent::kUnknown && !end)
     return Status::error(MARLIN_E_ARGUMENT, "%s needs %" PRIu64 " bytes at offset %" PRIu64 ", the buffer holds %" PRIu64, name,
@@ -121,26 +120,40 @@ Status locate(const marlin_matrix& m, const char* name, const marlin_context& co
                          operand.bytes, m.offset_bytes);
   operand.offset = m.offset_bytes;
   operand.data = reinterpret_cast<void*>(static_cast<uintptr_t>(extent.address + m.offset_bytes));
+  const uint64_t align = std::max<uint64_t>(dtype_bits(m.dtype) / 8, 1);
+  if (operand.bytes != 0 && reinterpret_cast<uintptr_t>(operand.data) % align != 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s is at %p, expected a multiple of its element's %" PRIu64 " bytes", name,
+                         operand.data, align);
   return {};
+}
+
+/// Everything about the operand but where its memory is.
+Result<Operand> measured(const marlin_matrix& m, const char* name, Pointers pointers) {
+  MARLIN_ASSIGN(Operand operand, check_shape(m, name));
+  MARLIN_ASSIGN(operand.bytes, byte_length(operand, name));
+  operand.data = m.data;
+  if (pointers == Pointers::read && m.data == nullptr && m.rows != 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL, expected %" PRId64 " rows", name, m.rows);
+  return operand;
 }
 
 }  // namespace
 
 Result<Operand> resolve(const marlin_matrix& m, const char* name, const marlin_context& context, Pointers pointers) {
   MARLIN_RETURN_IF_ERROR(check_memory(m.memory, name, context.backend_kind));
-  MARLIN_ASSIGN(Operand operand, check_shape(m, name));
-  MARLIN_ASSIGN(operand.bytes, byte_length(operand, name));
-  operand.data = m.data;
-  if (pointers == Pointers::unread) return operand;
-  if (m.data == nullptr) {
-    if (m.rows == 0) return operand;
-    return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL, expected %" PRId64 " rows", name, m.rows);
-  }
-  MARLIN_RETURN_IF_ERROR(locate(m, name, context, operand));
-  const uint64_t align = std::max<uint64_t>(dtype_bits(m.dtype) / 8, 1);
-  if (operand.bytes != 0 && reinterpret_cast<uintptr_t>(operand.data) % align != 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s is at %p, expected a multiple of its element's %" PRIu64 " bytes", name,
-                         operand.data, align);
+  MARLIN_ASSIGN(Operand operand, measured(m, name, pointers));
+  if (pointers == Pointers::unread || m.data == nullptr) return operand;
+  MARLIN_ASSIGN(const Extent extent, extent_of(m, name, context, operand));
+  MARLIN_RETURN_IF_ERROR(locate(m, name, extent, operand));
+  return operand;
+}
+
+Result<Operand> resolve_host(const marlin_matrix& m, const char* name) {
+  if (m.memory != MARLIN_MEM_HOST)
+    return Status::error(MARLIN_E_ARGUMENT, "%s.memory is %d, expected 0 (host): the call has no context", name, m.memory);
+  MARLIN_ASSIGN(Operand operand, measured(m, name, Pointers::read));
+  if (m.data == nullptr) return operand;
+  MARLIN_RETURN_IF_ERROR(locate(m, name, {uint64_t{reinterpret_cast<uintptr_t>(m.data)}}, operand));
   return operand;
 }
 

@@ -23,6 +23,8 @@ struct Operand : MatrixView {
 /// Checks `matrix` for work in `context`; `name` is the operand's in messages. Unread: nothing is asked of the pointer.
 Result<Operand> resolve(const marlin_matrix& matrix, const char* name, const marlin_context& context,
                         Pointers pointers = Pointers::read);
+/// The same for a call without a context, which reaches plain host memory only.
+Result<Operand> resolve_host(const marlin_matrix& matrix, const char* name);
 
 /// True when the ranges from first to last byte share a byte.
 bool ranges_overlap(const Operand& a, const Operand& b);

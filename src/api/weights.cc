@@ -48,15 +48,16 @@ Status check_weights(const marlin_weights* weights, const marlin_context* contex
   return Status::error(MARLIN_E_ARGUMENT, "weights belong to another context than the rest of the call");
 }
 
-Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const marlin_context& context) {
+Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const char* name,
+                                               const marlin_context* context) {
   if (norms.data == nullptr) return std::span<const float>();
-  MARLIN_ASSIGN(const Operand operand, resolve(norms, "column_norms", context));
-  MARLIN_RETURN_IF_ERROR(operand.check_host_reads("column_norms"));
+  MARLIN_ASSIGN(const Operand operand, context != nullptr ? resolve(norms, name, *context) : resolve_host(norms, name));
+  MARLIN_RETURN_IF_ERROR(operand.check_host_reads(name));
   if (operand.dtype != MARLIN_F32)
-    return Status::error(MARLIN_E_ARGUMENT, "column_norms.dtype is %d, expected F32 (%d)", operand.dtype, MARLIN_F32);
+    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected F32 (%d)", name, operand.dtype, MARLIN_F32);
   if (operand.rows != 1 || operand.cols != k)
-    return Status::error(MARLIN_E_SHAPE, "column_norms is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]",
-                         operand.rows, operand.cols, k);
+    return Status::error(MARLIN_E_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]", name, operand.rows,
+                         operand.cols, k);
   return std::span(static_cast<const float*>(operand.data), static_cast<size_t>(k));
 }
 
@@ -110,7 +111,7 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   MARLIN_ASSIGN(operands.sparse_meta, tensor_view(d.sparse_meta, "sparse_meta", context));
   MARLIN_ASSIGN(operands.group_index, tensor_view(d.group_index, "group_index", context));
   MARLIN_ASSIGN(operands.tensor_scale, tensor_view(d.tensor_scale, "tensor_scale", context));
-  MARLIN_ASSIGN(operands.column_norms, column_norms_of(d.column_norms, d.k, context));
+  MARLIN_ASSIGN(operands.column_norms, column_norms_of(d.column_norms, d.k, "column_norms", &context));
   return operands;
 }
 

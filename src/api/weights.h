@@ -42,8 +42,10 @@ constexpr bool is_known(marlin_gptq_zero_f zero_f) {
 
 /// That `weights` is a live handle, of `context` unless that is null.
 Status check_weights(const marlin_weights* weights, const marlin_context* context);
-/// The numbers of marlin_pack_desc::column_norms and its like: [1, k] F32; none when absent. They stay the caller's.
-Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const marlin_context& context);
+/// The numbers of marlin_pack_desc::column_norms and its like, called `name` in messages: [1, k] F32; none when absent. They
+/// stay the caller's. Without a context (NULL) they are in plain host memory.
+Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const char* name,
+                                               const marlin_context* context);
 /// A length for a 32-bit field of marlin_layer_info.
 constexpr uint32_t saturate_u32(int64_t v) { return v < INT64_C(0xffffffff) ? static_cast<uint32_t>(v) : UINT32_MAX; }
 

@@ -1,7 +1,9 @@
-// The host's logger, or none. Nothing is ever printed.
+// The host's logger, or none. Nothing is ever printed, and what the host gets can be.
 #pragma once
 
 #include <cstdint>
+
+#include "base/printable.h"
 
 namespace metal_marlin {
 
@@ -11,7 +13,10 @@ struct Logger {
   void (*log)(void* user, int32_t level, const char* message) = nullptr;
   void* user = nullptr;
   void operator()(LogLevel level, const char* message) const {
-    if (log != nullptr) log(user, static_cast<int32_t>(level), message);
+    if (log == nullptr) return;
+    char text[1024];  // messages quote names from files
+    copy_printable(message, text, sizeof text);
+    log(user, static_cast<int32_t>(level), text);
   }
 };
 

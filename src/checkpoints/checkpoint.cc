@@ -60,6 +60,7 @@ class FileCheckpoint final : public Checkpoint {
 
   const TensorTable& tensors() const override { return tensors_; }
   const Origin& origin() const override { return origin_; }
+  bool has_read(const FileId& file) const override { return folder_->has_opened(file); }
   std::vector<TensorView> parts(size_t index) const override {
     std::vector<TensorView> all;
     const LayoutOperands& o = readers_[index].operands;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoints/mapped_file.h"
 #include "formats/prune.h"
 #include "formats/weights.h"
 
@@ -93,6 +94,8 @@ class Checkpoint {
   /// All that the files hold, in their order.
   virtual const TensorTable& tensors() const = 0;
   virtual const Origin& origin() const = 0;
+  /// Whether this file of the disk was read for it: a shard, the index, config.json and its like.
+  virtual bool has_read(const FileId& file) const = 0;
   /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if it has one.
   virtual std::vector<TensorView> parts(size_t layer) const = 0;
   /// These bytes of a tensor will not be needed soon.

@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <vector>
 
-#include "checkpoints/mapped_file.h"
-
 namespace metal_marlin {
 namespace {
 
@@ -24,6 +22,9 @@ class DiskFolder final : public Folder {
   }
   void release(std::span<const std::byte> part) const override { MappedFile::release_pages(part); }
   std::string path() const override { return path_; }
+  bool has_opened(const FileId& file) const override {
+    return std::any_of(files_.begin(), files_.end(), [&](const MappedFile& opened) { return opened.id() == file; });
+  }
 
  private:
   std::string path_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "checkpoints/mapped_file.h"
 
 namespace metal_marlin {
 
@@ -21,6 +22,8 @@ class Folder {
   virtual void release(std::span<const std::byte> part) const = 0;
   /// Where it is on the disk, with a slash at its end; "" for the current folder and for memory.
   virtual std::string path() const { return {}; }
+  /// Whether it opened this file of the disk, under whatever name.
+  virtual bool has_opened(const FileId&) const { return false; }
 };
 
 /// The folder `path` of the disk ("" is the current one); files are mapped.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,26 +14,35 @@ namespace metal_marlin {
 /// MARLIN_E_FILE about a file or folder; `error` is an errno.
 Status file_error(const std::string& path, const char* what, int error);
 
+/// What tells a file from all others, whatever its names.
+struct FileId {
+  uint64_t device = 0, inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+
 /// Owns one mapping of a whole regular file. Nothing is read before it is touched.
 class MappedFile {
  public:
   /// MARLIN_E_FILE with errno as native code when the system refuses, and for folders, pipes and devices; MARLIN_E_FORMAT for
   /// an empty file. Never blocks on a pipe.
   static Result<MappedFile> open(const std::string& path);
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), id_(other.id_) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
     std::swap(bytes_, other.bytes_);
+    std::swap(id_, other.id_);
     return *this;
   }
   ~MappedFile();
   std::span<const std::byte> bytes() const { return bytes_; }
+  const FileId& id() const { return id_; }
   /// Gives back the physical pages that lie wholly inside `part`, a piece of some mapping of this class; they are read again
   /// when touched. Keeps the memory of loading at one tensor instead of the whole file.
   static void release_pages(std::span<const std::byte> part);
 
  private:
-  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  MappedFile(std::span<const std::byte> bytes, const FileId& id) : bytes_(bytes), id_(id) {}
   std::span<const std::byte> bytes_;
+  FileId id_;
 };
 
 }  // namespace metal_marlin

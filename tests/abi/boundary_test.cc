@@ -68,17 +68,17 @@ TEST_F(Boundary, DeviceErrorsKeepTheirCodeAndText) {
 TEST_F(Boundary, MessagesAreAlwaysUtf8) {
   const std::pair<const char*, const char*> cases[] = {
       {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9f", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9f"},
-      {"\xff\xc3", "??"},
-      {"\xc0\xaf \xed\xa0\x80 \xf5\x80", "?? ??? ??"},
-      {"\xe0\x80\x80\xf0\x80\x80\x80\xf4\x90\x80\x80", "???????????"},
-      {"\xe2\x82", "??"}};
+      {"\xff\xc3", "\\xff\\xc3"},
+      {"\xc0\xaf \xed\xa0\x80 \xf5\x80", "\\xc0\\xaf \\xed\\xa0\\x80 \\xf5\\x80"},
+      {"\xe0\x80\x80\xf0\x80\x80\x80\xf4\x90\x80\x80", "\\xe0\\x80\\x80\\xf0\\x80\\x80\\x80\\xf4\\x90\\x80\\x80"},
+      {"\xe2\x82", "\\xe2\\x82"}};
   for (const auto& [given, expected] : cases) {
     record.answer = [text = given](const char*) { return Status::error(MARLIN_E_DEVICE, "%s", text); };
     EXPECT_EQ(call(marlin_gemm, nullptr, desc()).message, expected);
   }
   // Cut in the middle of a sequence.
   record.answer = [](const char*) { return Status::error(MARLIN_E_DEVICE, "%s\xe2\x82\xac", std::string(238, 'x').c_str()); };
-  EXPECT_EQ(call(marlin_gemm, nullptr, desc()).message, std::string(238, 'x') + "?");
+  EXPECT_EQ(call(marlin_gemm, nullptr, desc()).message, std::string(238, 'x'));
 }
 
 TEST_F(Boundary, WaitPassesTheTimeAndTheTimeout) {

@@ -239,5 +239,47 @@ TEST_F(Prune, WhatHasNoSparseForm) {
   EXPECT_FAILS(MARLIN_E_SHAPE, "column_norms", marlin_weights_load, context.get(), file.get(), &desc, w.out());
 }
 
+TEST_F(Prune, NormsOfConvertingAreCheckedAsAllMatrices) {
+  const mm::checkpoint file(data("float-f32"));
+  const marlin_layer_info layer = file.layers().at(0);
+  std::vector<float> positive = numbers(static_cast<size_t>(layer.k), 5);
+  for (float& x : positive) x = std::fabs(x);
+  struct Case {
+    marlin_status status;
+    const char* message;
+    void (*spoil)(marlin_matrix&);
+  };
+  const Case cases[] = {
+      {MARLIN_OK, "", [](marlin_matrix& m) { m.row_stride = m.cols + 2; }},
+      {MARLIN_E_ARGUMENT, "row_stride is -1", [](marlin_matrix& m) { m.row_stride = -1; }},
+      {MARLIN_E_SHAPE, "row_stride is 4", [](marlin_matrix& m) { m.row_stride = 4; }},
+      {MARLIN_E_ARGUMENT, "wrap around", [](marlin_matrix& m) { m.offset_bytes = UINT64_MAX - 15; }},
+      {MARLIN_E_ARGUMENT, "wrap around",
+       [](marlin_matrix& m) { m.offset_bytes = UINT64_MAX - reinterpret_cast<uintptr_t>(m.data) - 7; }},
+      {MARLIN_E_ARGUMENT, "expected a multiple", [](marlin_matrix& m) { m.offset_bytes = 2; }},
+      {MARLIN_E_ARGUMENT, "dtype is 99", [](marlin_matrix& m) { m.dtype = 99; }},
+      {MARLIN_E_ARGUMENT, "dtype", [](marlin_matrix& m) { m.dtype = MARLIN_I32; }},
+      {MARLIN_E_ARGUMENT, "memory is 3, expected 0 (host)", [](marlin_matrix& m) { m.memory = MARLIN_MEM_BUFFER; }},
+      {MARLIN_E_SHAPE, "expected sizes", [](marlin_matrix& m) { m.rows = -1; }},
+      {MARLIN_E_SHAPE, "[1, k = ", [](marlin_matrix& m) { m.cols /= 2; }},
+  };
+  for (const Case& wrong : cases) {
+    marlin_matrix given = row(positive);
+    wrong.spoil(given);
+    auto desc = mm::make<marlin_convert_desc>();
+    desc.format = MARLIN_MXFP4;
+    desc.layers = &layer.name;
+    desc.layer_count = 1;
+    desc.flags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_DRY_RUN;
+    desc.column_norms = &given;
+    auto error = mm::make<marlin_error>();
+    EXPECT_EQ(marlin_checkpoint_convert(file.get(), "nowhere", &desc, &error), wrong.status) << error.message;
+    const std::string message = error.message;
+    EXPECT_NE(message.find(wrong.message), std::string::npos) << message;
+    if (wrong.status == MARLIN_OK) continue;
+    EXPECT_EQ(message.rfind("desc->column_norms[0]", 0), 0u) << message;
+  }
+}
+
 }  // namespace
 }  // namespace abi_test

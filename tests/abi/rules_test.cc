@@ -403,5 +403,20 @@ TEST_F(Rules, AboutStatusesVersionAndTable) {
   EXPECT_EQ(marlin_get_api(UINT32_MAX), nullptr);
 }
 
+TEST(Errors, AreAlwaysPrintable) {
+  const mm::checkpoint file(MARLIN_TEST_DATA "/float-f32");
+  auto error = mm::make<marlin_error>();
+  marlin_matrix out{};
+  EXPECT_EQ(marlin_checkpoint_tensor(file.get(), "a\x1b[2J\n\xff\xc2\x9b\xe2\x80\xae", &out, &error), MARLIN_E_NOT_FOUND);
+  EXPECT_NE(std::string(error.message).find("'a\\x1b[2J\\x0a\\xff\\u009b\\u202e'"), std::string::npos) << error.message;
+  const std::string all_escaped(1000, '\n');
+  marlin_checkpoint* opened = nullptr;
+  EXPECT_EQ(marlin_checkpoint_open(all_escaped.c_str(), nullptr, &opened, &error), MARLIN_E_FILE);
+  const std::string message = error.message;
+  EXPECT_LT(message.size(), sizeof error.message);
+  EXPECT_EQ(message.substr(0, 8), "\\x0a\\x0a");
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace abi_test

@@ -18,6 +18,7 @@ COMPARE = TOP / "tools" / "compare"
 sys.path.insert(0, str(COMPARE))
 
 import goals  # noqa: E402
+import outputs  # noqa: E402
 import pages  # noqa: E402
 import racing  # noqa: E402
 from charts import ticks  # noqa: E402
@@ -273,6 +274,21 @@ class PagesTest(unittest.TestCase):
         self.assertIn("![roofline](performance/roofline.svg)", text)
         self.assertIn("a processor, 2 threads, 2026-01-02.", text)
         self.assertEqual(pages.PART.sub("", text), pages.PART.sub("", page))
+
+
+class OutputsTest(unittest.TestCase):
+    def test_what_is_there_stays_without_force(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file, link = pathlib.Path(folder) / "records.jsonl", pathlib.Path(folder) / "link"
+            file.write_text("precious")
+            link.symlink_to(file)
+            for path, force in ((file, False), (link, False), (link, True)):
+                with self.assertRaisesRegex(SystemExit, "is there already"):
+                    outputs.opened(path, force)
+            self.assertEqual(file.read_text(), "precious")
+            with outputs.opened(file, True) as opened:
+                opened.write("new")
+            self.assertEqual(file.read_text(), "new")
 
 
 class WholeTest(unittest.TestCase):

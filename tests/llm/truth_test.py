@@ -48,7 +48,7 @@ def probabilities(scratch):
     wanted = np.split(np.concatenate(list(decoder.log_probabilities(hidden))), np.cumsum([len(text) for text in texts])[:-1])
     most = {}
     for name, path, logs in zip(TEXTS, files(scratch, TEXTS), wanted):
-        run("--text", path, "--logits", str(scratch / "logits.npy"))
+        run("--text", path, "--logits", str(scratch / "logits.npy"), "--force")
         logits = np.load(scratch / "logits.npy").astype(np.float64)
         expect(logits.shape == logs.shape, f"{name}: {logits.shape}, expected {logs.shape}")
         logits -= logits.max(axis=1, keepdims=True)

@@ -41,7 +41,7 @@ def write_model(folder, n, k):
 
 
 def unpacked(path, scratch):
-    run("unpack", path, "-o", scratch / "values.safetensors")
+    run("unpack", path, "-o", scratch / "values.safetensors", "--force")
     values = load_file(scratch / "values.safetensors")
     return values[LAYER] if LAYER in values else values[f"{LAYER}.weight"]
 

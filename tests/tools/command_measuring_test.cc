@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -147,6 +149,57 @@ TEST(Bench, HandsTheCountingOfMetalKernelsOn) {
   EXPECT_EQ(run_command({"bench", "--metal-counters", "--seconds", "1"}, copy).exit_code, 2);
 }
 
+TEST(Bench, AFullDiskForStandardOutputExitsWith3) {
+  if (std::ofstream full("/dev/full"); !(full << 'x') || (full << std::flush)) GTEST_SKIP() << "skipped: no /dev/full here";
+  for (const char* how : {"--json", "--compute=int8"}) {
+    const Ran ran = run_command({"bench", "-n", "96", "-k", "160", "--format", "int4", "-m", "1", "--seconds", "0.002", how},
+                                {.out = "/dev/full"});
+    EXPECT_EQ(ran.exit_code, 3) << how;
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: ")) << how;
+  }
+}
+
+TEST(Drawings, WhatIsThereIsReplacedOnlyByForce) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.at("out");
+  const std::vector<std::string> commands[] = {
+      {"bench", "-n", "96", "-k", "160", "--format", "int4", "-m", "1", "--seconds", "0.002", "--svg", out},
+      {"report", "-n", "96", "-k", "160", "--seconds", "0.002", "-o", out},
+      {"quickstart", MARLIN_TEST_DATA, "-n", "320", "-k", "256", "--svg", out}};
+  for (std::vector<std::string> arguments : commands) {
+    write_file(out, "precious");
+    const Ran refused = run_command(arguments);
+    EXPECT_EQ(refused.exit_code, 3) << arguments[0];
+    EXPECT_THAT(refused.err, HasSubstr("is there already (--force replaces it)"));
+    EXPECT_THAT(refused.out, IsEmpty()) << "before the work";
+    EXPECT_EQ(read_file(out), "precious");
+    if (arguments[0] == "quickstart") continue;  // which the test of its main job forces
+    arguments.push_back("--force");
+    EXPECT_EQ(run_command(arguments).exit_code, 0) << arguments[0];
+    EXPECT_NE(read_file(out), "precious");
+    EXPECT_EQ(scratch.entries(), 1u);
+  }
+}
+
+TEST(Drawings, NoFileOfTheInputIsReplaced) {
+  const ScratchFolder scratch;
+  std::filesystem::create_directory(scratch.at("models"));
+  std::filesystem::copy(data("ct-mxfp4"), scratch.at("models/one"));
+  for (const char* name : {"model.safetensors", "config.json"}) {
+    const std::string file = scratch.at(std::string("models/one/") + name), before = read_file(file);
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"bench", "--file", scratch.at("models/one"), "-m", "1", "--seconds", "0.002"},
+          {"quickstart", scratch.at("models"), "-n", "320", "-k", "256"}}) {
+      std::vector<std::string> all = arguments;
+      all.insert(all.end(), {"--svg", file, "--force"});
+      const Ran ran = run_command(all);
+      EXPECT_EQ(ran.exit_code, 3) << arguments[0];
+      EXPECT_THAT(ran.err, HasSubstr("is part of the input"));
+      EXPECT_EQ(read_file(file), before);
+    }
+  }
+}
+
 TEST(Report, HasEverythingButNames) {
   const ScratchFolder scratch;
   const std::string file = scratch.at("report.json");
@@ -174,13 +227,27 @@ TEST(Report, HasEverythingButNames) {
 TEST(Quickstart, RunsTheMainJob) {
   const ScratchFolder scratch;
   const std::string svg = scratch.at("roofline.svg");
-  const Ran ran = run_command({"quickstart", MARLIN_TEST_DATA, "-n", "320", "-k", "256", "--svg", svg});
+  write_file(svg, "an older one");
+  const Ran ran = run_command({"quickstart", MARLIN_TEST_DATA, "-n", "320", "-k", "256", "--svg", svg, "--force"});
   EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("all right"));
   EXPECT_THAT(ran.out, HasSubstr("gptq-v1-sym-g128"));
   EXPECT_THAT(ran.out, Not(HasSubstr("Not supported yet")));
   EXPECT_THAT(ran.out, HasSubstr(svg));
   EXPECT_THAT(read_file(svg), StartsWith("<svg "));
+}
+
+TEST(Quickstart, AFolderWithNothingToMultiplyByExitsWith3) {
+  const ScratchFolder scratch;
+  std::filesystem::create_directories(scratch.at("models/not-a-model"));
+  const std::string svg = scratch.at("roofline.svg");
+  for (const std::string& folder : {scratch.at("models/not-a-model"), scratch.at("models")}) {
+    const Ran ran = run_command({"quickstart", folder, "-n", "320", "-k", "256", "--svg", svg});
+    EXPECT_EQ(ran.exit_code, 3) << ran.out;
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: " + folder + ": "));
+    EXPECT_THAT(ran.out, Not(HasSubstr("all right")));
+    EXPECT_FALSE(std::filesystem::exists(svg));
+  }
 }
 
 }  // namespace

@@ -1,19 +1,28 @@
 // The parts of the command that judge: floats, bounds, limits; and those that write: tables, tensors, drawings.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <set>
 
 #include "run_command.h"
 #include "safetensors.h"
 #include "tools/command.h"
 #include "tools/host_matrix.h"
+#include "tools/input_files.h"
 #include "tools/library.h"
 #include "tools/machine_limits.h"
 #include "tools/names.h"
 #include "tools/norms.h"
+#include "tools/output_file.h"
 #include "tools/reference.h"
 #include "tools/report.h"
 #include "tools/roofline.h"
@@ -173,26 +182,137 @@ TEST(SafetensorsWriter, AppearsOnlyWhenComplete) {
   const test::ScratchFolder scratch;
   const float values[] = {1, 2, 3, 4, 5, 6};
   {
-    SafetensorsWriter writer(scratch.at("x"), {{"a", {2, 3}}});
+    OutputFile file(scratch.at("x"));
+    SafetensorsWriter writer(file, {{"a", {2, 3}}});
     writer.write(values, 5);
     EXPECT_THROW(writer.write(values, 2), Failure);
     EXPECT_THROW(writer.commit(), Failure);
   }
   EXPECT_EQ(scratch.entries(), 0u);
-  SafetensorsWriter writer(scratch.at("x"), {{"a \"quoted\" name", {2, 2}}, {"b", {2}}});
-  writer.write(values, 6);
-  writer.commit();
+  {
+    OutputFile file(scratch.at("x"));
+    SafetensorsWriter writer(file, {{"a \"quoted\" name", {2, 2}}, {"b", {2}}});
+    writer.write(values, 6);
+    writer.commit();
+  }
   EXPECT_EQ(scratch.entries(), 1u);
   const auto tensors = test::read_safetensors(scratch.at("x"));
   EXPECT_EQ(tensors.at("a \"quoted\" name").shape, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(tensors.at("b").bytes, std::string(reinterpret_cast<const char*>(values + 4), 8));
 }
 
+TEST(OutputFile, AKilledProcessLeavesNothing) {
+#if defined(O_TMPFILE)
+  const test::ScratchFolder scratch;
+  test::write_file(scratch.at("old"), "precious");
+  if (const int probe = open(scratch.at("").c_str(), O_TMPFILE | O_WRONLY, 0600); probe < 0) {
+    GTEST_SKIP() << "skipped: this disk has no files without a name";
+  } else {
+    close(probe);
+  }
+  for (const char* name : {"new", "old"}) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      OutputFile file(scratch.at(name), true);
+      file.write(std::string(1 << 20, 'x'));
+      (void)raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(scratch.entries(), 1u) << name;
+  }
+  EXPECT_EQ(test::read_file(scratch.at("old")), "precious");
+#else
+  GTEST_SKIP() << "skipped: this system has no files without a name";
+#endif
+}
+
+TEST(OutputFile, WithoutNamelessFilesItIsWrittenAllTheSame) {
+  const test::ScratchFolder scratch;
+  for (const bool nameless : {true, false}) {
+    for (const bool force : {false, true}) {
+      {
+        OutputFile file(scratch.at("x"), force, {}, nameless);
+        file.write("never committed");
+      }
+      EXPECT_EQ(scratch.entries(), 0u);
+      const std::string text = std::string("text ") + (force ? "forced" : "new");
+      {
+        OutputFile file(scratch.at("x"), force, {}, nameless);
+        if (force) test::write_file(scratch.at("x"), "old");
+        file.write(text);
+        file.commit();
+      }
+      EXPECT_EQ(test::read_file(scratch.at("x")), text);
+      EXPECT_EQ(scratch.entries(), 1u);
+      std::filesystem::remove(scratch.at("x"));
+    }
+  }
+}
+
+TEST(OutputFile, WhatComesWhileItIsWrittenStays) {
+  const test::ScratchFolder scratch;
+  for (const bool force : {false, true}) {
+    {
+      OutputFile file(scratch.at("x"), force);
+      file.write("new");
+      std::filesystem::create_directory(scratch.at("x"));
+      EXPECT_THROW(file.commit(), Failure);
+    }
+    EXPECT_TRUE(std::filesystem::is_directory(scratch.at("x")));
+    EXPECT_EQ(scratch.entries(), 1u);
+    std::filesystem::remove(scratch.at("x"));
+  }
+  OutputFile file(scratch.at("x"));
+  test::write_file(scratch.at("x"), "precious");
+  EXPECT_THROW(file.commit(), Failure);
+  EXPECT_EQ(test::read_file(scratch.at("x")), "precious");
+}
+
+/// Files that the process has mapped, by the system's own list; empty where there is none.
+std::set<std::string> mapped_files() {
+  std::set<std::string> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (const size_t slash = line.find('/'); slash != std::string::npos) found.insert(line.substr(slash));
+  }
+  return found;
+}
+
+TEST(InputFiles, AreAllThatTheLibraryReads) {
+  const std::set<std::string> before = mapped_files();
+  if (before.empty()) GTEST_SKIP() << "skipped: the system does not say what is mapped";
+  const test::ScratchFolder scratch;
+  std::filesystem::create_symlink(MARLIN_TEST_DATA, scratch.at("data"));
+  int checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(MARLIN_TEST_DATA)) {
+    auto error = make<marlin_error>();
+    marlin_checkpoint* opened = nullptr;
+    if (marlin_checkpoint_open(entry.path().c_str(), nullptr, &opened, &error) != MARLIN_OK) continue;
+    const Checkpoint owned(opened);
+    ++checkpoints;
+    InputFiles inputs;
+    inputs.add_checkpoint(scratch.at("data/" + entry.path().filename().string()));
+    size_t read = 0;
+    for (const std::string& file : mapped_files()) {
+      if (before.contains(file)) continue;
+      ++read;
+      EXPECT_TRUE(inputs.has(file)) << file;
+    }
+    EXPECT_GE(read, 1u) << entry.path();
+    EXPECT_FALSE(inputs.has((entry.path() / "decoded.safetensors").string())) << entry.path();
+  }
+  EXPECT_GT(checkpoints, 10);
+}
+
 TEST(Norms, AreReadByTheLayersName) {
   const test::ScratchFolder scratch;
   const std::vector<float> norms = {1, 2, 3, 0.5f};
   {
-    SafetensorsWriter writer(scratch.at("norms.safetensors"), {{"a", {4}}, {"b", {2, 2}}});
+    OutputFile output(scratch.at("norms.safetensors"));
+    SafetensorsWriter writer(output, {{"a", {4}}, {"b", {2, 2}}});
     writer.write(norms.data(), norms.size());
     writer.write(norms.data(), norms.size());
     writer.commit();

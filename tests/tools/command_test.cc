@@ -1,8 +1,12 @@
 // The command's own manners: help, exit codes, messages, files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -12,6 +16,7 @@
 namespace metal_marlin::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -91,6 +96,30 @@ TEST(Command, WhatCannotBeReadExitsWith3AndNamesTheFile) {
   EXPECT_EQ(scratch.entries(), 4u) << "unpack left something behind";
 }
 
+TEST(Command, AFullDiskForStandardOutputExitsWith3) {
+  if (std::ofstream full("/dev/full"); !(full << 'x') || (full << std::flush)) GTEST_SKIP() << "skipped: no /dev/full here";
+  const ScratchFolder scratch;
+  const std::vector<std::vector<std::string>> commands = {
+      {"--version"},
+      {"--help"},
+      {"inspect", "--help"},
+      {"doctor", "--no-measure"},
+      {"inspect", data("ct-mxfp4")},
+      {"inspect", "--json", data("ct-mxfp4")},
+      {"verify", data("ct-mxfp4"), "-m", "1", "--rows", "4"},
+      {"quantize", data("float-f16"), scratch.at("table"), "--format", "int4"},
+      {"quantize", data("float-f16"), scratch.at("json"), "--format", "int4", "--json"},
+      {"explain", "-n", "96", "-k", "160"},
+      {"completions", "bash"}};
+  for (const auto& arguments : commands) {
+    const Ran ran = run_command(arguments, {.out = "/dev/full"});
+    EXPECT_EQ(ran.exit_code, 3) << testing::PrintToString(arguments);
+    EXPECT_THAT(ran.err, StartsWith("metal-marlin: ")) << testing::PrintToString(arguments);
+    EXPECT_EQ(lines_of(ran.err).size(), 1u) << ran.err;
+  }
+  EXPECT_EQ(run_command({"inspect", "nothing"}, {.err = "/dev/full"}).exit_code, 3) << "nobody hears the message";
+}
+
 TEST(Command, AnUnknownLayerExitsWith3) {
   const ScratchFolder scratch;
   const Ran ran = run_command({"unpack", data("ct-mxfp4"), "--layer", "nothing", "-o", scratch.at("out")});
@@ -125,6 +154,84 @@ TEST(Unpack, AFailureLeavesTheOldFileAlone) {
   EXPECT_EQ(read_file(scratch.at("out")), "precious");
   EXPECT_EQ(scratch.entries(), 1u);
   EXPECT_EQ(run_command({"unpack", data("ct-mxfp4"), "-o", scratch.at("no/such/folder")}).exit_code, 3);
+}
+
+TEST(Unpack, WhatIsThereIsReplacedOnlyByForce) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.at("values.safetensors");
+  write_file(out, "precious");
+  const Ran refused = run_command({"unpack", data("ct-mxfp4"), "-o", out});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("is there already (--force replaces it)"));
+  EXPECT_EQ(read_file(out), "precious");
+  EXPECT_EQ(run_command({"unpack", data("ct-mxfp4"), "-o", out, "--force"}).exit_code, 0);
+  EXPECT_TRUE(read_safetensors(out) == read_safetensors(data("ct-mxfp4/decoded.safetensors")));
+  EXPECT_EQ(scratch.entries(), 1u);
+}
+
+TEST(Unpack, NoFileOfTheInputIsReplacedUnderAnyName) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.at("model");
+  fs::copy(data("sharded-gptq"), model);
+  std::map<std::string, std::string> before;
+  for (const auto& entry : fs::directory_iterator(model))
+    before[entry.path().filename().string()] = read_file(entry.path().string());
+  ASSERT_TRUE(before.contains("config.json"));
+  ASSERT_TRUE(before.contains("model.safetensors.index.json"));
+  before.erase("decoded.safetensors");  // which is beside the model, no part of it
+  for (const std::string& input : {model, model + "/model.safetensors.index.json"}) {
+    for (const auto& [name, content] : before) {
+      const std::string file = model + "/" + name, hard = scratch.at("hard"), soft = scratch.at("soft");
+      fs::create_hard_link(file, hard);
+      fs::create_symlink(file, soft);
+      for (const std::string& out : {file, hard, soft, model + "/../model/./" + name}) {
+        for (const bool force : {false, true}) {
+          std::vector<std::string> arguments = {"unpack", input, "-o", out};
+          if (force) arguments.push_back("--force");
+          const Ran ran = run_command(arguments);
+          EXPECT_EQ(ran.exit_code, 3) << out;
+          EXPECT_THAT(ran.err, HasSubstr("is part of the input")) << out;
+          EXPECT_EQ(read_file(file), content) << out;
+        }
+      }
+      fs::remove(hard);
+      fs::remove(soft);
+    }
+  }
+  EXPECT_EQ(scratch.entries(), 1u);
+}
+
+TEST(Unpack, OnlyRegularFilesAreReplaced) {
+  const ScratchFolder scratch;
+  write_file(scratch.at("target"), "precious");
+  fs::create_symlink(scratch.at("target"), scratch.at("link"));
+  fs::create_symlink(scratch.at("nothing"), scratch.at("dangling"));
+  fs::create_directory(scratch.at("folder"));
+  ASSERT_EQ(mkfifo(scratch.at("pipe").c_str(), 0600), 0);
+  // All in the scratch folder: run by root, a command that fails this test replaces the nodes of /dev themselves.
+  std::vector<std::pair<std::string, const char*>> obstacles = {{scratch.at("link"), "symbolic link"},
+                                                                {scratch.at("dangling"), "symbolic link"},
+                                                                {scratch.at("folder"), "folder"},
+                                                                {scratch.at("pipe"), "pipe"}};
+  fs::create_symlink("/proc/self/fd/1", scratch.at("stdout"));
+  obstacles.emplace_back(scratch.at("stdout"), "symbolic link");
+  if (mknod(scratch.at("null").c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0)
+    obstacles.emplace_back(scratch.at("null"), "device");
+  const size_t entries = scratch.entries();
+  for (const auto& [out, what] : obstacles) {
+    for (const char* force : {"--force", "--layer=model.layers.0.mlp.down_proj"}) {
+      const Ran ran = run_command({"unpack", data("ct-mxfp4"), "-o", out, force});
+      EXPECT_EQ(ran.exit_code, 3) << out;
+      EXPECT_THAT(ran.err, HasSubstr(std::string("expected a new name or a regular file, found a ") + what)) << out;
+      EXPECT_THAT(ran.out, IsEmpty());
+    }
+  }
+  EXPECT_TRUE(fs::is_symlink(scratch.at("link")));
+  EXPECT_EQ(read_file(scratch.at("target")), "precious");
+  EXPECT_EQ(scratch.entries(), entries);
+  const Ran dash = run_command({"unpack", data("ct-mxfp4"), "-o", "-"});
+  EXPECT_EQ(dash.exit_code, 3);
+  EXPECT_THAT(dash.err, HasSubstr("expected the name of a file"));
 }
 
 TEST(Verify, AWrongBitInTheExpectedValuesIsFound) {
@@ -206,6 +313,63 @@ TEST(Command, InspectTellsEachLayerApart) {
   EXPECT_TRUE(layer("ct-marlin-24-g128").at("sparse_2_4"));
   EXPECT_EQ(layer("ct-marlin-24-g128").at("layout"), "marlin-24");
   EXPECT_EQ(layer("ct-marlin-24-g128").at("zeros"), "none");
+}
+
+/// A GGUF with one row of Q4_0 and a layer of floats that int4 cannot hold, of hostile names.
+std::string hostile_gguf() {
+  std::string infos, data;
+  const auto number = [](std::string& to, auto value) { to.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto tensor = [&](const std::string& name, uint64_t k, uint32_t type, size_t bytes) {
+    number(infos, uint64_t{name.size()});
+    infos += name;
+    number(infos, uint32_t{2});
+    number(infos, k);
+    number(infos, uint64_t{1});
+    number(infos, type);
+    number(infos, uint64_t{data.size()});
+    data.append((bytes + 31) / 32 * 32, '\0');
+  };
+  tensor("a\x1b[2J\x1b]0;title\x07\nall right\xff\xc2\x9b\xe2\x80\xae.weight", 32, 2, 18);
+  tensor("b\x1b[2J\ngood\xe2\x80\xae.weight", 40, 0, 160);
+  std::string file("GGUF\3\0\0\0", 8);
+  number(file, uint64_t{2});
+  number(file, uint64_t{0});
+  file += infos;
+  file.resize((file.size() + 31) / 32 * 32, '\0');
+  return file + data;
+}
+
+TEST(Command, HostileNamesAreEscaped) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.at("model.gguf");
+  write_file(model, hostile_gguf());
+  const std::vector<std::string> quantize = {"quantize", model,          scratch.at("out.gguf"), "--format",
+                                             "int4",     "--requantize", "--skip-unfit",         "--force"};
+  std::vector<std::string> quantize_json = quantize;
+  quantize_json.emplace_back("--json");
+  const std::vector<std::vector<std::string>> commands = {{"inspect", model},
+                                                          {"inspect", "--json", model},
+                                                          {"verify", model, "-m", "1"},
+                                                          {"unpack", model, "-o", scratch.at("values")},
+                                                          {"unpack", model, "-o", scratch.at("one"), "--layer", "nothing"},
+                                                          quantize,
+                                                          quantize_json};
+  for (const auto& arguments : commands) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    const Ran ran = run_command(arguments);
+    EXPECT_LE(ran.exit_code, 3);
+    const std::string all = ran.out + ran.err;
+    EXPECT_THAT(all, Not(HasSubstr("exception")));
+    for (const char* raw : {"\x1b", "\x07", "\nall right", "\ngood", "\xff", "\xc2\x9b", "\xe2\x80\xae"}) {
+      EXPECT_THAT(all, Not(HasSubstr(raw)));
+    }
+    EXPECT_THAT(all, HasSubstr("[2J"));
+    if (arguments.back() != "--json" && arguments[1] != "--json") continue;
+    const auto said = nlohmann::json::parse(ran.out);
+    EXPECT_THAT(said.at("layers").dump(), HasSubstr("\\u001b[2J"));
+  }
+  const auto values = read_safetensors(scratch.at("values"));
+  EXPECT_EQ(values.size(), 1u) << "a name that is no UTF-8 has no place in a .safetensors";
 }
 
 }  // namespace

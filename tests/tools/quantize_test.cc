@@ -155,6 +155,26 @@ TEST(Quantize, TheInputIsNeverWrittenOnto) {
   EXPECT_EQ(read_file(scratch.at("model/model.safetensors")), before);
 }
 
+TEST(Quantize, TheNormsAreNeverWrittenOnto) {
+  const ScratchFolder scratch;
+  write_model(scratch.at("in.safetensors"), {"a"}, 64, 128);
+  const std::string header = R"({"a":{"dtype":"F32","shape":[128],"data_offsets":[0,512]}})";
+  const uint64_t length = header.size();
+  std::string norms(reinterpret_cast<const char*>(&length), 8);
+  norms += header;
+  for (int k = 0; k < 128; ++k) norms.append("\0\0\x80\x3f", 4);
+  fs::create_directory(scratch.at("out"));
+  write_file(scratch.at("out/model.safetensors"), norms);
+  fs::create_hard_link(scratch.at("out/model.safetensors"), scratch.at("norms.safetensors"));
+  for (const char* out : {"out", "out/model.safetensors", "norms.safetensors"}) {
+    const Ran ran = run_command({"quantize", scratch.at("in.safetensors"), scratch.at(out), "--format", "int4", "--sparse",
+                                 "2:4", "--norms", scratch.at("norms.safetensors"), "--force"});
+    EXPECT_EQ(ran.exit_code, 3) << out;
+    EXPECT_THAT(ran.err, HasSubstr("is part of the norms")) << out;
+    EXPECT_EQ(read_file(scratch.at("norms.safetensors")), norms);
+  }
+}
+
 TEST(Quantize, AFullDiskAnUnwritableFolderAndAFolderInTheWayAreErrors) {
   const ScratchFolder scratch;
   write_file(scratch.at("old.gguf"), "precious");
@@ -210,7 +230,7 @@ TEST(Quantize, PruningIsReportedAndFollowsTheNorms) {
     const Ran ran = run_command(arguments);
     EXPECT_EQ(ran.exit_code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("kept"));
-    EXPECT_EQ(run_command({"unpack", scratch.at("out"), "-o", scratch.at("values")}).exit_code, 0);
+    EXPECT_EQ(run_command({"unpack", scratch.at("out"), "-o", scratch.at("values"), "--force"}).exit_code, 0);
     const FloatTensor values = read_safetensors(scratch.at("values")).at("a");
     std::vector<float> w(64 * 128);
     std::memcpy(w.data(), values.bytes.data(), values.bytes.size());

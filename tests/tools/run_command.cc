@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 Ran run_command(const std::vector<std::string>& arguments, const RunOptions& options) {
   const ScratchFolder folder;
-  const std::string out = folder.at("out"), err = folder.at("err");
+  const std::string out = options.out.empty() ? folder.at("out") : options.out;
+  const std::string err = options.err.empty() ? folder.at("err") : options.err;
   const char* const program = options.program.empty() ? MARLIN_COMMAND : options.program.c_str();
   std::vector<char*> argv{const_cast<char*>(program)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -42,7 +43,8 @@ Ran run_command(const std::vector<std::string>& arguments, const RunOptions& opt
   }
   int status = 0;
   waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out), read_file(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), options.out.empty() ? read_file(out) : "",
+          options.err.empty() ? read_file(err) : ""};
 }
 
 ScratchFolder::ScratchFolder() {

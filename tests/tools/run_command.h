@@ -15,6 +15,8 @@ struct Ran {
 
 struct RunOptions {
   std::string program = {};  ///< a copy of the command; empty: the command itself
+  std::string out = {};      ///< where standard output goes; empty: a file that Ran::out holds
+  std::string err = {};      ///< likewise standard error
   uint64_t file_limit = 0;   ///< bytes that a file may grow to; 0: no limit
   int signal = 0;            ///< sent after signal_ms
   int signal_ms = 0;

@@ -1,6 +1,13 @@
 // Converting that is stopped or cannot be done: a typed error, and the disk as it was. And tiny files, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <climits>
+#include <functional>
+#include <map>
+#include <string_view>
 
 #include "convert_files.h"
 
@@ -102,6 +109,177 @@ TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {
   EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
   EXPECT_THAT(status.message(), HasSubstr("[1, 1]"));
   EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
+}
+
+TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
+  write_layers(8, 64);
+  std::filesystem::create_directory(scratch_.at("out"));
+  testing::write_file(scratch_.at("out/model.safetensors"), "old weights");
+  ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+  how.overwrite = true;
+  // It comes while the work is done: a folder where config.json, the second name, is to be.
+  std::string obstacle = scratch_.at("out/config.json");
+  how.host = {};
+  how.host.user = &obstacle;
+  how.host.progress = [](void* user, uint64_t, uint64_t total, const char*) -> int32_t {
+    if (total != 0) std::filesystem::create_directory(*static_cast<std::string*>(user));  // else it is still planned
+    return 0;
+  };
+  const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+  EXPECT_EQ(status.code(), MARLIN_E_FILE) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("config.json"));
+  EXPECT_EQ(testing::read_file(scratch_.at("out/model.safetensors")), "old weights");
+  EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
+}
+
+TEST_F(Convert, WhatTheHostHearsIsPrintable) {
+  // Q4_0, of which one is decoded and quantised again, and one that no layout can hold with whole groups.
+  testing::GgufWriter file;
+  file.tensor("a\x1b[2J\n\xff\u202e.weight", {32, 1}, 2, std::string(18, '\0'));
+  file.tensor("b\x1b[2J\n.weight", {40, 1}, 0, std::string(160, '\0'));
+  testing::write_file(scratch_.at("in/model.gguf"), file.file());
+  input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_INT4, {});
+  how.layers = {0, 1};
+  how.skip_unfit = true;
+  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), how);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(heard_.log.size(), 1u);
+  EXPECT_THAT(heard_.log[0], HasSubstr("a\\x1b[2J\\x0a\\xff\\u202e"));
+  EXPECT_THAT(heard_.names, ::testing::Contains(HasSubstr("\x1b"))) << "names are as in the file";
+}
+
+TEST_F(Convert, NoFileThatWasReadIsReplaced) {
+  // The index and config.json as well as the shards, and each under any name.
+  const std::string one = testing::random_floats(8, 64, "F32", 1);
+  testing::write_file(scratch_.at("in/part.safetensors"), testing::safetensors({{"a.weight", "F32", "8,64", one}}));
+  testing::write_file(scratch_.at("in/model.safetensors.index.json"), R"({"weight_map":{"a.weight":"part.safetensors"}})");
+  testing::write_file(scratch_.at("in/config.json"), R"({"model_type":"test"})");
+  input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
+  std::filesystem::create_directory(scratch_.at("out"));
+  for (const char* read : {"part.safetensors", "model.safetensors.index.json", "config.json"}) {
+    for (const bool symbolic : {false, true}) {
+      for (const char* written : {"model.safetensors", "config.json", "quantize_config.json"}) {
+        SCOPED_TRACE(::testing::Message() << written << " is a " << (symbolic ? "symbolic" : "hard") << " link to " << read);
+        const std::string from = scratch_.at(std::string("in/") + read), to = scratch_.at(std::string("out/") + written);
+        const std::string before = testing::read_file(from);
+        symbolic ? std::filesystem::create_symlink(from, to) : std::filesystem::create_hard_link(from, to);
+        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4, {"a"});
+        how.overwrite = true;
+        const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+        EXPECT_EQ(status.code(), MARLIN_E_ARGUMENT) << status.message();
+        EXPECT_THAT(status.message(), HasSubstr("part of the input"));
+        EXPECT_EQ(testing::read_file(from), before);
+        EXPECT_EQ(scratch_.names("out"), std::set<std::string>{written});
+        std::filesystem::remove(to);
+      }
+    }
+  }
+}
+
+TEST_F(Convert, OnlyRegularFilesAreReplaced) {
+  write_layers(8, 64);
+  std::filesystem::create_directory(scratch_.at("out"));
+  const std::string target = scratch_.at("elsewhere"), weights = scratch_.at("out/model.safetensors");
+  testing::write_file(target, "precious");
+  const std::pair<const char*, std::function<void()>> obstacles[] = {
+      {"a symbolic link", [&] { std::filesystem::create_symlink(target, weights); }},
+      {"a symbolic link", [&] { std::filesystem::create_symlink(scratch_.at("nothing"), weights); }},
+      {"a pipe", [&] { ASSERT_EQ(mkfifo(weights.c_str(), 0600), 0); }},
+      {"directory", [&] { std::filesystem::create_directory(weights); }},
+  };
+  for (const auto& [what, make] : obstacles) {
+    make();
+    for (const bool overwrite : {true, false}) {
+      ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+      how.overwrite = overwrite;
+      const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+      EXPECT_EQ(status.code(), MARLIN_E_FILE) << status.message();
+      EXPECT_THAT(status.message(), HasSubstr(what));
+    }
+    EXPECT_FALSE(std::filesystem::is_regular_file(std::filesystem::symlink_status(weights))) << what;
+    EXPECT_EQ(testing::read_file(target), "precious");
+    EXPECT_EQ(scratch_.names("out"), std::set<std::string>{"model.safetensors"});
+    std::filesystem::remove(weights);
+  }
+}
+
+/// The system's own calls, but the `fail_at`th fails, and some fail always.
+class FailingNames final : public NameChanges {
+ public:
+  explicit FailingNames(const char* absent) : absent_(absent) {}
+  int fail_at = INT_MAX, calls = 0;
+
+  int open_nameless(const char* folder) noexcept override {
+    return is_absent("nameless") ? -1 : NameChanges::open_nameless(folder);
+  }
+  int link(const char* from, const char* to) noexcept override {
+    const bool from_nameless = std::string_view(from).starts_with("/proc/");
+    if (is_absent("links") && !from_nameless) return EPERM;
+    return calls++ == fail_at ? EIO : NameChanges::link(from, to);
+  }
+  int rename(const char* from, const char* to) noexcept override {
+    return calls++ == fail_at ? EIO : NameChanges::rename(from, to);
+  }
+  int exchange(const char* a, const char* b) noexcept override {
+    if (is_absent("exchange")) return EINVAL;
+    return calls++ == fail_at ? EIO : NameChanges::exchange(a, b);
+  }
+
+ private:
+  bool is_absent(const char* what) const { return absent_.find(what) != std::string_view::npos; }
+  const std::string_view absent_;
+};
+
+using Contents = std::map<std::string, std::string>;
+
+TEST_F(Convert, WhateverChangeOfANameFailsAllNamesStayAsTheyWere) {
+  write_layers(8, 64);
+  const Contents states[] = {
+      {},  // a new folder
+      {{"tokenizer.json", "kept"}},
+      {{"config.json", "old config"}, {"tokenizer.json", "kept"}},
+      {{"model.safetensors", "old weights"}, {"config.json", "old config"}, {"quantize_config.json", "old"}},
+  };
+  const auto read = [&](const std::string& folder) {
+    Contents found;
+    for (const std::string& name : scratch_.names(folder)) found[name] = testing::read_file(scratch_.at(folder + "/" + name));
+    return found;
+  };
+  int folders = 0;
+  for (const char* absent : {"", "exchange", "exchange links", "nameless", "nameless exchange", "nameless exchange links"}) {
+    for (const Contents& before : states) {
+      for (int fail_at = 0, done = 0; done == 0; ++fail_at) {
+        SCOPED_TRACE(::testing::Message() << "without '" << absent << "', call " << fail_at << ", " << before.size()
+                                          << " files");
+        ASSERT_LT(fail_at, 20);
+        const std::string folder = "out" + std::to_string(folders++);
+        if (!before.empty()) std::filesystem::create_directory(scratch_.at(folder));
+        for (const auto& [name, content] : before) testing::write_file(scratch_.at(folder + "/" + name), content);
+        FailingNames names(absent);
+        names.fail_at = fail_at;
+        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4);
+        how.overwrite = true;
+        how.names = &names;
+        const Status status = convert_checkpoint(*input_, scratch_.at(folder), how);
+        done = status.ok();
+        ASSERT_EQ(status.ok(), names.calls <= fail_at) << status.message();
+        if (!status.ok()) {
+          EXPECT_EQ(status.code(), MARLIN_E_FILE);
+          EXPECT_EQ(std::filesystem::exists(scratch_.at(folder)), !before.empty());
+          EXPECT_TRUE(before.empty() || read(folder) == before);
+          continue;
+        }
+        EXPECT_GE(fail_at, 3) << "three files got names";
+        Contents after = read(folder);
+        EXPECT_EQ(after.size(), before.contains("tokenizer.json") ? 4u : 3u);
+        for (const char* name : {"model.safetensors", "config.json", "quantize_config.json"}) {
+          EXPECT_TRUE(after.contains(name)) << name;
+          EXPECT_THAT(after[name], ::testing::Not(HasSubstr("old"))) << name;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(Convert, GgufByteForByte) {

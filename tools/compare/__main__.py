@@ -170,6 +170,7 @@ def main(arguments):
     options = parsed(arguments)
     found = records.gathered(options, lambda keep: measured(options, keep))
     import goals
+    import outputs
     import pages
     from weights import shape_text
     rows = goals.assess(found)
@@ -178,7 +179,8 @@ def main(arguments):
     if options.svg:
         options.svg.mkdir(parents=True, exist_ok=True)
         for name, drawing in pages.drawings(found).items():
-            (options.svg / name).write_text(drawing, "utf-8")
+            with outputs.opened(options.svg / name, options.force) as file:
+                file.write(drawing)
     if options.docs:
         for path in pages.write_docs(TOP / "docs" / "performance.md", found, rows):
             print(f"wrote {path}")

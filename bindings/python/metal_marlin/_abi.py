@@ -253,7 +253,7 @@ class marlin_error(Structure):
     # errno, CUresult, NSError.code; 0 when there is none
     native_code: int
     reserved: int
-    # UTF-8, NUL-terminated: what was expected, what was found, and where
+    # UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where
     message: bytes
     _fields_ = (
         ("struct_size", c_uint32),
@@ -324,7 +324,7 @@ class marlin_context_desc(Structure):
     alloc: Any
     # both or neither of alloc and release
     release: Any
-    # level 1 error, 2 warning, 3 info
+    # level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length
     log: Any
     parallel_for: Any
     # given to each of the four

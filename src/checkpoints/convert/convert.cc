@@ -90,20 +90,22 @@ class Conversion {
 
 Status write_files(const Checkpoint& input, const ConvertOptions& options, const ConvertPlan& plan,
                    const OutputFolder& folder) {
+  NameChanges system;
+  NameChanges& names = options.names != nullptr ? *options.names : system;
   std::vector<OutputFile> files;
   for (const PlannedFile& planned : plan.files) {
-    MARLIN_ASSIGN(OutputFile file, OutputFile::create(folder.path() + planned.name, planned.bytes));
+    MARLIN_ASSIGN(OutputFile file, OutputFile::create(folder.path() + planned.name, planned.bytes, names));
     files.push_back(std::move(file));
   }
   MARLIN_RETURN_IF_ERROR(Conversion(input, options, plan, files).run());
   for (const SideFile& side : plan.side_files) {
-    MARLIN_ASSIGN(OutputFile file, OutputFile::create(folder.path() + side.name, side.text.size()));
+    MARLIN_ASSIGN(OutputFile file, OutputFile::create(folder.path() + side.name, side.text.size(), names));
     MARLIN_RETURN_IF_ERROR(file.write(0, std::as_bytes(std::span(side.text))));
     files.push_back(std::move(file));
   }
   // All bytes are on the disk before the first name changes.
   for (const OutputFile& file : files) MARLIN_RETURN_IF_ERROR(file.sync());
-  for (OutputFile& file : files) MARLIN_RETURN_IF_ERROR(file.publish(options.overwrite));
+  MARLIN_RETURN_IF_ERROR(publish_all(files, options.overwrite));
   sync_folder(folder.path());
   return {};
 }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/convert/encoder.h"
+#include "checkpoints/convert/name_changes.h"
 #include "formats/prune.h"
 
 namespace metal_marlin {
@@ -34,6 +35,7 @@ struct ConvertOptions {
   std::vector<size_t> layers;                        ///< indices, ascending, none twice
   std::vector<std::span<const float>> column_norms;  ///< of each of `layers`, empty: all 1; or no entries at all
   ConvertHost host;
+  NameChanges* names = nullptr;  ///< the system's own when null
 };
 
 /// As the header says of marlin_checkpoint_convert.

@@ -303,7 +303,9 @@ void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const Plan
   outcome.struct_size = sizeof outcome;
   outcome.status = planned.status.code();
   outcome.name = layer.name.c_str();
-  outcome.reason = planned.status.message();
+  char reason[sizeof marlin_error::message];
+  copy_printable(planned.status.message(), reason, sizeof reason);
+  outcome.reason = reason;
   outcome.n = layer.n;
   outcome.k = layer.k;
   outcome.experts = layer.experts;

@@ -32,18 +32,11 @@ std::string link_of(int fd) {
   return works ? link : "";
 }
 
-int open_nameless(const std::string& folder) {
-#if defined(O_TMPFILE)
-  const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
-  if (fd >= 0 && link_of(fd).empty()) {  // no /proc here
-    ::close(fd);
-    return -1;
-  }
-  return fd;
-#else
-  (void)folder;
+int open_nameless(const std::string& folder, NameChanges& names) {
+  const int fd = names.open_nameless(folder.c_str());
+  if (fd < 0 || !link_of(fd).empty()) return fd;
+  ::close(fd);  // no /proc here
   return -1;
-#endif
 }
 
 /// 0 or an errno.
@@ -56,14 +49,33 @@ int reserve(int fd, uint64_t bytes) {
   return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
 }
 
+/// That a disk or system does not have the call at all; Linux says EPERM of links on a disk without them.
+bool is_no_such_call(int number) {
+  return number == ENOSYS || number == EINVAL || number == ENOTSUP || number == EOPNOTSUPP || number == EPERM;
+}
+
+constexpr const char* kCannotName = "cannot give the file its name";
+
 }  // namespace
+
+Result<bool> is_taken(const std::string& path) {
+  struct stat found{};
+  if (::lstat(path.c_str(), &found) != 0)
+    return errno == ENOENT ? Result<bool>(false) : file_error(path, "cannot examine", errno);
+  if (S_ISREG(found.st_mode)) return true;
+  if (S_ISDIR(found.st_mode)) return file_error(path, "expected a new name or a regular file", EISDIR);
+  const char* what = S_ISLNK(found.st_mode) ? "symbolic link" : S_ISFIFO(found.st_mode) ? "pipe" : "device or socket";
+  return Status::error(MARLIN_E_FILE, "%.120s: expected a new name or a regular file, found a %s", path.c_str(), what)
+      .with_native(EINVAL);
+}
 
 Status OutputFile::error(const char* what, int number) const { return file_error(path_, what, number); }
 
-Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes) {
+Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes, NameChanges& names) {
   OutputFile file;
   file.path_ = path;
-  file.fd_ = open_nameless(folder_of(path));
+  file.names_ = &names;
+  file.fd_ = open_nameless(folder_of(path), names);
   if (file.fd_ < 0) MARLIN_RETURN_IF_ERROR(file.claim_temporary_name(true));
   if (const int number = reserve(file.fd_, bytes); number != 0) return file.error("cannot take room for the file", number);
   return file;
@@ -77,8 +89,8 @@ Status OutputFile::claim_temporary_name(bool create) {
       fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
       if (fd_ < 0 && errno != EEXIST) return error("cannot create", errno);
       if (fd_ < 0) continue;
-    } else if (::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-      if (errno != EEXIST) return error("cannot give the file a name", errno);
+    } else if (const int number = names_->link(link_of(fd_).c_str(), name.c_str()); number != 0) {
+      if (number != EEXIST) return error("cannot give the file a name", number);
       continue;
     }
     temporary_ = std::move(name);
@@ -88,13 +100,17 @@ Status OutputFile::claim_temporary_name(bool create) {
 }
 
 OutputFile::~OutputFile() {
+  undo();
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) (void)names_->remove(temporary_.c_str());
 }
 
 void OutputFile::swap(OutputFile& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(temporary_, other.temporary_);
+  std::swap(backup_, other.backup_);
+  std::swap(names_, other.names_);
+  std::swap(name_, other.name_);
   std::swap(fd_, other.fd_);
 }
 
@@ -112,18 +128,82 @@ Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes) cons
 
 Status OutputFile::sync() const { return ::fsync(fd_) == 0 ? Status() : error("cannot write", errno); }
 
+/// What must be done before the first name changes: a file that replaces another needs a name to trade for that one's.
+Status OutputFile::prepare(bool replace) {
+  MARLIN_ASSIGN(const bool taken, is_taken(path_));
+  if (!taken) return {};
+  if (!replace) return error(kCannotName, EEXIST);
+  return temporary_.empty() ? claim_temporary_name(false) : Status();
+}
+
 Status OutputFile::publish(bool replace) {
-  // Without replacing, a link is what fails when the name is taken; only where there are no links the answer may be old.
-  if (!replace) {
-    const std::string from = temporary_.empty() ? link_of(fd_) : temporary_;
-    if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
-    if (errno == EEXIST || temporary_.empty()) return error("cannot give the file its name", errno);
-    if (::access(path_.c_str(), F_OK) == 0) return error("cannot give the file its name", EEXIST);
+  MARLIN_ASSIGN(const bool taken, is_taken(path_));
+  return replace && taken && !temporary_.empty() ? replace_old() : give_name();
+}
+
+/// A link is what fails when the name is taken; only where there are no links the answer may be old.
+Status OutputFile::give_name() {
+  const std::string from = temporary_.empty() ? link_of(fd_) : temporary_;
+  int number = names_->link(from.c_str(), path_.c_str());
+  if (number != 0 && is_no_such_call(number) && !temporary_.empty()) {
+    number = ::access(path_.c_str(), F_OK) == 0 ? EEXIST : names_->rename(temporary_.c_str(), path_.c_str());
+    if (number == 0) temporary_.clear();
   }
-  if (temporary_.empty()) MARLIN_RETURN_IF_ERROR(claim_temporary_name(false));
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return error("cannot give the file its name", errno);
-  temporary_.clear();
+  if (number != 0) return error(kCannotName, number);
+  name_ = Name::given;
   return {};
+}
+
+Status OutputFile::replace_old() {
+  const int number = names_->exchange(temporary_.c_str(), path_.c_str());
+  if (number != 0) return is_no_such_call(number) ? replace_with_backup() : error(kCannotName, number);
+  name_ = Name::swapped;
+  return {};
+}
+
+/// Where names cannot be swapped: the old file gets a second name, or on a disk without links another one.
+Status OutputFile::replace_with_backup() {
+  backup_ = temporary_ + ".old";
+  int number = names_->link(path_.c_str(), backup_.c_str());
+  const bool moved = number != 0 && is_no_such_call(number);
+  if (moved) number = names_->rename(path_.c_str(), backup_.c_str());
+  if (number != 0) return error("cannot keep the old file", number);
+  number = names_->rename(temporary_.c_str(), path_.c_str());
+  if (number != 0) {
+    (void)(moved ? names_->rename(backup_.c_str(), path_.c_str()) : names_->remove(backup_.c_str()));
+    return error(kCannotName, number);
+  }
+  temporary_.clear();
+  name_ = Name::backed_up;
+  return {};
+}
+
+/// An old file that cannot have its name back stays under its other one.
+void OutputFile::undo() noexcept {
+  if (name_ == Name::given) (void)names_->remove(path_.c_str());
+  if (name_ == Name::backed_up) (void)names_->rename(backup_.c_str(), path_.c_str());
+  if (name_ == Name::swapped && names_->exchange(temporary_.c_str(), path_.c_str()) != 0) {
+    (void)names_->rename(temporary_.c_str(), path_.c_str());
+    temporary_.clear();
+  }
+  name_ = Name::unchanged;
+}
+
+void OutputFile::keep() noexcept {
+  if (name_ == Name::backed_up) (void)names_->remove(backup_.c_str());
+  name_ = Name::unchanged;  // a swapped file's temporary_ is the old one's, which the destructor removes
+}
+
+Status publish_all(std::span<OutputFile> files, bool replace) {
+  Status status;
+  for (OutputFile& file : files) {
+    if (status.ok()) status = file.prepare(replace);
+  }
+  for (OutputFile& file : files) {
+    if (status.ok()) status = file.publish(replace);
+  }
+  for (OutputFile& file : files) status.ok() ? file.keep() : file.undo();
+  return status;
 }
 
 void sync_folder(const std::string& folder) {

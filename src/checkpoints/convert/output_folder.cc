@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "checkpoints/convert/output_file.h"
 #include "checkpoints/mapped_file.h"
-#include "checkpoints/tensor_table.h"
 
 namespace metal_marlin {
 namespace {
@@ -62,17 +62,13 @@ Status OutputFolder::make() {
 
 Status OutputFolder::check_file(const Checkpoint& input, const std::string& name, bool overwrite) const {
   const std::string path = path_ + name;
-  struct stat found{};
-  if (::stat(path.c_str(), &found) != 0) return {};
-  if (S_ISDIR(found.st_mode)) return file_error(path, "expected the name of a file", EISDIR);
-  const TensorTable& tensors = input.tensors();
-  for (uint32_t i = 0; i < tensors.file_count(); ++i) {
-    struct stat source{};
-    if (::stat((input.origin().folder + tensors.file_name(i)).c_str(), &source) == 0 && is_same_file(source, found)) {
-      return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name", path.c_str());
-    }
+  struct stat found{};  // behind links, too
+  if (::stat(path.c_str(), &found) == 0 &&
+      input.has_read({static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)})) {
+    return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name", path.c_str());
   }
-  return overwrite ? Status() : file_error(path, "is there already and may not be replaced", EEXIST);
+  MARLIN_ASSIGN(const bool taken, is_taken(path));
+  return overwrite || !taken ? Status() : file_error(path, "is there already and may not be replaced", EEXIST);
 }
 
 /// config.json describes every safetensors file of its folder.

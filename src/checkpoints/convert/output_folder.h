@@ -23,8 +23,8 @@ class OutputFolder {
   const std::string& path() const { return path_; }  ///< with a slash at its end, or "" for the current one
   const std::string& file() const { return file_; }
 
-  /// That every file of the plan may be written: none is part of the input or a folder, none is there unless it may be
-  /// replaced, and no file that is not written would take part in the model.
+  /// That every file of the plan may be written: none was read as input, none is a link or a folder, none is there unless it
+  /// may be replaced, and no file that is not written would take part in the model.
   Status check(const Checkpoint& input, const ConvertPlan& plan, bool overwrite) const;
   /// Makes the folder when there is none (not its parents).
   Status make();

@@ -239,7 +239,7 @@ pub struct marlin_error {
     /// errno, CUresult, NSError.code; 0 when there is none
     pub native_code: i32,
     pub reserved: u32,
-    /// UTF-8, NUL-terminated: what was expected, what was found, and where
+    /// UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where
     pub message: [c_char; 240],
 }
 impl Default for marlin_error {
@@ -316,7 +316,7 @@ pub struct marlin_context_desc {
     pub alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
     /// both or neither of alloc and release
     pub release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
-    /// level 1 error, 2 warning, 3 info
+    /// level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length
     pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
     pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
     /// given to each of the four
@@ -691,7 +691,7 @@ extern "C" {
     pub fn marlin_version() -> u32;
     /// Static text like "MARLIN_E_SHAPE"; never NULL.
     pub fn marlin_status_name(status: marlin_status) -> *const c_char;
-    /// Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24, whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name. Everything is written under other names, synced, and renamed at the end: whatever fails before leaves old files as they were. No file is written that is part of the input. A process that limits the size of its files must ignore SIGXFSZ.
+    /// Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24, whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name. Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ.
     pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
     /// The only symbol a plugin host needs. Static storage; NULL when that major is not served.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;

@@ -1,0 +1,76 @@
+#include "input_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+namespace metal_marlin::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::pair<uint64_t, uint64_t>> id_of(const std::string& path) {
+  struct stat found{};
+  if (::stat(path.c_str(), &found) != 0) return std::nullopt;
+  return std::pair{static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)};
+}
+
+/// Of a folder: model.* first, else the only file with such an ending, as the header says of marlin_checkpoint_open().
+fs::path main_file(const fs::path& folder) {
+  constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
+  std::error_code ignored;  // the library has opened the checkpoint, or is about to say what is wrong with it
+  for (const char* ending : kEndings) {
+    if (fs::path named = folder / (std::string("model") + ending); fs::exists(named, ignored)) return named;
+  }
+  std::vector<fs::path> all;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    all.push_back(entry->path());
+  }
+  for (const char* ending : kEndings) {
+    const auto fits = [&](const fs::path& path) { return path.filename().string().ends_with(ending); };
+    if (const auto found = std::find_if(all.begin(), all.end(), fits); found != all.end()) return *found;
+  }
+  return {};
+}
+
+std::set<std::string> shards_of(const fs::path& index) {
+  std::set<std::string> names;
+  std::ifstream file(index);
+  const nlohmann::json read = nlohmann::json::parse(file, nullptr, false);
+  if (!read.is_object() || !read.contains("weight_map")) return names;
+  for (const auto& [tensor, shard] : read["weight_map"].items()) {
+    if (shard.is_string()) names.insert(shard.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+void InputFiles::add(const std::string& path) {
+  if (const auto id = id_of(path)) files_.insert(*id);
+}
+
+void InputFiles::add_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path file = is_folder ? main_file(path) : fs::path(path), folder = is_folder ? fs::path(path) : file.parent_path();
+  add(file.string());
+  if (file.extension() == ".json") {
+    for (const std::string& shard : shards_of(file)) add((folder / shard).string());
+  }
+  for (const char* config : {"config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
+    add((folder / config).string());
+  }
+}
+
+bool InputFiles::has(const std::string& path) const {
+  const auto id = id_of(path);
+  return id && files_.contains(*id);
+}
+
+}  // namespace metal_marlin::tools
