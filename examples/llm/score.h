@@ -17,7 +17,7 @@ struct Score {
 };
 
 /// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty cache. logits_file, when
-/// not null, gets the logits, [tokens, vocabulary], and is committed; row t is what the model expects behind token t.
+/// not null, gets the logits, float32 [tokens, vocabulary], and is committed; row t is what the model expects behind token t.
 Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file);
 
 struct Speed {

@@ -230,7 +230,7 @@ typedef struct marlin_context_desc {
   void* native_device;  /* CUcontext or id<MTLDevice> of the host; NULL: by index, and always with AUTO and CPU */
   void* (*alloc)(void* user, size_t size, size_t align);       /* NULL result is MARLIN_E_MEMORY; align is a power of two */
   void (*release)(void* user, void* p, size_t size);           /* both or neither of alloc and release */
-  void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length */
+  void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four */
 } marlin_context_desc;

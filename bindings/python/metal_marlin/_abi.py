@@ -324,7 +324,7 @@ class marlin_context_desc(Structure):
     alloc: Any
     # both or neither of alloc and release
     release: Any
-    # level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length
+    # level 1 error, 2 warning, 3 info
     log: Any
     parallel_for: Any
     # given to each of the four

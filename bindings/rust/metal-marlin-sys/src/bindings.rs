@@ -316,7 +316,7 @@ pub struct marlin_context_desc {
     pub alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
     /// both or neither of alloc and release
     pub release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
-    /// level 1 error, 2 warning, 3 info; a message as in marlin_error, of any length
+    /// level 1 error, 2 warning, 3 info
     pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
     pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
     /// given to each of the four
