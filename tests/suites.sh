@@ -1,12 +1,13 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure unit kernels abi device tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
+all_suites="structure libcxx unit kernels abi device tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
 about_suite() {
   case $1 in
     structure) echo "the sources: include arrows, sizes, words; no library code runs" ;;
+    libcxx) echo "every source, and every header alone, read by clang with libc++, for x86-64 and arm64" ;;
     unit) echo "each part of the library alone, with bad input" ;;
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
@@ -140,6 +141,11 @@ script_tests() {
   p=$(grep -c '^passed ' "$log" || true) f=$(grep -c '^FAILED ' "$log" || true) s=$(grep -c '^skipped ' "$log" || true)
   [ "$f" != 0 ] || { [ "$status" = 0 ] && [ $((p + s)) != 0 ]; } || { tail -n 10 "$log"; f=1; }
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+# Without some of the packages the script itself says what it skips.
+suite_libcxx() {
+  (install_packages libcxx) || true
+  script_tests libcxx python3 -B tests/libcxx/sources_test.py
 }
 suite_roundtrip() {
   built release || return 0

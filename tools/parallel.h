@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "threads.h"
 
 namespace metal_marlin::tools {
 
@@ -27,8 +27,8 @@ void parallel_for(int64_t count, unsigned threads, const Body& body) {
     }
   };
   {
-    std::vector<std::jthread> helpers;
-    for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t) helpers.emplace_back(work);
+    Threads helpers;
+    for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t) helpers.start(work);
     work();
   }
   if (failure) std::rethrow_exception(failure);

@@ -3,12 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
-#include <vector>
 
 #if defined(__linux__)
 #include <pthread.h>
 #include <sched.h>
 #endif
+
+#include "threads.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -72,10 +73,10 @@ double run_team(unsigned threads, const std::function<void(unsigned)>& warm_up, 
     while (finished.load(std::memory_order_acquire) < threads) std::this_thread::yield();
     stop = Clock::now();
   };
-  std::vector<std::jthread> others;
-  for (unsigned t = 1; t < threads; ++t) others.emplace_back(work, t);
+  Threads others;
+  for (unsigned t = 1; t < threads; ++t) others.start(work, t);
   work(0);
-  others.clear();
+  others.join();
   return std::chrono::duration<double>(stop - start).count();
 }
 

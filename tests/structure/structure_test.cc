@@ -46,6 +46,12 @@ TEST(Structure, CheckpointsAreDescribed) { EXPECT_THAT(data_described(kProject),
 TEST(StructureRules, FindAnArrowThatTurnsBack) {
   const Tree tree({{"src/core/plan.h", "#include \"backends/cpu/gemm.h\"\n"},
                    {"src/backends/cpu/gemm.h", "#include \"core/plan.h\"\n"},
+                   {"src/backends/cpu/probe.cc", "#include \"backends/gpu/probe.h\"\n"},
+                   {"src/backends/cpu/arm64/tile.h", "#include \"backends/cpu/gemm.h\"\n"},
+                   {"src/backends/gpu/probe.h", "#include \"backends/cpu/gemm.h\"\n#include \"shaders/metal/tile.h\"\n"},
+                   {"src/backends/metal/host.mm", "#import \"backends/gpu/probe.h\"\n"},
+                   {"shaders/metal/tile.h", "#include \"shaders/common/layout.h\"\n"},
+                   {"shaders/common/layout.h", "#include \"shaders/metal/tile.h\"\n"},
                    {"src/api/gemm.cc", "#include <backends/cpu/gemm.h>\n"},
                    {"src/api/backends.cc", "#include \"backends/cpu/gemm.h\"\n"},
                    {"tools/main.cc", "#include \"core/plan.h\"\n"},
@@ -53,10 +59,14 @@ TEST(StructureRules, FindAnArrowThatTurnsBack) {
                    {"tests/metal_on_cpu/host.mm", "#import \"core/plan.h\"\n"},
                    {"src/base/a.h", "#include \"nowhere.h\"\n"}});
   const Breaches found = include_arrows(tree.root());
-  EXPECT_EQ(found.size(), 6u);
+  EXPECT_EQ(found.size(), 10u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/backends/cpu/probe.cc:1: backends/cpu may not include backends/gpu")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/backends/gpu/probe.h:1: backends/gpu may not include backends/cpu")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/backends/gpu/probe.h:2: backends/gpu may not include shaders/metal")));
+  EXPECT_THAT(found, Contains(HasSubstr("shaders/common/layout.h:1: shaders/common may not include shaders/metal")));
   EXPECT_THAT(found, Contains(HasSubstr("tests/metal_on_cpu/host.mm:1: tests/metal_on_cpu may not include core")));
-  EXPECT_THAT(found, Contains(HasSubstr("src/core/plan.h:1: core may not include backends")));
-  EXPECT_THAT(found, Contains(HasSubstr("src/api/gemm.cc:1: api may not include backends")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/plan.h:1: core may not include backends/cpu")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/api/gemm.cc:1: api may not include backends/cpu")));
   EXPECT_THAT(found, Contains(HasSubstr("tools/main.cc:1: tools may not include core")));
   EXPECT_THAT(found, Contains(HasSubstr("tests/reference/oracle.cc:1: tests/reference may not include core")));
   EXPECT_THAT(found, Contains(HasSubstr("src/base/a.h:1: includes nowhere.h")));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
 
 #include "backends/cpu/arm64/neon_codes.h"
 #include "backends/cpu/chunks.h"

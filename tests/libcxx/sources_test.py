@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Reads every source, and every header alone, with clang and libc++, whose headers include less of each other than those of
+libstdc++. Missing #include lines and warnings of clang show themselves on Linux so, and not first on macOS.
+
+    sources_test.py [COMPILER]
+
+Prints "passed FILE (processor)", "FAILED FILE (processor): why" and "skipped WHAT: why". The exit status is 1 where something
+failed.
+
+Most of the time would go into reading the same headers again, so they are precompiled. A file gets a precompiled header only if
+the file includes all that is in it, and a header that stands alone is read without help. No missing #include can hide.
+"""
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDED_FROM = ["include", "src", ".", "tools"]
+WARNINGS = ["-Werror", "-Wall", "-Wextra"]
+# Later versions of libc++ include still less: these names are gone in the newest.
+FLAGS = ["-std=c++20", "-stdlib=libc++", "-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES", *WARNINGS,
+         *(f"-I{folder}" for folder in INCLUDED_FROM)]
+# A file gets the first of these of which it includes every header.
+PRECOMPILED = [
+    ["<CLI/CLI.hpp>", "<nlohmann/json.hpp>"],
+    ["<CLI/CLI.hpp>"],
+    ["src/checkpoints/checkpoint.h", "<nlohmann/json.hpp>"],
+    ["<nlohmann/json.hpp>"],
+    ["include/metal_marlin/metal_marlin.hpp"],
+    ["examples/llm/model.h"],
+    ["examples/llm/architecture.h"],
+    ["src/checkpoints/convert/encoder.h"],
+    ["src/checkpoints/checkpoint.h"],
+    ["src/backends/cpu/kernels.h", "src/backends/cpu/x86/intrinsics.h"],
+    ["src/backends/cpu/kernels.h"],
+    ["src/core/backend.h"],
+    ["src/formats/weights.h"],
+    ["<fmt/core.h>", "tools/command.h"],
+    ["tools/command.h"],
+    ["src/base/status.h", "<filesystem>"],
+    ["src/base/status.h"],
+    ["<filesystem>"],
+    ["<functional>"],
+    ["<algorithm>", "<string>"],
+    ["<string>", "<vector>"],
+    ["<string>"],
+    ["<vector>"],
+]
+FOLDERS = ["include", "src", "tools", "examples", "shaders/common"]
+PROCESSORS = ["x86_64", "aarch64"]
+INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s+(["<])([^">]+)[">]', re.MULTILINE)
+
+
+class Sources:
+    """The files, and what each of them includes."""
+
+    def __init__(self):
+        self.texts = {}
+        self.closures = {}
+
+    def text(self, path):
+        if path not in self.texts:
+            self.texts[path] = (ROOT / path).read_text()
+        return self.texts[path]
+
+    def includes(self, path):
+        """In order: paths of this project, and "<name>" of others."""
+        found = []
+        for quote, name in INCLUDE.findall(self.text(path)):
+            folders = [str(pathlib.PurePath(path).parent)] if quote == '"' else []
+            at = [os.path.normpath(os.path.join(folder, name)) for folder in folders + INCLUDED_FROM]
+            found.append(next((it for it in at if (ROOT / it).is_file()), f"<{name}>"))
+        return found
+
+    def closure(self, path):
+        """The file and all that it includes, however far away."""
+        if path.startswith("<"):
+            return {path}
+        if path not in self.closures:
+            self.closures[path] = {path}.union(*(self.closure(at) for at in self.includes(path)))
+        return self.closures[path]
+
+    def mentions(self, path, pattern):
+        return any(re.search(pattern, self.text(at)) for at in self.closure(path) if not at.startswith("<"))
+
+    def own_header(self, path):
+        """The header that a source includes before all else, so that both can be read at once. Where the source includes a
+        library that costs much to read, both are read apart: the precompiled library would help the header along."""
+        first = next(iter(self.includes(path)), "")
+        costly = any(name.startswith("<") and "/" in name for name in self.includes(path))
+        return first if not costly and first == str(pathlib.PurePath(path).with_suffix(".h")) else None
+
+    def units(self):
+        """All that is read apart: each source, and each header but those that their source shows to stand alone. With each of
+        them the file that says which precompiled headers fit."""
+        names = sorted(str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*")
+                       if path.suffix in {".cc", ".h", ".hpp"})
+        names = [name for name in names if not self.mentions(name, r"#\s*import\s+<")]  # the hosts of Metal
+        own = {name: self.own_header(name) for name in names if name.endswith(".cc")}
+        return {name: own.get(name) or name for name in names if name not in own.values()}
+
+    def processors(self, path):
+        """Those for which the file has to be read: code that depends on none of them is read for one."""
+        if re.search(r"/arm64/|_arm", path):
+            return ["aarch64"]
+        if re.search(r"/x86/|_x86", path) or not self.mentions(path, r"__aarch64__|arm_neon"):
+            return ["x86_64"]
+        return ["x86_64", "aarch64"]
+
+
+def run(compiler, processor, arguments):
+    """What the compiler says against it."""
+    ran = subprocess.run([compiler, f"--target={processor}-linux-gnu", *FLAGS, *arguments], cwd=ROOT, capture_output=True, text=True)
+    return ran.stderr or (f"exit status {ran.returncode}" if ran.returncode else "")
+
+
+def fitting(closure):
+    return next((tuple(names) for names in PRECOMPILED if closure.issuperset(names)), None)
+
+
+def precompile(compiler, processor, names, at):
+    lines = (name if name.startswith("<") else f'"{name}"' for name in names)
+    at.with_suffix(".h").write_text("".join(f"#include {line}\n" for line in lines))
+    return run(compiler, processor, ["-fpch-instantiate-templates", "-x", "c++-header", str(at.with_suffix(".h")), "-o", str(at)])
+
+
+def read(compiler, processor, path, precompiled):
+    arguments = ["-fsyntax-only", *(["-include-pch", str(precompiled)] if precompiled else [])]
+    if path.startswith(("src/", "tools/")):
+        arguments += ["-Wconversion", "-Wno-sign-conversion"]
+    arguments += [path] if path.endswith(".cc") else ["-include", path, "-x", "c++", os.devnull]
+    return run(compiler, processor, arguments)
+
+
+def read_text(compiler, processor, folder, text):
+    source = folder / "text.cc"
+    source.write_text(text)
+    return run(compiler, processor, ["-fsyntax-only", str(source)])
+
+
+def main():
+    compiler = shutil.which(sys.argv[1] if len(sys.argv) > 1 else "clang++-19")
+    if not compiler:
+        print("skipped all: there is no clang++-19")
+        return 0
+    sources = Sources()
+    units = sources.units()
+    failed = False
+    with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        folder = pathlib.Path(name)
+        most = "float most = FLT_MAX;\n"
+        there = [processor for processor in PROCESSORS if not read_text(compiler, processor, folder, f"#include <cfloat>\n{most}")]
+        for processor in PROCESSORS:
+            if processor not in there:
+                print(f"skipped {processor}: {compiler} has no libc++ or no C library for it")
+            elif "FLT_MAX" not in read_text(compiler, processor, folder, f"#include <vector>\n{most}"):
+                print(f"FAILED {processor}: a missing <cfloat> goes unseen")
+                failed = True
+        jobs = [(path, processor, fitting(sources.closure(decides))) for path, decides in units.items()
+                for processor in sources.processors(path) if processor in there]
+        wanted = collections.Counter((processor, names) for _, processor, names in jobs if names)
+        headers = {}
+        for number, ((processor, names), files) in enumerate(wanted.items()):
+            if files > 1:
+                at = folder / f"{number}.pch"
+                headers[processor, names] = at, pool.submit(precompile, compiler, processor, names, at)
+        # A header that does not compile fails where it is read alone.
+        ready = {key: at for key, (at, said) in headers.items() if not said.result()}
+        results = [pool.submit(read, compiler, processor, path, ready.get((processor, names))) for path, processor, names in jobs]
+        for (path, processor, _), result in zip(jobs, results):
+            said = result.result()
+            if said:
+                first = next((line for line in said.splitlines() if "error: " in line), "")
+                print(f"FAILED {path} ({processor}): {first}\n{said}")
+                failed = True
+            else:
+                print(f"passed {path} ({processor})")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
