@@ -12,6 +12,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/kernels.h"
+#include "core/fp_environment.h"
 #include "core/shapes.h"
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"
@@ -184,6 +185,7 @@ class Guarded : public testing::TestWithParam<std::string> {
                   problem.compute, problem.epilogue, problem.a.dtype, problem.c.dtype, int(edge));
     const Status status = [&] {
       [[maybe_unused]] std::unique_ptr<HostileModes> modes(hostile ? new HostileModes : nullptr);
+      const FpEnvironment of_the_boundary;
       return made.value()->gemm(nullptr, {&problem, 1});
     }();
     EXPECT_TRUE(status.ok()) << status.message();
