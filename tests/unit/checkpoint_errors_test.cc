@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
 
@@ -21,40 +24,91 @@ void expect_refused(const std::string& file, const std::string& content, const s
 
 // --- JSON ---------------------------------------------------------------------------------------------------------------
 
-Result<JsonValue> parse(const std::string& text, size_t max_bytes = 1000, int max_depth = 4) {
-  return parse_json({text, "f.json", 100, max_bytes, max_depth});
+Status walk(const std::string& text, const std::function<void(const JsonEvent&)>& visit, size_t max_bytes, int max_depth) {
+  return walk_json({text, "f.json", 100, max_bytes, max_depth}, [&](const JsonEvent& e) {
+    visit(e);
+    return Status();
+  });
+}
+Status parse(const std::string& text, size_t max_bytes = 1000, int max_depth = 4) {
+  return walk(text, [](const JsonEvent&) {}, max_bytes, max_depth);
 }
 
-TEST(CheckpointJson, Tree) {
-  const auto root = parse(R"({"a":[1,-2,2.5,true,null,"x\u00e9"],"b":{"c":18446744073709551615}})");
-  ASSERT_TRUE(root.ok()) << root.status().message();
-  const auto& items = root.value().find("a")->items;
-  ASSERT_EQ(items.size(), 6u);
-  EXPECT_EQ(items[0].number, 1);
-  EXPECT_EQ(items[1].number, -2);
-  EXPECT_EQ(items[2].number, 2.5);
-  EXPECT_TRUE(items[3].boolean);
-  EXPECT_EQ(items[4].kind, JsonEvent::Kind::null);
-  EXPECT_EQ(items[5].text, "x\xc3\xa9");
-  EXPECT_EQ(root.value().find("b")->find("c")->kind, JsonEvent::Kind::integer);
-  EXPECT_EQ(root.value().find("z"), nullptr);
+TEST(CheckpointJson, Events) {
+  using Kind = JsonEvent::Kind;
+  const std::string text = R"({"a":[1,-2,2.5,true,null,"x\u00e9"],"b":{"c":18446744073709551615}})";
+  std::vector<Kind> kinds;
+  std::vector<double> numbers;
+  std::vector<int> depths;
+  std::string words;
+  const auto status = walk(
+      text,
+      [&](const JsonEvent& e) {
+        kinds.push_back(e.kind);
+        depths.push_back(e.depth);
+        if (e.kind == Kind::integer || e.kind == Kind::negative || e.kind == Kind::real) numbers.push_back(e.number);
+        if (e.kind == Kind::key || e.kind == Kind::string) words += std::string(e.text) + "|";
+        if (e.kind == Kind::boolean) numbers.push_back(static_cast<double>(e.integer));
+      },
+      1000, 4);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(words, "a|x\xc3\xa9|b|c|");
+  EXPECT_EQ(numbers, (std::vector<double>{1, -2, 2.5, 1, 18446744073709551615.0}));
+  EXPECT_EQ(kinds, (std::vector<Kind>{Kind::object, Kind::key, Kind::array, Kind::integer, Kind::negative, Kind::real,
+                                      Kind::boolean, Kind::null, Kind::string, Kind::end_array, Kind::key, Kind::object,
+                                      Kind::key, Kind::integer, Kind::end_object, Kind::end_object}));
+  EXPECT_EQ(depths, (std::vector<int>{1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 2, 2, 2, 1}));
+}
+
+/// Strings are found again by where they begin, whatever is escaped in and before them.
+TEST(CheckpointJson, StringsByPlace) {
+  const std::string text = R"(["","a","\"","\\","a\"b\\","\b\f\n\r\t\/","\u0041","\u00E9","\u20ac","\ud83d\uDE00","é€😀"])";
+  const JsonStrings strings(text);
+  std::vector<uint32_t> begins;
+  std::vector<std::string> expected;
+  const auto status = walk(
+      text,
+      [&](const JsonEvent& e) {
+        if (e.kind != JsonEvent::Kind::string) return;
+        begins.push_back(e.begin);
+        expected.emplace_back(e.text);
+      },
+      1000, 4);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(expected.size(), 11u);
+  for (size_t i = 0; i < begins.size(); ++i) {
+    EXPECT_EQ(strings.get(begins[i]), expected[i]);
+    EXPECT_EQ(strings.get(begins[i], 1), expected[i].substr(0, 1));
+    EXPECT_EQ(strings.compare(begins[i], expected[i]), 0) << expected[i];
+    EXPECT_GT(strings.compare(begins[i], ""), expected[i].empty() ? -1 : 0);
+    EXPECT_LT(strings.compare(begins[i], expected[i] + "x"), 0) << expected[i];
+    for (size_t j = 0; j < begins.size(); ++j) {
+      const int order = expected[i].compare(expected[j]);
+      EXPECT_EQ(strings.compare(begins[i], begins[j]), order < 0 ? -1 : order > 0 ? 1 : 0) << i << ", " << j;
+    }
+  }
+  strings.sort(begins);
+  std::sort(expected.begin(), expected.end());
+  for (size_t i = 0; i < begins.size(); ++i) EXPECT_EQ(strings.get(begins[i]), expected[i]);
 }
 
 TEST(CheckpointJson, Limits) {
   EXPECT_TRUE(parse("[[[[]]]]").ok());
-  EXPECT_THAT(parse("[[[[[]]]]]").status().message(), HasSubstr("nested"));
-  EXPECT_THAT(parse(std::string(1 << 20, '[')).status().message(), HasSubstr("at most 1000 bytes"));
-  EXPECT_THAT(parse(std::string(1 << 20, '['), 1 << 20).status().message(), HasSubstr("nested"));
-  EXPECT_THAT(parse(R"({"a":1,"b":2,"a":3})").status().message(), AllOf(HasSubstr("twice"), HasSubstr("a")));
+  EXPECT_THAT(parse("[[[[[]]]]]").message(), HasSubstr("nested"));
+  EXPECT_THAT(parse(std::string(1 << 20, '[')).message(), HasSubstr("at most 1000 bytes"));
+  EXPECT_THAT(parse(std::string(1 << 20, '['), 1 << 20).message(), HasSubstr("nested"));
+  EXPECT_THAT(parse(R"({"a":1,"b":2,"a":3})").message(), AllOf(HasSubstr("twice"), HasSubstr("a")));
+  EXPECT_THAT(parse(R"({"c":1,"b":{"x":1,"x":2},"c":3})").message(), AllOf(HasSubstr("byte 119"), HasSubstr("the key x")));
+  EXPECT_THAT(parse(R"({"\u0061":1,"b":{"c":1},"a":3,"b":4})").message(), AllOf(HasSubstr("byte 125"), HasSubstr("the key a")));
   EXPECT_TRUE(parse(R"([{"a":1},{"a":2}])").ok());
-  EXPECT_THAT(parse(R"({"a\u0000":1})").status().message(), HasSubstr("NUL"));
+  EXPECT_THAT(parse(R"({"a\u0000":1})").message(), HasSubstr("NUL"));
 }
 
 TEST(CheckpointJson, MalformedTextsNameTheByte) {
   const std::pair<const char*, int> texts[] = {{"{\"a\" 1}", 105}, {"[1,]", 103},  {"{", 101},
                                                {"nul", 103},       {"[1] 2", 104}, {"\"\x01\"", 101}};
   for (const auto& [text, byte] : texts) {
-    const auto status = parse(text).status();
+    const auto status = parse(text);
     EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << text;
     EXPECT_THAT(status.message(), HasSubstr("f.json: byte " + std::to_string(byte) + ":")) << text;
   }
