@@ -10,14 +10,8 @@
 namespace metal_marlin {
 namespace {
 
-void add_group_size(std::optional<int64_t> size, QuantConfig& config) {
-  if (size && *size > 0 && std::find(config.group_sizes.begin(), config.group_sizes.end(), *size) == config.group_sizes.end()) {
-    config.group_sizes.push_back(*size);
-  }
-}
-
 /// quantization_config of config.json, and the whole of the other files, which leave the method to their name.
-void take_quantization(const ConfigSection& q, const char* default_method, QuantConfig& config) {
+void take_quantization(ConfigSection& q, const char* default_method, QuantConfig& config) {
   config.method = q.quant_method.value_or("");
   if (config.method.empty()) config.method = default_method;
   // AWQ calls its variant "version"; in others that is the version of the writer.
@@ -28,8 +22,9 @@ void take_quantization(const ConfigSection& q, const char* default_method, Quant
   config.act_order = q.desc_act;
   config.quantizer = q.quantizer;
   if (q.is_marlin_format.value_or(false)) config.format = "marlin";
-  add_group_size(q.group_size ? q.group_size : q.q_group_size, config);
-  for (const int64_t size : q.config_groups) add_group_size(size, config);
+  const auto own = q.group_size ? q.group_size : q.q_group_size;
+  if (own && *own > 0) q.config_groups.insert(q.config_groups.begin(), *own);
+  config.group_sizes = GroupSizes(q.config_groups);
 }
 
 void take_mlx(ConfigSection& q, QuantConfig& config) {
@@ -64,7 +59,7 @@ Result<QuantConfig> read_config(Folder& folder) {
       take_mlx(mlx, config);
       return config;
     }
-    const ConfigSection& q = file->quantization_config.is_there ? file->quantization_config : file->inner_quantization_config;
+    ConfigSection& q = file->quantization_config.is_there ? file->quantization_config : file->inner_quantization_config;
     if (q.is_object) {
       take_quantization(q, "", config);
       return config;
@@ -100,9 +95,8 @@ QuantConfig::Mlx QuantConfig::mlx_of(std::string_view layer) const {
 std::optional<int64_t> group_size_of(const QuantConfig& config, int64_t k, int64_t groups) {
   if (k < 1 || groups < 1) return std::nullopt;
   if (groups == 1) return k;
-  for (const int64_t size : config.group_sizes) {
-    if (ceil_div(k, size) == groups) return size;
-  }
+  // ceil(k / size) == groups, that is (groups - 1) size < k <= groups size
+  if (const auto size = config.group_sizes.first_between(ceil_div(k, groups), (k - 1) / (groups - 1))) return size;
   if (k % groups != 0) return std::nullopt;
   return k / groups;
 }

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "checkpoints/folder.h"
+#include "checkpoints/group_sizes.h"
 
 namespace metal_marlin {
 
@@ -19,7 +20,7 @@ struct QuantConfig {
   std::string method;     ///< quant_method: "gptq", "awq", "compressed-tensors", "mxfp4", "modelopt", "quark", "mlx"
   std::string format;     ///< checkpoint_format, version or format: "gptq_v2", "gemm", "pack-quantized"
   std::optional<int64_t> bits;
-  std::vector<int64_t> group_sizes;  ///< each positive; a whole row is not listed
+  GroupSizes group_sizes;  ///< a whole row is not listed
   std::optional<bool> symmetric, act_order;
   std::string quantizer;  ///< meta.quantizer: "gptqmodel:2.0.0"; the first when there are several
 
