@@ -35,7 +35,7 @@ constexpr ElementType kTypes[] = {
     {"NVFP4", 64, 36, 0},
 };
 
-enum ValueType : int32_t { kU32 = 4, kString = 8, kArray = 9 };
+enum ValueType : int32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
 /// Bytes of a value of fixed size, indexed by its type number; 0: no fixed size (string, array).
 constexpr uint8_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -69,6 +69,7 @@ class Reader {
     MARLIN_RETURN_IF_ERROR(read_counts());
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
     MARLIN_RETURN_IF_ERROR(check_keys());
+    MARLIN_RETURN_IF_ERROR(check_whole());
     // Twice, because where the data begin is known only behind the last tensor: keeping all until then would take more bytes
     // than the header has.
     const uint64_t first = at_;
@@ -149,7 +150,63 @@ class Reader {
       alignment_ = alignment;
       return {};
     }
+    if (key == "split.count") {
+      MARLIN_ASSIGN(parts_, take_count(key, type, type_at));
+      return {};
+    }
+    if (key == "split.no") {
+      MARLIN_ASSIGN(part_, take_count(key, type, type_at));
+      return {};
+    }
+    if (key == "split.tensors.count") return take_count(key, type, type_at).status();
     return type == kArray ? skip_array(key) : skip_value(key, type, type_at);
+  }
+
+  template <class T>
+  Result<uint64_t> take_count_as(std::string_view key) {
+    MARLIN_ASSIGN(const T value, take<T>("value"));
+    if (value >= T{0}) return static_cast<uint64_t>(value);
+    return error(at_ - sizeof(T), "key '%.*s': expected 0 or more, found %" PRId64, static_cast<int>(key.size()), key.data(),
+                 static_cast<int64_t>(value));
+  }
+
+  /// A value >= 0 of any type of integers: writers differ.
+  Result<uint64_t> take_count(std::string_view key, int32_t type, uint64_t type_at) {
+    switch (type) {
+      case kU8:
+        return take_count_as<uint8_t>(key);
+      case kI8:
+        return take_count_as<int8_t>(key);
+      case kU16:
+        return take_count_as<uint16_t>(key);
+      case kI16:
+        return take_count_as<int16_t>(key);
+      case kU32:
+        return take_count_as<uint32_t>(key);
+      case kI32:
+        return take_count_as<int32_t>(key);
+      case kU64:
+        return take_count_as<uint64_t>(key);
+      case kI64:
+        return take_count_as<int64_t>(key);
+      default:
+        return error(type_at, "key '%.*s': value type: expected one of integers (0..5, 10, 11), found %d",
+                     static_cast<int>(key.size()), key.data(), type);
+    }
+  }
+
+  /// A part alone would look like a whole model that lacks layers.
+  Status check_whole() const {
+    if (parts_ == 0) return {};
+    if (part_ >= parts_) {
+      return error(0, "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64, parts_, part_);
+    }
+    if (parts_ == 1) return {};
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "%.60s: byte 0: this is part %" PRIu64 " of %" PRIu64
+                         " of a split model, whose parts are not read: merge them with "
+                         "'llama-gguf-split --merge FIRST-PART MERGED-FILE'",
+                         file_.c_str(), part_ + 1, parts_);
   }
 
   /// The key whose length stands at this byte.
@@ -268,7 +325,8 @@ class Reader {
   std::span<const std::byte> bytes_;
   uint64_t at_ = 0, tensor_count_ = 0, key_values_ = 0;
   uint32_t alignment_ = 32;
-  std::vector<uint64_t> keys_;  // where their lengths stand
+  uint64_t parts_ = 0, part_ = 0;  // split.count, 0 where there is none, and split.no
+  std::vector<uint64_t> keys_;     // where their lengths stand
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
@@ -283,6 +284,51 @@ TEST(CheckpointGgufFile, KeyValues) {
   writer.key("other", 4, u32(1));
   writer.key("same", 4, u32(1));
   expect_refused("f.gguf", writer.file(), "'same' occurs twice");
+}
+
+/// The first part of a split model is no whole one, whatever integers say that it is a part.
+TEST(CheckpointGgufFile, PartsOfASplitModel) {
+  const auto part = [](const std::vector<std::tuple<const char*, int32_t, std::string>>& keys) {
+    GgufWriter w;
+    for (const auto& [name, type, value] : keys) w.key(name, type, value);
+    w.tensor("t", {1}, 0, "1234");
+    return open_status("f.gguf", w.file());
+  };
+  const std::pair<int32_t, std::string> threes[] = {
+      {0, bytes_of<uint8_t>({3})},  {1, bytes_of<int8_t>({3})},  {2, bytes_of<uint16_t>({3})},  {3, bytes_of<int16_t>({3})},
+      {4, bytes_of<uint32_t>({3})}, {5, bytes_of<int32_t>({3})}, {10, bytes_of<uint64_t>({3})}, {11, bytes_of<int64_t>({3})}};
+  const std::string one = bytes_of<uint16_t>({1}), two = bytes_of<uint16_t>({2}), none = bytes_of<uint16_t>({0});
+  for (const auto& [type, three] : threes) {
+    const Status status = part({{"split.no", 2, two}, {"split.tensors.count", type, three}, {"split.count", type, three}});
+    EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED) << type;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.gguf"), HasSubstr("part 3 of 3"), HasSubstr("llama-gguf-split --merge")));
+  }
+  EXPECT_THAT(part({{"split.count", 2, two}}).message(), HasSubstr("part 1 of 2"));
+  EXPECT_TRUE(part({{"split.count", 2, one}, {"split.no", 2, none}}).ok()) << "the whole of a model of one part";
+  EXPECT_TRUE(part({{"split.count", 2, none}}).ok());
+  EXPECT_TRUE(part({{"split.no", 2, two}}).ok()) << "of nothing";
+
+  const auto malformed = [&](const std::vector<std::tuple<const char*, int32_t, std::string>>& keys, const char* field) {
+    const Status status = part(keys);
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << field;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.gguf: byte "), HasSubstr(field)));
+  };
+  for (const char* key : {"split.count", "split.no", "split.tensors.count"}) {
+    malformed({{key, 8, GgufWriter::text("3")}}, key);
+    malformed({{key, 6, bytes_of<float>({3})}}, key);
+    malformed({{key, 7, "1"}}, key);
+    malformed({{key, 9, bytes_of<int32_t>({4}) + bytes_of<uint64_t>({1}) + bytes_of<uint32_t>({3})}}, key);
+    malformed({{key, 13, "1234"}}, key);
+    malformed({{key, 1, bytes_of<int8_t>({-1})}}, key);
+    malformed({{key, 11, bytes_of<int64_t>({INT64_MIN})}}, "found -9223372036854775808");
+  }
+  malformed({{"split.count", 2, two}, {"split.no", 2, two}}, "split.no");
+  malformed({{"split.count", 2, two}, {"split.count", 2, two}}, "twice");
+  malformed({{"split.count", 10, bytes_of<uint64_t>({UINT64_MAX})}, {"split.no", 10, bytes_of<uint64_t>({UINT64_MAX})}},
+            "split.no");
+  GgufWriter cut;
+  cut.key("split.count", 10, "");
+  expect_refused("f.gguf", cut.file().substr(0, 24 + 8 + 11 + 4 + 7), "value");
 }
 
 TEST(CheckpointGgufFile, Tensors) {
