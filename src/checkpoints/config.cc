@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "checkpoints/config_section.h"
 #include "checkpoints/json.h"
+#include "checkpoints/sort_mapped.h"
 
 namespace metal_marlin {
 namespace {
@@ -31,8 +32,9 @@ void take_mlx(ConfigSection& q, QuantConfig& config) {
   config.method = "mlx";
   config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
   config.mlx_layers = std::move(q.mlx_layers);
-  std::sort(config.mlx_layers.begin(), config.mlx_layers.end(),
-            [strings = JsonStrings(config.text)](const auto& a, const auto& b) { return strings.compare(a.name, b.name) < 0; });
+  sort_mapped(std::span(config.mlx_layers), [strings = JsonStrings(config.text)](const auto& a, const auto& b) {
+    return strings.compare(a.name, b.name) < 0;
+  });
 }
 
 /// Nothing when there is no such file. `text` is what it holds.

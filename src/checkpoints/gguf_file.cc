@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "checkpoints/sort_mapped.h"
 
 namespace metal_marlin {
 namespace {
@@ -212,11 +213,13 @@ class Reader {
   /// The key whose length stands at this byte.
   std::string_view key_at(uint64_t offset) const {
     const std::byte* const at = bytes_.data() + offset;
-    return {reinterpret_cast<const char*>(at) + sizeof(uint64_t), load<uint64_t>(at)};
+    // Read once more: the file may have changed.
+    const uint64_t size = std::min<uint64_t>(load<uint64_t>(at), bytes_.size() - offset - sizeof(uint64_t));
+    return {reinterpret_cast<const char*>(at) + sizeof(uint64_t), size};
   }
 
   Status check_keys() {
-    std::sort(keys_.begin(), keys_.end(), [&](uint64_t a, uint64_t b) {
+    sort_mapped(std::span(keys_), [&](uint64_t a, uint64_t b) {
       const int order = key_at(a).compare(key_at(b));
       return order != 0 ? order < 0 : a < b;
     });

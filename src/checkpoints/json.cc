@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "checkpoints/sort_mapped.h"
+
 namespace metal_marlin {
 namespace {
 
@@ -92,12 +94,13 @@ class Handler {
   /// Of the string that has just been read: behind the last quote before its end that no odd number of backslashes precedes.
   uint32_t begin_of_string() const {
     const char* const text = json_.text.data();
-    for (auto begin = static_cast<size_t>(at_ - text) - 1;; --begin) {
+    for (auto begin = static_cast<size_t>(at_ - text) - 1; begin > 1; --begin) {
       if (text[begin - 1] != '"') continue;
       size_t escapes = 0;
       while (escapes < begin - 1 && text[begin - 2 - escapes] == '\\') ++escapes;
       if (escapes % 2 == 0) return static_cast<uint32_t>(begin);
     }
+    return 1;  // the text is nothing but this string
   }
   bool open(Kind kind) {
     if (static_cast<int>(first_keys_.size()) >= json_.max_depth) {
@@ -134,14 +137,15 @@ class Handler {
   Status status_;
 };
 
-/// The bytes of a string of a well-formed text, decoded one after the other.
+/// The bytes of a string of a well-formed text, decoded one after the other. Stays inside the text even when that is a file
+/// whose content another process has changed meanwhile.
 class Characters {
  public:
   Characters(std::string_view text, size_t begin) : text_(text), at_(begin) {}
   /// 0..255, or -1 behind the last.
   int next() {
     if (decoded_ != 0) return take_decoded();
-    const char c = text_[at_];
+    const char c = peek();
     if (c == '"') return -1;
     ++at_;
     if (c == '\\') return decode();
@@ -149,6 +153,8 @@ class Characters {
   }
 
  private:
+  char peek() const { return at_ < text_.size() ? text_[at_] : '"'; }
+
   int take_decoded() {
     const auto byte = static_cast<uint8_t>(decoded_);
     decoded_ >>= 8;
@@ -157,10 +163,11 @@ class Characters {
 
   int decode() {
     static constexpr std::string_view kLetters = "bfnrt", kMeanings = "\b\f\n\r\t";
-    const char letter = text_[at_++];
+    const char letter = peek();
+    ++at_;
     if (letter != 'u') {
       const size_t known = kLetters.find(letter);
-      return known == std::string_view::npos ? letter : kMeanings[known];
+      return static_cast<uint8_t>(known == std::string_view::npos ? letter : kMeanings[known]);
     }
     uint32_t code = hex_digits();
     if (code >= 0xd800 && code < 0xdc00) {  // the first half of a pair: \uXXXX\uXXXX
@@ -173,7 +180,7 @@ class Characters {
   uint32_t hex_digits() {
     uint32_t value = 0;
     for (const size_t end = at_ + 4; at_ < end; ++at_) {
-      const char c = text_[at_];
+      const char c = peek();
       value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
     }
     return value;
@@ -184,7 +191,7 @@ class Characters {
     static constexpr uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
     const uint32_t more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
     for (uint32_t i = 0; i < more; ++i) decoded_ = decoded_ << 8 | 0x80 | (code >> 6 * i & 0x3f);
-    return static_cast<int>(kFirst[more] | code >> 6 * more);
+    return static_cast<uint8_t>(kFirst[more] | code >> 6 * more);
   }
 
   std::string_view text_;
@@ -234,7 +241,7 @@ int JsonStrings::compare(uint32_t a, std::string_view b) const {
 }
 
 void JsonStrings::sort(std::span<uint32_t> begins) const {
-  std::sort(begins.begin(), begins.end(), [&](uint32_t a, uint32_t b) {
+  sort_mapped(begins, [&](uint32_t a, uint32_t b) {
     const int order = compare(a, b);
     return order != 0 ? order < 0 : a < b;
   });

@@ -304,6 +304,10 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
   MARLIN_ASSIGN(const std::vector<uint32_t> shards, shards_of(name, text));
   for (const uint32_t begin : shards) {
     const std::string shard = strings.get(begin);
+    if (!is_plain_name(shard)) {  // it was one before, but this is a file that others may write
+      return Status::error(MARLIN_E_FORMAT, "%.60s: byte %u: weight_map: the file changes while it is read", name.c_str(),
+                           begin);
+    }
     MARLIN_ASSIGN(const std::span<const std::byte> content, folder.open(shard));
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
   }

@@ -8,6 +8,7 @@
 
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
+#include "checkpoints/safetensors_file.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -91,6 +92,45 @@ TEST(CheckpointJson, StringsByPlace) {
   strings.sort(begins);
   std::sort(expected.begin(), expected.end());
   for (size_t i = 0; i < begins.size(); ++i) EXPECT_EQ(strings.get(begins[i]), expected[i]);
+}
+
+/// A file that another process has changed since it was walked.
+TEST(CheckpointJson, StringsStayInsideAChangedText) {
+  for (const std::string content : {"abc", "a\\", "\\u", "\\u12", "\\ud83d", "\\ud83d\\u", "\\ud83d\\uDE"}) {
+    auto text = std::make_unique<char[]>(content.size());
+    std::memcpy(text.get(), content.data(), content.size());
+    const JsonStrings strings({text.get(), content.size()});
+    for (uint32_t begin = 0; begin < content.size() + 3; ++begin) {
+      EXPECT_LE(strings.get(begin).size(), content.size() + 4);
+      EXPECT_EQ(strings.compare(begin, begin), 0);
+      EXPECT_EQ(strings.compare(begin, strings.get(begin)), 0);
+    }
+  }
+}
+
+/// An index that names a file elsewhere as soon as its names have been checked.
+class ChangingFolder final : public Folder {
+ public:
+  Result<std::span<const std::byte>> open(const std::string& name) override {
+    opened.push_back(name);
+    if (name == "i.json") return std::as_bytes(std::span(index));
+    index.replace(index.find("bb"), 2, "..");
+    return std::as_bytes(std::span(shard));
+  }
+  void release(std::span<const std::byte>) const override {}
+
+  std::string index = R"({"weight_map":{"a":"aa","b":"bb"}})", shard = safetensors("{}", "");
+  std::vector<std::string> opened;
+};
+
+TEST(CheckpointJson, AnIndexThatChangesOpensNothingElsewhere) {
+  auto folder = std::make_unique<ChangingFolder>();
+  const ChangingFolder& watched = *folder;
+  TensorTable table;
+  const Status status = read_safetensors_index("i.json", *folder, table);
+  EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
+  EXPECT_THAT(status.message(), HasSubstr("changes"));
+  EXPECT_EQ(watched.opened, (std::vector<std::string>{"i.json", "aa"}));
 }
 
 TEST(CheckpointJson, Limits) {
