@@ -20,13 +20,13 @@ struct Options {
   bool json = false;
 };
 
-struct Entry {
-  marlin_layer_info info;
-  std::string why_not;  ///< empty: it loads (floats: with a format to quantise to)
-  bool floats() const { return info.format == MARLIN_FORMAT_NONE; }
-  /// 0 where the library does not know the shape, as of layouts that it does not serve.
-  uint64_t weights() const { return static_cast<uint64_t>(info.n) * static_cast<uint64_t>(info.k) * info.experts; }
-};
+bool is_floats(const marlin_layer_info& info) { return info.format == MARLIN_FORMAT_NONE; }
+/// Floats do with a format to quantise to.
+bool loads(const marlin_layer_info& info) { return info.status == MARLIN_OK; }
+/// 0 where the library does not know the shape, as of layouts that it does not serve.
+uint64_t weights_of(const marlin_layer_info& info) {
+  return static_cast<uint64_t>(info.n) * static_cast<uint64_t>(info.k) * info.experts;
+}
 
 /// All bytes of a layer, scales, zeros and indices too, over its weights; none when there are no weights.
 std::optional<double> bits_a_weight(uint64_t bytes, uint64_t weights) {
@@ -40,35 +40,37 @@ const char* zeros_of(const marlin_layer_info& info) {
                                                           : "none";
 }
 
-std::vector<Entry> read_entries(const marlin_checkpoint* checkpoint) {
-  std::vector<Entry> entries;
-  Context context;
-  for (const marlin_layer_info& info : layers_of(checkpoint)) {
-    // A context is opened only where the library must be asked for its words.
-    if (info.status != MARLIN_OK && !context) context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
-    entries.push_back({info, info.status == MARLIN_OK ? "" : why_not(context.get(), checkpoint, info)});
+/// Why layers do not load, in the library's words; it is asked on a context, which most files do not need.
+class Reasons {
+ public:
+  explicit Reasons(const marlin_checkpoint* checkpoint) : checkpoint_(checkpoint) {}
+  /// Empty when it loads.
+  std::string of(const marlin_layer_info& info) {
+    if (loads(info)) return "";
+    if (!context_) context_ = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
+    return why_not(context_.get(), checkpoint_, info);
   }
-  return entries;
-}
+
+ private:
+  const marlin_checkpoint* checkpoint_;
+  Context context_;
+};
 
 struct Totals {
   uint64_t layers = 0, quantised = 0, sparse = 0, loadable = 0, weights = 0, bytes = 0;
   uint64_t known_bytes = 0;  ///< of layers whose weights can be counted
-};
 
-Totals add_up(const std::vector<Entry>& entries) {
-  Totals totals;
-  for (const Entry& entry : entries) {
-    ++totals.layers;
-    totals.quantised += !entry.floats();
-    totals.loadable += entry.why_not.empty();
-    totals.sparse += (entry.info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
-    totals.bytes += entry.info.bytes;
-    totals.weights += entry.weights();
-    if (entry.weights() > 0) totals.known_bytes += entry.info.bytes;
+  void add(const marlin_layer_info& info) {
+    ++layers;
+    quantised += !is_floats(info);
+    loadable += loads(info);
+    sparse += (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
+    bytes += info.bytes;
+    weights += weights_of(info);
+    if (weights_of(info) > 0) known_bytes += info.bytes;
   }
-  return totals;
-}
+  std::optional<double> bits() const { return bits_a_weight(known_bytes, weights); }
+};
 
 nlohmann::ordered_json number_or_null(const std::optional<double>& number) {
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
@@ -79,45 +81,77 @@ nlohmann::ordered_json size_or_null(int64_t size) {
   return size > 0 ? nlohmann::ordered_json(size) : nlohmann::ordered_json(nullptr);
 }
 
-void print_json(const std::string& path, const std::vector<Entry>& entries) {
-  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
-  for (const Entry& entry : entries) {
-    const marlin_layer_info& info = entry.info;
-    layers.push_back({{"name", info.name},
-                      {"format", format_name(info.format)},
-                      {"layout", layout_name(info.layout)},
-                      {"n", size_or_null(info.n)},
-                      {"k", size_or_null(info.k)},
-                      {"experts", info.experts},
-                      {"group", entry.floats() ? nullptr : size_or_null(info.group_size)},
-                      {"sparse_2_4", (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0},
-                      {"zeros", zeros_of(info)},
-                      {"act_order", (info.flags & MARLIN_LAYER_ACT_ORDER) != 0},
-                      {"flags", flag_list(info.flags)},
-                      {"dtype", dtype_name(info.dtype)},
-                      {"bytes", info.bytes},
-                      {"bits_a_weight", number_or_null(bits_a_weight(info.bytes, entry.weights()))},
-                      {"loads", entry.why_not.empty()},
-                      {"status", marlin_status_name(info.status)},
-                      {"why_not", entry.why_not}});
-  }
-  const Totals totals = add_up(entries);
-  const nlohmann::ordered_json all = {{"path", path},
-                                      {"layers", layers},
-                                      {"totals",
-                                       {{"layers", totals.layers},
-                                        {"quantised", totals.quantised},
-                                        {"sparse_2_4", totals.sparse},
-                                        {"loadable", totals.loadable},
-                                        {"weights", totals.weights},
-                                        {"bytes", totals.bytes},
-                                        {"bits_a_weight", number_or_null(bits_a_weight(totals.known_bytes, totals.weights))}}}};
-  fmt::print("{}\n", json_text(all, 1));
+nlohmann::ordered_json json_of(const marlin_layer_info& info, const std::string& why_not) {
+  return {{"name", info.name},
+          {"format", format_name(info.format)},
+          {"layout", layout_name(info.layout)},
+          {"n", size_or_null(info.n)},
+          {"k", size_or_null(info.k)},
+          {"experts", info.experts},
+          {"group", is_floats(info) ? nullptr : size_or_null(info.group_size)},
+          {"sparse_2_4", (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0},
+          {"zeros", zeros_of(info)},
+          {"act_order", (info.flags & MARLIN_LAYER_ACT_ORDER) != 0},
+          {"flags", flag_list(info.flags)},
+          {"dtype", dtype_name(info.dtype)},
+          {"bytes", info.bytes},
+          {"bits_a_weight", number_or_null(bits_a_weight(info.bytes, weights_of(info)))},
+          {"loads", loads(info)},
+          {"status", marlin_status_name(info.status)},
+          {"why_not", why_not}};
 }
 
-void print_table(const std::vector<Entry>& entries) {
+/// As a member of an object, `depth` spaces in: dump(1) of the whole would look the same.
+std::string indented(const nlohmann::ordered_json& value, size_t depth) {
+  const std::string text = json_text(value, 1), indent(depth, ' ');
+  std::string out;
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += indent;  // none is inside a string, where it is escaped
+  }
+  return out;
+}
+
+// Nothing is kept of the layers: a file may have more of them than there is memory for a hundred bytes each.
+
+void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
+  Reasons reasons(checkpoint);
+  Totals totals;
+  fmt::print("{{\n \"path\": {},\n \"layers\": [", json_text(path));
+  for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
+    fmt::print("{}\n  {}", totals.layers == 0 ? "" : ",", indented(json_of(info, reasons.of(info)), 2));
+    totals.add(info);
+  });
+  const nlohmann::ordered_json sums = {{"layers", totals.layers},
+                                       {"quantised", totals.quantised},
+                                       {"sparse_2_4", totals.sparse},
+                                       {"loadable", totals.loadable},
+                                       {"weights", totals.weights},
+                                       {"bytes", totals.bytes},
+                                       {"bits_a_weight", number_or_null(totals.bits())}};
+  fmt::print("{}],\n \"totals\": {}\n}}\n", totals.layers == 0 ? "" : "\n ", indented(sums, 1));
+}
+
+/// `note`: the number of the reason why it does not load, which is too long for a column.
+std::vector<std::string> cells_of(const marlin_layer_info& info, uint64_t note) {
+  const auto bits = bits_a_weight(info.bytes, weights_of(info));
+  return {printable(info.name),
+          is_floats(info) ? dtype_name(info.dtype) : format_name(info.format),
+          layout_name(info.layout),
+          info.n > 0 ? fmt::format("{} x {}", info.n, info.k) : "?",
+          info.experts > 1 ? std::to_string(info.experts) : "",
+          info.group_size > 0 && !is_floats(info) ? std::to_string(info.group_size) : "",
+          is_floats(info) || info.dtype == 0 ? "" : dtype_name(info.dtype),
+          flag_names(info.flags),
+          bits ? fmt::format("{:.2f}", *bits) : "?",
+          bytes_text(static_cast<double>(info.bytes)),
+          !loads(info)      ? fmt::format("no ({})", note)
+          : is_floats(info) ? "when quantised"
+                            : "yes"};
+}
+
+void print_table(const marlin_checkpoint* checkpoint) {
   using enum Table::Align;
-  std::vector<std::string> notes;  // why layers do not load: too long for a column
   Table table({{"layer"},
                {"format"},
                {"layout"},
@@ -129,25 +163,26 @@ void print_table(const std::vector<Entry>& entries) {
                {"bits", right},
                {"size", right},
                {"loads"}});
-  for (const Entry& entry : entries) {
-    const marlin_layer_info& info = entry.info;
-    const auto bits = bits_a_weight(info.bytes, entry.weights());
-    std::string loads = entry.floats() ? "when quantised" : "yes";
-    if (!entry.why_not.empty()) {
-      notes.push_back(entry.why_not);
-      loads = fmt::format("no ({})", notes.size());
-    }
-    table.row({info.name, entry.floats() ? dtype_name(info.dtype) : format_name(info.format), layout_name(info.layout),
-               info.n > 0 ? fmt::format("{} x {}", info.n, info.k) : "?", info.experts > 1 ? std::to_string(info.experts) : "",
-               info.group_size > 0 && !entry.floats() ? std::to_string(info.group_size) : "",
-               entry.floats() || info.dtype == 0 ? "" : dtype_name(info.dtype), flag_names(info.flags),
-               bits ? fmt::format("{:.2f}", *bits) : "?", bytes_text(static_cast<double>(info.bytes)), loads});
+  Totals totals;
+  for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
+    totals.add(info);
+    table.measure(cells_of(info, totals.layers - totals.loadable));
+  });
+  table.print_head();
+  uint64_t notes = 0;
+  for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
+    notes += !loads(info);
+    table.print_line(cells_of(info, notes));
+  });
+  if (notes != 0) {
+    Reasons reasons(checkpoint);
+    fmt::print("\n");
+    notes = 0;
+    for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
+      if (!loads(info)) fmt::print("({}) {}\n", ++notes, printable(reasons.of(info)));
+    });
   }
-  table.print();
-  if (!notes.empty()) fmt::print("\n");
-  for (size_t i = 0; i < notes.size(); ++i) fmt::print("({}) {}\n", i + 1, printable(notes[i]));
-  const Totals totals = add_up(entries);
-  const auto bits = bits_a_weight(totals.known_bytes, totals.weights);
+  const auto bits = totals.bits();
   fmt::print("\n{} layer{}, {} quantised, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n", totals.layers,
              totals.layers == 1 ? "" : "s", totals.quantised, totals.sparse, totals.loadable,
              static_cast<double>(totals.weights) / 1e6, bytes_text(static_cast<double>(totals.bytes)),
@@ -156,11 +191,10 @@ void print_table(const std::vector<Entry>& entries) {
 
 ExitCode inspect(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
-  const std::vector<Entry> entries = read_entries(checkpoint.get());
   if (options.json) {
-    print_json(options.path, entries);
+    print_json(options.path, checkpoint.get());
   } else {
-    print_table(entries);
+    print_table(checkpoint.get());
   }
   return ExitCode::ok;
 }

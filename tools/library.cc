@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "command.h"
@@ -63,25 +64,34 @@ Checkpoint open_checkpoint(const std::string& path) {
   return Checkpoint(checkpoint);
 }
 
-std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint) {
-  std::vector<marlin_layer_info> all;
+void for_each_layer(const marlin_checkpoint* checkpoint, const std::function<void(const marlin_layer_info&)>& visit) {
   for (uint64_t i = 0;; ++i) {
     auto info = make<marlin_layer_info>();
     auto error = make<marlin_error>();
     const marlin_status status = marlin_checkpoint_layer(checkpoint, i, &info, &error);
-    if (status == MARLIN_E_NOT_FOUND) return all;
+    if (status == MARLIN_E_NOT_FOUND) return;
     check(status, error, fmt::format("cannot describe layer {}", i));
-    all.push_back(info);
+    visit(info);
   }
 }
 
+std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint) {
+  std::vector<marlin_layer_info> all;
+  for_each_layer(checkpoint, [&](const marlin_layer_info& layer) { all.push_back(layer); });
+  return all;
+}
+
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name) {
-  const auto all = layers_of(checkpoint);
-  for (const auto& layer : all) {
-    if (name == layer.name) return layer;
-  }
-  throw Failure(fmt::format("there is no layer '{}'; the file has {} layers{}{}", name, all.size(),
-                            all.empty() ? "" : ", the first is ", all.empty() ? "" : all.front().name));
+  std::optional<marlin_layer_info> found;
+  size_t count = 0;
+  std::string first;
+  for_each_layer(checkpoint, [&](const marlin_layer_info& layer) {
+    if (count++ == 0) first = layer.name;
+    if (!found && name == layer.name) found = layer;
+  });
+  if (found) return *found;
+  throw Failure(fmt::format("there is no layer '{}'; the file has {} layers{}{}", name, count,
+                            count == 0 ? "" : ", the first is ", first));
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,7 +37,8 @@ Context make_context(const ContextOptions& options);
 marlin_device_info device_of(marlin_backend backend);
 
 Checkpoint open_checkpoint(const std::string& path);
-/// The names inside live as long as the checkpoint.
+/// Every layer in turn. The names inside live as long as the checkpoint, here and below.
+void for_each_layer(const marlin_checkpoint* checkpoint, const std::function<void(const marlin_layer_info&)>& visit);
 std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint);
 /// The layer called `name`, or a Failure that says what there is.
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name);

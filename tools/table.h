@@ -15,16 +15,25 @@ class Table {
     std::string title;
     Align align = Align::left;
   };
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  explicit Table(std::vector<Column> columns);
 
-  /// As many cells as columns, which are made printable.
+  /// As many cells as columns, here and below. row() makes them printable.
   void row(std::vector<std::string> cells);
   /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut.
   std::string render() const;
   void print(std::FILE* to = stdout) const;
 
+  // A table that may be too long to keep: all its cells are measured, then made once more and printed.
+  void measure(const std::vector<std::string>& cells);
+  void print_head(std::FILE* to = stdout) const;
+  void print_line(const std::vector<std::string>& cells, std::FILE* to = stdout) const;
+
  private:
+  std::string head() const;
+  std::string line(const std::vector<std::string>& cells) const;
+
   std::vector<Column> columns_;
+  std::vector<size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
 };
 

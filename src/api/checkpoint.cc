@@ -25,12 +25,13 @@ Result<marlin_checkpoint*> open(const char* path, const marlin_open_desc* desc) 
 Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_layer_info* out) {
   MARLIN_RETURN_IF_ERROR(api::check_handle(checkpoint, "checkpoint"));
   MARLIN_RETURN_IF_ERROR(api::check_output(out, "out"));
-  const auto layers = checkpoint->files->layers();
-  if (index >= layers.size()) return Status::error(MARLIN_E_NOT_FOUND, "layer %" PRIu64 " of %zu", index, layers.size());
-  const Layer& layer = layers[index];
+  const Checkpoint& files = *checkpoint->files;
+  if (index >= files.layer_count())
+    return Status::error(MARLIN_E_NOT_FOUND, "layer %" PRIu64 " of %zu", index, files.layer_count());
+  const Layer layer = files.layer(index);
   marlin_layer_info info{};
   info.status = layer.status.code();
-  info.name = layer.name.c_str();
+  info.name = files.layer_name(index);
   info.n = layer.n;
   info.k = layer.k;
   info.experts = layer.experts;

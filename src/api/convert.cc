@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "api/checkpoint.h"
@@ -32,18 +31,15 @@ Status check_convert_desc(const marlin_convert_desc& d) {
 }
 
 /// Fills in the layers' numbers, ascending, and their norms.
-Status take_layers(std::span<const Layer> layers, const marlin_convert_desc& d, ConvertOptions& options) {
-  std::unordered_map<std::string_view, size_t> numbers;
-  for (size_t i = 0; i < layers.size(); ++i) numbers.emplace(layers[i].name, i);
-  std::vector<uint32_t> listed(layers.size(), UINT32_MAX);  // where
+Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, ConvertOptions& options) {
+  std::vector<uint32_t> listed(files.layer_count(), UINT32_MAX);  // where
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     if (d.layers[i] == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
-    const auto found = numbers.find(d.layers[i]);
-    if (found == numbers.end())
-      return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i, d.layers[i]);
-    if (listed[found->second] != UINT32_MAX)
+    const auto found = files.find_layer(d.layers[i]);
+    if (!found) return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i, d.layers[i]);
+    if (listed[*found] != UINT32_MAX)
       return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i, d.layers[i]);
-    listed[found->second] = i;
+    listed[*found] = i;
   }
   for (size_t i = 0; i < listed.size(); ++i) {
     if (listed[i] == UINT32_MAX) continue;
@@ -51,7 +47,7 @@ Status take_layers(std::span<const Layer> layers, const marlin_convert_desc& d, 
     if (d.column_norms == nullptr) continue;
     char name[48];
     std::snprintf(name, sizeof name, "desc->column_norms[%" PRIu32 "]", listed[i]);
-    MARLIN_ASSIGN(const auto norms, column_norms_of(d.column_norms[listed[i]], layers[i].k, name, nullptr));
+    MARLIN_ASSIGN(const auto norms, column_norms_of(d.column_norms[listed[i]], files.layer(i).k, name, nullptr));
     options.column_norms.push_back(norms);
   }
   return {};
@@ -76,7 +72,7 @@ Status convert(const marlin_checkpoint* checkpoint, const char* out_path, const 
   options.dry_run = (d.flags & MARLIN_CONVERT_DRY_RUN) != 0;
   options.shard_bytes = d.shard_bytes;
   options.host = {d.progress, d.layer_done, d.parallel_for, {d.log, d.user}, d.user};
-  MARLIN_RETURN_IF_ERROR(take_layers(checkpoint->files->layers(), d, options));
+  MARLIN_RETURN_IF_ERROR(take_layers(*checkpoint->files, d, options));
   return convert_checkpoint(*checkpoint->files, out_path, options);
 }
 

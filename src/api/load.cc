@@ -23,10 +23,9 @@ Status check_load_desc(const marlin_load_desc& d) {
   return {};
 }
 
-Result<size_t> find_layer(std::span<const Layer> layers, const char* name) {
+Result<size_t> find_layer(const Checkpoint& files, const char* name) {
   if (name == nullptr) return Status::error(MARLIN_E_ARGUMENT, "NULL, expected a layer's name");
-  for (size_t i = 0; i < layers.size(); ++i)
-    if (layers[i].name == std::string_view(name)) return i;
+  if (const auto index = files.find_layer(name)) return *index;
   return Status::error(MARLIN_E_NOT_FOUND, "no layer is called %s", name);
 }
 
@@ -47,20 +46,20 @@ Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* 
 
 /// What one of the names stands for: some experts of a layer, and the rows and columns of each.
 struct Part {
-  const Layer* layer;
+  Layer layer;
   size_t index;
   Range n, k, experts;
   SourceOptions options;
 };
 
 Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d, const marlin_context& context) {
-  const auto index = find_layer(files.layers(), d.layers[i]);
+  const auto index = find_layer(files, d.layers[i]);
   if (!index.ok()) return prefixed("desc->layers", i, index.status());
-  const Layer& layer = files.layers()[index.value()];
+  const Layer layer = files.layer(index.value());
   const marlin_shard shard = d.shards != nullptr ? d.shards[i] : marlin_shard{};
   const auto read = [&]() -> Result<Part> {
     if (!layer.status.ok()) return layer.status;
-    Part part{&layer, index.value(), {}, {}, {}, {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
+    Part part{layer, index.value(), {}, {}, {}, {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
     MARLIN_ASSIGN(part.n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
     MARLIN_ASSIGN(part.k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
     MARLIN_ASSIGN(part.experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
@@ -79,9 +78,9 @@ Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_de
 /// One expert of a part, counted from its first.
 Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const Part& part, int64_t expert) {
   auto source = files.source(part.index, static_cast<uint32_t>(part.experts.first + expert), part.options);
-  if (source.ok() && (part.n.count != part.layer->n || part.k.count != part.layer->k))
+  if (source.ok() && (part.n.count != part.layer.n || part.k.count != part.layer.k))
     source = make_shard(source.take(), part.n.first, part.n.count, part.k.first, part.k.count);
-  if (!source.ok()) return prefixed(part.layer->name.c_str(), source.status());
+  if (!source.ok()) return prefixed(part.layer.name.c_str(), source.status());
   return source;
 }
 
@@ -92,7 +91,7 @@ Result<int64_t> count_experts(std::span<const Part> parts, uint32_t expert_count
     if (parts[i].experts.count != each)
       return prefixed("desc->layers", i,
                       Status::error(MARLIN_E_SHAPE, "%s gives %" PRId64 " experts, expected %" PRId64 "%s",
-                                    parts[i].layer->name.c_str(), parts[i].experts.count, each,
+                                    parts[i].layer.name.c_str(), parts[i].experts.count, each,
                                     expert_count > 1 ? ": desc->expert_count counts names" : " as the first"));
   if (expert_count <= 1) return each;
   if (parts.size() % expert_count != 0)
@@ -150,8 +149,8 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
   std::vector<Part> parts;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
-    MARLIN_ASSIGN(const Part part, read_part(files, i, d, context));
-    parts.push_back(part);
+    MARLIN_ASSIGN(Part part, read_part(files, i, d, context));
+    parts.push_back(std::move(part));
   }
   MARLIN_ASSIGN(const int64_t expert_count, count_experts(parts, d.expert_count));
   Sources sources;
@@ -162,7 +161,7 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
       sources.push_back(std::move(source));
     }
   MARLIN_ASSIGN(Sources experts, make_experts(std::move(sources), static_cast<uint32_t>(expert_count)));
-  return watched_weights(context, std::move(experts), *parts[0].layer, d);
+  return watched_weights(context, std::move(experts), parts[0].layer, d);
 }
 
 }  // namespace

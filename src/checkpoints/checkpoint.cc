@@ -1,7 +1,6 @@
 #include "checkpoints/checkpoint.h"
 
 #include <cinttypes>
-#include <deque>
 
 #include "base/bits.h"
 #include "checkpoints/config.h"
@@ -36,20 +35,31 @@ class MappedSource final : public WeightSource {
   std::span<const std::byte> values_, scales_;
 };
 
+/// How the caller reads what names leave open.
+struct Reading {
+  bool is_gguf = false;
+  marlin_layout layout = MARLIN_LAYOUT_AUTO;
+  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;
+};
+
 class FileCheckpoint final : public Checkpoint {
  public:
-  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, std::deque<Finding> findings, Origin origin)
-      : folder_(std::move(folder)), tensors_(std::move(tensors)), origin_(std::move(origin)) {
-    layers_.reserve(findings.size());
-    readers_.reserve(findings.size());
-    for (; !findings.empty(); findings.pop_front()) {
-      Finding& found = findings.front();
-      layers_.push_back(std::move(found.layer));
-      readers_.push_back({std::move(found.operands), found.make, found.stacked});
-    }
-  }
+  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, QuantConfig config, const Reading& reading)
+      : folder_(std::move(folder)),
+        tensors_(std::move(tensors)),
+        config_(std::move(config)),
+        reading_(reading),
+        origin_{reading.is_gguf, folder_->path(), config_.text},
+        layers_(LayerTable::find(finder())) {}
 
-  std::span<const Layer> layers() const override { return layers_; }
+  size_t layer_count() const override { return layers_.size(); }
+  Layer layer(size_t index) const override {
+    Finding found = layers_.finding(finder(), index);
+    describe(found);
+    return std::move(found.layer);
+  }
+  const char* layer_name(size_t index) const override { return layers_.name(index); }
+  std::optional<size_t> find_layer(std::string_view name) const override { return layers_.find(name); }
 
   Result<TensorView> tensor(std::string_view name) const override {
     TensorView view = tensors_.view(name);
@@ -63,7 +73,8 @@ class FileCheckpoint final : public Checkpoint {
   bool has_read(const FileId& file) const override { return folder_->has_opened(file); }
   std::vector<TensorView> parts(size_t index) const override {
     std::vector<TensorView> all;
-    const LayoutOperands& o = readers_[index].operands;
+    const Finding found = layers_.finding(finder(), index);
+    const LayoutOperands& o = found.operands;
     for (const TensorView* view : {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
       if (present(*view)) all.push_back(*view);
     }
@@ -74,24 +85,21 @@ class FileCheckpoint final : public Checkpoint {
   Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert, const SourceOptions& options) const override {
     if (index >= layers_.size())
       return Status::error(MARLIN_E_NOT_FOUND, "layer %zu: the checkpoint has %zu", index, layers_.size());
-    const Layer& layer = layers_[index];
-    const Reader& reader = readers_[index];
+    Finding found = layers_.finding(finder(), index);
+    describe(found);
+    const Layer& layer = found.layer;
     if (!layer.status.ok()) return layer.status;
     if (expert >= layer.experts) {
       return Status::error(MARLIN_E_ARGUMENT, "layer '%.120s': expert: expected 0..%u, found %u", layer.name.c_str(),
                            layer.experts - 1, expert);
     }
-    const LayoutOperands one = reader.stacked ? expert_slice(reader.operands, expert, layer.experts) : reader.operands;
-    MARLIN_ASSIGN(auto source, reader.make != nullptr ? codes(reader.make, one, options) : quantize(layer, one, options));
+    const LayoutOperands one = found.stacked ? expert_slice(found.operands, expert, layer.experts) : found.operands;
+    MARLIN_ASSIGN(auto source, found.make != nullptr ? codes(found.make, one, options) : quantize(layer, one, options));
     return std::unique_ptr<WeightSource>(std::make_unique<MappedSource>(std::move(source), *folder_, one));
   }
 
  private:
-  struct Reader {
-    LayoutOperands operands;
-    SourceMaker make;
-    bool stacked;
-  };
+  Finder finder() const { return {tensors_, config_, reading_.is_gguf, reading_.layout, reading_.zero_f}; }
 
   static Result<std::unique_ptr<WeightSource>> codes(SourceMaker make, const LayoutOperands& o, const SourceOptions& options) {
     MARLIN_ASSIGN(auto source, make(o, Depth::full));
@@ -108,11 +116,12 @@ class FileCheckpoint final : public Checkpoint {
     return quantize_floats(o, options);
   }
 
-  std::unique_ptr<Folder> folder_;
-  TensorTable tensors_;
-  Origin origin_;
-  std::vector<Layer> layers_;
-  std::vector<Reader> readers_;
+  const std::unique_ptr<Folder> folder_;
+  const TensorTable tensors_;
+  const QuantConfig config_;
+  const Reading reading_;
+  const Origin origin_;
+  const LayerTable layers_;  // last: the others find them
 };
 
 bool is_known_layout(marlin_layout layout) { return layout >= MARLIN_LAYOUT_AUTO && layout <= MARLIN_LAYOUT_MARLIN_24; }
@@ -139,10 +148,9 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder));
   }
-  std::deque<Finding> layers = find_layers({tensors, config, is_gguf, override_layout, zero_f});
-  Origin origin{is_gguf, folder->path(), config.text};
+  const Reading reading{is_gguf, override_layout, zero_f};
   return std::unique_ptr<Checkpoint>(
-      std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(layers), std::move(origin)));
+      std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(config), reading));
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, marlin_layout override_layout,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,6 +83,36 @@ struct Origin {
   std::string_view config;  ///< the text of config.json, or ""; lives as long as the checkpoint
 };
 
+class Checkpoint;
+
+/// The layers of a checkpoint, each described anew whenever it is asked for.
+class Layers {
+ public:
+  explicit Layers(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  size_t size() const;
+  Layer operator[](size_t index) const;
+
+  class Iterator {
+   public:
+    Iterator(const Layers& layers, size_t index) : layers_(layers), index_(index) {}
+    Layer operator*() const { return layers_[index_]; }
+    Iterator& operator++() {
+      ++index_;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return index_ != other.index_; }
+
+   private:
+    const Layers& layers_;
+    size_t index_;
+  };
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size()}; }
+
+ private:
+  const Checkpoint& checkpoint_;
+};
+
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -89,7 +120,14 @@ class Checkpoint {
   static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, marlin_layout override_layout,
                                                   marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
 
-  virtual std::span<const Layer> layers() const = 0;
+  Layers layers() const { return Layers(*this); }
+  virtual size_t layer_count() const = 0;
+  /// Costs a few look-ups of tensors; precondition: index < layer_count(), here and below.
+  virtual Layer layer(size_t index) const = 0;
+  /// Lives as long as the checkpoint.
+  virtual const char* layer_name(size_t index) const = 0;
+  /// The first layer of this name.
+  virtual std::optional<size_t> find_layer(std::string_view name) const = 0;
   virtual Result<TensorView> tensor(std::string_view name) const = 0;
   /// All that the files hold, in their order.
   virtual const TensorTable& tensors() const = 0;
@@ -103,5 +141,8 @@ class Checkpoint {
   /// One expert (0 for plain layers) of one layer. The source borrows from the checkpoint and from options.sparse.
   virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert, const SourceOptions& options) const = 0;
 };
+
+inline size_t Layers::size() const { return checkpoint_.layer_count(); }
+inline Layer Layers::operator[](size_t index) const { return checkpoint_.layer(index); }
 
 }  // namespace metal_marlin

@@ -2,118 +2,68 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 
 #include "base/bits.h"
+#include "checkpoints/config_section.h"
 #include "checkpoints/json.h"
+#include "checkpoints/sort_mapped.h"
 
 namespace metal_marlin {
 namespace {
 
-constexpr size_t kMaxConfig = 16u << 20;
-
-std::string lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
-/// The first of these members that is a text, in lower case; or "".
-std::string text_of(const JsonValue& object, std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    const JsonValue* value = object.find(key);
-    if (value != nullptr && value->kind == JsonEvent::Kind::string) return lower(value->text);
-  }
-  return {};
-}
-std::optional<int64_t> integer_of(const JsonValue& object, std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    const JsonValue* value = object.find(key);
-    if (value == nullptr) continue;
-    const bool number = value->kind == JsonEvent::Kind::integer || value->kind == JsonEvent::Kind::negative;
-    if (number && std::fabs(value->number) < 1e15) return static_cast<int64_t>(value->number);
-  }
-  return std::nullopt;
-}
-std::optional<bool> bool_of(const JsonValue& object, std::string_view key) {
-  const JsonValue* value = object.find(key);
-  if (value == nullptr || value->kind != JsonEvent::Kind::boolean) return std::nullopt;
-  return value->boolean;
-}
-void add_group_size(const JsonValue& object, QuantConfig& config) {
-  const auto size = integer_of(object, {"group_size", "q_group_size"});
-  if (size && *size > 0 && std::find(config.group_sizes.begin(), config.group_sizes.end(), *size) == config.group_sizes.end()) {
-    config.group_sizes.push_back(*size);
-  }
-}
-
-/// meta.quantizer: a text, or a list of them whose first is the writer.
-std::string quantizer_of(const JsonValue& meta) {
-  const JsonValue* quantizer = meta.find("quantizer");
-  if (quantizer != nullptr && !quantizer->items.empty()) quantizer = &quantizer->items.front();
-  return quantizer != nullptr && quantizer->kind == JsonEvent::Kind::string ? lower(quantizer->text) : std::string();
-}
-
 /// quantization_config of config.json, and the whole of the other files, which leave the method to their name.
-void read_quantization(const JsonValue& q, const char* default_method, QuantConfig& config) {
-  config.method = text_of(q, {"quant_method"});
+void take_quantization(ConfigSection& q, const char* default_method, QuantConfig& config) {
+  config.method = q.quant_method.value_or("");
   if (config.method.empty()) config.method = default_method;
   // AWQ calls its variant "version"; in others that is the version of the writer.
-  if (config.method == "awq") config.format = text_of(q, {"version"});
-  if (config.format.empty()) config.format = text_of(q, {"checkpoint_format", "format"});
-  config.bits = integer_of(q, {"bits", "w_bit"});
-  config.symmetric = bool_of(q, "sym");
-  config.act_order = bool_of(q, "desc_act");
-  if (const JsonValue* meta = q.find("meta")) config.quantizer = quantizer_of(*meta);
-  if (bool_of(q, "is_marlin_format").value_or(false)) config.format = "marlin";
-  add_group_size(q, config);
-  const JsonValue* groups = q.find("config_groups");
-  if (groups == nullptr) return;
-  for (const auto& [name, group] : groups->members) {
-    if (const JsonValue* weights = group.find("weights")) add_group_size(*weights, config);
-  }
+  if (config.method == "awq") config.format = q.version.value_or("");
+  if (config.format.empty()) config.format = q.checkpoint_format ? *q.checkpoint_format : q.format.value_or("");
+  config.bits = q.bits ? q.bits : q.w_bit;
+  config.symmetric = q.sym;
+  config.act_order = q.desc_act;
+  config.quantizer = q.quantizer;
+  if (q.is_marlin_format.value_or(false)) config.format = "marlin";
+  const auto own = q.group_size ? q.group_size : q.q_group_size;
+  if (own && *own > 0) q.config_groups.insert(q.config_groups.begin(), *own);
+  config.group_sizes = GroupSizes(q.config_groups);
 }
 
-QuantConfig::Mlx read_mlx_layer(const JsonValue& q) {
-  return {integer_of(q, {"bits"}), integer_of(q, {"group_size"}), text_of(q, {"mode"})};
-}
-
-void read_mlx(const JsonValue& q, QuantConfig& config) {
+void take_mlx(ConfigSection& q, QuantConfig& config) {
   config.method = "mlx";
-  config.mlx = read_mlx_layer(q);
-  for (const auto& [name, value] : q.members) {
-    if (value.is_object()) config.mlx_layers[name] = read_mlx_layer(value);
-  }
+  config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
+  config.mlx_layers = std::move(q.mlx_layers);
+  sort_mapped(std::span(config.mlx_layers), [strings = JsonStrings(config.text)](const auto& a, const auto& b) {
+    return strings.compare(a.name, b.name) < 0;
+  });
 }
 
-/// False when there is no such file. `text` is what it holds.
-Result<bool> read_file(Folder& folder, const char* name, JsonValue& out, std::string_view& text) {
+/// Nothing when there is no such file. `text` is what it holds.
+Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name, std::string_view& text) {
   const auto bytes = folder.open(name);
   if (!bytes.ok()) {
-    if (bytes.status().code() == MARLIN_E_FILE && bytes.status().native_code() == ENOENT) return false;
+    if (bytes.status().code() == MARLIN_E_FILE && bytes.status().native_code() == ENOENT)
+      return std::optional<ConfigSections>();
     return bytes.status();
   }
   text = {reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size()};
-  MARLIN_ASSIGN(out, parse_json({text, name, 0, kMaxConfig, 64}));
-  return true;
+  MARLIN_ASSIGN(ConfigSections sections, read_config_sections(text, name));
+  return std::optional(std::move(sections));
 }
 
 }  // namespace
 
 Result<QuantConfig> read_config(Folder& folder) {
   QuantConfig config;
-  JsonValue file;
-  MARLIN_ASSIGN(const bool has_config, read_file(folder, "config.json", file, config.text));
-  if (has_config) {
-    const JsonValue* mlx = file.find("quantization");
-    const JsonValue* q = file.find("quantization_config");
-    const JsonValue* inner = file.find("text_config");  // of models that also see or hear
-    if (q == nullptr && inner != nullptr) q = inner->find("quantization_config");
-    if (mlx == nullptr && inner != nullptr) mlx = inner->find("quantization");
-    if (mlx != nullptr && mlx->is_object()) {
-      read_mlx(*mlx, config);
+  MARLIN_ASSIGN(std::optional<ConfigSections> file, read_file(folder, "config.json", config.text));
+  if (file) {
+    ConfigSection& mlx = file->quantization.is_there ? file->quantization : file->inner_quantization;
+    if (mlx.is_object) {
+      take_mlx(mlx, config);
       return config;
     }
-    if (q != nullptr && q->is_object()) {
-      read_quantization(*q, "", config);
+    ConfigSection& q = file->quantization_config.is_there ? file->quantization_config : file->inner_quantization_config;
+    if (q.is_object) {
+      take_quantization(q, "", config);
       return config;
     }
   }
@@ -122,21 +72,33 @@ Result<QuantConfig> read_config(Folder& folder) {
   } kOthers[] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"hf_quant_config.json", "modelopt"}};
   for (const auto& other : kOthers) {
     std::string_view text;
-    MARLIN_ASSIGN(const bool there, read_file(folder, other.file, file, text));
-    if (!there) continue;
-    const JsonValue* q = file.find("quantization");
-    read_quantization(q != nullptr ? *q : file, other.method, config);
+    MARLIN_ASSIGN(file, read_file(folder, other.file, text));
+    if (!file) continue;
+    take_quantization(file->quantization.is_there ? file->quantization : file->root, other.method, config);
     return config;
   }
   return config;
 }
 
+QuantConfig::Mlx QuantConfig::mlx_of(std::string_view layer) const {
+  const JsonStrings strings(text);
+  const auto own = std::lower_bound(mlx_layers.begin(), mlx_layers.end(), layer, [&](const MlxLayer& a, std::string_view name) {
+    return strings.compare(a.name, name) < 0;
+  });
+  Mlx all = mlx;
+  if (own == mlx_layers.end() || strings.compare(own->name, layer) != 0) return all;
+  if (own->bits != MlxLayer::kNone) all.bits = own->bits;
+  if (own->group_size != MlxLayer::kNone) all.group_size = own->group_size;
+  const std::string mode = own->mode == 0 ? "" : config_word(strings.get(own->mode, 64));
+  if (!mode.empty()) all.mode = mode;
+  return all;
+}
+
 std::optional<int64_t> group_size_of(const QuantConfig& config, int64_t k, int64_t groups) {
   if (k < 1 || groups < 1) return std::nullopt;
   if (groups == 1) return k;
-  for (const int64_t size : config.group_sizes) {
-    if (ceil_div(k, size) == groups) return size;
-  }
+  // ceil(k / size) == groups, that is (groups - 1) size < k <= groups size
+  if (const auto size = config.group_sizes.first_between(ceil_div(k, groups), (k - 1) / (groups - 1))) return size;
   if (k % groups != 0) return std::nullopt;
   return k / groups;
 }

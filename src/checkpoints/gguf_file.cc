@@ -4,10 +4,12 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "checkpoints/sort_mapped.h"
 
 namespace metal_marlin {
 namespace {
@@ -34,7 +36,7 @@ constexpr ElementType kTypes[] = {
     {"NVFP4", 64, 36, 0},
 };
 
-enum ValueType : int32_t { kU32 = 4, kString = 8, kArray = 9 };
+enum ValueType : int32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
 /// Bytes of a value of fixed size, indexed by its type number; 0: no fixed size (string, array).
 constexpr uint8_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -45,6 +47,7 @@ struct Tensor {
   int64_t dims[kMaxRank] = {};  // outermost first
   uint32_t rank = 0;
   uint64_t offset = 0, bytes = 0, header_offset = 0;
+  std::span<const int64_t> shape() const { return std::span(dims).first(rank); }
 };
 
 class Reader {
@@ -57,7 +60,7 @@ class Reader {
     for (uint64_t i = 0; i < key_values_; ++i) {
       const uint64_t begin = at_;
       MARLIN_RETURN_IF_ERROR(read_key_value());
-      all.push_back({keys_.back(), bytes_.subspan(begin, at_ - begin)});
+      all.push_back({key_at(keys_.back()), bytes_.subspan(begin, at_ - begin)});
     }
     MARLIN_RETURN_IF_ERROR(check_keys());
     return all;
@@ -67,9 +70,19 @@ class Reader {
     MARLIN_RETURN_IF_ERROR(read_counts());
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
     MARLIN_RETURN_IF_ERROR(check_keys());
-    std::vector<Tensor> tensors;
-    for (uint64_t i = 0; i < tensor_count_; ++i) MARLIN_RETURN_IF_ERROR(read_tensor(tensors.emplace_back()));
-    return place(tensors, table);
+    MARLIN_RETURN_IF_ERROR(check_whole());
+    // Twice, because where the data begin is known only behind the last tensor: keeping all until then would take more bytes
+    // than the header has.
+    const uint64_t first = at_;
+    size_t pool = 0;
+    for (uint64_t i = 0; i < tensor_count_; ++i) {
+      MARLIN_ASSIGN(const Tensor t, read_tensor());
+      pool += TensorTable::pool_bytes(t.name, t.shape());
+    }
+    const auto data_begin = Checked(at_).round_up(alignment_).get();
+    at_ = first;
+    table.reserve(tensor_count_, pool);
+    return place(data_begin, table);
   }
 
  private:
@@ -125,8 +138,8 @@ class Reader {
   }
 
   Status read_key_value() {
+    keys_.push_back(at_);
     MARLIN_ASSIGN(const std::string_view key, take_string("key", kMaxKey));
-    keys_.push_back(key);
     const uint64_t type_at = at_;
     MARLIN_ASSIGN(const int32_t type, take<int32_t>("value type"));
     if (key == "general.alignment") {
@@ -138,16 +151,83 @@ class Reader {
       alignment_ = alignment;
       return {};
     }
+    if (key == "split.count") {
+      MARLIN_ASSIGN(parts_, take_count(key, type, type_at));
+      return {};
+    }
+    if (key == "split.no") {
+      MARLIN_ASSIGN(part_, take_count(key, type, type_at));
+      return {};
+    }
+    if (key == "split.tensors.count") return take_count(key, type, type_at).status();
     return type == kArray ? skip_array(key) : skip_value(key, type, type_at);
   }
 
+  template <class T>
+  Result<uint64_t> take_count_as(std::string_view key) {
+    MARLIN_ASSIGN(const T value, take<T>("value"));
+    if (value >= T{0}) return static_cast<uint64_t>(value);
+    return error(at_ - sizeof(T), "key '%.*s': expected 0 or more, found %" PRId64, static_cast<int>(key.size()), key.data(),
+                 static_cast<int64_t>(value));
+  }
+
+  /// A value >= 0 of any type of integers: writers differ.
+  Result<uint64_t> take_count(std::string_view key, int32_t type, uint64_t type_at) {
+    switch (type) {
+      case kU8:
+        return take_count_as<uint8_t>(key);
+      case kI8:
+        return take_count_as<int8_t>(key);
+      case kU16:
+        return take_count_as<uint16_t>(key);
+      case kI16:
+        return take_count_as<int16_t>(key);
+      case kU32:
+        return take_count_as<uint32_t>(key);
+      case kI32:
+        return take_count_as<int32_t>(key);
+      case kU64:
+        return take_count_as<uint64_t>(key);
+      case kI64:
+        return take_count_as<int64_t>(key);
+      default:
+        return error(type_at, "key '%.*s': value type: expected one of integers (0..5, 10, 11), found %d",
+                     static_cast<int>(key.size()), key.data(), type);
+    }
+  }
+
+  /// A part alone would look like a whole model that lacks layers.
+  Status check_whole() const {
+    if (parts_ == 0) return {};
+    if (part_ >= parts_) {
+      return error(0, "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64, parts_, part_);
+    }
+    if (parts_ == 1) return {};
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "%.60s: byte 0: this is part %" PRIu64 " of %" PRIu64
+                         " of a split model, whose parts are not read: merge them with "
+                         "'llama-gguf-split --merge FIRST-PART MERGED-FILE'",
+                         file_.c_str(), part_ + 1, parts_);
+  }
+
+  /// The key whose length stands at this byte.
+  std::string_view key_at(uint64_t offset) const {
+    const std::byte* const at = bytes_.data() + offset;
+    // Read once more: the file may have changed.
+    const uint64_t size = std::min<uint64_t>(load<uint64_t>(at), bytes_.size() - offset - sizeof(uint64_t));
+    return {reinterpret_cast<const char*>(at) + sizeof(uint64_t), size};
+  }
+
   Status check_keys() {
-    std::sort(keys_.begin(), keys_.end());
-    const auto twice = std::adjacent_find(keys_.begin(), keys_.end());
+    sort_mapped(std::span(keys_), [&](uint64_t a, uint64_t b) {
+      const int order = key_at(a).compare(key_at(b));
+      return order != 0 ? order < 0 : a < b;
+    });
+    const auto twice =
+        std::adjacent_find(keys_.begin(), keys_.end(), [&](uint64_t a, uint64_t b) { return key_at(a) == key_at(b); });
     if (twice == keys_.end()) return {};
-    const std::string_view key = std::max(twice[0], twice[1], [](auto a, auto b) { return a.data() < b.data(); });
-    const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(key.data()) - bytes_.data());
-    return error(offset, "key '%.*s' occurs twice", static_cast<int>(std::min<size_t>(key.size(), 60)), key.data());
+    const std::string_view key = key_at(twice[1]);
+    return error(twice[1], "key '%.*s' occurs twice", static_cast<int>(std::min<size_t>(key.size(), 60)), key.data());
   }
 
   Status skip_value(std::string_view key, int32_t type, uint64_t type_at) {
@@ -186,7 +266,8 @@ class Reader {
     return {};
   }
 
-  Status read_tensor(Tensor& t) {
+  Result<Tensor> read_tensor() {
+    Tensor t;
     t.header_offset = at_;
     MARLIN_ASSIGN(t.name, take_string("tensor name", kMaxName));
     const int length = static_cast<int>(t.name.size());
@@ -209,22 +290,22 @@ class Reader {
     t.type = &kTypes[type];
     MARLIN_ASSIGN(t.offset, take<uint64_t>("tensor offset"));
     const int64_t inner = t.rank == 0 ? 1 : t.dims[t.rank - 1];
-    const auto bytes = tensor_bytes(*t.type, std::span(t.dims, t.rank));
+    const auto bytes = tensor_bytes(*t.type, t.shape());
     if (inner % t.type->block != 0 || !bytes) {
       return error(t.header_offset,
                    "tensor '%.*s': dimensions: rows of %" PRId64 " are no blocks of %s (%u), or too many bytes", length,
                    t.name.data(), inner, t.type->name, t.type->block);
     }
     t.bytes = *bytes;
-    return {};
+    return t;
   }
 
   /// Each tensor must begin at the padded end of the one before and end inside the file.
-  Status place(const std::vector<Tensor>& tensors, TensorTable& table) const {
-    const auto data_begin = Checked(at_).round_up(alignment_).get();
+  Status place(std::optional<uint64_t> data_begin, TensorTable& table) {
     const uint32_t file = table.add_file(file_, bytes_);
     Checked expected = 0;
-    for (const Tensor& t : tensors) {
+    for (uint64_t i = 0; i < tensor_count_; ++i) {
+      MARLIN_ASSIGN(const Tensor t, read_tensor());
       const int length = static_cast<int>(t.name.size());
       const auto offset = expected.get();
       if (!offset || t.offset != *offset) {
@@ -237,7 +318,7 @@ class Reader {
                      "tensor '%.*s': data: expected %" PRIu64 " bytes from byte %" PRIu64 ", found a file of %zu", length,
                      t.name.data(), t.bytes, data_begin.value_or(0) + t.offset, bytes_.size());
       }
-      table.add(file, t.name, *t.type, std::span(t.dims, t.rank), *end - t.bytes, t.bytes);
+      table.add(file, t.name, *t.type, t.shape(), *end - t.bytes, t.bytes);
       expected = (expected + Checked(t.bytes)).round_up(alignment_);
     }
     return {};
@@ -247,7 +328,8 @@ class Reader {
   std::span<const std::byte> bytes_;
   uint64_t at_ = 0, tensor_count_ = 0, key_values_ = 0;
   uint32_t alignment_ = 32;
-  std::vector<std::string_view> keys_;
+  uint64_t parts_ = 0, part_ = 0;  // split.count, 0 where there is none, and split.no
+  std::vector<uint64_t> keys_;     // where their lengths stand
 };
 
 }  // namespace

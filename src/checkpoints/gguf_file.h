@@ -13,7 +13,8 @@
 namespace metal_marlin {
 
 /// Adds the tensors of one file in its order, dimensions outermost first (the file has them innermost first). Reads the header
-/// only; of the key-values it keeps general.alignment. Every count is bounded by the bytes left before anything is allocated.
+/// only; of the key-values it heeds general.alignment and those of a split model, whose parts are MARLIN_E_UNSUPPORTED. Every
+/// count is bounded by the bytes left before anything is allocated.
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table);
 
 /// One key-value as the file has it: key, type and value are `bytes`.

@@ -1,9 +1,12 @@
 #include "checkpoints/json.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <vector>
+
+#include "checkpoints/sort_mapped.h"
 
 namespace metal_marlin {
 namespace {
@@ -47,7 +50,7 @@ class Handler {
   using binary_t = nlohmann::json::binary_t;
 
   Handler(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit)
-      : json_(json), visit_(visit), at_(json.text.data()) {}
+      : json_(json), visit_(visit), at_(json.text.data()), strings_(json.text) {}
   const char** furthest() { return &at_; }
   const Status& status() const { return status_; }
 
@@ -57,16 +60,14 @@ class Handler {
   bool number_unsigned(number_unsigned_t v) { return give(Kind::integer, {}, v, static_cast<double>(v)); }
   bool number_float(number_float_t v, const string_t& text) { return give(Kind::real, text, 0, v); }
   bool string(string_t& v) { return give(Kind::string, v); }
-  bool binary(binary_t&) { return fail("binary value"); }
+  bool binary(binary_t&) { return fail(offset(), "binary value"); }
   bool start_object(size_t) { return open(Kind::object); }
   bool end_object() { return close(Kind::end_object); }
   bool start_array(size_t) { return open(Kind::array); }
   bool end_array() { return close(Kind::end_array); }
   bool key(string_t& v) {
-    if (v.find('\0') != string_t::npos) return fail("a key holds a NUL character");
-    if (!keys_.back().insert(v).second) {
-      return fail(("one object has twice the key " + v.substr(0, 80)).c_str());
-    }
+    if (v.find('\0') != string_t::npos) return fail(offset(), "a key holds a NUL character");
+    keys_.push_back(begin_of_string());
     return give(Kind::key, v);
   }
   bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception&) {
@@ -80,37 +81,130 @@ class Handler {
  private:
   int file_length() const { return static_cast<int>(std::min<size_t>(json_.file.size(), 80)); }
   uint64_t offset() const { return json_.file_offset + static_cast<uint64_t>(at_ - json_.text.data()); }
-  bool fail(const char* what) {
+  bool fail(uint64_t offset, const char* what) {
     status_ =
-        Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: %s", file_length(), json_.file.data(), offset(), what);
+        Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: %s", file_length(), json_.file.data(), offset, what);
     return false;
   }
   bool give(Kind kind, std::string_view text = {}, uint64_t integer = 0, double number = 0) {
-    status_ = visit_({kind, text, integer, number, static_cast<int>(keys_.size()), offset()});
+    const uint32_t begin = kind == Kind::string || kind == Kind::key ? begin_of_string() : 0;
+    status_ = visit_({kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(), begin});
     return status_.ok();
   }
+  /// Of the string that has just been read: behind the last quote before its end that no odd number of backslashes precedes.
+  uint32_t begin_of_string() const {
+    const char* const text = json_.text.data();
+    for (auto begin = static_cast<size_t>(at_ - text) - 1; begin > 1; --begin) {
+      if (text[begin - 1] != '"') continue;
+      size_t escapes = 0;
+      while (escapes < begin - 1 && text[begin - 2 - escapes] == '\\') ++escapes;
+      if (escapes % 2 == 0) return static_cast<uint32_t>(begin);
+    }
+    return 1;  // the text is nothing but this string
+  }
   bool open(Kind kind) {
-    if (static_cast<int>(keys_.size()) >= json_.max_depth) return fail("objects and arrays are nested too deeply");
-    keys_.emplace_back();
+    if (static_cast<int>(first_keys_.size()) >= json_.max_depth) {
+      return fail(offset(), "objects and arrays are nested too deeply");
+    }
+    first_keys_.push_back(keys_.size());
     return give(kind);
   }
   bool close(Kind kind) {
-    if (!give(kind)) return false;
-    keys_.pop_back();
+    if (!check_keys() || !give(kind)) return false;
+    keys_.resize(first_keys_.back());
+    first_keys_.pop_back();
     return true;
+  }
+
+  /// Names the first key of the object that ends which an earlier one equals.
+  bool check_keys() {
+    const std::span<uint32_t> keys = std::span(keys_).subspan(first_keys_.back());
+    strings_.sort(keys);
+    uint32_t twice = UINT32_MAX;
+    for (size_t i = 1; i < keys.size(); ++i) {
+      if (keys[i] < twice && strings_.compare(keys[i - 1], keys[i]) == 0) twice = keys[i];
+    }
+    if (twice == UINT32_MAX) return true;
+    return fail(json_.file_offset + twice, ("one object has twice the key " + strings_.get(twice, 80)).c_str());
   }
 
   const JsonText& json_;
   const std::function<Status(const JsonEvent&)>& visit_;
   const char* at_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the objects (and, empty, arrays) around
+  const JsonStrings strings_;
+  std::vector<uint32_t> keys_;      // of the objects around: where they begin
+  std::vector<size_t> first_keys_;  // where those of each object (and, with none, array) around begin
   Status status_;
 };
+
+/// The bytes of a string of a well-formed text, decoded one after the other. Stays inside the text even when that is a file
+/// whose content another process has changed meanwhile.
+class Characters {
+ public:
+  Characters(std::string_view text, size_t begin) : text_(text), at_(begin) {}
+  /// 0..255, or -1 behind the last.
+  int next() {
+    if (decoded_ != 0) return take_decoded();
+    const char c = peek();
+    if (c == '"') return -1;
+    ++at_;
+    if (c == '\\') return decode();
+    return static_cast<uint8_t>(c);
+  }
+
+ private:
+  char peek() const { return at_ < text_.size() ? text_[at_] : '"'; }
+
+  int take_decoded() {
+    const auto byte = static_cast<uint8_t>(decoded_);
+    decoded_ >>= 8;
+    return byte;
+  }
+
+  int decode() {
+    static constexpr std::string_view kLetters = "bfnrt", kMeanings = "\b\f\n\r\t";
+    const char letter = peek();
+    ++at_;
+    if (letter != 'u') {
+      const size_t known = kLetters.find(letter);
+      return static_cast<uint8_t>(known == std::string_view::npos ? letter : kMeanings[known]);
+    }
+    uint32_t code = hex_digits();
+    if (code >= 0xd800 && code < 0xdc00) {  // the first half of a pair: \uXXXX\uXXXX
+      at_ += 2;
+      code = 0x10000 + ((code - 0xd800) << 10) + hex_digits() - 0xdc00;
+    }
+    return encode(code);
+  }
+
+  uint32_t hex_digits() {
+    uint32_t value = 0;
+    for (const size_t end = at_ + 4; at_ < end; ++at_) {
+      const char c = peek();
+      value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+    }
+    return value;
+  }
+
+  /// UTF-8: hands out the first byte and keeps the others, none of which is 0.
+  int encode(uint32_t code) {
+    static constexpr uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
+    const uint32_t more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    for (uint32_t i = 0; i < more; ++i) decoded_ = decoded_ << 8 | 0x80 | (code >> 6 * i & 0x3f);
+    return static_cast<uint8_t>(kFirst[more] | code >> 6 * more);
+  }
+
+  std::string_view text_;
+  size_t at_;
+  uint32_t decoded_ = 0;  // bytes of one character that are still to come, the lowest first
+};
+
+int sign(int a, int b) { return a < b ? -1 : a > b ? 1 : 0; }
 
 }  // namespace
 
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit) {
-  if (json.text.size() > json.max_bytes) {
+  if (json.text.size() > json.max_bytes || json.text.size() > UINT32_MAX) {
     return Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: expected at most %zu bytes, found %zu",
                          static_cast<int>(json.file.size()), json.file.data(), json.file_offset, json.max_bytes,
                          json.text.size());
@@ -122,41 +216,35 @@ Status walk_json(const JsonText& json, const std::function<Status(const JsonEven
   return handler.status();
 }
 
-const JsonValue* JsonValue::find(std::string_view key) const {
-  for (const auto& [name, value] : members) {
-    if (name == key) return &value;
-  }
-  return nullptr;
+std::string JsonStrings::get(uint32_t begin, size_t most) const {
+  std::string out;
+  Characters characters(text_, begin);
+  for (int c = characters.next(); c >= 0 && out.size() < most; c = characters.next()) out += static_cast<char>(c);
+  return out;
 }
 
-Result<JsonValue> parse_json(const JsonText& json) {
-  JsonValue root;
-  std::vector<JsonValue*> open;  // the objects and arrays around; stable, because only the last one's children grow
-  std::string key;
-  const auto place = [&]() -> JsonValue& {
-    if (open.empty()) return root;
-    JsonValue& parent = *open.back();
-    if (parent.kind == Kind::array) return parent.items.emplace_back();
-    return parent.members.emplace_back(key, JsonValue{}).value;
-  };
-  MARLIN_RETURN_IF_ERROR(walk_json(json, [&](const JsonEvent& event) -> Status {
-    if (event.kind == Kind::end_object || event.kind == Kind::end_array) {
-      open.pop_back();
-      return {};
-    }
-    if (event.kind == Kind::key) {
-      key = event.text;
-      return {};
-    }
-    JsonValue& value = place();
-    value.kind = event.kind;
-    value.text = event.text;
-    value.number = event.number;
-    value.boolean = event.integer != 0;
-    if (event.kind == Kind::object || event.kind == Kind::array) open.push_back(&value);
-    return {};
-  }));
-  return root;
+int JsonStrings::compare(uint32_t a, uint32_t b) const {
+  Characters first(text_, a), second(text_, b);
+  for (;;) {
+    const int x = first.next(), y = second.next();
+    if (x != y || x < 0) return sign(x, y);
+  }
+}
+
+int JsonStrings::compare(uint32_t a, std::string_view b) const {
+  Characters first(text_, a);
+  for (const char c : b) {
+    const int x = first.next(), y = static_cast<uint8_t>(c);
+    if (x != y) return sign(x, y);
+  }
+  return first.next() < 0 ? 0 : 1;
+}
+
+void JsonStrings::sort(std::span<uint32_t> begins) const {
+  sort_mapped(begins, [&](uint32_t a, uint32_t b) {
+    const int order = compare(a, b);
+    return order != 0 ? order < 0 : a < b;
+  });
 }
 
 }  // namespace metal_marlin

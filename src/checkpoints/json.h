@@ -1,12 +1,12 @@
-// JSON from files that nobody vouches for: bounded in size and depth, no key twice, errors as values with a byte offset.
+// JSON from files that nobody vouches for: bounded in size and depth, no key twice, errors as values with a byte offset. There
+// is no tree of values, which would take fifty times the bytes of a hostile text: readers take from a walk what they need.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/status.h"
 
@@ -29,30 +29,28 @@ struct JsonEvent {
   double number = 0;      ///< of integer, negative and real
   int depth = 0;          ///< objects and arrays around it; the begin and end of one count themselves
   uint64_t offset = 0;    ///< where in the file it ends
+  uint32_t begin = 0;     ///< of key and string: the byte of JsonText::text behind its first quote
 };
 
 /// Calls visit for every event until it returns an error. MARLIN_E_FORMAT for a text that is too long, too deep, malformed or
 /// names a key of one object twice.
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit);
 
-struct JsonMember;
+/// Keys and strings of a text that walk_json has seen, each named by its JsonEvent::begin. A list of names costs four bytes a
+/// name this way, however many and long a writer makes them.
+class JsonStrings {
+ public:
+  explicit JsonStrings(std::string_view text) : text_(text) {}
+  /// Decoded, and cut after `most` bytes.
+  std::string get(uint32_t begin, size_t most = SIZE_MAX) const;
+  /// Below, equal to or above 0, by their bytes. Reads no further than the first difference.
+  int compare(uint32_t a, uint32_t b) const;
+  int compare(uint32_t a, std::string_view b) const;
+  /// By their bytes, equal ones by their place.
+  void sort(std::span<uint32_t> begins) const;
 
-/// A text as a tree; for small files.
-struct JsonValue {
-  JsonEvent::Kind kind = JsonEvent::Kind::null;
-  std::string text;
-  double number = 0;
-  bool boolean = false;
-  std::vector<JsonMember> members;  ///< of an object, in the text's order
-  std::vector<JsonValue> items;     ///< of an array
-  /// The member, or null when there is none or this is no object.
-  const JsonValue* find(std::string_view key) const;
-  bool is_object() const { return kind == JsonEvent::Kind::object; }
+ private:
+  std::string_view text_;
 };
-struct JsonMember {
-  std::string key;
-  JsonValue value;
-};
-Result<JsonValue> parse_json(const JsonText& json);
 
 }  // namespace metal_marlin

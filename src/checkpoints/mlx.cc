@@ -26,16 +26,6 @@ std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight, co
   return cols_of(scales) * 4 == cols_of(weight) ? "mxfp4" : "nvfp4";
 }
 
-QuantConfig::Mlx config_of(const QuantConfig& config, std::string_view layer) {
-  QuantConfig::Mlx mlx = config.mlx;
-  if (const auto own = config.mlx_layers.find(layer); own != config.mlx_layers.end()) {
-    if (own->second.bits) mlx.bits = own->second.bits;
-    if (own->second.group_size) mlx.group_size = own->second.group_size;
-    if (!own->second.mode.empty()) mlx.mode = own->second.mode;
-  }
-  return mlx;
-}
-
 void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, Finding& found) {
   LayoutOperands& o = found.operands;
   o.format = MARLIN_INT4;
@@ -81,7 +71,7 @@ std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& ten
     return found;
   }
   const TensorView biases = finder.find(*base, ".biases");
-  const QuantConfig::Mlx mlx = config_of(finder.config, *base);
+  const QuantConfig::Mlx mlx = finder.config.mlx_of(*base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
   found.make = make_mlx;
   const int64_t bits = mlx.bits.value_or(4);

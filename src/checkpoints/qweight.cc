@@ -1,5 +1,6 @@
 // `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ share. Which one it is follows
 // from the caller's word, the config, or the shapes, in this order.
+#include <algorithm>
 #include <cinttypes>
 
 #include "checkpoints/recognise.h"
@@ -63,8 +64,15 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
     const auto groups = awq_gemv_groups(o.k, size);
     return groups && (*groups == padded || (o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST && o.k / size == padded));
   };
-  for (const int64_t size : finder.config.group_sizes) {
-    if (o.group_size == 0 || (fits(size) && !fits(o.group_size))) o.group_size = size;
+  const GroupSizes& named = finder.config.group_sizes;
+  o.group_size = named.first().value_or(0);
+  std::optional<uint32_t> best;
+  // The padding is less than 32 groups, so few sizes can fit, however many are named.
+  for (int64_t groups = std::max<int64_t>(padded - 31, 1); groups <= std::min(padded, o.k); ++groups) {
+    const auto place = named.place_of(o.k / groups);
+    if (!place || !fits(o.k / groups) || (best && *best < *place)) continue;
+    best = place;
+    o.group_size = o.k / groups;
   }
   if (o.group_size != 0) return {};
   for (const int64_t size : {int64_t{32}, int64_t{64}, int64_t{128}, o.k}) {

@@ -1,6 +1,9 @@
 #include "checkpoints/recognise.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <numeric>
 
 #include "checkpoints/tensor_table.h"
 #include "formats/format_table.h"
@@ -63,9 +66,6 @@ std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorV
   return found;
 }
 
-namespace {
-
-/// Fills in what the operands say, by building the source as far as headers allow.
 void describe(Finding& found) {
   Layer& layer = found.layer;
   const LayoutOperands& o = found.operands;
@@ -91,26 +91,52 @@ void describe(Finding& found) {
   if (meta.sparse) layer.flags |= MARLIN_LAYER_SPARSE_2_4;
 }
 
+namespace {
+
+constexpr decltype(&recognise_floats) kRecognisers[] = {
+    recognise_gguf,    recognise_qweight,     recognise_gpt_oss, recognise_nvfp4,
+    recognise_mxfp4,   recognise_mlx,         recognise_marlin,  recognise_compressed_tensors,
+    recognise_bitmask, recognise_unsupported, recognise_floats,
+};
+
 }  // namespace
 
-std::deque<Finding> find_layers(const Finder& finder) {
-  static constexpr decltype(&recognise_floats) kRecognisers[] = {
-      recognise_gguf,    recognise_qweight,     recognise_gpt_oss, recognise_nvfp4,
-      recognise_mxfp4,   recognise_mlx,         recognise_marlin,  recognise_compressed_tensors,
-      recognise_bitmask, recognise_unsupported, recognise_floats,
-  };
-  std::deque<Finding> layers;
-  for (size_t i = 0; i < finder.tensors.size(); ++i) {
+LayerTable LayerTable::find(const Finder& finder) {
+  LayerTable table;
+  const size_t tensors = finder.tensors.size();
+  // At most so many: growing in steps would take more.
+  table.records_.reserve(tensors);
+  table.names_.reserve(finder.tensors.name_bytes() + tensors);
+  for (size_t i = 0; i < tensors; ++i) {
     const TensorView tensor = finder.tensors.view(i);
-    for (const auto recognise : kRecognisers) {
-      if (auto found = recognise(finder, tensor)) {
-        describe(*found);
-        layers.push_back(std::move(*found));
-        break;
-      }
+    for (uint32_t r = 0; r < std::size(kRecognisers); ++r) {
+      const auto found = kRecognisers[r](finder, tensor);
+      if (!found) continue;
+      table.records_.push_back({table.names_.size(), static_cast<uint32_t>(i), r});
+      table.names_.insert(table.names_.end(), found->layer.name.begin(), found->layer.name.end());
+      table.names_.push_back('\0');
+      break;
     }
   }
-  return layers;
+  table.by_name_.resize(table.size());
+  std::iota(table.by_name_.begin(), table.by_name_.end(), 0u);
+  std::sort(table.by_name_.begin(), table.by_name_.end(), [&](uint32_t a, uint32_t b) {
+    const int order = std::strcmp(table.name(a), table.name(b));
+    return order != 0 ? order < 0 : a < b;
+  });
+  return table;
+}
+
+std::optional<size_t> LayerTable::find(std::string_view wanted) const {
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
+                                   [&](uint32_t index, std::string_view text) { return name(index) < text; });
+  if (at == by_name_.end() || name(*at) != wanted) return std::nullopt;
+  return *at;
+}
+
+Finding LayerTable::finding(const Finder& finder, size_t index) const {
+  const Record& record = records_[index];
+  return *kRecognisers[record.recogniser](finder, finder.tensors.view(record.tensor));
 }
 
 }  // namespace metal_marlin

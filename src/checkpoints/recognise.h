@@ -1,10 +1,10 @@
 // Finding layers among the tensors of a checkpoint. One recogniser a family of files, each in its importer's file.
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/config.h"
@@ -59,9 +59,32 @@ std::optional<Finding> recognise_bitmask(const Finder& finder, const TensorView&
 std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& tensor);
 
-/// All layers, in the tensors' order, each described by its shapes and types; nothing but headers (and weight_shape, which is
-/// one) is read. `layout`: AUTO, or how to read tensors whose names leave it open.
-std::deque<Finding> find_layers(const Finder& finder);
+/// The layers of a checkpoint in their tensors' order. Small a layer, because a hostile header can name a million of them: only
+/// which tensor makes it and its name are kept; all else is found anew when it is asked for.
+class LayerTable {
+ public:
+  /// Looks at headers (and weight_shape, which is one) only.
+  static LayerTable find(const Finder& finder);
+  size_t size() const { return records_.size(); }
+  /// Ends with a NUL; lives as long as the table.
+  const char* name(size_t index) const { return names_.data() + records_[index].name; }
+  /// The first layer of this name.
+  std::optional<size_t> find(std::string_view name) const;
+  /// As the layer's recogniser finds it, not described yet.
+  Finding finding(const Finder& finder, size_t index) const;
+
+ private:
+  struct Record {
+    size_t name;  // among names_
+    uint32_t tensor, recogniser;
+  };
+  std::vector<Record> records_;
+  std::vector<char> names_;
+  std::vector<uint32_t> by_name_;
+};
+
+/// Fills in what the operands say of the layer, by building the source as far as headers allow.
+void describe(Finding& found);
 
 /// name without suffix, or nothing.
 std::optional<std::string_view> without_suffix(std::string_view name, std::string_view suffix);

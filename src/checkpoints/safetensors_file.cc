@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <optional>
 #include <tuple>
-#include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "base/bits.h"
@@ -19,7 +16,8 @@ using Kind = JsonEvent::Kind;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own implementation
 constexpr size_t kMaxIndex = 100'000'000;
-constexpr uint32_t kMaxRank = 64;
+constexpr size_t kMaxRank = 64;
+constexpr uint64_t kLengthBytes = 8;  // of the header's length, which precedes it
 
 constexpr ElementType kTypes[] = {
     {"F32", 1, 4, MARLIN_F32},
@@ -53,12 +51,18 @@ const ElementType* find_type(std::string_view name) {
   return nullptr;
 }
 
-/// Follows the header {name: {dtype, shape, data_offsets}, "__metadata__": {text: text}} event by event: a header of 100 MB
-/// never becomes a tree.
+/// Follows the header {name: {dtype, shape, data_offsets}, "__metadata__": {text: text}} event by event and adds each tensor
+/// where its object ends: a header of 100 MB never becomes a tree.
 class HeaderReader {
  public:
-  HeaderReader(const std::string& file, uint64_t data_begin, uint64_t data_size)
-      : file_(file), data_begin_(data_begin), data_size_(data_size) {}
+  HeaderReader(const std::string& file, std::string_view header, std::span<const std::byte> bytes, TensorTable& table)
+      : file_(file),
+        strings_(header),
+        data_begin_(kLengthBytes + header.size()),
+        data_size_(bytes.size() - data_begin_),
+        table_(table),
+        first_(table.size()),
+        number_(table.add_file(file, bytes)) {}
 
   Status visit(const JsonEvent& e) {
     switch (e.depth) {
@@ -73,46 +77,37 @@ class HeaderReader {
     }
   }
 
-  /// The tensors, sorted by their data, which must cover the data exactly.
-  Status finish(uint32_t file, TensorTable& table) {
-    std::sort(tensors_.begin(), tensors_.end(), [](const Tensor& a, const Tensor& b) {
-      return std::tie(a.begin, a.end, a.header_offset) < std::tie(b.begin, b.end, b.header_offset);
-    });
+  /// Sorts the tensors by their data, which they must cover exactly.
+  Status finish() {
+    table_.sort_by_offset(first_);
     uint64_t expected = 0;
-    for (const Tensor& t : tensors_) {
-      if (t.begin != expected) {
+    for (size_t i = first_; i < table_.size(); ++i) {
+      const TensorTable::Range range = table_.range(i);
+      const uint64_t begin = range.offset - data_begin_;
+      if (begin != expected) {
         return Status::error(MARLIN_E_FORMAT,
                              "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected to begin at %" PRIu64
                              " where the data before it ends, found %" PRIu64 " (%s)",
-                             file_.c_str(), t.header_offset, t.name.c_str(), expected, t.begin,
-                             t.begin < expected ? "overlap" : "hole");
+                             file_.c_str(), range.offset, std::string(table_.name(i)).c_str(), expected, begin,
+                             begin < expected ? "overlap" : "hole");
       }
-      expected = t.end;
+      expected = begin + range.bytes;
     }
-    if (expected != data_size_) {
-      return Status::error(MARLIN_E_FORMAT,
-                           "%.60s: byte %" PRIu64 ": data: expected %" PRIu64 " bytes by the header's offsets, found %" PRIu64,
-                           file_.c_str(), data_begin_, expected, data_size_);
-    }
-    for (const Tensor& t : tensors_) {
-      table.add(file, t.name, *t.type, std::span(dims_).subspan(t.dims, t.rank), data_begin_ + t.begin, t.end - t.begin);
-    }
-    return {};
+    if (expected == data_size_) return {};
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.60s: byte %" PRIu64 ": data: expected %" PRIu64 " bytes by the header's offsets, found %" PRIu64,
+                         file_.c_str(), data_begin_, expected, data_size_);
   }
 
  private:
-  struct Tensor {
-    std::string name;
-    const ElementType* type = nullptr;
-    uint64_t begin = 0, end = 0, header_offset = 0;
-    size_t dims = 0;
-    uint32_t rank = 0;
-  };
   enum class Field { dtype, shape, data_offsets, unknown };
+
+  /// Of the tensor that is being read; "" before the first.
+  std::string name(size_t most = SIZE_MAX) const { return name_ == 0 ? "" : strings_.get(name_, most); }
 
   Status error(const JsonEvent& e, const char* field, const char* what) const {
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": tensor '%.60s': %s: %s", file_.c_str(), e.offset,
-                         tensor_.name.c_str(), field, what);
+                         name(60).c_str(), field, what);
   }
 
   Status visit_name(const JsonEvent& e) {
@@ -122,9 +117,7 @@ class HeaderReader {
         return {};
       case Kind::key:
         in_metadata_ = e.text == "__metadata__";
-        tensor_ = {};
-        tensor_.name = e.text;
-        tensor_.header_offset = e.offset;
+        name_ = e.begin;
         return {};
       default:
         return error(e, "header", "expected an object");
@@ -140,7 +133,7 @@ class HeaderReader {
     if (e.kind == Kind::array || e.kind == Kind::end_array) return error(e, "header", "expected an object");
     if (e.kind == Kind::object) {
       field_ = Field::unknown;
-      tensor_.dims = dims_.size();
+      dims_.clear();
       seen_dtype_ = seen_shape_ = false;
       offsets_ = 0;
       return {};
@@ -161,11 +154,11 @@ class HeaderReader {
                                             : "data_offsets",
                    field_ == Field::dtype ? "expected a string" : "expected an array");
     }
-    tensor_.type = find_type(e.text);
+    type_ = find_type(e.text);
     seen_dtype_ = true;
-    if (tensor_.type != nullptr) return {};
+    if (type_ != nullptr) return {};
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": tensor '%.60s': dtype: '%.20s' is no type of the format",
-                         file_.c_str(), e.offset, tensor_.name.c_str(), std::string(e.text).c_str());
+                         file_.c_str(), e.offset, name(60).c_str(), std::string(e.text).c_str());
   }
 
   Status visit_number(const JsonEvent& e) {
@@ -181,13 +174,12 @@ class HeaderReader {
     if (e.depth != 3 || e.kind != Kind::integer) return error(e, name, "expected whole numbers >= 0");
     if (field_ == Field::shape) {
       if (e.integer > INT64_MAX) return error(e, name, "a dimension of 2^63 or more");
-      if (tensor_.rank == kMaxRank) return error(e, name, "expected at most 64 dimensions");
+      if (dims_.size() == kMaxRank) return error(e, name, "expected at most 64 dimensions");
       dims_.push_back(static_cast<int64_t>(e.integer));
-      ++tensor_.rank;
       return {};
     }
     if (offsets_ == 2) return error(e, name, "expected two numbers, found more");
-    (offsets_ == 0 ? tensor_.begin : tensor_.end) = e.integer;
+    (offsets_ == 0 ? begin_ : end_) = e.integer;
     ++offsets_;
     return {};
   }
@@ -196,30 +188,35 @@ class HeaderReader {
     if (!seen_dtype_) return error(e, "dtype", "missing");
     if (!seen_shape_) return error(e, "shape", "missing");
     if (offsets_ != 2) return error(e, "data_offsets", "expected two numbers");
-    if (tensor_.begin > tensor_.end || tensor_.end > data_size_) {
+    if (begin_ > end_ || end_ > data_size_) {
       return Status::error(MARLIN_E_FORMAT,
                            "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected 0 <= begin <= end <= %" PRIu64
                            ", found [%" PRIu64 ", %" PRIu64 "]",
-                           file_.c_str(), e.offset, tensor_.name.c_str(), data_size_, tensor_.begin, tensor_.end);
+                           file_.c_str(), e.offset, name(60).c_str(), data_size_, begin_, end_);
     }
-    const auto bytes = tensor_bytes(*tensor_.type, std::span(dims_).subspan(tensor_.dims, tensor_.rank));
+    const auto bytes = tensor_bytes(*type_, dims_);
     if (!bytes) return error(e, "shape", "its size is no whole number of bytes below 2^64");
-    if (*bytes != tensor_.end - tensor_.begin) {
+    if (*bytes != end_ - begin_) {
       return Status::error(MARLIN_E_FORMAT,
                            "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected %" PRIu64
                            " bytes by shape and dtype %s, found %" PRIu64,
-                           file_.c_str(), e.offset, tensor_.name.c_str(), *bytes, tensor_.type->name,
-                           tensor_.end - tensor_.begin);
+                           file_.c_str(), e.offset, name(60).c_str(), *bytes, type_->name, end_ - begin_);
     }
-    tensors_.push_back(std::move(tensor_));
+    table_.add(number_, name(), *type_, dims_, data_begin_ + begin_, *bytes);
     return {};
   }
 
   const std::string& file_;
-  uint64_t data_begin_, data_size_;
-  std::vector<Tensor> tensors_;
+  const JsonStrings strings_;  // of the header
+  const uint64_t data_begin_, data_size_;
+  TensorTable& table_;
+  const size_t first_;  // of this file's tensors
+  const uint32_t number_;
+  // The tensor that is being read.
+  uint32_t name_ = 0;
+  const ElementType* type_ = nullptr;
+  uint64_t begin_ = 0, end_ = 0;
   std::vector<int64_t> dims_;
-  Tensor tensor_;  // being read
   Field field_ = Field::unknown;
   bool in_metadata_ = false, seen_dtype_ = false, seen_shape_ = false;
   int offsets_ = 0;
@@ -231,22 +228,15 @@ bool is_plain_name(std::string_view name) {
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-/// weight_map of an index: tensor to shard, and the shards in order of first mention.
-struct Index {
-  std::vector<std::pair<std::string, std::string>> map;
-  std::vector<std::string> shards;
-};
-
-Result<Index> read_index(const std::string& name, std::span<const std::byte> bytes) {
-  Index index;
-  std::string tensor;
-  std::unordered_set<std::string> shards;
+/// Calls visit for each entry of an index's weight_map: the tensor's name and the event of its shard's.
+Status walk_index(const std::string& name, std::string_view text,
+                  const std::function<Status(uint32_t tensor, const JsonEvent& shard)>& visit) {
+  uint32_t tensor = 0;
   bool in_map = false, seen_map = false;
-  const JsonText json{{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name, 0, kMaxIndex, 16};
   const auto bad = [&](const JsonEvent& e, const char* what) {
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": weight_map: %s", name.c_str(), e.offset, what);
   };
-  MARLIN_RETURN_IF_ERROR(walk_json(json, [&](const JsonEvent& e) -> Status {
+  MARLIN_RETURN_IF_ERROR(walk_json({text, name, 0, kMaxIndex, 16}, [&](const JsonEvent& e) -> Status {
     if (e.depth == 1 && e.kind == Kind::key) {
       in_map = e.text == "weight_map";
       seen_map = seen_map || in_map;
@@ -257,17 +247,30 @@ Result<Index> read_index(const std::string& name, std::span<const std::byte> byt
     }
     if (e.kind == Kind::object || e.kind == Kind::end_object) return e.depth == 2 ? Status() : bad(e, "expected file names");
     if (e.kind == Kind::key) {
-      tensor = e.text;
+      tensor = e.begin;
       return {};
     }
     if (e.kind != Kind::string) return bad(e, "expected file names");
     if (!is_plain_name(e.text)) return bad(e, "expected the name of a file of the same folder");
-    if (shards.emplace(e.text).second) index.shards.emplace_back(e.text);
-    index.map.emplace_back(tensor, e.text);
-    return {};
+    return visit(tensor, e);
   }));
   if (!seen_map) return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: missing", name.c_str());
-  return index;
+  return {};
+}
+
+/// The shards that an index names, each once, in the order of their first mention.
+Result<std::vector<uint32_t>> shards_of(const std::string& name, std::string_view text) {
+  const JsonStrings strings(text);
+  std::vector<uint32_t> shards;
+  MARLIN_RETURN_IF_ERROR(walk_index(name, text, [&](uint32_t, const JsonEvent& shard) {
+    if (shards.empty() || strings.compare(shards.back(), shard.text) != 0) shards.push_back(shard.begin);
+    return Status();
+  }));
+  strings.sort(shards);
+  const auto equal = [&](uint32_t a, uint32_t b) { return strings.compare(a, b) == 0; };
+  shards.erase(std::unique(shards.begin(), shards.end(), equal), shards.end());
+  std::sort(shards.begin(), shards.end());
+  return shards;
 }
 
 }  // namespace
@@ -288,27 +291,34 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
   if (header.empty() || header[0] != '{') {
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte 8: header: expected '{'", name.c_str());
   }
-  HeaderReader reader(name, 8 + length, bytes.size() - 8 - length);
-  MARLIN_RETURN_IF_ERROR(walk_json({header, name, 8, kMaxHeader, 16}, [&](const JsonEvent& e) { return reader.visit(e); }));
-  return reader.finish(table.add_file(name, bytes), table);
+  HeaderReader reader(name, header, bytes, table);
+  MARLIN_RETURN_IF_ERROR(
+      walk_json({header, name, kLengthBytes, kMaxHeader, 16}, [&](const JsonEvent& e) { return reader.visit(e); }));
+  return reader.finish();
 }
 
 Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table) {
   MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(name));
-  MARLIN_ASSIGN(const Index index, read_index(name, bytes));
-  for (const std::string& shard : index.shards) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const JsonStrings strings(text);
+  MARLIN_ASSIGN(const std::vector<uint32_t> shards, shards_of(name, text));
+  for (const uint32_t begin : shards) {
+    const std::string shard = strings.get(begin);
+    if (!is_plain_name(shard)) {  // it was one before, but this is a file that others may write
+      return Status::error(MARLIN_E_FORMAT, "%.60s: byte %u: weight_map: the file changes while it is read", name.c_str(),
+                           begin);
+    }
     MARLIN_ASSIGN(const std::span<const std::byte> content, folder.open(shard));
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
   }
   MARLIN_RETURN_IF_ERROR(table.finish());
-  for (const auto& [tensor, shard] : index.map) {
-    const auto at = table.find(tensor);
-    if (!at || table.file_name(table.file(*at)) != shard) {
-      return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: tensor '%.60s' is not in '%.60s'", name.c_str(),
-                           tensor.c_str(), shard.c_str());
-    }
-  }
-  return {};
+  // The map is walked again rather than kept: it is as long as all names together.
+  return walk_index(name, text, [&](uint32_t tensor, const JsonEvent& shard) {
+    const auto at = table.find(strings.get(tensor));
+    if (at && table.file_name(table.file(*at)) == shard.text) return Status();
+    return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: tensor '%.60s' is not in '%.60s'", name.c_str(),
+                         strings.get(tensor, 60).c_str(), std::string(shard.text).c_str());
+  });
 }
 
 }  // namespace metal_marlin

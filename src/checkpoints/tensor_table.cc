@@ -1,9 +1,12 @@
 #include "checkpoints/tensor_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cinttypes>
 #include <numeric>
+#include <tuple>
 
+#include "base/bits.h"
 #include "base/checked.h"
 
 namespace metal_marlin {
@@ -13,12 +16,36 @@ uint32_t TensorTable::add_file(std::string name, std::span<const std::byte> byte
   return static_cast<uint32_t>(files_.size() - 1);
 }
 
+void TensorTable::reserve(size_t tensors, size_t pool_bytes) {
+  if (!records_.empty()) return;
+  records_.reserve(tensors);
+  pool_.reserve(pool_bytes);
+}
+
+size_t TensorTable::pool_bytes(std::string_view name, std::span<const int64_t> dims) {
+  size_t bytes = name.size() + 1;
+  for (const int64_t d : dims) bytes += static_cast<size_t>(ceil_div(std::bit_width(static_cast<uint64_t>(d) | 1), 7));
+  return bytes;
+}
+
 void TensorTable::add(uint32_t file, std::string_view name, const ElementType& type, std::span<const int64_t> dims,
                       uint64_t offset, uint64_t bytes) {
-  records_.push_back({&type, offset, bytes, names_.size(), dims_.size(), static_cast<uint32_t>(name.size()),
-                      static_cast<uint32_t>(dims.size()), file});
-  names_.insert(names_.end(), name.begin(), name.end());
-  dims_.insert(dims_.end(), dims.begin(), dims.end());
+  records_.push_back({&type, offset, bytes, pool_.size(), static_cast<uint32_t>(name.size()), file});
+  name_bytes_ += name.size();
+  pool_.insert(pool_.end(), name.begin(), name.end());
+  pool_.push_back(static_cast<char>(dims.size()));
+  for (const int64_t d : dims) {
+    auto rest = static_cast<uint64_t>(d);
+    for (; rest > 0x7f; rest >>= 7) pool_.push_back(static_cast<char>(rest | 0x80));
+    pool_.push_back(static_cast<char>(rest));
+  }
+}
+
+void TensorTable::sort_by_offset(size_t first) {
+  // Tensors without elements share an offset; the pool has the order of the header.
+  std::sort(records_.begin() + static_cast<ptrdiff_t>(first), records_.end(), [](const Record& a, const Record& b) {
+    return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+  });
 }
 
 Status TensorTable::finish() {
@@ -30,11 +57,11 @@ Status TensorTable::finish() {
   if (twice == by_name_.end()) return {};
   const Record& record = records_[std::max(twice[0], twice[1])];
   return Status::error(MARLIN_E_FORMAT, "%.80s: byte %" PRIu64 ": tensor '%.*s' occurs twice", files_[record.file].name.c_str(),
-                       record.offset, static_cast<int>(std::min<size_t>(record.name_size, 80)), names_.data() + record.name);
+                       record.offset, static_cast<int>(std::min<size_t>(record.name_size, 80)), pool_.data() + record.name);
 }
 
 std::string_view TensorTable::name(size_t index) const {
-  return {names_.data() + records_[index].name, records_[index].name_size};
+  return {pool_.data() + records_[index].name, records_[index].name_size};
 }
 
 TensorView TensorTable::view(size_t index) const {
@@ -45,8 +72,17 @@ TensorView TensorTable::view(size_t index) const {
   view.file_offset = record.offset;
   view.dtype = record.type->dtype;
   view.type_name = record.type->name;
-  const auto first = dims_.begin() + static_cast<ptrdiff_t>(record.dims);
-  view.dims.assign(first, first + record.rank);
+  const char* at = pool_.data() + record.name + record.name_size;
+  view.dims.resize(static_cast<uint8_t>(*at++));
+  for (int64_t& d : view.dims) {
+    uint64_t value = 0;
+    int shift = 0;
+    do {
+      value |= uint64_t{static_cast<uint8_t>(*at) & 0x7fu} << shift;
+      shift += 7;
+    } while ((*at++ & 0x80) != 0);
+    d = static_cast<int64_t>(value);
+  }
   view.row_stride = view.dims.empty() ? 1 : view.dims.back();
   view.data = files_[record.file].bytes.data() + record.offset;
   view.bytes = record.bytes;

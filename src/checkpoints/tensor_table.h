@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,23 +21,34 @@ struct ElementType {
   marlin_dtype dtype;  ///< 0: the C ABI has no name for it
 };
 
-/// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in two common pools.
+/// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in a common pool, and a
+/// dimension takes fewer bytes there than any header spends on it.
 class TensorTable {
  public:
   /// The file's bytes must outlive the table. Returns its number.
   uint32_t add_file(std::string name, std::span<const std::byte> bytes);
+  /// Makes room for exactly this many tensors with this sum of their pool_bytes, if they are the first.
+  void reserve(size_t tensors, size_t pool_bytes);
+  static size_t pool_bytes(std::string_view name, std::span<const int64_t> dims);
   /// The range [offset, offset + bytes) lies inside the file; dims are >= 0 and outermost first.
   void add(uint32_t file, std::string_view name, const ElementType& type, std::span<const int64_t> dims, uint64_t offset,
            uint64_t bytes);
+  /// Sorts the tensors from `first` on by where they lie in their file.
+  void sort_by_offset(size_t first);
   /// Call once after the last add, before find. MARLIN_E_FORMAT when two tensors have one name.
   Status finish();
 
   size_t size() const { return records_.size(); }
+  size_t name_bytes() const { return name_bytes_; }  ///< of all names together
   std::string_view name(size_t index) const;
   uint32_t file(size_t index) const { return records_[index].file; }
   uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
   const std::string& file_name(uint32_t file) const { return files_[file].name; }
   std::span<const std::byte> file_bytes(uint32_t file) const { return files_[file].bytes; }
+  struct Range {
+    uint64_t offset, bytes;
+  };
+  Range range(size_t index) const { return {records_[index].offset, records_[index].bytes}; }  ///< in its file
   TensorView view(size_t index) const;
   std::optional<size_t> find(std::string_view name) const;
   /// A view with data == nullptr when there is none.
@@ -50,14 +62,14 @@ class TensorTable {
   struct Record {
     const ElementType* type;
     uint64_t offset, bytes;
-    size_t name, dims;  // into the pools
-    uint32_t name_size, rank, file;
+    size_t name;  // into the pool: the name, the rank, and each dimension in pieces of 7 bits, the lowest first
+    uint32_t name_size, file;
   };
-  std::vector<File> files_;
+  std::deque<File> files_;
   std::vector<Record> records_;
-  std::vector<char> names_;  // no std::string: views into it survive a move of the table
-  std::vector<int64_t> dims_;
+  std::vector<char> pool_;  // no std::string: views into it survive a move of the table
   std::vector<uint32_t> by_name_;
+  size_t name_bytes_ = 0;
 };
 
 /// Bytes of a tensor, or nothing when a product wraps or the elements are no whole number of blocks.

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "support.h"
@@ -59,6 +63,44 @@ TEST_F(Load, NamesAreCopiedAndOutliveTheFile) {
   EXPECT_EQ(info.layout, layer.layout);
   EXPECT_EQ(info.dtype, MARLIN_E8M0);
   EXPECT_EQ(decoded(weights), before);
+}
+
+/// Names are looked up in an order: one after the other, they took more than a minute.
+TEST_F(Load, ManyLayersByName) {
+  constexpr int kLayers = 100'000;
+  std::string header, values;
+  for (int i = 0; i < kLayers; ++i) {
+    const std::string name = "\"model.layers." + std::to_string(i), at = std::to_string(17 * i);
+    header += (i == 0 ? "{" : ",") + name + ".weight_packed\":{\"dtype\":\"U8\",\"shape\":[1,16],\"data_offsets\":[" + at +
+              "," + std::to_string(17 * i + 16) + "]}," + name +
+              ".weight_scale\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[" + std::to_string(17 * i + 16) + "," +
+              std::to_string(17 * i + 17) + "]}";
+    values += std::string(16, static_cast<char>(i)) + "\x7f";
+  }
+  header += "}";
+  const std::string path = testing::TempDir() + "many_layers.safetensors";
+  {
+    std::ofstream out(path, std::ios::binary);
+    const uint64_t length = header.size();
+    out.write(reinterpret_cast<const char*>(&length), sizeof length);
+    out << header << values;
+  }
+  const mm::context cpu(MARLIN_BACKEND_CPU);  // names are no affair of the backend
+  const auto begin = std::chrono::steady_clock::now();
+  const mm::checkpoint file(path);
+  std::remove(path.c_str());
+  const std::vector<marlin_layer_info> layers = file.layers();
+  ASSERT_EQ(layers.size(), static_cast<size_t>(kLayers));
+  std::vector<const char*> names;
+  for (const marlin_layer_info& layer : layers) names.push_back(layer.name);
+  // The last first, and each by itself where its values are compared: packed, a layer takes 64 columns.
+  for (int i = kLayers - 1; i >= 0; i -= 1000) {
+    EXPECT_EQ(names[i], "model.layers." + std::to_string(i));
+    EXPECT_EQ(decoded(mm::load(cpu, file, names[i])).size(), 32u);
+  }
+  const mm::weights all = mm::load(cpu, file, desc_of(names));
+  EXPECT_EQ(mm::info(all).n, kLayers);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 TEST_F(Load, UnknownNamesAndBadDescriptors) {

@@ -1,6 +1,7 @@
 // What is recorded for a call: which kernels, with which constants, arguments and grids, and where the barriers are.
 #include <gtest/gtest.h>
 
+#include "backends/gpu/pack.h"
 #include "recorded.h"
 
 namespace {
@@ -286,6 +287,24 @@ TEST(Unpack, IsOneDispatch) {
   expect_bound(commands[2], MARLIN_BUFFER_ROWS, buffer_of(w), layout_of(w).origins_at);
   expect_bound(commands[2], MARLIN_BUFFER_SLOT_TO_K, buffer_of(w), layout_of(w).slot_to_k_at);
   EXPECT_TRUE(commands[2].arguments.contains(MARLIN_BUFFER_ROW_LIST));
+}
+
+/// A row is packed as 32.
+TEST(Packing, RefusesFewRowsOfExtremeLength) {
+  const auto status_of = [](int64_t n, int64_t k) {
+    metal_marlin::WeightMeta meta;
+    meta.format = MARLIN_INT4;
+    meta.n = n;
+    meta.k = k;
+    meta.group_size = 32;
+    meta.groups = k / 32;
+    return gpu::plan_packing(meta, gpu::Exponents::bytes).status();
+  };
+  EXPECT_EQ(status_of(1, 32'000'000).code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(status_of(6, 320'000'000).code(), MARLIN_E_UNSUPPORTED);
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 2'000'000}, {8, 32'000'000}, {33, 32'000'000}}) {
+    EXPECT_TRUE(status_of(n, k).ok()) << status_of(n, k).message();
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The command on every folder of tests/data: what it lists, what it unpacks, what it verifies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -81,6 +82,69 @@ INSTANTIATE_TEST_SUITE_P(Data, Checkpoints, testing::ValuesIn(folders()), [](con
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+/// A GGUF file of layers without elements: a few bytes each.
+std::string empty_layers(uint64_t count) {
+  std::string out;
+  const auto append = [&](auto value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  append(uint32_t{0x46554747});
+  append(uint32_t{3});
+  append(count);
+  append(uint64_t{0});
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string name = "l" + std::to_string(i);
+    append(uint64_t{name.size()});
+    out += name;
+    append(uint32_t{2});
+    append(int64_t{0});
+    append(int64_t{0});
+    append(int32_t{2});
+    append(uint64_t{0});
+  }
+  return out + std::string(32 - out.size() % 32, '\0');
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MARLIN_SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MARLIN_SANITIZED
+#endif
+
+/// The most memory that a process has had of those that have ended, in bytes.
+int64_t most_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+TEST(Inspect, KeepsNoLayerInMemory) {
+#ifdef MARLIN_SANITIZED
+  GTEST_SKIP() << "sanitizers keep memory that is freed";
+#endif
+  const ScratchFolder scratch;
+  write_file(scratch.at("few.gguf"), empty_layers(2));
+  const std::string many = empty_layers(200'000);
+  write_file(scratch.at("many.gguf"), many);
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--json"}}) {
+    const auto inspect = [&](const char* file) {
+      std::vector<std::string> arguments = {"inspect", scratch.at(file)};
+      arguments.insert(arguments.end(), flags.begin(), flags.end());
+      const Ran ran = run_command(arguments);
+      EXPECT_EQ(ran.exit_code, 0) << ran.err;
+      return ran.out;
+    };
+    inspect("few.gguf");
+    const int64_t before = most_memory();
+    const std::string out = inspect("many.gguf");
+    EXPECT_THAT(out, HasSubstr("l199999"));
+    EXPECT_TRUE(flags.empty() || json::accept(out));
+    // Four times the header to open it, and the header itself, whose pages are mapped.
+    EXPECT_LE(most_memory() - before, static_cast<int64_t>(5 * many.size() + (size_t{4} << 20)));
+  }
+}
 
 }  // namespace
 }  // namespace metal_marlin::test

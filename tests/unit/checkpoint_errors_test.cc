@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
+#include "checkpoints/safetensors_file.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -21,40 +26,130 @@ void expect_refused(const std::string& file, const std::string& content, const s
 
 // --- JSON ---------------------------------------------------------------------------------------------------------------
 
-Result<JsonValue> parse(const std::string& text, size_t max_bytes = 1000, int max_depth = 4) {
-  return parse_json({text, "f.json", 100, max_bytes, max_depth});
+Status walk(const std::string& text, const std::function<void(const JsonEvent&)>& visit, size_t max_bytes, int max_depth) {
+  return walk_json({text, "f.json", 100, max_bytes, max_depth}, [&](const JsonEvent& e) {
+    visit(e);
+    return Status();
+  });
+}
+Status parse(const std::string& text, size_t max_bytes = 1000, int max_depth = 4) {
+  return walk(text, [](const JsonEvent&) {}, max_bytes, max_depth);
 }
 
-TEST(CheckpointJson, Tree) {
-  const auto root = parse(R"({"a":[1,-2,2.5,true,null,"x\u00e9"],"b":{"c":18446744073709551615}})");
-  ASSERT_TRUE(root.ok()) << root.status().message();
-  const auto& items = root.value().find("a")->items;
-  ASSERT_EQ(items.size(), 6u);
-  EXPECT_EQ(items[0].number, 1);
-  EXPECT_EQ(items[1].number, -2);
-  EXPECT_EQ(items[2].number, 2.5);
-  EXPECT_TRUE(items[3].boolean);
-  EXPECT_EQ(items[4].kind, JsonEvent::Kind::null);
-  EXPECT_EQ(items[5].text, "x\xc3\xa9");
-  EXPECT_EQ(root.value().find("b")->find("c")->kind, JsonEvent::Kind::integer);
-  EXPECT_EQ(root.value().find("z"), nullptr);
+TEST(CheckpointJson, Events) {
+  using Kind = JsonEvent::Kind;
+  const std::string text = R"({"a":[1,-2,2.5,true,null,"x\u00e9"],"b":{"c":18446744073709551615}})";
+  std::vector<Kind> kinds;
+  std::vector<double> numbers;
+  std::vector<int> depths;
+  std::string words;
+  const auto status = walk(
+      text,
+      [&](const JsonEvent& e) {
+        kinds.push_back(e.kind);
+        depths.push_back(e.depth);
+        if (e.kind == Kind::integer || e.kind == Kind::negative || e.kind == Kind::real) numbers.push_back(e.number);
+        if (e.kind == Kind::key || e.kind == Kind::string) words += std::string(e.text) + "|";
+        if (e.kind == Kind::boolean) numbers.push_back(static_cast<double>(e.integer));
+      },
+      1000, 4);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(words, "a|x\xc3\xa9|b|c|");
+  EXPECT_EQ(numbers, (std::vector<double>{1, -2, 2.5, 1, 18446744073709551615.0}));
+  EXPECT_EQ(kinds, (std::vector<Kind>{Kind::object, Kind::key, Kind::array, Kind::integer, Kind::negative, Kind::real,
+                                      Kind::boolean, Kind::null, Kind::string, Kind::end_array, Kind::key, Kind::object,
+                                      Kind::key, Kind::integer, Kind::end_object, Kind::end_object}));
+  EXPECT_EQ(depths, (std::vector<int>{1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 2, 2, 2, 1}));
+}
+
+/// Strings are found again by where they begin, whatever is escaped in and before them.
+TEST(CheckpointJson, StringsByPlace) {
+  const std::string text = R"(["","a","\"","\\","a\"b\\","\b\f\n\r\t\/","\u0041","\u00E9","\u20ac","\ud83d\uDE00","é€😀"])";
+  const JsonStrings strings(text);
+  std::vector<uint32_t> begins;
+  std::vector<std::string> expected;
+  const auto status = walk(
+      text,
+      [&](const JsonEvent& e) {
+        if (e.kind != JsonEvent::Kind::string) return;
+        begins.push_back(e.begin);
+        expected.emplace_back(e.text);
+      },
+      1000, 4);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(expected.size(), 11u);
+  for (size_t i = 0; i < begins.size(); ++i) {
+    EXPECT_EQ(strings.get(begins[i]), expected[i]);
+    EXPECT_EQ(strings.get(begins[i], 1), expected[i].substr(0, 1));
+    EXPECT_EQ(strings.compare(begins[i], expected[i]), 0) << expected[i];
+    EXPECT_GT(strings.compare(begins[i], ""), expected[i].empty() ? -1 : 0);
+    EXPECT_LT(strings.compare(begins[i], expected[i] + "x"), 0) << expected[i];
+    for (size_t j = 0; j < begins.size(); ++j) {
+      const int order = expected[i].compare(expected[j]);
+      EXPECT_EQ(strings.compare(begins[i], begins[j]), order < 0 ? -1 : order > 0 ? 1 : 0) << i << ", " << j;
+    }
+  }
+  strings.sort(begins);
+  std::sort(expected.begin(), expected.end());
+  for (size_t i = 0; i < begins.size(); ++i) EXPECT_EQ(strings.get(begins[i]), expected[i]);
+}
+
+/// A file that another process has changed since it was walked.
+TEST(CheckpointJson, StringsStayInsideAChangedText) {
+  for (const std::string content : {"abc", "a\\", "\\u", "\\u12", "\\ud83d", "\\ud83d\\u", "\\ud83d\\uDE"}) {
+    auto text = std::make_unique<char[]>(content.size());
+    std::memcpy(text.get(), content.data(), content.size());
+    const JsonStrings strings({text.get(), content.size()});
+    for (uint32_t begin = 0; begin < content.size() + 3; ++begin) {
+      EXPECT_LE(strings.get(begin).size(), content.size() + 4);
+      EXPECT_EQ(strings.compare(begin, begin), 0);
+      EXPECT_EQ(strings.compare(begin, strings.get(begin)), 0);
+    }
+  }
+}
+
+/// An index that names a file elsewhere as soon as its names have been checked.
+class ChangingFolder final : public Folder {
+ public:
+  Result<std::span<const std::byte>> open(const std::string& name) override {
+    opened.push_back(name);
+    if (name == "i.json") return std::as_bytes(std::span(index));
+    index.replace(index.find("bb"), 2, "..");
+    return std::as_bytes(std::span(shard));
+  }
+  void release(std::span<const std::byte>) const override {}
+
+  std::string index = R"({"weight_map":{"a":"aa","b":"bb"}})", shard = safetensors("{}", "");
+  std::vector<std::string> opened;
+};
+
+TEST(CheckpointJson, AnIndexThatChangesOpensNothingElsewhere) {
+  auto folder = std::make_unique<ChangingFolder>();
+  const ChangingFolder& watched = *folder;
+  TensorTable table;
+  const Status status = read_safetensors_index("i.json", *folder, table);
+  EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
+  EXPECT_THAT(status.message(), HasSubstr("changes"));
+  EXPECT_EQ(watched.opened, (std::vector<std::string>{"i.json", "aa"}));
 }
 
 TEST(CheckpointJson, Limits) {
   EXPECT_TRUE(parse("[[[[]]]]").ok());
-  EXPECT_THAT(parse("[[[[[]]]]]").status().message(), HasSubstr("nested"));
-  EXPECT_THAT(parse(std::string(1 << 20, '[')).status().message(), HasSubstr("at most 1000 bytes"));
-  EXPECT_THAT(parse(std::string(1 << 20, '['), 1 << 20).status().message(), HasSubstr("nested"));
-  EXPECT_THAT(parse(R"({"a":1,"b":2,"a":3})").status().message(), AllOf(HasSubstr("twice"), HasSubstr("a")));
+  EXPECT_THAT(parse("[[[[[]]]]]").message(), HasSubstr("nested"));
+  EXPECT_THAT(parse(std::string(1 << 20, '[')).message(), HasSubstr("at most 1000 bytes"));
+  EXPECT_THAT(parse(std::string(1 << 20, '['), 1 << 20).message(), HasSubstr("nested"));
+  EXPECT_THAT(parse(R"({"a":1,"b":2,"a":3})").message(), AllOf(HasSubstr("twice"), HasSubstr("a")));
+  EXPECT_THAT(parse(R"({"c":1,"b":{"x":1,"x":2},"c":3})").message(), AllOf(HasSubstr("byte 119"), HasSubstr("the key x")));
+  EXPECT_THAT(parse(R"({"\u0061":1,"b":{"c":1},"a":3,"b":4})").message(), AllOf(HasSubstr("byte 125"), HasSubstr("the key a")));
   EXPECT_TRUE(parse(R"([{"a":1},{"a":2}])").ok());
-  EXPECT_THAT(parse(R"({"a\u0000":1})").status().message(), HasSubstr("NUL"));
+  EXPECT_THAT(parse(R"({"a\u0000":1})").message(), HasSubstr("NUL"));
 }
 
 TEST(CheckpointJson, MalformedTextsNameTheByte) {
   const std::pair<const char*, int> texts[] = {{"{\"a\" 1}", 105}, {"[1,]", 103},  {"{", 101},
                                                {"nul", 103},       {"[1] 2", 104}, {"\"\x01\"", 101}};
   for (const auto& [text, byte] : texts) {
-    const auto status = parse(text).status();
+    const auto status = parse(text);
     EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << text;
     EXPECT_THAT(status.message(), HasSubstr("f.json: byte " + std::to_string(byte) + ":")) << text;
   }
@@ -229,6 +324,51 @@ TEST(CheckpointGgufFile, KeyValues) {
   writer.key("other", 4, u32(1));
   writer.key("same", 4, u32(1));
   expect_refused("f.gguf", writer.file(), "'same' occurs twice");
+}
+
+/// The first part of a split model is no whole one, whatever integers say that it is a part.
+TEST(CheckpointGgufFile, PartsOfASplitModel) {
+  const auto part = [](const std::vector<std::tuple<const char*, int32_t, std::string>>& keys) {
+    GgufWriter w;
+    for (const auto& [name, type, value] : keys) w.key(name, type, value);
+    w.tensor("t", {1}, 0, "1234");
+    return open_status("f.gguf", w.file());
+  };
+  const std::pair<int32_t, std::string> threes[] = {
+      {0, bytes_of<uint8_t>({3})},  {1, bytes_of<int8_t>({3})},  {2, bytes_of<uint16_t>({3})},  {3, bytes_of<int16_t>({3})},
+      {4, bytes_of<uint32_t>({3})}, {5, bytes_of<int32_t>({3})}, {10, bytes_of<uint64_t>({3})}, {11, bytes_of<int64_t>({3})}};
+  const std::string one = bytes_of<uint16_t>({1}), two = bytes_of<uint16_t>({2}), none = bytes_of<uint16_t>({0});
+  for (const auto& [type, three] : threes) {
+    const Status status = part({{"split.no", 2, two}, {"split.tensors.count", type, three}, {"split.count", type, three}});
+    EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED) << type;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.gguf"), HasSubstr("part 3 of 3"), HasSubstr("llama-gguf-split --merge")));
+  }
+  EXPECT_THAT(part({{"split.count", 2, two}}).message(), HasSubstr("part 1 of 2"));
+  EXPECT_TRUE(part({{"split.count", 2, one}, {"split.no", 2, none}}).ok()) << "the whole of a model of one part";
+  EXPECT_TRUE(part({{"split.count", 2, none}}).ok());
+  EXPECT_TRUE(part({{"split.no", 2, two}}).ok()) << "of nothing";
+
+  const auto malformed = [&](const std::vector<std::tuple<const char*, int32_t, std::string>>& keys, const char* field) {
+    const Status status = part(keys);
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << field;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.gguf: byte "), HasSubstr(field)));
+  };
+  for (const char* key : {"split.count", "split.no", "split.tensors.count"}) {
+    malformed({{key, 8, GgufWriter::text("3")}}, key);
+    malformed({{key, 6, bytes_of<float>({3})}}, key);
+    malformed({{key, 7, "1"}}, key);
+    malformed({{key, 9, bytes_of<int32_t>({4}) + bytes_of<uint64_t>({1}) + bytes_of<uint32_t>({3})}}, key);
+    malformed({{key, 13, "1234"}}, key);
+    malformed({{key, 1, bytes_of<int8_t>({-1})}}, key);
+    malformed({{key, 11, bytes_of<int64_t>({INT64_MIN})}}, "found -9223372036854775808");
+  }
+  malformed({{"split.count", 2, two}, {"split.no", 2, two}}, "split.no");
+  malformed({{"split.count", 2, two}, {"split.count", 2, two}}, "twice");
+  malformed({{"split.count", 10, bytes_of<uint64_t>({UINT64_MAX})}, {"split.no", 10, bytes_of<uint64_t>({UINT64_MAX})}},
+            "split.no");
+  GgufWriter cut;
+  cut.key("split.count", 10, "");
+  expect_refused("f.gguf", cut.file().substr(0, 24 + 8 + 11 + 4 + 7), "value");
 }
 
 TEST(CheckpointGgufFile, Tensors) {

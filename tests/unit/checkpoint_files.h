@@ -156,11 +156,7 @@ inline Result<std::vector<float>> decode_all(const WeightSource& source, int64_t
 }
 
 inline size_t find_layer(const Checkpoint& checkpoint, const std::string& name) {
-  const auto layers = checkpoint.layers();
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].name == name) return i;
-  }
-  return SIZE_MAX;
+  return checkpoint.find_layer(name).value_or(SIZE_MAX);
 }
 
 }  // namespace metal_marlin::testing

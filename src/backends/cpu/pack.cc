@@ -179,6 +179,7 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   if (!bytes)
     return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,
                          meta.k);
+  MARLIN_RETURN_IF_ERROR(check_padding(meta, layout.panels() * kPanelColumns, *bytes));
   MARLIN_ASSIGN(out->data, Block::allocate(allocator, *bytes));
   set_tensor_scales(*out);
 

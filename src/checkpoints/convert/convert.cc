@@ -17,8 +17,7 @@ constexpr uint64_t kCopyPiece = uint64_t{8} << 20;
 uint64_t input_bytes(const Checkpoint& input, const ConvertPlan& plan) {
   uint64_t total = 0;
   for (const Step& step : plan.steps) {
-    total +=
-        step.layer == kCopied ? input.tensors().view(step.tensor).bytes : input.layers()[plan.layers[step.layer].index].bytes;
+    total += step.layer == kCopied ? input.tensors().view(step.tensor).bytes : input.layer(plan.layers[step.layer].index).bytes;
   }
   return total;
 }
@@ -59,7 +58,7 @@ class Conversion {
   }
 
   Status convert(const PlannedLayer& planned) {
-    const Layer& layer = input_.layers()[planned.index];
+    const Layer layer = input_.layer(planned.index);
     QuantizeSums sums;
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
       const PartWriter out = [&](size_t part, uint64_t offset, std::span<const std::byte> bytes) {

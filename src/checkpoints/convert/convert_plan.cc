@@ -62,7 +62,7 @@ class Planner {
 
  private:
   Status add_layer(size_t index) {
-    const Layer& layer = input_.layers()[index];
+    const Layer layer = input_.layer(index);
     if (options_.host.progress != nullptr && options_.host.progress(options_.host.user, 0, 0, layer.name.c_str()) != 0) {
       return of_layer(layer, Status::error(MARLIN_E_CANCELLED, "cancelled by the caller"));
     }
@@ -105,7 +105,7 @@ class Planner {
 
   /// The layer's parts, or why it does not fit.
   Result<std::vector<Part>> fit(size_t index, WeightMeta& meta) const {
-    const Layer& layer = input_.layers()[index];
+    const Layer layer = input_.layer(index);
     MARLIN_RETURN_IF_ERROR(layer.status);
     MARLIN_ASSIGN(meta, expected_meta(layer));
     MARLIN_RETURN_IF_ERROR(plan_.scheme->check(meta));
@@ -142,11 +142,12 @@ class Planner {
   Status check_others() const {
     const auto layers = input_.layers();
     for (size_t i = 0; i < layers.size(); ++i) {
-      if (may_stay(layers[i]) || std::binary_search(options_.layers.begin(), options_.layers.end(), i)) continue;
+      const Layer layer = layers[i];
+      if (may_stay(layer) || std::binary_search(options_.layers.begin(), options_.layers.end(), i)) continue;
       return Status::error(MARLIN_E_UNSUPPORTED,
                            "layer '%.100s': is quantised already and not listed; beside newly quantised layers it could not be "
                            "described: list it too, to decode it and quantise it again",
-                           layers[i].name.c_str());
+                           layer.name.c_str());
     }
     return {};
   }
@@ -157,13 +158,14 @@ class Planner {
     roles_.assign(tensors.size(), kCopied);
     for (size_t l = 0; l < plan_.layers.size(); ++l) {
       const size_t index = plan_.layers[l].index;
+      const Layer layer = input_.layer(index);
       const std::vector<TensorView> parts = input_.parts(index);
       for (size_t p = 0; p < parts.size(); ++p) {
         if (const auto at = tensors.find(parts[p].name)) roles_[*at] = p == 0 ? l : kDropped;
       }
-      if (is_plain(input_.layers()[index])) continue;
+      if (is_plain(layer)) continue;
       for (const char* suffix : kLeftovers) {
-        const auto at = tensors.find(base_of(input_.layers()[index]) + suffix);
+        const auto at = tensors.find(base_of(layer) + suffix);
         if (at && roles_[*at] == kCopied) roles_[*at] = kDropped;
       }
     }
@@ -180,7 +182,7 @@ class Planner {
         MARLIN_RETURN_IF_ERROR(add_tensor({.name = std::string(view.name), .type = view.type_name, .dims = view.dims}));
       } else {
         PlannedLayer& layer = plan_.layers[roles_[t]];
-        const uint32_t experts = input_.layers()[layer.index].experts;
+        const uint32_t experts = input_.layer(layer.index).experts;
         layer.first_tensor = first;
         layer.parts = parts_[roles_[t]].size();
         for (Part& part : parts_[roles_[t]]) {
@@ -243,9 +245,10 @@ class Planner {
   Status add_side_files() {
     std::vector<std::string> ignore;
     const auto layers = input_.layers();
+    size_t next = 0;  // of the planned ones, which are in the input's order
     for (size_t i = 0; i < layers.size(); ++i) {
-      const auto is_it = [&](const PlannedLayer& planned) { return planned.index == i; };
-      if (std::none_of(plan_.layers.begin(), plan_.layers.end(), is_it)) ignore.push_back(base_of(layers[i]));
+      while (next < plan_.layers.size() && plan_.layers[next].index < i) ++next;
+      if (next == plan_.layers.size() || plan_.layers[next].index != i) ignore.push_back(base_of(layers[i]));
     }
     // One description for all: the group that was asked for, or "one a row" where that is so everywhere.
     WeightMeta all = plan_.layers[0].meta;
@@ -298,11 +301,11 @@ Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& schem
 void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& planned, const QuantizeSums& sums,
                     const ConvertOptions& options) {
   if (options.host.layer_done == nullptr) return;
-  const Layer& layer = input.layers()[planned.index];
+  const Layer layer = input.layer(planned.index);
   marlin_convert_outcome outcome{};
   outcome.struct_size = sizeof outcome;
   outcome.status = planned.status.code();
-  outcome.name = layer.name.c_str();
+  outcome.name = input.layer_name(planned.index);
   char reason[sizeof marlin_error::message];
   copy_printable(planned.status.message(), reason, sizeof reason);
   outcome.reason = reason;

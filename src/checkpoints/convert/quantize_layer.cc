@@ -98,7 +98,7 @@ Status run_tasks(const ConvertHost& host, uint32_t count, const std::function<St
 }
 
 Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t expert, const ConvertHost& host) {
-  const Layer& layer = input.layers()[index];
+  const Layer layer = input.layer(index);
   MARLIN_RETURN_IF_ERROR(layer.status);
   LayerFloats floats;
   floats.matrix = {nullptr, MARLIN_F32, layer.n, layer.k, layer.k, layer.name};
