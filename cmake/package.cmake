@@ -29,7 +29,7 @@ macro(debian_package component name section synopsis text)
   set(CPACK_DEBIAN_${component}_DESCRIPTION "${synopsis}\n${text}")
   set(CPACK_COMPONENT_${component}_DEPENDS ${ARGN})
 endmacro()
-set(about "metal-marlin opens quantised checkpoints (GPTQ, AWQ, MXFP4, NVFP4, GGUF,
+set(about "metal-marlin opens quantized checkpoints (GPTQ, AWQ, MXFP4, NVFP4, GGUF,
 MLX, compressed-tensors), packs each layer once for the processor at hand,
 and multiplies matrices by it, through one C ABI.")
 get_target_property(soversion metal_marlin SOVERSION)
@@ -42,7 +42,7 @@ for pkg-config and CMake." library)
 if(TARGET metal-marlin)
   debian_package(TOOLS metal-marlin science "Command that looks at, checks and converts 4-bit weights" "${about}
 .
-This package has the command, which lists, checks, unpacks, quantises and
+This package has the command, which lists, checks, unpacks, quantizes and
 times the layers of checkpoints, with its manual page and its completions
 for bash, zsh and fish." library)
 endif()

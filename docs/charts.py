@@ -1,9 +1,9 @@
-"""Charts with two logarithmic axes, as SVG: docs/metal.py and tools/compare draw with this."""
+"""Charts with two logarithmic axes, as SVG: docs/metal.py and tools/races draw with this."""
 import math
 
 from diagrams import CARD, EDGE, INK, SOFT, WIDTH, escape
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b", "#17becf", "#bcbd22")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b", "#17becf", "#bcbd22")
 LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 84, 800, 64, 470, 530
 
 
@@ -46,21 +46,21 @@ class Chart:
     def text(self, px, py, words, size=12, fill=INK, anchor="middle"):
         self.out.append(f'<text x="{px:.1f}" y="{py:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">{escape(words)}</text>')
 
-    def line(self, points, colour, dashes=""):
+    def line(self, points, color, dashes=""):
         path = " ".join(f"{self.at_x(x):.1f},{self.at_y(y):.1f}" for x, y in points)
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        self.out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashed}/>')
+        self.out.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{dashed}/>')
 
-    def mark(self, x, y, colour, filled=True, words=""):
+    def mark(self, x, y, color, filled=True, words=""):
         title = f"<title>{escape(words)}</title>" if words else ""
-        self.out.append(f'<circle cx="{self.at_x(x):.1f}" cy="{self.at_y(y):.1f}" r="4.5" fill="{colour if filled else CARD}" '
-                        f'stroke="{colour}" stroke-width="2"' + (f">{title}</circle>" if title else "/>"))
+        self.out.append(f'<circle cx="{self.at_x(x):.1f}" cy="{self.at_y(y):.1f}" r="4.5" fill="{color if filled else CARD}" '
+                        f'stroke="{color}" stroke-width="2"' + (f">{title}</circle>" if title else "/>"))
 
-    def legend(self, words, colour, dashes=""):
+    def legend(self, words, color, dashes=""):
         y = TOP + 20 + 24 * self.entries
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self.text(RIGHT + 44, y, words, 13, anchor="start")
-        self.out.append(f'<path d="M{RIGHT + 14} {y - 4}h22" stroke="{colour}" stroke-width="3"{dashed}/>')
+        self.out.append(f'<path d="M{RIGHT + 14} {y - 4}h22" stroke="{color}" stroke-width="3"{dashed}/>')
         self.entries += 1
 
     def notes(self, *lines):

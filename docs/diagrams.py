@@ -159,7 +159,7 @@ def k8n():
     card.strip("word (b, n)", word([f"8b + {i}" if i else "8b" for i in range(8)]))
     card.grid("values\n[K/8, N]", range(3), range(6), lambda b, n: (f"n {n}: k {8 * b + 7}…{8 * b}", "code" if (b + n) % 2 else "code2"),
               lambda b: f"b {b}", lambda n: f"n = {n}", 26)
-    card.note("Words of a row of the tensor are neighbours in memory: n runs fastest.")
+    card.note("Words of a row of the tensor are neighbors in memory: n runs fastest.")
     return card
 
 

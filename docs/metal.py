@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-from charts import COLOURS, Chart
+from charts import COLORS, Chart
 from diagrams import MSB, Card, write_or_check
 
 DOCS = pathlib.Path(__file__).resolve().parent
@@ -23,7 +23,7 @@ PAGE = DOCS / "metal.md"
 
 # --- the packed layout of shaders/common/layout.h, a block of 128 slots -----------------------------------------------------
 
-KINDS = {"fp4": 4, "u4": 4, "i8": 8, "u4s": 4}  # as kernels are named; bits of a code
+KINDS = {"fp4": 4, "u4": 4, "i8": 8, "u4_sparse": 4}  # as kernels are named; bits of a code
 
 
 def lane_row(lane):
@@ -64,7 +64,7 @@ def place_kept(row, quad, second):
 def print_layout():
     for kind in KINDS:
         for row in range(32):
-            if kind == "u4s":
+            if kind == "u4_sparse":
                 for quad in range(32):
                     for second in range(2):
                         word, lane, tile, bits, at, position = place_kept(row, quad, second)
@@ -91,7 +91,7 @@ def fragment():
 
 
 def fields(names):
-    """Cells of a word from the name of each bit, 0 first: neighbours of one name are one field."""
+    """Cells of a word from the name of each bit, 0 first: neighbors of one name are one field."""
     cells = []
     for bit in range(31, -1, -1):
         name, kind = names.get(bit, ("0", "pad"))
@@ -103,7 +103,7 @@ def fields(names):
 
 
 def words_of(kind, slots):
-    """{word: {bit: (name, colour)}} of a lane and tile, for these slots of its span."""
+    """{word: {bit: (name, color)}} of a lane and tile, for these slots of its span."""
     words = {}
     for slot in slots:
         word, _, _, bits = place(kind, 0, slot)
@@ -187,17 +187,17 @@ def predicted():
 
 def roofline():
     tiles, (n, k) = kernels(), SHAPES[1]
-    chips = dict(zip(("M1", "M2 Max", "M3 Ultra", "M4 Max", "M5", "M5 Max"), COLOURS))
+    chips = dict(zip(("M1", "M2 Max", "M3 Ultra", "M4 Max", "M5", "M5 Max"), COLORS))
     chart = Chart(f"MXFP4, N = {n}, K = {k}: useful TFLOP/s on paper, by rows of activations", ("M", 1, 512, [2**i for i in range(10)]),
                   ("TFLOP/s", 0.1, 0.1 * 10**2.6, (0.1, 0.3, 1, 3, 10, 30)), "The roofline on paper of Apple GPUs")
-    for chip, colour in chips.items():
+    for chip, color in chips.items():
         times = {m: seconds(chip, n, k, m, tiles) for m in range(1, 513)}
         rate = lambda m: 2 * m * n * k / max(times[m]) / 1e12
-        chart.line([(m, rate(m)) for m in times], colour)
+        chart.line([(m, rate(m)) for m in times], color)
         for m in ROWS:
             memory, alu = times[m]
-            chart.mark(m, rate(m), colour, memory > alu)
-        chart.legend(chip, colour)
+            chart.mark(m, rate(m), color, memory > alu)
+        chart.legend(chip, color)
     chart.notes("disc: memory binds", "ring: arithmetic binds")
     return chart.svg()
 

@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure libcxx unit kernels abi device tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
+all_suites="structure libcxx unit kernels abi gpu tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
 # Those that run only when they are named.
 more_suites="metal-asan"
 
@@ -11,7 +11,7 @@ about_suite() {
     unit) echo "each part of the library alone, with bad input" ;;
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
-    device) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
+    gpu) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
     tools) echo "the metal-marlin command" ;;
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
     install) echo "installed, packaged, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
@@ -123,12 +123,12 @@ with_packages() {
 suite_abi() { with_packages abi; }
 suite_tools() { with_packages tools; }
 # Without the packages of group testbed only the tests with a mock are there.
-suite_device() {
-  (install_packages testbed) || skip "device (shaders)" "the packages of group testbed cannot be installed"
+suite_gpu() {
+  (install_packages testbed) || skip "gpu (shaders)" "the packages of group testbed cannot be installed"
   built release || return 0
   # Another suite may have built before the packages came.
-  [ -x build/release/tests/device/device_shaders_test ] || build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
-  METAL_ON_CPU_CACHE=$PWD/build/device-images ctest_in device build/release/tests/device
+  [ -x build/release/tests/gpu/gpu_shaders_test ] || build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
+  METAL_ON_CPU_CACHE=$PWD/build/gpu-images ctest_in gpu build/release/tests/gpu
 }
 suite_install() { with_packages install; }
 

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "command.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 
 namespace metal_marlin::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include "machine_limits.h"
 #include "names.h"
 #include "progress.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "table.h"
 
 namespace metal_marlin::tools {

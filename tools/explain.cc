@@ -5,7 +5,7 @@
 
 #include "command.h"
 #include "library.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "shape_options.h"
 #include "workload.h"
 

@@ -1,4 +1,4 @@
-// The values of a layer that is not quantised, as they lie in the file.
+// The values of a layer that is not quantized, as they lie in the file.
 #pragma once
 
 #include <cstdint>

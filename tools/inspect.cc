@@ -21,7 +21,7 @@ struct Options {
 };
 
 bool is_floats(const marlin_layer_info& info) { return info.format == MARLIN_FORMAT_NONE; }
-/// Floats do with a format to quantise to.
+/// Floats do with a format to quantize to.
 bool loads(const marlin_layer_info& info) { return info.status == MARLIN_OK; }
 /// 0 where the library does not know the shape, as of layouts that it does not serve.
 uint64_t weights_of(const marlin_layer_info& info) {
@@ -57,12 +57,12 @@ class Reasons {
 };
 
 struct Totals {
-  uint64_t layers = 0, quantised = 0, sparse = 0, loadable = 0, weights = 0, bytes = 0;
+  uint64_t layers = 0, quantized = 0, sparse = 0, loadable = 0, weights = 0, bytes = 0;
   uint64_t known_bytes = 0;  ///< of layers whose weights can be counted
 
   void add(const marlin_layer_info& info) {
     ++layers;
-    quantised += !is_floats(info);
+    quantized += !is_floats(info);
     loadable += loads(info);
     sparse += (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
     bytes += info.bytes;
@@ -123,7 +123,7 @@ void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
     totals.add(info);
   });
   const nlohmann::ordered_json sums = {{"layers", totals.layers},
-                                       {"quantised", totals.quantised},
+                                       {"quantized", totals.quantized},
                                        {"sparse_2_4", totals.sparse},
                                        {"loadable", totals.loadable},
                                        {"weights", totals.weights},
@@ -146,7 +146,7 @@ std::vector<std::string> cells_of(const marlin_layer_info& info, uint64_t note) 
           bits ? fmt::format("{:.2f}", *bits) : "?",
           bytes_text(static_cast<double>(info.bytes)),
           !loads(info)      ? fmt::format("no ({})", note)
-          : is_floats(info) ? "when quantised"
+          : is_floats(info) ? "when quantized"
                             : "yes"};
 }
 
@@ -183,8 +183,8 @@ void print_table(const marlin_checkpoint* checkpoint) {
     });
   }
   const auto bits = totals.bits();
-  fmt::print("\n{} layer{}, {} quantised, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n", totals.layers,
-             totals.layers == 1 ? "" : "s", totals.quantised, totals.sparse, totals.loadable,
+  fmt::print("\n{} layer{}, {} quantized, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n", totals.layers,
+             totals.layers == 1 ? "" : "s", totals.quantized, totals.sparse, totals.loadable,
              static_cast<double>(totals.weights) / 1e6, bytes_text(static_cast<double>(totals.bytes)),
              bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
 }
@@ -209,7 +209,7 @@ void add_inspect(CLI::App& app, Action& action) {
   sub->add_flag("--json", options->json, "One JSON object instead of a table");
   sub->footer(
       "Reads headers and config.json only, so it is fast for files of any size. Layers that would not load are\n"
-      "listed with the reason; layers of floats load when they are quantised on the way ('when quantised').\n"
+      "listed with the reason; layers of floats load when they are quantized on the way ('when quantized').\n"
       "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a layer over its weights.\n\n"
       "Examples:\n"
       "  metal-marlin inspect model.gguf\n"

@@ -97,7 +97,7 @@ marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::str
 namespace {
 
 marlin_status load_status(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer,
-                          uint32_t expert, const Quantise& quantise, marlin_weights** out, marlin_error* error) {
+                          uint32_t expert, const Quantize& quantize, marlin_weights** out, marlin_error* error) {
   marlin_shard shard{};
   shard.first[2] = expert;
   shard.count[2] = 1;
@@ -106,8 +106,8 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
   desc.shards = layer.experts > 1 ? &shard : nullptr;
   desc.layer_count = 1;
   if (layer.format == MARLIN_FORMAT_NONE) {
-    desc.format = quantise.format;
-    desc.group_size = quantise.group;
+    desc.format = quantize.format;
+    desc.group_size = quantize.group;
   }
   return marlin_weights_load(context, checkpoint, &desc, out, error);
 }
@@ -115,18 +115,18 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
 }  // namespace
 
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-                 const Quantise& quantise, std::string* why) {
+                 const Quantize& quantize, std::string* why) {
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  if (load_status(context, checkpoint, layer, expert, quantise, &weights, &error) != MARLIN_OK) *why = error.message;
+  if (load_status(context, checkpoint, layer, expert, quantize, &weights, &error) != MARLIN_OK) *why = error.message;
   return Weights(weights);
 }
 
 Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-             const Quantise& quantise) {
+             const Quantize& quantize) {
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  check(load_status(context, checkpoint, layer, expert, quantise, &weights, &error), error,
+  check(load_status(context, checkpoint, layer, expert, quantize, &weights, &error), error,
         fmt::format("cannot load '{}'", layer.name));
   return Weights(weights);
 }
@@ -135,7 +135,7 @@ std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint
   if (layer.status == MARLIN_OK) return {};
   // The listing has a status only; the attempt has the words, and is refused before any work.
   std::string why;
-  const Weights weights = try_load(context, checkpoint, layer, 0, Quantise{}, &why);
+  const Weights weights = try_load(context, checkpoint, layer, 0, Quantize{}, &why);
   return why.empty() ? marlin_status_name(layer.status) : why;
 }
 

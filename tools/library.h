@@ -43,17 +43,17 @@ std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint);
 /// The layer called `name`, or a Failure that says what there is.
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name);
 
-/// How layers of floats are to be quantised; NONE: not at all.
-struct Quantise {
+/// How layers of floats are to be quantized; NONE: not at all.
+struct Quantize {
   marlin_format format = MARLIN_FORMAT_NONE;
   uint32_t group = 0;  ///< 0: the format's own
 };
 /// One expert (0 for plain layers) of a layer, packed. NULL and *why on failure.
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-                 const Quantise& quantise, std::string* why);
+                 const Quantize& quantize, std::string* why);
 /// The same, or a Failure.
 Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-             const Quantise& quantise);
+             const Quantize& quantize);
 /// Why a layer would not load, in the library's words; empty when it would.
 std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kPage = size_t{2} << 20;
 constexpr size_t kReadPiece = size_t{64} << 20;  // what one sample reads: long against starting the threads
-volatile uint64_t sink;                          // keeps what is read and summed from being optimised away
+volatile uint64_t sink;                          // keeps what is read and summed from being optimized away
 
 /// The prototype's best: four streams, prefetched 2 KB ahead, here with what every compiler has.
 uint64_t portable_read(const std::byte* p, size_t bytes) {

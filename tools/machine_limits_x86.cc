@@ -9,7 +9,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-// Assembly, so that no compiler at any optimisation level folds or spills the chains. vdpbf16ps takes six cycles and starts
+// Assembly, so that no compiler at any optimization level folds or spills the chains. vdpbf16ps takes six cycles and starts
 // twice a cycle on the fastest processor tried (AMD Zen 5): it needs 12 chains, and 14 fit beside the two operands, which are
 // zero because the instructions' time does not depend on them.
 #define MARLIN_CHAIN(op, v, n) op " %%" v "14, %%" v "15, %%" v #n "\n\t"

@@ -28,7 +28,7 @@ std::optional<marlin_scheme> parse_scheme(std::string_view name);  ///< auto, co
 std::optional<marlin_compute> parse_compute(std::string_view name);
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///< f32, f16, bf16
 
-/// The quantised formats, in the order of the header.
+/// The quantized formats, in the order of the header.
 std::span<const marlin_format> all_formats();
 /// The group that a format has when none is asked for.
 uint32_t default_group(marlin_format format);

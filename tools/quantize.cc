@@ -15,7 +15,7 @@
 #include "machine_limits.h"
 #include "names.h"
 #include "printable.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "quantize_host.h"
 #include "table.h"
 
@@ -32,7 +32,7 @@ struct Options {
   uint32_t group = 0, threads = 0;
   uint64_t shard_bytes = 0;
   std::vector<std::string> include, exclude;
-  bool asymmetric = false, requantise = false, skip_unfit = false, force = false, dry_run = false, json = false;
+  bool asymmetric = false, requantize = false, skip_unfit = false, force = false, dry_run = false, json = false;
 };
 
 bool matches(const std::vector<std::string>& patterns, const std::string& name) {
@@ -49,15 +49,15 @@ bool is_meant(const Options& options, const std::string& name) {
 
 struct Choice {
   std::vector<const char*> names;
-  size_t quantised_already = 0;  ///< meant, but not chosen
+  size_t quantized_already = 0;  ///< meant, but not chosen
 };
 
 Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   Choice choice;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
     if (!is_meant(options, layer.name)) continue;
-    if (layer.format != MARLIN_FORMAT_NONE && !options.requantise) {
-      ++choice.quantised_already;
+    if (layer.format != MARLIN_FORMAT_NONE && !options.requantize) {
+      ++choice.quantized_already;
       continue;
     }
     choice.names.push_back(layer.name);
@@ -70,10 +70,10 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   }
   if (choice.names.empty()) {
     throw Failure(
-        choice.quantised_already != 0
-            ? fmt::format("{}: every layer ({}) is quantised already; --requantize decodes them and quantises them again",
-                          options.input, choice.quantised_already)
-            : fmt::format("{}: no layer is left to quantise", options.input));
+        choice.quantized_already != 0
+            ? fmt::format("{}: every layer ({}) is quantized already; --requantize decodes them and quantizes them again",
+                          options.input, choice.quantized_already)
+            : fmt::format("{}: no layer is left to quantize", options.input));
   }
   return choice;
 }
@@ -137,7 +137,7 @@ struct Sums {
 Sums add_up(const std::vector<LayerOutcome>& outcomes) {
   Sums sums;
   for (const LayerOutcome& layer : outcomes) {
-    if (!layer.quantised()) {
+    if (!layer.quantized()) {
       ++sums.skipped;
       continue;
     }
@@ -181,7 +181,7 @@ void print_table(const Options& options, const std::vector<LayerOutcome>& outcom
     std::vector<std::string> cells = {
         layer.name,
         format_name(o.from),
-        layer.quantised() ? format_name(o.format) + (flags.empty() ? "" : ", " + flags) : "left as it is",
+        layer.quantized() ? format_name(o.format) + (flags.empty() ? "" : ", " + flags) : "left as it is",
         shape_text(o),
         std::to_string(o.group_size),
         fmt::format("{:.2f}", bits_of(layer)),
@@ -193,11 +193,11 @@ void print_table(const Options& options, const std::vector<LayerOutcome>& outcom
   }
   table.print();
   for (const LayerOutcome& layer : outcomes) {
-    if (!layer.quantised()) fmt::print("\n'{}' stays as it is: {}\n", printable(layer.name), printable(layer.reason));
+    if (!layer.quantized()) fmt::print("\n'{}' stays as it is: {}\n", printable(layer.name), printable(layer.reason));
   }
   const Sums sums = add_up(outcomes);
   const std::string snr = snr_text(sums.norm, sums.error);
-  fmt::print("\n{}{} layer{} quantised, {} -> {}, {:.2f} bits a weight{}\n", options.dry_run ? "would be: " : "", sums.layers,
+  fmt::print("\n{}{} layer{} quantized, {} -> {}, {:.2f} bits a weight{}\n", options.dry_run ? "would be: " : "", sums.layers,
              sums.layers == 1 ? "" : "s", bytes_text(static_cast<double>(sums.before)),
              bytes_text(static_cast<double>(sums.after)), sums.bits(), snr.empty() ? "" : fmt::format(", SNR {} dB", snr));
 }
@@ -207,7 +207,7 @@ void print_json(const Options& options, const std::vector<LayerOutcome>& outcome
   for (const LayerOutcome& layer : outcomes) {
     const marlin_convert_outcome& o = layer.numbers;
     layers.push_back({{"name", layer.name},
-                      {"quantised", layer.quantised()},
+                      {"quantized", layer.quantized()},
                       {"reason", layer.reason},
                       {"from", format_name(o.from)},
                       {"format", format_name(o.format)},
@@ -229,7 +229,7 @@ void print_json(const Options& options, const std::vector<LayerOutcome>& outcome
                                       {"dry_run", options.dry_run},
                                       {"layers", layers},
                                       {"totals",
-                                       {{"quantised", sums.layers},
+                                       {{"quantized", sums.layers},
                                         {"left", sums.skipped},
                                         {"weights", sums.weights},
                                         {"bytes_before", sums.before},
@@ -277,14 +277,14 @@ ExitCode quantize(const Options& options) {
       fmt::print(stderr, "metal-marlin: interrupted; nothing was written\n");
       ConvertHost::end_if_interrupted();
     }
-    const bool hint = status == MARLIN_E_UNSUPPORTED && choice.quantised_already != 0;
+    const bool hint = status == MARLIN_E_UNSUPPORTED && choice.quantized_already != 0;
     if (status == MARLIN_E_FILE && error.native_code == EEXIST && !options.force) {
       throw Failure(fmt::format("cannot write {}: {} (--force replaces it)", options.output, error.message));
     }
     check(
         status, error,
         fmt::format("cannot write {}{}", options.output,
-                    hint ? fmt::format(" ({} layers are quantised already, see --requantize)", choice.quantised_already) : ""));
+                    hint ? fmt::format(" ({} layers are quantized already, see --requantize)", choice.quantized_already) : ""));
     outcomes = host.outcomes();
   }
   if (options.json) {
@@ -299,7 +299,7 @@ void add_options(CLI::App& sub, Options& options) {
   sub.add_option("IN", options.input, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
       ->required();
   sub.add_option("OUT", options.output, "A folder (made when there is none), or a name in .safetensors or .gguf")->required();
-  sub.add_option("--format", options.format, "What to quantise to")
+  sub.add_option("--format", options.format, "What to quantize to")
       ->required()
       ->check(names_of(parse_format, "{int4, mxfp4, nvfp4}"));
   sub.add_option("--group", options.group, "Weights that share a scale (int4); default 32, 0 the default, 1000000 a whole row");
@@ -318,7 +318,7 @@ void add_options(CLI::App& sub, Options& options) {
       ->allow_extra_args(false);
   sub.add_option("--exclude", options.exclude, "No layer whose name matches this pattern (may be given several times)")
       ->allow_extra_args(false);
-  sub.add_flag("--requantize", options.requantise, "Also layers that are quantised already: decode them and quantise again");
+  sub.add_flag("--requantize", options.requantize, "Also layers that are quantized already: decode them and quantize again");
   sub.add_flag("--skip-unfit", options.skip_unfit, "Leave layers as they are that the layout cannot hold; exit with 1 then");
   sub.add_option("--shard-size", options.shard_bytes, "At most so many bytes of tensors a .safetensors file, as 5GB")
       ->transform(CLI::AsSizeValue(true));
@@ -331,7 +331,7 @@ void add_options(CLI::App& sub, Options& options) {
 }  // namespace
 
 void add_quantize(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("quantize", "Write a checkpoint again with its layers quantised");
+  auto* sub = app.add_subcommand("quantize", "Write a checkpoint again with its layers quantized");
   auto options = std::make_shared<Options>();
   add_options(*sub, *options);
   sub->footer(

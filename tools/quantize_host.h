@@ -15,7 +15,7 @@ struct LayerOutcome {
   marlin_convert_outcome numbers;
   std::string name, reason;
   uint64_t weights() const { return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts; }
-  bool quantised() const { return numbers.status == MARLIN_OK; }
+  bool quantized() const { return numbers.status == MARLIN_OK; }
 };
 
 /// While one lives, SIGINT, SIGTERM and SIGHUP ask the conversion to stop instead of ending the process.

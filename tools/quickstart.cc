@@ -17,7 +17,7 @@
 #include "parallel.h"
 #include "printable.h"
 #include "progress.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "roofline.h"
 #include "table.h"
 
@@ -185,7 +185,7 @@ std::vector<uint16_t> random_layer(int64_t n, int64_t k, unsigned threads) {
   return values;
 }
 
-Weights quantise_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k, marlin_format format) {
+Weights quantize_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k, marlin_format format) {
   auto desc = make<marlin_pack_desc>();
   desc.format = format;
   desc.n = n;
@@ -197,11 +197,11 @@ Weights quantise_layer(marlin_context* context, std::vector<uint16_t>& values, i
   const marlin_pack_desc* parts[] = {&desc};
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot quantise");
+  check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot quantize");
   return Weights(weights);
 }
 
-/// One large layer, quantised in each format, against the limits of the machine.
+/// One large layer, quantized in each format, against the limits of the machine.
 std::vector<Measurement> large_layer(const Options& options, const Bench& bench) {
   std::vector<Job> jobs;
   for (marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
@@ -212,13 +212,13 @@ std::vector<Measurement> large_layer(const Options& options, const Bench& bench)
   std::vector<uint16_t> values = random_layer(options.n, options.k, bench.limits->threads());
   for (marlin_format format : all_formats()) {
     progress.at(static_cast<double>(&format - all_formats().data()), format_name(format));
-    // The quantised matrix is the one that is checked. The further copies, which keep the caches cold, have random codes in
-    // the same layout: quantising each would cost a minute and time the same.
-    bool quantised = false;
+    // The quantized matrix is the one that is checked. The further copies, which keep the caches cold, have random codes in
+    // the same layout: quantizing each would cost a minute and time the same.
+    bool quantized = false;
     std::optional<RandomWeights> random;
     Rotation rotation(
         [&] {
-          if (!quantised) return quantised = true, quantise_layer(bench.context, values, options.n, options.k, format);
+          if (!quantized) return quantized = true, quantize_layer(bench.context, values, options.n, options.k, format);
           if (!random) random.emplace(WeightShape{format, options.n, options.k}, 1);
           return random->pack(bench.context);
         },
@@ -275,7 +275,7 @@ ExitCode quickstart(const Options& options) {
   }
   bool right = small.report(options.folder);
 
-  fmt::print("\nOne large layer, {} x {} (N x K), quantised here from bfloat16; more than 400 MB of copies in turn\n\n",
+  fmt::print("\nOne large layer, {} x {} (N x K), quantized here from bfloat16; more than 400 MB of copies in turn\n\n",
              options.n, options.k);
   std::fflush(stdout);
   const auto large = large_layer(options, {context.get(), device, &limits, 2.0});

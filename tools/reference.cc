@@ -180,7 +180,7 @@ struct Row {
       const int64_t count = std::min<int64_t>(info.group_size, info.k - first);
       magnitudes.push_back(corrected_magnitude(w.data() + first, count, info, sorted));
     }
-    // A group whose values are all alike hides its scale; its neighbours' stand in.
+    // A group whose values are all alike hides its scale; its neighbors' stand in.
     const double row = *std::max_element(magnitudes.begin(), magnitudes.end());
     for (double& magnitude : magnitudes) magnitude = magnitude > 0 ? magnitude : row > 0 ? row + largest : 32;
   }

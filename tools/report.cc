@@ -19,7 +19,7 @@
 #include "output_file.h"
 #include "printable.h"
 #include "progress.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "roofline.h"
 #include "workload.h"
 

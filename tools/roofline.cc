@@ -16,8 +16,8 @@
 namespace metal_marlin::tools {
 namespace {
 
-// Okabe and Ito's colours: told apart by everyone, and on white as on dark grey.
-constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+// Okabe and Ito's colors: told apart by everyone, and on white as on dark gray.
+constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
 constexpr double kWidth = 960, kHeight = 600;
 constexpr double kLeft = 84, kRight = 730, kTop = 84, kBottom = 528;
 
@@ -67,8 +67,8 @@ class Drawing {
     y_ = {round_down(slowest / 2), 1.6 * fastest, kBottom, kTop};
     size_t next = 0;
     for (const auto& p : r.points) {
-      std::string& colour = colours_[p.series];
-      if (colour.empty()) colour = kColours[next++ % std::size(kColours)], legend_.push_back(p.series);
+      std::string& color = colors_[p.series];
+      if (color.empty()) color = kColors[next++ % std::size(kColors)], legend_.push_back(p.series);
     }
   }
 
@@ -149,11 +149,11 @@ class Drawing {
     std::map<std::pair<int64_t, bool>, std::pair<double, double>> lowest;
     for (const auto& p : r_.points) {
       const double x = x_.at(p.intensity), y = y_.at(p.rate);
-      const std::string& colour = colours_[p.series];
+      const std::string& color = colors_[p.series];
       out_ += fmt::format(
           "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" {}><title>{} M={}: {:.0f} GFLOP/s, {:.0f}% of its "
           "limit</title></circle>\n",
-          x, y, mark(p.filled, colour), escape(p.series), p.m, p.rate / 1e9, 100 * p.fraction);
+          x, y, mark(p.filled, color), escape(p.series), p.m, p.rate / 1e9, 100 * p.fraction);
       const double bits_a_weight = 16 * static_cast<double>(p.m) / p.intensity;
       auto [it, fresh] = lowest.try_emplace({p.m, bits_a_weight > 6}, x, y);
       if (!fresh && y > it->second.second) it->second.second = y;
@@ -161,16 +161,16 @@ class Drawing {
     for (const auto& [key, at] : lowest) text(at.first, at.second + 20, "halo", "middle", fmt::format("M={}", key.first));
   }
 
-  /// A disc has an edge in the page's colour, so that neighbours stay apart.
-  static std::string mark(bool filled, const std::string& colour) {
-    return filled ? fmt::format("class=\"disc\" fill=\"{}\"", colour)
-                  : fmt::format("class=\"ring\" stroke=\"{}\" stroke-width=\"2\"", colour);
+  /// A disc has an edge in the page's color, so that neighbors stay apart.
+  static std::string mark(bool filled, const std::string& color) {
+    return filled ? fmt::format("class=\"disc\" fill=\"{}\"", color)
+                  : fmt::format("class=\"ring\" stroke=\"{}\" stroke-width=\"2\"", color);
   }
 
   void legend() {
     double y = kBottom - 22 * static_cast<double>(legend_.size() + 3) - 4;
     for (const std::string& series : legend_) {
-      out_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" fill=\"{}\"/>\n", kRight + 26, y, colours_[series]);
+      out_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" fill=\"{}\"/>\n", kRight + 26, y, colors_[series]);
       text(kRight + 40, y + 4.5, "", "start", series);
       y += 22;
     }
@@ -192,7 +192,7 @@ class Drawing {
 
   const Roofline& r_;
   Axis x_{}, y_{};
-  std::map<std::string, std::string> colours_;
+  std::map<std::string, std::string> colors_;
   std::vector<std::string> legend_;
   std::string out_;
 };

@@ -11,7 +11,7 @@
 namespace metal_marlin::tools {
 
 struct RooflinePoint {
-  std::string series;  ///< one colour and one line of the legend each
+  std::string series;  ///< one color and one line of the legend each
   bool filled;         ///< a disc, else a ring
   int64_t m;
   double intensity;  ///< operations a byte of weights

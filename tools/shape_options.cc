@@ -75,9 +75,9 @@ std::function<Weights()> ShapeOptions::make(marlin_context* context, marlin_form
   if (all.empty()) throw Failure(file_ + " has no layers");
   const marlin_layer_info layer = layer_.empty() ? all.front() : find_layer(checkpoint.get(), layer_);
   if (layer.format == MARLIN_FORMAT_NONE && format == MARLIN_FORMAT_NONE) {
-    throw Failure(std::string("'") + layer.name + "' is not quantised; --format says what to quantise it to");
+    throw Failure(std::string("'") + layer.name + "' is not quantized; --format says what to quantize it to");
   }
-  return [=, this] { return load(context, checkpoint.get(), layer, expert_, Quantise{format, group_}); };
+  return [=, this] { return load(context, checkpoint.get(), layer, expert_, Quantize{format, group_}); };
 }
 
 }  // namespace metal_marlin::tools

@@ -8,7 +8,7 @@
 
 #include "input_files.h"
 #include "library.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "workload.h"
 
 namespace metal_marlin::tools {

@@ -11,7 +11,7 @@
 #include "output_file.h"
 #include "printable.h"
 #include "progress.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "safetensors_writer.h"
 
 namespace metal_marlin::tools {
@@ -19,7 +19,7 @@ namespace {
 
 struct Options {
   std::string path, output, layer;
-  QuantiseOptions quantise;
+  QuantizeOptions quantize;
   bool force = false;
 };
 
@@ -55,14 +55,14 @@ std::vector<SafetensorsWriter::Tensor> tensors_of(const std::vector<marlin_layer
 /// Fills rows [first, first + count) of one expert.
 using RowReader = std::function<void(int64_t first, int64_t count, float* out)>;
 
-/// Floats that are not to be quantised are read where they are, everything else is packed and unpacked.
+/// Floats that are not to be quantized are read where they are, everything else is packed and unpacked.
 RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer,
-                    uint32_t expert, const Quantise& quantise) {
-  if (layer.format == MARLIN_FORMAT_NONE && quantise.format == MARLIN_FORMAT_NONE) {
+                    uint32_t expert, const Quantize& quantize) {
+  if (layer.format == MARLIN_FORMAT_NONE && quantize.format == MARLIN_FORMAT_NONE) {
     const FloatLayer floats(checkpoint, layer);
     return [floats, expert](int64_t first, int64_t count, float* out) { floats.read(expert, first, count, out); };
   }
-  const std::shared_ptr<marlin_weights> weights = load(context, checkpoint, layer, expert, quantise);
+  const std::shared_ptr<marlin_weights> weights = load(context, checkpoint, layer, expert, quantize);
   return [weights, k = layer.k](int64_t first, int64_t count, float* out) { unpack_rows(weights.get(), first, count, k, out); };
 }
 
@@ -84,7 +84,7 @@ ExitCode unpack(const Options& options) {
     // About 16 MB at a time, so that memory holds little more than one packed expert.
     const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      const RowReader read = reader_of(context.get(), checkpoint.get(), layer, expert, options.quantise.get());
+      const RowReader read = reader_of(context.get(), checkpoint.get(), layer, expert, options.quantize.get());
       for (int64_t row = 0; row < layer.n; row += stripe) {
         const int64_t count = std::min(stripe, layer.n - row);
         values.resize(static_cast<size_t>(count * layer.k));
@@ -108,7 +108,7 @@ void add_unpack(CLI::App& app, Action& action) {
       ->required();
   sub->add_option("-o,--output", options->output, "The file to write")->type_name(kFile)->required();
   sub->add_option("--layer", options->layer, "This layer only; default: all");
-  options->quantise.add_to(*sub);
+  options->quantize.add_to(*sub);
   add_force(*sub, options->force);
   sub->footer(
       "Each layer becomes a float32 tensor [N, K], or [experts, N, K], under its own name: the exact value of every\n"
@@ -118,7 +118,7 @@ void add_unpack(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin unpack model.gguf -o values.safetensors\n"
       "  metal-marlin unpack DIR --layer model.layers.0.mlp.down_proj -o down.safetensors\n"
-      "  metal-marlin unpack float-model --format mxfp4 -o quantised.safetensors");
+      "  metal-marlin unpack float-model --format mxfp4 -o quantized.safetensors");
   sub->callback([&action, options] { action = [options] { return unpack(*options); }; });
 }
 

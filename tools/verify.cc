@@ -13,7 +13,7 @@
 #include "names.h"
 #include "printable.h"
 #include "progress.h"
-#include "quantise_options.h"
+#include "quantize_options.h"
 #include "reference.h"
 #include "table.h"
 #include "workload.h"
@@ -23,7 +23,7 @@ namespace {
 
 struct Options {
   std::string path, expect, layer, backend = "cpu";
-  QuantiseOptions quantise;
+  QuantizeOptions quantize;
   std::vector<int64_t> m = {1, 4, 17};
   int64_t rows = 0;
   uint64_t seed = 1;
@@ -178,10 +178,10 @@ class Verifier {
  private:
   void verify_layer(const marlin_layer_info& layer) {
     if (layer.status == MARLIN_E_UNSUPPORTED) return skip(layer);
-    if (layer.format != MARLIN_FORMAT_NONE) return verify_as(layer, Quantise{});
-    const Quantise asked = options_.quantise.get();
+    if (layer.format != MARLIN_FORMAT_NONE) return verify_as(layer, Quantize{});
+    const Quantize asked = options_.quantize.get();
     if (asked.format != MARLIN_FORMAT_NONE) return verify_as(layer, asked);
-    for (marlin_format format : all_formats()) verify_as(layer, Quantise{format, 0});
+    for (marlin_format format : all_formats()) verify_as(layer, Quantize{format, 0});
   }
 
   /// Nothing is wrong with a layer that this version does not serve, and nothing is right.
@@ -192,16 +192,16 @@ class Verifier {
     complaints_.push_back(fmt::format("{}: {}", layer.name, why_not(context_.get(), checkpoint_.get(), layer)));
   }
 
-  void verify_as(const marlin_layer_info& layer, const Quantise& quantise) {
+  void verify_as(const marlin_layer_info& layer, const Quantize& quantize) {
     const bool floats = layer.format == MARLIN_FORMAT_NONE;
     const std::string format =
-        floats ? fmt::format("{} -> {}", dtype_name(layer.dtype), format_name(quantise.format)) : format_name(layer.format);
+        floats ? fmt::format("{} -> {}", dtype_name(layer.dtype), format_name(quantize.format)) : format_name(layer.format);
     Outcome outcome;
     const Expected* expected = expected_.has_value() && !floats ? &expected_.value() : nullptr;
     int64_t different = expected != nullptr ? 0 : -1;
     std::string why = why_not(context_.get(), checkpoint_.get(), layer);
     for (uint32_t expert = 0; expert < layer.experts && why.empty(); ++expert) {
-      const Weights weights = try_load(context_.get(), checkpoint_.get(), layer, expert, quantise, &why);
+      const Weights weights = try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &why);
       if (!weights) break;
       if (expected != nullptr && different >= 0) {
         const int64_t more = count_different(weights.get(), layer, expert, *expected);
@@ -251,7 +251,7 @@ void add_verify(CLI::App& app, Action& action) {
                   "decoded.safetensors beside FILE, if there is one")
       ->type_name(kFile);
   sub->add_option("--layer", options->layer, "This layer only; default: all");
-  options->quantise.add_to(*sub);
+  options->quantize.add_to(*sub);
   sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
       ->capture_default_str()
       ->check(backend_names());
@@ -266,7 +266,7 @@ void add_verify(CLI::App& app, Action& action) {
       "Each layer (each expert by itself) is packed, multiplied with normally distributed activations in float32,\n"
       "float16 and bfloat16 and with INT8 compute, and every element is held to its bound (docs/command.md): 'of bound' is\n"
       "the worst error as a fraction of it. nmse must be at most 1e-11, and 5e-4 with INT8 compute, which rounds the\n"
-      "activations. Layers of floats are quantised to each format, or to --format. Exits with 1 when anything is wrong or\n"
+      "activations. Layers of floats are quantized to each format, or to --format. Exits with 1 when anything is wrong or\n"
       "does not load.\n\n"
       "Examples:\n"
       "  metal-marlin verify model.gguf\n"

@@ -21,7 +21,7 @@ struct WeightShape {
   int64_t experts = 1;
 };
 
-/// Quantised weights of random codes and scales: what a real matrix looks like to memory and to kernels, made in no time.
+/// Quantized weights of random codes and scales: what a real matrix looks like to memory and to kernels, made in no time.
 class RandomWeights {
  public:
   RandomWeights(const WeightShape& shape, uint64_t seed);

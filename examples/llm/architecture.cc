@@ -9,7 +9,7 @@
 
 namespace llm {
 
-// GGUF's converter reorders the rows of llama's q and k so that pairs are neighbours.
+// GGUF's converter reorders the rows of llama's q and k so that pairs are neighbors.
 const TensorNames kGgufNames = {"token_embd", "output_norm", "output",   "blk.",     "attn_norm", "attn_q",   "attn_k",
                                 "attn_v",     "attn_output", "ffn_norm", "ffn_gate", "ffn_up",    "ffn_down", false};
 const TensorNames kHuggingFaceNames = {"model.embed_tokens",

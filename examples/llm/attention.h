@@ -18,7 +18,7 @@ struct Heads {
 class Rotation {
  public:
   Rotation(int64_t positions, int64_t head_size, double base);
-  /// Turns each head of x in place: pairs of neighbours (2i, 2i + 1), or of halves (i, i + size / 2).
+  /// Turns each head of x in place: pairs of neighbors (2i, 2i + 1), or of halves (i, i + size / 2).
   void apply(float* x, int64_t heads, int64_t position, bool halves) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace llm {
 namespace {
 
-// Templates are programs in a language of their own (Jinja). These are recognised by what only they say.
+// Templates are programs in a language of their own (Jinja). These are recognized by what only they say.
 struct ChatTemplate {
   std::string_view mark, begin, end, system;  // <begin>role\ncontent<end>\n for each message
 };

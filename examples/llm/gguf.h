@@ -1,4 +1,4 @@
-// The key-values at the head of a GGUF file: hyper-parameters and the tokeniser. The tensors are the library's to read.
+// The key-values at the head of a GGUF file: hyper-parameters and the tokenizer. The tensors are the library's to read.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ struct Options {
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("model", o.model, "a .gguf file, or a folder of safetensors")->required();
-  app.add_option("--tokenizer", o.tokenizer, "the .gguf file that has the tokeniser (default: the model)");
+  app.add_option("--tokenizer", o.tokenizer, "the .gguf file that has the tokenizer (default: the model)");
   app.add_option("--system", o.system, "what the model is told first (default: what its maker says)");
   app.add_option("--prompt", o.prompt, "answer this and end");
   app.add_option("--temperature", o.temperature, "0: always the most probable token")
@@ -196,7 +196,7 @@ int time_lines(Model& model) {
   return 0;
 }
 
-// A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made from the tokeniser's GGUF.
+// A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made from the tokenizer's GGUF.
 HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenizer_file) {
   HyperParameters hyper;
   if (std::filesystem::is_directory(o.model) && read_config(o.model, hyper)) return hyper;
@@ -205,7 +205,7 @@ HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenize
 
 int run(Options& o) {
   if (o.tokenizer.empty() && std::filesystem::is_directory(o.model)) {
-    throw std::runtime_error(o.model + ": is a folder; --tokenizer says which .gguf file has the tokeniser");
+    throw std::runtime_error(o.model + ": is a folder; --tokenizer says which .gguf file has the tokenizer");
   }
   const Metadata metadata(o.tokenizer.empty() ? o.model : o.tokenizer);
   const Tokenizer tokenizer(metadata);
@@ -216,7 +216,7 @@ int run(Options& o) {
   o.run.progress = draw_progress;
   Model model(o.model, hyper, o.run);
   if (static_cast<size_t>(model.vocabulary()) != tokenizer.size()) {
-    throw std::runtime_error(o.model + ": has " + std::to_string(model.vocabulary()) + " tokens, the tokeniser " +
+    throw std::runtime_error(o.model + ": has " + std::to_string(model.vocabulary()) + " tokens, the tokenizer " +
                              std::to_string(tokenizer.size()));
   }
   int code = 0;

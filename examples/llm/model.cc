@@ -75,7 +75,7 @@ class Model::Loader {
     auto desc = mm::make<marlin_load_desc>();
     desc.layers = found.data();
     desc.layer_count = static_cast<uint32_t>(found.size());
-    if (is_float) desc.format = MARLIN_INT8;  // what a file left unquantised, as embeddings often are
+    if (is_float) desc.format = MARLIN_INT8;  // what a file left unquantized, as embeddings often are
     desc.user = this;
     desc.progress = [](void* user, uint64_t done, uint64_t total) {
       static_cast<Loader*>(user)->report(total ? static_cast<double>(done) / static_cast<double>(total) : 1);

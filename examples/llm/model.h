@@ -76,7 +76,7 @@ class Model {
   std::vector<Layer> layers_;
   Rotation rotation_;
   bool rotate_halves_ = false;
-  // Activations, [block, ...] each: x runs through the model, h is x normalised and what attention gives.
+  // Activations, [block, ...] each: x runs through the model, h is x normalized and what attention gives.
   metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, logits_;
   int64_t logit_rows_ = 0;
   StageSeconds seconds_{};

@@ -1,4 +1,4 @@
-// Byte-level BPE, as GPT-2 has it: text is cut into words, the bytes of a word are tokens, and pairs of neighbours are merged,
+// Byte-level BPE, as GPT-2 has it: text is cut into words, the bytes of a word are tokens, and pairs of neighbors are merged,
 // the pair first that stands first in the model's list. Everything comes from the key-values of a GGUF file.
 #pragma once
 
@@ -16,7 +16,7 @@ using Token = int32_t;
 
 class Tokenizer {
  public:
-  /// Throws std::runtime_error for a tokeniser of another kind, with its name and the names that are known.
+  /// Throws std::runtime_error for a tokenizer of another kind, with its name and the names that are known.
   explicit Tokenizer(const Metadata& metadata);
 
   /// Plain text: the names of control tokens in it are text like any other. Bytes that the vocabulary lacks (SmolLM2 has none

@@ -1,4 +1,4 @@
-// What a tokeniser and a terminal need of Unicode: UTF-8, and which characters are letters, numbers and spaces.
+// What a tokenizer and a terminal need of Unicode: UTF-8, and which characters are letters, numbers and spaces.
 #pragma once
 
 #include <cstdint>

@@ -2,42 +2,68 @@
  *
  * metal-marlin: multiply by 4-bit weights at the speed of memory.
  *
- * One header, C99, 64-bit targets. The rules, once:
+ * This is the whole interface: one header, C99, for 64-bit targets. The rules below hold for every function.
  *
- * Errors     A function returns MARLIN_OK or a negative status; on failure *out is NULL and nothing was done. `err` may be
- *            NULL, belongs to the caller, and is filled only on failure; one with a bad struct_size is
- *            MARLIN_E_STRUCT_SIZE. Nothing is kept per thread or per process, no exception crosses, nothing aborts, exits
- *            or prints. Every descriptor is validated before any work starts. A device failure after that sticks to its
- *            stream and comes out of the next call on it.
- * Structs    Descriptors start with struct_size = sizeof the struct the caller was compiled with. 0, less than the size of
- *            version 1, or more than 4096 is MARLIN_E_STRUCT_SIZE. A longer one than this version's is accepted when its
- *            unknown tail is zero, else it is MARLIN_E_UNSUPPORTED. Output structs are filled up to the caller's
- *            struct_size, what this version does not know with 0. There is no implicit padding. marlin_matrix and
- *            marlin_shard are frozen: they never grow. `reserved` fields and unknown bits of flags must be 0:
- *            MARLIN_E_UNSUPPORTED. An unknown enum value is MARLIN_E_ARGUMENT.
- * Defaults   A zero field means the default. data == NULL: an absent matrix; one that must be given has it only without rows.
- * Matrices   Row-major. row_stride 0 means cols; a negative one is MARLIN_E_ARGUMENT, one below cols MARLIN_E_SHAPE.
- *            Strides count elements, *_bytes count bytes. Natural alignment of the element type suffices, less is
- *            MARLIN_E_ARGUMENT, as is memory that the context's backend does not reach.
- * Sizes      M (rows of A) or count 0: MARLIN_OK, no work. N or K 0: MARLIN_E_SHAPE. Outputs that overlap each other or an
- *            input: MARLIN_E_ARGUMENT.
- * Lifetime   Children keep their context alive: handles may be destroyed in any order. Operands, weights and scratch must
- *            live until the stream has passed them. NULL, a handle of another kind, and a destroyed stream of a live
- *            context are MARLIN_E_ARGUMENT; destroying them does nothing. marlin_stream_destroy never waits.
- * Threads    Contexts, weights, buffers and checkpoints may be used by any number of threads at once. A stream: one thread at
- *            a time, but it may move between threads. No handle may be destroyed while in use, no thread cancelled in a call. A
- *            forked child may go on with CPU contexts that no other thread was using; GPU contexts are MARLIN_E_DEVICE there.
- * Callbacks  Run on threads that are inside a call of this library or on its workers, maybe several at once, never after
- *            the context and all its children are destroyed. They must not call this library, throw or jump out. Tasks
- *            given to parallel_for never wait for each other: a serial loop is legal. Calls and tasks need 128 KB of stack.
- * Modes      The host's floating-point modes (rounding, flush-to-zero, traps) change no result; a call leaves them and the
- *            exception flags as they were. Callbacks may find the default modes in their place, and leave the modes alone.
- * Streams    CPU: work is done when the call returns. GPU: it goes on; operands in host memory need stream NULL, which waits.
- * Results    Which kernel runs depends only on the device, the descriptor and M; never on the number of threads, on what
- *            else runs, or on which other rows are in the batch. In a mixture of experts M is the rows of the one expert. An
- *            unavailable compute is MARLIN_E_UNSUPPORTED, never a silent fallback. marlin_explain tells which kernel, and why.
- * Files      A checkpoint is mapped. A file that another process shrinks while it is mapped faults in the reader (SIGBUS);
- *            write new files and rename them over old ones, as all tools do. Loaded weights never alias a file.
+ * ERRORS
+ * A function returns MARLIN_OK or a negative status. When it fails, *out is NULL and the function has changed nothing. `err`
+ * belongs to the caller and may be NULL; the function fills it only on failure. The library keeps no error state of its own,
+ * neither per thread nor per process. No exception crosses this interface, and the library never aborts, exits or prints.
+ * Every descriptor is validated before any work starts. If a device fails later, its stream keeps the failure, and the next
+ * call on that stream returns it.
+ *
+ * STRUCTS
+ * The caller sets struct_size to sizeof the struct that it was compiled with. A struct_size that is 0, smaller than version 1
+ * of the struct, or above 4096 is MARLIN_E_STRUCT_SIZE; this holds for `err` too. A descriptor that is longer than this
+ * version's is accepted if its unknown tail is zero; otherwise it is MARLIN_E_UNSUPPORTED. An output struct is filled up to
+ * the caller's struct_size; the fields that this version does not know become zero. No struct has implicit padding.
+ * marlin_matrix and marlin_shard have no struct_size: they are frozen and never grow. `reserved` fields and unknown bits of
+ * flags must be 0; otherwise the call is MARLIN_E_UNSUPPORTED. An unknown enum value is MARLIN_E_ARGUMENT.
+ *
+ * DEFAULTS
+ * A field that is zero means its default. A matrix with data == NULL is absent. A matrix that is required may have
+ * data == NULL only if it has no rows.
+ *
+ * MATRICES
+ * Matrices are row-major. row_stride 0 means cols. A negative row_stride is MARLIN_E_ARGUMENT; a row_stride below cols is
+ * MARLIN_E_SHAPE. Strides count elements; fields named *_bytes count bytes. Data must have the natural alignment of its
+ * element type and lie in memory that the context's backend can reach; otherwise the call is MARLIN_E_ARGUMENT.
+ *
+ * SIZES
+ * A call with M = 0 (rows of A) or a count of 0 does nothing and returns MARLIN_OK. N = 0 or K = 0 is MARLIN_E_SHAPE. Outputs
+ * must not overlap each other or an input: MARLIN_E_ARGUMENT.
+ *
+ * LIFETIME
+ * A handle keeps its context alive, so handles may be destroyed in any order. Operands, weights and scratch memory must live
+ * until the stream has finished the work that uses them. Passing NULL, a handle of another kind, or a destroyed stream of a
+ * live context is MARLIN_E_ARGUMENT; destroying one of these does nothing. marlin_stream_destroy never waits.
+ *
+ * THREADS
+ * Any number of threads may use one context, weights, buffer or checkpoint at once. A stream serves one thread at a time, but
+ * it may move between threads. No thread may destroy a handle while another uses it, and no thread may be cancelled inside a
+ * call. After fork, the child may go on with CPU contexts that no other thread was using; GPU contexts return MARLIN_E_DEVICE.
+ *
+ * CALLBACKS
+ * Callbacks run on threads that are inside a call of this library or on its worker threads. Several may run at once. None runs
+ * after the context and all its handles are destroyed. A callback must not call this library, throw, or jump out. The tasks
+ * that are given to parallel_for never wait for each other, so a serial loop is a valid parallel_for. A thread that calls this
+ * library or runs its tasks needs 128 KB of stack.
+ *
+ * FLOATING-POINT MODES
+ * The host's floating-point modes (rounding, flush-to-zero, traps) change no result. A call leaves the modes and the exception
+ * flags as they were. A callback may find the default modes instead of the host's, and it must leave the modes unchanged.
+ *
+ * STREAMS
+ * On the CPU, work is done when the call returns. On a GPU, work continues after the call returns. A GPU reads operands in
+ * host memory only in calls with stream NULL, which wait for the result.
+ *
+ * RESULTS
+ * The device, the descriptor and M decide which kernel runs. The number of threads, other work on the device and the other
+ * rows of a batch do not. In a mixture of experts, M is the number of rows of one expert. A compute type that a device does
+ * not offer is MARLIN_E_UNSUPPORTED; the library never falls back silently. marlin_explain names the kernel and the reason.
+ *
+ * FILES
+ * A checkpoint is mapped into memory. If another process truncates a mapped file, the reader gets SIGBUS. Therefore write a
+ * new file and rename it over the old one, as all tools do. Loaded weights never alias a file.
  */
 #ifndef METAL_MARLIN_METAL_MARLIN_H_
 #define METAL_MARLIN_METAL_MARLIN_H_
@@ -48,9 +74,10 @@
 #define MARLIN_VERSION_MAJOR 0
 #define MARLIN_VERSION_MINOR 1
 #define MARLIN_VERSION_PATCH 0
-/* The table that marlin_get_api serves: the major changes when the ABI breaks, the minor when the table grows. */
+/* Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows. */
 #define MARLIN_ABI_MAJOR 0
 #define MARLIN_ABI_MINOR 1
+
 #if defined(_WIN32)
 #define MARLIN_EXPORT
 #else
@@ -61,15 +88,15 @@
 extern "C" {
 #endif
 
-/* --- handles: opaque, one owner each ------------------------------------------------------------------------------- */
+/* --- handles: opaque; each has one owner ------------------------------------------------------------------------------- */
 typedef struct marlin_context marlin_context;       /* a device with its kernels, caches and threads */
-typedef struct marlin_weights marlin_weights;       /* packed weights on a device; immutable, shareable, never alias a file */
+typedef struct marlin_weights marlin_weights;       /* packed weights on a device; immutable, shareable, no alias of a file */
 typedef struct marlin_stream marlin_stream;         /* in-order queue of work */
 typedef struct marlin_buffer marlin_buffer;         /* memory that host and device both reach */
 typedef struct marlin_checkpoint marlin_checkpoint; /* an open .safetensors, .safetensors.index.json or .gguf */
 
 /* --- constants: typed macros, so that bindings import them with their type; unknown values stay legal ---------------- */
-typedef int32_t marlin_status; /* values are pinned for ever and spaced by kind */
+typedef int32_t marlin_status; /* values never change; they are spaced by kind */
 #define MARLIN_OK ((marlin_status)0)
 #define MARLIN_E_ARGUMENT ((marlin_status) - 10)     /* a value that no caller may pass: NULL, unknown enum, overlap */
 #define MARLIN_E_STRUCT_SIZE ((marlin_status) - 11)  /* struct_size is 0 or shorter than version 1 */
@@ -87,7 +114,7 @@ typedef int32_t marlin_status; /* values are pinned for ever and spaced by kind 
 #define MARLIN_E_INTERNAL ((marlin_status) - 90) /* a bug in this library; please report it with the message */
 
 typedef int32_t marlin_backend;
-#define MARLIN_BACKEND_AUTO ((marlin_backend)0) /* the first usable of CUDA, Metal, CPU */
+#define MARLIN_BACKEND_AUTO ((marlin_backend)0) /* the first usable backend of CUDA, Metal, CPU */
 #define MARLIN_BACKEND_CPU ((marlin_backend)1)
 #define MARLIN_BACKEND_METAL ((marlin_backend)2)
 #define MARLIN_BACKEND_CUDA ((marlin_backend)3)
@@ -99,7 +126,7 @@ typedef int32_t marlin_dtype;
 #define MARLIN_I8 ((marlin_dtype)4)
 #define MARLIN_I32 ((marlin_dtype)5)
 #define MARLIN_U32 ((marlin_dtype)6)
-#define MARLIN_U4 ((marlin_dtype)7) /* two a byte, low nibble first; cols counts nibbles and is even */
+#define MARLIN_U4 ((marlin_dtype)7) /* two per byte, low nibble first; cols counts nibbles and is even */
 #define MARLIN_E8M0 ((marlin_dtype)8)
 #define MARLIN_E4M3 ((marlin_dtype)9) /* the FN variant: no infinity, 0x7F and 0xFF are NaN */
 #define MARLIN_U8 ((marlin_dtype)10)
@@ -112,21 +139,21 @@ typedef int32_t marlin_memory;               /* where marlin_matrix::data points
 #define MARLIN_MEM_METAL ((marlin_memory)2)  /* an id<MTLBuffer> */
 #define MARLIN_MEM_BUFFER ((marlin_memory)3) /* a marlin_buffer *; bounds are checked */
 
-typedef int32_t marlin_format;                /* what a weight is worth; q is its code, s its group's scale */
-#define MARLIN_FORMAT_NONE ((marlin_format)0) /* in marlin_layer_info: floats, not quantised */
+typedef int32_t marlin_format;                /* the value of a weight with code q in a group with scale s */
+#define MARLIN_FORMAT_NONE ((marlin_format)0) /* in marlin_layer_info: floats, not quantized */
 #define MARLIN_INT4 ((marlin_format)1)        /* (q - zero) * s, zero 8 when absent; or q * s + zero (additive) */
 #define MARLIN_FP4 ((marlin_format)2)         /* e2m1(q) * s, s a float */
 #define MARLIN_MXFP4 ((marlin_format)3)       /* e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0) */
 #define MARLIN_NVFP4 ((marlin_format)4)       /* e2m1(q) * e4m3 * tensor_scale, groups of 16 */
-#define MARLIN_INT8 ((marlin_format)5)        /* q * s (+ zero): the exact home of Q8_0 */
+#define MARLIN_INT8 ((marlin_format)5)        /* q * s (+ zero); holds Q8_0 exactly */
 
 typedef int32_t marlin_compute;
-#define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, FP32 sums */
-#define MARLIN_COMPUTE_INT8 ((marlin_compute)1)    /* activations rounded to INT8 in blocks of 32 with their own scale */
+#define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, sums in FP32 */
+#define MARLIN_COMPUTE_INT8 ((marlin_compute)1)    /* activations rounded to INT8, one scale for each block of 32 */
 #define MARLIN_COMPUTE_FP8 ((marlin_compute)2)     /* activations rounded to E4M3; CUDA only */
 
-typedef int32_t marlin_layout; /* element order of pre-quantised input; docs/formats.md defines each bit by bit */
-#define MARLIN_LAYOUT_AUTO ((marlin_layout)0)          /* packing: ROWS; opening a file: found from the file */
+typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/formats.md defines each bit by bit */
+#define MARLIN_LAYOUT_AUTO ((marlin_layout)0)          /* packing: ROWS; opening a file: detected */
 #define MARLIN_LAYOUT_ROWS ((marlin_layout)1)          /* U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K] */
 #define MARLIN_LAYOUT_K8N ((marlin_layout)2)           /* U32 [K/8, N], nibble i of a word = element 8 kb + i */
 #define MARLIN_LAYOUT_GPTQ_V1 ((marlin_layout)3)       /* K8N with packed zeros that store zero - 1 */
@@ -134,11 +161,11 @@ typedef int32_t marlin_layout; /* element order of pre-quantised input; docs/for
 #define MARLIN_LAYOUT_AWQ ((marlin_layout)5)           /* AutoAWQ "gemm" */
 #define MARLIN_LAYOUT_AWQ_GEMV ((marlin_layout)6)      /* AutoAWQ "gemv" */
 #define MARLIN_LAYOUT_AWQ_GEMV_FAST ((marlin_layout)7) /* AutoAWQ "gemv_fast", llm-awq */
-#define MARLIN_LAYOUT_GGUF ((marlin_layout)8)          /* GGUF blocks: values hold the whole block bytes */
+#define MARLIN_LAYOUT_GGUF ((marlin_layout)8)          /* GGUF blocks: `values` holds whole blocks */
 #define MARLIN_LAYOUT_MARLIN ((marlin_layout)9)        /* IST Marlin */
 #define MARLIN_LAYOUT_MARLIN_24 ((marlin_layout)10)    /* compressed-tensors marlin-24 */
 
-typedef int32_t marlin_gptq_zero_f; /* what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree */
+typedef int32_t marlin_gptq_zero_f; /* GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15 */
 #define MARLIN_GPTQ_ZERO_F_AUTO ((marlin_gptq_zero_f)0)    /* by the config's meta.quantizer, else WRAP with a warning */
 #define MARLIN_GPTQ_ZERO_F_WRAP ((marlin_gptq_zero_f)1)    /* zero 0: AutoGPTQ's CUDA and exllama kernels */
 #define MARLIN_GPTQ_ZERO_F_CARRY ((marlin_gptq_zero_f)2)   /* zero 0, and the next nibble is one more: GPTQModel */
@@ -153,14 +180,14 @@ typedef int32_t marlin_epilogue; /* f in C = f(A W^T + bias) (+ C); two-input on
 #define MARLIN_EPILOGUE_GEGLU_TANH ((marlin_epilogue)5) /* gelu_tanh(gate) * up */
 #define MARLIN_EPILOGUE_SWIGLU_OAI ((marlin_epilogue)6) /* gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7 */
 
-typedef int32_t marlin_native; /* what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL) */
+typedef int32_t marlin_native; /* the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL */
 #define MARLIN_NATIVE_NONE ((marlin_native)0)
 #define MARLIN_NATIVE_CUDA_STREAM ((marlin_native)1)
 #define MARLIN_NATIVE_METAL_QUEUE ((marlin_native)2)
 #define MARLIN_NATIVE_METAL_COMMAND_BUFFER ((marlin_native)3) /* uncommitted, no encoder open; flush, then commit */
-#define MARLIN_NATIVE_METAL_ENCODER ((marlin_native)4)        /* encoded into; bindings are clobbered; the host ends it */
+#define MARLIN_NATIVE_METAL_ENCODER ((marlin_native)4)        /* we encode into it and change its bindings; the host ends it */
 
-typedef int32_t marlin_scheme;                /* how a file names and stores its quantised layers */
+typedef int32_t marlin_scheme;                /* how a file names and stores its quantized layers */
 #define MARLIN_SCHEME_AUTO ((marlin_scheme)0) /* GGUF to a name in .gguf or from a GGUF, else compressed-tensors */
 #define MARLIN_SCHEME_COMPRESSED_TENSORS ((marlin_scheme)1) /* safetensors; MXFP4, NVFP4, INT4 (pack-quantized) */
 #define MARLIN_SCHEME_GPTQ ((marlin_scheme)2)               /* safetensors; INT4, GPTQ v2 */
@@ -172,39 +199,39 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
-#define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 along K: see marlin_weights_pack */
+#define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 weights along K: see marlin_weights_pack */
 #define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss); loading sets it */
-#define MARLIN_PACK_SCALES_MSE 16u         /* quantising: search the scale of least squared error */
-#define MARLIN_PACK_OBEYS_2_4 32u /* dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT */
+#define MARLIN_PACK_SCALES_MSE 16u         /* when quantizing, search for the scale of least squared error */
+#define MARLIN_PACK_OBEYS_2_4 32u          /* dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT */
 /* marlin_layer_info::flags only */
 #define MARLIN_LAYER_ZEROS 256u       /* has integer zero points */
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
-#define MARLIN_LAYER_SPARSE_2_4 1024u /* of every 4 elements along K two are kept */
+#define MARLIN_LAYER_SPARSE_2_4 1024u /* two of every 4 weights along K are kept */
 /* marlin_load_desc::flags */
-#define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of these names */
-#define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantised on load */
+#define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of the same names */
+#define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantized on load */
 #define MARLIN_LOAD_OBEYS_2_4 32u
 /* marlin_convert_desc::flags */
-#define MARLIN_CONVERT_PRUNE_2_4 4u /* as the MARLIN_PACK_ flags of these names */
+#define MARLIN_CONVERT_PRUNE_2_4 4u /* as the MARLIN_PACK_ flags of the same names */
 #define MARLIN_CONVERT_SCALES_MSE 16u
 #define MARLIN_CONVERT_OBEYS_2_4 32u
 #define MARLIN_CONVERT_ASYMMETRIC 64u  /* INT4 with a zero point a group */
-#define MARLIN_CONVERT_SKIP_UNFIT 128u /* a layer that the scheme cannot hold stays, with its outcome; else: an error */
-#define MARLIN_CONVERT_OVERWRITE 512u  /* replace files of the names that are written; else: MARLIN_E_FILE, EEXIST */
-#define MARLIN_CONVERT_DRY_RUN 1024u   /* plan and check, report every outcome with its sizes, write nothing */
+#define MARLIN_CONVERT_SKIP_UNFIT 128u /* leave layers that the scheme cannot hold as they are; otherwise: an error */
+#define MARLIN_CONVERT_OVERWRITE 512u  /* replace existing output files; otherwise: MARLIN_E_FILE, EEXIST */
+#define MARLIN_CONVERT_DRY_RUN 1024u   /* plan, check and report every outcome with its sizes; write nothing */
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
 typedef struct marlin_error {
   uint32_t struct_size;
   marlin_status status;
-  int32_t native_code; /* errno, CUresult, NSError.code; 0 when there is none */
+  int32_t native_code; /* errno, CUresult or NSError.code; 0 if there is none */
   uint32_t reserved;
-  char message[240]; /* UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where */
+  char message[240]; /* UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place */
 } marlin_error;
 
 typedef struct marlin_matrix { /* frozen */
   void* data;                  /* NULL: absent */
-  uint64_t offset_bytes;       /* added to data; the place for offsets into MTLBuffers */
+  uint64_t offset_bytes;       /* added to data; use it for offsets into MTLBuffers */
   int64_t rows, cols;
   int64_t row_stride; /* in elements; 0: cols */
   marlin_dtype dtype;
@@ -219,17 +246,17 @@ typedef struct marlin_device_info {
   char name[64];
   char isa_or_arch[32]; /* "avx512-vnni-bf16", "sm_90a", "apple9" */
   uint64_t memory_bytes;
-  char why_not[160]; /* empty when the device is usable */
+  char why_not[160]; /* empty if the device is usable */
 } marlin_device_info;
 
 typedef struct marlin_context_desc {
   uint32_t struct_size;
   marlin_backend backend;
   int32_t device_index; /* marlin_device_info::index; 0 with AUTO */
-  uint32_t threads;     /* CPU threads to use; 0: as many as the process may run on (affinity, cgroup) */
-  void* native_device;  /* CUcontext or id<MTLDevice> of the host; NULL: by index, and always with AUTO and CPU */
-  void* (*alloc)(void* user, size_t size, size_t align);       /* NULL result is MARLIN_E_MEMORY; align is a power of two */
-  void (*release)(void* user, void* p, size_t size);           /* both or neither of alloc and release */
+  uint32_t threads;     /* CPU threads; 0: as many as affinity and cgroup allow the process */
+  void* native_device;  /* the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU */
+  void* (*alloc)(void* user, size_t size, size_t align);       /* returning NULL is MARLIN_E_MEMORY; align is a power of two */
+  void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
   void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four */
@@ -239,34 +266,36 @@ typedef struct marlin_stream_desc {
   uint32_t struct_size;
   marlin_native kind;
   void* native;
-  marlin_matrix scratch; /* the host's memory for temporaries, U8, any alignment, no gaps between rows, apart from all
-                            operands; marlin_prepare says how much; absent: the library's own, owned by the stream */
+  marlin_matrix scratch; /* the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with
+                            operands. marlin_prepare says how much. Absent: the stream owns memory of its own */
 } marlin_stream_desc;
 
-/* One matrix W[n, k] to pack. Quantised values come with scales; float values (F32, F16, BF16 [n, k]) are quantised here. */
+/* One matrix W[n, k] to pack. Quantized values need scales. Float values (F32, F16 or BF16, [n, k]) are quantized here. */
 typedef struct marlin_pack_desc {
   uint32_t struct_size;
   marlin_format format;
-  uint32_t group_size; /* elements of K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the whole row */
+  uint32_t group_size; /* weights along K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the row */
   marlin_layout layout;
   int64_t n, k;              /* out_features, in_features */
   marlin_matrix values;      /* codes in `layout`, or floats [n, k] */
   marlin_matrix scales;      /* ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them */
   marlin_matrix zeros;       /* ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0) */
-  marlin_matrix sparse_meta; /* 2:4, values hold what is kept. ROWS: U8 bitmask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)] */
+  marlin_matrix sparse_meta; /* 2:4: values hold kept codes only. ROWS: U8 mask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)] */
   marlin_matrix group_index; /* [1, k] I32, the group of each k (act-order); absent: k / group_size */
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
   marlin_gptq_zero_f gptq_zero_f; /* layout GPTQ_V1 only */
-  marlin_matrix column_norms;     /* with PRUNE_2_4 only: [1, k] F32 >= 0; chosen by |w| * norm, as Wanda does; absent: all 1 */
+  marlin_matrix column_norms;     /* PRUNE_2_4 only: [1, k] F32 >= 0; pruning ranks by |w| * norm (Wanda); absent: all 1 */
 } marlin_pack_desc;
 
 /* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
- * Weights of E experts need expert_ids [T, top_k]; those of one may have them. Slot s of token t, row t top_k + s, is
- * multiplied by expert expert_ids[t, s]; a token may name one twice. A has a row a token, [T, K] (gate and up), or one a slot,
- * [T top_k, K] (down). C has a row a slot; or, with expert_scales, one a token, [T, N]: the sum of its slots' f(A W^T + bias)
- * times their scales, in float32, in the order of s. An id outside [0, E) gives 0, its scale is not read: a host that has some
- * experts passes id - first. CPU only so far, elsewhere MARLIN_E_UNSUPPORTED. */
+ *
+ * Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of
+ * the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has
+ * one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C
+ * has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the
+ * scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds
+ * experts first..last passes id - first. Only the CPU supports this so far; other backends return MARLIN_E_UNSUPPORTED. */
 typedef struct marlin_gemm_desc {
   uint32_t struct_size;
   marlin_compute compute;
@@ -275,26 +304,27 @@ typedef struct marlin_gemm_desc {
   const marlin_weights* weights;
   marlin_matrix a;             /* [M, K] */
   marlin_matrix c;             /* [M, N]; N/2 columns for two-input epilogues */
-  marlin_matrix bias;          /* [1, N], of experts [1 or E, N], or absent; in the row order of the weights */
+  marlin_matrix bias;          /* [1, N], for experts [1 or E, N], or absent; in the row order of the weights */
   marlin_matrix expert_ids;    /* [T, top_k] I32, or absent: no mixture of experts */
   marlin_matrix expert_scales; /* [T, top_k] F32, F16 or BF16, or absent: no sum */
 } marlin_gemm_desc;
 
-typedef struct marlin_shard { /* frozen; in elements of N, K and experts; count 0: all from first on */
+typedef struct marlin_shard { /* frozen; in elements of N, K and experts; count 0: everything from first on */
   int64_t first[3], count[3];
 } marlin_shard;
 
 typedef struct marlin_load_desc {
   uint32_t struct_size;
   uint32_t flags;
-  const char* const* layers;  /* names as marlin_checkpoint_layer lists them; several: one handle, N concatenated */
-  const marlin_shard* shards; /* one a name, or NULL: everything */
+  const char* const* layers;  /* as marlin_checkpoint_layer names them; several names: one handle, concatenated along N */
+  const marlin_shard* shards; /* one per name; or NULL: everything */
   uint32_t layer_count;
-  uint32_t expert_count;             /* 0 or 1: as the layers have them; more: of names of one each, expert by expert */
-  marlin_format format;              /* for layers that are not quantised: quantise to this; 0: they are an error */
+  uint32_t expert_count;             /* 0 or 1: as in the layers; above 1: each name is (a part of) one expert */
+  marlin_format format;              /* quantize layers of floats to this format; 0: layers of floats are an error */
   uint32_t group_size;               /* with format; 0: the format's own */
-  const marlin_matrix* column_norms; /* LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL */
-  /* On the calling thread: first, last, now and then. Counts elements of W. Not 0 cancels: MARLIN_E_CANCELLED. May be NULL. */
+  const marlin_matrix* column_norms; /* LOAD_PRUNE_2_4: one per name, absent or [1, K of the layer] as above; or NULL */
+  /* Called on the calling thread at the start, at the end and at intervals. It counts elements of W. A result other than 0
+   * cancels the load: MARLIN_E_CANCELLED. May be NULL. */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
   void* user; /* given to progress */
 } marlin_load_desc;
@@ -302,37 +332,37 @@ typedef struct marlin_load_desc {
 typedef struct marlin_open_desc {
   uint32_t struct_size;
   uint32_t flags;
-  marlin_layout layout; /* MARLIN_LAYOUT_AUTO: found from config.json, tensor names and dtypes; else it is taken on trust */
+  marlin_layout layout;           /* AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust */
   marlin_gptq_zero_f gptq_zero_f; /* for all GPTQ v1 layers of the file */
 } marlin_open_desc;
 
 typedef struct marlin_layer_info {
   uint32_t struct_size;
-  marlin_status status; /* would it load? */
-  const char* name;     /* lives as long as the checkpoint or weights it came from */
+  marlin_status status; /* MARLIN_OK if the layer can be loaded */
+  const char* name;     /* valid as long as its checkpoint or weights */
   int64_t n, k;
-  uint32_t experts;     /* 1 for a plain layer */
+  uint32_t experts;     /* 1 for a layer without experts */
   uint32_t group_size;  /* k when one group spans the row */
-  marlin_format format; /* MARLIN_FORMAT_NONE: floats of `dtype`, can be quantised on load */
-  marlin_layout layout; /* in the file; of packed weights: what their first part came in */
+  marlin_format format; /* MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load */
+  marlin_layout layout; /* in the file; for packed weights: the layout of their first part */
   uint32_t flags;
-  marlin_dtype dtype; /* of the scales; of the values when format is NONE */
+  marlin_dtype dtype; /* of the scales; of the values if format is NONE */
   uint64_t bytes;     /* in the file, or on the device */
-  double kept_share;  /* sum of w^2 over what pruning kept / over all, of whole layers; 1 when nothing was pruned or all is 0 */
+  double kept_share;  /* sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0 */
 } marlin_layer_info;
 
-/* What became of one layer. */
+/* The result of converting one layer. */
 typedef struct marlin_convert_outcome {
   uint32_t struct_size;
-  marlin_status status; /* MARLIN_OK: quantised; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT) */
+  marlin_status status; /* MARLIN_OK: quantized; else the reason to leave it as it was (SKIP_UNFIT) */
   const char* name;
-  const char* reason; /* the words for status, or "" */
+  const char* reason; /* the message that belongs to status, or "" */
   int64_t n, k;
   uint32_t experts;
   uint32_t group_size;  /* k when one group spans the row */
   marlin_format from;   /* MARLIN_FORMAT_NONE: floats */
-  marlin_format format; /* that was written */
-  uint32_t flags;       /* MARLIN_LAYER_*, MARLIN_PACK_* of what was written */
+  marlin_format format; /* of the written layer */
+  uint32_t flags;       /* MARLIN_LAYER_* and MARLIN_PACK_* of the written layer */
   uint32_t reserved;
   uint64_t bytes_before, bytes_after; /* of all its tensors */
   double squared_error;               /* sum of (written - original)^2 over all elements, in float64; 0 in a dry run */
@@ -340,7 +370,7 @@ typedef struct marlin_convert_outcome {
   double kept_norm;                   /* sum of original^2 over what pruning kept; squared_norm when nothing is pruned */
 } marlin_convert_outcome;
 
-/* Quantising a checkpoint from file to file. */
+/* Quantizes a checkpoint from file to file. */
 typedef struct marlin_convert_desc {
   uint32_t struct_size;
   uint32_t flags;
@@ -348,116 +378,121 @@ typedef struct marlin_convert_desc {
   marlin_format format; /* MXFP4, NVFP4 or INT4 */
   uint32_t group_size;  /* 0: the format's own (MARLIN_24: 128); >= k: the whole row */
   uint32_t layer_count;
-  const char* const* layers; /* to quantise, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged */
-  uint64_t shard_bytes;      /* safetensors: at most so many bytes of tensors a file; 0: as many files as the input has */
-  /* Called on the calling thread, at least once a layer and every few million weights; total_bytes is of the input, and 0 while
-   * the files are being planned. What is not 0 cancels: MARLIN_E_CANCELLED. layer lives during the call. */
+  const char* const* layers; /* the layers to quantize, by name; all other tensors are copied unchanged */
+  uint64_t shard_bytes;      /* safetensors: most bytes of tensors in one file; 0: as many files as the input has */
+  /* Called on the calling thread, at least once per layer and every few million weights. total_bytes is the size of the input,
+   * and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call. */
   int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes, const char* layer);
-  void (*layer_done)(void* user, const marlin_convert_outcome* outcome); /* in file order; lives during the call */
+  void (*layer_done)(void* user, const marlin_convert_outcome* outcome); /* in file order; outcome is valid during the call */
   void (*log)(void* user, int32_t level, const char* message);           /* as marlin_context_desc::log */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
-  void* user; /* given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread */
-  const marlin_matrix* column_norms; /* PRUNE_2_4: one for each of layers, in host memory, as in marlin_load_desc; or NULL */
+  void* user; /* given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread */
+  const marlin_matrix* column_norms; /* PRUNE_2_4: one per layer, in host memory, as in marlin_load_desc; or NULL */
 } marlin_convert_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
-/* Device `index` of all backends in the order of MARLIN_BACKEND_AUTO, unusable ones too. Past the end: MARLIN_E_NOT_FOUND. */
+/* Describes device `index`, counted over all backends in the order of MARLIN_BACKEND_AUTO. Unusable devices are included.
+ * An index past the end is MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_device_get(uint32_t index, marlin_device_info* out, marlin_error* err);
-/* desc NULL: all defaults. Starts no thread before the first work. */
+/* desc NULL: all defaults. The library starts no thread before the first work. */
 MARLIN_EXPORT marlin_status marlin_context_create(const marlin_context_desc* desc, marlin_context** out, marlin_error* err);
-/* Joins the threads once the last child is gone. */
+/* The threads end when the last handle of the context is destroyed. */
 MARLIN_EXPORT void marlin_context_destroy(marlin_context* context);
-/* desc NULL: all defaults. Cheap: one a frame is fine. */
+/* desc NULL: all defaults. A stream is cheap: one per frame is fine. */
 MARLIN_EXPORT marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_desc* desc, marlin_stream** out,
                                                  marlin_error* err);
-/* Submits what is recorded; does not wait. stream must not be NULL, here and in marlin_stream_wait. */
+/* Submits recorded work without waiting. stream must not be NULL, here and in marlin_stream_wait. */
 MARLIN_EXPORT marlin_status marlin_stream_flush(marlin_stream* stream, marlin_error* err);
-/* Waits until the work given so far is done. timeout_ns 0 polls, UINT64_MAX waits for ever; MARLIN_E_TIMEOUT. */
+/* Waits until all work so far is done, or returns MARLIN_E_TIMEOUT. timeout_ns 0 polls, UINT64_MAX waits for ever. */
 MARLIN_EXPORT marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, marlin_error* err);
 MARLIN_EXPORT void marlin_stream_destroy(marlin_stream* stream);
-/* bytes > 0; zero-filled, aligned to 64 bytes. */
+/* bytes > 0. The memory is zero-filled and aligned to 64 bytes. */
 MARLIN_EXPORT marlin_status marlin_buffer_create(marlin_context* context, uint64_t bytes, marlin_buffer** out,
                                                  marlin_error* err);
-/* The host's view of it; NULL for NULL and for what is no buffer. */
+/* The host's view of the memory; NULL for NULL and for a handle of another kind. */
 MARLIN_EXPORT void* marlin_buffer_host(marlin_buffer* buffer);
 MARLIN_EXPORT void marlin_buffer_destroy(marlin_buffer* buffer);
 
 /* --- weights ----------------------------------------------------------------------------------------------------------- */
-/* Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of
- * scales and zeros. expert_count above 1: the parts are those of as many experts, all of the first expert first, the same
- * number and n for each; 0 is 1. The parts may be freed afterwards.
- * PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is
- * chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index. */
+/* Packs part_count matrices, concatenated along N, into one handle. The parts must agree in k, format, group size and kinds of
+ * scales and zeros. With expert_count above 1, the parts belong to that many experts: all parts of the first expert come
+ * first, and every expert has the same number of parts with the same n. 0 means 1. The parts may be freed afterwards.
+ * PRUNE_2_4 keeps the two weights of largest |w| in every 4 along K, the lower k on ties, before any scale is chosen; codes are
+ * compared by their decoded values. Sparse weights stay as they are. k must be a multiple of 4, and the format must have 4-bit
+ * codes and no group_index. */
 MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const marlin_pack_desc* const* parts,
                                                 uint32_t part_count, uint32_t expert_count, marlin_weights** out,
                                                 marlin_error* err);
-/* Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is [T, K] F32,
- * F16 or BF16 in the file's order of k. row_ids [T, 1] I32 (first_row is ignored; not of several experts:
- * MARLIN_E_UNSUPPORTED), or NULL: the T rows from first_row on, expert e's from e N on.
- * An id outside [0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. */
+/* Decodes rows to floats, bit-exact: the true value is rounded once to float32, and then once to out's dtype. out is [T, K],
+ * F32, F16 or BF16, in the file's order of k. row_ids is [T, 1] I32, and first_row is then ignored; with several experts
+ * row_ids is MARLIN_E_UNSUPPORTED. row_ids NULL selects the T rows from first_row on; rows of expert e start at e N. An id
+ * outside [0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
                                                   marlin_error* err);
-/* name is "" unless the weights were loaded from a file (then: the first layer's name). */
+/* The name is the first layer's name if the weights were loaded from a file, and "" otherwise. */
 MARLIN_EXPORT marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_info* out, marlin_error* err);
 MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
 
 /* --- files ------------------------------------------------------------------------------------------------------------- */
-/* path: a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Reads headers
- * and config.json only. desc NULL: all defaults. */
+/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Opening reads
+ * headers and config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
-/* Layers in file order, by the tensor's name without the layout's suffix. Past the end: MARLIN_E_NOT_FOUND. */
+/* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the
+ * end is MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* checkpoint, uint64_t index, marlin_layer_info* out,
                                                     marlin_error* err);
-/* A borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. More than two
- * dimensions: all but the last are rows; one or none: one row. It starts wherever the file has it, so an operand made of it may
- * have to be copied to its natural alignment first. A type that marlin_dtype does not name is MARLIN_E_UNSUPPORTED. */
+/* Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions
+ * but the last count as rows; a tensor with one dimension or none has one row. The view starts where the file has the tensor:
+ * copy it to its natural alignment before it becomes an operand. A type without a marlin_dtype is MARLIN_E_UNSUPPORTED. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name, marlin_matrix* out,
                                                      marlin_error* err);
 MARLIN_EXPORT void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint);
-/* Loads and packs the named layers by stripes of rows. Names of stacks are concatenated expert by expert; all must have as
- * many. With expert_count E, every layer_count / E names are one expert (e0.gate, e0.up, e1.gate, ...). A shard outside of its
- * layer: MARLIN_E_SHAPE. */
+/* Loads and packs the named layers, a stripe of rows at a time. Stacks of experts are concatenated expert by expert and must
+ * have the same number of experts. With expert_count E, every layer_count / E names make one expert (e0.gate, e0.up, e1.gate,
+ * ...). A shard that exceeds its layer is MARLIN_E_SHAPE. */
 MARLIN_EXPORT marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                 const marlin_load_desc* desc, marlin_weights** out, marlin_error* err);
 
-/* --- work (stream NULL: on the weights' context, done on return; all weights of a call are of one context) ---------------- */
+/* --- work; stream NULL: in the context of the weights, done on return; all weights of a call share one context --------- */
 MARLIN_EXPORT marlin_status marlin_gemm(marlin_stream* stream, const marlin_gemm_desc* desc, marlin_error* err);
-/* Independent products in one submission; an A that several of them share is prepared once. All are validated first. */
+/* Runs independent products in one submission. All are validated first. An A that several products share is prepared once. */
 MARLIN_EXPORT marlin_status marlin_gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count,
                                              marlin_error* err);
-/* Compiles and reserves for these products with M (of experts: T) up to max_m, so that later calls neither allocate nor
- * compile. The data of a, c and expert_ids is not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch
- * must hold. */
+/* Compiles kernels and reserves memory for these products with M (with experts: T) up to max_m, so that later calls neither
+ * compile nor allocate. The data of a, c and expert_ids is not read and may be NULL. *scratch_bytes is the size that a host's
+ * own scratch memory needs; scratch_bytes may be NULL. */
 MARLIN_EXPORT marlin_status marlin_prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count,
                                            int64_t max_m, uint64_t* scratch_bytes, marlin_error* err);
-/* Which kernel, which tiles, why: "kernel: NAME\n", then "key: value\n" lines, NUL-terminated and cut at capacity.
- * *needed (may be NULL) is the size with the NUL; text may be NULL when capacity is 0. */
+/* Names the kernel, its tiles and the reason: "kernel: NAME\n", then "key: value\n" lines. The text is cut at capacity and
+ * NUL-terminated. *needed is its full size with the NUL; needed may be NULL. text may be NULL if capacity is 0. */
 MARLIN_EXPORT marlin_status marlin_explain(const marlin_gemm_desc* desc, char* text, size_t capacity, size_t* needed,
                                            marlin_error* err);
 
 /* --- about ------------------------------------------------------------------------------------------------------------- */
 MARLIN_EXPORT uint32_t marlin_version(void); /* major << 16 | minor << 8 | patch */
-/* Static text like "MARLIN_E_SHAPE"; never NULL. */
+/* Static text such as "MARLIN_E_SHAPE"; never NULL. */
 MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
 
 /* --- converting -------------------------------------------------------------------------------------------------------- */
-/* Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24,
- * whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or
- * .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index
- * and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ
- * quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the
- * key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised
- * already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is
- * not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name.
- * Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only
- * regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ. */
+/* Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24 hold
+ * one packed layer, because their words run across rows. The result does not depend on parallel_for.
+ * out_path names a .gguf or .safetensors file in an existing folder, or a folder for model.gguf or for model.safetensors with
+ * its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is
+ * the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the
+ * other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names
+ * and names no architecture. A layer that is quantized already is decoded and quantized again, with a warning. A layer that
+ * the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed
+ * and that the output's config cannot describe.
+ * All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only
+ * regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must
+ * ignore SIGXFSZ. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* checkpoint, const char* out_path,
                                                       const marlin_convert_desc* desc, marlin_error* err);
 
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
-typedef struct marlin_api { /* append-only; inside struct_size no member is NULL */
+typedef struct marlin_api { /* grows at its end only; no member inside struct_size is NULL */
   uint32_t struct_size, abi_major, abi_minor, version;
   marlin_status (*device_get)(uint32_t, marlin_device_info*, marlin_error*);
   marlin_status (*context_create)(const marlin_context_desc*, marlin_context**, marlin_error*);
@@ -490,7 +525,7 @@ typedef struct marlin_api { /* append-only; inside struct_size no member is NULL
   marlin_status (*checkpoint_convert)(const marlin_checkpoint*, const char*, const marlin_convert_desc*, marlin_error*);
 } marlin_api;
 
-/* The only symbol a plugin host needs. Static storage; NULL when that major is not served. */
+/* The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major. */
 MARLIN_EXPORT const marlin_api* marlin_get_api(uint32_t abi_major);
 
 #ifdef __cplusplus

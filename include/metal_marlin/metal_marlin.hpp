@@ -43,7 +43,7 @@ inline Struct make() noexcept {
   return s;
 }
 
-/// Element types that C++17 has no name for, as bits. A type of your own serves too: specialise dtype_of for it.
+/// Element types that C++17 has no name for, as bits. A type of your own serves too: specialize dtype_of for it.
 struct f16 {
   std::uint16_t bits;
 };
@@ -245,7 +245,7 @@ inline weights load(const context& to, const checkpoint& from, const std::string
   return load(to, from, desc);
 }
 
-/// Writes a checkpoint again with some layers quantised.
+/// Writes a checkpoint again with some layers quantized.
 inline void convert(const checkpoint& from, const std::string& out_path, const marlin_convert_desc& desc) {
   call(marlin_checkpoint_convert, from.get(), out_path.c_str(), &desc);
 }

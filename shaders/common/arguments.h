@@ -5,7 +5,7 @@
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns ( "_direct" | "_staged" | "_tensor" )
-//   codes       = "fp4" | "u4" | "i8" | "fp4s" | "u4s"            (s: 2:4 sparse)
+//   codes       = "fp4" | "u4" | "i8" | "fp4_sparse" | "u4_sparse"            (s: 2:4 sparse)
 //   activation  = float | "i8"                                    (i8: from quantize, with a_scales)
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"
@@ -50,7 +50,7 @@
 /// Function constants.
 #define MARLIN_CONSTANT_SCALE_TYPE 0    // uint: enum MarlinScaleType
 #define MARLIN_CONSTANT_ZERO_KIND 1     // uint: enum MarlinZeroKind
-#define MARLIN_CONSTANT_GROUP_SHIFT 2   // uint: log2 of the slots a record stands for: 4, 5, 6; 7: record_blocks blocks
+#define MARLIN_CONSTANT_GROUP_SHIFT 2   // uint: log2 of the slots a quad stands for: 4, 5, 6; 7: quad_blocks blocks
 #define MARLIN_CONSTANT_ROW_FACTOR 3    // uint: enum MarlinRowFactor
 #define MARLIN_CONSTANT_ALIGNED 4       // bool: A begins at a multiple of 16 bytes, and so do all its rows
 #define MARLIN_CONSTANT_RAGGED 5        // bool: A has fewer columns than slots, so that the last unit of 32 is read with care
@@ -98,18 +98,18 @@ struct ProductArgs {
   marlin_int m, n;
   marlin_int k;              // columns of A
   marlin_int slots;          // packed length of K, a multiple of 32
-  marlin_int records;        // scale records a row block
-  marlin_int record_blocks;  // with group shift 7
+  marlin_int quads;        // scale quads a row block
+  marlin_int quad_blocks;  // with group shift 7
   marlin_int split_blocks;   // blocks of K a split (threadgroup position z); at least 1
   marlin_int splits;         // finish: partials to add
   MARLIN_INT64 lda, ldc;     // in elements; of INT8 activations lda = slots
 };
 static_assert(sizeof(ProductArgs) == 48, "same on host and device");
-MARLIN_OFFSET(ProductArgs, records, 16);
+MARLIN_OFFSET(ProductArgs, quads, 16);
 MARLIN_OFFSET(ProductArgs, lda, 32);
 
 struct UnpackArgs {
-  marlin_int n, k, slots, records, record_blocks;
+  marlin_int n, k, slots, quads, quad_blocks;
   marlin_int count;                       // rows of the output; those whose id is no row of W become NaN
   MARLIN_INT64 first_row, ld, id_stride;  // ld and id_stride in elements
 };

@@ -11,7 +11,7 @@
 //
 // The order of k inside a block is free because the activations are read in the same order. It is chosen so that a lane needs
 // one scale a tile and block with groups of 32 and more, that no two lanes need the same scale of a group of 32, and that a
-// unit is eight neighbouring activations: 16 bytes of half.
+// unit is eight neighboring activations: 16 bytes of half.
 //
 //   memory         [row block][block][word][lane][tile i], uint32: a lane's load of a word is a uint4, a simdgroup's is 512
 //                  consecutive bytes. Words a lane, tile and block of 128 / 64 / 32 slots:
@@ -30,8 +30,8 @@
 //                  of positions, 2 a code in the same order. Units follow each other from bit 0: two units of codes a word, four
 //                  units of positions; a block of 32 has its positions at bits 23..16 of the only word. Unused bits are 0.
 //
-// Scales: records of four (the lane's tiles i = 0..3), [row block][record g][r = 0..7][i], of the scale's type. Record g
-// belongs to slot group g of 16, 32 or 64 slots; with groups of 128 and more to record_blocks blocks of 128 slots (one scale a
+// Scales: quads of four (the lane's tiles i = 0..3), [row block][quad g][r = 0..7][i], of the scale's type. Quad g
+// belongs to slot group g of 16, 32 or 64 slots; with groups of 128 and more to quad_blocks blocks of 128 slots (one scale a
 // row: all). One-byte scales of groups of 16 stand in pairs, [row block][g / 2][r][g % 2][i]: the two groups of a lane's span
 // are one load, and a simdgroup's load is whole cache lines. Zeros lie the same way: bytes (integer zero points), or of the
 // additive zeros' type. E8M0 scales are stored as e + shift of the row, 0 for NaN; the shift is 14, for the factor of 2^14 that
@@ -80,8 +80,8 @@ MARLIN_SHARED marlin_int block_begin(marlin_int slots, marlin_int b) {
   return b <= slots / kBlockSlots ? kBlockSlots * b : b < block_count(slots) ? slots - 32 : slots;
 }
 
-/// In a row block, the number of the record of slot group g for the rows 8 i + r. `pairs`: one-byte elements of groups of 16.
-MARLIN_SHARED marlin_int record_at(marlin_int g, marlin_int r, bool pairs) {
+/// In a row block, the number of the quad of slot group g for the rows 8 i + r. `pairs`: one-byte elements of groups of 16.
+MARLIN_SHARED marlin_int scale_quad_at(marlin_int g, marlin_int r, bool pairs) {
   return pairs ? 8 * (g & ~1) + 2 * r + (g & 1) : 8 * g + r;
 }
 

@@ -1,4 +1,4 @@
-// Reading activations: four or eight neighbouring columns at a time.
+// Reading activations: four or eight neighboring columns at a time.
 #pragma once
 #include "constants.h"
 

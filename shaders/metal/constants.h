@@ -1,4 +1,4 @@
-// Function constants: what a pipeline is specialised for. The compiler folds them, so a kernel pays for nothing it does not use.
+// Function constants: what a pipeline is specialized for. The compiler folds them, so a kernel pays for nothing it does not use.
 // The kernels want IEEE arithmetic (MTLCompileOptions.mathMode safe): NaN and infinity must survive, a * b + c may be fused.
 #pragma once
 #include <metal_stdlib>
@@ -33,7 +33,7 @@ MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
 
 constant bool has_zeros = zero_kind != kZeroNone;
 constant bool additive = zero_kind >= kZeroF32;
-constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // see record_at()
+constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // see scale_quad_at()
 constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;
 constant bool has_row_factor = row_factor != kRowFactorNone;
 constant bool has_bias = bias_type != kFloatNone;

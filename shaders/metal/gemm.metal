@@ -122,7 +122,7 @@ kernel void gemm_direct(PRODUCT_PARAMETERS(T)) {
 
 /// Activations through threadgroup memory, in the order of fragments. A stage is kUnits units of a 128-slot block: of every row
 /// and span 64 bytes (INT8: the 32 there are), so that it takes whole cache lines. Of every eight rows a thread copies one piece of
-/// four columns (float32) or eight: 16 pieces a row, and neighbouring threads read neighbouring pieces.
+/// four columns (float32) or eight: 16 pieces a row, and neighboring threads read neighboring pieces.
 template <typename T, ushort TILES>
 struct Stage {
   static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits, kQuads = kUnits / 2;

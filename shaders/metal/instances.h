@@ -2,7 +2,7 @@
 #pragma once
 
 #define MARLIN_CODES(X, a_name, T) \
-  X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T) X(fp4s, Fp4Sparse, a_name, T) X(u4s, U4Sparse, a_name, T)
+  X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
 #ifndef MARLIN_PRODUCTS
 #define MARLIN_PRODUCTS(X) \
   MARLIN_CODES(X, f32, float) MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)

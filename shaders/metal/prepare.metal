@@ -1,5 +1,5 @@
-// Activations for the product kernels: quantised to INT8 once for all products that share them, or put in the order of the
-// slots (act-order), so that product kernels always read neighbouring columns.
+// Activations for the product kernels: quantized to INT8 once for all products that share them, or put in the order of the
+// slots (act-order), so that product kernels always read neighboring columns.
 #include "activations.h"
 
 /// Column of A at a slot, or -1.

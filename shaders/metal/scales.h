@@ -1,4 +1,4 @@
-// Group scales and zeros: a lane's record of its four tiles, loaded when the group changes.
+// Group scales and zeros: a lane's quad of its four tiles, loaded when the group changes.
 #pragma once
 #include "decode.h"
 
@@ -16,12 +16,12 @@ static inline void e4m3_bits(uint bytes, thread half* h) {
 constant float kE4m3Range = 256.0f;
 
 /// Four numbers of type float32, float16 or bfloat16 as floats. `type`: MarlinFloat.
-static inline void load_floats(const device void* from, long record, uint type, thread float* out) {
+static inline void load_floats(const device void* from, long quad, uint type, thread float* out) {
   if (type == kFloat32) {
-    const uint4 v = ((const device uint4*)from)[record];
+    const uint4 v = ((const device uint4*)from)[quad];
     UNROLL for (ushort i = 0; i < 4; i++) out[i] = as_type<float>(v[i]);
   } else {
-    const uint2 v = ((const device uint2*)from)[record];
+    const uint2 v = ((const device uint2*)from)[quad];
     UNROLL for (ushort i = 0; i < 4; i++) {
       const uint bits = i % 2 == 0 ? v[i / 2] & 0xFFFF : v[i / 2] >> 16;
       out[i] = type == kFloat16 ? float(as_type<half>(ushort(bits))) : bf16_bits(bits);
@@ -42,16 +42,16 @@ struct GroupScales {
   /// Of the lane's rows in a row block.
   GroupScales(const device void* all_scales, const device void* all_zeros, constant ProductArgs& args, long row_block,
               ushort lane)
-      : scales(all_scales), zeros(all_zeros), first(row_block * args.records * 8), record_blocks(args.record_blocks),
+      : scales(all_scales), zeros(all_zeros), first(row_block * args.quads * 8), quad_blocks(args.quad_blocks),
         row(fragment_row(lane)), group(-1) {}
 
   /// Those of the group of `slot`.
   void load(int slot) {
-    const int wanted = group_shift == 7 ? (slot >> 7) / record_blocks : slot >> group_shift;
+    const int wanted = group_shift == 7 ? (slot >> 7) / quad_blocks : slot >> group_shift;
     if (wanted == group) return;
     const bool new_pair = wanted >> 1 != group >> 1;
     group = wanted;
-    const long at = first + record_at(group, row, false);
+    const long at = first + scale_quad_at(group, row, false);
     const float factor = scales_have_room ? Codes::range(0) : 1.0f;
     if (scale_type == kScaleE8m0) {
       const uint e = bytes(scales, new_pair, scale_pair);
@@ -80,16 +80,16 @@ struct GroupScales {
 
  private:
   const device void *scales, *zeros;
-  long first;  // record of the row block
-  int record_blocks;
+  long first;  // quad of the row block
+  int quad_blocks;
   ushort row;
   int group;  // the last one loaded
   uint2 scale_pair, zero_pair;
 
-  /// The group's record of bytes; of groups of 16 both of a pair are loaded at once.
+  /// The group's quad of bytes; of groups of 16 both of a pair are loaded at once.
   uint bytes(const device void* from, bool new_pair, thread uint2& pair) const {
-    if (group_shift != 4) return ((const device uint*)from)[first + record_at(group, row, false)];
-    if (new_pair) pair = ((const device uint2*)from)[(first + record_at(group & ~1, row, true)) / 2];
+    if (group_shift != 4) return ((const device uint*)from)[first + scale_quad_at(group, row, false)];
+    if (new_pair) pair = ((const device uint2*)from)[(first + scale_quad_at(group & ~1, row, true)) / 2];
     return (group & 1) == 0 ? pair.x : pair.y;
   }
 };

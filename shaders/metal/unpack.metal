@@ -93,10 +93,10 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   span.open(codes + row_block * Codes::Span::words(args.slots) + Codes::Span::words(k0), units, lane_at(r, unit_in_block / units));
   const typename Codes::Span::Unit unit = span.unit(unit_in_block % units);
 
-  const int record = group_shift == 7 ? (slot >> 7) / args.record_blocks : slot >> group_shift;
-  const long first = long(row_block) * args.records * kRowBlock + i;  // of the row block and tile
-  const long scale_place = first + 4 * record_at(record, r, scale_pairs);
-  const long zero_place = first + 4 * record_at(record, r, zero_pairs);
+  const int quad = group_shift == 7 ? (slot >> 7) / args.quad_blocks : slot >> group_shift;
+  const long first = long(row_block) * args.quads * kRowBlock + i;  // of the row block and tile
+  const long scale_place = first + 4 * scale_quad_at(quad, r, scale_pairs);
+  const long zero_place = first + 4 * scale_quad_at(quad, r, zero_pairs);
   const RowOrigin origin = origins[row];
   Group group;
   group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
@@ -119,5 +119,5 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
 UNPACK(fp4, Fp4)
 UNPACK(u4, U4)
 UNPACK(i8, I8)
-UNPACK(fp4s, Fp4Sparse)
-UNPACK(u4s, U4Sparse)
+UNPACK(fp4_sparse, Fp4Sparse)
+UNPACK(u4_sparse, U4Sparse)

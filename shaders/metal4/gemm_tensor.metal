@@ -50,7 +50,7 @@ static inline void stage_activations(threadgroup Stage<T>& stage, const device T
 template <typename Codes>
 static inline float missing_range() { return scales_have_room ? Codes::range(0) : 1.0f; }
 
-/// What a thread decodes of a stage: one unit of four rows. Neighbouring threads are neighbouring lanes of the packed layout.
+/// What a thread decodes of a stage: one unit of four rows. Neighboring threads are neighboring lanes of the packed layout.
 template <typename Codes, typename T, ushort STEP>
 static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4* codes, const device void* scales,
                                  const device void* zeros, constant ProductArgs& args, uint column_tile, Place place, bool ones,

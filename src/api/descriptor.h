@@ -31,7 +31,7 @@ inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
 template <>
 inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 88;
 
-/// No struct will ever be longer: a larger struct_size is uninitialised memory, and must not make us walk through it.
+/// No struct will ever be longer: a larger struct_size is uninitialized memory, and must not make us walk through it.
 inline constexpr uint32_t kMaxStructSize = 4096;
 
 /// The struct_size of a caller's struct of any alignment, when it is legal.

@@ -6,7 +6,7 @@
 #include "checkpoints/config.h"
 #include "checkpoints/gguf_file.h"
 #include "checkpoints/open.h"
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 #include "checkpoints/safetensors_file.h"
 
 namespace metal_marlin {
@@ -110,7 +110,7 @@ class FileCheckpoint final : public Checkpoint {
   static Result<std::unique_ptr<WeightSource>> quantize(const Layer& layer, const LayoutOperands& o,
                                                         const SourceOptions& options) {
     if (options.quantize_to == MARLIN_FORMAT_NONE) {
-      return view_error(o.values, MARLIN_E_ARGUMENT, "layer '%.80s' is not quantised: name a format to quantise it to",
+      return view_error(o.values, MARLIN_E_ARGUMENT, "layer '%.80s' is not quantized: name a format to quantize it to",
                         layer.name.c_str());
     }
     return quantize_floats(o, options);

@@ -1,4 +1,4 @@
-// An open checkpoint: its tensors, and the layers that an importer recognised in them.
+// An open checkpoint: its tensors, and the layers that an importer recognized in them.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct SourceOptions {
   SparseRule sparse{};                             ///< of layers of floats and of codes
 };
 
-/// A source that reads these operands; they must outlive it. Float values are quantised. Checks every shape, dtype and code.
+/// A source that reads these operands; they must outlive it. Float values are quantized. Checks every shape, dtype and code.
 Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& operands);
 /// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source, which it owns. Group indices
 /// stay global where first_k is no multiple of the group size.

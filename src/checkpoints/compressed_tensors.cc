@@ -3,7 +3,7 @@
 #include <cinttypes>
 
 #include "base/bits.h"
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 #include "checkpoints/rows_source.h"
 #include "formats/format_table.h"
 
@@ -97,7 +97,7 @@ Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperan
   return make_rows_source(std::move(parts));
 }
 
-std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_compressed_tensors(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight_packed");
   if (!base || (tensor.dtype != MARLIN_I32 && tensor.dtype != MARLIN_U32)) return std::nullopt;
   if (present(finder.find(*base, ".meta"))) return std::nullopt;  // marlin-24
@@ -121,7 +121,7 @@ std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const 
   return found;
 }
 
-std::optional<Finding> recognise_bitmask(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".compressed");
   if (!base || !present(finder.find(*base, ".bitmask"))) return std::nullopt;
   Finding found;

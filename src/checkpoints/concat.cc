@@ -11,7 +11,7 @@ namespace metal_marlin {
 namespace {
 
 /// Importers hand out 16-bit floats instead of bytes for the rare matrix whose bytes have an odd meaning. Such a matrix still
-/// goes with its neighbours: these floats hold every value of the byte type.
+/// goes with its neighbors: these floats hold every value of the byte type.
 std::optional<ScaleType> common_scale_type(ScaleType a, ScaleType b) {
   const auto pair = [&](ScaleType x, ScaleType y) { return (a == x && b == y) || (a == y && b == x); };
   if (a == b) return a;

@@ -1,4 +1,4 @@
-// What the files beside the tensors say about how they were quantised.
+// What the files beside the tensors say about how they were quantized.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct QuantConfig {
   std::vector<MlxLayer> mlx_layers;  ///< by name
 };
 
-/// Reads config.json and, when it says nothing about quantisation, quantize_config.json, quant_config.json and
+/// Reads config.json and, when it says nothing about quantization, quantize_config.json, quant_config.json and
 /// hf_quant_config.json. Files that are not there are no error; malformed ones are.
 Result<QuantConfig> read_config(Folder& folder);
 

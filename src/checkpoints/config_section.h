@@ -1,4 +1,4 @@
-// The members of a config that say how a model is quantised, taken from a walk through its text.
+// The members of a config that say how a model is quantized, taken from a walk through its text.
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,9 @@
 
 #include "base/bits.h"
 #include "checkpoints/gguf_file.h"
-#include "checkpoints/odd_scales.h"
+#include "checkpoints/nonstandard_scales.h"
 #include "checkpoints/operands.h"
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin {
@@ -210,7 +210,7 @@ Result<std::unique_ptr<WeightSource>> make_gguf(const LayoutOperands& o, Depth d
   return make_block_source(std::move(meta), o, additive);
 }
 
-std::optional<Finding> recognise_gguf(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& tensor) {
   if (!finder.is_gguf || tensor.dims.size() < 2 || tensor.dims.size() > 3 || tensor.dtype != 0) return std::nullopt;
   Finding found;
   found.layer.name = tensor.name;

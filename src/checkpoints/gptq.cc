@@ -63,7 +63,7 @@ class WordsSource final : public WeightSource {
   /// Rows of `width` codes.
   void read_codes(int64_t first, int64_t count, int64_t width, std::vector<uint8_t>& out) const {
     out.resize(static_cast<size_t>(count * width));
-    // Eight words of a column are one cache line of its row; neighbouring columns share the lines of the words.
+    // Eight words of a column are one cache line of its row; neighboring columns share the lines of the words.
     for (int64_t k = 0; k < width; k += 64) {
       for (int64_t n = 0; n < count; ++n) {
         read_line(first + n, k, std::min<int64_t>(64, width - k), out.data() + n * width + k);
@@ -174,7 +174,7 @@ bool has_nibble_15(uint32_t word, uint32_t used) {
   return ((x - 0x11111111u) & ~x & 0x88888888u) != 0;
 }
 
-/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantisers choose from 0..15. How the writer's neighbours in the
+/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantizers choose from 0..15. How the writer's neighbors in the
 /// word look then depends on the writer. Files without a 15 mean the same to all readers.
 void choose_zero(const LayoutOperands& o, Depth depth, Parts& parts) {
   const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;

@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "checkpoints/marlin_tiles.h"
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 #include "checkpoints/sparse.h"
 #include "formats/format_table.h"
 
@@ -195,7 +195,7 @@ Status check_width(const Finder& finder, const TensorView& words, int64_t n) {
 
 }  // namespace
 
-std::optional<Finding> recognise_marlin(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& tensor) {
   for (const Names& names : kNames) {
     const auto base = without_suffix(tensor.name, names.values);
     if (!base || tensor.dims.size() != 2 || is_float(tensor.dtype)) continue;

@@ -1,8 +1,8 @@
 // MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and `biases` in the affine mode.
 #include <algorithm>
 
-#include "checkpoints/odd_scales.h"
-#include "checkpoints/recognise.h"
+#include "checkpoints/nonstandard_scales.h"
+#include "checkpoints/recognize.h"
 #include "checkpoints/rows_source.h"
 
 namespace metal_marlin {
@@ -55,7 +55,7 @@ Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, D
   return make_rows_source(std::move(parts));
 }
 
-std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
   if (!base || tensor.dtype != MARLIN_U32 || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
   Finding found;

@@ -1,6 +1,6 @@
 // MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All keep rows of bytes, low nibble = even k, and a
 // byte E8M0 for 32; they differ in names only.
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 
 namespace metal_marlin {
 namespace {
@@ -27,7 +27,7 @@ Finding make_finding(std::string_view name, const TensorView& values, const Tens
 
 }  // namespace
 
-std::optional<Finding> recognise_gpt_oss(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView& tensor) {
   // Transformers writes down_proj_blocks, the original files mlp2_weight.blocks.
   for (const auto& [blocks, scales] : {std::pair{"_blocks", "_scales"}, std::pair{".blocks", ".scales"}}) {
     const auto base = without_suffix(tensor.name, blocks);
@@ -44,7 +44,7 @@ std::optional<Finding> recognise_gpt_oss(const Finder& finder, const TensorView&
   return std::nullopt;
 }
 
-std::optional<Finding> recognise_mxfp4(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor) {
   for (const char* suffix : {".weight_packed", ".weight"}) {
     const auto base = without_suffix(tensor.name, suffix);
     if (!base || !is_bytes(tensor)) continue;

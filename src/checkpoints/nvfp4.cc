@@ -1,6 +1,6 @@
 // NVFP4 in safetensors: ModelOpt (its tensor scale multiplies) and compressed-tensors (its tensor scale divides). Scales of
 // activations (input_scale, input_global_scale) are no part of the weights.
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 
 namespace metal_marlin {
 namespace {
@@ -14,7 +14,7 @@ constexpr Names kNames[] = {{".weight", ".weight_scale_2", 0},
 
 }  // namespace
 
-std::optional<Finding> recognise_nvfp4(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& tensor) {
   for (const Names& names : kNames) {
     const auto base = without_suffix(tensor.name, names.codes);
     if (!base || tensor.dtype != MARLIN_U8 || tensor.dims.size() < 2) continue;

@@ -71,7 +71,7 @@ Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, D
 /// pack-quantized: as make_rows, with words of 32 bits and zeros packed along N.
 Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands, Depth depth);
 
-/// Floats [n, k] with any row stride, quantised as they are read; with sparse_meta (as in ROWS) the kept ones, [n, k / 2].
+/// Floats [n, k] with any row stride, quantized as they are read; with sparse_meta (as in ROWS) the kept ones, [n, k / 2].
 Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& operands, const SourceOptions& options);
 
 }  // namespace metal_marlin

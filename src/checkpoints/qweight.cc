@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 
 namespace metal_marlin {
 namespace {
@@ -123,7 +123,7 @@ void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
 
 }  // namespace
 
-std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".qweight");
   if (!base) return std::nullopt;
   Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"), finder.find(*base, ".g_idx")};

@@ -11,7 +11,7 @@
 namespace metal_marlin {
 namespace {
 
-/// Another source whose rows alternate gate and up: quantisers know nothing of that.
+/// Another source whose rows alternate gate and up: quantizers know nothing of that.
 class InterleavedSource final : public WeightSource {
  public:
   explicit InterleavedSource(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {

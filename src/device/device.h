@@ -129,7 +129,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const Capabilities& capabilities() const = 0;
-  /// `bytes` > 0, uninitialised, aligned to 256. `label` is for the vendor's profiler.
+  /// `bytes` > 0, uninitialized, aligned to 256. `label` is for the vendor's profiler.
   virtual Result<BufferRef> allocate(uint64_t bytes, Placement placement, const char* label) = 0;
   /// The host's memory without a copy; begins and ends on capabilities().page_bytes. It must outlive the work that uses it.
   virtual Result<BufferRef> wrap(void* host, uint64_t bytes) = 0;

@@ -23,7 +23,7 @@ constexpr float f16_to_f32(uint16_t h) {
   const uint32_t sign = uint32_t{h & 0x8000u} << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112u) << 23 | mantissa << 13);
-  // Subnormal: mantissa * 2^-24, normalised by hand so that a host's flush-to-zero mode cannot touch it.
+  // Subnormal: mantissa * 2^-24, normalized by hand so that a host's flush-to-zero mode cannot touch it.
   if (mantissa == 0) return std::bit_cast<float>(sign);
   const int shift = std::countl_zero(mantissa) - 21;
   return std::bit_cast<float>(sign | static_cast<uint32_t>(113 - shift) << 23 | (mantissa << (13 + shift) & 0x7fffffu));

@@ -18,7 +18,7 @@ namespace {
 double round_to_odd(double hi, double lo) {
   const auto bits = std::bit_cast<uint64_t>(hi);
   if (lo == 0 || !std::isfinite(hi) || (bits & 1u) != 0) return hi;
-  // Even and inexact: the odd neighbour lies towards the error.
+  // Even and inexact: the odd neighbor lies towards the error.
   return std::bit_cast<double>((lo > 0) == (hi > 0) ? bits + 1 : bits - 1);
 }
 

@@ -177,7 +177,7 @@ Status QuantizedSource::read_row(int64_t row, Row& out) const {
   if (matrix_.kept) MARLIN_RETURN_IF_ERROR(read_kept(row, out));
   for (size_t i = 0; i < floats.size(); ++i) {
     if (!std::isfinite(floats[i])) {
-      return Status::error(MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantise, found %s",
+      return Status::error(MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantize, found %s",
                            matrix_.name.c_str(), row, i, std::isnan(floats[i]) ? "NaN" : "infinity");
     }
     out.given[i] = f32_to_f64(floats[i]);
@@ -333,7 +333,7 @@ Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix, 
   const FormatRow* row = format_row(format);
   if (row == nullptr) return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", format);
   if (matrix.dtype != MARLIN_F32 && matrix.dtype != MARLIN_F16 && matrix.dtype != MARLIN_BF16) {
-    return Status::error(MARLIN_E_ARGUMENT, "%s: expected F32, F16 or BF16 numbers to quantise, found dtype %d",
+    return Status::error(MARLIN_E_ARGUMENT, "%s: expected F32, F16 or BF16 numbers to quantize, found dtype %d",
                          matrix.name.c_str(), matrix.dtype);
   }
   if (matrix.kept && matrix.k % 4 != 0) {

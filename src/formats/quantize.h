@@ -48,7 +48,7 @@ struct QuantizeOptions {
 };
 
 /// group_size as resolve_group_size takes it. Reads the matrix once here for its largest magnitude (MXFP4: only to prune or to
-/// check that it obeys 2:4); rows are quantised as they are read. MARLIN_E_FORMAT with row and column, from here or from
+/// check that it obeys 2:4); rows are quantized as they are read. MARLIN_E_FORMAT with row and column, from here or from
 /// read(), for NaN and infinity, and for more than two non-zeros in a block that should obey 2:4. Sparse: MARLIN_E_SHAPE unless
 /// k % 4 == 0, MARLIN_E_UNSUPPORTED for INT8.
 Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix, marlin_format format, int64_t group_size,

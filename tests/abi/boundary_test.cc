@@ -20,7 +20,7 @@ using testing::ElementsAre;
 
 class Boundary : public testing::Test {
  protected:
-  Boundary() : context(fake_context(record)), weights(quantised(context, 8, 32)), product(weights, 2) { record.calls.clear(); }
+  Boundary() : context(fake_context(record)), weights(quantized(context, 8, 32)), product(weights, 2) { record.calls.clear(); }
   ~Boundary() override {
     weights.reset();
     context.reset();
@@ -164,7 +164,7 @@ TEST_F(Boundary, MemoryAndStreamsOfAnotherBackendAreRefused) {
   d.kind = MARLIN_NATIVE_NONE;
   d.native = &d;
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc->native", marlin_stream_create, cuda.get(), &d, stream.out());
-  const mm::weights on_cuda = quantised(cuda, 8, 32);
+  const mm::weights on_cuda = quantized(cuda, 8, 32);
   Product p(on_cuda, 2);
   p.desc.a.memory = MARLIN_MEM_CUDA;
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
@@ -173,7 +173,7 @@ TEST_F(Boundary, MemoryAndStreamsOfAnotherBackendAreRefused) {
 TEST_F(Boundary, NothingCrossesContexts) {
   FakeRecord other_record;
   const mm::context other(fake_context(other_record));
-  const mm::weights theirs = quantised(other, 8, 32);
+  const mm::weights theirs = quantized(other, 8, 32);
   mm::stream stream(other);
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "another context", marlin_gemm, stream.get(), desc());
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "another context", marlin_weights_unpack, stream.get(), weights.get(), nullptr, int64_t{0},
@@ -259,7 +259,7 @@ TEST(NativeMemory, IsCheckedAndHandedOn) {
   FakeRecord record;
   record.native_bytes = 8 * 4 * 3;
   const mm::context context(fake_context(record, MARLIN_BACKEND_METAL));
-  const mm::weights weights = quantised(context, 8, 32);
+  const mm::weights weights = quantized(context, 8, 32);
   Product product(weights, 2);
   alignas(256) std::byte object[256];
   product.desc.c.data = object;

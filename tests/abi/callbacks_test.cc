@@ -145,7 +145,7 @@ TEST_F(Callbacks, TheHostsMemoryHoldsWeightsBuffersAndScratch) {
   mm::weights weights;
   mm::buffer buffer;
   mm::stream stream(context);
-  allocates("weights", [&] { weights = quantised(context, 100, 256); });
+  allocates("weights", [&] { weights = quantized(context, 100, 256); });
   allocates("a buffer", [&] { buffer = mm::buffer(context, 1000); });
   Product product(weights, 40);
   product.desc.compute = MARLIN_COMPUTE_INT8;
@@ -201,7 +201,7 @@ TEST_F(Callbacks, MemoryOfTheWrongAlignmentIsGivenBackAndReported) {
 TEST_F(Callbacks, TheHostsThreadsDoTheWorkInAnyOrder) {
   desc.threads = 4;
   const mm::context context(desc);
-  const mm::weights weights = quantised(context, 300, 512);
+  const mm::weights weights = quantized(context, 300, 512);
   for (const bool one_thread : {true, false}) {
     serial = one_thread;
     for (const int64_t m : {1, 3, 70}) {

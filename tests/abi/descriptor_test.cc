@@ -104,7 +104,7 @@ TYPED_TEST(Descriptor, AnOutputIsFilledUpToTheCallersLengthAndNoFurther) {
   }
 }
 
-TYPED_TEST(Descriptor, UninitialisedLengthsAreRefusedWithoutReadingThatFar) {
+TYPED_TEST(Descriptor, UninitializedLengthsAreRefusedWithoutReadingThatFar) {
   for (const uint32_t size : {kMaxStructSize + 1, 0x7fffffffu, 0xcdcdcdcdu, 0xffffffffu}) {
     Caller caller(sizeof(TypeParam), size);
     EXPECT_EQ(read_descriptor(caller.as<TypeParam>(), "desc").status().code(), MARLIN_E_STRUCT_SIZE);

@@ -133,7 +133,7 @@ TEST_F(Experts, NoTokensAreNoWork) {
 }
 
 TEST_F(Experts, OneExpertMayBeChosenFrom) {
-  const mm::weights one = quantised(context, kN, kK);
+  const mm::weights one = quantized(context, kN, kK);
   desc.weights = one.get();
   ids = {0, 1, -1, 0, 0, 0};
   EXPECT_OK(marlin_gemm, nullptr, &desc);
@@ -173,7 +173,7 @@ TEST_F(Experts, ExplainAndPrepareReadNoIds) {
 
 TEST_F(Experts, ExplainTellsTheScratchThatPrepareReserves) {
   constexpr int64_t kLongK = 1600;  // multiplied in parts, whose sums are in the scratch of each expert
-  const mm::weights one = quantised(context, kN, kLongK);
+  const mm::weights one = quantized(context, kN, kLongK);
   desc.weights = one.get();
   desc.a = mm::matrix_view(static_cast<float*>(nullptr), 1, kLongK);
   desc.c = mm::matrix_view(static_cast<float*>(nullptr), kTopK, kN);

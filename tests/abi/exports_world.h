@@ -193,7 +193,7 @@ class World {
   const std::string out_path_ =
       (std::filesystem::temp_directory_path() / ("metal-marlin-abi-" + std::to_string(getpid()))).string();
   mm::context context_;
-  mm::weights weights_ = quantised(context_, 4, 64);
+  mm::weights weights_ = quantized(context_, 4, 64);
   mm::stream stream_{context_};
   mm::buffer buffer_{context_, 256};
   mm::checkpoint file_;

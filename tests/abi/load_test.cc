@@ -1,4 +1,4 @@
-// Loading from files through the C ABI: names, shards, several layers as one handle, quantising on load, borrowed tensors. The
+// Loading from files through the C ABI: names, shards, several layers as one handle, quantizing on load, borrowed tensors. The
 // values themselves are compared in tests/unit; here rows of one handle are compared with rows of another.
 #include <gtest/gtest.h>
 
@@ -276,7 +276,7 @@ TEST_F(Load, ExpertsOfStacksAndOfNamesAreConcatenatedExpertByExpert) {
   fails("desc->layers[1]");
 }
 
-TEST_F(Load, FloatsAreQuantisedOnLoadAsWhenPacked) {
+TEST_F(Load, FloatsAreQuantizedOnLoadAsWhenPacked) {
   const mm::checkpoint file(data("float-f32"));
   const marlin_layer_info layer = file.layers().at(0);
   EXPECT_EQ(layer.format, MARLIN_FORMAT_NONE);

@@ -118,7 +118,7 @@ TEST_P(Memory, EveryFailureIsTypedHarmlessAndLosesNothing) {
   RecordProperty("allocations", static_cast<int>(n - 2));
 }
 
-/// Opens a checkpoint and loads each of its layers, quantising floats; the n-th allocation of all that fails.
+/// Opens a checkpoint and loads each of its layers, quantizing floats; the n-th allocation of all that fails.
 marlin_status load_all(const std::string& path, const mm::context& context, int64_t n) {
   std::vector<mm::weights> loaded;
   loaded.reserve(64);
@@ -220,7 +220,7 @@ TEST(MemoryOfExperts, EveryFailureIsTypedAndLosesNothing) {
 TEST(MemoryOfManyProducts, APreparedCallAllocatesNothing) {
   constexpr int64_t kMany = 20, kRows = 2, kN = 8, kK = 32;
   const mm::context context{MARLIN_BACKEND_CPU};
-  const mm::weights weights = quantised(context, kN, kK);
+  const mm::weights weights = quantized(context, kN, kK);
   const auto a = numbers(kRows * kK, 2);
   std::vector<float> c(kMany * kRows * kN);
   std::vector<marlin_gemm_desc> descs(kMany, mm::make<marlin_gemm_desc>());

@@ -139,7 +139,7 @@ void unpack(Host& host, const mm::weights& weights) {
   }
 }
 
-/// Quantises, prunes, packs and unpacks.
+/// Quantizes, prunes, packs and unpacks.
 void pack(Host& host, const mm::context& context) {
   const std::vector<float> values = wide(kN * kK, 3);
   std::vector<float> norms = numbers(kK, 4);
@@ -228,7 +228,7 @@ class Files {
   std::filesystem::path folder_;
 };
 
-/// Quantises and prunes while it loads.
+/// Quantizes and prunes while it loads.
 void load(Host& host, const mm::context& context, const Files& files) {
   mm::checkpoint file;
   const std::string path = files.model();
@@ -322,7 +322,7 @@ void expect_the_same(const std::function<void(Host&)>& work) {
   }
 }
 
-TEST(Modes, PackingQuantisingPruningAndUnpacking) {
+TEST(Modes, PackingQuantizingPruningAndUnpacking) {
   const mm::context context(two_threads());
   expect_the_same([&](Host& host) { pack(host, context); });
 }
@@ -448,7 +448,7 @@ TEST(Modes, OfTheHostsThreadsAndInItsCallbacks) {
 
 TEST(Modes, AfterCallsThatFail) {
   const mm::context context(two_threads());
-  const mm::weights weights = quantised(context, 8, 32);
+  const mm::weights weights = quantized(context, 8, 32);
   Product product(weights, 2);
   const Files files;
   const mm::checkpoint file(files.folder());

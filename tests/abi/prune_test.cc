@@ -119,7 +119,7 @@ TEST_F(Prune, TheShareOfSeveralPartsIsThatOfAll) {
 }
 
 TEST_F(Prune, WhatIsNotPrunedKeepsAll) {
-  EXPECT_EQ(mm::info(quantised(context, 4, 64)).kept_share, 1);
+  EXPECT_EQ(mm::info(quantized(context, 4, 64)).kept_share, 1);
   const std::vector<float> none(n * k, 0.0f);
   marlin_pack_desc zeros = pack_desc(none, n, k);
   zeros.flags = MARLIN_PACK_PRUNE_2_4;

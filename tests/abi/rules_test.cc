@@ -16,7 +16,7 @@ constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 class Rules : public testing::Test {
  protected:
   const mm::context context{kBackend};
-  const mm::weights weights = quantised(context, 10, 64);
+  const mm::weights weights = quantized(context, 10, 64);
   Product product{weights, 3};
   const marlin_gemm_desc* desc() const { return &product.desc; }
 };
@@ -265,7 +265,7 @@ TEST_F(Rules, BuffersAreZeroAlignedAndBounded) {
 TEST_F(Rules, LifetimeHandlesAreDestroyedInAnyOrder) {
   for (int order = 0; order < 24; ++order) {
     mm::context c(kBackend);
-    mm::weights w = quantised(c, 4, 32);
+    mm::weights w = quantized(c, 4, 32);
     mm::stream s(c);
     mm::buffer b(c, 64);
     int left = order, alive[4] = {0, 1, 2, 3};
@@ -331,14 +331,14 @@ TEST_F(Rules, CpuWorkIsDoneOnReturnWithAndWithoutAStream) {
 }
 
 TEST_F(Rules, ResultsDoNotDependOnOtherRowsOrThreads) {
-  const mm::weights w = quantised(context, 70, 200);
+  const mm::weights w = quantized(context, 70, 200);
   Product all(w, 17);
   EXPECT_OK(marlin_gemm, nullptr, &all.desc);
   for (const uint32_t threads : {1u, 2u, 3u}) {
     auto d = mm::make<marlin_context_desc>();
     d.threads = threads;
     const mm::context c(d);
-    const mm::weights again = quantised(c, 70, 200);
+    const mm::weights again = quantized(c, 70, 200);
     Product p(again, 17);
     EXPECT_OK(marlin_gemm, nullptr, &p.desc);
     EXPECT_EQ(p.c, all.c) << threads << " threads";

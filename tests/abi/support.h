@@ -35,7 +35,7 @@ inline std::vector<float> numbers(size_t count, uint32_t seed) {
   return values;
 }
 
-/// A descriptor that quantises floats [n, k] to `format`.
+/// A descriptor that quantizes floats [n, k] to `format`.
 inline marlin_pack_desc pack_desc(const std::vector<float>& values, int64_t n, int64_t k, marlin_format format = MARLIN_INT4) {
   auto d = mm::make<marlin_pack_desc>();
   d.format = format;
@@ -45,7 +45,7 @@ inline marlin_pack_desc pack_desc(const std::vector<float>& values, int64_t n, i
   return d;
 }
 
-inline mm::weights quantised(const mm::context& context, int64_t n, int64_t k, uint32_t seed = 1,
+inline mm::weights quantized(const mm::context& context, int64_t n, int64_t k, uint32_t seed = 1,
                              marlin_format format = MARLIN_INT4) {
   const auto values = numbers(static_cast<size_t>(n * k), seed);
   return mm::pack(context, pack_desc(values, n, k, format));

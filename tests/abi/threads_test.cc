@@ -14,7 +14,7 @@ namespace {
 /// What all threads share, and the right answers.
 struct Shared {
   const mm::context context{kBackend};
-  const mm::weights weights = quantised(context, 96, 160, 5);
+  const mm::weights weights = quantized(context, 96, 160, 5);
   const mm::checkpoint file{std::string(MARLIN_TEST_DATA) + "/ct-mxfp4"};
   const std::string layer = file.layers().at(0).name;
   std::vector<float> decoded = std::vector<float>(96 * 160);
@@ -59,7 +59,7 @@ bool mixed_calls(Shared& shared, uint32_t seed, int calls) {
         break;
       }
       case 4: {
-        const mm::weights mine = quantised(shared.context, 96, 160, 5);
+        const mm::weights mine = quantized(shared.context, 96, 160, 5);
         p.desc.weights = mine.get();
         mm::gemm(p.desc);
         if (p.c != shared.product) return false;
@@ -101,7 +101,7 @@ TEST(ThreadsTest, AnyNumberOfThreadsShareAContext) {
 TEST(ThreadsTest, TheLastChildMayDieOnAnyThread) {
   for (int i = 0; i < 50; ++i) {
     mm::context context(kBackend);
-    mm::weights weights = quantised(context, 8, 32);
+    mm::weights weights = quantized(context, 8, 32);
     mm::stream stream(context);
     Product p(weights, 2);
     EXPECT_OK(marlin_gemm, for_host_memory(stream), &p.desc);

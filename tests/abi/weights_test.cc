@@ -14,7 +14,7 @@ constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 class Weights : public testing::Test {
  protected:
   const mm::context context{kBackend};
-  const mm::weights weights = quantised(context, 10, 64);
+  const mm::weights weights = quantized(context, 10, 64);
 };
 
 TEST_F(Weights, UnpackTakesRowsByIdOrInARow) {
@@ -58,7 +58,7 @@ TEST_F(Weights, UnpackTakesRowsByIdOrInARow) {
 }
 
 TEST_F(Weights, UnpackOfManyRowsGoesInChunks) {
-  const mm::weights tall = quantised(context, 2500, 16);
+  const mm::weights tall = quantized(context, 2500, 16);
   std::vector<float> all(2500 * 16), shuffled(2500 * 16);
   mm::unpack(tall, mm::matrix_view(all.data(), 2500, 16));
   std::vector<int32_t> ids(2500);
@@ -184,7 +184,7 @@ TEST_F(Weights, InfoDescribesWeights) {
 
 TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {
   if (!kOnCpu) GTEST_SKIP() << "a GPU takes neither scratch nor operands of the host's memory on a stream";
-  const mm::weights w = quantised(context, 130, 256);
+  const mm::weights w = quantized(context, 130, 256);
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
     for (const int64_t m : {1, 5, 40}) {
       Product p(w, m);

@@ -19,7 +19,7 @@ TILE = re.compile(r"^void .*?multiply_rows<.*?(\w+), \(.*?Scaling\)(\d), (\d), .
 DOTS = {"Sdot": "sdot", "Smmla": "smmla", "Bfdot": "bfdot", "Bfmmla": "bfmmla", "Fmla": "fmla"}
 STEPS = {"Sdot": 8, "Smmla": 8, "Bfdot": 16, "Bfmmla": 16, "Fmla": 32}
 SCALINGS = ["folded", "blocks", "halves", "clamped blocks", "clamped halves"]
-CODES = ["w4sym", "w4zero", "w4add", "fp4", "w8sym", "w8add"]
+CODES = ["u4", "u4zero", "u4add", "fp4", "i8", "i8add"]
 
 
 def measure(math, scaling, rows, body):

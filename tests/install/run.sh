@@ -101,7 +101,7 @@ case $case in
     grep -q 'compatible with requested version' configure.log || { cat configure.log; fail "another error was expected"; }
     ;;
   subdirectory)
-    # Unoptimised: it is the build that is tested here.
+    # Unoptimized: it is the build that is tested here.
     configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" && "$CMAKE" --build build --target consumer_c consumer_cc
     [ ! -e build/CPackConfig.cmake ] || fail "a project that adds this one gets its packages"
     ./build/consumer_c && ./build/consumer_cc

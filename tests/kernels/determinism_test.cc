@@ -44,7 +44,7 @@ TEST_P(Determinism, ThreadsDoNotMatter) {
 }
 
 /// A row alone in a batch of NaN, zeros and huge numbers.
-TEST_P(Determinism, NeighboursDoNotMatter) {
+TEST_P(Determinism, NeighborsDoNotMatter) {
   constexpr double kOthers[] = {NAN, 0.0, 1e30};
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     for (const int64_t m : {2, 7, 40}) {

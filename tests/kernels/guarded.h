@@ -1,4 +1,4 @@
-// Memory whose neighbours cannot be touched: each operand lies against an inaccessible page.
+// Memory whose neighbors cannot be touched: each operand lies against an inaccessible page.
 #pragma once
 
 #include <sys/mman.h>

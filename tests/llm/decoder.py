@@ -49,7 +49,7 @@ class Decoder:
         return x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + self.epsilon) * weight
 
     def rotate(self, x):
-        """[heads, positions, size]; a GGUF's llama turns neighbours: elements 2i and 2i + 1 by position * base^(-2i / size)."""
+        """[heads, positions, size]; a GGUF's llama turns neighbors: elements 2i and 2i + 1 by position * base^(-2i / size)."""
         _, positions, size = x.shape
         angle = np.arange(positions)[:, None] * self.base ** (-np.arange(0, size, 2) / size)
         turned = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What measures the chat (tools/compare/chat_formats.py and chat_race.py), in small: the pages that they write, and what they leave out.
+"""What measures the chat (tools/races/chat_formats.py and chat_race.py), in small: the pages that they write, and what they leave out.
 
     measured_test.py CHAT MODEL.gguf
 """
@@ -15,7 +15,7 @@ from harness import CHAT, MODEL, expect, expect_equal, main, run, test
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(CHAT).resolve().parents[2] / "tools" / "metal-marlin"
-sys.path.insert(0, str(TOP / "tools" / "compare"))
+sys.path.insert(0, str(TOP / "tools" / "races"))
 
 import chat_race  # noqa: E402
 
@@ -23,7 +23,7 @@ import chat_race  # noqa: E402
 def measured(script, scratch, *arguments):
     """Its records, its page, and what it says on standard error."""
     shutil.copy(TOP / "docs" / "llm.md", scratch / "llm.md")
-    done = subprocess.run([sys.executable, "-B", TOP / "tools" / "compare" / script, CHAT, COMMAND, MODEL, f"--docs={scratch}/llm.md",
+    done = subprocess.run([sys.executable, "-B", TOP / "tools" / "races" / script, CHAT, COMMAND, MODEL, f"--docs={scratch}/llm.md",
                            f"--json={scratch}/records", *arguments], capture_output=True, text=True, timeout=300)
     expect_equal(done.returncode, 0, done.stderr)
     return [json.loads(line) for line in (scratch / "records").read_text().splitlines()], (scratch / "llm.md").read_text(), done.stderr

@@ -1,4 +1,4 @@
-// The tokeniser on a vocabulary of a few tokens, UTF-8, and text that arrives in pieces. tokenizer_test.py has a real
+// The tokenizer on a vocabulary of a few tokens, UTF-8, and text that arrives in pieces. tokenizer_test.py has a real
 // vocabulary.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Tokenizer, MergesInTheOrderOfTheList) {
 
 TEST(Tokenizer, LeavesOutWhatItHasNoTokenFor) {
   const Tokenizer tokenizer(vocabulary().read());
-  EXPECT_THAT(tokenizer.encode("axb"), ElementsAre(4));  // as its reference: the neighbours merge
+  EXPECT_THAT(tokenizer.encode("axb"), ElementsAre(4));  // as its reference: the neighbors merge
   EXPECT_THAT(tokenizer.encode("\xC3\xA9"), ElementsAre(8, 9));
   EXPECT_THAT(tokenizer.encode("\xA9\xC3"), ElementsAre(9, 8)) << "no UTF-8, but bytes";
 }

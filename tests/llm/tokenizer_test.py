@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The chat's tokeniser against the PyPI package tokenizers, on thousands of strings of many scripts.
+"""The chat's tokenizer against the PyPI package tokenizers, on thousands of strings of many scripts.
 
     tokenizer_test.py CHAT MODEL.gguf
 

@@ -136,9 +136,9 @@ def check_mlx(scratch, form):
 
 
 def check_comparison(_scratch):
-    """The parts of tools/compare, and a small race against MLX."""
+    """The parts of tools/races, and a small race against MLX."""
     build = pathlib.Path(command).resolve().parents[1]
-    test = pathlib.Path(__file__).resolve().parents[1] / "compare" / "compare_test.py"
+    test = pathlib.Path(__file__).resolve().parents[1] / "races" / "races_test.py"
     done = subprocess.run([sys.executable, "-B", test, build], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # ggml between them, where the suite ggml has left one

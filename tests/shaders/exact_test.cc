@@ -43,7 +43,7 @@ TEST_P(Decoding, UnpackKnowsEveryCodeWithEveryScale) {
 
 /// One-hot activations: the product is the weight itself.
 TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
-  for (const char* suffix : {"m8", "m16_n32_direct", "m64_n128_staged"}) {
+  for (const char* suffix : {"m8", "m16_n32_direct", "m64_n128_threadgroup"}) {
     Spec s = spec_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);
     s.suffix = suffix;
     s.a_type = suffix == std::string("m8") ? MARLIN_F16 : MARLIN_BF16;

@@ -48,7 +48,7 @@ TEST(Layout, IsDrawnAsThePackerWritesIt) {
   packed.emplace("fp4", kKinds[4]);
   packed.emplace("u4", kKinds[0]);
   packed.emplace("i8", kKinds[6]);
-  packed.emplace("u4s", kKinds[8]);
+  packed.emplace("u4_sparse", kKinds[8]);
   for (auto& [name, weights] : packed) ASSERT_TRUE(weights.problem.pack());
   const std::vector<std::string> lines = drawn_layout();
   EXPECT_EQ(lines.size(), size_t{kRowBlock} * kBlockSlots * 7 / 2);
@@ -58,7 +58,7 @@ TEST(Layout, IsDrawnAsThePackerWritesIt) {
     int64_t row = 0, index = 0;
     line >> kind >> row >> index;
     const Packed& weights = packed.at(kind);
-    const bool sparse = kind == "u4s", bytes = kind == "i8";
+    const bool sparse = kind == "u4_sparse", bytes = kind == "i8";
     const auto& all = weights.problem.source.all();
     const int64_t k = sparse ? kept_k(all.kept, row, index) : index;
     const uint32_t code = all.codes[static_cast<size_t>(row * kBlockSlots + k)];

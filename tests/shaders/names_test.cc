@@ -18,7 +18,7 @@ std::vector<std::string> shipped_names() {
 }
 
 TEST(Names, FollowTheGrammar) {
-  const std::string codes = "(fp4|u4|i8|fp4s|u4s)", real = "(f32|f16|bf16)", activation = "(f32|f16|bf16|i8)";
+  const std::string codes = "(fp4|u4|i8|fp4_sparse|u4_sparse)", real = "(f32|f16|bf16)", activation = "(f32|f16|bf16|i8)";
   const std::regex grammar("gemv_" + codes + "_" + activation + "_m[1-8]|gemm_" + codes + "_" + activation +
                            "_m(8|16|32|64)_n(32|64|128)_(direct|staged|tensor)|unpack_" + codes + "|quantize_" + real +
                            "|gather_(b2|b4)|finish");
@@ -34,7 +34,7 @@ TEST(Names, CoverEveryRowOfTheTableForAllCodesAndActivations) {
   const std::vector<std::string> all = shipped_names();
   std::set<std::string> missing;
   for (const KernelRow& row : kernel_rows())
-    for (const char* codes : {"fp4", "u4", "i8", "fp4s", "u4s"})
+    for (const char* codes : {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"})
       for (const std::string activation : {"f32", "f16", "bf16", "i8"})
         if (!row.tensor() || activation.ends_with("f16"))
           missing.insert(std::string(row.family) + "_" + codes + "_" + activation + "_" + row.suffix);

@@ -248,7 +248,7 @@ oracle::Weights Problem::expected() const {
 bool Problem::is_partial() const { return spec.splits > 1 || spec.epilogue >= MARLIN_EPILOGUE_SWIGLU; }
 
 Constants Problem::constants() const {
-  const bool own = !prepared_.empty();  // gathered or quantised
+  const bool own = !prepared_.empty();  // gathered or quantized
   Constants c;
   c[MARLIN_CONSTANT_SCALE_TYPE] = int64_t{plan.layout.scale_constant()};
   c[MARLIN_CONSTANT_ZERO_KIND] = int64_t{plan.layout.zero_constant()};
@@ -275,8 +275,8 @@ ProductArgs Problem::product_args() const {
   args.n = static_cast<int32_t>(spec.n);
   args.slots = static_cast<int32_t>(layout.slots);
   args.k = static_cast<int32_t>(prepared_.empty() ? spec.k : layout.slots);
-  args.records = static_cast<int32_t>(layout.records);
-  args.record_blocks = static_cast<int32_t>(layout.record_blocks);
+  args.quads = static_cast<int32_t>(layout.quads);
+  args.quad_blocks = static_cast<int32_t>(layout.quad_blocks);
   args.split_blocks = static_cast<int32_t>((block_count(args.slots) + spec.splits - 1) / spec.splits);
   args.splits = static_cast<int32_t>(spec.splits);
   args.lda = prepared_.empty() ? lda_ : layout.slots;
@@ -325,7 +325,7 @@ void Problem::bind_part(Dispatch& dispatch, int index, uint64_t from, uint64_t e
 void Problem::bind_weights(Dispatch& dispatch) const {
   const gpu::PackedLayout& layout = plan.layout;
   bind_part(dispatch, MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
-  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.records * kRowBlock);
+  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.quads * kRowBlock);
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
             layout.scales_at + values * metal_marlin::scale_bytes(layout.scale_type));
   if (layout.zero_kind != ZeroKind::none)
@@ -445,8 +445,8 @@ AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32
   args.n = static_cast<int32_t>(spec.n);
   args.k = static_cast<int32_t>(spec.k);
   args.slots = static_cast<int32_t>(layout.slots);
-  args.records = static_cast<int32_t>(layout.records);
-  args.record_blocks = static_cast<int32_t>(layout.record_blocks);
+  args.quads = static_cast<int32_t>(layout.quads);
+  args.quad_blocks = static_cast<int32_t>(layout.quad_blocks);
   args.count = static_cast<int32_t>(count);
   args.ld = ld;
   args.id_stride = 1;

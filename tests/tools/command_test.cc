@@ -139,7 +139,7 @@ TEST(Unpack, OneLayerOfSeveral) {
 
 TEST(Unpack, FloatsBecomeTheValuesOfTheFormat) {
   const ScratchFolder scratch;
-  const std::string out = scratch.at("quantised.safetensors"), layer = "encoder.layer.0.attention.self.query";
+  const std::string out = scratch.at("quantized.safetensors"), layer = "encoder.layer.0.attention.self.query";
   ASSERT_EQ(run_command({"unpack", data("float-f32"), "--format", "mxfp4", "-o", out}).exit_code, 0);
   const auto got = read_safetensors(out), floats = read_safetensors(data("float-f32/decoded.safetensors"));
   EXPECT_EQ(got.at(layer).shape, floats.at(layer).shape);

@@ -43,7 +43,7 @@ void write_model(const std::string& path, const std::vector<std::string>& layers
 
 json inspect(const std::string& path) { return json::parse(run_command({"inspect", "--json", path}).out); }
 
-TEST(Quantize, TheFilesAreWorthWhatQuantisingOnLoadGives) {
+TEST(Quantize, TheFilesAreWorthWhatQuantizingOnLoadGives) {
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--format", "mxfp4"},
                                               {"--format", "int4"},
                                               {"--format", "int4", "--group", "64", "--layout", "gptq"}}) {
@@ -52,7 +52,7 @@ TEST(Quantize, TheFilesAreWorthWhatQuantisingOnLoadGives) {
     arguments.insert(arguments.end(), how.begin(), how.end());
     const Ran ran = run_command(arguments);
     ASSERT_EQ(ran.exit_code, 0) << ran.err;
-    EXPECT_THAT(ran.out, HasSubstr("1 layer quantised, 147 kB -> "));
+    EXPECT_THAT(ran.out, HasSubstr("1 layer quantized, 147 kB -> "));
     EXPECT_THAT(ran.err, IsEmpty());
     ASSERT_EQ(run_command({"unpack", scratch.at("out"), "-o", scratch.at("written")}).exit_code, 0);
     arguments = {"unpack", data("float-f32"), "-o", scratch.at("loaded"), "--format", how[1]};

@@ -171,7 +171,7 @@ TEST(CheckpointData, GgufMixed) {
   EXPECT_TRUE(checkpoint->source(floats, 0, {MARLIN_NVFP4}).ok());
 }
 
-TEST(CheckpointData, FloatsAreListedAndQuantised) {
+TEST(CheckpointData, FloatsAreListedAndQuantized) {
   const std::pair<const char*, marlin_dtype> folders[] = {
       {"float-f32", MARLIN_F32}, {"float-f16", MARLIN_F16}, {"float-bf16", MARLIN_BF16}};
   for (const auto& [name, dtype] : folders) {
@@ -202,7 +202,7 @@ TEST(CheckpointData, FloatsAreListedAndQuantised) {
   }
 }
 
-TEST(CheckpointData, PrunedFloatsAreQuantisedWithTheirPattern) {
+TEST(CheckpointData, PrunedFloatsAreQuantizedWithTheirPattern) {
   const char* const folder = "ct-sparse-24-bitmask";
   const auto checkpoint = open_data(folder);
   ASSERT_NE(checkpoint, nullptr);

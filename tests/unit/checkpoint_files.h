@@ -18,7 +18,7 @@
 
 namespace metal_marlin::testing {
 
-/// Files that exist in memory only. Their bytes are copied to exact-size heap blocks, so that the address sanitiser sees a read
+/// Files that exist in memory only. Their bytes are copied to exact-size heap blocks, so that the address sanitizer sees a read
 /// past the end.
 class MemoryFolder final : public Folder {
  public:

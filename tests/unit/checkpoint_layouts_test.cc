@@ -433,7 +433,7 @@ TEST(CheckpointGguf, Refused) {
 
 // --- floats, and what is refused ----------------------------------------------------------------------------------------
 
-TEST(CheckpointFloats, AreQuantised) {
+TEST(CheckpointFloats, AreQuantized) {
   std::vector<float> values(3 * 40);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 40 % 15) - 7.0f;
   const Operand v("values", MARLIN_F32, {3, 33}, values);

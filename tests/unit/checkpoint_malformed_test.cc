@@ -1,5 +1,5 @@
 // Thousands of damaged files, each opened and all its layers read: a typed error that names the file, or success; never a
-// crash, and under the address sanitiser never a byte outside the file (the files end where their heap blocks end).
+// crash, and under the address sanitizer never a byte outside the file (the files end where their heap blocks end).
 #include <gtest/gtest.h>
 
 #include <algorithm>

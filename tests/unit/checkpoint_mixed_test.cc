@@ -82,7 +82,7 @@ TEST(CheckpointMixed, CompressedTensorsWithSeveralGroupsAndIgnoredLayers) {
   EXPECT_THAT(opened.value()->layers()[find_layer(*opened.value(), "m.k_proj")].status.message(), HasSubstr("8-bit codes"));
 }
 
-TEST(CheckpointMixed, ModelOptWithExcludedAndOtherwiseQuantisedLayers) {
+TEST(CheckpointMixed, ModelOptWithExcludedAndOtherwiseQuantizedLayers) {
   const char* config = R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"MIXED_PRECISION",
     "exclude_modules":["lm_head","*.router*"],
     "quantized_layers":{"m.a":{"quant_algo":"NVFP4","group_size":16},"m.b":{"quant_algo":"FP8"},

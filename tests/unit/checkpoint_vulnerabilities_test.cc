@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Far above what opening any of these takes, also under a sanitiser on a busy machine; far below what quadratic work would.
+/// Far above what opening any of these takes, also under a sanitizer on a busy machine; far below what quadratic work would.
 constexpr auto kPatience = std::chrono::seconds(20);
 
 void expect_refused(const std::string& name, const std::string& content, const std::string& what) {

@@ -133,7 +133,7 @@ TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
 }
 
 TEST_F(Convert, WhatTheHostHearsIsPrintable) {
-  // Q4_0, of which one is decoded and quantised again, and one that no layout can hold with whole groups.
+  // Q4_0, of which one is decoded and quantized again, and one that no layout can hold with whole groups.
   testing::GgufWriter file;
   file.tensor("a\x1b[2J\n\xff\u202e.weight", {32, 1}, 2, std::string(18, '\0'));
   file.tensor("b\x1b[2J\n.weight", {40, 1}, 0, std::string(160, '\0'));

@@ -1,4 +1,4 @@
-// What is written is read back to the very values that quantising in memory gives: every scheme and format over ragged shapes.
+// What is written is read back to the very values that quantizing in memory gives: every scheme and format over ragged shapes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -130,7 +130,7 @@ class Guarded : public testing::TestWithParam<std::string> {
     return values.begin()[pick(0, static_cast<int64_t>(values.size()) - 1)];
   }
 
-  void randomise(WeightMeta meta, const FormatRow& row) {
+  void randomize(WeightMeta meta, const FormatRow& row) {
     meta.n = pick(1, 40) + one_of<int64_t>({0, 0, 24, 64, 100});
     meta.k = pick(1, 40) + one_of<int64_t>({0, 88, 128, 216, 340});
     if (meta.sparse) meta.k = (meta.k + 3) / 4 * 4;
@@ -211,7 +211,7 @@ TEST_P(Guarded, StaysInsideAndGivesTheSameBits) {
   for (const FormatRow& row : format_table())
     for_each_kind(row, [&](const WeightMeta& meta) {
       for (int round = 0; round < 6; ++round) {
-        randomise(meta, row);
+        randomize(meta, row);
         const std::vector<std::byte> first = run(Edge::first, false);
         if (first.empty()) continue;
         ++served;

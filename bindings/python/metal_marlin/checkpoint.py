@@ -28,7 +28,7 @@ class LayerInfo:
     n, k        rows and columns: out_features, in_features
     experts     1 for a plain layer
     group_size  elements of k that share a scale; k when one group spans the row
-    format      Format.NONE: floats, which can be quantised on load
+    format      Format.NONE: floats, which can be quantized on load
     layout      in the file; of packed weights: what their first part came in
     dtype       of the scales; of the values when format is NONE
     bytes       in the file, or on the device
@@ -121,7 +121,7 @@ def names_of(layers: Sequence[str]) -> Any:
 class Checkpoint(Handle):
     """An open .safetensors, .safetensors.index.json or .gguf file, or a folder that holds one. It is mapped and read lazily.
 
-    layout       of quantised layers, taken on trust; AUTO: found from config.json, tensor names and dtypes
+    layout       of quantized layers, taken on trust; AUTO: found from config.json, tensor names and dtypes
     gptq_zero_f  what a zero nibble 15 stands for, in all GPTQ v1 layers
 
     A file that another process shrinks in the meantime ends the reader (SIGBUS): replace files by renaming.
@@ -185,7 +185,7 @@ class Checkpoint(Handle):
         log: Log = to_logging,
         progress: Wanted = None,
     ) -> list[Outcome]:
-        """Writes the checkpoint again with these layers quantised, and tells what became of each; all other tensors are copied.
+        """Writes the checkpoint again with these layers quantized, and tells what became of each; all other tensors are copied.
 
         path          a .gguf or .safetensors file in an existing folder, or a folder
         quantize      to MXFP4, NVFP4 or INT4

@@ -18,7 +18,7 @@ from .progress import Watch
 class Outcome:
     """What became of one layer.
 
-    status         Status.OK: quantised; else why it stays as it was
+    status         Status.OK: quantized; else why it stays as it was
     reason         the words for status, or ""
     n, k           rows and columns: out_features, in_features
     experts        1 for a plain layer

@@ -1,4 +1,4 @@
-"""Packed weights: loaded from checkpoints, packed from codes, quantised from floats."""
+"""Packed weights: loaded from checkpoints, packed from codes, quantized from floats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .stream import Stream, submit
 
 @dataclasses.dataclass
 class Part:
-    """One matrix W[n, k] to be packed: codes with their scales, or floats that are quantised. Arrays are read during pack() only.
+    """One matrix W[n, k] to be packed: codes with their scales, or floats that are quantized. Arrays are read during pack() only.
 
     format              what a weight is worth
     values              floats [n, k], or codes in `layout`: uint8 [n, ceil(k / 2)] for ROWS, int8 [n, k] for INT8
@@ -38,7 +38,7 @@ class Part:
     prune_2_4           keep the two largest of every 4 along k
     obeys_2_4           dense values obey 2:4: store them sparse
     gate_up_interleaved rows alternate gate, up
-    scales_mse          quantising: the scales of least squared error
+    scales_mse          quantizing: the scales of least squared error
     gptq_zero_f         what a zero nibble 15 stands for, with Layout.GPTQ_V1
     """
 

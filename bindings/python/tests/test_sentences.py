@@ -1,4 +1,4 @@
-"""The example with a real model: its tokeniser, and that each format is as near to float32 as the README says."""
+"""The example with a real model: its tokenizer, and that each format is as near to float32 as the README says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sentences():
     sys.path.pop(0)
 
 
-def test_the_tokeniser(sentences):
+def test_the_tokenizer(sentences):
     tokens = sentences.Tokens((FOLDER / "vocab.txt").read_text(encoding="utf-8").split("\n"))
     assert tokens("Hello, world!") == [101, 7592, 1010, 2088, 999, 102]
     assert tokens("  Cafés\tunaffable ") == tokens("cafes UNAFFABLE")
@@ -35,7 +35,7 @@ def test_the_table_of_the_readme(sentences):
     assert [name for name, *_ in table] == list(rows)
     for name, *told in table:
         keys = "mean cosine", "least cosine", "same nearest", "pairs in order", "MB"
-        # Sums in another order turn near ties around: 2 of 24 neighbours, and some pairs.
+        # Sums in another order turn near ties around: 2 of 24 neighbors, and some pairs.
         for key, value, most in zip(keys, told, (0.002, 0.01, 0.084, 0.02, 0.01)):
             assert rows[name][key] == pytest.approx(float(value), abs=most), f"{name}: {key}"
     svg = sentences.svg(list(rows.values()))

@@ -34,25 +34,25 @@ float block_scale(const float* x) {
 }
 
 /// Returns d.
-float write_int8(const float* x, const ActivationLayout& layout, uint32_t* record, int row) {
+float write_int8(const float* x, const ActivationLayout& layout, uint32_t* a_block, int row) {
   const float d = block_scale(x);
   int8_t q[kBlockSlots] = {};
   if (!std::isnan(d))
     for (int i = 0; i < kBlockSlots; ++i) {
-      // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers cannot vectorise.
+      // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers cannot vectorize.
       constexpr float kRounder = 12582912.0f;
       // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
       const float rounded = std::clamp(x[i] / d, -127.0f, 127.0f) + kRounder;
       q[i] = static_cast<int8_t>(std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRounder));
     }
   const uint32_t bias = layout.gathered ? 0x80808080u : 0;
-  for (int s = 0; s < 8; ++s) record[layout.step_index(s, row)] = load<uint32_t>(q + 4 * s) ^ bias;
-  record[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
+  for (int s = 0; s < 8; ++s) a_block[layout.step_index(s, row)] = load<uint32_t>(q + 4 * s) ^ bias;
+  a_block[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
   const int part = layout.sums_per_block == 2 ? kBlockSlots / 2 : kBlockSlots;
   for (int p = 0; p < layout.sums_per_block; ++p) {
     int32_t sum = 0;
     for (int i = 0; i < part; ++i) sum += q[p * part + i];
-    record[layout.sum_index(p, row)] = static_cast<uint32_t>(sum * layout.sum_factor);
+    a_block[layout.sum_index(p, row)] = static_cast<uint32_t>(sum * layout.sum_factor);
   }
   return d;
 }
@@ -72,22 +72,22 @@ bool holds_non_finite(const float* x) {
 }
 
 /// Returns d of an int8 block, else 0.
-float write_record(const float* x, const ActivationLayout& layout, uint32_t* record, int row) {
+float write_record(const float* x, const ActivationLayout& layout, uint32_t* a_block, int row) {
   const int rows = layout.tile_rows;
   switch (layout.form) {
     case ActivationForm::int8:
-      return write_int8(x, layout, record, row);
+      return write_int8(x, layout, a_block, row);
     case ActivationForm::bf16:
       for (int s = 0; s < 16; ++s) {  // only BF16 activations take this form, so nothing is cut off
         const int first = layout.gathered ? 2 * s : first_slot_of_pair(s), second = first + (layout.gathered ? 1 : 2);
-        record[layout.step_index(s, row)] =
+        a_block[layout.step_index(s, row)] =
             std::bit_cast<uint32_t>(x[first]) >> 16 | (std::bit_cast<uint32_t>(x[second]) & 0xffff0000u);
       }
-      write_float_sums(x, layout, record + 16 * rows + row);
+      write_float_sums(x, layout, a_block + 16 * rows + row);
       break;
     case ActivationForm::f32:
-      for (int s = 0; s < 32; ++s) record[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.slot(s)]);
-      write_float_sums(x, layout, record + 32 * rows + row);
+      for (int s = 0; s < 32; ++s) a_block[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.slot(s)]);
+      write_float_sums(x, layout, a_block + 32 * rows + row);
       break;
   }
   return 0;
@@ -108,17 +108,17 @@ void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x)
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    const bool int8 = layout.form == ActivationForm::int8, poisons = layout.gathered && !int8;
-    uint32_t* const facts = args.out + layout.rows_offset(tile);
-    DRange range(facts, int8 ? layout.tile_rows : 0);
-    for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
+    const bool int8 = layout.form == ActivationForm::int8, seeds_nan = layout.gathered && !int8;
+    uint32_t* const row_stats = args.out + layout.rows_offset(tile);
+    DRange range(row_stats, int8 ? layout.tile_rows : 0);
+    for (int r = 0; seeds_nan && r < layout.tile_rows; ++r) row_stats[r] = 0;
     for (int64_t block = 0; block < layout.blocks; ++block)
       for (int r = 0; r < layout.written_rows(tile); ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.row_of_a(row), block, x);
         const float d = write_record(x, layout, args.out + layout.offset(tile, block), r);
-        if (poisons && holds_non_finite(x)) facts[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
+        if (seeds_nan && holds_non_finite(x)) row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
         if (int8) range.add(r, d);
       }
   }

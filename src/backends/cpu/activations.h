@@ -1,6 +1,6 @@
-// Rows of A in the order and type that a kernel reads: tiles of a few rows, blocks of 32 slots, one record a block.
+// Rows of A in the order and type that a kernel reads: tiles of a few rows, blocks of 32 slots, one packed A block a block.
 //
-//   record (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
+//   packed A block (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
 //     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
 //     int8, paired: what belongs to slots i and 16 + i lies together: steps 0 4 1 5 2 6 3 7, and the two sums of a row
 //     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
@@ -9,7 +9,7 @@
 //   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the run is the
 //     steps that a position chooses among (two; f32: four); int8 holds q + 128, unsigned
 //
-// The records of one chunk of blocks lie together, tile after tile, so that a kernel that stages a chunk of a panel walks them
+// The packed A blocks of one chunk of blocks lie together, tile after tile, so that a kernel that dequantizes a chunk of a panel walks them
 // as one stream.
 #pragma once
 
@@ -27,19 +27,19 @@ enum class ActivationForm : uint8_t { int8, bf16, f32 };
 /// Slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1 5 2 6 3 7 from its low nibble
 /// up (layout.h), and decoding shifts it right by 4 a step.
 constexpr int slot_of_step(int i) { return (i & ~7) | (i & 1) << 2 | (i >> 1 & 3); }
-/// First slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h, 4 + h; its neighbour's are 2 higher.
+/// First slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h, 4 + h; its neighbor's are 2 higher.
 constexpr int first_slot_of_pair(int i) { return (i >> 2) * 8 + ((i & 1) << 2) + (i >> 1 & 1); }
 
 struct ActivationLayout {
   ActivationForm form = ActivationForm::f32;
   int tile_rows = 1;
-  int chunk_blocks = 0;    ///< blocks whose records lie together; a multiple of 4
+  int chunk_blocks = 0;    ///< blocks whose packed A blocks lie together; a multiple of 4
   int sums_per_block = 0;  ///< 0, 1 or 2
   int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
   int64_t rows = 0;        ///< of the product
   int64_t tiles = 0, blocks = 0;
   int64_t blocks_behind = 0;  ///< of a part of K (one tile only): blocks of later parts
-  bool cut_last = false;      ///< records of the last tile hold its rows alone, or one of 0 more, so that they are even
+  bool cut_last = false;      ///< packed A blocks of the last tile hold its rows alone, or one of 0 more, so that they are even
   bool gathered = false;
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, where not paired
@@ -51,7 +51,7 @@ struct ActivationLayout {
     if (gathered) return step;
     return run == 2 ? (step & ~3) | (step & 1) << 1 | (step >> 1 & 1) : slot_of_step(step);
   }
-  /// Dword index of a step in its record.
+  /// Dword index of a step in its packed A block.
   int step_index(int step, int row) const {
     if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
     if (run == 1) return step * tile_rows + row;  // most kernels; dividing takes a quarter of their preparation
@@ -64,25 +64,25 @@ struct ActivationLayout {
     const int64_t left = rows - tile * tile_rows;
     return left < tile_rows ? static_cast<int>(left) : tile_rows;
   }
-  /// Rows of a tile whose records are written.
+  /// Rows of a tile whose packed A blocks are written.
   int written_rows(int64_t tile) const { return cut_last ? (rows_of(tile) + 1) & ~1 : tile_rows; }
   /// In dwords.
-  int64_t record_size() const { return int64_t{steps() + extras()} * tile_rows; }
+  int64_t a_block_size() const { return int64_t{steps() + extras()} * tile_rows; }
   /// Blocks in the chunk that starts at `block`.
   int64_t chunk_length(int64_t block) const { return blocks - block < chunk_blocks ? blocks - block : int64_t{chunk_blocks}; }
-  /// Dword index of a record.
+  /// Dword index of a packed A block.
   int64_t offset(int64_t tile, int64_t block) const {
     const int64_t in_chunk = block % chunk_blocks, first = block - in_chunk;
-    return (first * tiles + tile * chunk_length(first) + in_chunk) * record_size();
+    return (first * tiles + tile * chunk_length(first) + in_chunk) * a_block_size();
   }
-  /// Dword index of what is known of a tile's rows, behind the records.
+  /// Dword index of what is known of a tile's rows, behind the packed A blocks.
   /// int8: the largest d of every row, then the smallest (DRange).
   /// Gathered floats: for every row 0, or NaN when the row holds one or an infinity. A dense product multiplies it by a 0
   /// wherever a weight is not kept, which gathering would skip: sums start from this instead.
   int64_t rows_offset(int64_t tile) const {
-    return tiles * (blocks + blocks_behind) * record_size() + tile * row_facts() * tile_rows;
+    return tiles * (blocks + blocks_behind) * a_block_size() + tile * row_stat_count() * tile_rows;
   }
-  int row_facts() const { return form == ActivationForm::int8 ? 2 : gathered ? 1 : 0; }
+  int row_stat_count() const { return form == ActivationForm::int8 ? 2 : gathered ? 1 : 0; }
   uint64_t bytes() const { return static_cast<uint64_t>(rows_offset(tiles)) * 4; }
   bool operator==(const ActivationLayout&) const = default;
 };
@@ -90,8 +90,8 @@ struct ActivationLayout {
 /// The range of d in every row of a tile, for kernels that combine it with scales: they must know what could overflow.
 class DRange {
  public:
-  /// `facts`: at ActivationLayout::rows_offset.
-  DRange(uint32_t* facts, int rows) : largest_(reinterpret_cast<float*>(facts)), smallest_(largest_ + rows) {
+  /// `row_stats`: at ActivationLayout::rows_offset.
+  DRange(uint32_t* row_stats, int rows) : largest_(reinterpret_cast<float*>(row_stats)), smallest_(largest_ + rows) {
     for (int r = 0; r < rows; ++r) largest_[r] = 0, smallest_[r] = std::numeric_limits<float>::max();
   }
   /// A NaN makes the smallest 0 and does not count as the largest.
@@ -116,7 +116,7 @@ struct PrepareArgs {
   int64_t row_of_a(int64_t row) const { return rows_of_a != nullptr ? rows_of_a[first_row + row] : first_row + row; }
 };
 
-/// Writes the records of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
+/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
 /// d), at most 127 in magnitude; a block with NaN or Inf gets d = NaN. A block of zeros (or one whose d would be 0)
 /// gets q = 0 and d = 1, because 0 has no exponent to which a scale's could be added.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);

@@ -1,4 +1,4 @@
-// Kernels by the kind of codes, and the walk of those that stage weights.
+// Kernels by the kind of codes, and the walk of those that dequantize weights.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@ namespace metal_marlin::cpu {
 template <class Call>
 void with_code(CodeKind code, Call call) {
   switch (code) {
-    case CodeKind::w4sym:
-      return call.template operator()<CodeKind::w4sym>();
-    case CodeKind::w4zero:
-      return call.template operator()<CodeKind::w4zero>();
-    case CodeKind::w4add:
-      return call.template operator()<CodeKind::w4add>();
+    case CodeKind::u4:
+      return call.template operator()<CodeKind::u4>();
+    case CodeKind::u4zero:
+      return call.template operator()<CodeKind::u4zero>();
+    case CodeKind::u4add:
+      return call.template operator()<CodeKind::u4add>();
     case CodeKind::fp4:
       return call.template operator()<CodeKind::fp4>();
-    case CodeKind::w8sym:
-      return call.template operator()<CodeKind::w8sym>();
-    case CodeKind::w8add:
-      return call.template operator()<CodeKind::w8add>();
+    case CodeKind::i8:
+      return call.template operator()<CodeKind::i8>();
+    case CodeKind::i8add:
+      return call.template operator()<CodeKind::i8add>();
   }
 }
 
@@ -37,20 +37,20 @@ void with_codes(const PanelArgs& args, Call call) {
   });
 }
 
-/// Many rows: decodes a chunk of a panel into cache (kStage), then multiplies all tiles by it (kTile), chunk after chunk. Tiles
+/// Many rows: decodes a chunk of a panel into cache (kDequantize), then multiplies all tiles by it (kTile), chunk after chunk. Tiles
 /// continue from the sums of the chunk before; the first starts from 0.
 ///
 /// Between tiles a share of what will be decoded later is fetched, so that memory is busy while they run: fetched in the burst
 /// of decoding, a panel arrives no faster than memory gives it, and nothing is multiplied meanwhile.
-template <class Staged, auto kStage, auto kTile>
+template <class Dequantized, auto kDequantize, auto kTile>
 void walk_chunks(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
   const int64_t super_bytes = args.layout->super_bytes(), tiles = args.tile_end - args.tile_begin;
-  alignas(64) Staged staged;
+  alignas(64) Dequantized dequantized;
   for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
     const int blocks = static_cast<int>(act.chunk_length(block));
     const uint8_t* const chunk = args.panel + block / kBlocksPerSuper * super_bytes;
-    kStage(args, chunk, blocks, staged);
+    kDequantize(args, chunk, blocks, dequantized);
     const int64_t bytes = blocks / kBlocksPerSuper * super_bytes;
     const uint8_t* const later = chunk + std::max(bytes, fetch_distance(super_bytes));
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
@@ -58,7 +58,7 @@ void walk_chunks(const PanelArgs& args) {
                     end = bytes / 64 * (tile + 1 - args.tile_begin) / tiles;
       fetch_lines(later + 64 * first, 64 * (end - first));
       float* sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
-      kTile(staged, blocks, block == 0, args, tile, args.records + act.offset(tile, block), sums);
+      kTile(dequantized, blocks, block == 0, args, tile, args.packed_a + act.offset(tile, block), sums);
     }
   }
 }

@@ -119,7 +119,7 @@ void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, 
   }
 }
 
-void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out) {
+void store_pair_sums(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out) {
   const CpuWeights& weights = weights_of(problem);
   const int64_t column = panel * kPanelColumns, columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
   float buffer[kPanelColumns];
@@ -131,15 +131,15 @@ void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float*
   }
 }
 
-void finish_pairs(const GemmProblem& problem, int64_t row, const float* staged) {
+void finish_pair_sums(const GemmProblem& problem, int64_t row, const float* pair_sums) {
   const WeightMeta& meta = problem.weights->meta();
   const int64_t half = meta.n / 2;
   for (int64_t column = 0; column < half; column += kPanelColumns) {
     const int64_t n = std::min<int64_t>(kPanelColumns, half - column);
     float gate[kPanelColumns], up[kPanelColumns], out[kPanelColumns];
     for (int64_t i = 0; i < n; ++i) {
-      gate[i] = meta.gate_up_interleaved ? staged[2 * (column + i)] : staged[column + i];
-      up[i] = meta.gate_up_interleaved ? staged[2 * (column + i) + 1] : staged[half + column + i];
+      gate[i] = meta.gate_up_interleaved ? pair_sums[2 * (column + i)] : pair_sums[column + i];
+      up[i] = meta.gate_up_interleaved ? pair_sums[2 * (column + i) + 1] : pair_sums[half + column + i];
     }
     apply_gate(problem.epilogue, n, gate, up, out);
     store_row(problem, row, column, n, out);

@@ -17,11 +17,11 @@ void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t firs
 void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t n, float* x);
 
 /// For two-input epilogues: tensor scale and bias, then to `out`, [rows][stride] floats, at the panel's columns.
-void stage_panel(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out);
+void store_pair_sums(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out);
 
-/// The second half of a two-input epilogue: combines gate and up columns of `staged`, [][stride], into one row of C.
-void finish_pairs(const GemmProblem& problem, int64_t row, const float* staged);
-void finish_pairs_avx512(const GemmProblem& problem, int64_t row, const float* staged);
+/// The second half of a two-input epilogue: combines gate and up columns of `pair_sums`, [][stride], into one row of C.
+void finish_pair_sums(const GemmProblem& problem, int64_t row, const float* pair_sums);
+void finish_pair_sums_avx512(const GemmProblem& problem, int64_t row, const float* pair_sums);
 
 /// f of a one-input epilogue, in place.
 void apply_activation(marlin_epilogue epilogue, int64_t n, float* x);

@@ -37,15 +37,15 @@ struct Chunk {
   int64_t first_token, tokens, top_k, experts;
   // In scratch:
   Job* jobs;           ///< one an expert that has rows
-  int32_t* expert_of;  ///< [slots]: as the ids say, `experts` where they are outside
-  int32_t* rows_of_a;  ///< [slots], sorted by expert
+  int32_t* expert_of;  ///< [routed_rows]: as the ids say, `experts` where they are outside
+  int32_t* rows_of_a;  ///< [routed_rows], sorted by expert
   int32_t* rows_of_c;  ///< the same of C, or of the results
   int32_t* first;      ///< [experts + 2]: where an expert's rows begin; the last are those without
   int32_t* lone_job;   ///< [tokens]: the last job that has this token alone
-  float* results;      ///< [slots][columns of C], where scales sum them
+  float* results;      ///< [routed_rows][columns of C], where scales sum them
   std::byte* wave;
 
-  int64_t slots() const { return tokens * top_k; }
+  int64_t routed_rows() const { return tokens * top_k; }
   bool sums() const { return problem->routing.scales.present(); }
   bool row_a_token() const { return problem->a.rows == problem->routing.ids.rows; }
 };
@@ -69,11 +69,11 @@ class Cutter {
 
 uint64_t cut(const ExpertPlan& plan, std::byte* memory, Chunk& chunk) {
   Cutter cutter(memory);
-  const auto slots = static_cast<uint64_t>(plan.slots), experts = static_cast<uint64_t>(plan.experts);
-  chunk.jobs = cutter.take<Job>(std::min(slots, experts));
-  chunk.expert_of = cutter.take<int32_t>(slots);
-  chunk.rows_of_a = cutter.take<int32_t>(slots);
-  chunk.rows_of_c = cutter.take<int32_t>(slots);
+  const auto routed_rows = static_cast<uint64_t>(plan.routed_rows), experts = static_cast<uint64_t>(plan.experts);
+  chunk.jobs = cutter.take<Job>(std::min(routed_rows, experts));
+  chunk.expert_of = cutter.take<int32_t>(routed_rows);
+  chunk.rows_of_a = cutter.take<int32_t>(routed_rows);
+  chunk.rows_of_c = cutter.take<int32_t>(routed_rows);
   chunk.first = cutter.take<int32_t>(experts + 2);
   chunk.lone_job = cutter.take<int32_t>(static_cast<uint64_t>(plan.tokens));
   chunk.results = cutter.take<float>(plan.results_bytes / sizeof(float));
@@ -94,17 +94,17 @@ void sort_by_expert(const Chunk& chunk) {
       ++chunk.first[expert + 1];
     }
   }
-  // first[e + 1] counts e's slots; then it is where the next one of e goes, and at the end where e + 1 begins.
+  // first[e + 1] counts e's routed rows; then it is where the next one of e goes, and at the end where e + 1 begins.
   for (int64_t e = 1, before = 0; e <= chunk.experts + 1; ++e) {
     const int32_t count = chunk.first[e];
     chunk.first[e] = static_cast<int32_t>(before);
     before += count;
   }
   const int64_t base = chunk.first_token * chunk.top_k;
-  for (int64_t slot = 0; slot < chunk.slots(); ++slot) {
-    const int32_t at = chunk.first[chunk.expert_of[slot] + 1]++;
-    chunk.rows_of_a[at] = static_cast<int32_t>(chunk.row_a_token() ? chunk.first_token + slot / chunk.top_k : base + slot);
-    chunk.rows_of_c[at] = static_cast<int32_t>(chunk.sums() ? slot : base + slot);
+  for (int64_t routed_row = 0; routed_row < chunk.routed_rows(); ++routed_row) {
+    const int32_t at = chunk.first[chunk.expert_of[routed_row] + 1]++;
+    chunk.rows_of_a[at] = static_cast<int32_t>(chunk.row_a_token() ? chunk.first_token + routed_row / chunk.top_k : base + routed_row);
+    chunk.rows_of_c[at] = static_cast<int32_t>(chunk.sums() ? routed_row : base + routed_row);
   }
 }
 
@@ -117,7 +117,7 @@ Result<std::span<Job>> make_jobs(const Chunk& chunk, const CpuFeatures& features
     job.problem = problem_of(*chunk.problem, static_cast<size_t>(e));
     if (chunk.sums()) {
       const int64_t columns = chunk.problem->c.cols;
-      job.problem.c = {chunk.results, chunk.slots(), columns, columns, MARLIN_F32};
+      job.problem.c = {chunk.results, chunk.routed_rows(), columns, columns, MARLIN_F32};
       job.problem.accumulate = false;
     }
     MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, m, features, kernel_override));
@@ -137,7 +137,7 @@ void share_lone_rows(const Chunk& chunk, std::span<Job> jobs, size_t wave_begin,
   const auto before = static_cast<size_t>(lone);
   if (lone >= 0 && before >= wave_begin && same_preparation(job, jobs[before])) {
     job.prepares = false;
-    job.records = jobs[before].records;
+    job.packed_a = jobs[before].packed_a;
   } else {
     lone = static_cast<int32_t>(index);
   }
@@ -156,7 +156,7 @@ void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, Tas
   }
 }
 
-/// A token's results times their scales, added up in the order of its slots. (A function of its own in the library too, so that
+/// A token's results times their scales, added up in the order of its routed rows. (A function of its own in the library too, so that
 /// the check for spilled sums knows it: here they are in memory on purpose.)
 [[gnu::noinline]] void sum_token(const Chunk& chunk, int64_t token) {
   const MatrixView &scales = chunk.problem->routing.scales, &c = chunk.problem->c;
@@ -177,22 +177,22 @@ void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, Tas
   }
 }
 
-/// The result of a slot without expert is 0.
-void clear_slot(const Chunk& chunk, int64_t slot) {
+/// The result of a routed row without expert is 0.
+void clear_slot(const Chunk& chunk, int64_t routed_row) {
   const MatrixView& c = chunk.problem->c;
-  if (chunk.expert_of[slot] != chunk.experts || chunk.problem->accumulate) return;
+  if (chunk.expert_of[routed_row] != chunk.experts || chunk.problem->accumulate) return;
   const size_t element = float_bytes(c.dtype);
-  const int64_t row = chunk.first_token * chunk.top_k + slot;
+  const int64_t row = chunk.first_token * chunk.top_k + routed_row;
   std::memset(static_cast<std::byte*>(c.data) + static_cast<size_t>(row * c.stride) * element, 0,
               static_cast<size_t>(c.cols) * element);
 }
 
 void finish(const Chunk& chunk, TaskRunner& runner) {
-  const int64_t without = chunk.slots() - chunk.first[chunk.experts];
+  const int64_t without = chunk.routed_rows() - chunk.first[chunk.experts];
   if (!chunk.sums() && without == 0) return;
-  const bool alone = (chunk.sums() ? chunk.slots() : without) * chunk.problem->c.cols <= kFinishAlone;
+  const bool alone = (chunk.sums() ? chunk.routed_rows() : without) * chunk.problem->c.cols <= kFinishAlone;
   run_items(
-      std::span(&chunk, 1), runner, alone, 1, [](const Chunk& one) { return one.sums() ? one.tokens : one.slots(); },
+      std::span(&chunk, 1), runner, alone, 1, [](const Chunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
       [](const Chunk&) { return int64_t{1}; },
       [](const Chunk& one, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) one.sums() ? sum_token(one, i) : clear_slot(one, i);
@@ -218,19 +218,19 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, cons
     plan.tokens = std::clamp<int64_t>(kResultsBudget / row_bytes / top_k, 1, plan.tokens);
     plan.results_bytes = static_cast<uint64_t>(plan.tokens * top_k * row_bytes);
   }
-  plan.slots = plan.tokens * top_k;
+  plan.routed_rows = plan.tokens * top_k;
 
   // Any one job must fit. What all of them need together depends on the ids; where this falls short they run in more waves.
   constexpr int64_t kSome = 12;  // rows: these may be padded threefold
   const bool alike = stack.front()->meta().group_index.empty();
   for (size_t e = 0; e < (alike ? 1 : stack.size()); ++e) {
     const GemmProblem one = problem_of(problem, e);
-    MARLIN_ASSIGN(const GemmPlan largest, largest_plan(one, plan.slots, features, kernel_override));
+    MARLIN_ASSIGN(const GemmPlan largest, largest_plan(one, plan.routed_rows, features, kernel_override));
     MARLIN_ASSIGN(const GemmPlan lone, plan_gemm(one, 1, features, kernel_override));
     MARLIN_ASSIGN(const GemmPlan some, plan_gemm(one, kSome, features, kernel_override));
     const uint64_t a_row = std::max(lone.bytes(), 3 * some.bytes() / kSome);
     plan.wave_bytes =
-        std::max({plan.wave_bytes, largest.bytes(), std::min(kWaveBudget, static_cast<uint64_t>(plan.slots) * a_row)});
+        std::max({plan.wave_bytes, largest.bytes(), std::min(kWaveBudget, static_cast<uint64_t>(plan.routed_rows) * a_row)});
   }
   return plan;
 }
@@ -258,14 +258,14 @@ Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeature
   const int64_t tokens = problem.routing.ids.rows;
   MARLIN_ASSIGN(const ExpertPlan experts, plan_experts(problem, tokens, features, kernel_override));
   const GemmProblem one = problem_of(problem, 0);
-  const int64_t share = ceil_div(experts.slots, experts.experts);
+  const int64_t share = ceil_div(experts.routed_rows, experts.experts);
   MARLIN_ASSIGN(GemmPlan plan, plan_gemm(one, share, features, kernel_override));
   plan.activation_bytes = experts.bytes();
   plan.output_bytes = plan.part_bytes = 0;  // which are in that
   std::string text = explain_gemm(plan, one, features);
   append(text, "experts: %" PRId64 ", %" PRId64 " a token\n", experts.experts, problem.routing.ids.cols);
   append(text, "rows_an_expert: %" PRId64 " when %" PRId64 " tokens are spread evenly\n", share, tokens);
-  for (int64_t m = 1; m <= experts.slots;) {
+  for (int64_t m = 1; m <= experts.routed_rows;) {
     MARLIN_ASSIGN(const GemmPlan rows, plan_gemm(one, m, features, kernel_override));
     append(text, "kernel_from_%" PRId64 "_rows: %.*s\n", m, static_cast<int>(rows.row->name.size()), rows.row->name.data());
     int64_t next = INT64_MAX;  // where another kernel may be chosen

@@ -51,17 +51,17 @@ void prepare(std::span<Job> jobs, TaskRunner& runner) {
         args.rows_of_a = job.rows_of_a;
         args.slot_to_k = job.weights->slot_to_k.empty() ? nullptr : job.weights->slot_to_k.data();
         args.layout = job.layout;
-        args.out = job.records;
+        args.out = job.packed_a;
         job.plan.row->steps.prepare(args, begin, end);
       });
 }
 
-/// Narrows a panel's product to a part of K; the records of one tile lie in the order of K.
+/// Narrows a panel's product to a part of K; the packed A blocks of one tile lie in the order of K.
 void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& args) {
   const int64_t superblocks = layout.superblocks(), first = superblocks * part / parts, end = superblocks * (part + 1) / parts;
   ActivationLayout& act = args.activations;
   args.panel += first * layout.super_bytes();
-  args.records += first * kBlocksPerSuper * act.record_size();
+  args.packed_a += first * kBlocksPerSuper * act.a_block_size();
   act.blocks_behind = act.blocks - end * kBlocksPerSuper;
   act.blocks = (end - first) * kBlocksPerSuper;
   layout.slots = (end - first) * kSuperSlots;
@@ -72,7 +72,7 @@ void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& arg
 void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, float* sums) {
   if (is_two_input(job.problem.epilogue)) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
-    stage_panel(job.problem, panel, rows, sums, stride, job.staged + first * stride);
+    store_pair_sums(job.problem, panel, rows, sums, stride, job.pair_sums + first * stride);
   } else if (job.rows_of_c == nullptr) {
     job.plan.row->steps.finish_panel(job.problem, panel, job.first_row + first, rows, sums);
   } else {
@@ -82,7 +82,7 @@ void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, flo
   }
 }
 
-/// Item i: panel i / row_items, rows of part i % row_items; neighbours share a panel. With parts of K: panel i / k_parts.
+/// Item i: panel i / row_items, rows of part i % row_items; neighbors share a panel. With parts of K: panel i / k_parts.
 void multiply_item(const Job& job, int64_t item, float* sums) {
   PackedLayout layout = job.weights->layout;
   const int64_t parts = job.plan.k_parts, part = item % parts;
@@ -93,7 +93,7 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
   args.code = code_kind(*job.weights);
   args.panel = reinterpret_cast<const uint8_t*>(job.weights->data.data()) + panel * layout.panel_bytes();
   args.activations = job.layout;
-  args.records = job.records;
+  args.packed_a = job.packed_a;
   args.tile_begin = tile;
   args.tile_end = std::min(tile + job.tiles_per_item, job.layout.tiles);
   args.sums = parts == 1 ? sums : job.part_sums(panel, part);
@@ -143,7 +143,7 @@ void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
   run_items(jobs, runner, elements <= kFinishAlone, 1, rows, equal_cost, [](const Job& job, int64_t begin, int64_t end) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
     for (int64_t row = begin; row < end; ++row)
-      job.plan.row->steps.finish_pairs(job.problem, job.row_of_c(job.first_row + row), job.staged + row * stride);
+      job.plan.row->steps.finish_pair_sums(job.problem, job.row_of_c(job.first_row + row), job.pair_sums + row * stride);
   });
 }
 
@@ -152,8 +152,8 @@ void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
 uint64_t GemmPlan::bytes() const { return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes); }
 
 void Job::place(std::byte* memory) {
-  if (prepares) records = reinterpret_cast<uint32_t*>(memory);
-  staged = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes));
+  if (prepares) packed_a = reinterpret_cast<uint32_t*>(memory);
+  pair_sums = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes));
   parts = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes) + aligned(plan.output_bytes));
 }
 
@@ -197,7 +197,7 @@ void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> prob
     const Job* const twin =
         std::find_if(jobs, jobs + i, [&](const Job& other) { return other.prepares && same_preparation(job, other); });
     job.prepares = twin == jobs + i;
-    if (!job.prepares) job.records = twin->records;
+    if (!job.prepares) job.packed_a = twin->packed_a;
     job.place(free);
     free += plans[i].bytes();
   }

@@ -1,5 +1,5 @@
 // Portable C++ kernels: every format, any processor, and what the others are checked against. A superblock is decoded once into
-// a buffer that stays in cache, value first, then all rows walk it; loops run over 16 columns so that compilers vectorise them.
+// a buffer that stays in cache, value first, then all rows walk it; loops run over 16 columns so that compilers vectorize them.
 #include <bit>
 #include <cstring>
 
@@ -39,8 +39,8 @@ void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* supe
   float* zeros = &out.zeros[0][0];
   if (layout.zero_kind == ZeroKind::additive) return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
   for (int i = 0; i < n; ++i)
-    zeros[i] = code == CodeKind::w4zero  ? static_cast<float>(super[layout.zeros_offset() + i])
-               : code == CodeKind::w4sym ? 8.0f
+    zeros[i] = code == CodeKind::u4zero  ? static_cast<float>(super[layout.zeros_offset() + i])
+               : code == CodeKind::u4 ? 8.0f
                                          : 0.0f;
 }
 
@@ -110,12 +110,12 @@ void multiply_float(const PanelArgs& args) {
       for (int v = 0; v < 4; ++v) {
         float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns + 16 * v;
         for (int b = 0; b < kBlocksPerSuper; ++b) {
-          const uint32_t* record = args.records + act.offset(tile, s * kBlocksPerSuper + b);
+          const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);
           for (int r = 0; r < kRows; ++r) {
             float acc[16];
             std::memcpy(acc, sums + r * kPanelColumns, sizeof acc);
             for (int i = 0; i < kBlockSlots; ++i) {
-              const float x = std::bit_cast<float>(record[i * kRows + r]);
+              const float x = std::bit_cast<float>(a_block[i * kRows + r]);
               for (int c = 0; c < 16; ++c) acc[c] += x * w[v][b * kBlockSlots + i][c];
             }
             std::memcpy(sums + r * kPanelColumns, acc, sizeof acc);
@@ -173,11 +173,11 @@ void multiply_int8(const PanelArgs& args) {
     stage_int(layout, args.code, args.panel + s * layout.super_bytes(), group, w);
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int b = 0; b < kBlocksPerSuper; ++b) {
-        const uint32_t* record = args.records + act.offset(tile, s * kBlocksPerSuper + b);
+        const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);
         for (int r = 0; r < kRows; ++r) {
           int8_t x[kBlockSlots];
-          for (int i = 0; i < 8; ++i) store(x + 4 * i, record[i * kRows + r]);
-          const double d = static_cast<double>(std::bit_cast<float>(record[8 * kRows + r]));
+          for (int i = 0; i < 8; ++i) store(x + 4 * i, a_block[i * kRows + r]);
+          const double d = static_cast<double>(std::bit_cast<float>(a_block[8 * kRows + r]));
           float* sums = args.sums + ((tile - args.tile_begin) * kRows + r) * kPanelColumns;
           for (int first = 0; first < kBlockSlots; first += part)
             for (int v = 0; v < 4; ++v) {
@@ -192,9 +192,9 @@ void multiply_int8(const PanelArgs& args) {
 
 }  // namespace
 
-void cpu_generic_int8_gemv_any(const PanelArgs& args) { multiply_int8<1>(args); }
-void cpu_generic_int8_gemm_any(const PanelArgs& args) { multiply_int8<4>(args); }
-void cpu_generic_f32_gemv_any(const PanelArgs& args) { multiply_float<1>(args); }
-void cpu_generic_f32_gemm_any(const PanelArgs& args) { multiply_float<4>(args); }
+void cpu_generic_gemv_any_i8(const PanelArgs& args) { multiply_int8<1>(args); }
+void cpu_generic_dequant_any_i8(const PanelArgs& args) { multiply_int8<4>(args); }
+void cpu_generic_gemv_any_f32(const PanelArgs& args) { multiply_float<1>(args); }
+void cpu_generic_dequant_any_f32(const PanelArgs& args) { multiply_float<4>(args); }
 
 }  // namespace metal_marlin::cpu

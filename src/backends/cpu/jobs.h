@@ -21,10 +21,10 @@ struct Job {
   int64_t m = 0;
   const int32_t* rows_of_a = nullptr;  ///< [m], or null: row i is row i of A
   const int32_t* rows_of_c = nullptr;  ///< [m], or null
-  uint32_t* records = nullptr;         ///< prepared activations, maybe another job's
-  float* staged = nullptr;             ///< sums for two-input epilogues
+  uint32_t* packed_a = nullptr;         ///< prepared activations, maybe another job's
+  float* pair_sums = nullptr;             ///< sums for two-input epilogues
   float* parts = nullptr;              ///< sums of parts of K: [panel][part][row of the tile][kPanelColumns]
-  bool prepares = true;                ///< false: records belong to an earlier job with the same rows of the same A
+  bool prepares = true;                ///< false: packed A blocks belong to an earlier job with the same rows of the same A
   // The current block of rows:
   int64_t first_row = 0, rows = 0;
   ActivationLayout layout = {};
@@ -43,7 +43,7 @@ struct Job {
 /// What lies one after another in scratch memory begins on cache lines.
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + Block::kAlign - 1) / Block::kAlign * Block::kAlign; }
 
-/// Whether the same rows would be prepared to the same records.
+/// Whether the same rows would be prepared to the same packed A blocks.
 bool same_preparation(const Job& a, const Job& b);
 
 /// Runs jobs that have been placed.

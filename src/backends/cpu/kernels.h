@@ -5,8 +5,8 @@
 //   FORM   how activations are multiplied: int8, bf16, f32
 //   SHAPE  gemv: weights are decoded in registers, for few rows; tall: likewise, in tiles of many rows and few columns; gemm:
 //          decoded once into cache, for many rows; fold: gemm with the scales multiplied into the decoded weights; pairs: gemm
-//          with two groups of 16 slots in neighbouring lanes
-//   CODES  w4sym (INT4, zero 8), w4zero (INT4, integer zeros), w4add (INT4, additive zeros), fp4 (E2M1), w8sym, w8add (INT8);
+//          with two groups of 16 slots in neighboring lanes
+//   CODES  u4 (INT4, zero 8), u4zero (INT4, integer zeros), u4add (INT4, additive zeros), fp4 (E2M1), i8, i8add (INT8);
 //          any: all of them
 //   _sparse at the end: of these codes the 2:4 sparse ones only. Without it a kernel serves dense weights; `any` also serves
 //          sparse ones where its row says so
@@ -22,25 +22,25 @@
 
 namespace metal_marlin::cpu {
 
-enum class CodeKind : uint8_t { w4sym, w4zero, w4add, fp4, w8sym, w8add };
+enum class CodeKind : uint8_t { u4, u4zero, u4add, fp4, i8, i8add };
 inline constexpr uint32_t kAllCodes = 0x3f;
 constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
 /// The same codes, 2:4 sparse.
 constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 8; }
 inline constexpr uint32_t kSparseCodes =
-    sparse(CodeKind::w4sym) | sparse(CodeKind::w4zero) | sparse(CodeKind::w4add) | sparse(CodeKind::fp4);
+    sparse(CodeKind::u4) | sparse(CodeKind::u4zero) | sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
 CodeKind code_kind(const CpuWeights& weights);
-constexpr bool is_eight_bits(CodeKind kind) { return kind == CodeKind::w8sym || kind == CodeKind::w8add; }
-constexpr bool is_additive(CodeKind kind) { return kind == CodeKind::w4add || kind == CodeKind::w8add; }
+constexpr bool is_eight_bits(CodeKind kind) { return kind == CodeKind::i8 || kind == CodeKind::i8add; }
+constexpr bool is_additive(CodeKind kind) { return kind == CodeKind::u4add || kind == CodeKind::i8add; }
 
 /// One panel times some tiles of rows.
 struct PanelArgs {
   const PackedLayout* layout = nullptr;
-  CodeKind code = CodeKind::w4sym;
+  CodeKind code = CodeKind::u4;
   const uint8_t* panel = nullptr;
   ActivationLayout activations;
-  const uint32_t* records = nullptr;
+  const uint32_t* packed_a = nullptr;
   int64_t tile_begin = 0, tile_end = 0;
   float* sums = nullptr;  ///< [(tile_end - tile_begin) * tile_rows][kPanelColumns], 64-byte aligned; written, not read
 };
@@ -50,7 +50,7 @@ using MultiplyPanel = void (*)(const PanelArgs&);
 struct KernelSteps {
   void (*prepare)(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
   void (*finish_panel)(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums);
-  void (*finish_pairs)(const GemmProblem& problem, int64_t row, const float* staged);
+  void (*finish_pair_sums)(const GemmProblem& problem, int64_t row, const float* pair_sums);
 };
 
 struct KernelRow {
@@ -63,27 +63,27 @@ struct KernelRow {
   int64_t m_min, m_max;  ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
   int tile_rows;         ///< most rows of a tile
   bool fit_tiles;        ///< smaller tiles when that leaves fewer rows unused
-  int chunk_blocks;      ///< blocks staged at a time; 0: no staging, K is walked once
+  int chunk_blocks;      ///< blocks pair_sums at a time; 0: no dequantizing, K is walked once
   MultiplyPanel multiply;
   KernelSteps steps;
 };
 
-/// Kernels of sparse weights alone that do not stage them pick activations by the positions of kept codes (activations.h:
+/// Kernels of sparse weights alone that do not dequantize them pick activations by the positions of kept codes (activations.h:
 /// gathered).
 constexpr bool gathers(const KernelRow& row) { return (row.codes & (sparse(CodeKind{0}) - 1)) == 0 && row.chunk_blocks == 0; }
 /// INT8 kernels of E4M3 scales alone take groups of 16 in pairs (activations.h: paired).
 constexpr bool pairs_groups(const KernelRow& row) {
   return row.form == ActivationForm::int8 && row.scales == bit(ScaleType::e4m3);
 }
-/// Matrix instructions (SMMLA, BFMMLA) take two steps of a row at a time, and so do floats with AVX2 that are not staged
+/// Matrix instructions (SMMLA, BFMMLA) take two steps of a row at a time, and so do floats with AVX2 that are not pair_sums
 /// (activations.h: run).
 constexpr bool pairs_steps(const KernelRow& row) {
   return (row.features & kI8mm) != 0 || (row.form == ActivationForm::f32 && row.features == kAvx2 && row.chunk_blocks == 0);
 }
 
-/// Kernels of tall tiles leave out the rows that the last tile has not (activations.h: cut_last).
-inline constexpr int kTallRows = 12;
-constexpr bool cuts_last_tile(const KernelRow& row) { return row.tile_rows == kTallRows; }
+/// Kernels of register-decoded tiles leave out the rows that the last tile has not (activations.h: cut_last).
+inline constexpr int kRegdecodeRows = 12;
+constexpr bool cuts_last_tile(const KernelRow& row) { return row.tile_rows == kRegdecodeRows; }
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();

@@ -1,5 +1,5 @@
 // The packed layout of the CPU: one contiguous stream for every format and every M, so that a GEMV walks memory once, in order,
-// and a GEMM stages the same bytes.
+// and a GEMM dequantizes the same bytes.
 //
 // A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots, each its codes and then its scales
 // and zeros, so that one prefetch distance covers all of it:

@@ -14,9 +14,9 @@ namespace {
 
 constexpr KernelSteps steps_for([[maybe_unused]] uint32_t features) {
 #if defined(__x86_64__)
-  if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512, finish_pairs_avx512};
+  if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512, finish_pair_sums_avx512};
 #endif
-  return {prepare_activations, finish_panel, finish_pairs};
+  return {prepare_activations, finish_panel, finish_pair_sums};
 }
 
 constexpr KernelRow kRows[] = {
@@ -50,27 +50,27 @@ bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& 
 /// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros need the plain sum.
 int sum_factor(CodeKind kind) {
   switch (kind) {
-    case CodeKind::w4sym:
+    case CodeKind::u4:
       return -8;
-    case CodeKind::w4zero:
+    case CodeKind::u4zero:
       return -16;
     case CodeKind::fp4:
       return -12;
-    case CodeKind::w8sym:
+    case CodeKind::i8:
       return -128;
     default:
       return 1;
   }
 }
 
-int64_t staged_columns(const CpuWeights& weights) { return weights.layout.panels() * kPanelColumns; }
+int64_t pair_sum_columns(const CpuWeights& weights) { return weights.layout.panels() * kPanelColumns; }
 
 /// Most rows that are prepared at a time: all, unless that would need much memory.
 int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   const CpuWeights& weights = weights_of(problem);
   const int64_t bytes_per_row = static_cast<int64_t>(activation_layout(row, weights, kRowUnit).bytes()) / kRowUnit;
   int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
-  if (is_two_input(problem.epilogue)) rows = std::min(rows, kOutputBudget / (staged_columns(weights) * 4));
+  if (is_two_input(problem.epilogue)) rows = std::min(rows, kOutputBudget / (pair_sum_columns(weights) * 4));
   return std::max(kRowUnit, rows / kRowUnit * kRowUnit);
 }
 
@@ -88,9 +88,9 @@ CodeKind code_kind(const CpuWeights& weights) {
   const bool additive = weights.layout.zero_kind == ZeroKind::additive;
   switch (weights.meta().format) {
     case MARLIN_INT4:
-      return additive ? CodeKind::w4add : weights.layout.zero_kind == ZeroKind::integer ? CodeKind::w4zero : CodeKind::w4sym;
+      return additive ? CodeKind::u4add : weights.layout.zero_kind == ZeroKind::integer ? CodeKind::u4zero : CodeKind::u4;
     case MARLIN_INT8:
-      return additive ? CodeKind::w8add : CodeKind::w8sym;
+      return additive ? CodeKind::i8add : CodeKind::i8;
     default:
       return CodeKind::fp4;
   }
@@ -146,13 +146,13 @@ Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& prob
   plan.row = &kRows[index];
   const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
   plan.m_block = std::min(m, round_up(ceil_div(m, blocks), kRowUnit));
-  // Memory for the most unfavourable M up to m, so that what is reserved for one M serves every smaller one.
+  // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every smaller one.
   const int64_t rows = std::min(m, most), capacity = rows <= 4 ? rows : round_up(rows, kRowUnit);
   plan.activation_bytes = activation_layout(*plan.row, weights, capacity).bytes();
-  if (is_two_input(problem.epilogue)) plan.output_bytes = static_cast<uint64_t>(rows * staged_columns(weights)) * 4;
+  if (is_two_input(problem.epilogue)) plan.output_bytes = static_cast<uint64_t>(rows * pair_sum_columns(weights)) * 4;
   const ActivationLayout layout = activation_layout(*plan.row, weights, m);
   plan.k_parts = parts_of_k(weights.layout, layout);
-  if (plan.k_parts > 1) plan.part_bytes = static_cast<uint64_t>(plan.k_parts * layout.tile_rows * staged_columns(weights)) * 4;
+  if (plan.k_parts > 1) plan.part_bytes = static_cast<uint64_t>(plan.k_parts * layout.tile_rows * pair_sum_columns(weights)) * 4;
   return plan;
 }
 

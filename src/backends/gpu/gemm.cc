@@ -65,8 +65,8 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan, const
   args.n = static_cast<marlin_int>(layout.n);
   args.k = static_cast<marlin_int>(plan.prepared ? layout.slots : layout.k);
   args.slots = static_cast<marlin_int>(layout.slots);
-  args.records = static_cast<marlin_int>(layout.records);
-  args.record_blocks = static_cast<marlin_int>(layout.record_blocks);
+  args.quads = static_cast<marlin_int>(layout.quads);
+  args.quad_blocks = static_cast<marlin_int>(layout.quad_blocks);
   args.split_blocks = static_cast<marlin_int>(plan.split_blocks);
   args.splits = static_cast<marlin_int>(plan.splits);
   args.lda = plan.prepared ? layout.slots : operands.a.stride;

@@ -25,7 +25,7 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 
 /// Independent products that are recorded together:
 ///
-///   quantise or gather | barrier | multiply | barrier | finish | barrier | multiply the next block of rows | ...
+///   quantize or gather | barrier | multiply | barrier | finish | barrier | multiply the next block of rows | ...
 ///
 /// with the steps and barriers that they need. Products that share an A, read in the same form, prepare it once.
 class GemmCall {

@@ -198,7 +198,7 @@ class GpuBackend final : public Backend {
     MARLIN_RETURN_IF_ERROR(stream.check());
     uint64_t bytes = 0, staged = 0;
     for (const GemmProblem& problem : problems) {
-      MARLIN_ASSIGN(const std::vector<int64_t> told, telling_rows(problem, max_m, rules()));
+      MARLIN_ASSIGN(const std::vector<int64_t> told, plan_breakpoints(problem, max_m, rules()));
       uint64_t most = 0;
       for (const int64_t m : told) {
         MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, m));

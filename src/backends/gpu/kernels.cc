@@ -9,8 +9,8 @@ namespace {
   {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, prefix "i8_" suffix}
 #define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                    \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix),  \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), MARLIN_GPU_ACTIVATIONS(family "_fp4s_", suffix), \
-    MARLIN_GPU_ACTIVATIONS(family "_u4s_", suffix)},                                                \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix), \
+    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)},                                                \
    m_min,                                                                                           \
    m_max,                                                                                           \
    rows,                                                                                            \
@@ -71,7 +71,7 @@ bool has_product_kernel(std::string_view name) {
 }
 
 HelperKernel unpack_kernel(CodeKind codes) {
-  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8", "unpack_fp4s", "unpack_u4s"};
+  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8", "unpack_fp4_sparse", "unpack_u4_sparse"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }
 

@@ -15,7 +15,7 @@ namespace metal_marlin::gpu {
 enum class CodeKind : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse };
 /// As kernel names spell it.
 constexpr const char* code_kind_name(CodeKind kind) {
-  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4s", "u4s"};
+  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -26,9 +26,9 @@ struct PackedLayout {
   int64_t n = 0, k = 0;  // of the file
   int64_t slots = 0;     // padded K, a multiple of kTailSlots
   CodeKind codes = CodeKind::u4;
-  int slot_group = 32;                    // slots that a record of scales stands for: 16, 32, 64 or 128
-  int64_t record_blocks = 1;              // with slot_group 128: blocks that share a record
-  int64_t records = 0;                    // a row block
+  int slot_group = 32;                    // slots that a quad of scales stands for: 16, 32, 64 or 128
+  int64_t quad_blocks = 1;              // with slot_group 128: blocks that share a quad
+  int64_t quads = 0;                    // a row block
   ScaleType scale_type = ScaleType::f16;  // as stored: E8M0 of very wide rows becomes F32
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
@@ -53,7 +53,7 @@ struct PackedLayout {
   int64_t zero_bytes() const {
     return zero_kind == ZeroKind::none ? 0 : zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
   }
-  int64_t record_bytes(int64_t element) const { return kRowBlock * element; }
+  int64_t quad_bytes(int64_t element) const { return kRowBlock * element; }
   /// Values of the function constants that follow from the weights.
   uint32_t scale_constant() const { return static_cast<uint32_t>(scale_type); }
   uint32_t zero_constant() const {

@@ -159,7 +159,7 @@ class RowBlockPacker {
   }
 
   int64_t record_of(int64_t slot) const {
-    return layout_.slot_group == kBlockSlots ? slot / kBlockSlots / layout_.record_blocks : slot / layout_.slot_group;
+    return layout_.slot_group == kBlockSlots ? slot / kBlockSlots / layout_.quad_blocks : slot / layout_.slot_group;
   }
 
   /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code, when that is 16).
@@ -228,15 +228,15 @@ class RowBlockPacker {
   void write_records(int64_t row_block, int in_block, int64_t row, int shift) const {
     const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)), zero_size = layout_.zero_bytes();
     const bool groups_of_16 = layout_.slot_group == 16;
-    const auto place = [&](int64_t record, bool pairs) {
-      const int64_t in_row_block = record_at(static_cast<int32_t>(record), in_block % 8, pairs);
-      return row_block * layout_.records * kRowBlock + 4 * in_row_block + in_block / 8;
+    const auto place = [&](int64_t quad, bool pairs) {
+      const int64_t in_row_block = scale_quad_at(static_cast<int32_t>(quad), in_block % 8, pairs);
+      return row_block * layout_.quads * kRowBlock + 4 * in_row_block + in_block / 8;
     };
-    for (int64_t record = 0; record < layout_.records; ++record) {
-      const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(record)];
-      write_scale(row, group, shift, to_ + layout_.scales_at + place(record, groups_of_16 && size == 1) * size);
+    for (int64_t quad = 0; quad < layout_.quads; ++quad) {
+      const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(quad)];
+      write_scale(row, group, shift, to_ + layout_.scales_at + place(quad, groups_of_16 && size == 1) * size);
       if (zero_size == 0) continue;
-      std::byte* const zero = to_ + layout_.zeros_at + place(record, groups_of_16 && zero_size == 1) * zero_size;
+      std::byte* const zero = to_ + layout_.zeros_at + place(quad, groups_of_16 && zero_size == 1) * zero_size;
       if (group < 0) {
         std::memset(zero, 0, static_cast<size_t>(zero_size));
       } else {
@@ -273,15 +273,15 @@ class RowBlockPacker {
 /// Lays the parts out one behind the other. False when they do not fit the address space.
 bool place_parts(PackedLayout& layout) {
   const Checked rows = Checked(layout.row_blocks()) * Checked(int64_t{kRowBlock});
-  const Checked records = rows * Checked(layout.records);
+  const Checked quads = rows * Checked(layout.quads);
   Checked at = Checked(layout.row_blocks()) * Checked(layout.row_block_code_bytes());
   const auto part = [&](uint64_t& offset, Checked bytes) {
     at = at.round_up(kPartAlign);
     offset = at.get().value_or(0);
     at = at + bytes;
   };
-  part(layout.scales_at, records * Checked(scale_bytes(layout.scale_type)));
-  part(layout.zeros_at, records * Checked(layout.zero_bytes()));
+  part(layout.scales_at, quads * Checked(scale_bytes(layout.scale_type)));
+  part(layout.zeros_at, quads * Checked(layout.zero_bytes()));
   part(layout.factors_at, rows * Checked(sizeof(RowFactor)));
   part(layout.origins_at, rows * Checked(sizeof(RowOrigin)));
   part(layout.slot_to_k_at, layout.permuted ? Checked(layout.slots) * Checked(sizeof(int32_t)) : Checked(0));
@@ -322,11 +322,11 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents) {
     return Status::error(MARLIN_E_SHAPE, "k: %" PRId64 " elements with their padding are more than this device takes", meta.k);
   const int64_t blocks = ceil_div(layout.slots, kBlockSlots);
   if (layout.slot_group == kBlockSlots && plan.meta.group_index.empty())
-    layout.record_blocks = plan.meta.groups == 1 ? blocks : plan.meta.group_size / kBlockSlots;
-  layout.records =
-      layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.record_blocks) : ceil_div(layout.slots, layout.slot_group);
+    layout.quad_blocks = plan.meta.groups == 1 ? blocks : plan.meta.group_size / kBlockSlots;
+  layout.quads =
+      layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.quad_blocks) : ceil_div(layout.slots, layout.slot_group);
   const std::vector<int32_t> groups = groups_of_slots(plan.meta, slots);
-  for (int64_t record = 0; record < layout.records; ++record) plan.groups.push_back(groups[record * layout.record_blocks]);
+  for (int64_t quad = 0; quad < layout.quads; ++quad) plan.groups.push_back(groups[quad * layout.quad_blocks]);
   plan.slot_to_k = std::move(slots.slot_to_k);
   if (!place_parts(layout))
     return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,

@@ -22,7 +22,7 @@ struct PackPlan {
   WeightMeta meta;  ///< the source's, without a group_index that says no more than k / group_size
   PackedLayout layout;
   std::vector<int32_t> slot_to_k;  ///< [slots], -1: padding; empty: slot s is k s
-  std::vector<int32_t> groups;     ///< the file's group of each record, -1: padding
+  std::vector<int32_t> groups;     ///< the file's group of each quad, -1: padding
 };
 
 /// The meta has passed check_meta(). MARLIN_E_UNSUPPORTED for groups that the layout cannot hold, MARLIN_E_SHAPE for sizes that

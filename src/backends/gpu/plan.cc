@@ -177,7 +177,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
   return plan_with(*kernel, problem, m, rules.most_rows);
 }
 
-Result<std::vector<int64_t>> telling_rows(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
+Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
   std::vector<int64_t> edges = {1, max_m};
   for (const ProductKernel& kernel : product_kernels())
     for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
@@ -212,7 +212,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits, plan.split_blocks, kBlockSlots);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
   append(text, "activations: %s\n",
-         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantised first"
+         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first"
          : plan.prepared                       ? "as given, gathered first"
                                                : "as given");
   append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");

@@ -55,7 +55,7 @@ struct PlanRules {
 struct GemmPlan {
   const ProductKernel* kernel = nullptr;
   ActivationKind activation = ActivationKind::f32;
-  bool prepared = false;  ///< A is quantised or gathered into scratch first
+  bool prepared = false;  ///< A is quantized or gathered into scratch first
   bool partial = false;   ///< FP32 sums go to scratch, and `finish` makes C of them
   int64_t splits = 1;     ///< parts of K, in threadgroups of their own
   int64_t split_blocks = 1;
@@ -72,7 +72,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
 /// A plan with this kernel, whatever else there is.
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m, int64_t most_rows = kMostRows);
 /// Values of M up to max_m among whose plans are all variants of kernels, and the most scratch.
-Result<std::vector<int64_t>> telling_rows(const GemmProblem& problem, int64_t max_m, const PlanRules& rules);
+Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m, const PlanRules& rules);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules);
 

@@ -44,7 +44,7 @@ class ProbeWeights final : public WeightSource {
                                                         : MARLIN_FP4;
     meta_.n = kN;
     meta_.k = kK;
-    meta_.group_size = like.slot_group == kBlockSlots && like.record_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
+    meta_.group_size = like.slot_group == kBlockSlots && like.quad_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
     meta_.groups = ceil_div(kK, meta_.group_size);
     meta_.scale_type = like.scale_type;
     meta_.zero_kind = like.zero_kind;
@@ -107,7 +107,7 @@ class ProbeWeights final : public WeightSource {
 };
 
 /// Rows of A: the first positive; of F16 the second subnormal; for INT8 whole numbers with 127 in each block, which
-/// quantising keeps.
+/// quantizing keeps.
 std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, int64_t m) {
   Random random;
   std::vector<float> a;

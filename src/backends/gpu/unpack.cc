@@ -44,8 +44,8 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     args.n = static_cast<marlin_int>(layout.n);
     args.k = static_cast<marlin_int>(layout.k);
     args.slots = static_cast<marlin_int>(layout.slots);
-    args.records = static_cast<marlin_int>(layout.records);
-    args.record_blocks = static_cast<marlin_int>(layout.record_blocks);
+    args.quads = static_cast<marlin_int>(layout.quads);
+    args.quad_blocks = static_cast<marlin_int>(layout.quad_blocks);
     args.count = static_cast<marlin_int>(count);
     args.first_row = rows.first + first;
     args.id_stride = ids.stride;

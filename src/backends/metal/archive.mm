@@ -11,7 +11,7 @@
 namespace metal_marlin::metal {
 namespace {
 
-// A process that never ends by itself must leave something; serialising writes the whole archive.
+// A process that never ends by itself must leave something; serializing writes the whole archive.
 constexpr int kSaveEvery = 16;
 
 // FNV-1a, 64 bits.

@@ -10,13 +10,13 @@ namespace {
 
 using Kind = JsonEvent::Kind;
 
-/// What says how a model is quantised, here or in older files.
+/// What says how a model is quantized, here or in older files.
 bool is_quantization(std::string_view key) {
   constexpr std::string_view kKeys[] = {"quantization_config", "compression_config", "quantization"};
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
-/// Writes a text again without the members that say how the model is quantised: at the top, and in text_config, where models
+/// Writes a text again without the members that say how the model is quantized: at the top, and in text_config, where models
 /// that also see or hear have them.
 class Copier {
  public:

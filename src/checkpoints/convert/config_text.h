@@ -1,4 +1,4 @@
-// The JSON files beside quantised safetensors.
+// The JSON files beside quantized safetensors.
 #pragma once
 
 #include <functional>

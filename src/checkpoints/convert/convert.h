@@ -1,4 +1,4 @@
-// Writing a checkpoint again with some layers quantised: the flow of marlin_checkpoint_convert.
+// Writing a checkpoint again with some layers quantized: the flow of marlin_checkpoint_convert.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "checkpoints/convert/config_text.h"
 #include "checkpoints/operands.h"
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 #include "checkpoints/tensor_table.h"
 #include "formats/format_table.h"
 
@@ -50,7 +50,7 @@ class Planner {
 
   Result<ConvertPlan> run() {
     for (const size_t index : options_.layers) MARLIN_RETURN_IF_ERROR(add_layer(index));
-    if (plan_.layers.empty()) return Status::error(MARLIN_E_UNSUPPORTED, "no layer is left to quantise");
+    if (plan_.layers.empty()) return Status::error(MARLIN_E_UNSUPPORTED, "no layer is left to quantize");
     MARLIN_RETURN_IF_ERROR(check_others());
     assign_roles();
     MARLIN_RETURN_IF_ERROR(add_steps());
@@ -78,7 +78,7 @@ class Planner {
     }
     if (layer.format != MARLIN_FORMAT_NONE) {
       const std::string text =
-          "layer '" + layer.name + "' is quantised already (" + format_name(layer.format) + "): decoded and quantised again";
+          "layer '" + layer.name + "' is quantized already (" + format_name(layer.format) + "): decoded and quantized again";
       options_.host.log(LogLevel::warning, text.c_str());
     }
     parts_.push_back(parts.take());
@@ -145,8 +145,8 @@ class Planner {
       const Layer layer = layers[i];
       if (may_stay(layer) || std::binary_search(options_.layers.begin(), options_.layers.end(), i)) continue;
       return Status::error(MARLIN_E_UNSUPPORTED,
-                           "layer '%.100s': is quantised already and not listed; beside newly quantised layers it could not be "
-                           "described: list it too, to decode it and quantise it again",
+                           "layer '%.100s': is quantized already and not listed; beside newly quantized layers it could not be "
+                           "described: list it too, to decode it and quantize it again",
                            layer.name.c_str());
     }
     return {};

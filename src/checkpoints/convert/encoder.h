@@ -1,4 +1,4 @@
-// How a scheme (a family of files) stores a quantised matrix: canonical weights to the bytes of its tensors, the importers'
+// How a scheme (a family of files) stores a quantized matrix: canonical weights to the bytes of its tensors, the importers'
 // inverse. One file a scheme.
 #pragma once
 

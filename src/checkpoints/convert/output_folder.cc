@@ -84,7 +84,7 @@ Status OutputFolder::check_side_files(const Checkpoint& input, const ConvertPlan
 }
 
 /// A reader of the folder would take these for the model, or for a part of it.
-Status OutputFolder::check_neighbours(const ConvertPlan& plan) const {
+Status OutputFolder::check_neighbors(const ConvertPlan& plan) const {
   for (const char* name : {"model.safetensors.index.json", "model.safetensors", "quantize_config.json"}) {
     const auto is_it = [&](const auto& file) { return file.name == name; };
     if (std::any_of(plan.files.begin(), plan.files.end(), is_it)) continue;
@@ -100,7 +100,7 @@ Status OutputFolder::check(const Checkpoint& input, const ConvertPlan& plan, boo
   MARLIN_RETURN_IF_ERROR(check_side_files(input, plan));
   for (const PlannedFile& file : plan.files) MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
   for (const SideFile& file : plan.side_files) MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
-  return plan.scheme->gguf || file_ != "model.safetensors" ? Status() : check_neighbours(plan);
+  return plan.scheme->gguf || file_ != "model.safetensors" ? Status() : check_neighbors(plan);
 }
 
 }  // namespace metal_marlin

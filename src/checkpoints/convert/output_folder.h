@@ -34,7 +34,7 @@ class OutputFolder {
   OutputFolder() = default;
   Status check_file(const Checkpoint& input, const std::string& name, bool overwrite) const;
   Status check_side_files(const Checkpoint& input, const ConvertPlan& plan) const;
-  Status check_neighbours(const ConvertPlan& plan) const;
+  Status check_neighbors(const ConvertPlan& plan) const;
 
   std::string path_, file_;
   bool is_new_ = false, made_ = false;

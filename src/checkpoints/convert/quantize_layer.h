@@ -1,4 +1,4 @@
-// One layer: its floats, quantised a stripe of rows at a time, encoded and compared with what they were.
+// One layer: its floats, quantized a stripe of rows at a time, encoded and compared with what they were.
 #pragma once
 
 #include <cstdint>

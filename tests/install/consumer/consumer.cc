@@ -1,4 +1,4 @@
-// Uses the C++ wrapper of the installed headers: quantise, multiply, check a value, catch an error.
+// Uses the C++ wrapper of the installed headers: quantize, multiply, check a value, catch an error.
 #include <cstdio>
 #include <metal_marlin/metal_marlin.hpp>
 #include <vector>

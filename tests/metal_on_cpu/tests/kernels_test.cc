@@ -270,9 +270,9 @@ TEST(Rows, Attention) {
   expect_near(values_of<float>(t.everywhere()[3]), want, 1e-5);
 }
 
-TEST(Elementwise, Quantise) {
+TEST(Elementwise, Quantize) {
   const std::vector<float> x = randoms(64, 17);
-  const Trial t{kernel_of("linear.metal", "quantise"), {1, 1, 1}, {64, 1, 1}, {bytes_of(x), Bytes(32), Bytes(8)}};
+  const Trial t{kernel_of("linear.metal", "quantize"), {1, 1, 1}, {64, 1, 1}, {bytes_of(x), Bytes(32), Bytes(8)}};
   const auto after = t.everywhere();
   const auto codes = values_of<uint8_t>(after[1]);
   const auto scales = values_of<float>(after[2]);

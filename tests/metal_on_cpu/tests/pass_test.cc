@@ -41,7 +41,7 @@ TEST(Pass, LeavesNothingOfBytesThatAreOverwritten) {
       "!{!\"auto-init\"}\n",
       "-O2");
   EXPECT_EQ(r.exit_code, 0) << r.errors;
-  EXPECT_THAT(r.output, Not(HasSubstr("msl_uninitialised")));
+  EXPECT_THAT(r.output, Not(HasSubstr("msl_uninitialized")));
 }
 
 TEST(Pass, RefusesRecursion) {

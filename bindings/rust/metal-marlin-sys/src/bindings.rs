@@ -42,7 +42,7 @@ pub type marlin_memory = i32;
 /// what a weight is worth; q is its code, s its group's scale
 pub type marlin_format = i32;
 pub type marlin_compute = i32;
-/// element order of pre-quantised input; docs/formats.md defines each bit by bit
+/// element order of pre-quantized input; docs/formats.md defines each bit by bit
 pub type marlin_layout = i32;
 /// what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
 pub type marlin_gptq_zero_f = i32;
@@ -50,7 +50,7 @@ pub type marlin_gptq_zero_f = i32;
 pub type marlin_epilogue = i32;
 /// what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
 pub type marlin_native = i32;
-/// how a file names and stores its quantised layers
+/// how a file names and stores its quantized layers
 pub type marlin_scheme = i32;
 
 pub const MARLIN_VERSION_MAJOR: u32 = 0;
@@ -113,7 +113,7 @@ pub const MARLIN_MEM_CUDA: marlin_memory = 1;
 pub const MARLIN_MEM_METAL: marlin_memory = 2;
 /// a marlin_buffer \*; bounds are checked
 pub const MARLIN_MEM_BUFFER: marlin_memory = 3;
-/// in marlin_layer_info: floats, not quantised
+/// in marlin_layer_info: floats, not quantized
 pub const MARLIN_FORMAT_NONE: marlin_format = 0;
 /// (q - zero) \* s, zero 8 when absent; or q \* s + zero (additive)
 pub const MARLIN_INT4: marlin_format = 1;
@@ -200,7 +200,7 @@ pub const MARLIN_PACK_DIVIDE_SCALE: u32 = 2;
 pub const MARLIN_PACK_PRUNE_2_4: u32 = 4;
 /// rows alternate gate, up (gpt-oss); loading sets it
 pub const MARLIN_PACK_GATE_UP_INTERLEAVED: u32 = 8;
-/// quantising: search the scale of least squared error
+/// quantizing: search the scale of least squared error
 pub const MARLIN_PACK_SCALES_MSE: u32 = 16;
 /// dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
 pub const MARLIN_PACK_OBEYS_2_4: u32 = 32;
@@ -214,7 +214,7 @@ pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
 /// marlin_load_desc::flags
 /// as the MARLIN_PACK_ flags of these names
 pub const MARLIN_LOAD_PRUNE_2_4: u32 = 4;
-/// for layers quantised on load
+/// for layers quantized on load
 pub const MARLIN_LOAD_SCALES_MSE: u32 = 16;
 pub const MARLIN_LOAD_OBEYS_2_4: u32 = 32;
 /// marlin_convert_desc::flags
@@ -351,7 +351,7 @@ impl Default for marlin_stream_desc {
     }
 }
 
-/// One matrix W\[n, k\] to pack. Quantised values come with scales; float values (F32, F16, BF16 \[n, k\]) are quantised here.
+/// One matrix W\[n, k\] to pack. Quantized values come with scales; float values (F32, F16, BF16 \[n, k\]) are quantized here.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_pack_desc {
@@ -450,7 +450,7 @@ pub struct marlin_load_desc {
     pub layer_count: u32,
     /// 0 or 1: as the layers have them; more: of names of one each, expert by expert
     pub expert_count: u32,
-    /// for layers that are not quantised: quantise to this; 0: they are an error
+    /// for layers that are not quantized: quantize to this; 0: they are an error
     pub format: marlin_format,
     /// with format; 0: the format's own
     pub group_size: u32,
@@ -505,7 +505,7 @@ pub struct marlin_layer_info {
     pub experts: u32,
     /// k when one group spans the row
     pub group_size: u32,
-    /// MARLIN_FORMAT_NONE: floats of `dtype`, can be quantised on load
+    /// MARLIN_FORMAT_NONE: floats of `dtype`, can be quantized on load
     pub format: marlin_format,
     /// in the file; of packed weights: what their first part came in
     pub layout: marlin_layout,
@@ -532,7 +532,7 @@ impl Default for marlin_layer_info {
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_convert_outcome {
     pub struct_size: u32,
-    /// MARLIN_OK: quantised; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
+    /// MARLIN_OK: quantized; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
     pub status: marlin_status,
     pub name: *const c_char,
     /// the words for status, or ""
@@ -570,7 +570,7 @@ impl Default for marlin_convert_outcome {
     }
 }
 
-/// Quantising a checkpoint from file to file.
+/// Quantizing a checkpoint from file to file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_convert_desc {
@@ -582,7 +582,7 @@ pub struct marlin_convert_desc {
     /// 0: the format's own (MARLIN_24: 128); \>= k: the whole row
     pub group_size: u32,
     pub layer_count: u32,
-    /// to quantise, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
+    /// to quantize, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
     pub layers: *const *const c_char,
     /// safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
     pub shard_bytes: u64,
@@ -691,7 +691,7 @@ extern "C" {
     pub fn marlin_version() -> u32;
     /// Static text like "MARLIN_E_SHAPE"; never NULL.
     pub fn marlin_status_name(status: marlin_status) -> *const c_char;
-    /// Writes a checkpoint again with some layers quantised. Memory stays at a few times one stripe of rows; GPTQ and marlin-24, whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantised already are decoded and quantised again, with a warning. A layer that the scheme cannot hold, and a quantised layer that is not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name. Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ.
+    /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24, whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantized already are decoded and quantized again, with a warning. A layer that the scheme cannot hold, and a quantized layer that is not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name. Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ.
     pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
     /// The only symbol a plugin host needs. Static storage; NULL when that major is not served.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;

@@ -70,7 +70,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// The layout of quantised layers, taken on trust; [`Layout::AUTO`]: found from config.json, tensor names and dtypes.
+    /// The layout of quantized layers, taken on trust; [`Layout::AUTO`]: found from config.json, tensor names and dtypes.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self
@@ -177,7 +177,7 @@ pub struct LayerInfo<'a> {
     pub experts: u32,
     /// K when one group spans the row.
     pub group_size: u32,
-    /// [`Format::NONE`]: floats of `dtype`, which can be quantised on load.
+    /// [`Format::NONE`]: floats of `dtype`, which can be quantized on load.
     pub format: Format,
     /// In the file; of packed weights: what their first part came in.
     pub layout: Layout,
@@ -350,14 +350,14 @@ impl<'a> Load<'a> {
         self
     }
 
-    /// Quantises layers of floats; without this they are an error. Group size 0: the format's own.
+    /// Quantizes layers of floats; without this they are an error. Group size 0: the format's own.
     pub fn quantize(mut self, format: Format, group_size: u32) -> Self {
         self.format = format;
         self.group_size = group_size;
         self
     }
 
-    /// Quantises with the scales of least squared error.
+    /// Quantizes with the scales of least squared error.
     pub fn scales_mse(mut self) -> Self {
         self.flags |= sys::MARLIN_LOAD_SCALES_MSE;
         self

@@ -96,7 +96,7 @@ open_enum! {
 open_enum! {
     /// What a weight is worth; q is its code, s its group's scale.
     Format: marlin_format {
-        /// Floats, not quantised.
+        /// Floats, not quantized.
         NONE = MARLIN_FORMAT_NONE,
         /// (q - zero) * s, zero 8 when absent; or q * s + zero (additive).
         INT4 = MARLIN_INT4,
@@ -124,7 +124,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// Order of the elements of quantised input; docs/formats.md of metal-marlin defines each bit by bit.
+    /// Order of the elements of quantized input; docs/formats.md of metal-marlin defines each bit by bit.
     Layout: marlin_layout {
         /// Packing: [`ROWS`](Layout::ROWS). Opening a file: found from the file.
         AUTO = MARLIN_LAYOUT_AUTO,
@@ -181,7 +181,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// How a file names and stores its quantised layers.
+    /// How a file names and stores its quantized layers.
     Scheme: marlin_scheme {
         /// GGUF to a name in .gguf or from a GGUF, else compressed-tensors.
         AUTO = MARLIN_SCHEME_AUTO,

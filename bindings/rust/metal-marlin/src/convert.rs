@@ -10,7 +10,7 @@ use crate::callback::{self, Level, Tasks};
 use crate::text;
 use crate::{Checkpoint, Format, LayerFlags, Matrix, Result, Scheme, Status};
 
-/// Writes a checkpoint again with some layers quantised, from file to file.
+/// Writes a checkpoint again with some layers quantized, from file to file.
 ///
 /// Everything is written under other names and renamed at the end: what fails leaves old files as they were. All tensors that
 /// are not listed are copied unchanged.
@@ -71,7 +71,7 @@ pub struct Progress<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome<'a> {
-    /// [`Status::OK`]: quantised; else why it stays as it was.
+    /// [`Status::OK`]: quantized; else why it stays as it was.
     pub status: Status,
     /// The layer.
     pub name: std::borrow::Cow<'a, str>,

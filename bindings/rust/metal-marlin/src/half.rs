@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Between any two neighbours: the midpoint goes to the even one, what lies beside it to the nearer one.
+    /// Between any two neighbors: the midpoint goes to the even one, what lies beside it to the nearer one.
     #[test]
     fn what_lies_between_rounds_to_the_nearest_and_to_even() {
         fn check(low: u16, to: impl Fn(u16) -> f32, from: impl Fn(f32) -> u16) {

@@ -46,7 +46,7 @@ impl Library {
     /// One that lacks functions which this crate knows is [`Status::UNSUPPORTED`], one that cannot be loaded [`Status::FILE`].
     ///
     /// # Safety
-    /// Loading runs the file's initialisers, and what it calls `marlin_get_api` is believed: it must be this library.
+    /// Loading runs the file's initializers, and what it calls `marlin_get_api` is believed: it must be this library.
     ///
     /// ```no_run
     /// # fn main() -> metal_marlin::Result<()> {

@@ -25,7 +25,7 @@ pub(crate) struct Object(NonNull<c_void>);
 
 impl Object {
     /// # Safety
-    /// The file's initialisers run.
+    /// The file's initializers run.
     pub unsafe fn open(path: &Path) -> Result<Object> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| Error::new(Status::ARGUMENT, "the library's path has a NUL in it"))?;

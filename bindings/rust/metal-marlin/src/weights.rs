@@ -114,7 +114,7 @@ impl std::fmt::Debug for Weights {
     }
 }
 
-/// One matrix W[N, K] to be packed: codes with their scales, or floats to be quantised.
+/// One matrix W[N, K] to be packed: codes with their scales, or floats to be quantized.
 ///
 /// ```
 /// # #[cfg(feature = "link")]
@@ -141,7 +141,7 @@ pub struct Pack<'a> {
 }
 
 impl<'a> Pack<'a> {
-    /// Floats [N, K], quantised to `format`.
+    /// Floats [N, K], quantized to `format`.
     pub fn floats<T: Float>(format: Format, values: Matrix<'a, T>) -> Pack<'a> {
         Pack::codes(format, values.rows(), values.cols(), values, Input::absent())
     }
@@ -232,7 +232,7 @@ impl<'a> Pack<'a> {
         self
     }
 
-    /// Quantises with the scales of least squared error.
+    /// Quantizes with the scales of least squared error.
     pub fn scales_mse(mut self) -> Self {
         self.desc.flags |= sys::MARLIN_PACK_SCALES_MSE;
         self

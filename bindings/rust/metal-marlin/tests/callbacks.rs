@@ -30,11 +30,11 @@ fn the_hosts_threads() {
         });
         assert!(!tasks.run_one());
     });
-    check(&quantised(&several.build().unwrap(), Format::MXFP4, 300, 512));
+    check(&quantized(&several.build().unwrap(), Format::MXFP4, 300, 512));
     assert!(tasks_seen.load(Ordering::Relaxed) > 0);
     // What the host leaves undone is made up for.
     let idle = library().context().threads(4).parallel_for(|_| ()).build().unwrap();
-    check(&quantised(&idle, Format::MXFP4, 300, 512));
+    check(&quantized(&idle, Format::MXFP4, 300, 512));
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn a_panic_goes_on_after_the_call_and_the_context_stays_usable() {
         })
         .build()
         .unwrap();
-    let panicked = catch_unwind(AssertUnwindSafe(|| quantised(&context, Format::MXFP4, 300, 512)));
+    let panicked = catch_unwind(AssertUnwindSafe(|| quantized(&context, Format::MXFP4, 300, 512)));
     assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"in parallel_for"));
-    check(&quantised(&context, Format::MXFP4, 300, 512));
+    check(&quantized(&context, Format::MXFP4, 300, 512));
 }
 
 /// Blocks by address, with their layout.
@@ -88,7 +88,7 @@ fn the_hosts_memory() {
     let (blocks, left) = (Arc::new(Mutex::new(HashMap::new())), Arc::new(AtomicUsize::new(usize::MAX)));
     let memory = Counted { blocks: blocks.clone(), left: left.clone() };
     let context = library().context().memory(memory).build().unwrap();
-    let weights = quantised(&context, Format::INT8, 64, 64);
+    let weights = quantized(&context, Format::INT8, 64, 64);
     assert!(!blocks.lock().unwrap().is_empty());
     left.store(0, Ordering::Relaxed);
     assert_fails(context.buffer(100), Status::MEMORY, "");
@@ -137,7 +137,7 @@ fn callbacks_may_not_call_the_library() {
     let inner = context();
     let attempts = Arc::new(Mutex::new(Vec::new()));
     let seen = attempts.clone();
-    let lost = Mutex::new(Some(quantised(&inner, Format::MXFP4, 4, 64)));
+    let lost = Mutex::new(Some(quantized(&inner, Format::MXFP4, 4, 64)));
     let outer = library()
         .context()
         .threads(2)
@@ -147,7 +147,7 @@ fn callbacks_may_not_call_the_library() {
         })
         .build()
         .unwrap();
-    check(&quantised(&outer, Format::MXFP4, 300, 512));
+    check(&quantized(&outer, Format::MXFP4, 300, 512));
     let attempts = std::mem::take(&mut *attempts.lock().unwrap());
     assert!(!attempts.is_empty());
     for attempt in attempts {

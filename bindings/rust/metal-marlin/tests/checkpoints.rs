@@ -62,12 +62,12 @@ fn layers_side_by_side_and_parts_of_them() {
 }
 
 #[test]
-fn floats_quantised_on_load() {
+fn floats_quantized_on_load() {
     let (file, name) = (open("float-f16"), "encoder.layer.0.attention.self.query");
     let layer = file.layers().next().unwrap().unwrap();
     assert_eq!((layer.format, layer.dtype), (Format::NONE, Dtype::F16));
     let name = if layer.name == name { name } else { panic!("{}", layer.name) };
-    assert_fails(Weights::load(&context(), &file, name), Status::ARGUMENT, "is not quantised");
+    assert_fails(Weights::load(&context(), &file, name), Status::ARGUMENT, "is not quantized");
     let norms = vec![1.0f32; layer.k];
     let weights =
         Load::new(&file).layer(name).column_norms(&norms).quantize(Format::INT4, 64).scales_mse().load(&context()).unwrap();

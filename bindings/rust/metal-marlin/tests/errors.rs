@@ -59,7 +59,7 @@ fn slices_that_do_not_hold_their_matrix() {
 #[test]
 fn operands_that_do_not_fit() {
     let context = context();
-    let weights = quantised(&context, Format::MXFP4, 32, 64);
+    let weights = quantized(&context, Format::MXFP4, 32, 64);
     let x = [0.0f32; 64];
     let product = |a, c: &mut [f32]| Gemm::new(&weights, a, MatrixMut::row(c)).run();
     let x_row = Matrix::row(&x);
@@ -95,7 +95,7 @@ fn operands_that_do_not_fit() {
 
 #[test]
 fn products_of_two_contexts_are_refused() {
-    let (one, other) = (quantised(&context(), Format::MXFP4, 4, 64), quantised(&context(), Format::MXFP4, 4, 64));
+    let (one, other) = (quantized(&context(), Format::MXFP4, 4, 64), quantized(&context(), Format::MXFP4, 4, 64));
     let (x, mut y, mut z) = ([0.0f32; 64], [0.0f32; 4], [0.0f32; 4]);
     let x = Matrix::row(&x);
     let mut products = [Gemm::new(&one, x, MatrixMut::row(&mut y)), Gemm::new(&other, x, MatrixMut::row(&mut z))];
@@ -124,7 +124,7 @@ fn what_may_cross_threads_may() {
 
 #[test]
 fn threads_share_weights() {
-    let weights = quantised(&context(), Format::INT4, 48, 128);
+    let weights = quantized(&context(), Format::INT4, 48, 128);
     let expected: Vec<_> = (0..8).map(|seed| product(&numbers(128, seed), &values(&weights), 128)).collect();
     std::thread::scope(|scope| {
         for (seed, expected) in expected.iter().enumerate() {

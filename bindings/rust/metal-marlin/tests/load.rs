@@ -24,7 +24,7 @@ fn second_copy() -> Library {
 fn a_loaded_library_serves_the_same_and_does_not_mix() {
     let ours = context(); // first: the dynamic linker would take the copy for what it looks for
     let other = second_copy();
-    let weights = quantised(&other.context().build().unwrap(), Format::MXFP4, 8, 64);
+    let weights = quantized(&other.context().build().unwrap(), Format::MXFP4, 8, 64);
     let (x, mut y) = (numbers(64, 1), [0.0f32; 8]);
     Gemm::new(&weights, Matrix::row(&x), MatrixMut::row(&mut y)).run().unwrap();
     assert_close(&y, &product(&x, &values(&weights), 64), SUM_ERROR);
@@ -44,7 +44,7 @@ fn a_loaded_library_serves_the_same_and_does_not_mix() {
     });
     assert_fails(mixed, Status::ARGUMENT, WORDS);
     assert_fails(Stream::with_scratch(weights.context(), buffer), Status::ARGUMENT, WORDS);
-    let linked = quantised(&ours, Format::MXFP4, 8, 64);
+    let linked = quantized(&ours, Format::MXFP4, 8, 64);
     let (mut a, mut b) = ([0.0f32; 8], [0.0f32; 8]);
     let (x, a, b) = (Matrix::row(&x), MatrixMut::row(&mut a), MatrixMut::row(&mut b));
     assert_fails(gemm_many(&mut [Gemm::new(&linked, x, a), Gemm::new(&weights, x, b)]), Status::ARGUMENT, WORDS);

@@ -8,7 +8,7 @@ const FORMATS: [Format; 5] = [Format::INT4, Format::FP4, Format::MXFP4, Format::
 
 fn check<A: Float, C: Float>(format: Format, m: usize, to: impl Fn(f32) -> A, from: impl Fn(C) -> f32, zero: C, rounding: f64) {
     let (n, k) = (37, 96);
-    let weights = quantised(&context(), format, n, k);
+    let weights = quantized(&context(), format, n, k);
     let given: Vec<A> = numbers(m * k, 3).into_iter().map(to).collect();
     let mut c = vec![zero; m * n];
     Gemm::new(&weights, Matrix::new(&given, m, k).unwrap(), MatrixMut::new(&mut c, m, n).unwrap()).run().unwrap();
@@ -105,7 +105,7 @@ fn pruned() {
 #[test]
 fn strides_leave_the_gaps_alone() {
     let (m, n, k) = (3, 8, 64);
-    let weights = quantised(&context(), Format::MXFP4, n, k);
+    let weights = quantized(&context(), Format::MXFP4, n, k);
     let a = numbers(m * 70, 1);
     let mut c = vec![-7.0f32; m * 10];
     let wide = Matrix::with_stride(&a, m, k, 70).unwrap();
@@ -119,7 +119,7 @@ fn strides_leave_the_gaps_alone() {
 #[test]
 fn bias_epilogue_and_accumulation() {
     let (m, n, k) = (2, 32, 64);
-    let weights = quantised(&context(), Format::INT8, n, k);
+    let weights = quantized(&context(), Format::INT8, n, k);
     let (a, bias) = (numbers(m * k, 1), numbers(n, 2));
     let (mut sums, mut sizes) = product(&a, &values(&weights), k);
     let mut c = vec![0.0f32; m * n];
@@ -158,7 +158,7 @@ fn erf(x: f64) -> f64 {
 #[test]
 fn int8_activations_differ_by_their_rounding() {
     let (m, n, k) = (4, 16, 128);
-    let weights = quantised(&context(), Format::INT4, n, k);
+    let weights = quantized(&context(), Format::INT4, n, k);
     let a = numbers(m * k, 5);
     let mut c = vec![0.0f32; m * n];
     let (a_view, c_view) = (Matrix::new(&a, m, k).unwrap(), MatrixMut::new(&mut c, m, n).unwrap());
@@ -176,7 +176,7 @@ fn int8_activations_differ_by_their_rounding() {
 #[test]
 fn many_products_at_once() {
     let context = context();
-    let weights: Vec<Weights> = FORMATS.iter().map(|&format| quantised(&context, format, 24, 64)).collect();
+    let weights: Vec<Weights> = FORMATS.iter().map(|&format| quantized(&context, format, 24, 64)).collect();
     let a = numbers(2 * 64, 9);
     let mut results = vec![vec![0.0f32; 2 * 24]; weights.len()];
     let a_view = Matrix::new(&a, 2, 64).unwrap();
@@ -197,14 +197,14 @@ fn many_products_at_once() {
 
 #[test]
 fn a_product_says_which_kernel_it_takes() {
-    let weights = quantised(&context(), Format::MXFP4, 16, 64);
+    let weights = quantized(&context(), Format::MXFP4, 16, 64);
     let text = Gemm::new(&weights, Matrix::row(&[0.0f32; 64]), MatrixMut::row(&mut [0.0f32; 16])).explain().unwrap();
     assert!(text.starts_with("kernel: ") && text.ends_with('\n') && !text.contains('\0'), "{text:?}");
 }
 
 #[test]
 fn rows_by_number() {
-    let weights = quantised(&context(), Format::NVFP4, 10, 48);
+    let weights = quantized(&context(), Format::NVFP4, 10, 48);
     let all = values(&weights);
     let mut rows = vec![F16(0); 3 * 48];
     weights.unpack_rows(&[9, 0, 9], MatrixMut::new(&mut rows, 3, 48).unwrap()).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[test]
 fn a_chain_of_products_in_one_scope() {
     let context = context();
-    let (up, down) = (quantised(&context, Format::INT4, 128, 64), quantised(&context, Format::MXFP4, 32, 128));
+    let (up, down) = (quantized(&context, Format::INT4, 128, 64), quantized(&context, Format::MXFP4, 32, 128));
     let x = numbers(3 * 64, 1);
     let (mut hidden, mut y) = (vec![0.0f32; 3 * 128], vec![0.0f32; 3 * 32]);
     let mut stream = context.stream().unwrap();
@@ -31,7 +31,7 @@ fn a_chain_of_products_in_one_scope() {
 #[test]
 fn decoding_and_many_products_in_a_scope() {
     let context = context();
-    let weights = quantised(&context, Format::INT8, 64, 64);
+    let weights = quantized(&context, Format::INT8, 64, 64);
     let (mut row, mut rows, mut y, mut z) = ([0.0f32; 64], [0.0f32; 128], [0.0f32; 64], [0.0f32; 64]);
     context
         .stream()
@@ -53,7 +53,7 @@ fn decoding_and_many_products_in_a_scope() {
 #[test]
 fn what_is_shared_stays_in_its_scope() {
     let context = context();
-    let weights = quantised(&context, Format::MXFP4, 64, 64);
+    let weights = quantized(&context, Format::MXFP4, 64, 64);
     let (x, mut a, mut b, mut y) = ([0.0f32; 64], [0.0f32; 64], [0.0f32; 64], [0.0f32; 64]);
     let (mut first, mut second) = (context.stream().unwrap(), context.stream().unwrap());
     const WORDS: &str = "shared in the scope of a stream";
@@ -83,7 +83,7 @@ fn what_is_shared_stays_in_its_scope() {
 #[test]
 fn a_scope_waits_when_its_work_fails_or_panics() {
     let context = context();
-    let weights = quantised(&context, Format::MXFP4, 32, 64);
+    let weights = quantized(&context, Format::MXFP4, 32, 64);
     let mut stream = context.stream().unwrap();
     let mut y = [0.0f32; 32];
     let failed = stream.scope(|s| {
@@ -105,7 +105,7 @@ fn a_scope_waits_when_its_work_fails_or_panics() {
 #[test]
 fn buffers_as_operands() {
     let context = context();
-    let weights = quantised(&context, Format::NVFP4, 16, 64);
+    let weights = quantized(&context, Format::NVFP4, 16, 64);
     let mut input = context.buffer(4 + 2 * 64 * 4).unwrap();
     assert_eq!(input.len(), 516);
     assert!(input.as_slice::<u8>().iter().all(|&byte| byte == 0));
@@ -129,7 +129,7 @@ fn buffers_as_operands() {
 #[test]
 fn prepared_work_in_the_hosts_scratch() {
     let context = context();
-    let weights = quantised(&context, Format::INT4, 64, 256);
+    let weights = quantized(&context, Format::INT4, 64, 256);
     let (a, mut c) = (numbers(8 * 256, 2), vec![0.0f32; 8 * 64]);
     fn product_of<'a>(weights: &'a Weights, a: Matrix<'a, f32>, c: &'a mut [f32]) -> Gemm<'a> {
         Gemm::new(weights, a, MatrixMut::new(c, 8, 64).unwrap()).compute(Compute::INT8)
@@ -154,7 +154,7 @@ fn prepared_work_in_the_hosts_scratch() {
 #[test]
 fn unscoped_work_is_for_those_who_promise() {
     let context = context();
-    let weights = quantised(&context, Format::MXFP4, 32, 64);
+    let weights = quantized(&context, Format::MXFP4, 32, 64);
     let (x, mut y) = ([1.0f32; 64], [0.0f32; 32]);
     let mut stream = context.stream().unwrap();
     let gemm = Gemm::new(&weights, Matrix::row(&x), MatrixMut::row(&mut y));

@@ -11,7 +11,7 @@ public final class Checkpoint: Sendable {
   ///
   /// - Parameters:
   ///   - path: of the file or folder.
-  ///   - layout: of quantised layers, taken on trust; ``Layout/auto``: found from config.json, tensor names and dtypes.
+  ///   - layout: of quantized layers, taken on trust; ``Layout/auto``: found from config.json, tensor names and dtypes.
   ///   - gptqZeroF: what a zero nibble 15 stands for, in all GPTQ v1 layers.
   public init(_ path: String, layout: Layout = .auto, gptqZeroF: GPTQZeroF = .auto) throws(MarlinError) {
     var desc = marlin_open_desc.sized()
@@ -57,7 +57,7 @@ public struct LayerInfo: Hashable, Sendable {
   public let experts: Int
   /// K when one group spans the row.
   public let groupSize: Int
-  /// ``Format/none``: floats of `dtype`, which can be quantised on load.
+  /// ``Format/none``: floats of `dtype`, which can be quantized on load.
   public let format: Format
   /// In the file; of packed weights: what their first part came in.
   public let layout: Layout

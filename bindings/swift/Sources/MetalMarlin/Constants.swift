@@ -168,7 +168,7 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// In marlin_layer_info: floats, not quantised
+  /// In marlin_layer_info: floats, not quantized
   public static let none = Format(rawValue: MARLIN_FORMAT_NONE)
   /// (q - zero) * s, zero 8 when absent; or q * s + zero (additive)
   public static let int4 = Format(rawValue: MARLIN_INT4)
@@ -218,7 +218,7 @@ public struct Compute: RawRepresentable, Hashable, Sendable, CustomStringConvert
   }
 }
 
-/// Element order of pre-quantised input; docs/formats.md defines each bit by bit
+/// Element order of pre-quantized input; docs/formats.md defines each bit by bit
 public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -355,7 +355,7 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   }
 }
 
-/// How a file names and stores its quantised layers
+/// How a file names and stores its quantized layers
 public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -397,7 +397,7 @@ public struct PackOptions: OptionSet, Hashable, Sendable {
   public static let prune2of4 = PackOptions(rawValue: MARLIN_PACK_PRUNE_2_4)
   /// Rows alternate gate, up (gpt-oss); loading sets it
   public static let gateUpInterleaved = PackOptions(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
-  /// Quantising: search the scale of least squared error
+  /// Quantizing: search the scale of least squared error
   public static let scalesMse = PackOptions(rawValue: MARLIN_PACK_SCALES_MSE)
   /// Dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
   public static let obeys2of4 = PackOptions(rawValue: MARLIN_PACK_OBEYS_2_4)
@@ -410,7 +410,7 @@ public struct LoadOptions: OptionSet, Hashable, Sendable {
 
   /// As the MARLIN_PACK_ flags of these names
   public static let prune2of4 = LoadOptions(rawValue: MARLIN_LOAD_PRUNE_2_4)
-  /// For layers quantised on load
+  /// For layers quantized on load
   public static let scalesMse = LoadOptions(rawValue: MARLIN_LOAD_SCALES_MSE)
   /// `MARLIN_LOAD_OBEYS_2_4`
   public static let obeys2of4 = LoadOptions(rawValue: MARLIN_LOAD_OBEYS_2_4)
@@ -450,7 +450,7 @@ public struct LayerFlags: OptionSet, Hashable, Sendable {
   public static let prune2of4 = LayerFlags(rawValue: MARLIN_PACK_PRUNE_2_4)
   /// Rows alternate gate, up (gpt-oss); loading sets it
   public static let gateUpInterleaved = LayerFlags(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
-  /// Quantising: search the scale of least squared error
+  /// Quantizing: search the scale of least squared error
   public static let scalesMse = LayerFlags(rawValue: MARLIN_PACK_SCALES_MSE)
   /// Dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
   public static let obeys2of4 = LayerFlags(rawValue: MARLIN_PACK_OBEYS_2_4)

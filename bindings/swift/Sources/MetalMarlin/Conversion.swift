@@ -1,13 +1,13 @@
 internal import CMetalMarlin
 
-/// Writes a checkpoint again with some layers quantised, from file to file.
+/// Writes a checkpoint again with some layers quantized, from file to file.
 ///
 /// Everything is written under other names and renamed at the end: what fails leaves old files as they were. All tensors that are
 /// not listed are copied unchanged.
 public struct Conversion {
   /// The input.
   public var file: Checkpoint
-  /// To quantise, named as ``Checkpoint/layers()`` does.
+  /// To quantize, named as ``Checkpoint/layers()`` does.
   public var layers: [String]
   /// MXFP4, NVFP4 or INT4.
   public var format: Format
@@ -74,7 +74,7 @@ public struct Conversion {
 
   /// What became of one layer.
   public struct Outcome: Hashable, Sendable {
-    /// ``Status/ok``: quantised; else why it stays as it was.
+    /// ``Status/ok``: quantized; else why it stays as it was.
     public let status: Status
     public let name: String
     /// The words for status, or "".

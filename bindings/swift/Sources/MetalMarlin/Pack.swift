@@ -1,6 +1,6 @@
 internal import CMetalMarlin
 
-/// One matrix W[N, K] to be packed: codes with their scales, or floats to be quantised.
+/// One matrix W[N, K] to be packed: codes with their scales, or floats to be quantized.
 public struct Pack {
   public var format: Format
   /// Elements of K that share a scale; 0: the format's own; K or more: the whole row.
@@ -34,7 +34,7 @@ public struct Pack {
     (self.values, self.format, self.n, self.k, self.scales) = (values, format, n, k, scales)
   }
 
-  /// Floats [N, K], to be quantised.
+  /// Floats [N, K], to be quantized.
   public init(_ values: MatrixView, as format: Format) {
     self.init(values, as: format, n: values.rows, k: values.columns, scales: nil)
   }

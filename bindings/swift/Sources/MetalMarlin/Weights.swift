@@ -17,9 +17,9 @@ public final class Weights: Sendable {
   ///   - layers: which, in the order of the result's rows.
   ///   - file: where they are; it may go afterwards.
   ///   - context: where the weights are to be.
-  ///   - format: what layers of floats are quantised to; with ``Format/none`` they are an error.
-  ///   - groupSize: of layers that are quantised; 0: the format's own.
-  ///   - options: of layers that are quantised or pruned.
+  ///   - format: what layers of floats are quantized to; with ``Format/none`` they are an error.
+  ///   - groupSize: of layers that are quantized; 0: the format's own.
+  ///   - options: of layers that are quantized or pruned.
   ///   - progress: hears, on the calling thread, how many elements of W are done, and of how many. False stops it:
   ///     ``Status/cancelled``.
   public init(
@@ -67,7 +67,7 @@ public final class Weights: Sendable {
     }
   }
 
-  /// Quantises the floats of W[N, K], `rows` of them.
+  /// Quantizes the floats of W[N, K], `rows` of them.
   public convenience init<T: FloatElement>(
     quantizing values: Span<T>, rows: Int, to format: Format, groupSize: Int = 0, options: PackOptions = [], in context: Context
   ) throws(MarlinError) {

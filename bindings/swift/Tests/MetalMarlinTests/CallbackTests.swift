@@ -41,12 +41,12 @@ private final class Counted: Allocator {
         DispatchQueue.concurrentPerform(iterations: 3) { _ in tasks.run() }
         #expect(!tasks.runOne())
       })
-    try check(quantised(.mxfp4, n: 300, k: 512, in: several))
+    try check(quantized(.mxfp4, n: 300, k: 512, in: several))
     #expect(seen.load(ordering: .relaxed) > 0)
   }
 
   @Test func whatTheHostLeavesUndoneIsMadeUpFor() throws {
-    try check(quantised(.mxfp4, n: 300, k: 512, in: Context(backend: .cpu, threads: 4, parallelFor: { _ in })))
+    try check(quantized(.mxfp4, n: 300, k: 512, in: Context(backend: .cpu, threads: 4, parallelFor: { _ in })))
     // Others still work when the closure returns, and keep the tasks for longer than they are any.
     let kept = Mutex<[Tasks]>([])
     let context = try Context(
@@ -55,7 +55,7 @@ private final class Counted: Allocator {
         kept.withLock { $0.append(tasks) }
         for _ in 0..<2 { DispatchQueue.global().async { tasks.run() } }
       })
-    try check(quantised(.mxfp4, n: 300, k: 512, in: context))
+    try check(quantized(.mxfp4, n: 300, k: 512, in: context))
     #expect(kept.withLock { $0.allSatisfy { !$0.runOne() } })
   }
 
@@ -65,7 +65,7 @@ private final class Counted: Allocator {
       var weights: Weights?
       try {
         let context = try Context(backend: .cpu, threads: 2, allocator: memory)
-        weights = try quantised(.int8, n: 64, k: 64, in: context)
+        weights = try quantized(.int8, n: 64, k: 64, in: context)
         #expect(memory.blocks.withLock { !$0.isEmpty })
         memory.isEmpty.store(true, ordering: .relaxed)
         expectFailure(.memory, "") { () throws(MarlinError) in try Buffer(byteCount: 100, in: context) }

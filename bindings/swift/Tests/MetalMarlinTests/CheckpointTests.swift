@@ -49,12 +49,12 @@ import Testing
     }
   }
 
-  @Test func floatsQuantisedOnLoad() throws {
+  @Test func floatsQuantizedOnLoad() throws {
     let file = try Checkpoint(data("float-f16"))
     let layer = try file.layers()[0]
     #expect(layer.format == .none && layer.dtype == .f16)
     let context = try context()
-    expectFailure(.argument, "is not quantised") { () throws(MarlinError) in
+    expectFailure(.argument, "is not quantized") { () throws(MarlinError) in
       try Weights(layer: layer.name, of: file, in: context)
     }
     let part = LayerPart(layer.name, columnNorms: [Float](repeating: 1, count: layer.k))

@@ -35,7 +35,7 @@ import Testing
         }
       }
     }
-    let weights = try quantised(.mxfp4, n: 32, k: 64, in: context())
+    let weights = try quantized(.mxfp4, n: 32, k: 64, in: context())
     var y = [Float](repeating: 0, count: 32)
     for (count, rows) in [(65, 2), (64, 0), (64, -1)] {
       let x = [Float](repeating: 0, count: count)
@@ -47,7 +47,7 @@ import Testing
 
   @Test func operandsThatDoNotFit() throws {
     let context = try context()
-    let weights = try quantised(.mxfp4, n: 32, k: 64, in: context)
+    let weights = try quantized(.mxfp4, n: 32, k: 64, in: context)
     let x = [Float](repeating: 0, count: 64)
     var y = [Float](repeating: 0, count: 33)
     expectFailure(.shape, "33") { () throws(MarlinError) in try weights.multiply(x.span, into: y.mutableSpan) }
@@ -106,7 +106,7 @@ import Testing
     let products = try contexts.map { context in
       Product(
         MatrixView(try Buffer(byteCount: 256, in: context).matrix(of: Float.self, rows: 1, columns: 64)),
-        by: try quantised(.mxfp4, n: 4, k: 64, in: context),
+        by: try quantized(.mxfp4, n: 4, k: 64, in: context),
         into: try Buffer(byteCount: 16, in: context).matrix(of: Float.self, rows: 1, columns: 4))
     }
     expectFailure(.argument, "context") { () throws(MarlinError) in try Product.run(products) }
@@ -117,7 +117,7 @@ import Testing
     var context: Context? = try MetalMarlinTests.context()
     var file: Checkpoint? = try Checkpoint(data("float-f32"))
     let tensor = try file!.tensor("encoder.layer.0.attention.self.query.weight")
-    let weights = try quantised(.mxfp4, n: 32, k: 64, in: context!)
+    let weights = try quantized(.mxfp4, n: 32, k: 64, in: context!)
     let stream = try WorkStream(in: context!)
     let x = MatrixView(try Buffer(byteCount: 256, in: context!).matrix(of: Float.self, rows: 1, columns: 64))
     let y = try Buffer(byteCount: 128, in: context!).matrix(of: Float.self, rows: 1, columns: 32)

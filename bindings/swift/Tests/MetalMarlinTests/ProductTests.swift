@@ -7,7 +7,7 @@ import Testing
   @Test(arguments: [Format.int4, .fp4, .mxfp4, .nvfp4, .int8], [1, 2, 5, 19])
   func everyFormatAndType(format: Format, m: Int) throws {
     let (n, k) = (37, 96)
-    let weights = try quantised(format, n: n, k: k, in: context())
+    let weights = try quantized(format, n: n, k: k, in: context())
     let w = try values(weights)
     func check<A: FloatElement, C: FloatElement>(
       _ to: (Float) -> A, _ exactA: (A) -> Float, _ zero: C, _ exactC: (C) -> Float, rounding: Double
@@ -25,7 +25,7 @@ import Testing
 
   @Test func biasEpilogueAndAccumulation() throws {
     let (n, k) = (32, 64)
-    let weights = try quantised(.mxfp4, n: n, k: k, in: context())
+    let weights = try quantized(.mxfp4, n: n, k: k, in: context())
     let (x, bias) = (numbers(k, seed: 1), numbers(n, seed: 2))
     var plain = [Float](repeating: 0, count: n)
     try weights.multiply(x.span, into: plain.mutableSpan)
@@ -57,7 +57,7 @@ import Testing
 
   @Test func stridesLeaveTheGapsAlone() throws {
     let (m, n, k) = (3, 8, 64)
-    let weights = try quantised(.mxfp4, n: n, k: k, in: context())
+    let weights = try quantized(.mxfp4, n: n, k: k, in: context())
     let a = numbers(m * 70, seed: 1)
     var c = [Float](repeating: -7, count: m * 10)
     try a.withUnsafeBufferPointer { a in
@@ -73,7 +73,7 @@ import Testing
 
   @Test func manyAtOnce() throws {
     let context = try context()
-    let all = try [Format.int4, .nvfp4, .int8].map { try quantised($0, n: 24, k: 64, in: context) }
+    let all = try [Format.int4, .nvfp4, .int8].map { try quantized($0, n: 24, k: 64, in: context) }
     let a = try Buffer(numbers(2 * 64, seed: 9), in: context)
     let results = try all.map { _ in try Buffer(byteCount: 2 * 24 * 4, in: context) }
     let products = try zip(all, results).map {
@@ -94,7 +94,7 @@ import Testing
   }
 
   @Test func rowsByNumber() throws {
-    let weights = try quantised(.nvfp4, n: 10, k: 48, in: context())
+    let weights = try quantized(.nvfp4, n: 10, k: 48, in: context())
     let all = try values(weights)
     var rows = [Float16](repeating: 0, count: 3 * 48)
     try rows.mutableView(3, 48) { out throws(MarlinError) in try weights.unpack(rows: [9, 0, 9], into: out) }

@@ -6,7 +6,7 @@ import Testing
 @Suite struct StreamTests {
   @Test func aChainOfProducts() async throws {
     let context = try context()
-    let (up, down) = (try quantised(.int4, n: 128, k: 64, in: context), try quantised(.mxfp4, n: 32, k: 128, in: context))
+    let (up, down) = (try quantized(.int4, n: 128, k: 64, in: context), try quantized(.mxfp4, n: 32, k: 128, in: context))
     let x = try Buffer(numbers(3 * 64, seed: 1), in: context)
     let (hidden, y) = (try Buffer(byteCount: 3 * 128 * 4, in: context), try Buffer(byteCount: 3 * 32 * 4, in: context))
     let between = try hidden.matrix(of: Float.self, rows: 3, columns: 128)
@@ -29,7 +29,7 @@ import Testing
 
   @Test func decodingOnAStream() async throws {
     let context = try context()
-    let weights = try quantised(.int8, n: 64, k: 64, in: context)
+    let weights = try quantized(.int8, n: 64, k: 64, in: context)
     let (row, rows) = (try Buffer(byteCount: 64 * 4, in: context), try Buffer(byteCount: 2 * 64 * 4, in: context))
     let ids = try Buffer([Int32(1), 2], in: context)
     let stream = try WorkStream(in: context)
@@ -49,7 +49,7 @@ import Testing
     let context = try context()
     let stream = try WorkStream(in: context)
     func give() throws {
-      let (w, y) = (try quantised(.mxfp4, n: 32, k: 64, in: context), try Buffer(byteCount: 32 * 4, in: context))
+      let (w, y) = (try quantized(.mxfp4, n: 32, k: 64, in: context), try Buffer(byteCount: 32 * 4, in: context))
       let x = try Buffer(numbers(64, seed: 1), in: context)
       (weights, buffer) = (w, x)
       try stream.submit(
@@ -65,7 +65,7 @@ import Testing
 
   @Test func buffersAsOperands() throws {
     let context = try context()
-    let weights = try quantised(.nvfp4, n: 16, k: 64, in: context)
+    let weights = try quantized(.nvfp4, n: 16, k: 64, in: context)
     let input = try Buffer(byteCount: 4 + 2 * 64 * 4, in: context)
     #expect(input.byteCount == 516 && input.elements(of: UInt8.self).allSatisfy { $0 == 0 })
     let a = numbers(2 * 64, seed: 4)
@@ -97,7 +97,7 @@ import Testing
 
   @Test func preparedWorkInTheHostsScratch() throws {
     let context = try context()
-    let weights = try quantised(.int4, n: 64, k: 256, in: context)
+    let weights = try quantized(.int4, n: 64, k: 256, in: context)
     let (a, c) = (try Buffer(numbers(8 * 256, seed: 2), in: context), try Buffer(byteCount: 8 * 64 * 4, in: context))
     let product = Product(
       MatrixView(try a.matrix(of: Float.self, rows: 8, columns: 256)), by: weights,
@@ -116,7 +116,7 @@ import Testing
   }
 
   @Test func threadsShareWeightsAndAStream() async throws {
-    let weights = try quantised(.int4, n: 48, k: 128, in: context())
+    let weights = try quantized(.int4, n: 48, k: 128, in: context())
     let w = try values(weights)
     let stream = try WorkStream(in: weights.context)
     try await withThrowingTaskGroup(of: Void.self) { group in

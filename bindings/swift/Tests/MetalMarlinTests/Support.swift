@@ -32,7 +32,7 @@ func numbers(_ count: Int, seed: UInt64) -> [Float] {
   }
 }
 
-func quantised(_ format: Format, n: Int, k: Int, in context: Context) throws -> Weights {
+func quantized(_ format: Format, n: Int, k: Int, in context: Context) throws -> Weights {
   try Weights(quantizing: numbers(n * k, seed: 7).span, rows: n, to: format, in: context)
 }
 

@@ -4,11 +4,11 @@
 // (K + 2) 2^-24 in all, and over partial sums of a block less. Subnormals are taken as 0, for which the accuracy rule allows
 // K * 2^-126.
 //
-//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the staged weights carry their scale
+//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the dequantized weights carry their scale
 //   gemm, gemv: everything else keeps the bare codes, and the sums of a block are multiplied by the scales
 #if defined(__aarch64__)
 
-#include "backends/cpu/arm64/neon_staged.h"
+#include "backends/cpu/arm64/neon_dequant.h"
 
 #define MARLIN_TARGET MARLIN_NEON_BF16
 #include "backends/cpu/arm64/neon_tile.inc"
@@ -40,34 +40,34 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
   decode_super_scales(*args.layout, super, 1.0f, out);
 }
 
-void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
                        float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Bf16Codes<kCode, kSparse>;
     const InRegisters<Codes> codes(scales);
     const Walk walk = walk_of(args, scales, first);
-    if constexpr (kSparse || kCode == CodeKind::w4zero || is_eight_bits(kCode))
-      multiply_staged<Bfdot>(args, codes, walk, record, sums);
+    if constexpr (kSparse || kCode == CodeKind::u4zero || is_eight_bits(kCode))
+      multiply_dequantized<Bfdot>(args, codes, walk, a_block, sums);
     else
-      multiply_scaled<Bfdot>(LookedUp(scales, Codes::kTable), walk, args.activations.tile_rows, record, sums);
+      multiply_scaled<Bfdot>(LookedUp(scales, Codes::kTable), walk, args.activations.tile_rows, a_block, sums);
   });
 }
 
-void stage(const PanelArgs& args, const uint8_t* super, int, Staged<4>& out) {
+void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>& out) {
   decode_super_scales(*args.layout, super, 1.0f, out.scales);
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
-    stage_codes<true>(*args.layout, InRegisters<Bf16Codes<kCode, kSparse>>(out.scales), out);
+    dequantize_codes<true>(*args.layout, InRegisters<Bf16Codes<kCode, kSparse>>(out.scales), out);
   });
 }
 
-void staged_tile(const Staged<4>& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
                  float* sums) {
-  const Walk walk = walk_of(args, staged.scales, first);
-  multiply_scaled<Bfmmla>(FromStaged(staged), walk, args.activations.tile_rows, record, sums);
+  const Walk walk = walk_of(args, dequantized.scales, first);
+  multiply_scaled<Bfmmla>(FromDequantized(dequantized), walk, args.activations.tile_rows, a_block, sums);
 }
 
 template <bool kSparse>
-void stage_folded(const PackedLayout& layout, const uint8_t* super, Staged<4>& out) {
+void dequantize_prescaled(const PackedLayout& layout, const uint8_t* super, Dequantized<4>& out) {
   decode_super_scales(layout, super, 1.0f, out.scales);
   const InRegisters<Bf16Codes<CodeKind::fp4, kSparse>> codes(out.scales);
   for_quads<4>(layout, [&](int block, int quad, int v, int group) {
@@ -83,20 +83,20 @@ void stage_folded(const PackedLayout& layout, const uint8_t* super, Staged<4>& o
   });
 }
 
-void stage_folded_any(const PanelArgs& args, const uint8_t* super, int, Staged<4>& out) {
-  args.layout->sparse ? stage_folded<true>(*args.layout, super, out) : stage_folded<false>(*args.layout, super, out);
+void dequantize_prescaled_any(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>& out) {
+  args.layout->sparse ? dequantize_prescaled<true>(*args.layout, super, out) : dequantize_prescaled<false>(*args.layout, super, out);
 }
 
-void folded_tile(const Staged<4>& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+void prescaled_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
                  float* sums) {
-  multiply_rows<Bfmmla, Scaling::folded, 4>(FromStaged(staged), walk_of(args, staged.scales, first), record, sums);
+  multiply_rows<Bfmmla, Scaling::prescaled, 4>(FromDequantized(dequantized), walk_of(args, dequantized.scales, first), a_block, sums);
 }
 
 }  // namespace
 
-void cpu_neonbf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Staged<4>, stage_folded_any, folded_tile>(args); }
-void cpu_neonbf16_bf16_gemm_any(const PanelArgs& args) { walk_chunks<Staged<4>, stage, staged_tile>(args); }
-void cpu_neonbf16_bf16_gemv_any(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
+void cpu_neonbf16_prescaled_fp4_bf16(const PanelArgs& args) { walk_chunks<Dequantized<4>, dequantize_prescaled_any, prescaled_tile>(args); }
+void cpu_neonbf16_dequant_any_bf16(const PanelArgs& args) { walk_chunks<Dequantized<4>, dequantize, dequantized_tile>(args); }
+void cpu_neonbf16_gemv_any_bf16(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
 
 }  // namespace metal_marlin::cpu
 

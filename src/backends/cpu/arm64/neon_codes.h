@@ -5,7 +5,7 @@
 
 namespace metal_marlin::cpu {
 
-/// 4 columns x 8 slots: slots 0..3 and 4..7, a byte each; 4-bit codes without a neighbour's bits.
+/// 4 columns x 8 slots: slots 0..3 and 4..7, a byte each; 4-bit codes without a neighbor's bits.
 struct Codes {
   uint8x16_t low, high;
 };
@@ -30,7 +30,7 @@ struct CodeLines {
       return {vld1q_u8(from + octet * 128), vld1q_u8(from + octet * 128 + 64)};
     } else {
       uint8x16_t offset = vdupq_n_u8(0);
-      if constexpr (kCode == CodeKind::w4zero) offset = vld1q_u8(offsets);
+      if constexpr (kCode == CodeKind::u4zero) offset = vld1q_u8(offsets);
       if constexpr (kSparse) {
         const uint8x16_t unit = vld1q_u8(from + octet / 2 * 64);
         const uint8x16_t kept = vaddq_u8(octet % 2 == 0 ? vandq_u8(unit, fifteen) : vshrq_n_u8(unit, 4), offset);
@@ -65,7 +65,7 @@ struct CodeLines {
   }
 
   MARLIN_INLINE static uint8x16_t expand(uint8x16_t kept, const uint8_t* from, int quad) {
-    const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::w4sym ? 8 : kCode == CodeKind::w4zero ? 16 : 0);
+    const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::u4 ? 8 : kCode == CodeKind::u4zero ? 16 : 0);
     return vbslq_u8(is_at(from, quad, 0), spread(kept, quad % 2),
                     vbslq_u8(is_at(from, quad, 1), spread(kept, quad % 2 + 2), nothing));
   }
@@ -74,7 +74,7 @@ struct CodeLines {
 /// Four steps of weights for one vector of columns.
 using Quad = uint8x16_t[4];
 
-/// Steps of 4 slots as signed bytes. FP4 is 2 * value; codes of w4sym and w4zero are 8 and 16 too large, which the sums of the
+/// Steps of 4 slots as signed bytes. FP4 is 2 * value; codes of u4 and u4zero are 8 and 16 too large, which the sums of the
 /// activations correct.
 template <CodeKind kCode, bool kSparse>
 struct Int8Codes {
@@ -115,7 +115,7 @@ struct Bf16Table {
     constexpr float kE2m1Values[] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                      -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
     for (int i = 0; i < 32; ++i) {
-      const int zero = kCode == CodeKind::w4sym ? 8 : kCode == CodeKind::w4zero ? 16 : 0;
+      const int zero = kCode == CodeKind::u4 ? 8 : kCode == CodeKind::u4zero ? 16 : 0;
       const float value = kCode == CodeKind::fp4 ? kE2m1Values[i % 16] : static_cast<float>(i - zero);
       low[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 16);
       high[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 24);
@@ -168,7 +168,7 @@ struct Bf16Codes {
     }
   }
   MARLIN_INLINE static uint8x16_t look_up(const uint8_t (&table)[32], uint8x16_t code) {
-    if constexpr (kCode == CodeKind::w4zero) return vqtbl2q_u8({vld1q_u8(table), vld1q_u8(table + 16)}, code);
+    if constexpr (kCode == CodeKind::u4zero) return vqtbl2q_u8({vld1q_u8(table), vld1q_u8(table + 16)}, code);
     return vqtbl1q_u8(vld1q_u8(table), code);
   }
 };

@@ -1,7 +1,7 @@
 // INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane.
 #if defined(__aarch64__)
 
-#include "backends/cpu/arm64/neon_staged.h"
+#include "backends/cpu/arm64/neon_dequant.h"
 
 #define MARLIN_TARGET MARLIN_NEON_DOTPROD
 #include "backends/cpu/arm64/neon_tile.inc"
@@ -26,10 +26,10 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
 /// A kind of codes with the same bytes, which may share its tiles.
 constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
   if (sparse) return code;  // what is not kept differs
-  return code == CodeKind::w4add ? CodeKind::w4sym : code == CodeKind::w8add ? CodeKind::w8sym : code;
+  return code == CodeKind::u4add ? CodeKind::u4 : code == CodeKind::i8add ? CodeKind::i8 : code;
 }
 
-void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record,
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block,
                        float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Int8Codes<same_bytes(kCode, kSparse), kSparse>;
@@ -39,30 +39,30 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
     if (kCountsKept) walk.zero = nullptr;
     const int rows = args.activations.tile_rows;
     if (may_overflow(args, scales, tile))
-      multiply_staged<Sdot, true>(args, codes, walk, record, sums);
+      multiply_dequantized<Sdot, true>(args, codes, walk, a_block, sums);
     else if constexpr (kSparse)
-      multiply_staged<Sdot>(args, codes, walk, record, sums);
+      multiply_dequantized<Sdot>(args, codes, walk, a_block, sums);
     else if constexpr (kCode == CodeKind::fp4)
-      multiply_scaled<Sdot>(codes, walk, rows, record, sums);
+      multiply_scaled<Sdot>(codes, walk, rows, a_block, sums);
     else if (walk.group_shift == 0)  // few weights but NVFP4 have groups of 16: no tiles for them
-      multiply_staged<Sdot>(args, codes, walk, record, sums);
+      multiply_dequantized<Sdot>(args, codes, walk, a_block, sums);
     else
-      multiply_tile<Sdot, Scaling::blocks>(codes, walk, rows, record, sums);
+      multiply_tile<Sdot, Scaling::blocks>(codes, walk, rows, a_block, sums);
     if constexpr (kCountsKept) {
       // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a code is kept.
       walk.scale = scales.zero;
       walk.first = false;
-      multiply_staged<Sdot, true>(args, Kept<Codes>(scales), walk, record, sums);
+      multiply_dequantized<Sdot, true>(args, Kept<Codes>(scales), walk, a_block, sums);
     }
   });
 }
 
 }  // namespace
 
-void cpu_neondotprod_int8_gemm_any(const PanelArgs& args) {
-  walk_chunks<Staged<2>, stage_int8<false>, staged_int8_tile<Sdot>>(args);
+void cpu_neondotprod_dequant_any_i8(const PanelArgs& args) {
+  walk_chunks<Dequantized<2>, dequantize_int8<false>, dequantized_int8_tile<Sdot>>(args);
 }
-void cpu_neondotprod_int8_gemv_any(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
+void cpu_neondotprod_gemv_any_i8(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
 
 }  // namespace metal_marlin::cpu
 

@@ -1,7 +1,7 @@
 // Activations of any type by FMLA, on any arm64 processor: weights are decoded to their value in F32, a superblock at a time.
 #if defined(__aarch64__)
 
-#include "backends/cpu/arm64/neon_staged.h"
+#include "backends/cpu/arm64/neon_dequant.h"
 
 #define MARLIN_TARGET
 #include "backends/cpu/arm64/neon_tile.inc"
@@ -21,7 +21,7 @@ struct Fmla {
 
 /// Both slots of every BF16 pair of 8 slots: firsts are steps 0..3 of these, seconds 4..7 (slot_of_step in activations.h).
 template <CodeKind kCode, bool kSparse>
-void stage(const PackedLayout& layout, const uint8_t* super, Staged<8>& out) {
+void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>& out) {
   using Codes = Bf16Codes<kCode, kSparse>;
   decode_super_scales(layout, super, 1.0f, out.scales);
   const InRegisters<Codes> codes(out.scales);
@@ -47,19 +47,19 @@ void stage(const PackedLayout& layout, const uint8_t* super, Staged<8>& out) {
   });
 }
 
-void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged<8>& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized<8>& out) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { dequantize<kCode, kSparse>(*args.layout, super, out); });
 }
 
-void folded_tile(const Staged<8>& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+void prescaled_tile(const Dequantized<8>& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
                  float* sums) {
-  multiply_tile<Fmla, Scaling::folded>(FromStaged(staged), walk_of(args, staged.scales, first), args.activations.tile_rows,
-                                       record, sums);
+  multiply_tile<Fmla, Scaling::prescaled>(FromDequantized(dequantized), walk_of(args, dequantized.scales, first), args.activations.tile_rows,
+                                       a_block, sums);
 }
 
 }  // namespace
 
-void cpu_neon_f32_fold_any(const PanelArgs& args) { walk_chunks<Staged<8>, stage_any, folded_tile>(args); }
+void cpu_neon_prescaled_any_f32(const PanelArgs& args) { walk_chunks<Dequantized<8>, dequantize_any, prescaled_tile>(args); }
 
 }  // namespace metal_marlin::cpu
 

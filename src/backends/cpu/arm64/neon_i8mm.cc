@@ -1,7 +1,7 @@
 // INT8 activations by SMMLA: 2 columns x 8 slots times 2 rows x 8 slots, twice the work of an SDOT.
 #if defined(__aarch64__)
 
-#include "backends/cpu/arm64/neon_staged.h"
+#include "backends/cpu/arm64/neon_dequant.h"
 
 #define MARLIN_TARGET MARLIN_NEON_I8MM
 #include "backends/cpu/arm64/neon_tile.inc"
@@ -20,8 +20,8 @@ struct Smmla {
 
 }  // namespace
 
-void cpu_neoni8mm_int8_gemm_any(const PanelArgs& args) {
-  walk_chunks<Staged<2>, stage_int8<true>, staged_int8_tile<Smmla>>(args);
+void cpu_neoni8mm_dequant_any_i8(const PanelArgs& args) {
+  walk_chunks<Dequantized<2>, dequantize_int8<true>, dequantized_int8_tile<Smmla>>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -65,7 +65,7 @@ struct CodeLines8 {
   static_assert(!(kSparse && is_eight_bits(kCode)));
   static constexpr int kLines = is_eight_bits(kCode) ? 8 : 4;
   static constexpr int kBytes = kSparse ? kSparseGroupBytes : kLines * 64;
-  static constexpr bool kSplit = kSparse || kCode == CodeKind::w4zero;
+  static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;
   static constexpr bool kCountsKept = kSparse && is_additive(kCode);
 
   /// Columns 8 half .. 8 half + 7 of a line; `zeros`: 8 integer zeros, applied as code + 16 - zero.
@@ -73,7 +73,7 @@ struct CodeLines8 {
     const __m256i fifteen = _mm256_set1_epi8(15);
     if constexpr (!kSparse) {
       const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line * 64 + half * 32));
-      if constexpr (kCode != CodeKind::w4zero) return {packed, packed};
+      if constexpr (kCode != CodeKind::u4zero) return {packed, packed};
       return {_mm256_add_epi8(_mm256_and_si256(packed, fifteen), offset(zeros)),
               _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), offset(zeros))};
     } else {
@@ -81,12 +81,12 @@ struct CodeLines8 {
       const __m256i packed = _mm256_and_si256(line % 2 == 0 ? unit : _mm256_srli_epi16(unit, 4), fifteen);
       const __m256i first = places(group, 2 * line, half), second = places(group, 2 * line + 1, half);
       __m256i low = _mm256_shuffle_epi8(packed, first), high = _mm256_shuffle_epi8(packed, second);
-      if constexpr (kCode == CodeKind::w4zero) {
+      if constexpr (kCode == CodeKind::u4zero) {
         low = _mm256_add_epi8(low, offset(zeros));
         high = _mm256_add_epi8(high, offset(zeros));
       }
-      if constexpr (kCode == CodeKind::w4sym || kCode == CodeKind::w4zero) {
-        const __m256i nothing = _mm256_set1_epi8(kCode == CodeKind::w4sym ? 8 : 16);
+      if constexpr (kCode == CodeKind::u4 || kCode == CodeKind::u4zero) {
+        const __m256i nothing = _mm256_set1_epi8(kCode == CodeKind::u4 ? 8 : 16);
         low = _mm256_blendv_epi8(low, nothing, first);
         high = _mm256_blendv_epi8(high, nothing, second);
       }

@@ -9,7 +9,7 @@
 namespace metal_marlin::cpu {
 namespace {
 
-struct Staged {
+struct Dequantized {
   float weights[kSuperSlots][kPanelColumns];  ///< [step], in the order of activations.h
 };
 
@@ -26,7 +26,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
       // vpermps looks at the lowest 3 bits only.
       return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, code), _mm256_castsi256_ps(sign));
     }
-    constexpr bool kShifted = kCode == CodeKind::w4zero;  // code + 16 - zero
+    constexpr bool kShifted = kCode == CodeKind::u4zero;  // code + 16 - zero
     const __m256 value = _mm256_cvtepi32_ps(_mm256_and_si256(code, _mm256_set1_epi32(kShifted ? 31 : 15)));
     return is_additive(kCode) ? value : _mm256_sub_ps(value, _mm256_set1_ps(kShifted ? 16.0f : 8.0f));
   }
@@ -50,7 +50,7 @@ MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scal
 }
 
 template <CodeKind kCode, bool kSparse>
-MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged& out) {
+MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized& out) {
   using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const int n = layout.groups_per_super() * kPanelColumns;
@@ -73,28 +73,28 @@ MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged&
   }
 }
 
-void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { dequantize<kCode, kSparse>(*args.layout, super, out); });
 }
 
 /// kRows rows x 8 kVectors columns: at most 12 sums, to leave room for weights and an activation in 16 registers.
 template <int kRows, int kVectors>
-MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool first, int64_t record_size,
-                                  const uint32_t* record, float* sums) {
+MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool first, int64_t a_block_size,
+                                  const uint32_t* a_block, float* sums) {
   __m256 acc[kRows][kVectors];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       acc[r][v] = first ? _mm256_setzero_ps() : _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
-  for (int b = 0; b < kBlocksPerSuper; ++b, record += record_size, weights += kBlockSlots)
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += a_block_size, weights += kBlockSlots)
     for (int step = 0; step < kBlockSlots; ++step) {
       __m256 w[kVectors];
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) w[v] = _mm256_load_ps(weights[step] + 8 * v);
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
-        const __m256 x = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(record[step * kRows + r])));
+        const __m256 x = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm256_fmadd_ps(w[v], x, acc[r][v]);
       }
@@ -106,34 +106,34 @@ MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool fi
 }
 
 template <int kRows>
-void multiply_rows(const Staged& staged, bool first, int64_t record_size, const uint32_t* record, float* sums) {
+void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_size, const uint32_t* a_block, float* sums) {
   constexpr int kVectors = kRows == 1 ? 8 : kRows == 2 ? 4 : 2;
   for (int v = 0; v < 8; v += kVectors)
-    multiply_columns<kRows, kVectors>(reinterpret_cast<const float(*)[kPanelColumns]>(&staged.weights[0][8 * v]), first,
-                                      record_size, record, sums + 8 * v);
+    multiply_columns<kRows, kVectors>(reinterpret_cast<const float(*)[kPanelColumns]>(&dequantized.weights[0][8 * v]), first,
+                                      a_block_size, a_block, sums + 8 * v);
 }
 
-void multiply_tile(const Staged& staged, int, bool first, const PanelArgs& args, int64_t, const uint32_t* record, float* sums) {
-  const int64_t size = args.activations.record_size();
+void multiply_tile(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block, float* sums) {
+  const int64_t size = args.activations.a_block_size();
   switch (args.activations.tile_rows) {
     case 1:
-      return multiply_rows<1>(staged, first, size, record, sums);
+      return multiply_rows<1>(dequantized, first, size, a_block, sums);
     case 2:
-      return multiply_rows<2>(staged, first, size, record, sums);
+      return multiply_rows<2>(dequantized, first, size, a_block, sums);
     case 3:
-      return multiply_rows<3>(staged, first, size, record, sums);
+      return multiply_rows<3>(dequantized, first, size, a_block, sums);
     case 4:
-      return multiply_rows<4>(staged, first, size, record, sums);
+      return multiply_rows<4>(dequantized, first, size, a_block, sums);
     case 5:
-      return multiply_rows<5>(staged, first, size, record, sums);
+      return multiply_rows<5>(dequantized, first, size, a_block, sums);
     default:
-      return multiply_rows<6>(staged, first, size, record, sums);
+      return multiply_rows<6>(dequantized, first, size, a_block, sums);
   }
 }
 
 }  // namespace
 
-void cpu_avx2_f32_fold_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, multiply_tile>(args); }
+void cpu_avx2_prescaled_any_f32(const PanelArgs& args) { walk_chunks<Dequantized, dequantize_any, multiply_tile>(args); }
 
 }  // namespace metal_marlin::cpu
 

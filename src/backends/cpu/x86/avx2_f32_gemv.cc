@@ -33,7 +33,7 @@ constexpr auto bytes_of_values() {
   return bytes;
 }
 
-template <CodeKind kCode, int kByte, int kFirst = kCode == CodeKind::w4sym ? -8 : 0>
+template <CodeKind kCode, int kByte, int kFirst = kCode == CodeKind::u4 ? -8 : 0>
 MARLIN_AVX2 MARLIN_INLINE __m256i look_up(__m256i index) {
   alignas(16) static constexpr auto kBytes = bytes_of_values<kCode, kByte, kFirst>();
   const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data()));
@@ -44,7 +44,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256i look_up(__m256i index) {
 template <CodeKind kCode>
 MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
   __m256i low, high;
-  if constexpr (kCode == CodeKind::w4zero) {  // code + 16 - zero; vpshufb gives 0 where bit 7 of an index is set
+  if constexpr (kCode == CodeKind::u4zero) {  // code + 16 - zero; vpshufb gives 0 where bit 7 of an index is set
     const __m256i positive = _mm256_sub_epi8(codes, _mm256_set1_epi8(16));
     const __m256i negative = _mm256_xor_si256(positive, _mm256_set1_epi8(-128));
     low = _mm256_or_si256(look_up<kCode, 0>(positive), look_up<kCode, 0, -16>(negative));
@@ -111,14 +111,14 @@ struct Walk {
   const uint8_t* zeros;  ///< integer zeros
   int units;             ///< of 16 slots, in a group
   int64_t ahead;
-  const uint32_t* record;
-  int64_t record_size;
+  const uint32_t* a_block;
+  int64_t a_block_size;
 };
 
 /// Vectors of 8 columns at a time: two for one row hide the latency of FMA, where the registers of decoding leave room for
 /// them.
 template <CodeKind kCode, bool kSparse, int kRows>
-constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::w4zero ? 2 : 1;
+constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::u4zero ? 2 : 1;
 
 /// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums. kKept: by 1 where a code of
 /// 2:4 sparse weights is kept, for their additive zeros.
@@ -134,7 +134,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vect
       for (auto& row : part) row[0] = row[1] = _mm256_setzero_ps();
     for (const int end = unit + walk.units; unit < end; ++unit) {
       const uint8_t* block = walk.codes + unit / 2 * kColumnGroups * Lines::kBytes;
-      const uint32_t* x = walk.record + unit / 2 * walk.record_size + unit % 2 * (kBlockSlots / 2) * kRows;
+      const uint32_t* x = walk.a_block + unit / 2 * walk.a_block_size + unit % 2 * (kBlockSlots / 2) * kRows;
 #pragma GCC unroll 4
       for (int i = 0; i < kLines; ++i, x += kBlockSlots / Lines::kLines * kRows) {
         const int line = unit % 2 * kLines + i;
@@ -172,7 +172,7 @@ MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*z
   for (int b = 0; b < kBlocksPerSuper; ++b)
     for (int part = 0; part < sums_per_block; ++part) {
       const float* zero = zeros[(2 * b + part) / walk.units];
-      const uint32_t* of_rows = walk.record + b * walk.record_size + (kBlockSlots + part) * kRows;
+      const uint32_t* of_rows = walk.a_block + b * walk.a_block_size + (kBlockSlots + part) * kRows;
       for (int r = 0; r < kRows; ++r) {
         const __m256 x = _mm256_set1_ps(std::bit_cast<float>(of_rows[r]));
         float* sum = sums + r * kPanelColumns;
@@ -185,9 +185,9 @@ MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*z
 
 /// One tile and one panel.
 template <CodeKind kCode, bool kSparse, int kRows>
-MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* record, float* sums) {
+MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* a_block, float* sums) {
   const PackedLayout& layout = *args.layout;
-  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes), size = args.activations.record_size();
+  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes), size = args.activations.a_block_size();
   const int n = layout.groups_per_super() * kPanelColumns;
   constexpr bool kCountsKept = CodeLines8<kCode, kSparse>::kCountsKept;
   Scales scales;
@@ -197,7 +197,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
     fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
     decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scales.scale[0][0]);
     if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
-    const Walk walk{super, zeros, layout.slot_group / 16, ahead, record + s * kBlocksPerSuper * size, size};
+    const Walk walk{super, zeros, layout.slot_group / 16, ahead, a_block + s * kBlocksPerSuper * size, size};
     for (int v = 0; v < 8; v += kVectors<kCode, kSparse, kRows>) {
       multiply_columns<kCode, kSparse, kRows>(walk, v, scales.scale, sums);
       if constexpr (kCountsKept) multiply_columns<kCode, kSparse, kRows, true>(walk, v, scales.zero, sums);
@@ -211,14 +211,14 @@ template <int kRows>
 void run_tiles(const PanelArgs& args) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
-      run_tile<kCode, kSparse, kRows>(args, args.records + args.activations.offset(tile, 0),
+      run_tile<kCode, kSparse, kRows>(args, args.packed_a + args.activations.offset(tile, 0),
                                       args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
   });
 }
 
 }  // namespace
 
-void cpu_avx2_f32_gemv_any(const PanelArgs& args) {
+void cpu_avx2_gemv_any_f32(const PanelArgs& args) {
   switch (args.activations.tile_rows) {
     case 1:
       return run_tiles<1>(args);

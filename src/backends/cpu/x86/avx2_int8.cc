@@ -1,6 +1,6 @@
-// INT8 compute with AVX2: codes are staged as bytes, a superblock at a time, and multiplied by vpmaddubsw, whose pair sums must
+// INT8 compute with AVX2: codes are dequantized as bytes, a superblock at a time, and multiplied by vpmaddubsw, whose pair sums must
 // stay inside int16:
-//   4-bit  unsigned code u <= 15 (w4sym, w4add), 24 (fp4: 2 * value + 12), 31 (w4zero: code + 16 - zero), times |x| <= 127:
+//   4-bit  unsigned code u <= 15 (u4, u4add), 24 (fp4: 2 * value + 12), 31 (u4zero: code + 16 - zero), times |x| <= 127:
 //          4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and are added as int16
 //   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened every step
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kStepsPerSuper = kSuperSlots / 4;
 
-struct Staged {
+struct Dequantized {
   uint8_t codes[kStepsPerSuper][kPanelColumns][4];
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];  ///< additive zeros
@@ -30,7 +30,7 @@ struct Staged {
 template <CodeKind kCode, bool kSparse, int kQuad>
 MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
   const __m256i bytes = CodeLines8<kCode, kSparse>::template bytes<kQuad>(codes);
-  if constexpr (kCode == CodeKind::w4zero) return bytes;
+  if constexpr (kCode == CodeKind::u4zero) return bytes;
   const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
   if constexpr (kCode == CodeKind::fp4) {
     const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
@@ -51,7 +51,7 @@ MARLIN_AVX2 uint32_t largest_magnitude(const float* x, int n) {
 }
 
 template <CodeKind kCode, bool kSparse>
-MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged& out) {
+MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized& out) {
   using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const int n = layout.groups_per_super() * kPanelColumns;
@@ -81,19 +81,19 @@ MARLIN_AVX2 void stage(const PackedLayout& layout, const uint8_t* super, Staged&
     }
 }
 
-void stage_any(const PanelArgs& args, const uint8_t* super, int, Staged& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { stage<kCode, kSparse>(*args.layout, super, out); });
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { dequantize<kCode, kSparse>(*args.layout, super, out); });
 }
 
 constexpr int kVectors = 2;  ///< of 8 columns, in a tile
 
 /// A superblock and a tile of rows.
 struct Walk {
-  const Staged* staged;
+  const Dequantized* dequantized;
   int group_shift;  ///< log2 of the parts of 16 slots in a group
   bool additive, counts_kept;
   bool corrected;  ///< codes are unsigned and their offset is no zero
-  int64_t record_size;
+  int64_t a_block_size;
 };
 
 /// 4 slots of 16 columns each, one after the other.
@@ -175,26 +175,26 @@ MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d, c
 
 /// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no correction by the sums.
 template <int kRows, bool kEight, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column, const uint32_t* record, float* sums) {
-  for (int b = 0; b < kBlocksPerSuper; ++b, record += walk.record_size)
+MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column, const uint32_t* a_block, float* sums) {
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += walk.a_block_size)
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
       const int group = (b * 2 + part) >> walk.group_shift, first = part * 4;
-      const uint32_t *const d = record + 8 * kRows, *const extra = d + (1 + part) * kRows;
-      const Steps codes = &walk.staged->codes[b * 8 + first], kept = &walk.staged->kept[b * 8 + first];
+      const uint32_t *const d = a_block + 8 * kRows, *const extra = d + (1 + part) * kRows;
+      const Steps codes = &walk.dequantized->codes[b * 8 + first], kept = &walk.dequantized->kept[b * 8 + first];
       __m256i dot[kRows][kVectors];
       if (walk.counts_kept) {
-        dot_part<kRows, false, kParts>(kept, column, record + first * kRows, dot);
-        add_zeros<kRows>(&walk.staged->zero[group][column], d, dot, sums);
+        dot_part<kRows, false, kParts>(kept, column, a_block + first * kRows, dot);
+        add_zeros<kRows>(&walk.dequantized->zero[group][column], d, dot, sums);
       } else if (walk.additive) {
 #pragma GCC unroll 3
         for (int r = 0; r < kRows; ++r) dot[r][0] = dot[r][1] = _mm256_set1_epi32(static_cast<int>(extra[r]));
-        add_zeros<kRows>(&walk.staged->zero[group][column], d, dot, sums);
+        add_zeros<kRows>(&walk.dequantized->zero[group][column], d, dot, sums);
       }
-      dot_part<kRows, kEight, kParts>(codes, column, record + first * kRows, dot);
+      dot_part<kRows, kEight, kParts>(codes, column, a_block + first * kRows, dot);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        const __m256 scale = _mm256_load_ps(&walk.staged->scale[group][column + 8 * v]);
+        const __m256 scale = _mm256_load_ps(&walk.dequantized->scale[group][column + 8 * v]);
 #pragma GCC unroll 3
         for (int r = 0; r < kRows; ++r) {
           float* to = sums + r * kPanelColumns + 8 * v;
@@ -209,45 +209,45 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column
 }
 
 template <int kRows, bool kEight>
-void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* record, float* sums) {
+void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* a_block, float* sums) {
   const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true> : multiply_columns<kRows, kEight, 2, false>
                     : clamp ? multiply_columns<kRows, kEight, 1, true>
                            : multiply_columns<kRows, kEight, 1, false>;
-  for (int column = 0; column < kPanelColumns; column += 8 * kVectors) run(walk, column, record, sums + column);
+  for (int column = 0; column < kPanelColumns; column += 8 * kVectors) run(walk, column, a_block, sums + column);
 }
 
 template <int kRows>
-void multiply_tile(const Staged& staged, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record, float* sums) {
+void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block, float* sums) {
   const int group = args.layout->slot_group;
-  const Walk walk{&staged,
+  const Walk walk{&dequantized,
                   std::countr_zero(static_cast<unsigned>(group / 16)),
                   is_additive(args.code),
                   is_additive(args.code) && args.layout->sparse,
                   !is_additive(args.code) && args.layout->code_bits == 4,
-                  args.activations.record_size()};
-  const auto* facts = reinterpret_cast<const float*>(args.records + args.activations.rows_offset(tile));
-  const bool clamp = !ScaleRange::of<false>(facts, kRows).holds(0, staged.largest);
+                  args.activations.a_block_size()};
+  const auto* row_stats = reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
+  const bool clamp = !ScaleRange::of<false>(row_stats, kRows).holds(0, dequantized.largest);
   if (first) std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   if (args.layout->code_bits == 8)
-    multiply_rows<kRows, true>(walk, group == 16, clamp, record, sums);
+    multiply_rows<kRows, true>(walk, group == 16, clamp, a_block, sums);
   else
-    multiply_rows<kRows, false>(walk, group == 16, clamp, record, sums);
+    multiply_rows<kRows, false>(walk, group == 16, clamp, a_block, sums);
 }
 
-void tile_any(const Staged& staged, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* record, float* sums) {
+void tile_any(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block, float* sums) {
   switch (args.activations.tile_rows) {
     case 1:
-      return multiply_tile<1>(staged, first, args, tile, record, sums);
+      return multiply_tile<1>(dequantized, first, args, tile, a_block, sums);
     case 2:
-      return multiply_tile<2>(staged, first, args, tile, record, sums);
+      return multiply_tile<2>(dequantized, first, args, tile, a_block, sums);
     default:
-      return multiply_tile<3>(staged, first, args, tile, record, sums);
+      return multiply_tile<3>(dequantized, first, args, tile, a_block, sums);
   }
 }
 
 }  // namespace
 
-void cpu_avx2_int8_gemm_any(const PanelArgs& args) { walk_chunks<Staged, stage_any, tile_any>(args); }
+void cpu_avx2_dequant_any_i8(const PanelArgs& args) { walk_chunks<Dequantized, dequantize_any, tile_any>(args); }
 
 }  // namespace metal_marlin::cpu
 

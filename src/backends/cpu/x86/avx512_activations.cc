@@ -51,12 +51,12 @@ MARLIN_AVX512 MARLIN_INLINE void store_strided(__m512i x, int rows, uint32_t* to
 }
 
 /// 16 steps of a row, from `first` on.
-MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first, int row, uint32_t* record) {
+MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first, int row, uint32_t* a_block) {
   const int rows = layout.tile_rows;
-  if (!layout.gathered || rows == 1) return store_strided(x, rows, record + first * rows + row);
+  if (!layout.gathered || rows == 1) return store_strided(x, rows, a_block + first * rows + row);
   alignas(64) uint32_t steps[16];
   _mm512_store_si512(steps, x);
-  for (int s = 0; s < 16; ++s) record[layout.step_index(first + s, row)] = steps[s];
+  for (int s = 0; s < 16; ++s) a_block[layout.step_index(first + s, row)] = steps[s];
 }
 
 MARLIN_AVX512 MARLIN_INLINE __m512i quotient(__m512 x, __m512 d) {
@@ -67,7 +67,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i quotient(__m512 x, __m512 d) {
 }
 
 /// Returns d.
-MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
+MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const __m512i low = _mm512_and_si512(_mm512_castps_si512(x.low), magnitude);
   const uint32_t largest =
@@ -84,12 +84,12 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes) + 1, _mm512_cvtepi32_epi8(q[1]));
   const uint32_t bias = layout.gathered ? 0x80808080u : 0;
 #pragma GCC unroll 8
-  for (int s = 0; s < 8; ++s) record[layout.step_index(s, row)] = bytes[s] ^ bias;
-  record[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
+  for (int s = 0; s < 8; ++s) a_block[layout.step_index(s, row)] = bytes[s] ^ bias;
+  a_block[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
   int32_t sums[2] = {_mm512_reduce_add_epi32(q[0]), _mm512_reduce_add_epi32(q[1])};
   if (layout.sums_per_block == 1) sums[0] += sums[1];
   for (int p = 0; p < layout.sums_per_block; ++p)
-    record[layout.sum_index(p, row)] = static_cast<uint32_t>(sums[p] * layout.sum_factor);
+    a_block[layout.sum_index(p, row)] = static_cast<uint32_t>(sums[p] * layout.sum_factor);
   return d;
 }
 
@@ -103,18 +103,18 @@ MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLay
 
 /// The 16 steps of a block in BF16.
 MARLIN_AVX512 MARLIN_INLINE __m512i bf16_steps(Block32 x, const ActivationLayout& layout) {
-  // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); gathered, neighbours.
+  // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); gathered, neighbors.
   const __m512i pairs_of_8 = _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
-  const __m512i neighbours = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  const __m512i first = layout.gathered ? neighbours : pairs_of_8;
+  const __m512i neighbors = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i first = layout.gathered ? neighbors : pairs_of_8;
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(layout.gathered ? 1 : 2));
   const __m512 a = _mm512_permutex2var_ps(x.low, first, x.high), b = _mm512_permutex2var_ps(x.low, second, x.high);
   return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
-  store_steps(bf16_steps(x, layout), layout, 0, row, record);
-  write_float_sums(x, layout, record + 16 * layout.tile_rows + row);
+MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block) {
+  store_steps(bf16_steps(x, layout), layout, 0, row, a_block);
+  write_float_sums(x, layout, a_block + 16 * layout.tile_rows + row);
 }
 
 /// 16 of the steps of a block in F32.
@@ -124,10 +124,10 @@ MARLIN_AVX512 MARLIN_INLINE __m512i f32_steps(__m512 x, const ActivationLayout& 
   return _mm512_castps_si512(_mm512_permutexvar_ps(order, x));
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row, uint32_t* record) {
-  store_steps(f32_steps(x.low, layout), layout, 0, row, record);
-  store_steps(f32_steps(x.high, layout), layout, 16, row, record);
-  write_float_sums(x, layout, record + 32 * layout.tile_rows + row);
+MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block) {
+  store_steps(f32_steps(x.low, layout), layout, 0, row, a_block);
+  store_steps(f32_steps(x.high, layout), layout, 16, row, a_block);
+  write_float_sums(x, layout, a_block + 32 * layout.tile_rows + row);
 }
 
 struct Largest {
@@ -159,13 +159,13 @@ MARLIN_AVX512 MARLIN_INLINE void store_dwords(__m128i x, uint32_t* to) { _mm_sto
 /// long.
 template <int kLanes>
 MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout, int first, int row,
-                                            uint32_t* record) {
+                                            uint32_t* a_block) {
   const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
   const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
   // Lane l of number i holds step 4 l + i.
   const __m512i steps[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
                             _mm512_unpackhi_epi64(b, d)};
-  uint32_t* const to = record + first * layout.tile_rows + row;
+  uint32_t* const to = a_block + first * layout.tile_rows + row;
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     store_dwords(_mm512_castsi512_si128(steps[i]), to + i * layout.tile_rows);
@@ -179,7 +179,7 @@ MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const Activat
 
 /// write_int8 for four rows. Writes their d to `scales`.
 MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row,
-                                                 uint32_t* record, float (&scales)[4]) {
+                                                 uint32_t* a_block, float (&scales)[4]) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest[4];
 #pragma GCC unroll 4
@@ -192,7 +192,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const Ac
   const __mmask8 bad = _mm_cmpge_epu32_mask(most_of_row, _mm_set1_epi32(0x7f800000));
   d = _mm_mask_mov_ps(d, bad, _mm_set1_ps(std::numeric_limits<float>::quiet_NaN()));
   _mm_storeu_ps(scales, d);
-  _mm_storeu_ps(reinterpret_cast<float*>(record + 8 * layout.tile_rows + row), d);
+  _mm_storeu_ps(reinterpret_cast<float*>(a_block + 8 * layout.tile_rows + row), d);
   __m512i steps[4], sums[2][4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
@@ -204,10 +204,10 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const Ac
         _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(sums[0][i])), _mm512_cvtepi32_epi8(sums[1][i]), 1));
     if (layout.sums_per_block == 1) sums[0][i] = _mm512_add_epi32(sums[0][i], sums[1][i]);
   }
-  store_rows<2>(steps, layout, 0, row, record);
+  store_rows<2>(steps, layout, 0, row, a_block);
   for (int p = 0; p < layout.sums_per_block; ++p) {
     const __m128i sum = reduce_rows<Sum>(sums[p]);
-    store_dwords(_mm_mullo_epi32(sum, _mm_set1_epi32(layout.sum_factor)), record + layout.sum_index(p, row));
+    store_dwords(_mm_mullo_epi32(sum, _mm_set1_epi32(layout.sum_factor)), a_block + layout.sum_index(p, row));
   }
 }
 
@@ -218,36 +218,36 @@ MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
 }
 
 /// Rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither gathered nor paired).
-MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row, uint32_t* record,
+MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row, uint32_t* a_block,
                                             DRange& range) {
   __m512i steps[4];
   if (layout.form == ActivationForm::int8) {
     float scales[4];
-    write_int8_rows(x, layout, row, record, scales);
+    write_int8_rows(x, layout, row, a_block, scales);
     for (int i = 0; i < 4; ++i) range.add(row + i, scales[i]);
     return;
   }
   if (layout.form == ActivationForm::bf16) {
     for (int i = 0; i < 4; ++i) steps[i] = bf16_steps(x[i], layout);
-    store_rows<4>(steps, layout, 0, row, record);
+    store_rows<4>(steps, layout, 0, row, a_block);
   } else {
     for (int i = 0; i < 4; ++i) steps[i] = f32_steps(x[i].low, layout);
-    store_rows<4>(steps, layout, 0, row, record);
+    store_rows<4>(steps, layout, 0, row, a_block);
     for (int i = 0; i < 4; ++i) steps[i] = f32_steps(x[i].high, layout);
-    store_rows<4>(steps, layout, 16, row, record);
+    store_rows<4>(steps, layout, 16, row, a_block);
   }
   for (int i = 0; layout.sums_per_block != 0 && i < 4; ++i)
-    write_float_sums(x[i], layout, record + layout.steps() * layout.tile_rows + row + i);
+    write_float_sums(x[i], layout, a_block + layout.steps() * layout.tile_rows + row + i);
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& layout, int row, uint32_t* record,
+MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block,
                                            DRange& range) {
   if (layout.form == ActivationForm::int8) {
-    range.add(row, write_int8(x, layout, row, record));
+    range.add(row, write_int8(x, layout, row, a_block));
   } else if (layout.form == ActivationForm::bf16) {
-    write_bf16(x, layout, row, record);
+    write_bf16(x, layout, row, a_block);
   } else {
-    write_f32(x, layout, row, record);
+    write_f32(x, layout, row, a_block);
   }
 }
 
@@ -255,25 +255,25 @@ MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& la
 
 MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
-  const bool int8 = layout.form == ActivationForm::int8, poisons = layout.gathered && !int8;
+  const bool int8 = layout.form == ActivationForm::int8, seeds_nan = layout.gathered && !int8;
   const bool together = layout.run == 1 && !layout.gathered && !layout.paired;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-    uint32_t* const facts = args.out + layout.rows_offset(tile);
-    DRange range(facts, int8 ? layout.tile_rows : 0);
-    for (int r = 0; poisons && r < layout.tile_rows; ++r) facts[r] = 0;
+    uint32_t* const row_stats = args.out + layout.rows_offset(tile);
+    DRange range(row_stats, int8 ? layout.tile_rows : 0);
+    for (int r = 0; seeds_nan && r < layout.tile_rows; ++r) row_stats[r] = 0;
     const int64_t first = tile * layout.tile_rows;
     const int rows = layout.written_rows(tile);
     for (int64_t block = 0; block < layout.blocks; ++block) {
-      uint32_t* const record = args.out + layout.offset(tile, block);
+      uint32_t* const a_block = args.out + layout.offset(tile, block);
       int r = 0;
       for (; together && r + 4 <= rows; r += 4)
         write_rows({load_row(args, first + r, block), load_row(args, first + r + 1, block),
                     load_row(args, first + r + 2, block), load_row(args, first + r + 3, block)},
-                   layout, r, record, range);
+                   layout, r, a_block, range);
       for (; r < rows; ++r) {
         const Block32 x = load_row(args, first + r, block);
-        write_row(x, layout, r, record, range);
-        if (poisons && non_finite(x)) facts[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
+        write_row(x, layout, r, a_block, range);
+        if (seeds_nan && non_finite(x)) row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
       }
     }
   }

@@ -19,8 +19,8 @@ struct CodeLines {
   static constexpr int kLines = is_eight_bits(kCode) ? 8 : 4;               ///< of a block
   static constexpr int kBytes = kSparse ? kSparseGroupBytes : kLines * 64;  ///< of a block of a column group
   static constexpr int kFetches = kBytes / 64;                              ///< cache lines of that
-  static constexpr bool kSplit = kSparse || kCode == CodeKind::w4zero;      ///< Codes are bytes
-  static constexpr bool kClean = kSplit && kCode != CodeKind::fp4;          ///< bytes without a neighbour's bits above
+  static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;      ///< Codes are bytes
+  static constexpr bool kClean = kSplit && kCode != CodeKind::fp4;          ///< bytes without a neighbor's bits above
   static constexpr bool kCountsKept = kSparse && is_additive(kCode);        ///< zeros take part where codes are kept
 
   /// Line `line` of a block of a column group. Integer zeros are applied: the bytes hold code + `offset`, where every byte of a
@@ -30,20 +30,20 @@ struct CodeLines {
     const __m512i fifteen = _mm512_set1_epi8(15);
     if constexpr (!kSparse) {
       const __m512i packed = _mm512_load_si512(group + line * 64);
-      if constexpr (kCode != CodeKind::w4zero) return {packed, packed};
+      if constexpr (kCode != CodeKind::u4zero) return {packed, packed};
       return {_mm512_add_epi8(_mm512_and_si512(packed, fifteen), offset),
               _mm512_add_epi8(_mm512_and_si512(_mm512_srli_epi16(packed, 4), fifteen), offset)};
     } else {
       const __m512i packed = _mm512_and_si512(nibbles(group, line), fifteen);
       const __m512i first = places(group, 2 * line), second = places(group, 2 * line + 1);
       __m512i low = _mm512_shuffle_epi8(packed, first), high = _mm512_shuffle_epi8(packed, second);
-      if constexpr (kCode == CodeKind::w4zero) {
+      if constexpr (kCode == CodeKind::u4zero) {
         low = _mm512_add_epi8(low, offset);
         high = _mm512_add_epi8(high, offset);
       }
-      if constexpr (kCode == CodeKind::w4sym || kCode == CodeKind::w4zero) {
+      if constexpr (kCode == CodeKind::u4 || kCode == CodeKind::u4zero) {
         // 0, also where the zero is 16, which no code is.
-        const __m512i nothing = _mm512_set1_epi8(kCode == CodeKind::w4sym ? 8 : 16);
+        const __m512i nothing = _mm512_set1_epi8(kCode == CodeKind::u4 ? 8 : 16);
         low = _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(first), nothing);
         high = _mm512_mask_mov_epi8(high, _mm512_movepi8_mask(second), nothing);
       }

@@ -125,7 +125,7 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
   }
 }
 
-MARLIN_AVX512 void finish_pairs_avx512(const GemmProblem& problem, int64_t row, const float* staged) {
+MARLIN_AVX512 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t row, const float* pair_sums) {
   const WeightMeta& meta = problem.weights->meta();
   const MatrixView& c = problem.c;
   const int64_t half = meta.n / 2, element = static_cast<int64_t>(float_bytes(c.dtype));
@@ -138,13 +138,13 @@ MARLIN_AVX512 void finish_pairs_avx512(const GemmProblem& problem, int64_t row, 
     __m512 gate, up;
     if (meta.gate_up_interleaved) {
       const uint32_t both = n == 16 ? ~0u : (1u << 2 * n) - 1;
-      const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both), staged + 2 * column);
-      const __m512 b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both >> 16), staged + 2 * column + 16);
+      const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both), pair_sums + 2 * column);
+      const __m512 b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both >> 16), pair_sums + 2 * column + 16);
       gate = _mm512_permutex2var_ps(a, even, b);
       up = _mm512_permutex2var_ps(a, odd, b);
     } else {
-      gate = _mm512_maskz_loadu_ps(mask, staged + column);
-      up = _mm512_maskz_loadu_ps(mask, staged + half + column);
+      gate = _mm512_maskz_loadu_ps(mask, pair_sums + column);
+      up = _mm512_maskz_loadu_ps(mask, pair_sums + half + column);
     }
     __m512 x = activate_pair(problem.epilogue, gate, up);
     if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, to + column * element, mask));

@@ -10,16 +10,16 @@
 
 namespace metal_marlin::cpu {
 
-void cpu_avx512_f32_gemv_w4sym(const PanelArgs& args) { run<CodeKind::w4sym>(args); }
-void cpu_avx512_f32_gemv_w4zero(const PanelArgs& args) { run<CodeKind::w4zero>(args); }
-void cpu_avx512_f32_gemv_w4add(const PanelArgs& args) { run<CodeKind::w4add>(args); }
-void cpu_avx512_f32_gemv_fp4(const PanelArgs& args) { run<CodeKind::fp4>(args); }
-void cpu_avx512_f32_gemv_w8sym(const PanelArgs& args) { run<CodeKind::w8sym>(args); }
-void cpu_avx512_f32_gemv_w8add(const PanelArgs& args) { run<CodeKind::w8add>(args); }
-void cpu_avx512_f32_gemv_w4sym_sparse(const PanelArgs& args) { run<CodeKind::w4sym, true>(args); }
-void cpu_avx512_f32_gemv_w4zero_sparse(const PanelArgs& args) { run<CodeKind::w4zero, true>(args); }
-void cpu_avx512_f32_gemv_w4add_sparse(const PanelArgs& args) { run<CodeKind::w4add, true>(args); }
-void cpu_avx512_f32_gemv_fp4_sparse(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
+void cpu_avx512_gemv_u4_f32(const PanelArgs& args) { run<CodeKind::u4>(args); }
+void cpu_avx512_gemv_u4zero_f32(const PanelArgs& args) { run<CodeKind::u4zero>(args); }
+void cpu_avx512_gemv_u4add_f32(const PanelArgs& args) { run<CodeKind::u4add>(args); }
+void cpu_avx512_gemv_fp4_f32(const PanelArgs& args) { run<CodeKind::fp4>(args); }
+void cpu_avx512_gemv_i8_f32(const PanelArgs& args) { run<CodeKind::i8>(args); }
+void cpu_avx512_gemv_i8add_f32(const PanelArgs& args) { run<CodeKind::i8add>(args); }
+void cpu_avx512_gemv_u4_sparse_f32(const PanelArgs& args) { run<CodeKind::u4, true>(args); }
+void cpu_avx512_gemv_u4zero_sparse_f32(const PanelArgs& args) { run<CodeKind::u4zero, true>(args); }
+void cpu_avx512_gemv_u4add_sparse_f32(const PanelArgs& args) { run<CodeKind::u4add, true>(args); }
+void cpu_avx512_gemv_fp4_sparse_f32(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu
 

@@ -29,7 +29,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
   if constexpr (kCode == CodeKind::fp4)
     return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f,
                           -6.0f);
-  const float first = kCode == CodeKind::w4sym ? -8.0f : 0.0f;
+  const float first = kCode == CodeKind::u4 ? -8.0f : 0.0f;
   return _mm512_add_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_ps(first));
 }
 
@@ -38,7 +38,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
   const __m512 low =
-      kCode == CodeKind::w4zero ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f)) : float_table<kCode>();
+      kCode == CodeKind::u4zero ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f)) : float_table<kCode>();
   const __m512 high = float_table<kCode>();
   const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
   const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
@@ -51,7 +51,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
 template <CodeKind kCode, bool kSparse, int kStep>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_step(Codes codes, __m512 table) {
   const __m512i index = CodeLines<kCode, kSparse>::template dwords<kStep>(codes);
-  if constexpr (kCode == CodeKind::w4zero)
+  if constexpr (kCode == CodeKind::u4zero)
     return _mm512_permutex2var_ps(_mm512_sub_ps(table, _mm512_set1_ps(16.0f)), index, table);
   return _mm512_permutexvar_ps(index, table);
 }
@@ -87,7 +87,7 @@ struct alignas(64) FloatSuper {
   float scale[8][kPanelColumns];
   union {
     float zero[8][kPanelColumns];       ///< additive zeros
-    uint32_t offset[8][kPanelColumns];  ///< w4zero: decode_offsets
+    uint32_t offset[8][kPanelColumns];  ///< u4zero: decode_offsets
   };
 };
 
@@ -96,7 +96,7 @@ MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint
   decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f, &out.scale[0][0]);
   const uint8_t* zeros = super + shape.zeros;
   if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, shape.groups, 0, 4, 1.0f, &out.zero[0][0]);
-  if constexpr (kCode == CodeKind::w4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
+  if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
 }
 
 }  // namespace metal_marlin::cpu

@@ -11,7 +11,7 @@ namespace metal_marlin::cpu {
 struct alignas(64) Int8Super {
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];       ///< additive zeros
-  uint32_t offset[8][kPanelColumns];  ///< w4zero: decode_offsets
+  uint32_t offset[8][kPanelColumns];  ///< u4zero: decode_offsets
 };
 
 MARLIN_AVX512 MARLIN_INLINE bool holds(const ScaleRange& range, const Magnitudes& scales) {
@@ -40,7 +40,7 @@ MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, cons
 template <CodeKind kCode>
 MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const uint8_t* super, int v0, int nv,
                                                   Int8Super& out) {
-  if constexpr (kCode == CodeKind::w4zero) decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
+  if constexpr (kCode == CodeKind::u4zero) decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
   return decode_int8_scales<kCode>(shape, super, v0, nv, out.scale[0], out.zero[0]);
 }
 
@@ -51,7 +51,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
   if constexpr (is_eight_bits(kCode)) {
     return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
   } else if constexpr (kCode == CodeKind::fp4) {
-    // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbour's bits not matter.
+    // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbor's bits not matter.
     const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
   } else {
@@ -64,12 +64,12 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
 /// of bytes. `offset` as CodeLines::read takes it.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset) {
-  if constexpr (kCode == CodeKind::w4zero) {
+  if constexpr (kCode == CodeKind::u4zero) {
     const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
     return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
   } else {
     const __m128i values = kCode == CodeKind::fp4     ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-                           : kCode == CodeKind::w4sym ? _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
+                           : kCode == CodeKind::u4 ? _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
                                                       : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_permutexvar_epi8(nibbles, _mm512_broadcast_i32x4(values));
   }
@@ -88,7 +88,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
 
 /// What unsigned_codes adds to the value, where the activations' sums do not carry it already (activations.h: sum_factor).
 template <CodeKind kCode>
-inline constexpr int kUncorrected = kCode == CodeKind::w8add ? 128 : 0;
+inline constexpr int kUncorrected = kCode == CodeKind::i8add ? 128 : 0;
 
 /// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
@@ -99,7 +99,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
 
 /// A d beyond this may overflow a sum of groups of 64 or 128 that its scale has yet to make small: 4 blocks of 32 products of
 /// bytes are below 2^22. Such rows are scaled block by block.
-inline constexpr float kWild = 0x1p100f;
+inline constexpr float kOverflowProne = 0x1p100f;
 
 /// How a scale is multiplied by d. All give the same bits where they are right: where sums depend on it, what else is in the
 /// tile does not change a row.

@@ -12,8 +12,8 @@ namespace {
 struct Pass {
   const PackedLayout* layout;
   const uint8_t* panel;
-  const uint32_t* records;  ///< of the tile
-  const float* facts;       ///< of the tile's rows (activations.h)
+  const uint32_t* packed_a;  ///< of the tile
+  const float* row_stats;       ///< of the tile's rows (activations.h)
   int v0;
   bool alone;  ///< the only pass over the panel
   PrefetchShare next;
@@ -33,7 +33,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const uint8_t* from = group + v * Lines::kBytes;
-      const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
+      const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
       const Codes codes = Lines::read(from, first + line, offset);
       w[0][v] = unsigned_codes<kCode, false, 0>(codes);
       if constexpr (kQuads == 2) w[1][v] = unsigned_codes<kCode, false, 1>(codes);
@@ -63,7 +63,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int un
   for (int v = 0; v < kVectors; ++v) {
     const uint8_t* from = group + v * Lines::kBytes;
     const __m512i codes = Lines::unit(from, unit), positions = Lines::positions(from);
-    const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets + 16 * v) : codes;
+    const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : codes;
     w[v] = signed_codes<kCode>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4), offset);
     control[v] = unit == 0 ? gather_control<kHalf>(positions) : gather_control<kHalf + 2>(positions);
     bias[v] = _mm512_dpbusd_epi32(bias[v], _mm512_set1_epi8(static_cast<char>(128)), w[v]);
@@ -142,10 +142,10 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
 template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors, int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   using Lines = CodeLines<kCode, kSparse>;
-  constexpr int kLines = Lines::kLines / kParts, kRecord = (9 + kParts) * kRows;
+  constexpr int kLines = Lines::kLines / kParts, kABlock = (9 + kParts) * kRows;
   const SuperShape shape(*pass.layout);
   const int64_t superblocks = pass.layout->superblocks();
-  const ScaleRange range = ScaleRange::of<kExponents>(pass.facts, kRows);
+  const ScaleRange range = ScaleRange::of<kExponents>(pass.row_stats, kRows);
   Int8Super super;
   __m512 acc[kRows][kVectors];
 #pragma GCC unroll 4
@@ -154,16 +154,16 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
   const int64_t ahead = pass.alone ? shape.ahead : 0;
   const uint8_t* bytes = pass.panel;
-  const uint32_t* record = pass.records;
+  const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp = !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
     if (pass.alone) shape.fetch_scales(bytes);
-    for (int b = 0; b < kBlocksPerSuper; ++b, record += kRecord) {
+    for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
         const uint8_t* codes = bytes + (b * kColumnGroups + pass.v0) * Lines::kBytes;
-        const uint32_t* extras = record + 8 * kRows;
+        const uint32_t* extras = a_block + 8 * kRows;
         __m512i dot[kRows][kVectors], kept[kRows][kVectors];
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
@@ -181,9 +181,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
         const int group = (b * 2 + part) >> shape.shift;
         const uint32_t* offsets = &super.offset[group][16 * pass.v0];
         if constexpr (kSparse)
-          dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, record, ahead, dot, kept);
+          dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, a_block, ahead, dot, kept);
         else
-          dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, record, ahead, dot);
+          dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, a_block, ahead, dot);
         add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
       }
     }
@@ -207,8 +207,8 @@ void run_tiles(const PanelArgs& args) {
   pass.alone = passes == 1;
   for (int64_t i = 0; i < passes; ++i) {
     const int64_t tile = args.tile_begin + i / (4 / kVectors);
-    pass.records = args.records + act.offset(tile, 0);
-    pass.facts = reinterpret_cast<const float*>(args.records + act.rows_offset(tile));
+    pass.packed_a = args.packed_a + act.offset(tile, 0);
+    pass.row_stats = reinterpret_cast<const float*>(args.packed_a + act.rows_offset(tile));
     pass.v0 = static_cast<int>(i % (4 / kVectors)) * kVectors;
     pass.next = share_of_next_panel(*args.layout, args.panel, i, passes);
     pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
@@ -233,7 +233,7 @@ void run_rows(const PanelArgs& args) {
         return run_tiles<kCode, kSparse, 2, kParts>(args);
       case 3:
         return run_tiles<kCode, kSparse, 3, kParts>(args);
-      default:  // dense weights have tall tiles then
+      default:  // dense weights have register-decoded tiles then
         if constexpr (kSparse) return run_tiles<kCode, kSparse, 4, kParts>(args);
     }
   }
@@ -246,16 +246,16 @@ void run(const PanelArgs& args) {
 
 }  // namespace
 
-void cpu_avx512vnni_int8_gemv_w4sym(const PanelArgs& args) { run<CodeKind::w4sym>(args); }
-void cpu_avx512vnni_int8_gemv_w4zero(const PanelArgs& args) { run<CodeKind::w4zero>(args); }
-void cpu_avx512vnni_int8_gemv_w4add(const PanelArgs& args) { run<CodeKind::w4add>(args); }
-void cpu_avx512vnni_int8_gemv_fp4(const PanelArgs& args) { run<CodeKind::fp4>(args); }
-void cpu_avx512vnni_int8_gemv_w8sym(const PanelArgs& args) { run<CodeKind::w8sym>(args); }
-void cpu_avx512vnni_int8_gemv_w8add(const PanelArgs& args) { run<CodeKind::w8add>(args); }
-void cpu_avx512vnni_int8_gemv_w4sym_sparse(const PanelArgs& args) { run<CodeKind::w4sym, true>(args); }
-void cpu_avx512vnni_int8_gemv_w4zero_sparse(const PanelArgs& args) { run<CodeKind::w4zero, true>(args); }
-void cpu_avx512vnni_int8_gemv_w4add_sparse(const PanelArgs& args) { run<CodeKind::w4add, true>(args); }
-void cpu_avx512vnni_int8_gemv_fp4_sparse(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
+void cpu_avx512vnni_gemv_u4_i8(const PanelArgs& args) { run<CodeKind::u4>(args); }
+void cpu_avx512vnni_gemv_u4zero_i8(const PanelArgs& args) { run<CodeKind::u4zero>(args); }
+void cpu_avx512vnni_gemv_u4add_i8(const PanelArgs& args) { run<CodeKind::u4add>(args); }
+void cpu_avx512vnni_gemv_fp4_i8(const PanelArgs& args) { run<CodeKind::fp4>(args); }
+void cpu_avx512vnni_gemv_i8_i8(const PanelArgs& args) { run<CodeKind::i8>(args); }
+void cpu_avx512vnni_gemv_i8add_i8(const PanelArgs& args) { run<CodeKind::i8add>(args); }
+void cpu_avx512vnni_gemv_u4_sparse_i8(const PanelArgs& args) { run<CodeKind::u4, true>(args); }
+void cpu_avx512vnni_gemv_u4zero_sparse_i8(const PanelArgs& args) { run<CodeKind::u4zero, true>(args); }
+void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) { run<CodeKind::u4add, true>(args); }
+void cpu_avx512vnni_gemv_fp4_sparse_i8(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu
 

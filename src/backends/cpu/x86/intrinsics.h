@@ -3,7 +3,7 @@
 
 #include "backends/cpu/hot_loops.h"
 
-// GCC 12 warns of its own headers, which spell "undefined" as a variable initialised by itself (GCC bug 105593).
+// GCC 12 warns of its own headers, which spell "undefined" as a variable initialized by itself (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

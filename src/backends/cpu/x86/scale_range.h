@@ -24,11 +24,11 @@ struct ScaleRange {
     return {static_cast<uint32_t>(std::max(kNormal, kNormal + kOne - std::bit_cast<int32_t>(smallest_d))),
             static_cast<uint32_t>(std::clamp<int64_t>(kLargest + kOne - std::bit_cast<int32_t>(largest_d), 0, kLargestPower))};
   }
-  /// Of the rows of a tile, whose facts these are (activations.h).
+  /// Of the rows of a tile, whose statistics these are (activations.h).
   template <bool kExponents>
-  static ScaleRange of(const float* facts, int rows) {
-    const float largest = *std::max_element(facts, facts + rows);
-    return kExponents ? exponents(*std::min_element(facts + rows, facts + 2 * rows), largest) : finite(largest);
+  static ScaleRange of(const float* row_stats, int rows) {
+    const float largest = *std::max_element(row_stats, row_stats + rows);
+    return kExponents ? exponents(*std::min_element(row_stats + rows, row_stats + 2 * rows), largest) : finite(largest);
   }
   /// Scales whose magnitudes lie between these.
   bool holds(uint32_t smallest, uint32_t largest) const { return least <= smallest && largest <= most; }

@@ -91,7 +91,7 @@ void place_threadgroup_variables(llvm::Module& module, const std::vector<std::st
     std::map<llvm::Function*, llvm::Value*> storage;
     for (llvm::Use& use : llvm::make_early_inc_range(variable->uses())) {
       auto* user = llvm::dyn_cast<llvm::Instruction>(use.getUser());
-      if (!user) continue;  // no constant expression is left in a function, and no initialiser may name one
+      if (!user) continue;  // no constant expression is left in a function, and no initializer may name one
       llvm::Function* f = user->getFunction();
       llvm::Value*& at = storage[f];
       if (!at) {

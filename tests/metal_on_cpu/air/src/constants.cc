@@ -9,7 +9,7 @@
 namespace metal_on_cpu::air {
 namespace {
 
-constexpr const char* kInitialisers = "air.static_init";  // the section of code that runs before the kernel
+constexpr const char* kInitializers = "air.static_init";  // the section of code that runs before the kernel
 
 llvm::Constant* constant_of(const ConstantValue& value, llvm::Type* type) {
   return std::visit(
@@ -48,17 +48,17 @@ Result<bool> give_value(llvm::Module& module, const FunctionConstant& c, const C
   return true;
 }
 
-// Written by the initialisers alone: from now on it has this value.
+// Written by the initializers alone: from now on it has this value.
 void fix(llvm::GlobalVariable& variable, llvm::Constant* value) {
   variable.setInitializer(value);
   variable.setConstant(true);
 }
 
-Result<bool> run_initialisers(llvm::Module& module) {
+Result<bool> run_initializers(llvm::Module& module) {
   const llvm::TargetLibraryInfoImpl implementation{llvm::Triple(module.getTargetTriple())};
   const llvm::TargetLibraryInfo library(implementation);
   for (llvm::Function& f : llvm::make_early_inc_range(module)) {
-    if (f.isDeclaration() || f.getSection() != kInitialisers) continue;
+    if (f.isDeclaration() || f.getSection() != kInitializers) continue;
     llvm::Evaluator evaluator(module.getDataLayout(), &library);
     llvm::Constant* nothing = nullptr;
     if (!evaluator.EvaluateFunction(&f, nothing, llvm::SmallVector<llvm::Constant*, 0>())) {
@@ -73,12 +73,12 @@ Result<bool> run_initialisers(llvm::Module& module) {
 
 }  // namespace
 
-Result<bool> specialise(llvm::Module& module, const Signature& signature, const ConvertOptions& options) {
+Result<bool> specialize(llvm::Module& module, const Signature& signature, const ConvertOptions& options) {
   for (const FunctionConstant& c : signature.constants) {
     if (auto given = give_value(module, c, options); !given) return given;
   }
   if (llvm::GlobalVariable* list = module.getGlobalVariable("llvm.global_ctors")) list->eraseFromParent();
-  return run_initialisers(module);
+  return run_initializers(module);
 }
 
 bool enabled(const llvm::Module& module, const Argument& argument) {

@@ -135,7 +135,7 @@ Result<std::string> air_to_ir(Bytes bitcode, const ConvertOptions& options) {
     }
   }
   expand_pure(module, options.contraction);
-  if (auto done = specialise(module, signature.value(), options); !done) return done.error();
+  if (auto done = specialize(module, signature.value(), options); !done) return done.error();
   if (const auto unknown = call_collectives(module, *library.value()); !unknown.empty())
     return Error{"no body for " + joined(unknown)};
   place_threadgroup_variables(module, threadgroup);

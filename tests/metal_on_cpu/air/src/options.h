@@ -19,7 +19,7 @@ using ConstantValue = std::variant<bool, int64_t, uint64_t, double>;
 struct ConvertOptions {
   bool checked = false;  // every access, barrier and collective reports itself to the runtime
   bool flush_to_zero =
-      false;  // what the optimiser computes takes and gives float subnormals as zero; the dispatch does the rest
+      false;  // what the optimizer computes takes and gives float subnormals as zero; the dispatch does the rest
   Contraction contraction;
   std::map<uint32_t, ConstantValue> constants;           // function constants by index
   std::map<std::string, ConstantValue> named_constants;  // and by name

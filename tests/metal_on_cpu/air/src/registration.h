@@ -7,7 +7,7 @@
 
 namespace metal_on_cpu::air {
 
-/// Adds the kernel's description and the function that hands it its arguments. Precondition: specialise(), address spaces
+/// Adds the kernel's description and the function that hands it its arguments. Precondition: specialize(), address spaces
 /// dropped.
 void register_kernel(llvm::Module& module, const Signature& signature);
 

@@ -130,7 +130,7 @@ struct Route {
       const BufferCounters p = counters(x, index), q = counters(y, index);
       number("unique bytes read of" + buffer, p.unique_bytes_read, q.unique_bytes_read);
       number("bytes written to" + buffer, p.bytes_written, q.bytes_written);
-      // How often sizes in constant memory are read again is the optimiser's choice.
+      // How often sizes in constant memory are read again is the optimizer's choice.
       if (b.kind != Arguments::Kind::kValue) number("bytes read of" + buffer, p.bytes_read, q.bytes_read);
     }
     findings(other, all);

@@ -264,7 +264,7 @@ std::vector<Group> order_groups() {
       {"contig_scan_*", "threadgroup bytes read",
        "the check of the index in simdgroup_sums[simd_group_id] stands before each use, and keeps the source route from "
        "reading it "
-       "once; Apple's kernel was optimised before it is checked"},
+       "once; Apple's kernel was optimized before it is checked"},
       {"contig_scan_*complex64", "bytes read of buffer 0", "Apple's compiler reads the real part of an input twice"}};
   return {std::move(contiguous), scans("scan_strided", add_strided), block_sorts(), multi_block_sorts(), searches()};
 }

@@ -1,4 +1,4 @@
-// Products with quantised weights: affine codes of 1 to 8 bits, and the microscaled floats mxfp4, nvfp4 and mxfp8.
+// Products with quantized weights: affine codes of 1 to 8 bits, and the microscaled floats mxfp4, nvfp4 and mxfp8.
 #include "differential.h"
 
 namespace metal_on_cpu::differential {
@@ -299,7 +299,7 @@ class Turns {
 };
 
 constexpr const char* kReadAgain =
-    "which repeated reads become one is the optimisers' choice; ours has no address spaces that tell codes from decoded values";
+    "which repeated reads become one is the optimizers' choice; ours has no address spaces that tell codes from decoded values";
 constexpr const char* kNoValue =
     "lanes beyond the end of the last part multiply codes without a value by 0; Apple's compiler has removed what would show "
     "it";
@@ -331,7 +331,7 @@ std::vector<Group> products(const std::string& prefix, const std::vector<std::st
   all.add(gathers, [](const Mode&) { return gather_qmm("gather_qmm_t", "_alN_false", ", false", 50, 128); });
   all.add(gathers, [](const Mode&) { return gather_qmm("gather_qmm_n", "", "", 128, 40); });
   for (Group* g : {&vectors, &gathers}) g->known.push_back({"*qmv_*", "device-race of buffer [46]", kLastRows});
-  outer.known.push_back({"*_qvm_split_k_*", "uninitialised-variable", kNoValue});
+  outer.known.push_back({"*_qvm_split_k_*", "uninitialized-variable", kNoValue});
   if (prefix == "affine") {
     vectors.known.push_back({"affine_qmv_*", "bytes read of buffer 3", kReadAgain});
     matrices.known.push_back({"*", "bytes read of buffer 0", kReadAgain});

@@ -44,7 +44,7 @@ const Planted kPlanted[] = {
      3},
     {"SizeTooLarge", "affine_qmm_t_bfloat16_t_gs_128_b_1_alN_true_batch_0", [](Arguments& a) { a.value(5, 256); },
      "out-of-bounds-read", 3},
-    {"TooFewThreads", "sdpa_vector_float16_t_64_64", [](Arguments& a) { a.threads(512); }, "uninitialised-threadgroup-read",
+    {"TooFewThreads", "sdpa_vector_float16_t_64_64", [](Arguments& a) { a.threads(512); }, "uninitialized-threadgroup-read",
      -1},
     {"WrongConstant",
      "steel_gemm_fused_nn_float16_float16_bm32_bn32_bk16_wm2_wn2",

@@ -13,7 +13,7 @@
 namespace metal_on_cpu {
 namespace {
 
-// A float's type: its name in kernels' names, the distance of its neighbours at 1, and at 0.
+// A float's type: its name in kernels' names, the distance of its neighbors at 1, and at 0.
 struct Float {
   const char* name;
   size_t bytes;

@@ -40,7 +40,7 @@ void metal_test_fail_command_buffer_creation(size_t nth); /* commandBuffer... re
 void metal_test_fail_encoder(size_t nth);                 /* computeCommandEncoder..., blitCommandEncoder return nil */
 void metal_test_fail_event(size_t nth);                   /* newEvent, newSharedEvent, newFence return nil */
 void metal_test_fail_residency_set(size_t nth);           /* newResidencySet... returns an error */
-void metal_test_fail_archive(size_t nth);  /* making, adding to and serialising a binary archive, one after another */
+void metal_test_fail_archive(size_t nth);  /* making, adding to and serializing a binary archive, one after another */
 void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);

@@ -34,7 +34,7 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
   return true;
 }
 
-// Fast mode: one run of clang. Checked mode: one that optimises with our pass, and one that makes code. The second does so in
+// Fast mode: one run of clang. Checked mode: one that optimizes with our pass, and one that makes code. The second does so in
 // clang's quickest way: the checks take the time of a checked run, and most of them are short.
 Result<bool> build_image(const std::string& text, bool source, const Words& language, bool checked, const fs::path& folder,
                          const fs::path& image) {

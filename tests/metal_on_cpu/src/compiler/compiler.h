@@ -24,7 +24,7 @@ struct ImageRequest {
   std::string kernel;  // the one that a .metallib's image holds
   ConstantLiterals constants;
   bool checked = false;
-  bool flush_to_zero = false;  // what the optimiser computes is as the dispatch computes
+  bool flush_to_zero = false;  // what the optimizer computes is as the dispatch computes
 };
 /// The path of the image. Several threads and processes may ask for the same at once.
 Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options);

@@ -6,9 +6,9 @@ namespace {
 // What a header says so far about what follows.
 struct Header {
   std::string keyword;       // namespace, struct, class, union, enum: the first outside template parameters
-  bool assigned = false;     // an = outside brackets: braces are an initialiser
+  bool assigned = false;     // an = outside brackets: braces are an initializer
   bool parameters = false;   // a parenthesis of a function
-  bool initialiser = false;  // the : of a constructor
+  bool initializer = false;  // the : of a constructor
   bool external = false;     // extern "C"
 };
 
@@ -19,8 +19,8 @@ bool opens_no_parameters(const Token* before) {
                     before->is("static_assert"));
 }
 
-// After ) const and the like, a { begins the body; after a name in a constructor's initialisers it begins one of them.
-bool member_initialiser(const Token& before) {
+// After ) const and the like, a { begins the body; after a name in a constructor's initializers it begins one of them.
+bool member_initializer(const Token& before) {
   return before.kind == Token::kName && !before.is("const") && !before.is("noexcept") && !before.is("device") &&
          !before.is("constant") && !before.is("thread") && !before.is("threadgroup");
 }
@@ -33,7 +33,7 @@ void note_token(Header& header, const Token& token, const Token* before, const A
     if (token.is("extern")) header.external = true;
   }
   if (token.is_mark("=") && angles.depth() == 0 && !(before && before->is_name("operator"))) header.assigned = true;
-  if (token.is_mark(":") && header.parameters) header.initialiser = true;
+  if (token.is_mark(":") && header.parameters) header.initializer = true;
 }
 
 Declaration whole(size_t begin, size_t end) { return {Declaration::kOther, begin, end, end, end}; }
@@ -73,7 +73,7 @@ Declaration next_declaration(const TokenStream& s, size_t begin, size_t limit) {
         return {Declaration::kNamespace, begin, i, close, close + 1};
       }
       if (!header.assigned && header.parameters && header.keyword != "enum") {
-        if (!header.initialiser || !before || !member_initialiser(*before)) {
+        if (!header.initializer || !before || !member_initializer(*before)) {
           return {Declaration::kFunction, begin, i, close, close + 1};
         }
       } else if (!header.assigned && is_class_keyword(header.keyword)) {

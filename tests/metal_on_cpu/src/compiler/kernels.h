@@ -17,7 +17,7 @@ struct KernelHeader {
   bool is_template = false;
   std::string template_head;  // "template < typename T >"
   uint32_t param_count = 0;
-  std::string params;  // initialisers of msl::Param
+  std::string params;  // initializers of msl::Param
   std::string file;
   uint32_t first_line = 0, last_line = 0;
   std::vector<Diagnostic> errors;

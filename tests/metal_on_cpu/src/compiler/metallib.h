@@ -11,7 +11,7 @@ namespace metal_on_cpu {
 
 /// The names of the library's kernels. The program is $METAL_ON_CPU_AIR_TO_NATIVE, or air-to-native in PATH.
 Result<std::vector<std::string>> metallib_kernels(const std::string& path);
-/// One kernel as LLVM IR for this processor, specialised, not optimised.
+/// One kernel as LLVM IR for this processor, specialized, not optimized.
 Result<std::string> metallib_ir(const std::string& path, const ImageRequest& request, const CompileOptions& options);
 
 }  // namespace metal_on_cpu

@@ -65,7 +65,7 @@ std::vector<std::string> language_errors(const llvm::Module& module) {
   }
   if (const auto* code = module.getNamedGlobal("llvm.global_ctors"); code && !code->isDeclaration()) {
     errors.emplace_back(
-        "error: a program-scope variable has no constant initialiser (it may use a function constant without a value)");
+        "error: a program-scope variable has no constant initializer (it may use a function constant without a value)");
   }
   return errors;
 }

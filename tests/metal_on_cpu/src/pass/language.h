@@ -8,7 +8,7 @@
 
 namespace metal_on_cpu::pass {
 
-/// Functions that call themselves, but for those that end by it, which are loops; initialisers that need code at load time.
+/// Functions that call themselves, but for those that end by it, which are loops; initializers that need code at load time.
 /// "file:line:column: error: ..." each.
 std::vector<std::string> language_errors(const llvm::Module& module);
 

@@ -1,5 +1,5 @@
-// The pass that clang loads for checked mode. Before anything is optimised it has everything inlined, as Apple's compiler does,
-// and marks variables without a value; behind the optimiser, before AddressSanitizer, it counts what each basic block computes
+// The pass that clang loads for checked mode. Before anything is optimized it has everything inlined, as Apple's compiler does,
+// and marks variables without a value; behind the optimizer, before AddressSanitizer, it counts what each basic block computes
 // and makes it report itself to the runtime, and estimates registers; in a second run of clang, which only makes code, it gives
 // the sanitizers' hooks names of our own.
 #include <llvm/IR/IRBuilder.h>
@@ -14,7 +14,7 @@
 #include "language.h"
 #include "operations.h"
 #include "registers.h"
-#include "uninitialised.h"
+#include "uninitialized.h"
 
 namespace metal_on_cpu::pass {
 namespace {
@@ -37,8 +37,8 @@ class Prepare : public llvm::PassInfoMixin<Prepare> {
     const auto recursive = recursive_functions(module, true);
     for (llvm::Function& f : module) {
       if (!is_shader(f)) continue;
-      mark_uninitialised(f);
-      // What this attribute keeps the optimiser from is what would let an unknown byte decide a branch too early.
+      mark_uninitialized(f);
+      // What this attribute keeps the optimizer from is what would let an unknown byte decide a branch too early.
       f.addFnAttr(llvm::Attribute::SanitizeMemory);
       if (!is_helper(f) || llvm::is_contained(recursive, &f)) continue;
       f.setLinkage(llvm::GlobalValue::InternalLinkage);
@@ -62,7 +62,7 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
       if (!is_shader(f)) continue;
       if (f.hasAddressTaken()) registers_.emplace_back(&f, estimate_registers(f));
       for (llvm::BasicBlock& block : f) announce(block);
-      report_uninitialised(f, f.hasAddressTaken());
+      report_uninitialized(f, f.hasAddressTaken());
       f.removeFnAttr(llvm::Attribute::SanitizeMemory);
     }
     write_tables(module);

@@ -63,18 +63,18 @@ void Worker::watch(const Place& place, const Access& access) {
   const int space = place.threadgroup ? 1 : 0;
   const Order order{now_, lane_->index, static_cast<uint32_t>(group_number_) + 1, group_sync_[space], simdgroup_sync_[space]};
   Conflict conflict;
-  bool uninitialised = false;
+  bool uninitialized = false;
   place.history.visit(place.offset, access.bytes, job_->shared && !place.threadgroup, [&](Cell& cell) {
-    uninitialised = uninitialised || (place.undefined && !access.write && !cell.written());
+    uninitialized = uninitialized || (place.undefined && !access.write && !cell.written());
     if (conflict.race == Race::kNone) conflict = cell.conflict(order, access.write, access.atomic);
     cell.record(order, access.write, access.atomic);
   });
-  if (uninitialised) report_uninitialised(place, access);
+  if (uninitialized) report_uninitialized(place, access);
   if (conflict.race != Race::kNone) report_race(place, access, conflict);
 }
 
-void Worker::report_uninitialised(const Place& place, const Access& access) {
-  if (Finding* f = report(place.threadgroup ? "uninitialised-threadgroup-read" : "uninitialised-device-read", access.where,
+void Worker::report_uninitialized(const Place& place, const Access& access) {
+  if (Finding* f = report(place.threadgroup ? "uninitialized-threadgroup-read" : "uninitialized-device-read", access.where,
                           place.buffer)) {
     f->offset = place.byte;
     f->message = doing(access) + place_text(place.threadgroup, place.buffer, place.byte) + " that nothing has written";

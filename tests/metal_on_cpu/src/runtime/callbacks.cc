@@ -151,16 +151,16 @@ MSL_EXPORT void msl_undefined_constant(const char* name) {
   }
   w->abandon();
 }
-MSL_EXPORT void msl_uninitialised_use(bool unknown) {
+MSL_EXPORT void msl_uninitialized_use(bool unknown) {
   Worker* w = Worker::current();
   if (!unknown || !w || !w->lane()) return;
-  if (Finding* f = w->report("uninitialised-variable", Where::address(__builtin_return_address(0))))
+  if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "what happens here depends on a variable of the thread that has no value";
 }
-MSL_EXPORT void msl_uninitialised_copy(const uint8_t* shadow, size_t bytes) {
+MSL_EXPORT void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes) {
   Worker* w = Worker::current();
   if (bytes == 0 || !w || !w->lane() || std::count(shadow, shadow + bytes, 0xff) != static_cast<std::ptrdiff_t>(bytes)) return;
-  if (Finding* f = w->report("uninitialised-variable", Where::address(__builtin_return_address(0))))
+  if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "copies " + std::to_string(bytes) + " bytes of a variable of the thread that has no value";
 }
 MSL_EXPORT void msl_block(uint32_t number) {

@@ -32,7 +32,7 @@ Place innermost(std::istream& lines) {
   return place;
 }
 
-std::map<uintptr_t, Place> symbolise(const std::vector<uintptr_t>& addresses, const std::string& image) {
+std::map<uintptr_t, Place> symbolize(const std::vector<uintptr_t>& addresses, const std::string& image) {
   std::map<uintptr_t, Place> places;
   Dl_info info{};
   std::vector<std::string> command = {"llvm-symbolizer-19", "--obj=" + image, "--inlines", "--functions=none"};
@@ -89,7 +89,7 @@ std::vector<Finding> FindingLog::take(const std::string& image) {
   for (const auto& [key, finding] : found_) {
     if (std::get<1>(key)) addresses.push_back(std::get<1>(key));
   }
-  const auto places = symbolise(addresses, image);
+  const auto places = symbolize(addresses, image);
   std::vector<Finding> all;
   for (auto& [key, finding] : found_) {
     finding.file = without_dot(std::get<2>(key)), finding.line = std::get<3>(key);

@@ -1,4 +1,4 @@
-// A loaded image: the kernels of one specialisation of a shader. It has no state; threads share it.
+// A loaded image: the kernels of one specialization of a shader. It has no state; threads share it.
 #pragma once
 
 #include <memory>

@@ -232,7 +232,7 @@ void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
   switch (site.kind) {
     case msl::kBarrier:
       counters.simdgroup_barriers++;
-      synchronise(site.flags, simdgroup, 1, false);
+      synchronize(site.flags, simdgroup, 1, false);
       break;
     case msl::kReduction:
       counters.reductions++;
@@ -296,7 +296,7 @@ void Worker::note_tensor_operation(uint32_t first, uint32_t count) {
 }
 
 // Accesses before this are ordered with those after it, in the memories that the flags name.
-void Worker::synchronise(uint32_t flags, uint32_t first, uint32_t count, bool group) {
+void Worker::synchronize(uint32_t flags, uint32_t first, uint32_t count, bool group) {
   now_++;
   for (int space = 0; space < 2; ++space) {
     if (!(flags & (space == 0 ? 1u : 2u))) continue;
@@ -320,7 +320,7 @@ bool Worker::release_barrier() {
     note_tensor_operation(0, count);
   } else {
     counters.threadgroup_barriers++;
-    synchronise(first.flags, 0, simdgroups_, true);
+    synchronize(first.flags, 0, simdgroups_, true);
   }
   for (uint32_t s = 0; s < simdgroups_; ++s) {
     const uint32_t lanes = std::min(count - s * kSimdWidth, kSimdWidth);

@@ -143,7 +143,7 @@ class __attribute__((visibility("hidden"))) Worker {
 
  private:
   [[noreturn]] static void fiber();
-  // Neighbours begin five lines (an odd number: all 64 sets get their turn) below one another.
+  // Neighbors begin five lines (an odd number: all 64 sets get their turn) below one another.
   std::byte* stack_top(uint32_t thread) const { return stacks_.data() + (thread + 1) * kStack - thread * 5 % 64 * 64; }
   void start_lanes();
   void place_threadgroup_arguments();
@@ -157,7 +157,7 @@ class __attribute__((visibility("hidden"))) Worker {
   bool release_barrier();
   void note_tensor_operation(uint32_t first, uint32_t count);
   void report_divergent_barrier();
-  void synchronise(uint32_t flags, uint32_t first_simdgroup, uint32_t count, bool group);
+  void synchronize(uint32_t flags, uint32_t first_simdgroup, uint32_t count, bool group);
   void clean_stacks();
 
   void stack_access(const Access& access);
@@ -176,7 +176,7 @@ class __attribute__((visibility("hidden"))) Worker {
     bool threadgroup, undefined;
   };
   void watch(const Place& place, const Access& access);
-  void report_uninitialised(const Place& place, const Access& access);
+  void report_uninitialized(const Place& place, const Access& access);
   void report_race(const Place& place, const Access& access, const Conflict& conflict);
 
   static thread_local constinit Worker* current_ __attribute__((tls_model("initial-exec")));

@@ -40,7 +40,7 @@ pub fn numbers(count: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-pub fn quantised(context: &Context, format: Format, n: usize, k: usize) -> Weights {
+pub fn quantized(context: &Context, format: Format, n: usize, k: usize) -> Weights {
     Pack::floats(format, Matrix::new(&numbers(n * k, 7), n, k).unwrap()).pack(context).unwrap()
 }
 

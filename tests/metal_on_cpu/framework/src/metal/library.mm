@@ -183,7 +183,7 @@ std::string identity_of(const Constants& constants) {
 }
 - (void)setConstantValues:(const void*)values type:(MTLDataType)type withRange:(NSRange)range {
   const size_t size = metal_framework::size_of(type);
-  if (size == 0) return find("constant-type", "function constants of type " + std::to_string(type) + " are not modelled");
+  if (size == 0) return find("constant-type", "function constants of type " + std::to_string(type) + " are not modeled");
   if (NSMaxRange(range) > 65536) return find("out-of-range", "function constants have indices below 65536");
   for (NSUInteger i = 0; i < range.length; ++i) {
     constants.by_index[static_cast<uint32_t>(range.location + i)] =
@@ -192,7 +192,7 @@ std::string identity_of(const Constants& constants) {
 }
 - (void)setConstantValue:(const void*)value type:(MTLDataType)type withName:(NSString*)name {
   if (metal_framework::size_of(type) == 0) {
-    return find("constant-type", "function constants of type " + std::to_string(type) + " are not modelled");
+    return find("constant-type", "function constants of type " + std::to_string(type) + " are not modeled");
   }
   constants.by_name[text(name)] = metal_framework::value_of(value, type);
 }

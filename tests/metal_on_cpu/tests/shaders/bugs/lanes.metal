@@ -69,7 +69,7 @@ kernel void matrix_store_without_barrier(device float* y [[buffer(1)]], uint i [
                                          uint t [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
   threadgroup float a[128];
   simdgroup_store(make_filled_simdgroup_matrix<float, 8, 8>(1.0f), a + 64 * sg, 8);  // BUG threadgroup-race
-  y[i] = a[t];  // BUG threadgroup-race uninitialised-threadgroup-read
+  y[i] = a[t];  // BUG threadgroup-race uninitialized-threadgroup-read
 }
 kernel void prefix_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = 0;

@@ -1,4 +1,4 @@
-// Races, barriers, uninitialised memory. BUG names the findings expected on its line.
+// Races, barriers, uninitialized memory. BUG names the findings expected on its line.
 #include <metal_stdlib>
 using namespace metal;
 
@@ -34,7 +34,7 @@ kernel void simdgroup_barrier_is_not_enough(device float* y [[buffer(1)]], uint 
   threadgroup float a[64];
   a[t] = t;  // BUG threadgroup-race
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  y[i] = a[63 - t];  // BUG threadgroup-race uninitialised-threadgroup-read
+  y[i] = a[63 - t];  // BUG threadgroup-race uninitialized-threadgroup-read
 }
 kernel void barrier_without_flag(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
   threadgroup float a[64];
@@ -86,7 +86,7 @@ kernel void device_race_across_threadgroups(device float* y [[buffer(1)]], uint 
 kernel void device_sum_without_atomics(device float* y [[buffer(1)]]) {
   y[0] += 1;  // BUG device-race
 }
-kernel void neighbour_threadgroup(device float* y [[buffer(1)]], device float* z [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+kernel void neighbor_threadgroup(device float* y [[buffer(1)]], device float* z [[buffer(2)]], uint i [[thread_position_in_grid]]) {
   y[i] = 1;  // BUG device-race
   threadgroup_barrier(mem_flags::mem_device);
   z[i] = y[i ^ 64];  // BUG device-race
@@ -121,22 +121,22 @@ kernel void unwritten_threadgroup(device float* y [[buffer(1)]], uint i [[thread
   threadgroup float a[64];
   if (t != 5) a[t] = t;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  y[i] = a[63 - t];  // BUG uninitialised-threadgroup-read
+  y[i] = a[63 - t];  // BUG uninitialized-threadgroup-read
 }
 kernel void unwritten_argument(device float* y [[buffer(1)]], threadgroup float* a [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
-  y[i] = a[3];  // BUG uninitialised-threadgroup-read
+  y[i] = a[3];  // BUG uninitialized-threadgroup-read
 }
 kernel void left_by_last_threadgroup(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]],
                                      uint g [[threadgroup_position_in_grid]]) {
   threadgroup float a[64];
   if (g == 0) a[t] = 1;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  y[i] = a[t];  // BUG uninitialised-threadgroup-read
+  y[i] = a[t];  // BUG uninitialized-threadgroup-read
 }
 kernel void unwritten_device(device float* y [[buffer(1)]], device float* fresh [[buffer(4)]], uint i [[thread_position_in_grid]]) {
   if (i != 7) fresh[i] = 1;
-  y[i] = fresh[i];  // BUG uninitialised-device-read
+  y[i] = fresh[i];  // BUG uninitialized-device-read
 }
 kernel void accumulate_into_output(device float* fresh [[buffer(4)]], uint i [[thread_position_in_grid]]) {
-  fresh[i] += 1;  // BUG uninitialised-device-read
+  fresh[i] += 1;  // BUG uninitialized-device-read
 }

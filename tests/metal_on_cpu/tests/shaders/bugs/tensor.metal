@@ -47,7 +47,7 @@ kernel void tile_not_filled(device float* y [[buffer(1)]], uint i [[thread_posit
   Tile a(tile, dextents<int, 2>(16, 16));
   Product op;
   auto c = op.get_destination_cooperative_tensor<Tile, Tile, float>();
-  op.run(a, a, c);  // BUG uninitialised-threadgroup-read
+  op.run(a, a, c);  // BUG uninitialized-threadgroup-read
   y[i] = c.is_valid_element(0) ? c[0] : 0;
 }
 kernel void slice_past_the_end(device float* x [[buffer(2)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {

@@ -7,15 +7,15 @@ constant int kMissing [[function_constant(7)]];
 kernel void set_in_one_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   float v;
   if (i < 5) v = 1;
-  y[i] = v;  // BUG uninitialised-variable
+  y[i] = v;  // BUG uninitialized-variable
 }
 kernel void never_set(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   float v;
-  y[i] = v + 1;  // BUG uninitialised-variable
+  y[i] = v + 1;  // BUG uninitialized-variable
 }
 kernel void used_in_itself(device int* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   int n = n + i;
-  y[i] = n;  // BUG uninitialised-variable
+  y[i] = n;  // BUG uninitialized-variable
 }
 kernel void constant_without_value(device int* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   y[i] = kMissing;  // BUG undefined-function-constant
@@ -23,32 +23,32 @@ kernel void constant_without_value(device int* y [[buffer(1)]], uint i [[thread_
 kernel void element_never_set(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   float a[4];
   a[0] = a[1] = a[3] = 1;
-  y[i] = a[2];  // BUG uninitialised-variable
+  y[i] = a[2];  // BUG uninitialized-variable
 }
 kernel void element_past_those_set(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   float a[8];
   for (int k = 0; k < 7 + zero[i]; k++) a[k] = k;
-  y[i] = a[zero[i] + 7];  // BUG uninitialised-variable
+  y[i] = a[zero[i] + 7];  // BUG uninitialized-variable
 }
 kernel void elements_set_by_index(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   float a[8];
   a[zero[i] + 3] = 1;
   float sum = 0;
   for (int k = 2; k < 4 + zero[i]; k++) sum += a[k];
-  y[i] = sum;  // BUG uninitialised-variable
+  y[i] = sum;  // BUG uninitialized-variable
 }
 struct Pair { float first, second; };
 kernel void member_never_set(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   Pair p;
   p.first = i;
-  y[i] = p.first + p.second;  // BUG uninitialised-variable
+  y[i] = p.first + p.second;  // BUG uninitialized-variable
 }
 kernel void copy_of_a_copy(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   Pair p[4], q[4];
   for (int k = 0; k < 4; k++) p[k].first = k;
   p[zero[i]].second = 2;
   for (int k = 0; k < 4; k++) q[k] = p[k];
-  y[i] = q[zero[i] + 1].second;  // BUG uninitialised-variable
+  y[i] = q[zero[i] + 1].second;  // BUG uninitialized-variable
 }
 static Pair half_made(float first) {
   Pair p;
@@ -57,7 +57,7 @@ static Pair half_made(float first) {
 }
 kernel void member_of_result(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   const Pair p = half_made(i);
-  y[i] = p.second;  // BUG uninitialised-variable
+  y[i] = p.second;  // BUG uninitialized-variable
 }
 static void set_some(thread float* a, int n) {
   for (int k = 0; k < n; k++) a[k] = 1;
@@ -65,28 +65,28 @@ static void set_some(thread float* a, int n) {
 kernel void set_by_helper(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   float a[6];
   set_some(a, 5 + zero[i]);
-  y[i] = a[5];  // BUG uninitialised-variable
+  y[i] = a[5];  // BUG uninitialized-variable
 }
 kernel void branch_on_element(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   bool done[2];
   done[0] = true;
   y[i] = 0;
-  if (done[1]) y[i] = 1;  // BUG uninitialised-variable
+  if (done[1]) y[i] = 1;  // BUG uninitialized-variable
 }
 kernel void index_from_element(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   int at[2];
   at[0] = 3;
-  y[i] = x[at[1] & 1];  // BUG uninitialised-variable
+  y[i] = x[at[1] & 1];  // BUG uninitialized-variable
 }
 kernel void component_never_set(device float4* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   float4 v;
   v.x = 1, v.y = 2, v.w = 4;
-  if (i < 32) y[i] = v;  // BUG uninitialised-variable
+  if (i < 32) y[i] = v;  // BUG uninitialized-variable
 }
 kernel void accumulator_never_filled(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   simdgroup_float8x8 a, c;
   simdgroup_load(a, x, 8);
-  simdgroup_multiply_accumulate(c, a, a, c);  // BUG uninitialised-variable
+  simdgroup_multiply_accumulate(c, a, a, c);  // BUG uninitialized-variable
   y[i] = c.thread_elements()[0];
 }
 kernel void some_accumulators_filled(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], device const int* zero [[buffer(3)]],
@@ -94,24 +94,24 @@ kernel void some_accumulators_filled(device const float* x [[buffer(0)]], device
   simdgroup_float8x8 a, c[4];
   simdgroup_load(a, x, 8);
   for (int k = 0; k < 3 + zero[0]; k++) c[k] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  for (int k = 0; k < 4; k++) simdgroup_multiply_accumulate(c[k], a, a, c[k]);  // BUG uninitialised-variable
+  for (int k = 0; k < 4; k++) simdgroup_multiply_accumulate(c[k], a, a, c[k]);  // BUG uninitialized-variable
   y[i] = c[zero[i]].thread_elements()[0];
 }
 kernel void matrix_element_never_set(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint sg [[simdgroup_index_in_threadgroup]],
                                      uint g [[threadgroup_position_in_grid]]) {
   simdgroup_float8x8 m;
   m.thread_elements()[0] = i;
-  if (sg == 0 && g == 0) simdgroup_store(m, y, 8);  // BUG uninitialised-variable
+  if (sg == 0 && g == 0) simdgroup_store(m, y, 8);  // BUG uninitialized-variable
 }
 kernel void sum_over_lanes(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v;
   if (lane != 7) v = 1;
-  y[i] = simd_sum(v);  // BUG uninitialised-variable
+  y[i] = simd_sum(v);  // BUG uninitialized-variable
 }
 kernel void atomic_operand(device atomic_uint* y [[buffer(1)]]) {
   uint n[2];
   n[0] = 1;
-  atomic_fetch_add_explicit(y, n[1], memory_order_relaxed);  // BUG uninitialised-variable
+  atomic_fetch_add_explicit(y, n[1], memory_order_relaxed);  // BUG uninitialized-variable
 }
 kernel void value_of_last_iteration(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   float sum = 0;
@@ -120,16 +120,16 @@ kernel void value_of_last_iteration(device float* y [[buffer(1)]], device const 
     if (k == 0) a[zero[i]] = 1;
     sum += a[zero[i]];
   }
-  y[i] = sum;  // BUG uninitialised-variable
+  y[i] = sum;  // BUG uninitialized-variable
 }
 kernel void to_threadgroup_memory(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
   threadgroup float a[64];
   float v[2];
   v[0] = i;
-  a[t] = v[1];  // BUG uninitialised-variable
+  a[t] = v[1];  // BUG uninitialized-variable
   y[i] = a[t];
 }
 kernel void whole_struct(device Pair* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   Pair p;
-  if (i < 64) y[i] = p;  // BUG uninitialised-variable
+  if (i < 64) y[i] = p;  // BUG uninitialized-variable
 }

@@ -1,4 +1,4 @@
-// Correct kernels: products, normalisation, attention, quantised weights.
+// Correct kernels: products, normalization, attention, quantized weights.
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 using namespace metal;
@@ -143,8 +143,8 @@ kernel void attention(device const float* q [[buffer(0)]], device const float* k
   out[row * 32 + lane] = acc / sum;
 }
 
-// Quantises groups of 32 to 4 bits, one group a simdgroup; neighbours share a byte by a shuffle.
-kernel void quantise(device const float* x [[buffer(0)]], device uchar* codes [[buffer(1)]], device float* scales [[buffer(2)]],
+// Quantizes groups of 32 to 4 bits, one group a simdgroup; neighbors share a byte by a shuffle.
+kernel void quantize(device const float* x [[buffer(0)]], device uchar* codes [[buffer(1)]], device float* scales [[buffer(2)]],
                      uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   const float v = x[i], scale = simd_max(fabs(v)) / 7;
   const int q = clamp(int(rint(scale > 0 ? v / scale : 0.0f)), -7, 7) + 8;

@@ -1,23 +1,23 @@
-// INT8 compute of dense weights by tall tiles (avx512_tall.h).
+// INT8 compute of dense weights by register-decoded tiles (avx512_regdecode.h).
 //
 // vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots needs beside its 8 dot products sets the
 // speed that can be had: 8 / 9 with one multiplication (powers of two; groups of 64 and more), 8 / 10 with two.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
-#include "backends/cpu/x86/avx512_int8_pair_scales.h"
-#include "backends/cpu/x86/avx512_tall.h"
+#include "backends/cpu/x86/avx512_int8_paired_scales.h"
+#include "backends/cpu/x86/avx512_regdecode.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
 /// Scales and zeros of a chunk, a row of 64 for each group, and where its codes lie.
 struct alignas(64) Chunk {
-  float scale[2 * kTallBlocks][kPanelColumns];
+  float scale[2 * kRegdecodeBlocks][kPanelColumns];
   union {
-    float zero[2 * kTallBlocks][kPanelColumns];       ///< additive zeros
-    uint32_t offset[2 * kTallBlocks][kPanelColumns];  ///< w4zero: decode_offsets
-    uint32_t pairs[kTallBlocks][kPanelColumns];       ///< FP4 with E4M3 scales: pair_scales, instead of scale
+    float zero[2 * kRegdecodeBlocks][kPanelColumns];       ///< additive zeros
+    uint32_t offset[2 * kRegdecodeBlocks][kPanelColumns];  ///< u4zero: decode_offsets
+    uint32_t pairs[kRegdecodeBlocks][kPanelColumns];       ///< FP4 with E4M3 scales: pair_scales, instead of scale
   };
   uint32_t smallest, largest;  ///< magnitudes of scale, or the power of pairs, as bits
   bool paired;
@@ -30,10 +30,10 @@ struct alignas(64) Chunk {
     return codes + b / kBlocksPerSuper * super_bytes + (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
   }
 };
-using Tile = TallTile<Chunk>;
+using Tile = RegdecodeTile<Chunk>;
 
 template <CodeKind kCode>
-MARLIN_AVX512 void stage(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
   const SuperShape shape(*args.layout);
   out.codes = super;
   out.super_bytes = shape.bytes;
@@ -48,7 +48,7 @@ MARLIN_AVX512 void stage(const PanelArgs& args, const uint8_t* super, int blocks
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     const int row = s * shape.groups;
     widen(all, decode_int8_scales<kCode>(shape, super, 0, kColumnGroups, out.scale[row], out.zero[row]));
-    if constexpr (kCode == CodeKind::w4zero)
+    if constexpr (kCode == CodeKind::u4zero)
       decode_offsets(super + shape.zeros, shape.groups, 0, kColumnGroups, out.offset + row);
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);
@@ -70,7 +70,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_broadcast(__m512i& sum, __m512i w, con
 /// The sums of kCount lines of 16 columns, from line `first` on, of a block. `start`: the rows' sums of activations.
 template <CodeKind kCode, int kRows, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets,
-                                                const uint32_t* record, const uint32_t* start, int64_t ahead,
+                                                const uint32_t* a_block, const uint32_t* start, int64_t ahead,
                                                 __m512i (&dot)[kRows]) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
@@ -78,17 +78,17 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
   for (int r = 0; r < kRows; ++r) dot[r] = start_of<kCode>(start + r);
 #pragma GCC unroll 8
   for (int line = first; line < first + kCount; ++line) {
-    const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(offsets) : _mm512_setzero_si512();
+    const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets) : _mm512_setzero_si512();
     const Codes codes = Lines::read(group, line, offset);
     if (ahead != 0) Lines::fetch(group, line, ahead);
-    const uint32_t* const x = record + line * kQuads * kTallRows;
+    const uint32_t* const x = a_block + line * kQuads * kRegdecodeRows;
     const __m512i low = unsigned_codes<kCode, false, 0>(codes);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) dot_broadcast(dot[r], low, x + r);
     if constexpr (kQuads == 2) {
       const __m512i high = unsigned_codes<kCode, false, 1>(codes);
 #pragma GCC unroll 12
-      for (int r = 0; r < kRows; ++r) dot_broadcast(dot[r], high, x + kTallRows + r);
+      for (int r = 0; r < kRows; ++r) dot_broadcast(dot[r], high, x + kRegdecodeRows + r);
     }
     fence();
   }
@@ -111,22 +111,22 @@ struct RowFactor {
 template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
-  constexpr int kLines = Lines::kLines / kParts, kRecord = (9 + kParts) * kTallRows;
+  constexpr int kLines = Lines::kLines / kParts, kABlock = (9 + kParts) * kRegdecodeRows;
   const Chunk& chunk = tile.chunk;
   for (int v = 0; v < kColumnGroups; ++v) {
-    const uint32_t* record = tile.record;
+    const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
     load_sums(tile, tile.sums + 16 * v, acc);
-    for (int b = 0; b < tile.blocks; ++b, record += kRecord) {
+    for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
-      fetch_later_records<kRecord>(record, tile.blocks * kRecord, v);
+      fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
         const int row = kParts == 2 ? 2 * b + part : b >> chunk.shift;
-        const uint32_t* const d = record + 8 * kTallRows;
-        const uint32_t* const count = d + (1 + part) * kTallRows;
+        const uint32_t* const d = a_block + 8 * kRegdecodeRows;
+        const uint32_t* const count = d + (1 + part) * kRegdecodeRows;
         __m512i dot[kRows];
-        dot_lines<kCode, kRows, kLines>(group, part * kLines, &chunk.offset[row][16 * v], record, count, tile.ahead, dot);
+        dot_lines<kCode, kRows, kLines>(group, part * kLines, &chunk.offset[row][16 * v], a_block, count, tile.ahead, dot);
         const RowFactor<kFactor> factor(_mm512_load_ps(&chunk.scale[row][16 * v]));
 #pragma GCC unroll 12
         for (int r = 0; r < kRows; ++r) {
@@ -148,11 +148,11 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
 template <CodeKind kCode, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
-  constexpr int kRecord = 10 * kTallRows;
+  constexpr int kABlock = 10 * kRegdecodeRows;
   const Chunk& chunk = tile.chunk;
   const int length = 1 << chunk.shift;
   for (int v = 0; v < kColumnGroups; ++v) {
-    const uint32_t* record = tile.record;
+    const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
     load_sums(tile, tile.sums + 16 * v, acc);
     for (int b = 0; b < tile.blocks;) {
@@ -161,12 +161,12 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
       float counts[kRows] = {};  // of codes, times d: what additive zeros multiply
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) part[r] = _mm512_setzero_ps();
-      for (const int end = b + length; b < end; ++b, record += kRecord) {
-        const uint32_t* const d = record + 8 * kTallRows;
-        const uint32_t* const count = d + kTallRows;
+      for (const int end = b + length; b < end; ++b, a_block += kABlock) {
+        const uint32_t* const d = a_block + 8 * kRegdecodeRows;
+        const uint32_t* const count = d + kRegdecodeRows;
         __m512i dot[kRows];
-        fetch_later_records<kRecord>(record, tile.blocks * kRecord, v);
-        dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0, &chunk.offset[row][16 * v], record, count,
+        fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
+        dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0, &chunk.offset[row][16 * v], a_block, count,
                                                tile.ahead, dot);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
@@ -191,22 +191,22 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
 /// The same for FP4 with E4M3 scales in groups of 16, where they fit in pairs: the sums of both groups of a block, below 2^15,
 /// become the halves of a dword, and one vpmaddwd multiplies them by two scales and adds them. Three sets of sums.
 template <Factor kFactor, int kRows>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_pairs(const Tile& tile) {
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   using Lines = CodeLines<CodeKind::fp4, false>;
-  constexpr int kRecord = 11 * kTallRows;
+  constexpr int kABlock = 11 * kRegdecodeRows;
   const Chunk& chunk = tile.chunk;
   const RowFactor<kFactor> factor(_mm512_set1_ps(std::bit_cast<float>(chunk.largest)));
   for (int v = 0; v < kColumnGroups; ++v) {
-    const uint32_t* record = tile.record;
+    const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
     load_sums(tile, tile.sums + 16 * v, acc);
-    for (int b = 0; b < tile.blocks; ++b, record += kRecord) {
+    for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
-      const uint32_t* const d = record + 8 * kTallRows;
-      fetch_later_records<kRecord>(record, tile.blocks * kRecord, v);
+      const uint32_t* const d = a_block + 8 * kRegdecodeRows;
+      fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
       __m512i low[kRows], high[kRows];
-      dot_lines<CodeKind::fp4, kRows, 2>(group, 0, nullptr, record, d + kTallRows, tile.ahead, low);
-      dot_lines<CodeKind::fp4, kRows, 2>(group, 2, nullptr, record, d + 2 * kTallRows, tile.ahead, high);
+      dot_lines<CodeKind::fp4, kRows, 2>(group, 0, nullptr, a_block, d + kRegdecodeRows, tile.ahead, low);
+      dot_lines<CodeKind::fp4, kRows, 2>(group, 2, nullptr, a_block, d + 2 * kRegdecodeRows, tile.ahead, high);
       const __m512i integers = _mm512_load_si512(&chunk.pairs[b][16 * v]);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -226,31 +226,31 @@ void row_by_row(const Tile& tile, int rows, One one) {
 }
 
 template <CodeKind kCode>
-void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* facts) {
+void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
   const Chunk& chunk = tile.chunk;
   const int group = args.layout->slot_group;
   if (group > kBlockSlots) {
-    if (*std::max_element(facts, facts + rows) <= kWild)
+    if (*std::max_element(row_stats, row_stats + rows) <= kOverflowProne)
       return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_groups<kCode, kRows>(part); });
     return row_by_row(tile, rows, [&](int r, const Tile& row) {
-      facts[r] > kWild ? multiply_blocks<kCode, 1, Factor::finite, 1>(row) : multiply_groups<kCode, 1>(row);
+      row_stats[r] > kOverflowProne ? multiply_blocks<kCode, 1, Factor::finite, 1>(row) : multiply_groups<kCode, 1>(row);
     });
   }
   const auto holds = [&](const ScaleRange& range) { return range.holds(chunk.smallest, chunk.largest); };
   if constexpr (kCode == CodeKind::fp4) {
-    const bool powers = holds(ScaleRange::of<true>(facts, kTallRows));
+    const bool powers = holds(ScaleRange::of<true>(row_stats, kRegdecodeRows));
     if (chunk.paired) {
       if (powers)
-        return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_pairs<Factor::exponents, kRows>(part); });
-      return row_by_row(tile, rows, [](int, const Tile& row) { multiply_pairs<Factor::finite, 1>(row); });
+        return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_paired<Factor::exponents, kRows>(part); });
+      return row_by_row(tile, rows, [](int, const Tile& row) { multiply_paired<Factor::finite, 1>(row); });
     }
     if (powers && args.layout->scale_type == ScaleType::e8m0 && group == kBlockSlots)
-      return with_height<kTallRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, 1, Factor::exponents, kRows>(tile); });
+      return dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, 1, Factor::exponents, kRows>(tile); });
   }
-  const bool finite = holds(ScaleRange::of<false>(facts, kTallRows));
+  const bool finite = holds(ScaleRange::of<false>(row_stats, kRegdecodeRows));
   const auto blocks = [&]<int kParts>() {
     if (finite)
-      return with_height<kTallRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, kParts, Factor::product, kRows>(tile); });
+      return dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, kParts, Factor::product, kRows>(tile); });
     row_by_row(tile, rows, [](int, const Tile& row) { multiply_blocks<kCode, kParts, Factor::finite, 1>(row); });
   };
   group == kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
@@ -258,8 +258,8 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
 
 }  // namespace
 
-void cpu_avx512vnni_int8_tall_any(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() { walk_tall<Chunk, stage<kCode>, multiply_tile<kCode>>(args); });
+void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
+  with_code(args.code, [&]<CodeKind kCode>() { walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kCode>>(args); });
 }
 
 }  // namespace metal_marlin::cpu

@@ -20,9 +20,9 @@ TEST(Doctor, SaysWhichKernelsComputeRightHereAndWhichDoNot) {
   EXPECT_THAT(ran.out, ContainsRegex("metal +test-bed"));
   EXPECT_THAT(ran.out, HasSubstr("kernels of metal test-bed"));
   EXPECT_THAT(ran.out, ContainsRegex("int4 +2 +gemv_u4_f16_m3 +gemv_u4_f16_m2"));
-  EXPECT_THAT(ran.out, ContainsRegex("gemm_u4_f16_m32_n128_staged +gemv_u4_f16_m2"));
-  EXPECT_THAT(ran.out, ContainsRegex("gemm_u4_f16_m32_n128_staged is not used on this device: C\\[[0-9, ]+\\] is "));
-  EXPECT_THAT(ran.out, HasSubstr("gemm_u4_f16_m64_n128_staged is not used on this device: no kernel"));
+  EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n128_threadgroup +gemv_u4_f16_m2"));
+  EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n128_threadgroup is not used on this device: C\\[[0-9, ]+\\] is "));
+  EXPECT_THAT(ran.out, HasSubstr("regdecode_u4_f16_m64_n128_threadgroup is not used on this device: no kernel"));
   EXPECT_THAT(run_command({"doctor", "--no-measure"}).out, Not(HasSubstr("kernels of")));
 }
 
@@ -31,7 +31,7 @@ TEST(Explain, SaysWhatServesInsteadOfARefusedKernel) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("M: 1\nkernel: gemv_u4_f16_m1\n"));
   EXPECT_THAT(ran.out, HasSubstr("M: 20\nkernel: gemv_u4_f16_m2\n"));
-  EXPECT_THAT(ran.out, HasSubstr("instead_of: gemm_u4_f16_m32_n128_staged\n"));
+  EXPECT_THAT(ran.out, HasSubstr("instead_of: regdecode_u4_f16_m32_n128_threadgroup\n"));
   EXPECT_THAT(run_command({"explain", "--backend", "cpu"}).out, Not(HasSubstr("gemv_u4")));
 }
 
@@ -59,9 +59,9 @@ TEST(Report, HasWhatTheChecksOfTheKernelsFound) {
   const auto& checks = report.at("kernel_checks").at(0);
   EXPECT_EQ(checks.at("device"), "test-bed");
   EXPECT_EQ(checks.at("failure"), "");
-  EXPECT_THAT(checks.at("messages").dump(), HasSubstr("gemm_u4_f16_m32_n128_staged is not used on this device: C["));
+  EXPECT_THAT(checks.at("messages").dump(), HasSubstr("regdecode_u4_f16_m32_n128_threadgroup is not used on this device: C["));
   int refused = 0;
-  for (const auto& kernel : checks.at("kernels")) refused += kernel.at("refused") == "gemm_u4_f16_m32_n128_staged";
+  for (const auto& kernel : checks.at("kernels")) refused += kernel.at("refused") == "regdecode_u4_f16_m32_n128_threadgroup";
   EXPECT_EQ(refused, 1);
   EXPECT_EQ(report.at("explain").size(), 2 * 5 * 4u) << "devices, formats, M";
 }

@@ -53,14 +53,14 @@ struct Kept : InRegisters<Codes> {
 
 /// A decoded superblock: quads of steps, those of the vectors that a tile takes at a time next to each other.
 template <int kQuads>
-struct Staged {
+struct Dequantized {
   uint8_t weights[kBlocksPerSuper][kColumnGroups][kQuads][kVectors / kColumnGroups][4][16];
   SuperScales scales;
 };
 template <int kQuadsOfBlock>
-struct FromStaged {
+struct FromDequantized {
   static constexpr int kQuads = kQuadsOfBlock;
-  explicit FromStaged(const Staged<kQuadsOfBlock>& staged) : weights(staged.weights) {}
+  explicit FromDequantized(const Dequantized<kQuadsOfBlock>& dequantized) : weights(dequantized.weights) {}
   MARLIN_INLINE const uint8_t* at(int64_t block, int v) const { return weights[block][v / 4][0][v % 4][0]; }
   MARLIN_INLINE const uint8_t* offsets_at(int64_t, int) const { return nullptr; }
   MARLIN_INLINE void read(const uint8_t* from, const uint8_t*, int quad, int column, Quad& w) const {
@@ -98,7 +98,7 @@ MARLIN_INLINE void read_quad(const Weights& weights, int block, int quad, int v,
 
 /// Stages what a source of weights (InRegisters, Kept) reads of a superblock.
 template <bool kPaired, class Weights>
-void stage_codes(const PackedLayout& layout, Weights weights, Staged<Weights::kQuads>& out) {
+void dequantize_codes(const PackedLayout& layout, Weights weights, Dequantized<Weights::kQuads>& out) {
   for_quads<Weights::kQuads>(layout, [&](int block, int quad, int v, int group) {
     Quad w;
     read_quad(weights, block, quad, v, group, w);
@@ -108,16 +108,16 @@ void stage_codes(const PackedLayout& layout, Weights weights, Staged<Weights::kQ
 }
 
 template <bool kPaired>
-void stage_int8(const PanelArgs& args, const uint8_t* super, int, Staged<2>& out) {
+void dequantize_int8(const PanelArgs& args, const uint8_t* super, int, Dequantized<2>& out) {
   decode_super_scales(*args.layout, super, int8_factor(args.code), out.scales);
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
-    stage_codes<kPaired>(*args.layout, InRegisters<Int8Codes<kCode, kSparse>>(out.scales), out);
+    dequantize_codes<kPaired>(*args.layout, InRegisters<Int8Codes<kCode, kSparse>>(out.scales), out);
   });
 }
 
 /// Whether some scale times some d of the tile may overflow, though both are finite.
 inline bool may_overflow(const PanelArgs& args, const SuperScales& scales, int64_t tile) {
-  const uint32_t* const d = args.records + args.activations.rows_offset(tile);  // DRange; none is negative
+  const uint32_t* const d = args.packed_a + args.activations.rows_offset(tile);  // DRange; none is negative
   const float largest_d = std::bit_cast<float>(*std::max_element(d, d + args.activations.tile_rows));
   return !(scales.largest * largest_d <= FLT_MAX);
 }

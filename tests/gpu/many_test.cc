@@ -219,7 +219,7 @@ TEST(TellingRows, HaveTheMostScratchAndEveryVariant) {
             most = std::max(most, plan.value().scratch_bytes());
             variants.emplace(plan.value().kernel, plan.value().partial);
             if (m % 40 != 0 && m > 20) continue;
-            const auto told = gpu::telling_rows(problem, m, rules);
+            const auto told = gpu::plan_breakpoints(problem, m, rules);
             ASSERT_TRUE(told.ok());
             EXPECT_LE(told.value().size(), 200u) << "few";
             uint64_t most_told = 0;

@@ -1,4 +1,4 @@
-#include "checkpoints/recognise.h"
+#include "checkpoints/recognize.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,7 +20,7 @@ void Finding::set_missing(std::string_view part) {
                             static_cast<int>(part.size()), part.data());
 }
 
-std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
   if (!base || !is_float(tensor.dtype) || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
   // Three dimensions are experts only where the name says so: convolutions have them too.
@@ -46,7 +46,7 @@ std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& 
   return found;
 }
 
-std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
   const bool eight_bits = tensor.dtype == MARLIN_E4M3 || tensor.dtype == MARLIN_I8;
   const bool scaled_bytes = tensor.dtype == MARLIN_U8 && base && present(finder.find(*base, ".weight_scale"));
@@ -93,10 +93,10 @@ void describe(Finding& found) {
 
 namespace {
 
-constexpr decltype(&recognise_floats) kRecognisers[] = {
-    recognise_gguf,    recognise_qweight,     recognise_gpt_oss, recognise_nvfp4,
-    recognise_mxfp4,   recognise_mlx,         recognise_marlin,  recognise_compressed_tensors,
-    recognise_bitmask, recognise_unsupported, recognise_floats,
+constexpr decltype(&recognize_floats) kRecognizers[] = {
+    recognize_gguf,    recognize_qweight,     recognize_gpt_oss, recognize_nvfp4,
+    recognize_mxfp4,   recognize_mlx,         recognize_marlin,  recognize_compressed_tensors,
+    recognize_bitmask, recognize_unsupported, recognize_floats,
 };
 
 }  // namespace
@@ -109,8 +109,8 @@ LayerTable LayerTable::find(const Finder& finder) {
   table.names_.reserve(finder.tensors.name_bytes() + tensors);
   for (size_t i = 0; i < tensors; ++i) {
     const TensorView tensor = finder.tensors.view(i);
-    for (uint32_t r = 0; r < std::size(kRecognisers); ++r) {
-      const auto found = kRecognisers[r](finder, tensor);
+    for (uint32_t r = 0; r < std::size(kRecognizers); ++r) {
+      const auto found = kRecognizers[r](finder, tensor);
       if (!found) continue;
       table.records_.push_back({table.names_.size(), static_cast<uint32_t>(i), r});
       table.names_.insert(table.names_.end(), found->layer.name.begin(), found->layer.name.end());
@@ -136,7 +136,7 @@ std::optional<size_t> LayerTable::find(std::string_view wanted) const {
 
 Finding LayerTable::finding(const Finder& finder, size_t index) const {
   const Record& record = records_[index];
-  return *kRecognisers[record.recogniser](finder, finder.tensors.view(record.tensor));
+  return *kRecognizers[record.recognizer](finder, finder.tensors.view(record.tensor));
 }
 
 }  // namespace metal_marlin

@@ -11,7 +11,7 @@ namespace gpu = metal_marlin::gpu;
 using gpu::ActivationKind;
 using gpu::CodeKind;
 
-constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4s", "u4s"};
+constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
 constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
 constexpr marlin_dtype kDtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_F32};
 
@@ -70,7 +70,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       EXPECT_EQ(args.n, n);
       EXPECT_EQ(args.k, k);
       EXPECT_EQ(args.slots, layout.slots);
-      EXPECT_EQ(args.records, layout.records);
+      EXPECT_EQ(args.quads, layout.quads);
       EXPECT_EQ(args.splits, 1);
       EXPECT_EQ(args.lda, k);
       EXPECT_EQ(args.ldc, n);
@@ -117,7 +117,7 @@ TEST(Choice, TensorOperationsTakeNoOtherActivations) {
   for (const auto compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     d.compute = compute;
     EXPECT_OK(marlin_gemm, stream.get(), &d);
-    EXPECT_TRUE(world.record.take().back().kernel.ends_with("_m64_n128_staged"));
+    EXPECT_TRUE(world.record.take().back().kernel.ends_with("_m64_n128_threadgroup"));
   }
 }
 
@@ -216,7 +216,7 @@ TEST(Sequence, GateAndUpAreFinishedInBlocksOfRows) {
   world.record.take();
   EXPECT_OK(marlin_gemm, stream.get(), &d);
   const auto commands = world.record.take();
-  const std::string product = "gemm_u4_f16_m64_n128_staged";
+  const std::string product = "regdecode_u4_f16_m64_n128_threadgroup";
   ASSERT_EQ(outline(commands), (Lines{product, "barrier", "finish", "barrier", product, "barrier", "finish", "barrier", product,
                                       "barrier", "finish"}));
   EXPECT_EQ(commands[2].constants.at(MARLIN_CONSTANT_INTERLEAVED), 1u);

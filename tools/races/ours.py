@@ -1,4 +1,4 @@
-"""metal-marlin as a candidate, through its Python package and, for the time, through tools/compare/race.cc; and the limits."""
+"""metal-marlin as a candidate, through its Python package and, for the time, through tools/races/race.cc; and the limits."""
 import ctypes
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ class Race:
 
     def __init__(self, folder):
         self.library = mm.Library(folder / f"libmetal-marlin.{SUFFIX}")
-        self.c = ctypes.CDLL(str(folder / "tools" / "libmetal-marlin-compare.so"))  # a MODULE is .so on macOS, too
+        self.c = ctypes.CDLL(str(folder / "tools" / "libmetal-marlin-races.so"))  # a MODULE is .so on macOS, too
         self.c.compare_limits_create.restype = ctypes.c_void_p
         self.c.compare_processor.restype = ctypes.c_char_p
         self.c.compare_rotation_bytes.restype = ctypes.c_uint64

@@ -1,4 +1,4 @@
-// Finding layers among the tensors of a checkpoint. One recogniser a family of files, each in its importer's file.
+// Finding layers among the tensors of a checkpoint. One recognizer a family of files, each in its importer's file.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace metal_marlin {
 
-/// Where recognisers look.
+/// Where recognizers look.
 struct Finder {
   const TensorTable& tensors;
   const QuantConfig& config;
@@ -29,7 +29,7 @@ struct Finder {
 
 /// One layer: what is listed and how it is read.
 struct Finding {
-  Layer layer;                 ///< name, layout and flags that only the recogniser knows; or why it is not served
+  Layer layer;                 ///< name, layout and flags that only the recognizer knows; or why it is not served
   LayoutOperands operands;     ///< of all experts
   SourceMaker make = nullptr;  ///< null when layer.status tells why, and for floats (layer.format NONE)
   bool stacked = false;        ///< operands have the experts as first dimension
@@ -47,17 +47,17 @@ struct Finding {
 };
 
 /// Each looks at one tensor: nothing unless it is the codes (or floats) of a layer of its family.
-std::optional<Finding> recognise_qweight(const Finder& finder, const TensorView& tensor);  // GPTQ and AWQ
-std::optional<Finding> recognise_gpt_oss(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_mxfp4(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_nvfp4(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_gguf(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_mlx(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_compressed_tensors(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_marlin(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_bitmask(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_unsupported(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognise_floats(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor);  // GPTQ and AWQ
+std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_compressed_tensors(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorView& tensor);
+std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& tensor);
 
 /// The layers of a checkpoint in their tensors' order. Small a layer, because a hostile header can name a million of them: only
 /// which tensor makes it and its name are kept; all else is found anew when it is asked for.
@@ -70,13 +70,13 @@ class LayerTable {
   const char* name(size_t index) const { return names_.data() + records_[index].name; }
   /// The first layer of this name.
   std::optional<size_t> find(std::string_view name) const;
-  /// As the layer's recogniser finds it, not described yet.
+  /// As the layer's recognizer finds it, not described yet.
   Finding finding(const Finder& finder, size_t index) const;
 
  private:
   struct Record {
     size_t name;  // among names_
-    uint32_t tensor, recogniser;
+    uint32_t tensor, recognizer;
   };
   std::vector<Record> records_;
   std::vector<char> names_;

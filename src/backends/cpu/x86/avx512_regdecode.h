@@ -1,4 +1,4 @@
-// Tall tiles: up to 12 rows x 16 columns, for any number of rows from a few on.
+// Register-decoded tiles: up to 12 rows x 16 columns, for any number of rows from a few on.
 //
 // Codes are decoded in registers for each tile: an instruction or two for every 4 slots, which up to 12 rows share, cost less
 // than storing decoded weights (a 512-bit store takes two cycles on Zen 4) and reading back twice or four times the bytes. Only
@@ -12,26 +12,26 @@
 
 namespace metal_marlin::cpu {
 
-inline constexpr int kTallBlocks = 12;
+inline constexpr int kRegdecodeBlocks = 12;
 
-/// Some rows of a tile, and a chunk. Records have room for kTallRows rows.
+/// Some rows of a tile, and a chunk. Packed A blocks have room for kRegdecodeRows rows.
 template <class Chunk>
-struct TallTile {
+struct RegdecodeTile {
   const Chunk& chunk;
   int blocks;
   bool first;  ///< of the chunks: sums start from 0
-  const uint32_t* record;
+  const uint32_t* a_block;
   float* sums;    ///< [row][kPanelColumns]
   int64_t ahead;  ///< how far to fetch codes, or 0: an earlier tile did
 
-  TallTile from_row(int r, bool fetches) const {
-    return {chunk, blocks, first, record + r, sums + r * kPanelColumns, fetches ? ahead : 0};
+  RegdecodeTile from_row(int r, bool fetches) const {
+    return {chunk, blocks, first, a_block + r, sums + r * kPanelColumns, fetches ? ahead : 0};
   }
 };
 
 /// The sums of 16 columns.
 template <class Chunk, int kRows>
-MARLIN_AVX512 MARLIN_INLINE void load_sums(const TallTile<Chunk>& tile, const float* sums, __m512 (&acc)[kRows]) {
+MARLIN_AVX512 MARLIN_INLINE void load_sums(const RegdecodeTile<Chunk>& tile, const float* sums, __m512 (&acc)[kRows]) {
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
 }
@@ -41,31 +41,31 @@ MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* s
   for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
 }
 
-/// Fetches into L2, while 16 columns v of four are multiplied, a quarter of kDwords of the next tile's records, which lie
+/// Fetches into L2, while 16 columns v of four are multiplied, a quarter of kDwords of the next tile's packed A blocks, which lie
 /// `later` behind this one's: activations of many rows lie in L3, and the first columns would wait for all.
 template <int kDwords>
-MARLIN_INLINE void fetch_later_records(const uint32_t* record, int64_t later, int v) {
+MARLIN_INLINE void fetch_later_a_blocks(const uint32_t* a_block, int64_t later, int v) {
   constexpr int kLines = (kDwords + 15) / 16;
 #pragma GCC unroll 8
   for (int line = 0; line < kLines; line += kColumnGroups)
-    if (line + v < kLines) fetch_line(reinterpret_cast<const uint8_t*>(record + later + 16 * (line + v)));
+    if (line + v < kLines) fetch_line(reinterpret_cast<const uint8_t*>(a_block + later + 16 * (line + v)));
 }
 
 /// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds `rows`.
 template <int kMost, class Call>
-MARLIN_INLINE void with_height(int rows, Call call) {
+MARLIN_INLINE void dispatch_rows(int rows, Call call) {
   if constexpr (kMost > 2)
-    if (rows <= kMost - 2) return with_height<kMost - 2>(rows, call);
+    if (rows <= kMost - 2) return dispatch_rows<kMost - 2>(rows, call);
   call.template operator()<kMost>();
 }
 
 /// The same, in halves where there are more than kMost rows: call.operator()<kRows>(tile).
 template <int kMost, class Chunk, class Call>
-void in_halves(const TallTile<Chunk>& tile, int rows, Call call) {
-  constexpr int kHalf = kTallRows / 2;
+void in_halves(const RegdecodeTile<Chunk>& tile, int rows, Call call) {
+  constexpr int kHalf = kRegdecodeRows / 2;
   static_assert(kMost >= kHalf);
-  const auto one = [&](const TallTile<Chunk>& part, int height) {
-    with_height<kMost>(height, [&]<int kRows>() { call.template operator()<kRows>(part); });
+  const auto one = [&](const RegdecodeTile<Chunk>& part, int height) {
+    dispatch_rows<kMost>(height, [&]<int kRows>() { call.template operator()<kRows>(part); });
   };
   if (rows <= kMost) return one(tile, rows);
   one(tile, kHalf);
@@ -73,24 +73,24 @@ void in_halves(const TallTile<Chunk>& tile, int rows, Call call) {
 }
 
 /// Multiplies a panel, chunk after chunk, by all tiles: kTile(args, tile, its rows, what is known of them (activations.h)).
-/// kStage(args, superblocks, blocks, chunk) decodes scales. The first tile fetches what comes later.
-template <class Chunk, auto kStage, auto kTile>
-void walk_tall(const PanelArgs& args) {
+/// kDequantize(args, superblocks, blocks, chunk) decodes scales. The first tile fetches what comes later.
+template <class Chunk, auto kDequantize, auto kTile>
+void walk_regdecode(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
   const int64_t super_bytes = args.layout->super_bytes();
   alignas(64) Chunk chunk;
   for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
     const int blocks = static_cast<int>(act.chunk_length(block));
-    kStage(args, args.panel + block / kBlocksPerSuper * super_bytes, blocks, chunk);
+    kDequantize(args, args.panel + block / kBlocksPerSuper * super_bytes, blocks, chunk);
     for (int64_t index = args.tile_begin; index < args.tile_end; ++index) {
       const int64_t i = index - args.tile_begin;
-      const TallTile<Chunk> tile{.chunk = chunk,
+      const RegdecodeTile<Chunk> tile{.chunk = chunk,
                                  .blocks = blocks,
                                  .first = block == 0,
-                                 .record = args.records + act.offset(index, block),
-                                 .sums = args.sums + i * kTallRows * kPanelColumns,
+                                 .a_block = args.packed_a + act.offset(index, block),
+                                 .sums = args.sums + i * kRegdecodeRows * kPanelColumns,
                                  .ahead = i == 0 ? fetch_distance(super_bytes) : 0};
-      kTile(args, tile, act.rows_of(index), reinterpret_cast<const float*>(args.records + act.rows_offset(index)));
+      kTile(args, tile, act.rows_of(index), reinterpret_cast<const float*>(args.packed_a + act.rows_offset(index)));
     }
   }
 }

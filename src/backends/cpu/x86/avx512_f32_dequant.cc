@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRows = 6, kVectors = 4, kChunk = 4;
 
-struct Staged {
+struct Dequantized {
   float weights[kChunk][kBlockSlots][kVectors][16];  ///< [block][step]
 };
 
@@ -38,7 +38,7 @@ MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 tabl
 }
 
 template <CodeKind kCode>
-MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int blocks, Staged& out) {
+MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, int blocks, Dequantized& out) {
   using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
@@ -59,27 +59,27 @@ MARLIN_AVX512 void stage(const PackedLayout& layout, const uint8_t* super, int b
     }
 }
 
-void stage_any(const PanelArgs& args, const uint8_t* super, int blocks, Staged& out) {
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int blocks, Dequantized& out) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    if constexpr (!is_eight_bits(kCode)) stage<kCode>(*args.layout, super, blocks, out);
+    if constexpr (!is_eight_bits(kCode)) dequantize<kCode>(*args.layout, super, blocks, out);
   });
 }
 
 /// 24 sums, 4 vectors of weights and one of activations in registers.
-MARLIN_AVX512 void multiply_tile(const Staged& staged, int blocks, bool first, const PanelArgs& args, int64_t,
-                                 const uint32_t* record, float* sums) {
-  const int64_t record_size = args.activations.record_size();
+MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, bool first, const PanelArgs& args, int64_t,
+                                 const uint32_t* a_block, float* sums) {
+  const int64_t a_block_size = args.activations.a_block_size();
   __m512 acc[kRows][kVectors];
   load_sums(first, sums, acc);
-  for (int b = 0; b < blocks; ++b, record += record_size)
+  for (int b = 0; b < blocks; ++b, a_block += a_block_size)
 #pragma GCC unroll 4
     for (int step = 0; step < kBlockSlots; ++step) {
       __m512 w[kVectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_ps(staged.weights[b][step][v]);
+      for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_ps(dequantized.weights[b][step][v]);
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
-        const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(record[step * kRows + r])));
+        const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_fmadd_ps(w[v], x, acc[r][v]);
       }
@@ -90,7 +90,7 @@ MARLIN_AVX512 void multiply_tile(const Staged& staged, int blocks, bool first, c
 
 }  // namespace
 
-void cpu_avx512_f32_fold_any_sparse(const PanelArgs& args) { walk_chunks<Staged, stage_any, multiply_tile>(args); }
+void cpu_avx512_prescaled_any_sparse_f32(const PanelArgs& args) { walk_chunks<Dequantized, dequantize_any, multiply_tile>(args); }
 
 }  // namespace metal_marlin::cpu
 

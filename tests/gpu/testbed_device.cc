@@ -134,7 +134,7 @@ Source source_of(const std::string& name) {
   std::string family, codes, activation, rows;
   for (std::string* part : {&family, &codes, &activation, &rows}) std::getline(parts, *part, '_');
   static const std::map<std::string, std::string> types = {
-      {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"fp4s", "Fp4Sparse"}, {"u4s", "U4Sparse"}};
+      {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"fp4_sparse", "Fp4Sparse"}, {"u4_sparse", "U4Sparse"}};
   static const std::map<std::string, std::string> floats = {
       {"f32", "float"}, {"f16", "half"}, {"bf16", "bfloat"}, {"i8", "char"}};
   const std::string count = rows.substr(1);

@@ -33,16 +33,16 @@ constexpr const char* kFile = "FILE";
 inline CLI::Validator backend_names() { return names_of(parse_backend, "{auto, cpu, metal, cuda}"); }
 inline CLI::Validator format_names() { return names_of(parse_format, "{int4, fp4, mxfp4, nvfp4, int8}"); }
 
-struct QuantiseOptions {
+struct QuantizeOptions {
   std::string format;
   uint32_t group = 0;
 
   void add_to(CLI::App& app) {
-    auto* name = app.add_option("--format", format, "Quantise layers of floats to this format")->check(format_names());
+    auto* name = app.add_option("--format", format, "Quantize layers of floats to this format")->check(format_names());
     app.add_option("--group", group, "Weights that share a scale, with --format; default: the format's own, 32 (nvfp4: 16)")
         ->needs(name);
   }
-  Quantise get() const { return {parse_format(format).value_or(MARLIN_FORMAT_NONE), group}; }
+  Quantize get() const { return {parse_format(format).value_or(MARLIN_FORMAT_NONE), group}; }
 };
 
 }  // namespace metal_marlin::tools

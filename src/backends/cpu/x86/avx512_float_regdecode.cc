@@ -1,4 +1,4 @@
-// Default compute of dense weights by tall tiles (avx512_tall.h): BF16 activations by vdpbf16ps, F32 and F16 ones by FMA. The
+// Default compute of dense weights by register-decoded tiles (avx512_regdecode.h): BF16 activations by vdpbf16ps, F32 and F16 ones by FMA. The
 // sums of a group are multiplied by its scale, one FMA for every 16 (BF16) or 32 multiplications with groups of 32.
 #if defined(__x86_64__)
 
@@ -6,19 +6,19 @@
 
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/x86/avx512_float.h"
-#include "backends/cpu/x86/avx512_tall.h"
+#include "backends/cpu/x86/avx512_regdecode.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
 struct Chunk {
-  FloatSuper supers[kTallBlocks / kBlocksPerSuper];
+  FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
 };
-using Tile = TallTile<Chunk>;
+using Tile = RegdecodeTile<Chunk>;
 
 template <CodeKind kCode>
-MARLIN_AVX512 void stage(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
   const SuperShape shape(*args.layout);
   out.codes = super;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
@@ -50,7 +50,7 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], _
   for (int i = 0; i < kWide; ++i) {
     const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(lines[i][kEight ? kStep % 2 : 0], table);
 #pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) multiply_broadcast<kForm>(part[i][r], w, x + kStep * kTallRows + r);
+    for (int r = 0; r < kRows; ++r) multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
   }
   fence();
 }
@@ -70,10 +70,10 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   constexpr int kLines = Lines::kLines / 4;                      // the same
   const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
   const int units = args.layout->slot_group / 16;  // of a group
-  const int64_t super_bytes = args.layout->super_bytes(), record_size = args.activations.record_size();
+  const int64_t super_bytes = args.layout->super_bytes(), a_block_size = args.activations.a_block_size();
   for (int v = 0; v < kColumnGroups; v += kWide) {
     const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;
-    const uint32_t* records = tile.record;
+    const uint32_t* packed_a = tile.a_block;
     __m512 acc[kWide][kRows];
 #pragma GCC unroll 2
     for (int w = 0; w < kWide; ++w) load_sums(tile, tile.sums + 16 * (v + w), acc[w]);
@@ -90,22 +90,22 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 #pragma GCC unroll 2
           for (int w = 0; w < kWide; ++w) {
             const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
-            const __m512i offset = kCode == CodeKind::w4zero ? _mm512_load_si512(&super.offset[group][16 * (v + w)]) : table;
+            const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(&super.offset[group][16 * (v + w)]) : table;
 #pragma GCC unroll 2
             for (int j = 0; j < kLines; ++j) {
               lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
               if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
             }
           }
-          const uint32_t* const x = records + i / 4 * record_size + i % 4 * kSteps * kTallRows;
-          fetch_later_records<kSteps * kTallRows>(x, tile.blocks * record_size, v);
+          const uint32_t* const x = packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
+          fetch_later_a_blocks<kSteps * kRegdecodeRows>(x, tile.blocks * a_block_size, v);
           multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{}, lines, table, x, part);
         }
 #pragma GCC unroll 2
         for (int w = 0; w < kWide; ++w) {
           if constexpr (is_additive(kCode))
             for (int i = unit; i < unit + units; i += 2) {
-              const uint32_t* const sum = records + i / 2 * record_size + (4 * kSteps + i % 2) * kTallRows;
+              const uint32_t* const sum = packed_a + i / 2 * a_block_size + (4 * kSteps + i % 2) * kRegdecodeRows;
               const __m512i zero = _mm512_load_si512(&super.zero[group][16 * (v + w)]);
 #pragma GCC unroll 12
               for (int r = 0; r < kRows; ++r) multiply_broadcast<ActivationForm::f32>(acc[w][r], zero, sum + r);
@@ -116,7 +116,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
         }
       }
       codes += super_bytes;
-      records += kBlocksPerSuper * record_size;
+      packed_a += kBlocksPerSuper * a_block_size;
     }
 #pragma GCC unroll 2
     for (int w = 0; w < kWide; ++w) store_sums(acc[w], tile.sums + 16 * (v + w));
@@ -125,18 +125,18 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 
 template <ActivationForm kForm, CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float*) {
-  with_height<kTallRows>(rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
+  dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
 }
 
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() { walk_tall<Chunk, stage<kCode>, multiply_tile<kForm, kCode>>(args); });
+  with_code(args.code, [&]<CodeKind kCode>() { walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args); });
 }
 
 }  // namespace
 
-void cpu_avx512bf16_bf16_tall_any(const PanelArgs& args) { walk<ActivationForm::bf16>(args); }
-void cpu_avx512_f32_tall_any(const PanelArgs& args) { walk<ActivationForm::f32>(args); }
+void cpu_avx512bf16_regdecode_any_bf16(const PanelArgs& args) { walk<ActivationForm::bf16>(args); }
+void cpu_avx512_regdecode_any_f32(const PanelArgs& args) { walk<ActivationForm::f32>(args); }
 
 }  // namespace metal_marlin::cpu
 

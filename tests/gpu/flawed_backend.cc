@@ -12,7 +12,7 @@ using namespace device_test;
 
 /// The few that are compiled in a test's time; each kind of codes has one.
 constexpr std::string_view kKernels[] = {"gemv_fp4_f16_m1", "gemv_i8_f16_m1", "gemv_u4_f16_m1", "gemv_u4_f16_m2",
-                                         "gemm_u4_f16_m32_n128_staged"};
+                                         "regdecode_u4_f16_m32_n128_threadgroup"};
 
 class FewKernels final : public dv::Device {
  public:

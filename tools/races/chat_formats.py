@@ -63,7 +63,7 @@ def run(*command, stdin=None):
 
 
 def make(command, model, variant, folder):
-    """The model in this format, in `folder`. safetensors cannot hold a GGUF's INT8 embedding, so there it is quantised as well."""
+    """The model in this format, in `folder`. safetensors cannot hold a GGUF's INT8 embedding, so there it is quantized as well."""
     made = folder / (variant.key + ".gguf" if variant.layout == GGUF else variant.key)
     everything = [] if variant.layout == GGUF else ["--include", "*"]
     run(command, "quantize", model, made, "--layout", variant.layout, "--requantize", *everything, *variant.options.split())
@@ -122,11 +122,11 @@ def drawing(found):
     tens = lambda low, high: range(10 * math.ceil(low / 10), int(high) + 1, 10)
     chart = pages.Chart("Perplexity of SmolLM2-135M-Instruct by the size of its weights", ("packed weights, MB", *x, tens(*x)),
                         ("perplexity", *y, tens(*y)), "What each format costs a language model")
-    colours = dict(zip(dict.fromkeys(each["name"] for each in found), pages.COLOURS))
+    colors = dict(zip(dict.fromkeys(each["name"] for each in found), pages.COLORS))
     for each, size, value in zip(found, sizes, values):
-        chart.mark(size, value, colours[each["name"]], each["layout"] == GGUF, f"{each['name']}, {each['layout']}: {value:.2f}, {size:.1f} MB")
-    for name, colour in colours.items():
-        chart.legend(name, colour)
+        chart.mark(size, value, colors[each["name"]], each["layout"] == GGUF, f"{each['name']}, {each['layout']}: {value:.2f}, {size:.1f} MB")
+    for name, color in colors.items():
+        chart.legend(name, color)
     chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, embedding quantized, too", "at the upper edge: beyond this axis")
     return chart.svg()
 

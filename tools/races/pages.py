@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
 
 import goals  # noqa: E402
-from charts import COLOURS, Chart, ticks  # noqa: E402
+from charts import COLORS, Chart, ticks  # noqa: E402
 from weights import shape_text  # noqa: E402
 
 HEAD = (f"{'candidate':19} {'M':>4} {'time':>9} {'CPU time':>9} {'GB/s':>6} {'GFLOP/s':>8}  {'of limit':20} {'nmse':>8}  "
@@ -47,8 +47,8 @@ def markdown(head, rows):
 # --- drawings ------------------------------------------------------------------------------------------------------------------
 
 
-def colours_of(records):
-    return dict(zip(dict.fromkeys(label(each) for each in records), COLOURS * 4))
+def colors_of(records):
+    return dict(zip(dict.fromkeys(label(each) for each in records), COLORS * 4))
 
 
 def shape_of(records):
@@ -64,13 +64,13 @@ def speed(records):
     low, high = min(rates) / 1.3, max(rates) * 1.3
     chart = Chart(f"{records[0]['format']}, N = {n}, K = {k}: GFLOP/s by rows of activations", ("M", min(rows) / 1.1, max(rows) * 1.1, rows),
                   ("GFLOP/s", low, high, ticks(low, high)), f"Speed of {records[0]['format']} beside other libraries")
-    for name, colour in colours_of(records).items():
+    for name, color in colors_of(records).items():
         mine = sorted((each["M"], each["gflops"]) for each in records if label(each) == name)
         dashes = "" if name.startswith("ours") else "6 4"
-        chart.line(mine, colour, dashes)
+        chart.line(mine, color, dashes)
         for m, rate in mine:
-            chart.mark(m, rate, colour, not dashes, f"{name}, M = {m}: {rate:.0f} GFLOP/s")
-        chart.legend(name, colour, dashes)
+            chart.mark(m, rate, color, not dashes, f"{name}, M = {m}: {rate:.0f} GFLOP/s")
+        chart.legend(name, color, dashes)
     return chart.svg()
 
 
@@ -93,12 +93,12 @@ def roofline(records):
     chart.line([(max(left, low / read), max(left * read, low)), (highest / read, highest)], "#444444")
     for peak in peaks.values():
         chart.line([(max(left, peak / read), peak), (right, peak)], "#444444", "7 4")
-    colours = colours_of(records)
+    colors = colors_of(records)
     for x, y, each in points:
         words = f"{label(each)} {each['format']}, M = {each['M']}: {each['gflops']:.0f} GFLOP/s, {100 * each['fraction_of_limit']:.0f}% of its limit"
-        chart.mark(x, y, colours[label(each)], each["candidate"] == "ours", words)
-    for name, colour in colours.items():
-        chart.legend(name, colour)
+        chart.mark(x, y, colors[label(each)], each["candidate"] == "ours", words)
+    for name, color in colors.items():
+        chart.legend(name, color)
     chart.notes(f"reading memory: {read:.1f} GB/s", *(f"{name}: {peak:.0f} Gop/s" for name, peak in peaks.items()), "disc: ours; ring: others")
     return chart.svg()
 

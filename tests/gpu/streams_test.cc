@@ -15,7 +15,7 @@ using testing::_;
 
 struct Product {
   Product(const World& world, int64_t m, int64_t n = 64, int64_t k = 64)
-      : w(abi_test::quantised(world.context, n, k)), a(world.context, m, k, MARLIN_F16), c(world.context, m, n, MARLIN_F32) {
+      : w(abi_test::quantized(world.context, n, k)), a(world.context, m, k, MARLIN_F16), c(world.context, m, n, MARLIN_F32) {
     desc = mm::make<marlin_gemm_desc>();
     desc.weights = w.get();
     desc.a = a.view;
@@ -52,7 +52,7 @@ TEST(Streams, HostOperandsNeedACallWithoutStream) {
 
 TEST(Streams, HostOperandsAreCopiedAndGapsStay) {
   World world;
-  const mm::weights w = abi_test::quantised(world.context, 64, 64);
+  const mm::weights w = abi_test::quantized(world.context, 64, 64);
   std::vector<float> a(2 * 70, 1.0f), c(2 * 67, 77.0f);
   auto d = mm::make<marlin_gemm_desc>();
   d.weights = w.get();
@@ -72,7 +72,7 @@ TEST(Streams, HostOperandsAreCopiedAndGapsStay) {
 
 TEST(Streams, WholePagesAreWrapped) {
   World world;
-  const mm::weights w = abi_test::quantised(world.context, 1024, 64);
+  const mm::weights w = abi_test::quantized(world.context, 1024, 64);
   std::vector<std::byte> memory(3 * 4096);
   auto* page = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
   std::vector<float> a(64, 1.0f);
@@ -146,7 +146,7 @@ TEST(Streams, DestroyingDoesNotWaitAndNothingLeaks) {
     auto device = std::make_shared<IdleDevice>(record);
     mm::context context(gpu_context(std::make_shared<testing::NiceMock<MockDevice>>(device, faults), {.probe = false}));
     mm::stream stream(context);
-    mm::weights w = abi_test::quantised(context, 64, 8192);
+    mm::weights w = abi_test::quantized(context, 64, 8192);
     const Matrix a(context, 1, 8192, MARLIN_F16), c(context, 1, 64, MARLIN_F32);
     auto d = mm::make<marlin_gemm_desc>();
     d.weights = w.get();
@@ -183,7 +183,7 @@ TEST(Memory, WithoutUnifiedMemoryWeightsAreCopied) {
   World world;
   world.device->change().unified_memory = false;
   world.record.take();
-  const mm::weights w = abi_test::quantised(world.context, 64, 64);
+  const mm::weights w = abi_test::quantized(world.context, 64, 64);
   std::vector<std::string> what;
   for (const Command& c : world.record.take()) what.push_back(c.what);
   EXPECT_EQ(what, (std::vector<std::string>{"copy", "commit", "wait"}));
@@ -231,7 +231,7 @@ TEST_P(Prepare, LeavesNothingToDoLater) {
   World world;
   const bool on_stream = GetParam() % 2 == 0, int8 = GetParam() / 2 % 2 != 0, gated = GetParam() / 4 != 0;
   const int64_t n = 320, k = 2080, max_m = 200;
-  const mm::weights w = abi_test::quantised(world.context, n, k);
+  const mm::weights w = abi_test::quantized(world.context, n, k);
   mm::stream stream;
   if (on_stream) stream = mm::stream(world.context);
   const Matrix a(world.context, max_m, k, MARLIN_F16), c(world.context, max_m, n, MARLIN_BF16);

@@ -1,6 +1,6 @@
-"""tools/compare: its parts, and a small race of whatever is installed.
+"""tools/races: its parts, and a small race of whatever is installed.
 
-usage: compare_test.py BUILD [unittest's arguments]
+usage: races_test.py BUILD [unittest's arguments]
 """
 import ctypes
 import json
@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 import numpy as np
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-COMPARE = TOP / "tools" / "compare"
+COMPARE = TOP / "tools" / "races"
 sys.path.insert(0, str(COMPARE))
 
 import goals  # noqa: E402

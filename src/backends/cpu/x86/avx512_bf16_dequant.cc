@@ -1,10 +1,10 @@
 // BF16 activations for many rows, by vdpbf16ps. Two ways to apply scales, both exact up to the sums:
-//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the staged weights carry their scale
+//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the dequantized weights carry their scale
 //   and
 //         tiles are 6 rows x 64 columns. (Products below 2^-126 are BF16 subnormals, which vdpbf16ps takes as 0.)
 //   gemm: other sparse weights keep the bare codes, and a block's partial sums are multiplied by the scales: 3 rows x 64
 //   columns.
-//         (Dense ones are faster in tall tiles; their additive zeros, and eight bits, no sparse kernel stages.)
+//         (Dense ones are faster in register-decoded tiles; their additive zeros, and eight bits, no sparse kernel dequantizes.)
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kVectors = 4, kSteps = 16;
 // Scales and two sets of sums want room in L1 beside the weights (4 KB a block): 8 blocks of bare codes are slower by a tenth.
-constexpr int kFoldRows = 6, kFoldBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
+constexpr int kPrescaledRows = 6, kFoldBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
 
 template <int kBlocks>
 using StagedWeights = uint8_t[kBlocks][kSteps][kVectors][64];
 
-struct Folded {
+struct Prescaled {
   StagedWeights<kFoldBlocks> weights;
 };
 
@@ -87,7 +87,7 @@ MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __
 }
 
 template <bool kSparse>
-MARLIN_AVX512 void stage_folded(const PanelArgs& args, const uint8_t* super, int blocks, Folded& out) {
+MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* super, int blocks, Prescaled& out) {
   using Lines = CodeLines<CodeKind::fp4, kSparse>;
   const SuperShape shape(*args.layout);
   const __m512 table = float_table<CodeKind::fp4>();
@@ -127,24 +127,24 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVe
 }
 
 /// 24 sums, 4 vectors of weights and one of activations in registers.
-MARLIN_AVX512_BF16 void folded_tile(const Folded& staged, int blocks, bool first, const PanelArgs& args, int64_t,
-                                    const uint32_t* record, float* sums) {
-  const int64_t record_size = args.activations.record_size();
-  __m512 acc[kFoldRows][kVectors];
+MARLIN_AVX512_BF16 void prescaled_tile(const Prescaled& dequantized, int blocks, bool first, const PanelArgs& args, int64_t,
+                                    const uint32_t* a_block, float* sums) {
+  const int64_t a_block_size = args.activations.a_block_size();
+  __m512 acc[kPrescaledRows][kVectors];
   load_sums(first, sums, acc);
-  for (int b = 0; b < blocks; ++b, record += record_size)
+  for (int b = 0; b < blocks; ++b, a_block += a_block_size)
 #pragma GCC unroll 4
-    for (int step = 0; step < kSteps; ++step) multiply_step(staged.weights[b][step], record + step * kFoldRows, acc);
+    for (int step = 0; step < kSteps; ++step) multiply_step(dequantized.weights[b][step], a_block + step * kPrescaledRows, acc);
   store_sums(acc, sums);
 }
 
 /// 12 partial sums and 12 sums. A group of more than 32 slots is scaled block by block.
 template <int kParts>
-MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool first, const uint32_t* record, float* sums) {
+MARLIN_AVX512_BF16 void partial_tile(const Partial& dequantized, int blocks, bool first, const uint32_t* a_block, float* sums) {
   constexpr int kRows = kPartialRows;
   __m512 acc[kRows][kVectors];
   load_sums(first, sums, acc);
-  for (int b = 0; b < blocks; ++b, record += kSteps * kRows)
+  for (int b = 0; b < blocks; ++b, a_block += kSteps * kRows)
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
       __m512 partial[kRows][kVectors];
@@ -154,10 +154,10 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool fir
         for (int v = 0; v < kVectors; ++v) partial[r][v] = _mm512_setzero_ps();
 #pragma GCC unroll 16
       for (int step = part * kSteps / kParts; step < (part + 1) * kSteps / kParts; ++step)
-        multiply_step(staged.weights[b][step], record + step * kRows, partial);
+        multiply_step(dequantized.weights[b][step], a_block + step * kRows, partial);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const __m512 scale = _mm512_load_ps(&staged.scale[b][part][16 * v]);
+        const __m512 scale = _mm512_load_ps(&dequantized.scale[b][part][16 * v]);
 #pragma GCC unroll 3
         for (int r = 0; r < kRows; ++r) acc[r][v] = _mm512_fmadd_ps(partial[r][v], scale, acc[r][v]);
       }
@@ -165,17 +165,17 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& staged, int blocks, bool fir
   store_sums(acc, sums);
 }
 
-void partial_tile_any(const Partial& staged, int blocks, bool first, const PanelArgs& args, int64_t, const uint32_t* record,
+void partial_tile_any(const Partial& dequantized, int blocks, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
                       float* sums) {
-  args.layout->slot_group == 16 ? partial_tile<2>(staged, blocks, first, record, sums)
-                                : partial_tile<1>(staged, blocks, first, record, sums);
+  args.layout->slot_group == 16 ? partial_tile<2>(dequantized, blocks, first, a_block, sums)
+                                : partial_tile<1>(dequantized, blocks, first, a_block, sums);
 }
 
 }  // namespace
 
-void cpu_avx512bf16_bf16_fold_fp4(const PanelArgs& args) { walk_chunks<Folded, stage_folded<false>, folded_tile>(args); }
-void cpu_avx512bf16_bf16_fold_fp4_sparse(const PanelArgs& args) { walk_chunks<Folded, stage_folded<true>, folded_tile>(args); }
-void cpu_avx512bf16_bf16_gemm_any_sparse(const PanelArgs& args) {
+void cpu_avx512bf16_prescaled_fp4_bf16(const PanelArgs& args) { walk_chunks<Prescaled, dequantize_prescaled<false>, prescaled_tile>(args); }
+void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) { walk_chunks<Prescaled, dequantize_prescaled<true>, prescaled_tile>(args); }
+void cpu_avx512bf16_dequant_any_sparse_bf16(const PanelArgs& args) {
   walk_chunks<Partial, stage_partial_any, partial_tile_any>(args);
 }
 

@@ -73,8 +73,8 @@ class TensorOperations : public testing::Test {
     }
     return {};
   }
-  static constexpr const char* kTensor = "gemm_u4_bf16_m64_n64_tensor";
-  static constexpr const char* kStaged = "gemm_u4_bf16_m64_n128_staged";
+  static constexpr const char* kTensor = "regdecode_u4_bf16_m64_n64_tensor";
+  static constexpr const char* kStaged = "regdecode_u4_bf16_m64_n128_threadgroup";
 };
 
 TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {
@@ -194,7 +194,7 @@ TEST(Streams, GiveTheBitsOfCallsWithoutOne) {
 /// On a stream nobody reads listed ids before the device does: a row of a bad one is NaN, the others are what they should be.
 TEST(Unpack, RowsOfBadIdsAreNaN) {
   Gpu gpu({}, false);
-  const mm::weights w = abi_test::quantised(gpu.context, 40, 64);
+  const mm::weights w = abi_test::quantized(gpu.context, 40, 64);
   const mm::stream stream(gpu.context);
   mm::buffer ids(gpu.context, 4 * 4), out(gpu.context, 4 * 64 * 4);
   const int32_t list[] = {39, 40, -1, 0};

@@ -1,4 +1,4 @@
-#include "uninitialised.h"
+#include "uninitialized.h"
 
 #include <llvm/ADT/PostOrderIterator.h>
 #include <llvm/ADT/SetVector.h>
@@ -15,7 +15,7 @@
 namespace metal_on_cpu::pass {
 namespace {
 
-constexpr const char* kByte = "msl_uninitialised_byte";
+constexpr const char* kByte = "msl_uninitialized_byte";
 
 // Follows what is left of the unknown bytes through one function.
 class Follower {
@@ -177,9 +177,9 @@ class Follower {
   void report(llvm::Instruction& at, llvm::Value* condition) {
     llvm::IRBuilder<> b(&at);
     b.SetCurrentDebugLocation(place_of(at));
-    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_uninitialised_use", b.getVoidTy(), b.getInt1Ty()), {condition});
+    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_uninitialized_use", b.getVoidTy(), b.getInt1Ty()), {condition});
   }
-  // The optimiser joins instructions of two lines to one of none; then what it depends on has to do.
+  // The optimizer joins instructions of two lines to one of none; then what it depends on has to do.
   llvm::DebugLoc place_of(llvm::Instruction& at) const {
     llvm::SmallSetVector<llvm::Instruction*, 16> near;
     near.insert(&at);
@@ -249,7 +249,7 @@ class Follower {
     llvm::AllocaInst* source = variable(copy.getRawSource());
     if (!source || !shadows_of_.contains(source) || !leaves_thread(copy.getRawDest())) return;
     llvm::IRBuilder<> b(&copy);
-    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_uninitialised_copy", b.getVoidTy(), b.getPtrTy(), b.getInt64Ty()),
+    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_uninitialized_copy", b.getVoidTy(), b.getPtrTy(), b.getInt64Ty()),
                  {shadow_address(b, source, copy.getRawSource()), b.CreateZExtOrTrunc(copy.getLength(), b.getInt64Ty())});
   }
 
@@ -294,7 +294,7 @@ llvm::FunctionCallee unknown_byte(llvm::Module& module) {
 
 }  // namespace
 
-void mark_uninitialised(llvm::Function& function) {
+void mark_uninitialized(llvm::Function& function) {
   llvm::Module& module = *function.getParent();
   for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
     if (!is_auto_init(i)) continue;
@@ -311,6 +311,6 @@ void mark_uninitialised(llvm::Function& function) {
   }
 }
 
-void report_uninitialised(llvm::Function& function, bool is_kernel) { Follower(function, is_kernel).run(); }
+void report_uninitialized(llvm::Function& function, bool is_kernel) { Follower(function, is_kernel).run(); }
 
 }  // namespace metal_on_cpu::pass

@@ -1,4 +1,4 @@
-// For tools/compare: the limits of the machine, and the clock around calls of C functions, so that an interpreter's cost of a
+// For tools/races: the limits of the machine, and the clock around calls of C functions, so that an interpreter's cost of a
 // call is in no time. Calls and clocks are on the caller's thread.
 #include <cstdio>
 #include <ctime>
