@@ -17,7 +17,8 @@ typedef struct host {
 static void* host_alloc(void* user, size_t size, size_t align) {
   host* h = user;
   void* memory = NULL;
-  if (posix_memalign(&memory, align < sizeof(void*) ? sizeof(void*) : align, size)) return NULL; /* becomes MARLIN_E_MEMORY */
+  if (posix_memalign(&memory, align < sizeof(void*) ? sizeof(void*) : align, size))
+    return NULL; /* becomes MARLIN_E_MEMORY */
   pthread_mutex_lock(&h->mutex);
   h->bytes_in_use += size;
   if (h->bytes_in_use > h->most_bytes) h->most_bytes = h->bytes_in_use;
@@ -50,8 +51,10 @@ static void* run_share(void* argument) {
   return NULL;
 }
 
-/* Returns when all tasks have run. An engine hands them to the pool that it has; here threads come and go. */
-static void host_parallel_for(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user) {
+/* Returns when all tasks have run. An engine hands them to the pool that it has; here threads come
+ * and go. */
+static void host_parallel_for(void* user, uint32_t tasks,
+                              void (*task)(void* task_user, uint32_t index), void* task_user) {
   host* h = user;
   pthread_t threads[kThreads];
   share shares[kThreads];
@@ -78,10 +81,11 @@ static marlin_status multiply(const marlin_weights* weights, marlin_error* error
   float* a = malloc(sizeof *a * kRows * (size_t)info.k);
   float* c = malloc(sizeof *c * kRows * (size_t)info.n);
   for (int64_t i = 0; a && i < kRows * info.k; ++i) a[i] = 1;
-  const marlin_gemm_desc desc = {.struct_size = sizeof desc,
-                                 .weights = weights,
-                                 .a = {.data = a, .rows = kRows, .cols = info.k, .dtype = MARLIN_F32},
-                                 .c = {.data = c, .rows = kRows, .cols = info.n, .dtype = MARLIN_F32}};
+  const marlin_gemm_desc desc = {
+      .struct_size = sizeof desc,
+      .weights = weights,
+      .a = {.data = a, .rows = kRows, .cols = info.k, .dtype = MARLIN_F32},
+      .c = {.data = c, .rows = kRows, .cols = info.n, .dtype = MARLIN_F32}};
   status = marlin_gemm(NULL, &desc, error);
   double sum = 0;
   for (int64_t i = 0; !status && i < kRows * info.n; ++i) sum += (double)c[i] / kRows;
@@ -112,8 +116,8 @@ int main(int argc, char** argv) {
   if (!status) status = multiply(weights, &error);
   if (status) fprintf(stderr, "%s: %s\n", marlin_status_name(status), error.message);
   marlin_weights_destroy(weights), marlin_checkpoint_destroy(file), marlin_context_destroy(context);
-  printf("memory of the host was used: %s, and all of it came back: %s\n", h.most_bytes ? "yes" : "no",
-         h.bytes_in_use ? "no" : "yes");
+  printf("memory of the host was used: %s, and all of it came back: %s\n",
+         h.most_bytes ? "yes" : "no", h.bytes_in_use ? "no" : "yes");
   printf("threads of the host were used: %s\n", h.tasks_run ? "yes" : "no");
   return status != MARLIN_OK;
 }

@@ -1,4 +1,5 @@
-// mlp CHECKPOINT EXPERT: what mlp.c does, with the C++ wrapper. Handles go by themselves, and errors are exceptions.
+// mlp CHECKPOINT EXPERT: what mlp.c does, with the C++ wrapper. Handles go by themselves, and
+// errors are exceptions.
 #include <cstdio>
 #include <cstdlib>
 #include <metal_marlin/metal_marlin.hpp>
@@ -7,8 +8,10 @@
 
 namespace mm = metal_marlin;
 
-// One expert of a layer. A model that stores gate and up apart names both: two names give one handle, with the rows of both.
-static mm::weights load(const mm::context& context, const mm::checkpoint& file, const char* layer, std::int64_t expert) {
+// One expert of a layer. A model that stores gate and up apart names both: two names give one
+// handle, with the rows of both.
+static mm::weights load(const mm::context& context, const mm::checkpoint& file, const char* layer,
+                        std::int64_t expert) {
   const marlin_shard shard = {{0, 0, expert}, {0, 0, 1}};
   auto desc = mm::make<marlin_load_desc>();
   desc.layers = &layer;
@@ -17,7 +20,8 @@ static mm::weights load(const mm::context& context, const mm::checkpoint& file, 
   return mm::load(context, file, desc);
 }
 
-static void multiply(const std::vector<float>& a, const mm::weights& by, std::vector<float>& c, marlin_epilogue epilogue) {
+static void multiply(const std::vector<float>& a, const mm::weights& by, std::vector<float>& c,
+                     marlin_epilogue epilogue) {
   auto desc = mm::make<marlin_gemm_desc>();
   desc.weights = by.get();
   desc.epilogue = epilogue;
@@ -31,15 +35,18 @@ int main(int argc, char** argv) try {
   const std::int64_t expert = std::atoll(argv[2]);
   const mm::context context(MARLIN_BACKEND_AUTO);
   const mm::checkpoint file{std::string(argv[1])};
-  const mm::weights gate_up = load(context, file, "model.layers.0.mlp.experts.gate_up_proj", expert);
+  const mm::weights gate_up =
+      load(context, file, "model.layers.0.mlp.experts.gate_up_proj", expert);
   const mm::weights down = load(context, file, "model.layers.0.mlp.experts.down_proj", expert);
 
   std::vector<float> x(static_cast<std::size_t>(mm::info(gate_up).k));
-  std::vector<float> hidden(static_cast<std::size_t>(mm::info(down).k)), y(static_cast<std::size_t>(mm::info(down).n));
+  std::vector<float> hidden(static_cast<std::size_t>(mm::info(down).k)),
+      y(static_cast<std::size_t>(mm::info(down).n));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
   multiply(x, gate_up, hidden, MARLIN_EPILOGUE_SWIGLU_OAI);
   multiply(hidden, down, y, MARLIN_EPILOGUE_NONE);
-  std::printf("y = %.3f %.3f %.3f ... %.3f\n", double{y[0]}, double{y[1]}, double{y[2]}, double{y.back()});
+  std::printf("y = %.3f %.3f %.3f ... %.3f\n", double{y[0]}, double{y[1]}, double{y[2]},
+              double{y.back()});
   return 0;
 } catch (const mm::error& e) {
   std::fprintf(stderr, "%s: %s\n", marlin_status_name(e.status()), e.what());

@@ -39,7 +39,8 @@ std::vector<Job> jobs_of(const Options& options) {
     for (const auto& dtype : options.dtypes) {
       for (int64_t m : options.m) {
         jobs.push_back({m, known(parse_compute(compute)), known(parse_activation_dtype(dtype)),
-                        known(parse_activation_dtype(options.out_dtype)), options.shape.experts() == 0 ? 0 : options.top_k});
+                        known(parse_activation_dtype(options.out_dtype)),
+                        options.shape.experts() == 0 ? 0 : options.top_k});
       }
     }
   }
@@ -69,10 +70,11 @@ void add_row(Table& table, const Measurement& m) {
   std::string weights = format_name(m.format);
   if (m.sparse) weights += " 2:4";
   if (m.job.top_k != 0) weights += fmt::format(", {} of {} experts", m.distinct_experts, m.experts);
-  table.row({weights, std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype), std::to_string(m.job.m),
-             std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
-             m.device_seconds != 0 ? seconds_text(m.device_seconds) : "", fmt::format("{:.1f}", m.byte_rate() / 1e9),
-             fmt::format("{:.0f}", m.rate() / 1e9), fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
+  table.row({weights, std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype),
+             std::to_string(m.job.m), std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
+             m.device_seconds != 0 ? seconds_text(m.device_seconds) : "",
+             fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
+             fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
              m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
              fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
 }
@@ -93,10 +95,13 @@ void measure_all(const Options& options, const Report& report) {
       progress.at(done, format == MARLIN_FORMAT_NONE ? "" : format_name(format));
       std::vector<Rotation> rotations;
       for (const bool sparse : options.shape.sparsities(format)) {
-        rotations.emplace_back(options.shape.make(context.get(), format, sparse), rotation_bytes(), kMostCopies);
+        rotations.emplace_back(options.shape.make(context.get(), format, sparse), rotation_bytes(),
+                               kMostCopies);
       }
       const double budget = options.seconds * static_cast<double>(jobs.size() * rotations.size());
-      for (const Measurement& m : measure({context.get(), device, &limits, budget}, rotations, jobs)) report(m);
+      for (const Measurement& m :
+           measure({context.get(), device, &limits, budget}, rotations, jobs))
+        report(m);
       progress.at(++done);
     }
   }
@@ -105,14 +110,16 @@ void measure_all(const Options& options, const Report& report) {
 void print_limits(std::span<const Measurement> all) {
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     while (end < all.size() && all[end].threads == all[begin].threads) ++end;
-    fmt::print("limits of the same run with {} thread{}: {}\n", all[begin].threads, all[begin].threads == 1 ? "" : "s",
+    fmt::print("limits of the same run with {} thread{}: {}\n", all[begin].threads,
+               all[begin].threads == 1 ? "" : "s",
                limits_text(roofline_of(all.subspan(begin, end - begin))));
   }
 }
 
 ExitCode bench(const Options& options) {
   if (options.shape.experts() != 0 && options.top_k > options.shape.experts()) {
-    throw Failure(fmt::format("--top-k {}: expected at most the {} of --experts", options.top_k, options.shape.experts()),
+    throw Failure(fmt::format("--top-k {}: expected at most the {} of --experts", options.top_k,
+                              options.shape.experts()),
                   ExitCode::usage);
   }
   std::optional<OutputFile> svg;
@@ -134,11 +141,14 @@ ExitCode bench(const Options& options) {
     fmt::print("\n");
     print_limits(all);
     fmt::print(
-        "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that a row has). The limit is "
+        "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that "
+        "a row has). The limit is "
         "the\n"
-        "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' is its time over ours. All\n"
+        "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' "
+        "is its time over ours. All\n"
         "are medians of samples taken in turn.\n"
-        "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same shape (--sparse both).\n");
+        "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same "
+        "shape (--sparse both).\n");
   }
   if (svg) {
     svg->write(render_roofline(roofline_of(all)));
@@ -150,12 +160,15 @@ ExitCode bench(const Options& options) {
 
 /// With --metal-counters: nothing is timed, and these options select rows of a table.
 void add_metal_counters(CLI::App& sub, Options& options) {
-  auto* flag = sub.add_flag("--metal-counters", options.metal_counters,
-                            "Instead of timing: the counted work of the Metal kernels beside its goals (a source tree "
-                            "whose tests are built)");
+  auto* flag = sub.add_flag(
+      "--metal-counters", options.metal_counters,
+      "Instead of timing: the counted work of the Metal kernels beside its goals (a source tree "
+      "whose tests are built)");
   for (CLI::Option* option : sub.get_options()) {
     const std::string name = option->get_name();
-    if (option != flag && name != "--help" && name != "--json" && name != "--format" && name != "-m") flag->excludes(option);
+    if (option != flag && name != "--help" && name != "--json" && name != "--format" &&
+        name != "-m")
+      flag->excludes(option);
   }
 }
 
@@ -173,10 +186,12 @@ void add_metal_counters(CLI::App& sub, Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("bench", "Time products and judge them by the machine's limits, measured in the same run");
+  auto* sub = app.add_subcommand(
+      "bench", "Time products and judge them by the machine's limits, measured in the same run");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*sub, true);
-  sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
+  sub->add_option("--backend", options->backend,
+                  "Where products run; auto: the first usable of cuda, metal, cpu")
       ->capture_default_str()
       ->check(backend_names());
   sub->add_option("-m", options->m, "Rows of activations, a list")
@@ -191,12 +206,15 @@ void add_bench(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(dtype_names());
-  sub->add_option("--out-dtype", options->out_dtype, "Type of the result")->capture_default_str()->check(dtype_names());
+  sub->add_option("--out-dtype", options->out_dtype, "Type of the result")
+      ->capture_default_str()
+      ->check(dtype_names());
   sub->add_option("--top-k", options->top_k, "Experts of every row of activations, drawn at random")
       ->capture_default_str()
       ->check(in_range(1, 1024))
       ->needs("--experts");
-  sub->add_option("--threads", options->threads, "Numbers of threads, a list; default: all that this process may use")
+  sub->add_option("--threads", options->threads,
+                  "Numbers of threads, a list; default: all that this process may use")
       ->delimiter(',')
       ->check(in_range(1, 1024));
   sub->add_option("--seconds", options->seconds, "Time for each row of the table, about")
@@ -207,13 +225,19 @@ void add_bench(CLI::App& app, Action& action) {
   add_force(*sub, options->force);
   add_metal_counters(*sub, *options);
   sub->footer(
-      "Weights are rotated through copies of more than 400 MB, so that they come from memory, and every product is\n"
+      "Weights are rotated through copies of more than 400 MB, so that they come from memory, and "
+      "every product is\n"
       "checked against float64 on a sample of columns; exits with 1 when one is wrong.\n\n"
-      "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, gbytes_per_s, gflops, limit\n"
-      "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, read_gbytes_per_s,\n"
-      "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own clock; the rates are then\n"
-      "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, distinct_experts (of one\n"
-      "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are those of the CPU.\n\n"
+      "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, "
+      "gbytes_per_s, gflops, limit\n"
+      "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, "
+      "read_gbytes_per_s,\n"
+      "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own "
+      "clock; the rates are then\n"
+      "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, "
+      "distinct_experts (of one\n"
+      "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are "
+      "those of the CPU.\n\n"
       "Examples:\n"
       "  metal-marlin bench\n"
       "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"

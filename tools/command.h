@@ -15,7 +15,8 @@ namespace metal_marlin::tools {
 /// The documented exit codes; docs/command.md and metal-marlin.1 list them.
 enum class ExitCode : int {
   ok = 0,
-  wrong = 1,   ///< the work was done and something was found wrong: a check failed, a layer would not load
+  wrong = 1,   ///< the work was done and something was found wrong: a check failed, a layer would
+               ///< not load
   usage = 2,   ///< the command line makes no sense
   failed = 3,  ///< the work could not be done: no such file, malformed, out of memory, no device
 };
@@ -23,7 +24,8 @@ enum class ExitCode : int {
 /// Ends the command with a message for people. Thrown by tools code only; main() prints it.
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(const std::string& message, ExitCode code = ExitCode::failed) : std::runtime_error(message), code_(code) {}
+  explicit Failure(const std::string& message, ExitCode code = ExitCode::failed)
+      : std::runtime_error(message), code_(code) {}
   ExitCode code() const { return code_; }
 
  private:

@@ -1,4 +1,5 @@
-// completions: a script for a shell that completes this command line, written from the definitions of the options themselves.
+// completions: a script for a shell that completes this command line, written from the definitions
+// of the options themselves.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -38,7 +39,9 @@ std::vector<std::string> spellings(const CLI::Option& option) {
 }
 
 /// In single quotes, which all three shells end and begin again around one of the text's own.
-std::string quoted(const std::string& text) { return "'" + std::regex_replace(text, std::regex("'"), R"('\'')") + "'"; }
+std::string quoted(const std::string& text) {
+  return "'" + std::regex_replace(text, std::regex("'"), R"('\'')") + "'";
+}
 
 /// `text` with a backslash before each of `special`.
 std::string escaped(const std::string& text, const char* special) {
@@ -50,7 +53,8 @@ std::string escaped(const std::string& text, const char* special) {
   return out;
 }
 
-// --- bash ------------------------------------------------------------------------------------------------------------------
+// --- bash
+// ------------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kBashHead = R"(_metal_marlin() {
   local IFS=$' \n' current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command= words= files= before=
@@ -101,7 +105,8 @@ std::string bash(const CLI::App& app) {
   return script + fmt::format("    *) words='{}' ;;\n", words) + kBashTail;
 }
 
-// --- zsh -------------------------------------------------------------------------------------------------------------------
+// --- zsh
+// -------------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kZshHead = R"(#compdef metal-marlin
 local curcontext=$curcontext state line
@@ -112,7 +117,8 @@ std::string zsh_value(const CLI::Option& option) {
   if (is_flag(option)) return "";
   if (is_path(option)) return ":file:_files";
   const std::string values = escaped(fmt::format("{}", fmt::join(values_of(option), " ")), ":");
-  return is_list(option) && !values.empty() ? ":value:_values -s , value " + values : ":value:(" + values + ")";
+  return is_list(option) && !values.empty() ? ":value:_values -s , value " + values
+                                            : ":value:(" + values + ")";
 }
 
 /// The call that completes all that a command takes.
@@ -122,7 +128,8 @@ std::string zsh_arguments(const CLI::App& command) {
     const std::string often = option->get_expected_max() > 1 ? "*" : "", value = zsh_value(*option);
     const std::string description = "[" + escaped(option->get_description(), "[]\\") + "]";
     for (const std::string& name : spellings(*option))
-      call += " \\\n  " + quoted(often + name + (value.empty() || name[1] != '-' ? "" : "=") + description + value);
+      call += " \\\n  " + quoted(often + name + (value.empty() || name[1] != '-' ? "" : "=") +
+                                 description + value);
     if (option->get_positional()) call += " \\\n  " + quoted(value);
   }
   return call;
@@ -134,18 +141,22 @@ std::string zsh(const CLI::App& app) {
     commands += "  " + quoted(command->get_name() + ":" + command->get_description()) + "\n";
     cases += "argument-" + command->get_name() + ") " + zsh_arguments(*command) + " ;;\n";
   }
-  return kZshHead + zsh_arguments(app) + " \\\n  ':command:->command' '*::argument:->argument' && return\n" +
-         "local -a commands=(\n" + commands + ")\ncase $state-$line[1] in\ncommand-*) _describe command commands ;;\n" + cases +
+  return kZshHead + zsh_arguments(app) +
+         " \\\n  ':command:->command' '*::argument:->argument' && return\n" +
+         "local -a commands=(\n" + commands +
+         ")\ncase $state-$line[1] in\ncommand-*) _describe command commands ;;\n" + cases +
          "esac\n";
 }
 
-// --- fish ------------------------------------------------------------------------------------------------------------------
+// --- fish
+// ------------------------------------------------------------------------------------------------------------------
 
 std::string fish_value(const CLI::Option& option) {
   if (is_flag(option)) return "";
   if (is_path(option)) return " -r -F";
   const std::string values = fmt::format("{}", fmt::join(values_of(option), " "));
-  return " -x -a " + quoted(is_list(option) && !values.empty() ? "(__fish_append , " + values + ")" : values);
+  return " -x -a " +
+         quoted(is_list(option) && !values.empty() ? "(__fish_append , " + values + ")" : values);
 }
 
 std::string fish_options(const CLI::App& command, const std::string& condition) {
@@ -163,8 +174,8 @@ std::string fish(const CLI::App& app) {
   const std::string first = "__fish_use_subcommand";
   std::string script = "complete -c metal-marlin -f\n" + fish_options(app, first);
   for (const CLI::App* command : app.get_subcommands(kAll)) {
-    script += fmt::format("complete -c metal-marlin -n {} -a {} -d {}\n", first, command->get_name(),
-                          quoted(command->get_description()));
+    script += fmt::format("complete -c metal-marlin -n {} -a {} -d {}\n", first,
+                          command->get_name(), quoted(command->get_description()));
     script += fish_options(*command, "__fish_seen_subcommand_from " + command->get_name());
   }
   return script;
@@ -173,9 +184,12 @@ std::string fish(const CLI::App& app) {
 }  // namespace
 
 void add_completions(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("completions", "Print what a shell needs to complete these command lines");
+  auto* sub =
+      app.add_subcommand("completions", "Print what a shell needs to complete these command lines");
   auto shell = std::make_shared<std::string>();
-  sub->add_option("SHELL", *shell, "Whose script")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  sub->add_option("SHELL", *shell, "Whose script")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   sub->footer(
       "An installed prefix has the scripts where shells look for them. Without one:\n\n"
       "  metal-marlin completions bash >>~/.bashrc\n"

@@ -19,9 +19,10 @@ namespace {
 
 // What the kernels of x86 and arm64 are chosen by, as /proc/cpuinfo spells it.
 constexpr std::string_view kInteresting[] = {
-    "sse4_2",   "avx",         "f16c",        "fma",        "avx2",     "avx_vnni", "avx512f", "avx512bw",
-    "avx512vl", "avx512_vnni", "avx512_bf16", "avx512vbmi", "amx_int8", "amx_bf16", "asimd",   "fphp",
-    "asimdhp",  "asimddp",     "i8mm",        "bf16",       "sve",      "sve2",
+    "sse4_2",   "avx",      "f16c",     "fma",         "avx2",        "avx_vnni",
+    "avx512f",  "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512vbmi",
+    "amx_int8", "amx_bf16", "asimd",    "fphp",        "asimdhp",     "asimddp",
+    "i8mm",     "bf16",     "sve",      "sve2",
 };
 
 std::string first_line(const std::string& path) {
@@ -62,13 +63,13 @@ void describe(CpuInfo& info) {
   char text[128] = "";
   size_t bytes = sizeof text;
   if (sysctlbyname("machdep.cpu.brand_string", text, &bytes, nullptr, 0) == 0) info.model = text;
-  for (const auto& [name, key] :
-       {std::pair{"asimddp", "hw.optional.arm.FEAT_DotProd"}, std::pair{"i8mm", "hw.optional.arm.FEAT_I8MM"},
-        std::pair{"bf16", "hw.optional.arm.FEAT_BF16"}}) {
+  for (const auto& [name, key] : {std::pair{"asimddp", "hw.optional.arm.FEAT_DotProd"},
+                                  std::pair{"i8mm", "hw.optional.arm.FEAT_I8MM"},
+                                  std::pair{"bf16", "hw.optional.arm.FEAT_BF16"}}) {
     if (sysctl_size(key) & 1) info.features.emplace_back(name);
   }
-  for (const auto& [name, key] :
-       {std::pair{"L1d", "hw.perflevel0.l1dcachesize"}, std::pair{"L2", "hw.perflevel0.l2cachesize"}}) {
+  for (const auto& [name, key] : {std::pair{"L1d", "hw.perflevel0.l1dcachesize"},
+                                  std::pair{"L2", "hw.perflevel0.l2cachesize"}}) {
     if (const size_t size = sysctl_size(key)) info.caches.push_back({name, size, 0});
   }
 }
@@ -93,8 +94,9 @@ void describe(CpuInfo& info) {
     if (size == 0) return;
     const std::string type = first_line(folder + "type");
     if (type == "Instruction") continue;
-    info.caches.push_back({fmt::format("L{}{}", first_line(folder + "level"), type == "Data" ? "d" : ""), size,
-                           count_list(first_line(folder + "shared_cpu_list"))});
+    info.caches.push_back(
+        {fmt::format("L{}{}", first_line(folder + "level"), type == "Data" ? "d" : ""), size,
+         count_list(first_line(folder + "shared_cpu_list"))});
   }
 }
 #endif

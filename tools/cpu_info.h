@@ -16,10 +16,11 @@ struct CacheInfo {
 
 struct CpuInfo {
   std::string model;
-  std::vector<std::string> features;  ///< those that the kernels ask for, in the processor's own words
-  std::vector<CacheInfo> caches;      ///< of the first CPU, smallest first
-  unsigned cpus = 1;                  ///< online, whether or not this process may use them
-  size_t last_level_cache() const;    ///< 32 MB when unknown
+  std::vector<std::string>
+      features;                   ///< those that the kernels ask for, in the processor's own words
+  std::vector<CacheInfo> caches;  ///< of the first CPU, smallest first
+  unsigned cpus = 1;              ///< online, whether or not this process may use them
+  size_t last_level_cache() const;  ///< 32 MB when unknown
 };
 
 const CpuInfo& cpu_info();

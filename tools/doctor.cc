@@ -22,10 +22,12 @@ struct Options {
 };
 
 void print_devices() {
-  Table table({{"backend"}, {"device"}, {"instructions"}, {"memory", Table::Align::right}, {"usable"}});
+  Table table(
+      {{"backend"}, {"device"}, {"instructions"}, {"memory", Table::Align::right}, {"usable"}});
   for (const auto& info : devices()) {
     const bool usable = info.why_not[0] == '\0';
-    table.row({backend_name(info.backend), info.name[0] ? info.name : "-", info.isa_or_arch[0] ? info.isa_or_arch : "-",
+    table.row({backend_name(info.backend), info.name[0] ? info.name : "-",
+               info.isa_or_arch[0] ? info.isa_or_arch : "-",
                info.memory_bytes ? bytes_text(static_cast<double>(info.memory_bytes)) : "-",
                usable ? "yes" : fmt::format("no: {}", info.why_not)});
   }
@@ -36,12 +38,14 @@ void print_processor(unsigned threads) {
   const CpuInfo& cpu = cpu_info();
   std::string caches;
   for (const auto& cache : cpu.caches) {
-    caches += fmt::format("{}{} {} KiB{}", caches.empty() ? "" : ", ", cache.name, cache.bytes >> 10,
-                          cache.shared_by > 1 ? fmt::format(" (shared by {})", cache.shared_by) : "");
+    caches +=
+        fmt::format("{}{} {} KiB{}", caches.empty() ? "" : ", ", cache.name, cache.bytes >> 10,
+                    cache.shared_by > 1 ? fmt::format(" (shared by {})", cache.shared_by) : "");
   }
   fmt::print("\nprocessor  {}\n", cpu.model);
-  fmt::print("features   {}\n",
-             cpu.features.empty() ? "none that a kernel asks for" : fmt::format("{}", fmt::join(cpu.features, " ")));
+  fmt::print("features   {}\n", cpu.features.empty()
+                                    ? "none that a kernel asks for"
+                                    : fmt::format("{}", fmt::join(cpu.features, " ")));
   fmt::print("caches     {}\n", caches.empty() ? "unknown" : caches);
   fmt::print("threads    {} of {} CPUs{}\n", threads, cpu.cpus,
              threads < cpu.cpus ? " (what this process may use, or was told to)" : "");
@@ -57,17 +61,19 @@ void print_limits(unsigned threads) {
     for (int round = 0; round < kRounds; ++round) {
       progress.at(round);
       reads.push_back(limits.read_sample());
-      for (size_t i = 0; i < peaks.size(); ++i) peaks[i].push_back(limits.dot_sample(dot_loops()[i]));
+      for (size_t i = 0; i < peaks.size(); ++i)
+        peaks[i].push_back(limits.dot_sample(dot_loops()[i]));
     }
   }
-  fmt::print("\nmeasured with {} thread{} at once, medians of {} samples taken in turn\n", threads, threads == 1 ? "" : "s",
-             kRounds);
+  fmt::print("\nmeasured with {} thread{} at once, medians of {} samples taken in turn\n", threads,
+             threads == 1 ? "" : "s", kRounds);
   fmt::print("  {:<18} {:8.1f} GB/s\n", "reading memory", median(reads) / 1e9);
   for (size_t i = 0; i < peaks.size(); ++i) {
     fmt::print("  {:<18} {:8.1f} Gop/s\n", dot_loops()[i].name, median(peaks[i]) / 1e9);
   }
   fmt::print(
-      "A multiplication and an addition are two operations. Other processes lower these figures: compare them only with\n"
+      "A multiplication and an addition are two operations. Other processes lower these figures: "
+      "compare them only with\n"
       "figures of the same minute.\n");
 }
 
@@ -88,14 +94,18 @@ ExitCode doctor(const Options& options) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("doctor", "What this machine can do: devices, caches, threads, measured limits");
+  auto* sub = app.add_subcommand(
+      "doctor", "What this machine can do: devices, caches, threads, measured limits");
   auto options = std::make_shared<Options>();
-  sub->add_flag("!--no-measure", options->measure,
-                "Only describe: neither check the kernels of GPUs nor measure, which takes two seconds");
-  sub->add_option("--threads", options->threads, "Threads to measure with; default: all that this process may use")
+  sub->add_flag(
+      "!--no-measure", options->measure,
+      "Only describe: neither check the kernels of GPUs nor measure, which takes two seconds");
+  sub->add_option("--threads", options->threads,
+                  "Threads to measure with; default: all that this process may use")
       ->check(in_range(1, 1024));
   sub->footer(
-      "Says of each backend whether it is usable, or why not. Exits with 1 when none is. On each GPU it says which kernels\n"
+      "Says of each backend whether it is usable, or why not. Exits with 1 when none is. On each "
+      "GPU it says which kernels\n"
       "compute right there, which are refused, and which serve instead.\n\n"
       "Examples:\n"
       "  metal-marlin doctor\n"

@@ -21,12 +21,15 @@ struct Options {
 ExitCode explain_products(const Options& options) {
   const Context context = make_context({.backend = known(parse_backend(options.backend))});
   const marlin_format format = options.shape.formats().front();
-  const Weights weights = options.shape.make(context.get(), format, options.shape.sparsities(format).front())();
+  const Weights weights =
+      options.shape.make(context.get(), format, options.shape.sparsities(format).front())();
   const marlin_layer_info info = info_of(weights.get());
   bool first = true;
   for (int64_t m : options.m) {
-    const HostMatrix a(m, info.k, known(parse_activation_dtype(options.dtype))), c(m, info.n, MARLIN_F32);
-    const std::string text = explain(product(weights.get(), a, c, m, known(parse_compute(options.compute))));
+    const HostMatrix a(m, info.k, known(parse_activation_dtype(options.dtype))),
+        c(m, info.n, MARLIN_F32);
+    const std::string text =
+        explain(product(weights.get(), a, c, m, known(parse_compute(options.compute))));
     fmt::print("{}M: {}\n{}", first ? "" : "\n", m, text);
     first = false;
   }
@@ -39,15 +42,20 @@ void add_explain(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("explain", "Say which kernel a product would take, and why");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*sub, false);
-  sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
+  sub->add_option("--backend", options->backend,
+                  "Where products run; auto: the first usable of cuda, metal, cpu")
       ->capture_default_str()
       ->check(backend_names());
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
       ->check(in_range(int64_t{1}, int64_t{1} << 20));
-  sub->add_option("--compute", options->compute, "default or int8")->capture_default_str()->check(compute_names());
-  sub->add_option("--dtype", options->dtype, "Of the activations")->capture_default_str()->check(dtype_names());
+  sub->add_option("--compute", options->compute, "default or int8")
+      ->capture_default_str()
+      ->check(compute_names());
+  sub->add_option("--dtype", options->dtype, "Of the activations")
+      ->capture_default_str()
+      ->check(dtype_names());
   sub->footer(
       "Examples:\n"
       "  metal-marlin explain --format mxfp4 -n 11776 -k 4096 -m 1,8,512\n"

@@ -16,7 +16,8 @@ marlin_matrix find_tensor(const marlin_checkpoint* checkpoint, const std::string
   marlin_matrix matrix{};
   auto error = make<marlin_error>();
   const marlin_status status = marlin_checkpoint_tensor(checkpoint, name.c_str(), &matrix, &error);
-  if (status != MARLIN_OK && status != MARLIN_E_NOT_FOUND) check(status, error, fmt::format("cannot read '{}'", name));
+  if (status != MARLIN_OK && status != MARLIN_E_NOT_FOUND)
+    check(status, error, fmt::format("cannot read '{}'", name));
   return matrix;
 }
 
@@ -37,12 +38,14 @@ float element(const marlin_matrix& matrix, int64_t index) {
 }
 
 [[noreturn]] void throw_bad_mask(const marlin_layer_info& layer, int64_t row) {
-  throw Failure(fmt::format("'{}': row {} of its bitmask does not keep {} elements", layer.name, row, layer.k / 2));
+  throw Failure(fmt::format("'{}': row {} of its bitmask does not keep {} elements", layer.name,
+                            row, layer.k / 2));
 }
 
 }  // namespace
 
-FloatLayer::FloatLayer(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer) : layer_(layer) {
+FloatLayer::FloatLayer(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer)
+    : layer_(layer) {
   const std::string name = layer.name;
   int64_t width = layer.k;
   if ((layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0) {

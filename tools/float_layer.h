@@ -8,7 +8,8 @@
 
 namespace metal_marlin::tools {
 
-/// Borrows from the checkpoint. Dense floats, or compressed-tensors' pruned ones (kept elements and a bitmask).
+/// Borrows from the checkpoint. Dense floats, or compressed-tensors' pruned ones (kept elements and
+/// a bitmask).
 class FloatLayer {
  public:
   FloatLayer(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer);

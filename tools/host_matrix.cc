@@ -22,7 +22,8 @@ float from_f16(uint16_t bits) {
 uint16_t to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  // Adding just under half of the last kept place, plus its parity, rounds ties to even; a carry moves to the exponent.
+  // Adding just under half of the last kept place, plus its parity, rounds ties to even; a carry
+  // moves to the exponent.
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
@@ -31,9 +32,12 @@ uint16_t to_f16(float value) {
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const float magnitude = std::fabs(value);
   if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7e00);
-  if (magnitude >= 65520) return static_cast<uint16_t>(sign | 0x7c00);  // halfway from 65504 to 65536: ties go up
-  if (magnitude < 0x1p-14f) {  // subnormal: adding 0.5 leaves magnitude / 2^-24 rounded in the low bits
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f)));
+  if (magnitude >= 65520)
+    return static_cast<uint16_t>(sign | 0x7c00);  // halfway from 65504 to 65536: ties go up
+  if (magnitude <
+      0x1p-14f) {  // subnormal: adding 0.5 leaves magnitude / 2^-24 rounded in the low bits
+    return static_cast<uint16_t>(
+        sign | (std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f)));
   }
   const uint32_t rebased = std::bit_cast<uint32_t>(magnitude) - ((127u - 15u) << 23);
   return static_cast<uint16_t>(sign | ((rebased + 0xfff + ((rebased >> 13) & 1)) >> 13));

@@ -19,7 +19,8 @@ uint16_t to_bf16(float value);
 class HostMatrix {
  public:
   HostMatrix(int64_t rows, int64_t cols, marlin_dtype dtype);
-  /// Normally distributed around 0 with deviation 1, rounded to dtype; the same seed gives the same values everywhere.
+  /// Normally distributed around 0 with deviation 1, rounded to dtype; the same seed gives the same
+  /// values everywhere.
   static HostMatrix random(int64_t rows, int64_t cols, marlin_dtype dtype, uint64_t seed);
 
   int64_t rows() const { return rows_; }
@@ -37,7 +38,8 @@ class HostMatrix {
   std::vector<std::byte> bytes_;
 };
 
-/// A small generator (splitmix64: Steele, Lea, Flood 2014): one multiply-shift chain a number, any seed is good.
+/// A small generator (splitmix64: Steele, Lea, Flood 2014): one multiply-shift chain a number, any
+/// seed is good.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -49,7 +51,8 @@ class Random {
   }
   /// In [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  /// The sum of 12 uniforms less 6: deviation 1, no tail beyond 6, and the same bits on every platform (no libm).
+  /// The sum of 12 uniforms less 6: deviation 1, no tail beyond 6, and the same bits on every
+  /// platform (no libm).
   float normal() {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += uniform();

@@ -20,20 +20,27 @@ std::optional<std::pair<uint64_t, uint64_t>> id_of(const std::string& path) {
   return std::pair{static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)};
 }
 
-/// Of a folder: model.* first, else the only file with such an ending, as the header says of marlin_checkpoint_open().
+/// Of a folder: model.* first, else the only file with such an ending, as the header says of
+/// marlin_checkpoint_open().
 fs::path main_file(const fs::path& folder) {
   constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
-  std::error_code ignored;  // the library has opened the checkpoint, or is about to say what is wrong with it
+  std::error_code
+      ignored;  // the library has opened the checkpoint, or is about to say what is wrong with it
   for (const char* ending : kEndings) {
-    if (fs::path named = folder / (std::string("model") + ending); fs::exists(named, ignored)) return named;
+    if (fs::path named = folder / (std::string("model") + ending); fs::exists(named, ignored))
+      return named;
   }
   std::vector<fs::path> all;
-  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
     all.push_back(entry->path());
   }
   for (const char* ending : kEndings) {
-    const auto fits = [&](const fs::path& path) { return path.filename().string().ends_with(ending); };
-    if (const auto found = std::find_if(all.begin(), all.end(), fits); found != all.end()) return *found;
+    const auto fits = [&](const fs::path& path) {
+      return path.filename().string().ends_with(ending);
+    };
+    if (const auto found = std::find_if(all.begin(), all.end(), fits); found != all.end())
+      return *found;
   }
   return {};
 }
@@ -58,12 +65,14 @@ void InputFiles::add(const std::string& path) {
 void InputFiles::add_checkpoint(const std::string& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  const fs::path file = is_folder ? main_file(path) : fs::path(path), folder = is_folder ? fs::path(path) : file.parent_path();
+  const fs::path file = is_folder ? main_file(path) : fs::path(path),
+                 folder = is_folder ? fs::path(path) : file.parent_path();
   add(file.string());
   if (file.extension() == ".json") {
     for (const std::string& shard : shards_of(file)) add((folder / shard).string());
   }
-  for (const char* config : {"config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
+  for (const char* config :
+       {"config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
     add((folder / config).string());
   }
 }

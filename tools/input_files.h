@@ -13,7 +13,8 @@ class InputFiles {
  public:
   /// Nothing when there is no such file.
   void add(const std::string& path);
-  /// All that marlin_checkpoint_open() reads for `path`: the file or the index, the shards, and the configs beside them.
+  /// All that marlin_checkpoint_open() reads for `path`: the file or the index, the shards, and the
+  /// configs beside them.
   void add_checkpoint(const std::string& path);
   /// Whether the file that `path` is, or links to, is one of them.
   bool has(const std::string& path) const;

@@ -28,7 +28,8 @@ uint64_t weights_of(const marlin_layer_info& info) {
   return static_cast<uint64_t>(info.n) * static_cast<uint64_t>(info.k) * info.experts;
 }
 
-/// All bytes of a layer, scales, zeros and indices too, over its weights; none when there are no weights.
+/// All bytes of a layer, scales, zeros and indices too, over its weights; none when there are no
+/// weights.
 std::optional<double> bits_a_weight(uint64_t bytes, uint64_t weights) {
   if (weights == 0) return std::nullopt;
   return 8 * static_cast<double>(bytes) / static_cast<double>(weights);
@@ -40,7 +41,8 @@ const char* zeros_of(const marlin_layer_info& info) {
                                                           : "none";
 }
 
-/// Why layers do not load, in the library's words; it is asked on a context, which most files do not need.
+/// Why layers do not load, in the library's words; it is asked on a context, which most files do
+/// not need.
 class Reasons {
  public:
   explicit Reasons(const marlin_checkpoint* checkpoint) : checkpoint_(checkpoint) {}
@@ -112,14 +114,16 @@ std::string indented(const nlohmann::ordered_json& value, size_t depth) {
   return out;
 }
 
-// Nothing is kept of the layers: a file may have more of them than there is memory for a hundred bytes each.
+// Nothing is kept of the layers: a file may have more of them than there is memory for a hundred
+// bytes each.
 
 void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
   Reasons reasons(checkpoint);
   Totals totals;
   fmt::print("{{\n \"path\": {},\n \"layers\": [", json_text(path));
   for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
-    fmt::print("{}\n  {}", totals.layers == 0 ? "" : ",", indented(json_of(info, reasons.of(info)), 2));
+    fmt::print("{}\n  {}", totals.layers == 0 ? "" : ",",
+               indented(json_of(info, reasons.of(info)), 2));
     totals.add(info);
   });
   const nlohmann::ordered_json sums = {{"layers", totals.layers},
@@ -183,10 +187,12 @@ void print_table(const marlin_checkpoint* checkpoint) {
     });
   }
   const auto bits = totals.bits();
-  fmt::print("\n{} layer{}, {} quantized, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n", totals.layers,
-             totals.layers == 1 ? "" : "s", totals.quantized, totals.sparse, totals.loadable,
-             static_cast<double>(totals.weights) / 1e6, bytes_text(static_cast<double>(totals.bytes)),
-             bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
+  fmt::print(
+      "\n{} layer{}, {} quantized, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n",
+      totals.layers, totals.layers == 1 ? "" : "s", totals.quantized, totals.sparse,
+      totals.loadable, static_cast<double>(totals.weights) / 1e6,
+      bytes_text(static_cast<double>(totals.bytes)),
+      bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
 }
 
 ExitCode inspect(const Options& options) {
@@ -202,15 +208,20 @@ ExitCode inspect(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("inspect", "List the layers of a checkpoint and whether they would load");
+  auto* sub =
+      app.add_subcommand("inspect", "List the layers of a checkpoint and whether they would load");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
+  sub->add_option("FILE", options->path,
+                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
       ->required();
   sub->add_flag("--json", options->json, "One JSON object instead of a table");
   sub->footer(
-      "Reads headers and config.json only, so it is fast for files of any size. Layers that would not load are\n"
-      "listed with the reason; layers of floats load when they are quantized on the way ('when quantized').\n"
-      "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a layer over its weights.\n\n"
+      "Reads headers and config.json only, so it is fast for files of any size. Layers that would "
+      "not load are\n"
+      "listed with the reason; layers of floats load when they are quantized on the way ('when "
+      "quantized').\n"
+      "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a "
+      "layer over its weights.\n\n"
       "Examples:\n"
       "  metal-marlin inspect model.gguf\n"
       "  metal-marlin inspect ~/models/some-model-gptq\n"

@@ -21,15 +21,17 @@ constexpr int64_t kN = 64, kK = 256;                         // the checks have 
 ServingKernel serving(const marlin_weights* weights, marlin_format format, int64_t m) {
   const HostMatrix a(m, kK, MARLIN_F16), c(m, kN, MARLIN_F32);
   const std::string text = explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT));
-  return {format, m, explained(text, "kernel"), explained(text, "probe"), explained(text, "instead_of")};
+  return {format, m, explained(text, "kernel"), explained(text, "probe"),
+          explained(text, "instead_of")};
 }
 
 void check(KernelChecks& checks) {
   const auto formats = all_formats();
   Progress progress("checking kernels", static_cast<double>(formats.size() * std::size(kRows)));
   double done = 0;
-  const Context context =
-      make_context({.backend = checks.device.backend, .device_index = checks.device.index, .messages = &checks.messages});
+  const Context context = make_context({.backend = checks.device.backend,
+                                        .device_index = checks.device.index,
+                                        .messages = &checks.messages});
   for (const marlin_format format : formats) {
     const Weights weights = RandomWeights({format, kN, kK}, 1).pack(context.get());
     for (const int64_t m : kRows) {
@@ -65,11 +67,13 @@ void print(const KernelChecks& checks) {
     bool any_refused = false;
     const auto count = [&] { return std::to_string(verified.size()); };
     for (const ServingKernel& kernel : checks.kernels)
-      if (kernel.format == format && std::find(verified.begin(), verified.end(), kernel.kernel) == verified.end())
+      if (kernel.format == format &&
+          std::find(verified.begin(), verified.end(), kernel.kernel) == verified.end())
         verified.push_back(kernel.kernel);
     for (const ServingKernel& kernel : checks.kernels) {
       if (kernel.format != format || kernel.refused.empty()) continue;
-      table.row({any_refused ? "" : format_name(format), any_refused ? "" : count(), kernel.refused, kernel.kernel});
+      table.row({any_refused ? "" : format_name(format), any_refused ? "" : count(), kernel.refused,
+                 kernel.kernel});
       any_refused = true;
     }
     if (!any_refused) table.row({format_name(format), count(), "none", ""});
@@ -80,7 +84,8 @@ void print(const KernelChecks& checks) {
 }
 
 nlohmann::ordered_json to_json(const KernelChecks& checks) {
-  nlohmann::ordered_json json = {{"backend", backend_name(checks.device.backend)}, {"device", checks.device.name}};
+  nlohmann::ordered_json json = {{"backend", backend_name(checks.device.backend)},
+                                 {"device", checks.device.name}};
   json["kernels"] = nlohmann::ordered_json::array();
   for (const ServingKernel& kernel : checks.kernels)
     json["kernels"].push_back({{"format", format_name(kernel.format)},

@@ -1,4 +1,5 @@
-// What the library's own check of its kernels finds on each GPU: before a kernel serves, its product is compared with float64.
+// What the library's own check of its kernels finds on each GPU: before a kernel serves, its
+// product is compared with float64.
 #pragma once
 
 #include <cstdint>

@@ -60,11 +60,13 @@ marlin_device_info device_of(marlin_backend backend) {
 Checkpoint open_checkpoint(const std::string& path) {
   auto error = make<marlin_error>();
   marlin_checkpoint* checkpoint = nullptr;
-  check(marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error), error, fmt::format("cannot open {}", path));
+  check(marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error), error,
+        fmt::format("cannot open {}", path));
   return Checkpoint(checkpoint);
 }
 
-void for_each_layer(const marlin_checkpoint* checkpoint, const std::function<void(const marlin_layer_info&)>& visit) {
+void for_each_layer(const marlin_checkpoint* checkpoint,
+                    const std::function<void(const marlin_layer_info&)>& visit) {
   for (uint64_t i = 0;; ++i) {
     auto info = make<marlin_layer_info>();
     auto error = make<marlin_error>();
@@ -96,8 +98,9 @@ marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::str
 
 namespace {
 
-marlin_status load_status(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer,
-                          uint32_t expert, const Quantize& quantize, marlin_weights** out, marlin_error* error) {
+marlin_status load_status(marlin_context* context, const marlin_checkpoint* checkpoint,
+                          const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,
+                          marlin_weights** out, marlin_error* error) {
   marlin_shard shard{};
   shard.first[2] = expert;
   shard.count[2] = 1;
@@ -114,16 +117,18 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
 
 }  // namespace
 
-Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-                 const Quantize& quantize, std::string* why) {
+Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
+                 const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,
+                 std::string* why) {
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  if (load_status(context, checkpoint, layer, expert, quantize, &weights, &error) != MARLIN_OK) *why = error.message;
+  if (load_status(context, checkpoint, layer, expert, quantize, &weights, &error) != MARLIN_OK)
+    *why = error.message;
   return Weights(weights);
 }
 
-Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-             const Quantize& quantize) {
+Weights load(marlin_context* context, const marlin_checkpoint* checkpoint,
+             const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize) {
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
   check(load_status(context, checkpoint, layer, expert, quantize, &weights, &error), error,
@@ -131,7 +136,8 @@ Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const
   return Weights(weights);
 }
 
-std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer) {
+std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint,
+                    const marlin_layer_info& layer) {
   if (layer.status == MARLIN_OK) return {};
   // The listing has a status only; the attempt has the words, and is refused before any work.
   std::string why;
@@ -146,14 +152,16 @@ marlin_layer_info info_of(const marlin_weights* weights) {
   return info;
 }
 
-void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k, float* out) {
+void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k,
+                 float* out) {
   marlin_matrix matrix{};
   matrix.data = out;
   matrix.rows = count;
   matrix.cols = k;
   matrix.dtype = MARLIN_F32;
   auto error = make<marlin_error>();
-  check(marlin_weights_unpack(nullptr, weights, nullptr, first, &matrix, &error), error, "cannot unpack");
+  check(marlin_weights_unpack(nullptr, weights, nullptr, first, &matrix, &error), error,
+        "cannot unpack");
 }
 
 std::string explain(const marlin_gemm_desc& desc) {

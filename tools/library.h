@@ -21,7 +21,8 @@ using Context = std::unique_ptr<marlin_context, Destroy>;
 using Weights = std::unique_ptr<marlin_weights, Destroy>;
 using Checkpoint = std::unique_ptr<marlin_checkpoint, Destroy>;
 
-/// Throws Failure with the library's message unless status is MARLIN_OK. `doing` says what was tried.
+/// Throws Failure with the library's message unless status is MARLIN_OK. `doing` says what was
+/// tried.
 void check(marlin_status status, const marlin_error& error, const std::string& doing);
 
 /// Every device of every backend, the unusable ones included.
@@ -38,7 +39,8 @@ marlin_device_info device_of(marlin_backend backend);
 
 Checkpoint open_checkpoint(const std::string& path);
 /// Every layer in turn. The names inside live as long as the checkpoint, here and below.
-void for_each_layer(const marlin_checkpoint* checkpoint, const std::function<void(const marlin_layer_info&)>& visit);
+void for_each_layer(const marlin_checkpoint* checkpoint,
+                    const std::function<void(const marlin_layer_info&)>& visit);
 std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint);
 /// The layer called `name`, or a Failure that says what there is.
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name);
@@ -49,17 +51,20 @@ struct Quantize {
   uint32_t group = 0;  ///< 0: the format's own
 };
 /// One expert (0 for plain layers) of a layer, packed. NULL and *why on failure.
-Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-                 const Quantize& quantize, std::string* why);
+Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
+                 const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,
+                 std::string* why);
 /// The same, or a Failure.
-Weights load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer, uint32_t expert,
-             const Quantize& quantize);
+Weights load(marlin_context* context, const marlin_checkpoint* checkpoint,
+             const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize);
 /// Why a layer would not load, in the library's words; empty when it would.
-std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer);
+std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint,
+                    const marlin_layer_info& layer);
 
 marlin_layer_info info_of(const marlin_weights* weights);
 /// Rows [first, first + count) as float32 [count, k].
-void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k, float* out);
+void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k,
+                 float* out);
 /// All of marlin_explain's text.
 std::string explain(const marlin_gemm_desc& desc);
 /// Its "key: value" lines, in their order.

@@ -20,8 +20,9 @@ namespace metal_marlin::tools {
 namespace {
 
 constexpr size_t kPage = size_t{2} << 20;
-constexpr size_t kReadPiece = size_t{64} << 20;  // what one sample reads: long against starting the threads
-volatile uint64_t sink;                          // keeps what is read and summed from being optimized away
+constexpr size_t kReadPiece = size_t{64}
+                              << 20;  // what one sample reads: long against starting the threads
+volatile uint64_t sink;               // keeps what is read and summed from being optimized away
 
 /// The prototype's best: four streams, prefetched 2 KB ahead, here with what every compiler has.
 uint64_t portable_read(const std::byte* p, size_t bytes) {
@@ -40,7 +41,8 @@ uint64_t portable_read(const std::byte* p, size_t bytes) {
   return all;
 }
 
-// Twelve chains of 16-byte vectors fill the latency of a multiplication and an addition on processors that start two a cycle.
+// Twelve chains of 16-byte vectors fill the latency of a multiplication and an addition on
+// processors that start two a cycle.
 constexpr int kChains = 12;
 using Floats [[gnu::vector_size(16)]] = float;
 using Shorts [[gnu::vector_size(16)]] = int16_t;
@@ -48,7 +50,8 @@ template <class V>
 void portable_loop(int64_t rounds) {
   V chain[kChains] = {};
   V factor{}, term{};
-  factor[0] = static_cast<std::remove_cvref_t<decltype(factor[0])>>(sink & 1);  // unknown to the compiler
+  factor[0] =
+      static_cast<std::remove_cvref_t<decltype(factor[0])>>(sink & 1);  // unknown to the compiler
   term += factor;
   for (int64_t i = 0; i < rounds; ++i) {
     for (V& c : chain) c = c * factor + term;
@@ -65,8 +68,8 @@ constexpr DotLoop kPortable[] = {
 }  // namespace
 
 unsigned usable_threads() {
-  // The library knows affinity masks and the quotas of this cgroup and all above it, and tells in what it explains: one answer
-  // for the command and the kernels that it measures.
+  // The library knows affinity masks and the quotas of this cgroup and all above it, and tells in
+  // what it explains: one answer for the command and the kernels that it measures.
   static const unsigned threads = [] {
     const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
     float one = 1, result = 0;
@@ -81,7 +84,8 @@ unsigned usable_threads() {
     const marlin_pack_desc* const parts[] = {&part};
     auto error = make<marlin_error>();
     marlin_weights* packed = nullptr;
-    check(marlin_weights_pack(context.get(), parts, 1, 1, &packed, &error), error, "cannot pack a single weight");
+    check(marlin_weights_pack(context.get(), parts, 1, 1, &packed, &error), error,
+          "cannot pack a single weight");
     const Weights weights(packed);
     auto product = make<marlin_gemm_desc>();
     product.weights = weights.get();
@@ -89,7 +93,8 @@ unsigned usable_threads() {
     product.c.data = &result;
     try {
       return static_cast<unsigned>(std::max(1, std::stoi(explained(explain(product), "threads"))));
-    } catch (const Failure&) {  // METAL_MARLIN_KERNEL forces one that does not serve this, or that nobody has
+    } catch (const Failure&) {  // METAL_MARLIN_KERNEL forces one that does not serve this, or that
+                                // nobody has
       return std::max(1u, std::thread::hardware_concurrency());
     }
   }();
@@ -112,12 +117,15 @@ const DotLoop* find_dot_loop(const std::string& name) {
   return nullptr;
 }
 
-std::string instruction_for(const std::string& isa, marlin_compute compute, marlin_dtype activations) {
+std::string instruction_for(const std::string& isa, marlin_compute compute,
+                            marlin_dtype activations) {
   const auto has = [&](const char* part) { return isa.find(part) != std::string::npos; };
   const bool int8 = compute == MARLIN_COMPUTE_INT8, bf16 = activations == MARLIN_BF16;
   std::string name = int8 ? "int16 mul+add" : "float mul+add";
   if (has("avx512")) {
-    name = int8 ? has("vnni") ? "vpdpbusd" : "vpmaddubsw" : bf16 && has("bf16") ? "vdpbf16ps" : "vfmadd231ps";
+    name = int8                  ? has("vnni") ? "vpdpbusd" : "vpmaddubsw"
+           : bf16 && has("bf16") ? "vdpbf16ps"
+                                 : "vfmadd231ps";
   } else if (has("avx2")) {
     name = int8 ? has("vnni") ? "vpdpbusd.ymm" : "vpmaddubsw.ymm" : "vfmadd231ps.ymm";
   } else if (has("i8mm") && int8) {
@@ -130,12 +138,14 @@ std::string instruction_for(const std::string& isa, marlin_compute compute, marl
   return find_dot_loop(name) ? name : int8 ? "int16 mul+add" : "float mul+add";
 }
 
-Limits::Limits(unsigned threads) : threads_(threads), read_(arch_read_kernel() ? arch_read_kernel() : portable_read) {
+Limits::Limits(unsigned threads)
+    : threads_(threads), read_(arch_read_kernel() ? arch_read_kernel() : portable_read) {
   const size_t wanted = std::max(size_t{512} << 20, 8 * cpu_info().last_level_cache());
   bytes_ = std::max(kReadPiece, std::min(wanted, free_memory() / 4)) / kPage * kPage;
   // Pieces of whole kilobytes a thread: the kernels' streams stay aligned.
   piece_ = kReadPiece / (threads_ * size_t{4096}) * threads_ * size_t{4096};
-  void* mapped = mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped =
+      mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   memory_ = static_cast<std::byte*>(mapped);
 #if defined(MADV_HUGEPAGE)
@@ -153,17 +163,23 @@ Limits::Limits(unsigned threads) : threads_(threads), read_(arch_read_kernel() ?
       });
 }
 
-Limits::~Limits() { munmap(memory_, bytes_ + kPage); }  // the page beyond is for prefetches and rounding
+Limits::~Limits() {
+  munmap(memory_, bytes_ + kPage);
+}  // the page beyond is for prefetches and rounding
 
 double Limits::read_sample() {
   if (at_ + piece_ > bytes_) at_ = 0;
   const std::byte* from = memory_ + at_;
   at_ += piece_;
   const size_t share = piece_ / threads_;
-  // Warming up on the part that was read longest ago wakes the clock and the page tables, and leaves `from` cold.
+  // Warming up on the part that was read longest ago wakes the clock and the page tables, and
+  // leaves `from` cold.
   const std::byte* old = memory_ + (at_ + bytes_ / 2) % (bytes_ - kReadPiece + 1) / kPage * kPage;
   const double seconds = run_team(
-      threads_, [&](unsigned t) { sink = read_(old + t * (share / 4096 * 4096 / 16) / 4096 * 4096, share / 16 / 4096 * 4096); },
+      threads_,
+      [&](unsigned t) {
+        sink = read_(old + t * (share / 4096 * 4096 / 16) / 4096 * 4096, share / 16 / 4096 * 4096);
+      },
       [&](unsigned t) { sink = read_(from + t * share, share); });
   return static_cast<double>(piece_) / seconds;
 }

@@ -10,8 +10,8 @@
 namespace metal_marlin::tools {
 namespace {
 
-// As in machine_limits_x86.cc: assembly, and enough chains (16 beside two operands) for four-cycle instructions started four a
-// cycle.
+// As in machine_limits_x86.cc: assembly, and enough chains (16 beside two operands) for four-cycle
+// instructions started four a cycle.
 #define MARLIN_CHAIN(op, n, d, s) op " v" #n "." d ", v30." s ", v31." s "\n\t"
 // clang-format off: it never comes to rest here
 #define MARLIN_CHAINS(op, d, s) \
@@ -20,13 +20,13 @@ namespace {
   MARLIN_CHAIN(op, 16, d, s) MARLIN_CHAIN(op, 17, d, s) MARLIN_CHAIN(op, 18, d, s) MARLIN_CHAIN(op, 19, d, s) \
   MARLIN_CHAIN(op, 20, d, s) MARLIN_CHAIN(op, 21, d, s) MARLIN_CHAIN(op, 22, d, s) MARLIN_CHAIN(op, 23, d, s)
 // clang-format on
-#define MARLIN_LOOP(name, isa, body)                                                                                       \
-  __attribute__((target(isa))) void name(int64_t rounds) {                                                                 \
-    asm volatile("movi v30.16b, #0\n\tmovi v31.16b, #0\n1:\n\t" body "subs %0, %0, #1\n\tb.ne 1b"                          \
-                 : "+r"(rounds)                                                                                            \
-                 :                                                                                                         \
-                 : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", \
-                   "v30", "v31", "cc");                                                                                    \
+#define MARLIN_LOOP(name, isa, body)                                                              \
+  __attribute__((target(isa))) void name(int64_t rounds) {                                        \
+    asm volatile("movi v30.16b, #0\n\tmovi v31.16b, #0\n1:\n\t" body "subs %0, %0, #1\n\tb.ne 1b" \
+                 : "+r"(rounds)                                                                   \
+                 :                                                                                \
+                 : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19",    \
+                   "v20", "v21", "v22", "v23", "v30", "v31", "cc");                               \
   }
 
 MARLIN_LOOP(fmla_4s, "arch=armv8-a", MARLIN_CHAINS("fmla", "4s", "4s"))
@@ -61,7 +61,8 @@ std::vector<DotLoop> arch_dot_loops() {
   return loops;
 }
 
-// The portable kernel compiles to paired 16-byte loads and prefetches; a wider one does not exist in NEON.
+// The portable kernel compiles to paired 16-byte loads and prefetches; a wider one does not exist
+// in NEON.
 ReadKernel arch_read_kernel() { return nullptr; }
 
 }  // namespace metal_marlin::tools

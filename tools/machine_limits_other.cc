@@ -1,4 +1,5 @@
-// A processor that nobody has written loops for: the portable ones of machine_limits.cc are its limits.
+// A processor that nobody has written loops for: the portable ones of machine_limits.cc are its
+// limits.
 #include "machine_limits.h"
 
 namespace metal_marlin::tools {

@@ -9,9 +9,10 @@
 namespace metal_marlin::tools {
 namespace {
 
-// Assembly, so that no compiler at any optimization level folds or spills the chains. vdpbf16ps takes six cycles and starts
-// twice a cycle on the fastest processor tried (AMD Zen 5): it needs 12 chains, and 14 fit beside the two operands, which are
-// zero because the instructions' time does not depend on them.
+// Assembly, so that no compiler at any optimization level folds or spills the chains. vdpbf16ps
+// takes six cycles and starts twice a cycle on the fastest processor tried (AMD Zen 5): it needs 12
+// chains, and 14 fit beside the two operands, which are zero because the instructions' time does
+// not depend on them.
 #define MARLIN_CHAIN(op, v, n) op " %%" v "14, %%" v "15, %%" v #n "\n\t"
 #define MARLIN_CHAINS(op, v) \
   MARLIN_CHAIN(op, v, 0)     \
@@ -23,22 +24,25 @@ namespace {
   MARLIN_CHAIN(op, v, 6)     \
   MARLIN_CHAIN(op, v, 7)     \
   MARLIN_CHAIN(op, v, 8)     \
-  MARLIN_CHAIN(op, v, 9) MARLIN_CHAIN(op, v, 10) MARLIN_CHAIN(op, v, 11) MARLIN_CHAIN(op, v, 12) MARLIN_CHAIN(op, v, 13)
+  MARLIN_CHAIN(op, v, 9)     \
+  MARLIN_CHAIN(op, v, 10) MARLIN_CHAIN(op, v, 11) MARLIN_CHAIN(op, v, 12) MARLIN_CHAIN(op, v, 13)
 // Without VNNI a product of bytes is vpmaddubsw, and an addition to keep it.
-#define MARLIN_PAIR(v, product, n) \
-  "vpmaddubsw %%" v "14, %%" v "15, %%" v #product "\n\tvpaddw %%" v #product ", %%" v #n ", %%" v #n "\n\t"
+#define MARLIN_PAIR(v, product, n)                                                        \
+  "vpmaddubsw %%" v "14, %%" v "15, %%" v #product "\n\tvpaddw %%" v #product ", %%" v #n \
+  ", %%" v #n "\n\t"
 #define MARLIN_PAIRS(v) \
   MARLIN_PAIR(v, 7, 0)  \
   MARLIN_PAIR(v, 8, 1)  \
-  MARLIN_PAIR(v, 9, 2) MARLIN_PAIR(v, 10, 3) MARLIN_PAIR(v, 11, 4) MARLIN_PAIR(v, 12, 5) MARLIN_PAIR(v, 13, 6)
-#define MARLIN_LOOP(name, isa, body)                                                                                          \
-  __attribute__((target(isa))) void name(int64_t rounds) {                                                                    \
-    asm volatile("vpxor %%xmm14, %%xmm14, %%xmm14\n\tvpxor %%xmm15, %%xmm15, %%xmm15\n1:\n\t" body                            \
-                 "dec %0\n\tjnz 1b\n\tvzeroupper"                                                                             \
-                 : "+r"(rounds)                                                                                               \
-                 :                                                                                                            \
-                 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
-                   "xmm13", "xmm14", "xmm15", "cc");                                                                          \
+  MARLIN_PAIR(v, 9, 2)  \
+  MARLIN_PAIR(v, 10, 3) MARLIN_PAIR(v, 11, 4) MARLIN_PAIR(v, 12, 5) MARLIN_PAIR(v, 13, 6)
+#define MARLIN_LOOP(name, isa, body)                                                               \
+  __attribute__((target(isa))) void name(int64_t rounds) {                                         \
+    asm volatile("vpxor %%xmm14, %%xmm14, %%xmm14\n\tvpxor %%xmm15, %%xmm15, %%xmm15\n1:\n\t" body \
+                 "dec %0\n\tjnz 1b\n\tvzeroupper"                                                  \
+                 : "+r"(rounds)                                                                    \
+                 :                                                                                 \
+                 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
+                   "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc");                    \
   }
 
 MARLIN_LOOP(vpdpbusd_zmm, "avx512f,avx512vnni", MARLIN_CHAINS("vpdpbusd", "zmm"))
@@ -51,8 +55,8 @@ MARLIN_LOOP(vfmadd231ps_ymm, "avx2,fma", MARLIN_CHAINS("vfmadd231ps", "ymm"))
 
 constexpr int64_t kChains = 14, kPairs = 7, kMultiplyAdd = 2;
 
-// Four streams, prefetched 2 KB ahead: within 2% of the best of all numbers of streams, hints, distances and page sizes that
-// were tried on AMD Zen 5, whether its memory was busy or quiet.
+// Four streams, prefetched 2 KB ahead: within 2% of the best of all numbers of streams, hints,
+// distances and page sizes that were tried on AMD Zen 5, whether its memory was busy or quiet.
 constexpr size_t kStreams = 4, kAhead = 2048;
 
 /// By way of memory: g++ 12 warns about its own _mm512_reduce_*.
@@ -65,7 +69,8 @@ uint64_t fold(const Vector& vector) {
 }
 
 __attribute__((target("avx512f"))) uint64_t read_zmm(const std::byte* p, size_t bytes) {
-  __m512i sums[kStreams] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+  __m512i sums[kStreams] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                            _mm512_setzero_si512()};
   const size_t stream = bytes / kStreams;
   for (size_t i = 0; i < stream; i += 128) {
     for (size_t s = 0; s < kStreams; ++s) {
@@ -76,29 +81,34 @@ __attribute__((target("avx512f"))) uint64_t read_zmm(const std::byte* p, size_t 
       sums[s] = _mm512_xor_si512(sums[s], _mm512_load_si512(q + 64));
     }
   }
-  const __m512i all = _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]));
+  const __m512i all =
+      _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]));
   return fold(all);
 }
 
 __attribute__((target("avx2"))) uint64_t read_ymm(const std::byte* p, size_t bytes) {
-  __m256i sums[kStreams] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+  __m256i sums[kStreams] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                            _mm256_setzero_si256()};
   const size_t stream = bytes / kStreams;
   for (size_t i = 0; i < stream; i += 64) {
     for (size_t s = 0; s < kStreams; ++s) {
       const std::byte* q = p + s * stream + i;
       _mm_prefetch(reinterpret_cast<const char*>(q + kAhead), _MM_HINT_T0);
       sums[s] = _mm256_xor_si256(sums[s], _mm256_load_si256(reinterpret_cast<const __m256i*>(q)));
-      sums[s] = _mm256_xor_si256(sums[s], _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32)));
+      sums[s] =
+          _mm256_xor_si256(sums[s], _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32)));
     }
   }
-  const __m256i all = _mm256_xor_si256(_mm256_xor_si256(sums[0], sums[1]), _mm256_xor_si256(sums[2], sums[3]));
+  const __m256i all =
+      _mm256_xor_si256(_mm256_xor_si256(sums[0], sums[1]), _mm256_xor_si256(sums[2], sums[3]));
   return fold(all);
 }
 
 /// __builtin_cpu_supports of g++ 12 does not know AVX-VNNI: leaf 7, subleaf 1, EAX bit 4.
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & (1u << 4));
+  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
+         (eax & (1u << 4));
 }
 
 }  // namespace
@@ -107,13 +117,17 @@ bool has_avx_vnni() {
 std::vector<DotLoop> arch_dot_loops() {
   std::vector<DotLoop> loops;
   if (__builtin_cpu_supports("avx512f")) {
-    if (__builtin_cpu_supports("avx512vnni")) loops.push_back({"vpdpbusd", kChains * 64 * kMultiplyAdd, vpdpbusd_zmm});
-    if (__builtin_cpu_supports("avx512bf16")) loops.push_back({"vdpbf16ps", kChains * 32 * kMultiplyAdd, vdpbf16ps_zmm});
+    if (__builtin_cpu_supports("avx512vnni"))
+      loops.push_back({"vpdpbusd", kChains * 64 * kMultiplyAdd, vpdpbusd_zmm});
+    if (__builtin_cpu_supports("avx512bf16"))
+      loops.push_back({"vdpbf16ps", kChains * 32 * kMultiplyAdd, vdpbf16ps_zmm});
     loops.push_back({"vfmadd231ps", kChains * 16 * kMultiplyAdd, vfmadd231ps_zmm});
-    if (__builtin_cpu_supports("avx512bw")) loops.push_back({"vpmaddubsw", kPairs * 64 * kMultiplyAdd, vpmaddubsw_zmm});
+    if (__builtin_cpu_supports("avx512bw"))
+      loops.push_back({"vpmaddubsw", kPairs * 64 * kMultiplyAdd, vpmaddubsw_zmm});
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    if (has_avx_vnni()) loops.push_back({"vpdpbusd.ymm", kChains * 32 * kMultiplyAdd, vpdpbusd_ymm});
+    if (has_avx_vnni())
+      loops.push_back({"vpdpbusd.ymm", kChains * 32 * kMultiplyAdd, vpdpbusd_ymm});
     loops.push_back({"vfmadd231ps.ymm", kChains * 8 * kMultiplyAdd, vfmadd231ps_ymm});
     loops.push_back({"vpmaddubsw.ymm", kPairs * 32 * kMultiplyAdd, vpmaddubsw_ymm});
   }

@@ -17,12 +17,14 @@ namespace {
 
 std::string version_text() {
   const uint32_t v = marlin_version();
-  return fmt::format("metal-marlin {}.{}.{} (ABI {}.{})", v >> 16, (v >> 8) & 0xff, v & 0xff, MARLIN_ABI_MAJOR,
-                     MARLIN_ABI_MINOR);
+  return fmt::format("metal-marlin {}.{}.{} (ABI {}.{})", v >> 16, (v >> 8) & 0xff, v & 0xff,
+                     MARLIN_ABI_MAJOR, MARLIN_ABI_MINOR);
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Multiply by 4-bit weights at the speed of memory: look at checkpoints, check them, unpack them, measure."};
+  CLI::App app{
+      "Multiply by 4-bit weights at the speed of memory: look at checkpoints, check them, unpack "
+      "them, measure."};
   app.name("metal-marlin");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
@@ -30,7 +32,8 @@ int run(int argc, char** argv) {
     return fmt::format("metal-marlin: {}\nTry 'metal-marlin --help'.\n", e.what());
   });
   app.footer(
-      "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes no sense;\n"
+      "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes "
+      "no sense;\n"
       "3 the work could not be done.\n\n"
       "Start with:  metal-marlin doctor        what this machine can do\n"
       "             metal-marlin inspect DIR   what a checkpoint holds\n"
@@ -60,8 +63,9 @@ void complain(const std::string& message) {
   (void)std::fputs(fmt::format("metal-marlin: {}\n", printable(message)).c_str(), stderr);
 }
 
-/// What was printed must have arrived for the work to count as done: a full disk or a closed pipe may show as late as here.
-/// When it showed in an earlier flush there is nothing left to write, but the stream remembers.
+/// What was printed must have arrived for the work to count as done: a full disk or a closed pipe
+/// may show as late as here. When it showed in an earlier flush there is nothing left to write, but
+/// the stream remembers.
 bool output_arrived() {
   errno = 0;
   if (std::fflush(stdout) != 0) {
@@ -78,7 +82,8 @@ bool output_arrived() {
 
 int main(int argc, char** argv) {
   using namespace metal_marlin::tools;
-  // A limit on the size of files (ulimit -f) is then an error like a full disk, and the half file is removed.
+  // A limit on the size of files (ulimit -f) is then an error like a full disk, and the half file
+  // is removed.
   (void)std::signal(SIGXFSZ, SIG_IGN);
   constexpr int kFailed = static_cast<int>(ExitCode::failed);
   int code = kFailed;

@@ -12,15 +12,18 @@ namespace metal_marlin::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kBatch = 50e-6;         // against the clock's own cost and resolution
-constexpr double kLong = 5e-3;           // waking threads takes 50 us: nothing against this
-constexpr int kFewest = 3;               // samples of anything that is not slower than the whole budget
+constexpr double kBatch = 50e-6;  // against the clock's own cost and resolution
+constexpr double kLong = 5e-3;    // waking threads takes 50 us: nothing against this
+constexpr int kFewest = 3;        // samples of anything that is not slower than the whole budget
 constexpr int64_t kSampledColumns = 48;  // checked against float64
 constexpr size_t kDraws = 32;            // of experts
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
-/// Nanoseconds that a device has worked so far for calls on the weights' context, by its own clock; 0: it does not say.
+/// Nanoseconds that a device has worked so far for calls on the weights' context, by its own clock;
+/// 0: it does not say.
 uint64_t device_clock(const marlin_gemm_desc& desc) {
   const std::string busy = explained(explain(desc), "busy_ns");
   return busy.empty() ? 0 : std::stoull(busy);
@@ -36,7 +39,8 @@ class Timed {
     call_();
     first_ = since(start);
   }
-  /// One sample. Before a short one comes a call that does not count: what ran before may have left the threads asleep.
+  /// One sample. Before a short one comes a call that does not count: what ran before may have left
+  /// the threads asleep.
   void sample() {
     if (first_ < kLong) call_();
     const int64_t batch = std::clamp<int64_t>(static_cast<int64_t>(kBatch / first_) + 1, 1, 1000);
@@ -49,7 +53,9 @@ class Timed {
     samples_.push_back(first_);
     spent_ += seconds * (1 + 1 / static_cast<double>(batch));
   }
-  bool has_enough(double budget) const { return samples_.size() >= (first_ > budget ? 1 : kFewest); }
+  bool has_enough(double budget) const {
+    return samples_.size() >= (first_ > budget ? 1 : kFewest);
+  }
   bool wants(double budget) const { return !has_enough(budget) || spent_ + 2 * first_ < budget; }
   double seconds() const { return median(samples_); }
   double device_seconds() const { return median(on_device_); }
@@ -61,8 +67,9 @@ class Timed {
   std::vector<double> samples_, on_device_;
 };
 
-/// What a job multiplies. Of a mixture of experts every call takes others, as many, so that they come from memory: one that was
-/// read lately is hardly ever among them, the weights being many times what the caches hold (rotation_bytes).
+/// What a job multiplies. Of a mixture of experts every call takes others, as many, so that they
+/// come from memory: one that was read lately is hardly ever among them, the weights being many
+/// times what the caches hold (rotation_bytes).
 struct Prepared {
   HostMatrix a, c;
   std::vector<std::vector<int32_t>> draws;  ///< of experts; one, and that empty, for plain products
@@ -84,11 +91,13 @@ struct Prepared {
   }
 
   size_t next_draw() { return last_draw = (last_draw + 1) % draws.size(); }
-  marlin_gemm_desc product_by(const marlin_weights* weights, const Job& job, size_t draw = 0) const {
+  marlin_gemm_desc product_by(const marlin_weights* weights, const Job& job,
+                              size_t draw = 0) const {
     marlin_gemm_desc desc = product(weights, a, c, job.m, job.compute);
     if (job.top_k == 0) return desc;
     desc.c = c.view(job.rows());
-    desc.expert_ids.data = const_cast<int32_t*>(draws[draw].data());  // the ABI has one matrix type; ids are only read
+    desc.expert_ids.data =
+        const_cast<int32_t*>(draws[draw].data());  // the ABI has one matrix type; ids are only read
     desc.expert_ids.rows = job.m;
     desc.expert_ids.cols = job.top_k;
     desc.expert_ids.dtype = MARLIN_I32;
@@ -97,12 +106,14 @@ struct Prepared {
 };
 
 /// Of W, all its experts' rows one after another: a sample of each expert that the product has.
-std::vector<RowRange> rows_to_check(const marlin_layer_info& info, const std::vector<int32_t>& experts) {
+std::vector<RowRange> rows_to_check(const marlin_layer_info& info,
+                                    const std::vector<int32_t>& experts) {
   const std::vector<RowRange> sample = sampled_rows(info.n, kSampledColumns);
   if (experts.empty()) return sample;
   std::vector<RowRange> rows;
   for (const int32_t expert : std::set(experts.begin(), experts.end())) {
-    for (const RowRange& range : sample) rows.push_back({expert * info.n + range.first, range.count});
+    for (const RowRange& range : sample)
+      rows.push_back({expert * info.n + range.first, range.count});
   }
   return rows;
 }
@@ -115,7 +126,8 @@ double time_calls(const std::function<void()>& call, double seconds) {
   return timed.seconds();
 }
 
-std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations, std::span<const Job> jobs) {
+std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
+                                 std::span<const Job> jobs) {
   const marlin_layer_info shape = info_of(rotations.front().first());
   std::vector<Prepared> operands;
   for (const Job& job : jobs) operands.emplace_back(job, shape);
@@ -125,17 +137,21 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   for (Rotation& weights : rotations) {
     for (size_t j = 0; j < jobs.size(); ++j) {
       Prepared& p = operands[j];
-      const auto call = [&weights, &p, &job = jobs[j]] { multiply(p.product_by(weights.next(), job, p.next_draw())); };
+      const auto call = [&weights, &p, &job = jobs[j]] {
+        multiply(p.product_by(weights.next(), job, p.next_draw()));
+      };
       if (bench.device.backend == MARLIN_BACKEND_CPU)
         timed.emplace_back(call);
       else
-        timed.emplace_back(call, [&weights, &p, &job = jobs[j]] { return device_clock(p.product_by(weights.first(), job)); });
+        timed.emplace_back(call, [&weights, &p, &job = jobs[j]] {
+          return device_clock(p.product_by(weights.first(), job));
+        });
       peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
     }
   }
   std::vector<double> reads;
-  // Sampling the limits takes as long as many short products: the time is up when the clock says so, or when each job has had
-  // its share, but never before each has a few samples.
+  // Sampling the limits takes as long as many short products: the time is up when the clock says
+  // so, or when each job has had its share, but never before each has a few samples.
   const double share = bench.seconds / static_cast<double>(timed.size());
   const auto start = Clock::now();
   const auto unfinished = [&](const Timed& t) {
@@ -143,7 +159,8 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   };
   while (std::any_of(timed.begin(), timed.end(), unfinished)) {
     reads.push_back(bench.limits->read_sample());
-    for (auto& [name, samples] : peaks) samples.push_back(bench.limits->dot_sample(*find_dot_loop(name)));
+    for (auto& [name, samples] : peaks)
+      samples.push_back(bench.limits->dot_sample(*find_dot_loop(name)));
     for (Timed& t : timed) {
       if (t.wants(share)) t.sample();
     }
@@ -159,13 +176,17 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     const marlin_gemm_desc desc = p.product_by(weights.first(), job);
     multiply(desc);
     Product checked[] = {{&p.a, &p.c, job.m, job.compute, p.draws[0]}};
-    check_products(weights.first(), checked, rows_to_check(info, p.draws[0]), bench.limits->threads());
-    const uint64_t bytes = job.top_k == 0 ? info.bytes : info.bytes / info.experts * static_cast<uint64_t>(p.distinct);
-    const std::string instruction = instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
-    out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"), info.format, info.n, info.k,
-                   info.group_size, (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), bytes,
-                   timed[i].seconds(), median(reads), instruction, median(peaks[instruction]), checked[0].verdict,
-                   timed[i].device_seconds()});
+    check_products(weights.first(), checked, rows_to_check(info, p.draws[0]),
+                   bench.limits->threads());
+    const uint64_t bytes =
+        job.top_k == 0 ? info.bytes : info.bytes / info.experts * static_cast<uint64_t>(p.distinct);
+    const std::string instruction =
+        instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
+    out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"),
+                   info.format, info.n, info.k, info.group_size,
+                   (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), bytes,
+                   timed[i].seconds(), median(reads), instruction, median(peaks[instruction]),
+                   checked[0].verdict, timed[i].device_seconds()});
     out[i].experts = info.experts;
     out[i].distinct_experts = p.distinct;
     const size_t dense = j;  // the first rotation's

@@ -1,4 +1,5 @@
-// Times products against the limits of the machine, all taken in turn, so that whatever slows the machine slows both.
+// Times products against the limits of the machine, all taken in turn, so that whatever slows the
+// machine slows both.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,13 @@ struct Job {
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_dtype dtype = MARLIN_BF16;     ///< of A
   marlin_dtype out_dtype = MARLIN_F32;  ///< of C
-  int64_t top_k = 0;                    ///< of a mixture of experts: how many multiply every row; 0: none is
+  int64_t top_k = 0;  ///< of a mixture of experts: how many multiply every row; 0: none is
 
   int64_t rows() const { return top_k == 0 ? m : m * top_k; }  ///< of C
 };
 
-/// What came of it. Bytes are those of the packed weights, codes and scales; operations are 2 N K for each row of C.
+/// What came of it. Bytes are those of the packed weights, codes and scales; operations are 2 N K
+/// for each row of C.
 struct Measurement {
   Job job;
   std::string backend, kernel;
@@ -34,27 +36,33 @@ struct Measurement {
   uint32_t group;
   bool sparse;  ///< 2:4
   unsigned threads;
-  uint64_t bytes;                             ///< of the weights that one product reads
-  double seconds;                             ///< median of one product
-  double read_rate;                           ///< bytes a second, median of the same race
-  std::string instruction;                    ///< by whose peak it is judged
-  double peak;                                ///< operations a second, likewise
-  Verdict verdict;                            ///< of a sample of the result
-  double device_seconds = 0;                  ///< of it on the device, by the device's clock; 0: the CPU, or unknown
-  double dense_seconds = 0;                   ///< of the same product by dense weights in the same race; 0: none
+  uint64_t bytes;           ///< of the weights that one product reads
+  double seconds;           ///< median of one product
+  double read_rate;         ///< bytes a second, median of the same race
+  std::string instruction;  ///< by whose peak it is judged
+  double peak;              ///< operations a second, likewise
+  Verdict verdict;          ///< of a sample of the result
+  double device_seconds =
+      0;                     ///< of it on the device, by the device's clock; 0: the CPU, or unknown
+  double dense_seconds = 0;  ///< of the same product by dense weights in the same race; 0: none
   int64_t experts = 0, distinct_experts = 0;  ///< with top_k: of the weights, and in one product
 
-  double operations() const { return 2.0 * static_cast<double>(job.rows()) * static_cast<double>(n) * static_cast<double>(k); }
+  double operations() const {
+    return 2.0 * static_cast<double>(job.rows()) * static_cast<double>(n) * static_cast<double>(k);
+  }
   /// What rates are of.
   double working_seconds() const { return device_seconds != 0 ? device_seconds : seconds; }
   double byte_rate() const { return static_cast<double>(bytes) / working_seconds(); }
   double rate() const { return operations() / working_seconds(); }
   double fraction_of_read() const { return byte_rate() / read_rate; }
   double fraction_of_peak() const { return rate() / peak; }
-  /// No product can be faster than max(reading its weights, multiplying at the peak): whichever is longer is the limit.
+  /// No product can be faster than max(reading its weights, multiplying at the peak): whichever is
+  /// longer is the limit.
   bool read_bound() const { return fraction_of_read() >= fraction_of_peak(); }
   std::string limit() const { return read_bound() ? "read" : instruction; }
-  double fraction_of_limit() const { return read_bound() ? fraction_of_read() : fraction_of_peak(); }
+  double fraction_of_limit() const {
+    return read_bound() ? fraction_of_read() : fraction_of_peak();
+  }
 };
 
 /// One line of `bench --json`.
@@ -68,9 +76,11 @@ struct Bench {
   double seconds = 1;  ///< for all jobs of one call together; slow ones take as long as they take
 };
 
-/// Times the jobs on each rotation's copies, all in turn with reading and the instructions they use, then checks each against
-/// float64 on a sample of columns. Measurements come rotation by rotation. The rotations are of one shape.
-std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations, std::span<const Job> jobs);
+/// Times the jobs on each rotation's copies, all in turn with reading and the instructions they
+/// use, then checks each against float64 on a sample of columns. Measurements come rotation by
+/// rotation. The rotations are of one shape.
+std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
+                                 std::span<const Job> jobs);
 
 /// Median seconds of call(), timed in batches of at least 50 us, for about `seconds`.
 double time_calls(const std::function<void()>& call, double seconds);

@@ -43,14 +43,16 @@ void run_metal_counters(const std::vector<std::string>& arguments) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  setenv("METAL_ON_CPU_CACHE", (folder / "images").c_str(), 0);  // compiled shaders, shared with the tests
+  setenv("METAL_ON_CPU_CACHE", (folder / "images").c_str(),
+         0);  // compiled shaders, shared with the tests
   std::fflush(stdout);
   execv(program.c_str(), argv.data());
-  throw Failure(
-      fmt::format("cannot run {}: {}\nThe kernels are counted by a program of the tests; in the source tree, build it with\n"
-                  "  ./dev test shaders        (or: cmake --preset release -DMETAL_MARLIN_TESTS=ON &&\n"
-                  "                                  cmake --build build/release --target metal_counters)",
-                  program, std::strerror(errno)));
+  throw Failure(fmt::format(
+      "cannot run {}: {}\nThe kernels are counted by a program of the tests; in the source tree, "
+      "build it with\n"
+      "  ./dev test shaders        (or: cmake --preset release -DMETAL_MARLIN_TESTS=ON &&\n"
+      "                                  cmake --build build/release --target metal_counters)",
+      program, std::strerror(errno)));
 }
 
 }  // namespace metal_marlin::tools

@@ -12,10 +12,13 @@ template <class T>
 using Names = std::span<const std::pair<T, std::string_view>>;
 
 constexpr std::pair<marlin_format, std::string_view> kFormats[] = {
-    {MARLIN_INT4, "int4"}, {MARLIN_FP4, "fp4"}, {MARLIN_MXFP4, "mxfp4"}, {MARLIN_NVFP4, "nvfp4"}, {MARLIN_INT8, "int8"},
+    {MARLIN_INT4, "int4"},   {MARLIN_FP4, "fp4"},   {MARLIN_MXFP4, "mxfp4"},
+    {MARLIN_NVFP4, "nvfp4"}, {MARLIN_INT8, "int8"},
 };
 constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
-    {MARLIN_COMPUTE_DEFAULT, "default"}, {MARLIN_COMPUTE_INT8, "int8"}, {MARLIN_COMPUTE_FP8, "fp8"}};
+    {MARLIN_COMPUTE_DEFAULT, "default"},
+    {MARLIN_COMPUTE_INT8, "int8"},
+    {MARLIN_COMPUTE_FP8, "fp8"}};
 constexpr std::pair<marlin_dtype, std::string_view> kDtypes[] = {
     {MARLIN_F32, "f32"},   {MARLIN_F16, "f16"}, {MARLIN_BF16, "bf16"}, {MARLIN_I8, "i8"},
     {MARLIN_I32, "i32"},   {MARLIN_U32, "u32"}, {MARLIN_U4, "u4"},     {MARLIN_E8M0, "e8m0"},
@@ -39,7 +42,10 @@ constexpr std::pair<marlin_scheme, std::string_view> kSchemes[] = {
     {MARLIN_SCHEME_GGUF, "gguf"},
 };
 constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
-    {MARLIN_BACKEND_AUTO, "auto"}, {MARLIN_BACKEND_CPU, "cpu"}, {MARLIN_BACKEND_METAL, "metal"}, {MARLIN_BACKEND_CUDA, "cuda"}};
+    {MARLIN_BACKEND_AUTO, "auto"},
+    {MARLIN_BACKEND_CPU, "cpu"},
+    {MARLIN_BACKEND_METAL, "metal"},
+    {MARLIN_BACKEND_CUDA, "cuda"}};
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
     {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},
@@ -71,10 +77,16 @@ std::optional<T> value_of(Names<T> names, std::string_view name) {
 std::string format_name(marlin_format format) {
   return format == MARLIN_FORMAT_NONE ? "float" : name_of<marlin_format>(kFormats, format);
 }
-std::string compute_name(marlin_compute compute) { return name_of<marlin_compute>(kComputes, compute); }
-std::string dtype_name(marlin_dtype dtype) { return dtype == 0 ? "-" : name_of<marlin_dtype>(kDtypes, dtype); }
+std::string compute_name(marlin_compute compute) {
+  return name_of<marlin_compute>(kComputes, compute);
+}
+std::string dtype_name(marlin_dtype dtype) {
+  return dtype == 0 ? "-" : name_of<marlin_dtype>(kDtypes, dtype);
+}
 std::string layout_name(marlin_layout layout) { return name_of<marlin_layout>(kLayouts, layout); }
-std::string backend_name(marlin_backend backend) { return name_of<marlin_backend>(kBackends, backend); }
+std::string backend_name(marlin_backend backend) {
+  return name_of<marlin_backend>(kBackends, backend);
+}
 
 std::vector<std::string> flag_list(uint32_t flags) {
   std::vector<std::string> names;
@@ -84,19 +96,30 @@ std::vector<std::string> flag_list(uint32_t flags) {
   return names;
 }
 
-std::string flag_names(uint32_t flags) { return fmt::format("{}", fmt::join(flag_list(flags), ", ")); }
+std::string flag_names(uint32_t flags) {
+  return fmt::format("{}", fmt::join(flag_list(flags), ", "));
+}
 
-std::optional<marlin_backend> parse_backend(std::string_view name) { return value_of<marlin_backend>(kBackends, name); }
-std::optional<marlin_format> parse_format(std::string_view name) { return value_of<marlin_format>(kFormats, name); }
-std::optional<marlin_scheme> parse_scheme(std::string_view name) { return value_of(Names<marlin_scheme>(kSchemes), name); }
-std::optional<marlin_compute> parse_compute(std::string_view name) { return value_of<marlin_compute>(kComputes, name); }
+std::optional<marlin_backend> parse_backend(std::string_view name) {
+  return value_of<marlin_backend>(kBackends, name);
+}
+std::optional<marlin_format> parse_format(std::string_view name) {
+  return value_of<marlin_format>(kFormats, name);
+}
+std::optional<marlin_scheme> parse_scheme(std::string_view name) {
+  return value_of(Names<marlin_scheme>(kSchemes), name);
+}
+std::optional<marlin_compute> parse_compute(std::string_view name) {
+  return value_of<marlin_compute>(kComputes, name);
+}
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
   const auto dtype = value_of<marlin_dtype>(kDtypes, name);
   return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16 ? dtype : std::nullopt;
 }
 
 std::span<const marlin_format> all_formats() {
-  static constexpr marlin_format formats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8};
+  static constexpr marlin_format formats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4,
+                                              MARLIN_INT8};
   return formats;
 }
 

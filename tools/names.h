@@ -24,7 +24,8 @@ std::string flag_names(uint32_t flags);
 
 std::optional<marlin_backend> parse_backend(std::string_view name);  ///< auto, cpu, metal, cuda
 std::optional<marlin_format> parse_format(std::string_view name);
-std::optional<marlin_scheme> parse_scheme(std::string_view name);  ///< auto, compressed-tensors, gptq, marlin-24, gguf
+std::optional<marlin_scheme> parse_scheme(
+    std::string_view name);  ///< auto, compressed-tensors, gptq, marlin-24, gguf
 std::optional<marlin_compute> parse_compute(std::string_view name);
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///< f32, f16, bf16
 

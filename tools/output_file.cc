@@ -16,10 +16,15 @@ namespace metal_marlin::tools {
 namespace {
 
 const char* kind_of(mode_t mode) {
-  return S_ISDIR(mode) ? "folder" : S_ISLNK(mode) ? "symbolic link" : S_ISFIFO(mode) ? "pipe" : "device or socket";
+  return S_ISDIR(mode)    ? "folder"
+         : S_ISLNK(mode)  ? "symbolic link"
+         : S_ISFIFO(mode) ? "pipe"
+                          : "device or socket";
 }
 
-std::string temporary_name(const std::string& path) { return fmt::format("{}.part-{}", path, getpid()); }
+std::string temporary_name(const std::string& path) {
+  return fmt::format("{}.part-{}", path, getpid());
+}
 
 /// How a file without a name is found again.
 std::string link_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
@@ -33,7 +38,8 @@ std::FILE* open_nameless(const std::string& path) {
 #if defined(O_TMPFILE)
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);  // less the process' umask
+  const int fd =
+      ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);  // less the process' umask
   if (fd < 0) return nullptr;
   std::FILE* file = ::access(link_of(fd).c_str(), F_OK) == 0 ? ::fdopen(fd, "wb") : nullptr;
   if (file == nullptr) ::close(fd);
@@ -48,7 +54,8 @@ std::FILE* open_nameless(const std::string& path) {
 
 OutputFile::OutputFile(std::string path, bool force, InputFiles inputs, bool nameless)
     : path_(std::move(path)), force_(force), inputs_(std::move(inputs)) {
-  if (path_ == "-") throw Failure("cannot write -: expected the name of a file (./- for one that is called so)");
+  if (path_ == "-")
+    throw Failure("cannot write -: expected the name of a file (./- for one that is called so)");
   (void)must_replace();
   create(nameless);
 }
@@ -65,12 +72,15 @@ bool OutputFile::must_replace() const {
     if (errno == ENOENT) return false;
     fail("cannot write", errno);
   }
-  if (inputs_.has(path_)) throw Failure(fmt::format("cannot write {}: it is part of the input; write to another name", path_));
-  if (!S_ISREG(found.st_mode)) {
+  if (inputs_.has(path_))
     throw Failure(
-        fmt::format("cannot write {}: expected a new name or a regular file, found a {}", path_, kind_of(found.st_mode)));
+        fmt::format("cannot write {}: it is part of the input; write to another name", path_));
+  if (!S_ISREG(found.st_mode)) {
+    throw Failure(fmt::format("cannot write {}: expected a new name or a regular file, found a {}",
+                              path_, kind_of(found.st_mode)));
   }
-  if (!force_) throw Failure(fmt::format("cannot write {}: it is there already (--force replaces it)", path_));
+  if (!force_)
+    throw Failure(fmt::format("cannot write {}: it is there already (--force replaces it)", path_));
   return true;
 }
 
@@ -90,7 +100,8 @@ void OutputFile::write(const void* data, size_t bytes) {
 /// 0 or an errno: a file that is to replace another needs a name to trade.
 int OutputFile::claim_temporary_name() {
   const std::string temporary = temporary_name(path_);
-  if (const int number = link_to(link_of(::fileno(file_.get())), temporary); number != 0) return number;
+  if (const int number = link_to(link_of(::fileno(file_.get())), temporary); number != 0)
+    return number;
   temporary_ = temporary;
   return 0;
 }
@@ -98,8 +109,10 @@ int OutputFile::claim_temporary_name() {
 /// 0 or an errno. A link fails when the name is taken, unlike a rename; not every disk has links.
 int OutputFile::give_name() {
   if (!must_replace()) {
-    const int number = link_to(temporary_.empty() ? link_of(::fileno(file_.get())) : temporary_, path_);
-    if (number == 0 || number == EEXIST || temporary_.empty()) return number;  // the destructor takes the other name
+    const int number =
+        link_to(temporary_.empty() ? link_of(::fileno(file_.get())) : temporary_, path_);
+    if (number == 0 || number == EEXIST || temporary_.empty())
+      return number;  // the destructor takes the other name
   }
   if (temporary_.empty()) {
     if (const int number = claim_temporary_name(); number != 0) return number;
@@ -111,7 +124,8 @@ int OutputFile::give_name() {
 
 void OutputFile::commit() {
   // Buffered bytes may fail to reach the disk as late as here.
-  if (std::fflush(file_.get()) != 0 || ::fsync(::fileno(file_.get())) != 0) fail("cannot write", errno);
+  if (std::fflush(file_.get()) != 0 || ::fsync(::fileno(file_.get())) != 0)
+    fail("cannot write", errno);
   if (const int number = give_name(); number != 0) fail("cannot give its name to", number);
 }
 
@@ -119,6 +133,8 @@ void OutputFile::fail(const char* doing, int number) const {
   throw Failure(fmt::format("{} {}: {}", doing, path_, std::strerror(number)));
 }
 
-void add_force(CLI::App& command, bool& force) { command.add_flag("--force", force, "Replace a file that is there"); }
+void add_force(CLI::App& command, bool& force) {
+  command.add_flag("--force", force, "Replace a file that is there");
+}
 
 }  // namespace metal_marlin::tools

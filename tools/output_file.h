@@ -1,4 +1,5 @@
-// A file that a person named, and that a command writes: whole or not at all, and never onto anything that must stay.
+// A file that a person named, and that a command writes: whole or not at all, and never onto
+// anything that must stay.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,17 @@ class App;
 
 namespace metal_marlin::tools {
 
-/// The file appears under its name, complete, at commit(). Before that it has no name at all where the system can do that
-/// (O_TMPFILE), so that not even a killed process leaves anything behind; elsewhere it has a temporary name beside the final
-/// one, which the destructor removes. What is there stays: a regular file unless `force` says otherwise, an input under any
-/// name always, and so does what is no regular file (a link, a folder, a pipe, a device). Members throw Failure.
+/// The file appears under its name, complete, at commit(). Before that it has no name at all where
+/// the system can do that (O_TMPFILE), so that not even a killed process leaves anything behind;
+/// elsewhere it has a temporary name beside the final one, which the destructor removes. What is
+/// there stays: a regular file unless `force` says otherwise, an input under any name always, and
+/// so does what is no regular file (a link, a folder, a pipe, a device). Members throw Failure.
 class OutputFile {
  public:
-  /// Refuses at once, before the work, what commit() would refuse. `nameless`: false to do as where no file can be without a
-  /// name.
-  explicit OutputFile(std::string path, bool force = false, InputFiles inputs = {}, bool nameless = true);
+  /// Refuses at once, before the work, what commit() would refuse. `nameless`: false to do as where
+  /// no file can be without a name.
+  explicit OutputFile(std::string path, bool force = false, InputFiles inputs = {},
+                      bool nameless = true);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

@@ -11,7 +11,8 @@
 
 namespace metal_marlin::tools {
 
-/// body(i) for i in [0, count), each once, on up to `threads` threads (the caller is one). The first exception comes out here.
+/// body(i) for i in [0, count), each once, on up to `threads` threads (the caller is one). The
+/// first exception comes out here.
 template <class Body>
 void parallel_for(int64_t count, unsigned threads, const Body& body) {
   std::atomic<int64_t> next = 0;

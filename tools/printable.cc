@@ -30,10 +30,11 @@ Character first_of(std::string_view text) {
   return {value, bytes};
 }
 
-/// DEL and C1; marks, embeddings, overrides and isolates of direction; separators of lines and paragraphs.
+/// DEL and C1; marks, embeddings, overrides and isolates of direction; separators of lines and
+/// paragraphs.
 bool is_hidden(char32_t c) {
-  return (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2066 && c <= 0x2069);
+  return (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
 std::string escaped(std::string_view text, bool keep_newlines) {
@@ -69,8 +70,10 @@ bool is_utf8(std::string_view text) {
 std::string printable(std::string_view text) { return escaped(text, false); }
 
 std::string json_text(const nlohmann::ordered_json& json, int indent) {
-  // What is left to escape stands inside of strings, where \u202e means the same character; newlines are the indentation's.
-  return escaped(json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace), true);
+  // What is left to escape stands inside of strings, where \u202e means the same character;
+  // newlines are the indentation's.
+  return escaped(json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
+                 true);
 }
 
 }  // namespace metal_marlin::tools

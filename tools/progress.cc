@@ -23,7 +23,10 @@ size_t terminal_width() {
 }  // namespace
 
 Progress::Progress(std::string what, double total)
-    : what_(std::move(what)), total_(total), terminal_(isatty(STDERR_FILENO) != 0), start_(std::chrono::steady_clock::now()) {}
+    : what_(std::move(what)),
+      total_(total),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() { hide(); }
 
@@ -49,9 +52,10 @@ void Progress::at(double done, const std::string& now) {
   const double part = std::clamp(done / total_, 0.0, 1.0);
   const auto full = static_cast<size_t>(part * kBar);
   const double elapsed = std::chrono::duration<double>(time - start_).count();
-  const std::string left = part > 0 ? ", " + duration_text(elapsed * (1 - part) / part) + " left" : "";
-  std::string line = fmt::format("{} [{}{}] {:3.0f}%{}  {}", what_, std::string(full, '#'), std::string(kBar - full, '.'),
-                                 part * 100, left, printable(now));
+  const std::string left =
+      part > 0 ? ", " + duration_text(elapsed * (1 - part) / part) + " left" : "";
+  std::string line = fmt::format("{} [{}{}] {:3.0f}%{}  {}", what_, std::string(full, '#'),
+                                 std::string(kBar - full, '.'), part * 100, left, printable(now));
   // A line that wraps could not be taken back.
   if (const size_t width = terminal_width(); line.size() >= width) line.resize(width - 1);
   fmt::print(stderr, "\r\033[K{}", line);

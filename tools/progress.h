@@ -1,5 +1,5 @@
-// A progress bar on stderr for work that takes more than a second, with the time that is left; silent when stderr is no
-// terminal.
+// A progress bar on stderr for work that takes more than a second, with the time that is left;
+// silent when stderr is no terminal.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps of the total are behind us; `now` names the one at hand. Draws at most ten times a second.
+  /// `done` steps of the total are behind us; `now` names the one at hand. Draws at most ten times
+  /// a second.
   void at(double done, const std::string& now = {});
   /// Takes the bar off the screen until the next at(), for a line of other output.
   void hide();

@@ -51,10 +51,14 @@ void ConvertHost::attach(marlin_convert_desc& desc) {
     return static_cast<ConvertHost*>(user)->progress(done, total, layer);
   };
   desc.layer_done = [](void* user, const marlin_convert_outcome* outcome) {
-    static_cast<ConvertHost*>(user)->outcomes_.push_back({*outcome, outcome->name, outcome->reason});
+    static_cast<ConvertHost*>(user)->outcomes_.push_back(
+        {*outcome, outcome->name, outcome->reason});
   };
-  desc.log = [](void* user, int32_t, const char* message) { static_cast<ConvertHost*>(user)->log(message); };
-  desc.parallel_for = [](void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user) {
+  desc.log = [](void* user, int32_t, const char* message) {
+    static_cast<ConvertHost*>(user)->log(message);
+  };
+  desc.parallel_for = [](void* user, uint32_t tasks, void (*task)(void*, uint32_t),
+                         void* task_user) {
     parallel_for(tasks, static_cast<ConvertHost*>(user)->threads_,
                  [&](int64_t i) { task(task_user, static_cast<uint32_t>(i)); });
   };

@@ -1,4 +1,5 @@
-// What marlin_checkpoint_convert tells and asks the command: progress, outcomes, warnings, threads, and whether to stop.
+// What marlin_checkpoint_convert tells and asks the command: progress, outcomes, warnings, threads,
+// and whether to stop.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,14 @@ namespace metal_marlin::tools {
 struct LayerOutcome {
   marlin_convert_outcome numbers;
   std::string name, reason;
-  uint64_t weights() const { return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts; }
+  uint64_t weights() const {
+    return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts;
+  }
   bool quantized() const { return numbers.status == MARLIN_OK; }
 };
 
-/// While one lives, SIGINT, SIGTERM and SIGHUP ask the conversion to stop instead of ending the process.
+/// While one lives, SIGINT, SIGTERM and SIGHUP ask the conversion to stop instead of ending the
+/// process.
 class ConvertHost {
  public:
   explicit ConvertHost(unsigned threads);

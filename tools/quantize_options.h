@@ -14,8 +14,11 @@ namespace metal_marlin::tools {
 /// Accepts the names of a parser (parse_format, ...), and says which there are.
 template <class Parse>
 CLI::Validator names_of(Parse parse, const std::string& list) {
-  return CLI::Validator([parse, list](std::string& text) { return parse(text) ? "" : "'" + text + "' is none of " + list; },
-                        list);
+  return CLI::Validator(
+      [parse, list](std::string& text) {
+        return parse(text) ? "" : "'" + text + "' is none of " + list;
+      },
+      list);
 }
 /// What a name that passed its check stands for.
 template <class T>
@@ -30,16 +33,23 @@ CLI::Validator in_range(T low, T high) {
 }
 /// The type of an option that names a file; its values are then completed as paths.
 constexpr const char* kFile = "FILE";
-inline CLI::Validator backend_names() { return names_of(parse_backend, "{auto, cpu, metal, cuda}"); }
-inline CLI::Validator format_names() { return names_of(parse_format, "{int4, fp4, mxfp4, nvfp4, int8}"); }
+inline CLI::Validator backend_names() {
+  return names_of(parse_backend, "{auto, cpu, metal, cuda}");
+}
+inline CLI::Validator format_names() {
+  return names_of(parse_format, "{int4, fp4, mxfp4, nvfp4, int8}");
+}
 
 struct QuantizeOptions {
   std::string format;
   uint32_t group = 0;
 
   void add_to(CLI::App& app) {
-    auto* name = app.add_option("--format", format, "Quantize layers of floats to this format")->check(format_names());
-    app.add_option("--group", group, "Weights that share a scale, with --format; default: the format's own, 32 (nvfp4: 16)")
+    auto* name = app.add_option("--format", format, "Quantize layers of floats to this format")
+                     ->check(format_names());
+    app.add_option(
+           "--group", group,
+           "Weights that share a scale, with --format; default: the format's own, 32 (nvfp4: 16)")
         ->needs(name);
   }
   Quantize get() const { return {parse_format(format).value_or(MARLIN_FORMAT_NONE), group}; }

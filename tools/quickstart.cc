@@ -1,5 +1,5 @@
-// quickstart: the main job on real files. Every checkpoint of a folder is opened, packed, multiplied with and checked; then
-// one layer of a size where speed means something.
+// quickstart: the main job on real files. Every checkpoint of a folder is opened, packed,
+// multiplied with and checked; then one layer of a size where speed means something.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -78,7 +78,8 @@ class SmallLayers {
     for (const auto& info : layers_of(opened)) layer(where, opened, info);
   }
 
-  /// Prints everything; true when nothing was wrong. Failure when there was nothing to multiply by in `folder`.
+  /// Prints everything; true when nothing was wrong. Failure when there was nothing to multiply by
+  /// in `folder`.
   bool report(const std::string& folder) const;
 
  private:
@@ -88,21 +89,26 @@ class SmallLayers {
     double rate = 0, nmse = 0;    // bytes a second at M = 1; the largest
   };
 
-  void layer(const std::string& where, const marlin_checkpoint* checkpoint, const marlin_layer_info& info) {
+  void layer(const std::string& where, const marlin_checkpoint* checkpoint,
+             const marlin_layer_info& info) {
     const std::string why = why_not(context_, checkpoint, info);
     if (!why.empty()) {
       refused_.emplace_back(where, reason_of(why));
       return;
     }
     const bool floats = info.format == MARLIN_FORMAT_NONE;
-    const std::string group = info.group_size >= info.k ? "row" : fmt::format("g{}", info.group_size);
+    const std::string group =
+        info.group_size >= info.k ? "row" : fmt::format("g{}", info.group_size);
     Row row;
     row.checkpoint = where;
     row.layer = short_name(info.name);
-    row.format = floats ? dtype_name(info.dtype) + " > mxfp4" : fmt::format("{} {}", format_name(info.format), group);
-    row.shape = fmt::format("{}{} x {}", info.experts > 1 ? fmt::format("{} x ", info.experts) : "", info.n, info.k);
+    row.format = floats ? dtype_name(info.dtype) + " > mxfp4"
+                        : fmt::format("{} {}", format_name(info.format), group);
+    row.shape = fmt::format("{}{} x {}", info.experts > 1 ? fmt::format("{} x ", info.experts) : "",
+                            info.n, info.k);
     for (uint32_t expert = 0; expert < info.experts; ++expert) {
-      const Weights weights = load(context_, checkpoint, info, expert, {floats ? MARLIN_MXFP4 : MARLIN_FORMAT_NONE, 0});
+      const Weights weights =
+          load(context_, checkpoint, info, expert, {floats ? MARLIN_MXFP4 : MARLIN_FORMAT_NONE, 0});
       for (int64_t m : kRows) multiply_one(weights.get(), m, expert == 0, row);
     }
     reads_.push_back(limits_.read_sample());
@@ -112,7 +118,8 @@ class SmallLayers {
   /// Multiplies and checks all columns; the first expert is also timed.
   void multiply_one(const marlin_weights* weights, int64_t m, bool timed, Row& row) {
     const marlin_layer_info info = info_of(weights);
-    const HostMatrix a = HostMatrix::random(m, info.k, MARLIN_BF16, static_cast<uint64_t>(m)), c(m, info.n, MARLIN_F32);
+    const HostMatrix a = HostMatrix::random(m, info.k, MARLIN_BF16, static_cast<uint64_t>(m)),
+                     c(m, info.n, MARLIN_F32);
     const marlin_gemm_desc desc = product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT);
     multiply(desc);
     Product checked[] = {{&a, &c, m, MARLIN_COMPUTE_DEFAULT}};
@@ -138,8 +145,9 @@ class SmallLayers {
 bool SmallLayers::report(const std::string& folder) const {
   using enum Table::Align;
   if (products_ == 0) {
-    throw Failure(fmt::format("{}: expected folders with checkpoints to multiply by, found none{}", folder,
-                              refused_.empty() ? "" : fmt::format(" ({}: {})", refused_[0].first, refused_[0].second)));
+    throw Failure(fmt::format(
+        "{}: expected folders with checkpoints to multiply by, found none{}", folder,
+        refused_.empty() ? "" : fmt::format(" ({}: {})", refused_[0].first, refused_[0].second)));
   }
   Table table({{"checkpoint"},
                {"layer"},
@@ -154,19 +162,26 @@ bool SmallLayers::report(const std::string& folder) const {
                {"error", right}});
   const double read = median(reads_);
   for (const Row& row : rows_) {
-    table.row({row.checkpoint, row.layer, row.format, row.shape, row.kernel, seconds_text(row.seconds[0]),
-               seconds_text(row.seconds[1]), seconds_text(row.seconds[2]), fmt::format("{:.1f}", row.rate / 1e9),
+    table.row({row.checkpoint, row.layer, row.format, row.shape, row.kernel,
+               seconds_text(row.seconds[0]), seconds_text(row.seconds[1]),
+               seconds_text(row.seconds[2]), fmt::format("{:.1f}", row.rate / 1e9),
                fmt::format("{:.0f}%", 100 * row.rate / read), fmt::format("{:.0e}", row.nmse)});
   }
   table.print();
-  fmt::print("\n{} checkpoints, {} layers, {} products of bfloat16 activations, every column checked against float64: {}\n",
-             checkpoints_, rows_.size(), products_, wrong_ ? fmt::format("{} WRONG", wrong_) : "all right");
   fmt::print(
-      "Kernel, GB/s and its part of the {:.1f} GB/s of reading memory are of M = 1; error is the largest mean squared error\n"
-      "over the mean square. Layers this small stay in the caches: their speed says nothing about memory.\n",
+      "\n{} checkpoints, {} layers, {} products of bfloat16 activations, every column checked "
+      "against float64: {}\n",
+      checkpoints_, rows_.size(), products_,
+      wrong_ ? fmt::format("{} WRONG", wrong_) : "all right");
+  fmt::print(
+      "Kernel, GB/s and its part of the {:.1f} GB/s of reading memory are of M = 1; error is the "
+      "largest mean squared error\n"
+      "over the mean square. Layers this small stay in the caches: their speed says nothing about "
+      "memory.\n",
       read / 1e9);
   if (!refused_.empty()) fmt::print("\nNot supported yet\n");
-  for (const auto& [where, reason] : refused_) fmt::print("  {:<22}  {}\n", printable(where), printable(reason));
+  for (const auto& [where, reason] : refused_)
+    fmt::print("  {:<22}  {}\n", printable(where), printable(reason));
   return wrong_ == 0;
 }
 
@@ -176,16 +191,20 @@ std::vector<uint16_t> random_layer(int64_t n, int64_t k, unsigned threads) {
   parallel_for(n, threads, [&](int64_t row) {
     Random random(static_cast<uint64_t>(row));
     for (int64_t i = 0; i < k; ++i) {
-      // The sum of the four 16-bit quarters of one number: 48 million of them must take no time. Its deviation is 37837.
+      // The sum of the four 16-bit quarters of one number: 48 million of them must take no time.
+      // Its deviation is 37837.
       const uint64_t bits = random.next();
-      const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
-      values[static_cast<size_t>(row * k + i)] = to_bf16(static_cast<float>(sum - 131070) * (0.02f / 37837));
+      const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                            (bits >> 32 & 0xffff) + (bits >> 48));
+      values[static_cast<size_t>(row * k + i)] =
+          to_bf16(static_cast<float>(sum - 131070) * (0.02f / 37837));
     }
   });
   return values;
 }
 
-Weights quantize_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k, marlin_format format) {
+Weights quantize_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k,
+                       marlin_format format) {
   auto desc = make<marlin_pack_desc>();
   desc.format = format;
   desc.n = n;
@@ -212,13 +231,16 @@ std::vector<Measurement> large_layer(const Options& options, const Bench& bench)
   std::vector<uint16_t> values = random_layer(options.n, options.k, bench.limits->threads());
   for (marlin_format format : all_formats()) {
     progress.at(static_cast<double>(&format - all_formats().data()), format_name(format));
-    // The quantized matrix is the one that is checked. The further copies, which keep the caches cold, have random codes in
-    // the same layout: quantizing each would cost a minute and time the same.
+    // The quantized matrix is the one that is checked. The further copies, which keep the caches
+    // cold, have random codes in the same layout: quantizing each would cost a minute and time the
+    // same.
     bool quantized = false;
     std::optional<RandomWeights> random;
     Rotation rotation(
         [&] {
-          if (!quantized) return quantized = true, quantize_layer(bench.context, values, options.n, options.k, format);
+          if (!quantized)
+            return quantized = true,
+                   quantize_layer(bench.context, values, options.n, options.k, format);
           if (!random) random.emplace(WeightShape{format, options.n, options.k}, 1);
           return random->pack(bench.context);
         },
@@ -245,9 +267,11 @@ bool report_large(const std::vector<Measurement>& all) {
   for (const Measurement& m : all) {
     right_all = right_all && m.verdict.ok();
     table.row({m.job.m == 1 ? fmt::format("{} g{}", format_name(m.format), m.group) : "",
-               m.job.m == 1 ? compute_name(m.job.compute) : "", std::to_string(m.job.m), m.kernel, seconds_text(m.seconds),
-               fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}%", 100 * m.fraction_of_read()),
-               fmt::format("{:.0f}", m.rate() / 1e9), fmt::format("{:.0f}%", 100 * m.fraction_of_peak()), m.instruction,
+               m.job.m == 1 ? compute_name(m.job.compute) : "", std::to_string(m.job.m), m.kernel,
+               seconds_text(m.seconds), fmt::format("{:.1f}", m.byte_rate() / 1e9),
+               fmt::format("{:.0f}%", 100 * m.fraction_of_read()),
+               fmt::format("{:.0f}", m.rate() / 1e9),
+               fmt::format("{:.0f}%", 100 * m.fraction_of_peak()), m.instruction,
                fmt::format("{:.0e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
   }
   table.print();
@@ -264,7 +288,8 @@ ExitCode quickstart(const Options& options) {
   const Context context = make_context({.backend = MARLIN_BACKEND_AUTO, .threads = threads});
   const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
   Limits limits(threads);
-  fmt::print("{} ({}), {} threads\n\nReal checkpoints, {}\n\n", cpu_info().model, device.isa_or_arch, threads, options.folder);
+  fmt::print("{} ({}), {} threads\n\nReal checkpoints, {}\n\n", cpu_info().model,
+             device.isa_or_arch, threads, options.folder);
   SmallLayers small(context.get(), limits);
   {
     Progress progress("checkpoints", static_cast<double>(folders.size()));
@@ -275,8 +300,10 @@ ExitCode quickstart(const Options& options) {
   }
   bool right = small.report(options.folder);
 
-  fmt::print("\nOne large layer, {} x {} (N x K), quantized here from bfloat16; more than 400 MB of copies in turn\n\n",
-             options.n, options.k);
+  fmt::print(
+      "\nOne large layer, {} x {} (N x K), quantized here from bfloat16; more than 400 MB of "
+      "copies in turn\n\n",
+      options.n, options.k);
   std::fflush(stdout);
   const auto large = large_layer(options, {context.get(), device, &limits, 2.0});
   right = report_large(large) && right;
@@ -292,14 +319,21 @@ ExitCode quickstart(const Options& options) {
 }  // namespace
 
 void add_quickstart(CLI::App& app, Action& action) {
-  auto* sub =
-      app.add_subcommand("quickstart", "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
+  auto* sub = app.add_subcommand(
+      "quickstart",
+      "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
   auto options = std::make_shared<Options>();
   sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
-  sub->add_option("--svg", options->svg, "Where to draw the roofline")->type_name(kFile)->capture_default_str();
+  sub->add_option("--svg", options->svg, "Where to draw the roofline")
+      ->type_name(kFile)
+      ->capture_default_str();
   add_force(*sub, options->force);
-  sub->add_option("-n,--n", options->n, "Rows of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
-  sub->add_option("-k,--k", options->k, "Columns of the large layer")->capture_default_str()->check(in_range(1, 1 << 20));
+  sub->add_option("-n,--n", options->n, "Rows of the large layer")
+      ->capture_default_str()
+      ->check(in_range(1, 1 << 20));
+  sub->add_option("-k,--k", options->k, "Columns of the large layer")
+      ->capture_default_str()
+      ->check(in_range(1, 1 << 20));
   sub->footer(
       "Exits with 1 when a result is not what float64 says.\n\n"
       "Example:\n"

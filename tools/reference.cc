@@ -49,7 +49,8 @@ Sums dot(const double* a, const double* step, const double* w, int64_t k) {
 }
 
 /// Bounds |q s| + |z s| of every weight of a group from the group's values alone.
-double corrected_magnitude(const double* w, int64_t count, const marlin_layer_info& info, std::vector<double>& sorted) {
+double corrected_magnitude(const double* w, int64_t count, const marlin_layer_info& info,
+                           std::vector<double>& sorted) {
   sorted.clear();
   std::copy_if(w, w + count, std::back_inserter(sorted), [](double v) { return std::isfinite(v); });
   const bool additive = info.flags & MARLIN_PACK_ADDITIVE_ZEROS;
@@ -72,22 +73,29 @@ double corrected_magnitude(const double* w, int64_t count, const marlin_layer_in
 class Operand {
  public:
   Operand(const Product& product, const marlin_layer_info& info)
-      : m_(product.m), k_(info.k), a_(static_cast<size_t>(m_ * k_)), step_(a_.size(), 0.0), largest_(static_cast<size_t>(m_)) {
+      : m_(product.m),
+        k_(info.k),
+        a_(static_cast<size_t>(m_ * k_)),
+        step_(a_.size(), 0.0),
+        largest_(static_cast<size_t>(m_)) {
     for (int64_t m = 0; m < m_; ++m) {
       for (int64_t k = 0; k < k_; ++k) {
         const double value = product.a->at(m, k);
         a_[static_cast<size_t>(m * k_ + k)] = value;
-        largest_[static_cast<size_t>(m)] = std::max(largest_[static_cast<size_t>(m)], std::fabs(value));
+        largest_[static_cast<size_t>(m)] =
+            std::max(largest_[static_cast<size_t>(m)], std::fabs(value));
       }
     }
-    if (product.compute == MARLIN_COMPUTE_INT8) set_steps(info.flags & MARLIN_LAYER_ACT_ORDER ? k_ : kBlock);
+    if (product.compute == MARLIN_COMPUTE_INT8)
+      set_steps(info.flags & MARLIN_LAYER_ACT_ORDER ? k_ : kBlock);
   }
   const double* a(int64_t m) const { return a_.data() + m * k_; }
   const double* step(int64_t m) const { return step_.data() + m * k_; }
   double largest(int64_t m) const { return largest_[static_cast<size_t>(m)]; }
 
  private:
-  // Act-order gathers activations before they are cut into blocks, so any of the row may set a block's step.
+  // Act-order gathers activations before they are cut into blocks, so any of the row may set a
+  // block's step.
   void set_steps(int64_t block) {
     for (int64_t m = 0; m < m_; ++m) {
       for (int64_t first = 0; first < k_; first += block) {
@@ -132,7 +140,8 @@ struct Tally {
     ++verdict.checked;
     if (!std::isfinite(want) || std::fabs(want) > finite_limit) {
       // NaN in, NaN out; what overflows the output may come as infinity or as NaN.
-      const bool right = std::isnan(want) ? std::isnan(got) : !std::isfinite(got) || std::isfinite(want);
+      const bool right =
+          std::isnan(want) ? std::isnan(got) : !std::isfinite(got) || std::isfinite(want);
       if (!right) note(std::numeric_limits<double>::infinity(), m, n);
       return;
     }
@@ -170,8 +179,9 @@ struct Row {
     magnitudes.clear();
     const bool corrected = info.format == MARLIN_INT4 || (info.flags & MARLIN_PACK_ADDITIVE_ZEROS);
     if (!corrected) return;
-    // Act-order scatters a group over the row, and groups' members are not visible: then every weight is bounded by the row's
-    // largest value, of which no group's scale can be more than one step.
+    // Act-order scatters a group over the row, and groups' members are not visible: then every
+    // weight is bounded by the row's largest value, of which no group's scale can be more than one
+    // step.
     if (info.flags & MARLIN_LAYER_ACT_ORDER) {
       magnitudes.push_back((info.format == MARLIN_INT8 ? 256 : 32) * (largest > 0 ? largest : 1));
       return;
@@ -182,7 +192,8 @@ struct Row {
     }
     // A group whose values are all alike hides its scale; its neighbors' stand in.
     const double row = *std::max_element(magnitudes.begin(), magnitudes.end());
-    for (double& magnitude : magnitudes) magnitude = magnitude > 0 ? magnitude : row > 0 ? row + largest : 32;
+    for (double& magnitude : magnitudes)
+      magnitude = magnitude > 0 ? magnitude : row > 0 ? row + largest : 32;
   }
 
   /// S for INT4 and INT8.
@@ -199,29 +210,33 @@ struct Row {
   }
 };
 
-void check_row(const Row& row, int64_t n, const marlin_layer_info& info, const Product& product, const Operand& operand,
-               Tally& tally) {
+void check_row(const Row& row, int64_t n, const marlin_layer_info& info, const Product& product,
+               const Operand& operand, Tally& tally) {
   const auto k = static_cast<double>(info.k);
   const double gamma = k * kU / (1 - k * kU);
-  const int64_t rows = product.experts.empty() ? product.m : static_cast<int64_t>(product.experts.size());
+  const int64_t rows =
+      product.experts.empty() ? product.m : static_cast<int64_t>(product.experts.size());
   const int64_t expert = n / info.n, column = n % info.n;
   for (int64_t at = 0; at < rows; ++at) {
     if (!product.experts.empty() && product.experts[static_cast<size_t>(at)] != expert) continue;
     const int64_t m = at / (rows / product.m);
     const Sums sums = dot(operand.a(m), operand.step(m), row.w.data(), info.k);
-    const double s =
-        row.magnitudes.empty() ? sums.magnitude : std::max(sums.magnitude, row.corrected(operand.a(m), info.group_size));
+    const double s = row.magnitudes.empty()
+                         ? sums.magnitude
+                         : std::max(sums.magnitude, row.corrected(operand.a(m), info.group_size));
     // With rounded activations every |a| in S may be one step larger.
-    const double bound = gamma * (s + sums.step) + sums.step + k * 0x1p-126 * std::max({1.0, operand.largest(m), row.largest}) +
+    const double bound = gamma * (s + sums.step) + sums.step +
+                         k * 0x1p-126 * std::max({1.0, operand.largest(m), row.largest}) +
                          output_rounding(product.c->dtype(), sums.value);
-    tally.element(product.c->at(at, column), sums.value, bound, largest_finite(product.c->dtype()), at, column);
+    tally.element(product.c->at(at, column), sums.value, bound, largest_finite(product.c->dtype()),
+                  at, column);
   }
 }
 
 }  // namespace
 
-void check_products(const marlin_weights* weights, std::span<Product> products, std::span<const RowRange> rows,
-                    unsigned threads) {
+void check_products(const marlin_weights* weights, std::span<Product> products,
+                    std::span<const RowRange> rows, unsigned threads) {
   const marlin_layer_info info = info_of(weights);
   std::vector<Operand> operands;
   for (const Product& product : products) operands.emplace_back(product, info);
@@ -241,7 +256,8 @@ void check_products(const marlin_weights* weights, std::span<Product> products, 
     Row row;
     for (int64_t r = 0; r < stripe.count; ++r) {
       row.set(values.data() + r * info.k, info);
-      for (size_t p = 0; p < products.size(); ++p) check_row(row, stripe.first + r, info, products[p], operands[p], tallies[p]);
+      for (size_t p = 0; p < products.size(); ++p)
+        check_row(row, stripe.first + r, info, products[p], operands[p], tallies[p]);
     }
     const std::lock_guard lock(totals_mutex);
     for (size_t p = 0; p < products.size(); ++p) totals[p].add(tallies[p]);

@@ -1,4 +1,5 @@
-// report: everything about this machine and this build that a problem report needs, in one JSON file.
+// report: everything about this machine and this build that a problem report needs, in one JSON
+// file.
 #include "report.h"
 
 #include <fmt/core.h>
@@ -25,9 +26,11 @@
 
 namespace metal_marlin::tools {
 std::string without_home_folders(std::string text) {
-  if (const char* home = std::getenv("HOME"); home != nullptr && std::string_view(home).size() > 1) {
+  if (const char* home = std::getenv("HOME");
+      home != nullptr && std::string_view(home).size() > 1) {
     const std::string folder = home;
-    for (size_t at = 0; (at = text.find(folder, at)) != std::string::npos; ++at) text.replace(at, folder.size(), "~");
+    for (size_t at = 0; (at = text.find(folder, at)) != std::string::npos; ++at)
+      text.replace(at, folder.size(), "~");
   }
   static const std::regex folders("/(Users|home)/[^/\"\\s]+");
   return std::regex_replace(text, folders, "~");
@@ -75,8 +78,9 @@ ordered_json about_system() {
   const CpuInfo& cpu = cpu_info();
   ordered_json caches;
   for (const CacheInfo& cache : cpu.caches) caches[cache.name] = cache.bytes;
-  return {{"system", names.sysname},  {"release", names.release}, {"machine", names.machine}, {"processor", cpu.model},
-          {"features", cpu.features}, {"caches", caches},         {"cpus", cpu.cpus},         {"threads", usable_threads()}};
+  return {{"system", names.sysname}, {"release", names.release},   {"machine", names.machine},
+          {"processor", cpu.model},  {"features", cpu.features},   {"caches", caches},
+          {"cpus", cpu.cpus},        {"threads", usable_threads()}};
 }
 
 ordered_json about_device(const marlin_device_info& info) {
@@ -91,10 +95,12 @@ ordered_json about_device(const marlin_device_info& info) {
 /// What serves, why, and how fast, on one usable device.
 class DeviceReport {
  public:
-  DeviceReport(const Options& options, const marlin_device_info& info, std::vector<std::string>& messages)
+  DeviceReport(const Options& options, const marlin_device_info& info,
+               std::vector<std::string>& messages)
       : options_(options),
         info_(info),
-        context_(make_context({.backend = info.backend, .device_index = info.index, .messages = &messages})) {}
+        context_(make_context(
+            {.backend = info.backend, .device_index = info.index, .messages = &messages})) {}
 
   void add_to(ordered_json& report) const {
     Progress progress("reporting", static_cast<double>(all_formats().size()));
@@ -105,22 +111,29 @@ class DeviceReport {
       const RandomWeights random({format, options_.n, options_.k}, 1);
       const auto pack = [&] { return random.pack(context_.get()); };
       const Weights weights = pack();
-      for (const int64_t m : {1, 8, 32, 512}) report["explain"].push_back(explanation(weights.get(), format, m));
+      for (const int64_t m : {1, 8, 32, 512})
+        report["explain"].push_back(explanation(weights.get(), format, m));
       if (format != MARLIN_INT4 && format != MARLIN_MXFP4) continue;
       Rotation rotation(pack, rotation_bytes(), kMostCopies);
       const Job jobs[] = {{.m = 1, .dtype = dtype()}, {.m = 64, .dtype = dtype()}};
-      const Bench bench{context_.get(), info_, &limits, options_.seconds * static_cast<double>(std::size(jobs))};
-      for (const Measurement& m : measure(bench, {&rotation, 1}, jobs)) report["bench"].push_back(to_json(m));
+      const Bench bench{context_.get(), info_, &limits,
+                        options_.seconds * static_cast<double>(std::size(jobs))};
+      for (const Measurement& m : measure(bench, {&rotation, 1}, jobs))
+        report["bench"].push_back(to_json(m));
     }
   }
 
  private:
   /// That each kind of device has kernels of its own for.
-  marlin_dtype dtype() const { return info_.backend == MARLIN_BACKEND_CPU ? MARLIN_BF16 : MARLIN_F16; }
+  marlin_dtype dtype() const {
+    return info_.backend == MARLIN_BACKEND_CPU ? MARLIN_BF16 : MARLIN_F16;
+  }
   ordered_json explanation(const marlin_weights* weights, marlin_format format, int64_t m) const {
     const HostMatrix a(m, options_.k, dtype()), c(m, options_.n, MARLIN_F32);
     ordered_json lines;
-    for (const auto& [key, value] : explained(explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT)))) lines[key] = value;
+    for (const auto& [key, value] :
+         explained(explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT))))
+      lines[key] = value;
     return {{"backend", backend_name(info_.backend)},
             {"format", format_name(format)},
             {"M", m},
@@ -139,10 +152,12 @@ ExitCode write_report(const Options& options) {
   std::optional<OutputFile> output;
   if (!options.output.empty()) output.emplace(options.output, options.force);
   ordered_json report = {{"report", 1}, {"build", about_build()}, {"machine", about_system()}};
-  for (const char* part : {"devices", "kernel_checks", "explain", "bench"}) report[part] = ordered_json::array();
+  for (const char* part : {"devices", "kernel_checks", "explain", "bench"})
+    report[part] = ordered_json::array();
   std::vector<std::string> messages, failures;
   bool usable = false;
-  for (const KernelChecks& checks : check_kernels()) report["kernel_checks"].push_back(to_json(checks));
+  for (const KernelChecks& checks : check_kernels())
+    report["kernel_checks"].push_back(to_json(checks));
   for (const marlin_device_info& info : devices()) {
     report["devices"].push_back(about_device(info));
     if (info.why_not[0] != '\0') continue;
@@ -169,20 +184,27 @@ ExitCode write_report(const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("report", "Everything that a problem report needs, in one JSON file");
+  auto* sub =
+      app.add_subcommand("report", "Everything that a problem report needs, in one JSON file");
   auto options = std::make_shared<Options>();
   const auto sizes = in_range(int64_t{1}, int64_t{1} << 24);
-  sub->add_option("-o,--output", options->output, "Write to this file; default: standard output")->type_name(kFile);
+  sub->add_option("-o,--output", options->output, "Write to this file; default: standard output")
+      ->type_name(kFile);
   add_force(*sub, options->force);
-  sub->add_option("-n,--n", options->n, "Rows of the weights of its products")->capture_default_str()->check(sizes);
+  sub->add_option("-n,--n", options->n, "Rows of the weights of its products")
+      ->capture_default_str()
+      ->check(sizes);
   sub->add_option("-k,--k", options->k, "Columns of them")->capture_default_str()->check(sizes);
   sub->add_option("--seconds", options->seconds, "Time for each of its few measurements, about")
       ->capture_default_str()
       ->check(in_range(0.001, 3600.0));
   sub->footer(
-      "Build, system, processor, devices (the unusable ones with the reason), which kernels of each GPU compute right there,\n"
-      "what explain says of some products, a short bench, and messages of the library. No names of users, machines or home\n"
-      "folders. Two reports can be compared with diff. Exits with 1 when no device is usable or one failed.\n\n"
+      "Build, system, processor, devices (the unusable ones with the reason), which kernels of "
+      "each GPU compute right there,\n"
+      "what explain says of some products, a short bench, and messages of the library. No names of "
+      "users, machines or home\n"
+      "folders. Two reports can be compared with diff. Exits with 1 when no device is usable or "
+      "one failed.\n\n"
       "Examples:\n"
       "  metal-marlin report -o report.json");
   sub->callback([&action, options] { action = [options] { return write_report(*options); }; });

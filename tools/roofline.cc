@@ -17,7 +17,8 @@ namespace metal_marlin::tools {
 namespace {
 
 // Okabe and Ito's colors: told apart by everyone, and on white as on dark gray.
-constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73",
+                                   "#cc79a7", "#e69f00", "#56b4e9"};
 constexpr double kWidth = 960, kHeight = 600;
 constexpr double kLeft = 84, kRight = 730, kTop = 84, kBottom = 528;
 
@@ -26,14 +27,19 @@ struct Axis {
   double low, high;  // values
   double from, to;   // pixels
   double at(double value) const {
-    return from + (std::log(value) - std::log(low)) / (std::log(high) - std::log(low)) * (to - from);
+    return from +
+           (std::log(value) - std::log(low)) / (std::log(high) - std::log(low)) * (to - from);
   }
 };
 
 std::string escape(const std::string& text) {
   std::string out;
   for (char c : text) {
-    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    out += c == '<'   ? "&lt;"
+           : c == '>' ? "&gt;"
+           : c == '&' ? "&amp;"
+           : c == '"' ? "&quot;"
+                      : std::string(1, c);
   }
   return out;
 }
@@ -63,7 +69,8 @@ class Drawing {
       fastest = std::max(fastest, peak);
       most = std::max(most, peak / r.read_rate);  // the ridge must be in the picture
     }
-    x_ = {std::exp2(std::floor(std::log2(least / 1.4))), std::exp2(std::ceil(std::log2(most * 1.4))), kLeft, kRight};
+    x_ = {std::exp2(std::floor(std::log2(least / 1.4))),
+          std::exp2(std::ceil(std::log2(most * 1.4))), kLeft, kRight};
     y_ = {round_down(slowest / 2), 1.6 * fastest, kBottom, kTop};
     size_t next = 0;
     for (const auto& p : r.points) {
@@ -84,16 +91,21 @@ class Drawing {
  private:
   void head() {
     out_ += fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\">\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+        "height=\"{1}\" role=\"img\">\n"
         "<title>{2}</title>\n<style>\n"
         "text {{ font: 13px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #333 }}\n"
-        ".title {{ font-size: 18px; font-weight: 600 }} .small {{ font-size: 11.5px; fill: #666 }}\n"
-        ".page {{ fill: #fff }} .grid {{ stroke: #e6e6e6 }} .axis {{ stroke: #888 }} .ring {{ fill: #fff }} .disc {{ stroke: "
+        ".title {{ font-size: 18px; font-weight: 600 }} .small {{ font-size: 11.5px; fill: #666 "
+        "}}\n"
+        ".page {{ fill: #fff }} .grid {{ stroke: #e6e6e6 }} .axis {{ stroke: #888 }} .ring {{ "
+        "fill: #fff }} .disc {{ stroke: "
         "#fff }}\n"
-        ".roof {{ stroke: #444; fill: none; stroke-width: 2 }} .peak {{ stroke: #444; fill: none; stroke-dasharray: 7 4 }}\n"
+        ".roof {{ stroke: #444; fill: none; stroke-width: 2 }} .peak {{ stroke: #444; fill: none; "
+        "stroke-dasharray: 7 4 }}\n"
         ".halo {{ stroke: #fff; stroke-width: 4; stroke-linejoin: round; paint-order: stroke }}\n"
         "@media (prefers-color-scheme: dark) {{\n"
-        "text {{ fill: #ddd }} .small {{ fill: #aaa }} .page, .ring {{ fill: #1b1d20 }} .grid {{ stroke: #303338 }} .disc {{ "
+        "text {{ fill: #ddd }} .small {{ fill: #aaa }} .page, .ring {{ fill: #1b1d20 }} .grid {{ "
+        "stroke: #303338 }} .disc {{ "
         "stroke: #1b1d20 }}\n"
         ".roof, .peak {{ stroke: #ccc }} .halo {{ stroke: #1b1d20 }}\n}}\n</style>\n"
         "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
@@ -103,13 +115,17 @@ class Drawing {
   }
 
   void axes() {
-    const auto octave = [](double value) { return static_cast<int>(std::lround(std::log2(value))); };
+    const auto octave = [](double value) {
+      return static_cast<int>(std::lround(std::log2(value)));
+    };
     for (int power = octave(x_.low); power <= octave(x_.high); ++power) {
       const double v = std::exp2(power);
       line("grid", x_.at(v), kTop, x_.at(v), kBottom);
       text(x_.at(v), kBottom + 20, "", "middle", fmt::format("{:g}", v));
     }
-    const auto decade = [](double value) { return static_cast<int>(std::floor(std::log10(value))); };
+    const auto decade = [](double value) {
+      return static_cast<int>(std::floor(std::log10(value)));
+    };
     for (int power = decade(y_.low); power <= decade(y_.high); ++power) {
       for (int step : {1, 2, 5}) {
         const double v = step * std::pow(10, power);
@@ -121,8 +137,9 @@ class Drawing {
     line("axis", kLeft, kBottom, kRight, kBottom);
     line("axis", kLeft, kTop, kLeft, kBottom);
     text((kLeft + kRight) / 2, kBottom + 46, "", "middle", "operations per byte of packed weights");
-    out_ += fmt::format("<text transform=\"translate(24 {}) rotate(-90)\" text-anchor=\"middle\">GFLOP/s</text>\n",
-                        (kTop + kBottom) / 2);
+    out_ += fmt::format(
+        "<text transform=\"translate(24 {}) rotate(-90)\" text-anchor=\"middle\">GFLOP/s</text>\n",
+        (kTop + kBottom) / 2);
   }
 
   void roofs() {
@@ -130,35 +147,43 @@ class Drawing {
     for (const auto& [name, peak] : r_.peaks) {
       highest = std::max(highest, peak);
       line("peak", x_.at(peak / r_.read_rate), y_.at(peak), kRight, y_.at(peak));
-      text(kRight + 8, y_.at(peak) + 4, "small", "start", fmt::format("{}  {}op/s", name, rate_text(peak)));
+      text(kRight + 8, y_.at(peak) + 4, "small", "start",
+           fmt::format("{}  {}op/s", name, rate_text(peak)));
     }
     const double ridge = highest > 0 ? highest / r_.read_rate : x_.high;
-    // The memory roof enters at the left edge, or at the bottom where it lies below the picture there.
+    // The memory roof enters at the left edge, or at the bottom where it lies below the picture
+    // there.
     const double start = std::max(x_.low, y_.low / r_.read_rate);
-    line("roof", x_.at(start), y_.at(start * r_.read_rate), x_.at(ridge), y_.at(ridge * r_.read_rate));
+    line("roof", x_.at(start), y_.at(start * r_.read_rate), x_.at(ridge),
+         y_.at(ridge * r_.read_rate));
     const double middle = std::sqrt(start * ridge);
-    const double slope = std::atan2(y_.at(2 * r_.read_rate) - y_.at(r_.read_rate), x_.at(2) - x_.at(1)) * 180 / M_PI;
+    const double slope =
+        std::atan2(y_.at(2 * r_.read_rate) - y_.at(r_.read_rate), x_.at(2) - x_.at(1)) * 180 / M_PI;
     out_ += fmt::format(
-        "<text class=\"small\" transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" text-anchor=\"middle\">reading memory  "
+        "<text class=\"small\" transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" "
+        "text-anchor=\"middle\">reading memory  "
         "{:.3g} GB/s</text>\n",
         x_.at(middle), y_.at(middle * r_.read_rate) - 9, slope, r_.read_rate / 1e9);
   }
 
   void points() {
-    // One label for each cluster: points of one M lie apart where a format has 8 bits a weight and the others 4.
+    // One label for each cluster: points of one M lie apart where a format has 8 bits a weight and
+    // the others 4.
     std::map<std::pair<int64_t, bool>, std::pair<double, double>> lowest;
     for (const auto& p : r_.points) {
       const double x = x_.at(p.intensity), y = y_.at(p.rate);
       const std::string& color = colors_[p.series];
       out_ += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" {}><title>{} M={}: {:.0f} GFLOP/s, {:.0f}% of its "
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" {}><title>{} M={}: {:.0f} GFLOP/s, {:.0f}% "
+          "of its "
           "limit</title></circle>\n",
           x, y, mark(p.filled, color), escape(p.series), p.m, p.rate / 1e9, 100 * p.fraction);
       const double bits_a_weight = 16 * static_cast<double>(p.m) / p.intensity;
       auto [it, fresh] = lowest.try_emplace({p.m, bits_a_weight > 6}, x, y);
       if (!fresh && y > it->second.second) it->second.second = y;
     }
-    for (const auto& [key, at] : lowest) text(at.first, at.second + 20, "halo", "middle", fmt::format("M={}", key.first));
+    for (const auto& [key, at] : lowest)
+      text(at.first, at.second + 20, "halo", "middle", fmt::format("M={}", key.first));
   }
 
   /// A disc has an edge in the page's color, so that neighbors stay apart.
@@ -170,24 +195,30 @@ class Drawing {
   void legend() {
     double y = kBottom - 22 * static_cast<double>(legend_.size() + 3) - 4;
     for (const std::string& series : legend_) {
-      out_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" fill=\"{}\"/>\n", kRight + 26, y, colors_[series]);
+      out_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" fill=\"{}\"/>\n", kRight + 26, y,
+                          colors_[series]);
       text(kRight + 40, y + 4.5, "", "start", series);
       y += 22;
     }
     y += 8;
-    for (const auto& [filled, words] : {std::pair{true, "default compute"}, std::pair{false, "INT8 compute"}}) {
-      out_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" {}/>\n", kRight + 26, y, mark(filled, "#888"));
+    for (const auto& [filled, words] :
+         {std::pair{true, "default compute"}, std::pair{false, "INT8 compute"}}) {
+      out_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"5\" {}/>\n", kRight + 26, y,
+                          mark(filled, "#888"));
       text(kRight + 40, y + 4.5, "", "start", words);
       y += 22;
     }
   }
 
   void line(const char* kind, double x1, double y1, double x2, double y2) {
-    out_ += fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", kind, x1, y1, x2, y2);
+    out_ += fmt::format(
+        "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", kind, x1,
+        y1, x2, y2);
   }
   void text(double x, double y, const char* kind, const char* anchor, const std::string& words) {
-    out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y, kind, anchor,
-                        escape(words));
+    out_ +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n",
+                    x, y, kind, anchor, escape(words));
   }
 
   const Roofline& r_;
@@ -212,20 +243,22 @@ Roofline roofline_of(std::span<const Measurement> measurements) {
   for (const Measurement& m : measurements) {
     const double intensity = m.operations() / static_cast<double>(m.bytes);
     const double limit = m.read_bound() ? intensity * r.read_rate : median(peaks[m.instruction]);
-    r.points.push_back({format_name(m.format), m.job.compute != MARLIN_COMPUTE_INT8, m.job.m, intensity,
-                        m.fraction_of_limit() * limit, m.fraction_of_limit()});
+    r.points.push_back({format_name(m.format), m.job.compute != MARLIN_COMPUTE_INT8, m.job.m,
+                        intensity, m.fraction_of_limit() * limit, m.fraction_of_limit()});
   }
   if (!measurements.empty()) {
     const Measurement& m = measurements.front();
     r.title = fmt::format("{} x {} weights: products against the machine's limits", m.n, m.k);
-    r.subtitle = fmt::format("{}, {} threads; limits measured in the same run", cpu_info().model, m.threads);
+    r.subtitle =
+        fmt::format("{}, {} threads; limits measured in the same run", cpu_info().model, m.threads);
   }
   return r;
 }
 
 std::string limits_text(const Roofline& roofline) {
   std::string text = fmt::format("reading memory {:.1f} GB/s", roofline.read_rate / 1e9);
-  for (const auto& [name, peak] : roofline.peaks) text += fmt::format(", {} {:.0f} Gop/s", name, peak / 1e9);
+  for (const auto& [name, peak] : roofline.peaks)
+    text += fmt::format(", {} {:.0f} Gop/s", name, peak / 1e9);
   return text;
 }
 

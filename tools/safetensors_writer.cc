@@ -8,13 +8,15 @@
 
 namespace metal_marlin::tools {
 
-SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<Tensor>& tensors) : file_(file) {
+SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<Tensor>& tensors)
+    : file_(file) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   uint64_t end = 0;
   for (const Tensor& tensor : tensors) {
     uint64_t bytes = sizeof(float);
     for (int64_t dim : tensor.shape) bytes *= static_cast<uint64_t>(dim);
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {end, end + bytes}}};
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {end, end + bytes}}};
     end += bytes;
   }
   left_ = end / sizeof(float);
@@ -22,7 +24,8 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<Tensor>
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data is aligned
 
   unsigned char length[8];
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(static_cast<uint64_t>(text.size()) >> (8 * i));
+  for (size_t i = 0; i < 8; ++i)
+    length[i] = static_cast<unsigned char>(static_cast<uint64_t>(text.size()) >> (8 * i));
   file_.write(length, sizeof length);
   file_.write(text);
 }
@@ -35,7 +38,8 @@ void SafetensorsWriter::write(const float* values, size_t count) {
 }
 
 void SafetensorsWriter::commit() {
-  if (left_ != 0) throw Failure(fmt::format("{}: {} values were announced and not written", file_.path(), left_));
+  if (left_ != 0)
+    throw Failure(fmt::format("{}: {} values were announced and not written", file_.path(), left_));
   file_.commit();
 }
 

@@ -17,7 +17,8 @@ class SafetensorsWriter {
     std::string name;
     std::vector<int64_t> shape;
   };
-  /// Writes the header: names and shapes must be known from the start, in the order of the data. `file` must outlive this.
+  /// Writes the header: names and shapes must be known from the start, in the order of the data.
+  /// `file` must outlive this.
   SafetensorsWriter(OutputFile& file, const std::vector<Tensor>& tensors);
 
   /// The next `count` values, in the order of the tensors and row-major inside of each.

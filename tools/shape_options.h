@@ -22,7 +22,8 @@ class ShapeOptions {
   void add_to(CLI::App& app, bool several);
   /// The formats asked for; one entry, maybe NONE, when a layer of a file brings its own.
   std::vector<marlin_format> formats() const;
-  /// Something that packs one more copy of the weights each time. Borrows from *this and the context.
+  /// Something that packs one more copy of the weights each time. Borrows from *this and the
+  /// context.
   std::function<Weights()> make(marlin_context* context, marlin_format format, bool sparse) const;
   /// Whether the weights are to be 2:4 sparse: the kinds asked for that this format has.
   std::vector<bool> sparsities(marlin_format format) const;

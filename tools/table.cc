@@ -9,10 +9,13 @@ namespace {
 
 /// Characters, not bytes: continuation bytes of UTF-8 take no room.
 size_t width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-void print_text(const std::string& text, std::FILE* to) { std::fwrite(text.data(), 1, text.size(), to); }
+void print_text(const std::string& text, std::FILE* to) {
+  std::fwrite(text.data(), 1, text.size(), to);
+}
 
 }  // namespace
 
@@ -57,6 +60,8 @@ std::string Table::render() const {
 
 void Table::print(std::FILE* to) const { print_text(render(), to); }
 void Table::print_head(std::FILE* to) const { print_text(head(), to); }
-void Table::print_line(const std::vector<std::string>& cells, std::FILE* to) const { print_text(line(cells), to); }
+void Table::print_line(const std::vector<std::string>& cells, std::FILE* to) const {
+  print_text(line(cells), to);
+}
 
 }  // namespace metal_marlin::tools

@@ -1,4 +1,5 @@
-// Plain text tables: columns as wide as they must be, numbers to the right, nothing that a pipe could not carry.
+// Plain text tables: columns as wide as they must be, numbers to the right, nothing that a pipe
+// could not carry.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,8 @@ class Table {
   std::string render() const;
   void print(std::FILE* to = stdout) const;
 
-  // A table that may be too long to keep: all its cells are measured, then made once more and printed.
+  // A table that may be too long to keep: all its cells are measured, then made once more and
+  // printed.
   void measure(const std::vector<std::string>& cells);
   void print_head(std::FILE* to = stdout) const;
   void print_line(const std::vector<std::string>& cells, std::FILE* to = stdout) const;

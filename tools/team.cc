@@ -15,7 +15,8 @@ namespace metal_marlin::tools {
 namespace {
 
 #if defined(__linux__)
-/// Binds the calling thread to the index-th CPU of its mask until destroyed. macOS has no such call: threads float there.
+/// Binds the calling thread to the index-th CPU of its mask until destroyed. macOS has no such
+/// call: threads float there.
 class Pin {
  public:
   Pin(const cpu_set_t& allowed, unsigned index) : allowed_(allowed) {
@@ -55,7 +56,8 @@ CpuSet allowed_cpus() { return {}; }
 
 }  // namespace
 
-double run_team(unsigned threads, const std::function<void(unsigned)>& warm_up, const std::function<void(unsigned)>& body) {
+double run_team(unsigned threads, const std::function<void(unsigned)>& warm_up,
+                const std::function<void(unsigned)>& body) {
   using Clock = std::chrono::steady_clock;
   std::atomic<unsigned> ready = 0, finished = 0;
   const CpuSet allowed = allowed_cpus();
@@ -64,7 +66,8 @@ double run_team(unsigned threads, const std::function<void(unsigned)>& warm_up, 
     const Pin pin(allowed, t);
     warm_up(t);
     ++ready;
-    // Spinning, not sleeping: a wake-up costs as much as what is measured. Yielding serves machines with fewer CPUs.
+    // Spinning, not sleeping: a wake-up costs as much as what is measured. Yielding serves machines
+    // with fewer CPUs.
     while (ready.load(std::memory_order_acquire) < threads) std::this_thread::yield();
     if (t == 0) start = Clock::now();
     body(t);

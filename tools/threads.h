@@ -1,4 +1,5 @@
-// Threads that are joined when they go out of scope. std::jthread is absent from the libc++ of macOS before LLVM 20.
+// Threads that are joined when they go out of scope. std::jthread is absent from the libc++ of
+// macOS before LLVM 20.
 #pragma once
 
 #include <thread>

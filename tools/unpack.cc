@@ -23,16 +23,19 @@ struct Options {
   bool force = false;
 };
 
-/// The layers to write. What must be left out is named on stderr; *missing counts what should have been there.
-std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint, const Options& options,
-                                      int* missing) {
+/// The layers to write. What must be left out is named on stderr; *missing counts what should have
+/// been there.
+std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint,
+                                      const Options& options, int* missing) {
   if (!options.layer.empty()) return {find_layer(checkpoint, options.layer)};
   std::vector<marlin_layer_info> chosen;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
     std::string why = why_not(context, checkpoint, layer);
-    if (why.empty() && !is_utf8(layer.name)) why = "its name is no UTF-8, as the names of .safetensors are";
+    if (why.empty() && !is_utf8(layer.name))
+      why = "its name is no UTF-8, as the names of .safetensors are";
     if (!why.empty()) {
-      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", printable(layer.name), printable(why));
+      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", printable(layer.name),
+                 printable(why));
       ++*missing;
     } else {
       chosen.push_back(layer);
@@ -55,15 +58,21 @@ std::vector<SafetensorsWriter::Tensor> tensors_of(const std::vector<marlin_layer
 /// Fills rows [first, first + count) of one expert.
 using RowReader = std::function<void(int64_t first, int64_t count, float* out)>;
 
-/// Floats that are not to be quantized are read where they are, everything else is packed and unpacked.
-RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_layer_info& layer,
-                    uint32_t expert, const Quantize& quantize) {
+/// Floats that are not to be quantized are read where they are, everything else is packed and
+/// unpacked.
+RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint,
+                    const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize) {
   if (layer.format == MARLIN_FORMAT_NONE && quantize.format == MARLIN_FORMAT_NONE) {
     const FloatLayer floats(checkpoint, layer);
-    return [floats, expert](int64_t first, int64_t count, float* out) { floats.read(expert, first, count, out); };
+    return [floats, expert](int64_t first, int64_t count, float* out) {
+      floats.read(expert, first, count, out);
+    };
   }
-  const std::shared_ptr<marlin_weights> weights = load(context, checkpoint, layer, expert, quantize);
-  return [weights, k = layer.k](int64_t first, int64_t count, float* out) { unpack_rows(weights.get(), first, count, k, out); };
+  const std::shared_ptr<marlin_weights> weights =
+      load(context, checkpoint, layer, expert, quantize);
+  return [weights, k = layer.k](int64_t first, int64_t count, float* out) {
+    unpack_rows(weights.get(), first, count, k, out);
+  };
 }
 
 ExitCode unpack(const Options& options) {
@@ -84,7 +93,8 @@ ExitCode unpack(const Options& options) {
     // About 16 MB at a time, so that memory holds little more than one packed expert.
     const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      const RowReader read = reader_of(context.get(), checkpoint.get(), layer, expert, options.quantize.get());
+      const RowReader read =
+          reader_of(context.get(), checkpoint.get(), layer, expert, options.quantize.get());
       for (int64_t row = 0; row < layer.n; row += stripe) {
         const int64_t count = std::min(stripe, layer.n - row);
         values.resize(static_cast<size_t>(count * layer.k));
@@ -102,18 +112,25 @@ ExitCode unpack(const Options& options) {
 }  // namespace
 
 void add_unpack(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("unpack", "Write the true float32 values of layers to a .safetensors file");
+  auto* sub = app.add_subcommand("unpack",
+                                 "Write the true float32 values of layers to a .safetensors file");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
+  sub->add_option("FILE", options->path,
+                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
       ->required();
-  sub->add_option("-o,--output", options->output, "The file to write")->type_name(kFile)->required();
+  sub->add_option("-o,--output", options->output, "The file to write")
+      ->type_name(kFile)
+      ->required();
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantize.add_to(*sub);
   add_force(*sub, options->force);
   sub->footer(
-      "Each layer becomes a float32 tensor [N, K], or [experts, N, K], under its own name: the exact value of every\n"
-      "weight, rounded once. The file appears when it is complete, and never in place of one of the input's.\n"
-      "Layers of floats are written as they are, or with --format as that format's values of them. Layers that do not\n"
+      "Each layer becomes a float32 tensor [N, K], or [experts, N, K], under its own name: the "
+      "exact value of every\n"
+      "weight, rounded once. The file appears when it is complete, and never in place of one of "
+      "the input's.\n"
+      "Layers of floats are written as they are, or with --format as that format's values of them. "
+      "Layers that do not\n"
       "load are left out with a note, and the command then exits with 1.\n\n"
       "Examples:\n"
       "  metal-marlin unpack model.gguf -o values.safetensors\n"

@@ -1,4 +1,5 @@
-// verify: loads every layer, multiplies with it, and holds the results against float64; and its values against known ones.
+// verify: loads every layer, multiplies with it, and holds the results against float64; and its
+// values against known ones.
 #include <fmt/core.h>
 
 #include <bit>
@@ -33,13 +34,18 @@ struct Options {
 class Expected {
  public:
   explicit Expected(const std::string& path) : checkpoint_(open_checkpoint(path)) {}
-  /// Rows [first, first + count) of expert `expert` as floats, or nullptr when there is no such tensor of that shape.
+  /// Rows [first, first + count) of expert `expert` as floats, or nullptr when there is no such
+  /// tensor of that shape.
   const float* rows(const marlin_layer_info& layer, uint32_t expert, int64_t first) const {
     auto error = make<marlin_error>();
     marlin_matrix matrix{};
-    if (marlin_checkpoint_tensor(checkpoint_.get(), layer.name, &matrix, &error) != MARLIN_OK) return nullptr;
-    if (matrix.dtype != MARLIN_F32 || matrix.cols != layer.k || matrix.rows != layer.n * layer.experts) return nullptr;
-    const auto* values = reinterpret_cast<const float*>(static_cast<const std::byte*>(matrix.data) + matrix.offset_bytes);
+    if (marlin_checkpoint_tensor(checkpoint_.get(), layer.name, &matrix, &error) != MARLIN_OK)
+      return nullptr;
+    if (matrix.dtype != MARLIN_F32 || matrix.cols != layer.k ||
+        matrix.rows != layer.n * layer.experts)
+      return nullptr;
+    const auto* values = reinterpret_cast<const float*>(static_cast<const std::byte*>(matrix.data) +
+                                                        matrix.offset_bytes);
     return values + (expert * layer.n + first) * layer.k;
   }
 
@@ -53,7 +59,8 @@ std::optional<Expected> find_expected(const Options& options, std::string* used)
   *used = options.expect;
   if (used->empty()) {
     const fs::path path(options.path);
-    const fs::path beside = (fs::is_directory(path) ? path : path.parent_path()) / "decoded.safetensors";
+    const fs::path beside =
+        (fs::is_directory(path) ? path : path.parent_path()) / "decoded.safetensors";
     if (!fs::exists(beside)) return std::nullopt;
     *used = beside.string();
   }
@@ -61,8 +68,8 @@ std::optional<Expected> find_expected(const Options& options, std::string* used)
 }
 
 /// Values that differ in any bit from the expected ones; -1 when there is nothing to compare with.
-int64_t count_different(const marlin_weights* weights, const marlin_layer_info& layer, uint32_t expert,
-                        const Expected& expected) {
+int64_t count_different(const marlin_weights* weights, const marlin_layer_info& layer,
+                        uint32_t expert, const Expected& expected) {
   int64_t different = 0;
   const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
   std::vector<float> values;
@@ -105,9 +112,10 @@ struct Outcome {
     if (v.ok()) return;
     if (wrong_products++ > 0) return;
     complaint = fmt::format(
-        "M = {}, {} activations, {} compute: {} of {} elements out of bounds, worst {:.3g} x at [{}, {}], nmse {:.2e}",
-        product.m, dtype_name(product.a->dtype()), compute_name(product.compute), v.wrong, v.checked, v.worst, v.m, v.n,
-        v.nmse);
+        "M = {}, {} activations, {} compute: {} of {} elements out of bounds, worst {:.3g} x at "
+        "[{}, {}], nmse {:.2e}",
+        product.m, dtype_name(product.a->dtype()), compute_name(product.compute), v.wrong,
+        v.checked, v.worst, v.m, v.n, v.nmse);
   }
   void add(const Outcome& other) {
     nmse = std::max(nmse, other.nmse);
@@ -127,14 +135,17 @@ Outcome multiply_and_check(const marlin_weights* weights, const Options& options
   results.reserve(std::size(kCases) * options.m.size());
   std::vector<Product> products;
   for (const Case& c : kCases) {
-    activations.push_back(HostMatrix::random(most, info.k, c.dtype, options.seed + products.size()));
+    activations.push_back(
+        HostMatrix::random(most, info.k, c.dtype, options.seed + products.size()));
     for (int64_t m : options.m) {
       results.emplace_back(m, info.n, MARLIN_F32);
       multiply(product(weights, activations.back(), results.back(), m, c.compute));
       products.push_back({&activations.back(), &results.back(), m, c.compute});
     }
   }
-  check_products(weights, products, options.rows ? sampled_rows(info.n, options.rows) : every_row(info.n), usable_threads());
+  check_products(weights, products,
+                 options.rows ? sampled_rows(info.n, options.rows) : every_row(info.n),
+                 usable_threads());
   Outcome outcome;
   for (const Product& p : products) outcome.add(p);
   return outcome;
@@ -171,7 +182,8 @@ class Verifier {
     table_.print();
     for (const std::string& complaint : complaints_) fmt::print("{}\n", printable(complaint));
     if (expected_) fmt::print("values compared bit for bit with {}\n", expected_path_);
-    fmt::print("{} right, {} wrong{}\n", right_, wrong_, skipped_ > 0 ? fmt::format(", {} not served", skipped_) : "");
+    fmt::print("{} right, {} wrong{}\n", right_, wrong_,
+               skipped_ > 0 ? fmt::format(", {} not served", skipped_) : "");
     return wrong_ || right_ == 0 ? ExitCode::wrong : ExitCode::ok;
   }
 
@@ -187,21 +199,24 @@ class Verifier {
   /// Nothing is wrong with a layer that this version does not serve, and nothing is right.
   void skip(const marlin_layer_info& layer) {
     ++skipped_;
-    table_.row({layer.name, "-", layer.n > 0 ? fmt::format("{} x {}", layer.n, layer.k) : "?", "", "-", "-", "-", "-", "-",
-                "not served"});
-    complaints_.push_back(fmt::format("{}: {}", layer.name, why_not(context_.get(), checkpoint_.get(), layer)));
+    table_.row({layer.name, "-", layer.n > 0 ? fmt::format("{} x {}", layer.n, layer.k) : "?", "",
+                "-", "-", "-", "-", "-", "not served"});
+    complaints_.push_back(
+        fmt::format("{}: {}", layer.name, why_not(context_.get(), checkpoint_.get(), layer)));
   }
 
   void verify_as(const marlin_layer_info& layer, const Quantize& quantize) {
     const bool floats = layer.format == MARLIN_FORMAT_NONE;
     const std::string format =
-        floats ? fmt::format("{} -> {}", dtype_name(layer.dtype), format_name(quantize.format)) : format_name(layer.format);
+        floats ? fmt::format("{} -> {}", dtype_name(layer.dtype), format_name(quantize.format))
+               : format_name(layer.format);
     Outcome outcome;
     const Expected* expected = expected_.has_value() && !floats ? &expected_.value() : nullptr;
     int64_t different = expected != nullptr ? 0 : -1;
     std::string why = why_not(context_.get(), checkpoint_.get(), layer);
     for (uint32_t expert = 0; expert < layer.experts && why.empty(); ++expert) {
-      const Weights weights = try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &why);
+      const Weights weights =
+          try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &why);
       if (!weights) break;
       if (expected != nullptr && different >= 0) {
         const int64_t more = count_different(weights.get(), layer, expert, *expected);
@@ -222,9 +237,11 @@ class Verifier {
                 different < 0    ? "-"
                 : different == 0 ? "equal"
                                  : fmt::format("{} differ", different),
-                std::to_string(outcome.products), fmt::format("{:.2g}", outcome.worst), fmt::format("{:.1e}", outcome.nmse),
-                fmt::format("{:.1e}", outcome.nmse_int8), right ? "right" : "WRONG"});
-    if (!outcome.complaint.empty()) complaints_.push_back(fmt::format("{} ({}): {}", layer.name, format, outcome.complaint));
+                std::to_string(outcome.products), fmt::format("{:.2g}", outcome.worst),
+                fmt::format("{:.1e}", outcome.nmse), fmt::format("{:.1e}", outcome.nmse_int8),
+                right ? "right" : "WRONG"});
+    if (!outcome.complaint.empty())
+      complaints_.push_back(fmt::format("{} ({}): {}", layer.name, format, outcome.complaint));
   }
 
   const Options& options_;
@@ -242,31 +259,40 @@ ExitCode verify(const Options& options) { return Verifier(options).run(); }
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
-  auto* sub = app.add_subcommand("verify", "Check every layer's products against float64, and its values if they are known");
+  auto* sub = app.add_subcommand(
+      "verify", "Check every layer's products against float64, and its values if they are known");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path, "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
+  sub->add_option("FILE", options->path,
+                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
       ->required();
   sub->add_option("--expect", options->expect,
-                  "A .safetensors file of the true values, float32 under the layers' names, to compare bit for bit; default: "
+                  "A .safetensors file of the true values, float32 under the layers' names, to "
+                  "compare bit for bit; default: "
                   "decoded.safetensors beside FILE, if there is one")
       ->type_name(kFile);
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantize.add_to(*sub);
-  sub->add_option("--backend", options->backend, "Where products run; auto: the first usable of cuda, metal, cpu")
+  sub->add_option("--backend", options->backend,
+                  "Where products run; auto: the first usable of cuda, metal, cpu")
       ->capture_default_str()
       ->check(backend_names());
   sub->add_option("-m", options->m, "Rows of activations, a list")
       ->delimiter(',')
       ->capture_default_str()
       ->check(in_range(int64_t{1}, int64_t{4096}));
-  sub->add_option("--rows", options->rows, "Check only this many rows of each matrix against float64; 0: all")
+  sub->add_option("--rows", options->rows,
+                  "Check only this many rows of each matrix against float64; 0: all")
       ->check(in_range(int64_t{0}, INT64_MAX));
   sub->add_option("--seed", options->seed, "Of the activations")->capture_default_str();
   sub->footer(
-      "Each layer (each expert by itself) is packed, multiplied with normally distributed activations in float32,\n"
-      "float16 and bfloat16 and with INT8 compute, and every element is held to its bound (docs/command.md): 'of bound' is\n"
-      "the worst error as a fraction of it. nmse must be at most 1e-11, and 5e-4 with INT8 compute, which rounds the\n"
-      "activations. Layers of floats are quantized to each format, or to --format. Exits with 1 when anything is wrong or\n"
+      "Each layer (each expert by itself) is packed, multiplied with normally distributed "
+      "activations in float32,\n"
+      "float16 and bfloat16 and with INT8 compute, and every element is held to its bound "
+      "(docs/command.md): 'of bound' is\n"
+      "the worst error as a fraction of it. nmse must be at most 1e-11, and 5e-4 with INT8 "
+      "compute, which rounds the\n"
+      "activations. Layers of floats are quantized to each format, or to --format. Exits with 1 "
+      "when anything is wrong or\n"
       "does not load.\n\n"
       "Examples:\n"
       "  metal-marlin verify model.gguf\n"

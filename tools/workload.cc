@@ -16,10 +16,12 @@ void push_f16(std::vector<uint8_t>& to, double value) {
   to.push_back(static_cast<uint8_t>(bits >> 8));
 }
 
-marlin_matrix rows_of(const std::vector<uint8_t>& bytes, int64_t first, int64_t rows, int64_t cols, marlin_dtype dtype) {
+marlin_matrix rows_of(const std::vector<uint8_t>& bytes, int64_t first, int64_t rows, int64_t cols,
+                      marlin_dtype dtype) {
   marlin_matrix matrix{};
   const int64_t row_bytes = cols * (dtype == MARLIN_F16 ? 2 : 1);
-  matrix.data = const_cast<uint8_t*>(bytes.data() + first * row_bytes);  // the ABI has one matrix type; packing only reads
+  matrix.data = const_cast<uint8_t*>(
+      bytes.data() + first * row_bytes);  // the ABI has one matrix type; packing only reads
   matrix.rows = rows;
   matrix.cols = cols;
   matrix.dtype = dtype;
@@ -42,7 +44,8 @@ std::vector<uint8_t> random_masks(const WeightShape& shape, Random& random) {
   for (size_t i = 0; i < masks.size(); ++i) {
     const uint64_t bits = random.next();
     masks[i] = kPairs[bits % 6];
-    const bool whole = (static_cast<int64_t>(i) % columns + 1) * 8 <= shape.k;  // bits beyond K are 0
+    const bool whole =
+        (static_cast<int64_t>(i) % columns + 1) * 8 <= shape.k;  // bits beyond K are 0
     if (whole) masks[i] = static_cast<uint8_t>(masks[i] | kPairs[(bits >> 32) % 6] << 4);
   }
   return masks;
@@ -63,7 +66,9 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
     const uint64_t bits = random.next();
     std::memcpy(codes_.data() + i, &bits, 8);
   }
-  scale_type_ = shape.format == MARLIN_MXFP4 ? MARLIN_E8M0 : shape.format == MARLIN_NVFP4 ? MARLIN_E4M3 : MARLIN_F16;
+  scale_type_ = shape.format == MARLIN_MXFP4   ? MARLIN_E8M0
+                : shape.format == MARLIN_NVFP4 ? MARLIN_E4M3
+                                               : MARLIN_F16;
   const int64_t scales = rows_of_all(shape) * groups_of(shape_);
   for (int64_t i = 0; i < scales; ++i) {
     // Scales of a trained layer: within a few powers of two of each other.
@@ -93,7 +98,8 @@ marlin_pack_desc RandomWeights::part(int64_t expert) const {
   desc.layout = MARLIN_LAYOUT_ROWS;
   desc.n = shape_.n;
   desc.k = shape_.k;
-  desc.values = rows(codes_, code_columns(shape_), shape_.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8);
+  desc.values =
+      rows(codes_, code_columns(shape_), shape_.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8);
   if (shape_.sparse) desc.sparse_meta = rows(kept_, (shape_.k + 7) / 8, MARLIN_U8);
   desc.scales = rows(scales_, groups, scale_type_);
   if (shape_.zeros == Zeros::integer) desc.zeros = rows(zeros_, groups, MARLIN_U8);
@@ -117,7 +123,8 @@ Weights RandomWeights::pack(marlin_context* context) const {
   const auto count = static_cast<uint32_t>(parts.size());
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  check(marlin_weights_pack(context, parts.data(), count, count, &weights, &error), error, "cannot pack random weights");
+  check(marlin_weights_pack(context, parts.data(), count, count, &weights, &error), error,
+        "cannot pack random weights");
   return Weights(weights);
 }
 
@@ -139,8 +146,8 @@ uint64_t rotation_bytes() {
   return std::min<uint64_t>(cold, free_memory() / 2);
 }
 
-marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c, int64_t m,
-                         marlin_compute compute) {
+marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c,
+                         int64_t m, marlin_compute compute) {
   auto desc = make<marlin_gemm_desc>();
   desc.compute = compute;
   desc.weights = weights;

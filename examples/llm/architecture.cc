@@ -10,8 +10,9 @@
 namespace llm {
 
 // GGUF's converter reorders the rows of llama's q and k so that pairs are neighbors.
-const TensorNames kGgufNames = {"token_embd", "output_norm", "output",   "blk.",     "attn_norm", "attn_q",   "attn_k",
-                                "attn_v",     "attn_output", "ffn_norm", "ffn_gate", "ffn_up",    "ffn_down", false};
+const TensorNames kGgufNames = {"token_embd", "output_norm", "output",   "blk.",        "attn_norm",
+                                "attn_q",     "attn_k",      "attn_v",   "attn_output", "ffn_norm",
+                                "ffn_gate",   "ffn_up",      "ffn_down", false};
 const TensorNames kHuggingFaceNames = {"model.embed_tokens",
                                        "model.norm",
                                        "lm_head",
@@ -44,25 +45,33 @@ constexpr Key kKeys[] = {
     {"embedding_length", "hidden_size", &HyperParameters::width, nullptr, true},
     {"feed_forward_length", "intermediate_size", &HyperParameters::feed_forward, nullptr, true},
     {"attention.head_count", "num_attention_heads", &HyperParameters::heads, nullptr, true},
-    {"attention.head_count_kv", "num_key_value_heads", &HyperParameters::key_value_heads, nullptr, false},
+    {"attention.head_count_kv", "num_key_value_heads", &HyperParameters::key_value_heads, nullptr,
+     false},
     {"attention.key_length", "head_dim", &HyperParameters::head_size, nullptr, false},
     {"context_length", "max_position_embeddings", &HyperParameters::context, nullptr, true},
     {"rope.freq_base", "rope_theta", nullptr, &HyperParameters::rotation_base, false},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", nullptr, &HyperParameters::norm_epsilon, true},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", nullptr, &HyperParameters::norm_epsilon,
+     true},
 };
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) { throw std::runtime_error(where + ": " + what); }
+[[noreturn]] void fail(const std::string& where, const std::string& what) {
+  throw std::runtime_error(where + ": " + what);
+}
 
 void check_architecture(const std::string& where, const std::string& found) {
-  if (std::find(std::begin(kArchitectures), std::end(kArchitectures), found) != std::end(kArchitectures)) return;
+  if (std::find(std::begin(kArchitectures), std::end(kArchitectures), found) !=
+      std::end(kArchitectures))
+    return;
   std::string known;
   for (const char* name : kArchitectures) known += std::string(known.empty() ? "" : ", ") + name;
-  fail(where, "expected one of the architectures that are known (" + known + "), found '" + found + "'");
+  fail(where,
+       "expected one of the architectures that are known (" + known + "), found '" + found + "'");
 }
 
 void set(const std::string& where, const Key& key, double value, HyperParameters& hyper) {
   constexpr double kMost = 1 << 24;  // far above any model, and products of two still fit
-  if (key.whole ? !(value >= 1 && value <= kMost && value == static_cast<int64_t>(value)) : !(value > 0 && value < 1e12)) {
+  if (key.whole ? !(value >= 1 && value <= kMost && value == static_cast<int64_t>(value))
+                : !(value > 0 && value < 1e12)) {
     fail(where, std::string(key.config) + ": " + std::to_string(value) + " is out of range");
   }
   if (key.whole)
@@ -74,9 +83,11 @@ void set(const std::string& where, const Key& key, double value, HyperParameters
 void complete(const std::string& where, HyperParameters& h) {
   if (!h.key_value_heads) h.key_value_heads = h.heads;
   if (!h.head_size) h.head_size = h.width / h.heads;
-  if (h.heads % h.key_value_heads != 0 || h.head_size < 16 || h.head_size % 16 != 0 || h.head_size > 1024 || h.layers > 4096) {
-    fail(where, "heads, key-value heads and their size do not fit each other: " + std::to_string(h.heads) + ", " +
-                    std::to_string(h.key_value_heads) + ", " + std::to_string(h.head_size));
+  if (h.heads % h.key_value_heads != 0 || h.head_size < 16 || h.head_size % 16 != 0 ||
+      h.head_size > 1024 || h.layers > 4096) {
+    fail(where,
+         "heads, key-value heads and their size do not fit each other: " + std::to_string(h.heads) +
+             ", " + std::to_string(h.key_value_heads) + ", " + std::to_string(h.head_size));
   }
 }
 
@@ -98,7 +109,8 @@ HyperParameters hyper_parameters(const Metadata& metadata) {
   }
   if (metadata.has(rope + "dimension_count") &&
       metadata.number(rope + "dimension_count") != static_cast<double>(hyper.head_size)) {
-    fail(where, rope + "dimension_count: expected the size of a head, " + std::to_string(hyper.head_size));
+    fail(where,
+         rope + "dimension_count: expected the size of a head, " + std::to_string(hyper.head_size));
   }
   return hyper;
 }

@@ -17,35 +17,41 @@ static_assert(kBlock == 2 * kLanes);
 // Query rows that share one reading of the cache; their states stay in the first cache.
 constexpr int64_t kRows = 16;
 
-// e^x for x <= 0 to about 2 ulp: 2^n from the exponent's bits, the rest, at most ln 2 / 2, from its Taylor series. std::exp is
-// a call, and would keep the loop around it from becoming vector code.
+// e^x for x <= 0 to about 2 ulp: 2^n from the exponent's bits, the rest, at most ln 2 / 2, from its
+// Taylor series. std::exp is a call, and would keep the loop around it from becoming vector code.
 inline float exp_of_negative(float x) {
   x = std::max(x, -87.0f);
   const float n = x * 1.44269504f + 12582912.0f - 12582912.0f;  // 1.5 * 2^23: rounds to an integer
-  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;    // ln 2 in two parts, the first of few bits
-  const float e = 1 + r * (1 + r * (1.0f / 2 + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
+  const float r =
+      x - n * 0.693359375f + n * 2.12194440e-4f;  // ln 2 in two parts, the first of few bits
+  const float e =
+      1 + r * (1 + r * (1.0f / 2 +
+                        r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
   return e * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// What one query has seen so far: softmax without a second pass, rescaled whenever a larger score comes.
+// What one query has seen so far: softmax without a second pass, rescaled whenever a larger score
+// comes.
 struct State {
   float max = -std::numeric_limits<float>::infinity(), sum = 0;
   float* out;
 };
 
-// One query, the first `count` positions of a block, whose keys [size][32] and values [32][size] are floats. Sums stay in a few
-// registers: 32 scores, then 16 elements of the result at a time.
-LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const float* values, int64_t size, int64_t count,
-                                    float scale, State& state) {
+// One query, the first `count` positions of a block, whose keys [size][32] and values [32][size]
+// are floats. Sums stay in a few registers: 32 scores, then 16 elements of the result at a time.
+LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const float* values,
+                                    int64_t size, int64_t count, float scale, State& state) {
   float scores[kBlock] = {};
   for (int64_t d = 0; d < size; ++d) {
     for (int64_t p = 0; p < kBlock; ++p) scores[p] += q[d] * keys[d * kBlock + p];
   }
-  for (int64_t p = 0; p < kBlock; ++p) scores[p] = p < count ? scores[p] * scale : -std::numeric_limits<float>::infinity();
+  for (int64_t p = 0; p < kBlock; ++p)
+    scores[p] = p < count ? scores[p] * scale : -std::numeric_limits<float>::infinity();
   float max[kLanes], sum[kLanes] = {};
   for (int64_t j = 0; j < kLanes; ++j) max[j] = std::max(scores[j], scores[j + kLanes]);
   const float largest = std::max(state.max, *std::max_element(max, max + kLanes));
-  for (int64_t p = 0; p < kBlock; ++p) scores[p] = p < count ? exp_of_negative(scores[p] - largest) : 0.0f;
+  for (int64_t p = 0; p < kBlock; ++p)
+    scores[p] = p < count ? exp_of_negative(scores[p] - largest) : 0.0f;
   for (int64_t j = 0; j < kLanes; ++j) sum[j] = scores[j] + scores[j + kLanes];
   const float rescale = std::exp(state.max - largest);
   for (int64_t d = 0; d < size; d += kLanes) {
@@ -65,7 +71,8 @@ LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const flo
 Rotation::Rotation(int64_t positions, int64_t head_size, double base) : half_(head_size / 2) {
   for (int64_t position = 0; position < positions; ++position) {
     for (int64_t i = 0; i < half_; ++i) {
-      const double angle = static_cast<double>(position) * std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
+      const double angle = static_cast<double>(position) *
+                           std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
       cosines_.push_back(static_cast<float>(std::cos(angle)));
       sines_.push_back(static_cast<float>(std::sin(angle)));
     }
@@ -106,11 +113,14 @@ void KeyValueCache::store(int64_t position, const float* keys, const float* valu
   }
 }
 
-void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out, Pool& pool) const {
-  const int64_t size = heads_.size, group = heads_.query / heads_.key_value, chunks = (rows + kRows - 1) / kRows;
+void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int64_t rows,
+                           float* out, Pool& pool) const {
+  const int64_t size = heads_.size, group = heads_.query / heads_.key_value,
+                chunks = (rows + kRows - 1) / kRows;
   const float scale = 1 / std::sqrt(static_cast<float>(size));
   pool.run(static_cast<uint32_t>(heads_.key_value * chunks), [&](uint32_t task) {
-    const int64_t head = task % heads_.key_value, begin = task / heads_.key_value * kRows, end = std::min(rows, begin + kRows);
+    const int64_t head = task % heads_.key_value, begin = task / heads_.key_value * kRows,
+                  end = std::min(rows, begin + kRows);
     std::vector<State> states(static_cast<size_t>((end - begin) * group));
     const auto column = [&](int64_t g) { return (head * group + g) * size; };
     for (int64_t b = 0; b * kBlock < first + end; ++b) {

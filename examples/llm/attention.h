@@ -1,5 +1,5 @@
-// Attention of one layer: the keys and values of all positions so far, and what new positions draw from them. Heads come in
-// groups that share keys and values (grouped-query attention).
+// Attention of one layer: the keys and values of all positions so far, and what new positions draw
+// from them. Heads come in groups that share keys and values (grouped-query attention).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,17 @@
 namespace llm {
 
 struct Heads {
-  int64_t query, key_value, size;  // query heads, heads of keys and values, elements of one head (a multiple of 16)
+  int64_t query, key_value,
+      size;  // query heads, heads of keys and values, elements of one head (a multiple of 16)
 };
 
-/// Cosines and sines of rotary position embedding: angle(position, i) = position / base^(2 i / size) for i < size / 2.
+/// Cosines and sines of rotary position embedding: angle(position, i) = position / base^(2 i /
+/// size) for i < size / 2.
 class Rotation {
  public:
   Rotation(int64_t positions, int64_t head_size, double base);
-  /// Turns each head of x in place: pairs of neighbors (2i, 2i + 1), or of halves (i, i + size / 2).
+  /// Turns each head of x in place: pairs of neighbors (2i, 2i + 1), or of halves (i, i + size /
+  /// 2).
   void apply(float* x, int64_t heads, int64_t position, bool halves) const;
 
  private:
@@ -26,17 +29,18 @@ class Rotation {
   std::vector<float> cosines_, sines_;
 };
 
-/// Keys and values of one layer, in blocks of 32 positions: keys [size][32], so that one element of a query meets 32 keys at
-/// once; values [32][size].
+/// Keys and values of one layer, in blocks of 32 positions: keys [size][32], so that one element of
+/// a query meets 32 keys at once; values [32][size].
 class KeyValueCache {
  public:
   static constexpr int64_t kBlock = 32, kLanes = 16;
   KeyValueCache(const Heads& heads, int64_t positions);
   void store(int64_t position, const float* keys, const float* values);
 
-  /// out[row] = softmax(q[row] K^T / sqrt(size)) V over positions [0, first + row], for all query heads. Rows of q are q_stride
-  /// floats apart, those of out are heads.query * heads.size long.
-  void attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out, Pool& pool) const;
+  /// out[row] = softmax(q[row] K^T / sqrt(size)) V over positions [0, first + row], for all query
+  /// heads. Rows of q are q_stride floats apart, those of out are heads.query * heads.size long.
+  void attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out,
+              Pool& pool) const;
 
  private:
   const float* block(const std::unique_ptr<float[]>& of, int64_t head, int64_t index) const {

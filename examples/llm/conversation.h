@@ -24,13 +24,17 @@ enum class End { finished, most_tokens, context_full, interrupted };
 
 class Conversation {
  public:
-  /// The form comes from tokenizer.chat_template: one of a table, else std::runtime_error. system: "" for the model's own.
-  Conversation(Model& model, const Tokenizer& tokenizer, const Metadata& metadata, std::string system);
+  /// The form comes from tokenizer.chat_template: one of a table, else std::runtime_error. system:
+  /// "" for the model's own.
+  Conversation(Model& model, const Tokenizer& tokenizer, const Metadata& metadata,
+               std::string system);
 
-  /// Says this to the model and hands its answer to `out`, a token's bytes at a time, until the model ends it, most_tokens
-  /// are there, the context is full, or *stop is not 0. When all does not fit, the oldest exchanges are forgotten; a message
-  /// that does not fit alone is std::runtime_error and is not kept.
-  End answer(std::string_view message, Sampler& sampler, int64_t most_tokens, const volatile std::sig_atomic_t* stop,
+  /// Says this to the model and hands its answer to `out`, a token's bytes at a time, until the
+  /// model ends it, most_tokens are there, the context is full, or *stop is not 0. When all does
+  /// not fit, the oldest exchanges are forgotten; a message that does not fit alone is
+  /// std::runtime_error and is not kept.
+  End answer(std::string_view message, Sampler& sampler, int64_t most_tokens,
+             const volatile std::sig_atomic_t* stop,
              const std::function<void(std::string_view)>& out);
 
   const Counts& counts() const { return counts_; }

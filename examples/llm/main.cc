@@ -1,5 +1,5 @@
-// metal-marlin-chat: talk to a small language model in the terminal. This file has the options and the modes; conversation.h
-// has the talk, model.h the model.
+// metal-marlin-chat: talk to a small language model in the terminal. This file has the options and
+// the modes; conversation.h has the talk, model.h the model.
 #include <sys/select.h>
 #include <unistd.h>
 
@@ -30,13 +30,16 @@ struct Options {
   double temperature = 0.2, top_p = 0.9;  // what SmolLM2's makers recommend
   uint64_t seed = 1;
   int64_t most_tokens = 1024;
-  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false, null = false, force = false;
+  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false,
+       null = false, force = false;
 };
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("model", o.model, "a .gguf file, or a folder of safetensors")->required();
-  app.add_option("--tokenizer", o.tokenizer, "the .gguf file that has the tokenizer (default: the model)");
-  app.add_option("--system", o.system, "what the model is told first (default: what its maker says)");
+  app.add_option("--tokenizer", o.tokenizer,
+                 "the .gguf file that has the tokenizer (default: the model)");
+  app.add_option("--system", o.system,
+                 "what the model is told first (default: what its maker says)");
   app.add_option("--prompt", o.prompt, "answer this and end");
   app.add_option("--temperature", o.temperature, "0: always the most probable token")
       ->check(CLI::Range(0.0, 10.0))
@@ -44,29 +47,41 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--top-p", o.top_p, "choose among the tokens that have this share")
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")->capture_default_str();
-  app.add_option("--max-tokens", o.most_tokens, "of one answer")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--context", o.run.context, "tokens of the whole talk; 0: as many as the model was made for")
+  app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")
+      ->capture_default_str();
+  app.add_option("--max-tokens", o.most_tokens, "of one answer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--context", o.run.context,
+                 "tokens of the whole talk; 0: as many as the model was made for")
       ->check(CLI::NonNegativeNumber)
       ->default_val(2048);
   app.add_option("--block", o.run.block, "tokens of a prompt that run together")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--threads", o.run.threads, "0: as many as processors")->check(CLI::Range(0u, 1024u))->capture_default_str();
+  app.add_option("--threads", o.run.threads, "0: as many as processors")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
   const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
                                                           {"cpu", MARLIN_BACKEND_CPU},
                                                           {"metal", MARLIN_BACKEND_METAL},
                                                           {"cuda", MARLIN_BACKEND_CUDA}};
-  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT}, {"int8", MARLIN_COMPUTE_INT8}};
-  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda")->transform(CLI::CheckedTransformer(backends));
+  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT},
+                                                          {"int8", MARLIN_COMPUTE_INT8}};
+  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda")
+      ->transform(CLI::CheckedTransformer(backends));
   app.add_option("--compute", o.run.compute, "default, or int8: activations rounded to 8 bits")
       ->transform(CLI::CheckedTransformer(computes));
   app.add_flag("--profile", o.profile, "say where the time went");
   app.add_option("--text", o.text, "a file for --perplexity and --logits");
-  app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")->needs("--text");
-  app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")->needs("--text");
-  app.add_flag("--force", o.force, "replace the file of --logits when it is there")->needs("--logits");
-  app.add_flag("--bench", o.bench, "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
+  app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")
+      ->needs("--text");
+  app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")
+      ->needs("--text");
+  app.add_flag("--force", o.force, "replace the file of --logits when it is there")
+      ->needs("--logits");
+  app.add_flag("--bench", o.bench,
+               "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
   app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
@@ -79,7 +94,8 @@ void draw_progress(double part) {
   const int full = static_cast<int>(part * kWidth);
   if (full == drawn || !isatty(STDERR_FILENO)) return;
   drawn = full;
-  std::fprintf(stderr, "\rloading [%-*s]", kWidth, std::string(static_cast<size_t>(full), '#').c_str());
+  std::fprintf(stderr, "\rloading [%-*s]", kWidth,
+               std::string(static_cast<size_t>(full), '#').c_str());
   if (full == kWidth) std::fprintf(stderr, "\r\033[K");
 }
 
@@ -89,7 +105,9 @@ void print(std::string_view text) {
 }
 
 void print_rates(const Counts& c) {
-  const auto rate = [](int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; };
+  const auto rate = [](int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  };
   std::fprintf(stderr, "prompt: %lld tokens, %.1f a second; answers: %lld tokens, %.1f a second\n",
                static_cast<long long>(c.prompt_tokens), rate(c.prompt_tokens, c.prompt_seconds),
                static_cast<long long>(c.answer_tokens), rate(c.answer_tokens, c.answer_seconds));
@@ -110,17 +128,19 @@ End say(Conversation& talk, Sampler& sampler, const Options& o, const std::strin
   TextStream stream;
   const int64_t forgotten = talk.forgotten();
   interrupted = 0;
-  const End end =
-      talk.answer(message, sampler, o.most_tokens, &interrupted, [&](std::string_view bytes) { print(stream.add(bytes)); });
+  const End end = talk.answer(message, sampler, o.most_tokens, &interrupted,
+                              [&](std::string_view bytes) { print(stream.add(bytes)); });
   print(stream.finish() + "\n");
-  if (talk.forgotten() > forgotten) std::fprintf(stderr, "(the context is full: the oldest exchanges are forgotten)\n");
-  if (end == End::context_full) std::fprintf(stderr, "(the answer ends here: the context is full)\n");
+  if (talk.forgotten() > forgotten)
+    std::fprintf(stderr, "(the context is full: the oldest exchanges are forgotten)\n");
+  if (end == End::context_full)
+    std::fprintf(stderr, "(the answer ends here: the context is full)\n");
   if (end == End::most_tokens) std::fprintf(stderr, "(the answer ends here: --max-tokens)\n");
   return end;
 }
 
-// Shows the prompt and waits for a line on the terminal; false after Ctrl-C. The signal is let in only while pselect waits, so
-// that none is lost between a look at the flag and the waiting.
+// Shows the prompt and waits for a line on the terminal; false after Ctrl-C. The signal is let in
+// only while pselect waits, so that none is lost between a look at the flag and the waiting.
 bool wait_for_line() {
   sigset_t interrupt, before;
   sigemptyset(&interrupt);
@@ -157,7 +177,8 @@ int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
   for (std::string line; std::getline(std::cin, line, o.tokenize ? end : '\n');) {
     if (o.tokenize) {
       const char* between = "";
-      for (const Token token : tokenizer.encode(line)) std::cout << std::exchange(between, " ") << token;
+      for (const Token token : tokenizer.encode(line))
+        std::cout << std::exchange(between, " ") << token;
       std::cout << '\n';
     } else {
       std::istringstream numbers(line);
@@ -170,15 +191,19 @@ int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
 
 int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
   std::optional<NpyFile> logits;
-  if (!o.logits.empty()) logits.emplace(o.logits, o.force, std::vector{o.model, o.tokenizer, o.text});
+  if (!o.logits.empty())
+    logits.emplace(o.logits, o.force, std::vector{o.model, o.tokenizer, o.text});
   std::ifstream in(o.text, std::ios::binary);
   if (!in) throw std::runtime_error(o.text + ": cannot be read");
-  const std::vector<Token> tokens = tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
+  const std::vector<Token> tokens =
+      tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
   const Score sum = score(model, tokens, logits ? &*logits : nullptr);
   const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
-  std::printf("tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds %.3f\nweight_bytes %llu\n",
-              tokens.size(), static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds,
-              static_cast<unsigned long long>(model.weight_bytes()));
+  std::printf(
+      "tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds "
+      "%.3f\nweight_bytes %llu\n",
+      tokens.size(), static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds,
+      static_cast<unsigned long long>(model.weight_bytes()));
   return 0;
 }
 
@@ -190,13 +215,15 @@ int time_lines(Model& model) {
       throw std::runtime_error("--bench: expected two numbers of tokens, found '" + line + "'");
     }
     const Speed speed = time_tokens(model, prompt, generate);
-    std::cout << R"({"prompt": )" << prompt << R"(, "prompt_seconds": )" << speed.prompt_seconds << R"(, "generate": )"
-              << generate << R"(, "generate_seconds": )" << speed.generate_seconds << "}" << std::endl;
+    std::cout << R"({"prompt": )" << prompt << R"(, "prompt_seconds": )" << speed.prompt_seconds
+              << R"(, "generate": )" << generate << R"(, "generate_seconds": )"
+              << speed.generate_seconds << "}" << std::endl;
   }
   return 0;
 }
 
-// A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made from the tokenizer's GGUF.
+// A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made
+// from the tokenizer's GGUF.
 HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenizer_file) {
   HyperParameters hyper;
   if (std::filesystem::is_directory(o.model) && read_config(o.model, hyper)) return hyper;
@@ -205,7 +232,8 @@ HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenize
 
 int run(Options& o) {
   if (o.tokenizer.empty() && std::filesystem::is_directory(o.model)) {
-    throw std::runtime_error(o.model + ": is a folder; --tokenizer says which .gguf file has the tokenizer");
+    throw std::runtime_error(o.model +
+                             ": is a folder; --tokenizer says which .gguf file has the tokenizer");
   }
   const Metadata metadata(o.tokenizer.empty() ? o.model : o.tokenizer);
   const Tokenizer tokenizer(metadata);
@@ -216,8 +244,8 @@ int run(Options& o) {
   o.run.progress = draw_progress;
   Model model(o.model, hyper, o.run);
   if (static_cast<size_t>(model.vocabulary()) != tokenizer.size()) {
-    throw std::runtime_error(o.model + ": has " + std::to_string(model.vocabulary()) + " tokens, the tokenizer " +
-                             std::to_string(tokenizer.size()));
+    throw std::runtime_error(o.model + ": has " + std::to_string(model.vocabulary()) +
+                             " tokens, the tokenizer " + std::to_string(tokenizer.size()));
   }
   int code = 0;
   if (o.perplexity || !o.logits.empty()) {
@@ -226,7 +254,9 @@ int run(Options& o) {
     code = time_lines(model);
   } else {
     struct sigaction action{};
-    action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART: reading a line ends, too
+    action.sa_handler = [](int) {
+      interrupted = 1;
+    };  // without SA_RESTART: reading a line ends, too
     sigaction(SIGINT, &action, nullptr);
     Conversation talk(model, tokenizer, metadata, o.system);
     Sampler sampler(o.temperature, o.top_p, o.seed);
@@ -245,7 +275,8 @@ int run(Options& o) {
 
 int main(int argc, char** argv) {
   llm::Options options;
-  CLI::App app("Chat with a small language model; all its products run on 4-bit weights.", "metal-marlin-chat");
+  CLI::App app("Chat with a small language model; all its products run on 4-bit weights.",
+               "metal-marlin-chat");
   llm::declare(app, options);
   CLI11_PARSE(app, argc, argv);
   try {

@@ -1,5 +1,5 @@
-// A Llama-style decoder. Every product with weights is the library's, through the public interface alone; norms, rotation and
-// attention are the program's own.
+// A Llama-style decoder. Every product with weights is the library's, through the public interface
+// alone; norms, rotation and attention are the program's own.
 #pragma once
 
 #include <array>
@@ -19,25 +19,28 @@ namespace llm {
 struct ModelOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  unsigned threads = 0;                                       // 0: as many as processors
-  int64_t context = 0;                                        // positions; 0: the model's
-  int64_t block = 128;                                        // tokens that run through the model at once
+  unsigned threads = 0;  // 0: as many as processors
+  int64_t context = 0;   // positions; 0: the model's
+  int64_t block = 128;   // tokens that run through the model at once
   std::function<void(double part)> progress = [](double) {};  // of loading, 0 to 1
 };
 
 /// Where the time goes.
 enum class Stage { embed, qkv, attend, out, gate_up, down, head, rest };
-constexpr std::array<const char*, 8> kStageNames = {"embedding rows", "q, k, v", "attention", "attention out",
-                                                    "gate and up",    "down",    "head",      "norms, rotation, cache"};
+constexpr std::array<const char*, 8> kStageNames = {
+    "embedding rows", "q, k, v", "attention", "attention out",
+    "gate and up",    "down",    "head",      "norms, rotation, cache"};
 using StageSeconds = std::array<double, kStageNames.size()>;
 
 class Model {
  public:
-  /// path: a GGUF file, or a folder of safetensors. Throws std::runtime_error or metal_marlin::error.
+  /// path: a GGUF file, or a folder of safetensors. Throws std::runtime_error or
+  /// metal_marlin::error.
   Model(const std::string& path, const HyperParameters& hyper, const ModelOptions& options);
 
-  /// Runs at most options.block tokens, behind those that ran before. Returns the logits of the last `wanted` of them, a row of
-  /// vocabulary() each, valid until the next call. A token outside of the vocabulary: metal_marlin::error.
+  /// Runs at most options.block tokens, behind those that ran before. Returns the logits of the
+  /// last `wanted` of them, a row of vocabulary() each, valid until the next call. A token outside
+  /// of the vocabulary: metal_marlin::error.
   std::span<const float> run(std::span<const Token> tokens, int64_t wanted);
   /// How many tokens ran, and back to an earlier state.
   int64_t position() const { return position_; }
@@ -59,8 +62,10 @@ class Model {
   class Loader;
 
   void block_of(Layer& layer, int64_t rows);
-  marlin_gemm_desc product(const metal_marlin::weights& weights, const marlin_matrix& a, const marlin_matrix& c) const;
-  void multiply(const metal_marlin::weights& weights, const marlin_matrix& a, const marlin_matrix& c, Stage stage,
+  marlin_gemm_desc product(const metal_marlin::weights& weights, const marlin_matrix& a,
+                           const marlin_matrix& c) const;
+  void multiply(const metal_marlin::weights& weights, const marlin_matrix& a,
+                const marlin_matrix& c, Stage stage,
                 marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE, uint32_t flags = 0);
   void prepare();
   void took(Stage stage);
@@ -76,7 +81,8 @@ class Model {
   std::vector<Layer> layers_;
   Rotation rotation_;
   bool rotate_halves_ = false;
-  // Activations, [block, ...] each: x runs through the model, h is x normalized and what attention gives.
+  // Activations, [block, ...] each: x runs through the model, h is x normalized and what attention
+  // gives.
   metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, logits_;
   int64_t logit_rows_ = 0;
   StageSeconds seconds_{};

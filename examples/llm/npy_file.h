@@ -10,9 +10,9 @@
 
 namespace llm {
 
-/// Written under a temporary name, which the destructor removes; commit() gives it its own. What is there stays: a regular file
-/// unless `force` is set, and always what is no regular file (a link, a pipe) and a file of `inputs`, or of a folder of them.
-/// Members throw std::runtime_error.
+/// Written under a temporary name, which the destructor removes; commit() gives it its own. What is
+/// there stays: a regular file unless `force` is set, and always what is no regular file (a link, a
+/// pipe) and a file of `inputs`, or of a folder of them. Members throw std::runtime_error.
 class NpyFile {
  public:
   NpyFile(std::string path, bool force, std::vector<std::string> inputs);

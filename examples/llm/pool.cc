@@ -7,7 +7,8 @@
 namespace llm {
 namespace {
 
-// A decoder gives a job about every 50 microseconds: waiting for it awake this many looks is cheaper than going to sleep.
+// A decoder gives a job about every 50 microseconds: waiting for it awake this many looks is
+// cheaper than going to sleep.
 constexpr int kLooks = 4000;
 
 void relax() {
@@ -62,7 +63,8 @@ void Pool::run(uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
 
 void Pool::worker() {
   for (uint64_t seen = 0;;) {
-    for (int look = 0; look < kLooks && round_.load(std::memory_order_relaxed) == seen; ++look) relax();
+    for (int look = 0; look < kLooks && round_.load(std::memory_order_relaxed) == seen; ++look)
+      relax();
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return round_ != seen; });
     seen = round_;

@@ -1,5 +1,5 @@
-// The program's threads: attention runs on them, and the library's products too (marlin_context_desc::parallel_for), so that
-// two pools do not fight for the processors.
+// The program's threads: attention runs on them, and the library's products too
+// (marlin_context_desc::parallel_for), so that two pools do not fight for the processors.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,9 @@ class Pool {
   void run(uint32_t tasks, void (*task)(void* user, uint32_t index), void* user);
   template <class Body>
   void run(uint32_t tasks, const Body& body) {
-    run(tasks, [](void* user, uint32_t i) { (*static_cast<const Body*>(user))(i); }, const_cast<Body*>(&body));
+    run(
+        tasks, [](void* user, uint32_t i) { (*static_cast<const Body*>(user))(i); },
+        const_cast<Body*>(&body));
   }
   unsigned threads() const { return static_cast<unsigned>(workers_.size()) + 1; }
 

@@ -8,7 +8,8 @@ namespace llm {
 Token Sampler::choose(std::span<const float> logits) {
   heap_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isnan(logits[i])) heap_.emplace_back(logits[i], -static_cast<Token>(i));  // of equals the first wins
+    if (!std::isnan(logits[i]))
+      heap_.emplace_back(logits[i], -static_cast<Token>(i));  // of equals the first wins
   }
   if (heap_.empty()) return 0;
   const float max = std::max_element(heap_.begin(), heap_.end())->first;

@@ -13,10 +13,11 @@ namespace llm {
 
 class Sampler {
  public:
-  /// temperature 0: always the most probable. top_p in (0, 1]: from the fewest most probable tokens that have this share
-  /// together. The same seed and logits give the same tokens on every platform: the generator is the standard's, the rest is
-  /// done here.
-  Sampler(double temperature, double top_p, uint64_t seed) : temperature_(temperature), top_p_(top_p), random_(seed) {}
+  /// temperature 0: always the most probable. top_p in (0, 1]: from the fewest most probable tokens
+  /// that have this share together. The same seed and logits give the same tokens on every
+  /// platform: the generator is the standard's, the rest is done here.
+  Sampler(double temperature, double top_p, uint64_t seed)
+      : temperature_(temperature), top_p_(top_p), random_(seed) {}
 
   /// logits: at least one. Not-a-number never wins.
   Token choose(std::span<const float> logits);

@@ -27,9 +27,10 @@ Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file
   model.rewind(0);
   for (size_t at = 0; at < tokens.size();) {
     if (model.position() == model.context()) model.rewind(0);
-    const int64_t count =
-        std::min({std::ssize(tokens) - static_cast<int64_t>(at), model.block(), model.context() - model.position()});
-    const std::span<const float> logits = model.run(std::span(tokens).subspan(at, static_cast<size_t>(count)), count);
+    const int64_t count = std::min({std::ssize(tokens) - static_cast<int64_t>(at), model.block(),
+                                    model.context() - model.position()});
+    const std::span<const float> logits =
+        model.run(std::span(tokens).subspan(at, static_cast<size_t>(count)), count);
     if (logits_file != nullptr) logits_file->write(logits);
     const bool window_ends = model.position() == model.context();
     const auto row_size = static_cast<size_t>(model.vocabulary());
@@ -49,18 +50,21 @@ Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file
 Speed time_tokens(Model& model, int64_t prompt, int64_t generate) {
   const int64_t most = std::max(prompt, generate);
   if (most > model.context()) {
-    throw std::runtime_error(std::to_string(most) + " tokens, and the context has " + std::to_string(model.context()));
+    throw std::runtime_error(std::to_string(most) + " tokens, and the context has " +
+                             std::to_string(model.context()));
   }
   std::mt19937 random;
   std::vector<Token> tokens(static_cast<size_t>(most));
-  for (Token& token : tokens) token = static_cast<Token>(random() % static_cast<uint32_t>(model.vocabulary()));
+  for (Token& token : tokens)
+    token = static_cast<Token>(random() % static_cast<uint32_t>(model.vocabulary()));
   const auto timed = [&](int64_t count, int64_t block, bool each_gives_logits) {
     const Stopwatch watch;
     model.rewind(0);
     for (int64_t at = 0; at < count; at += block) {
       const int64_t rows = std::min(block, count - at);
       const bool wanted = each_gives_logits || at + rows == count;
-      model.run(std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)), wanted ? 1 : 0);
+      model.run(std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)),
+                wanted ? 1 : 0);
     }
     return watch.seconds();
   };

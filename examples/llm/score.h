@@ -1,4 +1,5 @@
-// What a model thinks of a given text, and how fast it runs: for tests, for comparing formats and other programs.
+// What a model thinks of a given text, and how fast it runs: for tests, for comparing formats and
+// other programs.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,18 @@ struct Score {
   double seconds = 0;
 };
 
-/// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty cache. logits_file, when
-/// not null, gets the logits, float32 [tokens, vocabulary], and is committed; row t is what the model expects behind token t.
+/// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty
+/// cache. logits_file, when not null, gets the logits, float32 [tokens, vocabulary], and is
+/// committed; row t is what the model expects behind token t.
 Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file);
 
 struct Speed {
   double prompt_seconds = 0, generate_seconds = 0;
 };
 
-/// Times random tokens as llama-bench does: `prompt` of them together, of which the last gives logits; then `generate` one by
-/// one, each giving logits. Both begin with an empty cache; 0 of them take no time. More than the context: std::runtime_error.
+/// Times random tokens as llama-bench does: `prompt` of them together, of which the last gives
+/// logits; then `generate` one by one, each giving logits. Both begin with an empty cache; 0 of
+/// them take no time. More than the context: std::runtime_error.
 Speed time_tokens(Model& model, int64_t prompt, int64_t generate);
 
 }  // namespace llm

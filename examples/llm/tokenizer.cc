@@ -17,13 +17,17 @@ struct PreTokenizer {
 };
 constexpr PreTokenizer kPreTokenizers[] = {{"gpt-2", false}, {"smollm", true}};
 
-// GPT-2 writes bytes as printable characters: these stand for themselves, the others, in order, for 256, 257, ...
-bool printable(uint32_t byte) { return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD); }
+// GPT-2 writes bytes as printable characters: these stand for themselves, the others, in order, for
+// 256, 257, ...
+bool printable(uint32_t byte) {
+  return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD);
+}
 
 std::unordered_map<uint32_t, char> byte_alphabet() {
   std::unordered_map<uint32_t, char> byte_of;
   uint32_t next = 256;
-  for (uint32_t byte = 0; byte < 256; ++byte) byte_of[printable(byte) ? byte : next++] = static_cast<char>(byte);
+  for (uint32_t byte = 0; byte < 256; ++byte)
+    byte_of[printable(byte) ? byte : next++] = static_cast<char>(byte);
   return byte_of;
 }
 
@@ -56,7 +60,8 @@ class Words {
     const size_t space = text_[0] == ' ' && text_.size() > 1 ? 1 : 0;
     const CharacterClass kind = class_at(space).first;
     if (kind != CharacterClass::space) return cut(run(space, kind).first);
-    // Spaces: all of them at the end of the text, else all but the last, which belongs to the word behind it.
+    // Spaces: all of them at the end of the text, else all but the last, which belongs to the word
+    // behind it.
     const auto [end, last] = run(0, CharacterClass::space);
     return cut(end == text_.size() || last == 0 ? end : last);
   }
@@ -107,25 +112,32 @@ std::vector<std::string_view> split_words(std::string_view text, bool single_dig
   return words;
 }
 
-Tokenizer::Tokenizer(const Metadata& metadata) : names_(metadata.texts("tokenizer.ggml.tokens")), of_byte_(256, -1) {
+Tokenizer::Tokenizer(const Metadata& metadata)
+    : names_(metadata.texts("tokenizer.ggml.tokens")), of_byte_(256, -1) {
   if (const std::string& kind = metadata.text("tokenizer.ggml.model"); kind != "gpt2") {
-    throw std::runtime_error(metadata.file() + ": tokenizer.ggml.model: expected gpt2 (byte-level BPE), found '" + kind + "'");
+    throw std::runtime_error(metadata.file() +
+                             ": tokenizer.ggml.model: expected gpt2 (byte-level BPE), found '" +
+                             kind + "'");
   }
   const std::string& pre = metadata.text("tokenizer.ggml.pre");
-  const auto* found =
-      std::find_if(std::begin(kPreTokenizers), std::end(kPreTokenizers), [&](const auto& p) { return p.name == pre; });
+  const auto* found = std::find_if(std::begin(kPreTokenizers), std::end(kPreTokenizers),
+                                   [&](const auto& p) { return p.name == pre; });
   if (found == std::end(kPreTokenizers)) {
-    throw std::runtime_error(metadata.file() + ": tokenizer.ggml.pre: expected gpt-2 or smollm, found '" + pre + "'");
+    throw std::runtime_error(metadata.file() +
+                             ": tokenizer.ggml.pre: expected gpt-2 or smollm, found '" + pre + "'");
   }
   single_digits_ = found->single_digits;
 
   const std::vector<double>& types = metadata.numbers("tokenizer.ggml.token_type");
-  if (types.size() != names_.size()) throw std::runtime_error(metadata.file() + ": as many token types as tokens expected");
+  if (types.size() != names_.size())
+    throw std::runtime_error(metadata.file() + ": as many token types as tokens expected");
   const auto byte_of = byte_alphabet();
   std::unordered_map<std::string_view, Token> ids;
   for (size_t i = 0; i < names_.size(); ++i) {
     const auto id = static_cast<Token>(i);
-    control_.push_back(types[i] != 1 && types[i] != 4);  // 1: pieces of text; 4: text that the model's maker added as it is
+    control_.push_back(types[i] != 1 &&
+                       types[i] !=
+                           4);  // 1: pieces of text; 4: text that the model's maker added as it is
     bytes_.push_back(types[i] == 4 ? names_[i] : control_[i] ? "" : to_bytes(names_[i], byte_of));
     ids.emplace(names_[i], id);
     if (bytes_[i].size() == 1) of_byte_[static_cast<unsigned char>(bytes_[i][0])] = id;
@@ -137,8 +149,8 @@ Tokenizer::Tokenizer(const Metadata& metadata) : names_(metadata.texts("tokenize
     const auto id = [&](std::string_view name) {
       const auto at = ids.find(name);
       if (space == merge.npos || at == ids.end()) {
-        throw std::runtime_error(metadata.file() + ": merge " + std::to_string(rank) + ": expected two tokens, found '" +
-                                 merges[rank] + "'");
+        throw std::runtime_error(metadata.file() + ": merge " + std::to_string(rank) +
+                                 ": expected two tokens, found '" + merges[rank] + "'");
       }
       return at->second;
     };
@@ -166,18 +178,20 @@ const Tokenizer::Merge* Tokenizer::merge_of(Token left, Token right) const {
   return found == merges_.end() ? nullptr : &found->second;
 }
 
-// The tokens are a linked list; a heap has the pairs that can be merged. A pair in it whose tokens are no longer there is stale
-// and skipped, so that a word of n bytes takes n log n steps.
+// The tokens are a linked list; a heap has the pairs that can be merged. A pair in it whose tokens
+// are no longer there is stale and skipped, so that a word of n bytes takes n log n steps.
 void Tokenizer::encode_word(std::string_view word, std::vector<Token>& out) const {
   struct Link {
     Token token;  // -1: merged into another
     int prev, next;
   };
-  using Pair = std::tuple<uint32_t, int, Token, Token, Token>;  // rank, place of the left one, left, right, merged
+  using Pair = std::tuple<uint32_t, int, Token, Token,
+                          Token>;  // rank, place of the left one, left, right, merged
   std::vector<Link> list;
   for (const char c : word) {
     const int at = static_cast<int>(list.size());
-    if (const Token token = of_byte_[static_cast<unsigned char>(c)]; token >= 0) list.push_back({token, at - 1, at + 1});
+    if (const Token token = of_byte_[static_cast<unsigned char>(c)]; token >= 0)
+      list.push_back({token, at - 1, at + 1});
   }
   const int size = static_cast<int>(list.size());
   std::priority_queue<Pair, std::vector<Pair>, std::greater<>> pairs;

@@ -1,5 +1,6 @@
-// Byte-level BPE, as GPT-2 has it: text is cut into words, the bytes of a word are tokens, and pairs of neighbors are merged,
-// the pair first that stands first in the model's list. Everything comes from the key-values of a GGUF file.
+// Byte-level BPE, as GPT-2 has it: text is cut into words, the bytes of a word are tokens, and
+// pairs of neighbors are merged, the pair first that stands first in the model's list. Everything
+// comes from the key-values of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,12 @@ using Token = int32_t;
 
 class Tokenizer {
  public:
-  /// Throws std::runtime_error for a tokenizer of another kind, with its name and the names that are known.
+  /// Throws std::runtime_error for a tokenizer of another kind, with its name and the names that
+  /// are known.
   explicit Tokenizer(const Metadata& metadata);
 
-  /// Plain text: the names of control tokens in it are text like any other. Bytes that the vocabulary lacks (SmolLM2 has none
-  /// of some control characters) are left out.
+  /// Plain text: the names of control tokens in it are text like any other. Bytes that the
+  /// vocabulary lacks (SmolLM2 has none of some control characters) are left out.
   std::vector<Token> encode(std::string_view text) const;
   /// The bytes that a token stands for, which may be part of a character; of a control token none.
   const std::string& bytes(Token token) const { return bytes_.at(static_cast<size_t>(token)); }
@@ -44,8 +46,8 @@ class Tokenizer {
   bool single_digits_ = false;
 };
 
-/// Cuts text into the words of GPT-2's regular expression, before that at each number when single_digits. Their concatenation
-/// is the text.
+/// Cuts text into the words of GPT-2's regular expression, before that at each number when
+/// single_digits. Their concatenation is the text.
 std::vector<std::string_view> split_words(std::string_view text, bool single_digits);
 
 }  // namespace llm

@@ -11,13 +11,14 @@ struct CodeRange {
 };
 #include "unicode_classes.inc"
 // The property White_Space.
-constexpr CodeRange kSpaces[] = {{0x9, 0xD},       {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
-                                 {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+constexpr CodeRange kSpaces[] = {
+    {0x9, 0xD},       {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
+    {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
 
 template <size_t N>
 bool in(const CodeRange (&ranges)[N], uint32_t code) {
-  const auto* range =
-      std::partition_point(std::begin(ranges), std::end(ranges), [&](const CodeRange& r) { return r.last < code; });
+  const auto* range = std::partition_point(std::begin(ranges), std::end(ranges),
+                                           [&](const CodeRange& r) { return r.last < code; });
   return range != std::end(ranges) && range->first <= code;
 }
 
@@ -55,7 +56,8 @@ Character first_character(std::string_view text) {
     if ((next & 0xC0) != 0x80) return {kInvalid, 1};
     code = code << 6 | (next & 0x3F);
   }
-  if (code < kLeast[bytes] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return {kInvalid, 1};
+  if (code < kLeast[bytes] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+    return {kInvalid, 1};
   return {code, bytes};
 }
 

@@ -1,4 +1,5 @@
-// What a tokenizer and a terminal need of Unicode: UTF-8, and which characters are letters, numbers and spaces.
+// What a tokenizer and a terminal need of Unicode: UTF-8, and which characters are letters, numbers
+// and spaces.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ bool is_utf8(std::string_view text);
 enum class CharacterClass { letter, number, space, other };
 CharacterClass class_of(uint32_t code);
 
-/// Puts bytes that arrive in any portions together to text that a terminal may get: a character comes out when its last byte is
-/// there, what is no UTF-8 as U+FFFD, and control characters (a model must not steer the terminal) not at all, but tabs and
-/// newlines.
+/// Puts bytes that arrive in any portions together to text that a terminal may get: a character
+/// comes out when its last byte is there, what is no UTF-8 as U+FFFD, and control characters (a
+/// model must not steer the terminal) not at all, but tabs and newlines.
 class TextStream {
  public:
   std::string add(std::string_view bytes);

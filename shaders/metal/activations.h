@@ -16,7 +16,9 @@ static inline vec<T, 4> load4(const device T* row, int k, int K, bool check) {
 
 /// A unit's eight columns: 0..3 and 4..7.
 template <typename T>
-struct Eight { vec<T, 4> lo, hi; };
+struct Eight {
+  vec<T, 4> lo, hi;
+};
 
 /// As few loads as there are 16 bytes.
 static inline Eight<float> load_eight(const device float* row) {
@@ -45,7 +47,8 @@ static inline Eight<T> load8(const device T* row, int k, int K, bool check) {
 template <typename T>
 struct Activation {
   static constexpr constant bool kQuantized = false;
-  /// Sums of codes times activations stay far from the ends of float32's range: a scale may wait until they are summed.
+  /// Sums of codes times activations stay far from the ends of float32's range: a scale may wait
+  /// until they are summed.
   static constexpr constant bool kNarrow = false;
 };
 template <>

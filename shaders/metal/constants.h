@@ -1,8 +1,9 @@
-// Function constants: what a pipeline is specialized for. The compiler folds them, so a kernel pays for nothing it does not use.
-// The kernels want IEEE arithmetic (MTLCompileOptions.mathMode safe): NaN and infinity must survive, a * b + c may be fused.
+// Function constants: what a pipeline is specialized for. The compiler folds them, so a kernel pays
+// for nothing it does not use. The kernels want IEEE arithmetic (MTLCompileOptions.mathMode safe):
+// NaN and infinity must survive, a * b + c may be fused.
 #pragma once
-#include <metal_stdlib>
 #include <metal_simdgroup_matrix>
+#include <metal_stdlib>
 
 #include "../common/arguments.h"
 
@@ -11,7 +12,7 @@ using namespace metal;
 #define UNROLL _Pragma("clang loop unroll(full)")
 
 // A constant that a pipeline is not given is 0: a kernel is only given those that it reads.
-#define MARLIN_CONSTANT(type, name, index)                     \
+#define MARLIN_CONSTANT(type, name, index)                 \
   constant type given_##name [[function_constant(index)]]; \
   constant type name = is_function_constant_defined(given_##name) ? given_##name : type(0);
 

@@ -1,9 +1,10 @@
-// What happens to a finished sum: row factor, bias, activation, the old C, one rounding. All of it in float32.
+// What happens to a finished sum: row factor, bias, activation, the old C, one rounding. All of it
+// in float32.
 #pragma once
 #include "constants.h"
 
-/// x / (1 + e^-argument). Where e^-x overflows the quotient is 0, as it should be; the limit at -infinity is -0, which
-/// infinity * 0 would miss.
+/// x / (1 + e^-argument). Where e^-x overflows the quotient is 0, as it should be; the limit at
+/// -infinity is -0, which infinity * 0 would miss.
 static inline float times_sigmoid(float x, float argument) {
   return x < -3.0e38f ? -0.0f : x / (1.0f + precise::exp(-argument));
 }
@@ -15,8 +16,9 @@ static inline float gelu_tanh(float x) {
   return times_sigmoid(x, two_sqrt_2_over_pi * (x + 0.044715f * x * x * x));
 }
 
-/// erfc(z) for z >= 0, which Metal does not have: t e^(-z^2 + P(t)) with t = 1 / (1 + z / 2), the Chebyshev fit of W. H. Press et
-/// al., "Numerical Recipes in C" (2nd ed., 6.2); relative error below 1.2e-7 = 2 u plus its own arithmetic, for every z.
+/// erfc(z) for z >= 0, which Metal does not have: t e^(-z^2 + P(t)) with t = 1 / (1 + z / 2), the
+/// Chebyshev fit of W. H. Press et al., "Numerical Recipes in C" (2nd ed., 6.2); relative error
+/// below 1.2e-7 = 2 u plus its own arithmetic, for every z.
 static inline float erfc_positive(float z) {
   const float t = 1.0f / (1.0f + 0.5f * z);
   float p = 0.17087277f;
@@ -63,16 +65,21 @@ static inline float read_float(const device void* from, long at, uint type) {
   return float(((const device bfloat*)from)[at]);
 }
 static inline void write_float(device void* to, long at, uint type, float v) {
-  if (type == kFloat32) ((device float*)to)[at] = v;
-  else if (type == kFloat16) ((device half*)to)[at] = half(v);
-  else ((device bfloat*)to)[at] = bfloat(v);
+  if (type == kFloat32)
+    ((device float*)to)[at] = v;
+  else if (type == kFloat16)
+    ((device half*)to)[at] = half(v);
+  else
+    ((device bfloat*)to)[at] = bfloat(v);
 }
 
 /// The sum of row n of W -> what the epilogue sees.
-static inline float scale_and_bias(float sum, int n, const device RowFactor* factors, const device void* bias) {
+static inline float scale_and_bias(float sum, int n, const device RowFactor* factors,
+                                   const device void* bias) {
   if (has_row_factor) {
     const RowFactor f = factors[n];
-    // Not their quotient, which may leave float32's range where the result does not; one of the two is 1 or a power of 2.
+    // Not their quotient, which may leave float32's range where the result does not; one of the two
+    // is 1 or a power of 2.
     sum = row_factor == kRowFactorDivide ? sum * f.multiplier / f.divisor : sum * f.multiplier;
   }
   return has_bias ? sum + read_float(bias, n, bias_type) : sum;

@@ -1,9 +1,11 @@
-// Finite numbers as integers: a weight's value rounded once to float32, also where GPUs flush float32's subnormals, and also
-// where code * scale * tensor scale has more bits than a float. After Berkeley SoftFloat's way of keeping a sticky last bit.
+// Finite numbers as integers: a weight's value rounded once to float32, also where GPUs flush
+// float32's subnormals, and also where code * scale * tensor scale has more bits than a float.
+// After Berkeley SoftFloat's way of keeping a sticky last bit.
 #pragma once
 #include "constants.h"
 
-/// (-1)^negative * mantissa * 2^exponent. mantissa < 2^62; where its last bit is inexact it is 1 (sticky).
+/// (-1)^negative * mantissa * 2^exponent. mantissa < 2^62; where its last bit is inexact it is 1
+/// (sticky).
 struct Exact {
   bool negative;
   ulong mantissa;
@@ -14,7 +16,8 @@ static inline bool is_finite_bits(uint bits) { return (bits & 0x7F800000u) != 0x
 
 static inline Exact exact_of(uint bits) {
   const uint field = bits >> 23 & 0xFF, fraction = bits & 0x7FFFFF;
-  return field == 0 ? Exact{bits >> 31 != 0, fraction, -149} : Exact{bits >> 31 != 0, fraction | 0x800000, int(field) - 150};
+  return field == 0 ? Exact{bits >> 31 != 0, fraction, -149}
+                    : Exact{bits >> 31 != 0, fraction | 0x800000, int(field) - 150};
 }
 
 /// Precondition: together at most 62 bits.
@@ -26,17 +29,20 @@ static inline Exact multiply(Exact a, Exact b) {
 static inline Exact normalized(Exact a) {
   if (a.mantissa == 0) return a;
   const int shift = int(clz(a.mantissa)) - 3;
-  return Exact{a.negative, shift >= 0 ? a.mantissa << shift : a.mantissa >> 1 | (a.mantissa & 1), a.exponent - shift};
+  return Exact{a.negative, shift >= 0 ? a.mantissa << shift : a.mantissa >> 1 | (a.mantissa & 1),
+               a.exponent - shift};
 }
 
 /// Precondition: b is not 0 and has at most 24 bits, so the quotient has at least 36.
 static inline Exact divide(Exact a, Exact b) {
   const Exact n = normalized(a);
   const ulong quotient = n.mantissa / b.mantissa;
-  return Exact{a.negative != b.negative, quotient | ulong(n.mantissa % b.mantissa != 0), n.exponent - b.exponent};
+  return Exact{a.negative != b.negative, quotient | ulong(n.mantissa % b.mantissa != 0),
+               n.exponent - b.exponent};
 }
 
-/// Precondition: both exact, of at most 32 bits; then what is shifted out lies far below the rounding.
+/// Precondition: both exact, of at most 32 bits; then what is shifted out lies far below the
+/// rounding.
 static inline Exact add(Exact a, Exact b) {
   if (a.mantissa == 0 && b.mantissa == 0) return Exact{a.negative && b.negative, 0, 0};
   if (a.mantissa == 0) return b;
@@ -72,6 +78,7 @@ static inline uint round_to_bits(Exact a) {
     rounded = a.mantissa >> shift;
     if (rest > tie || (rest == tie && (rounded & 1) != 0)) rounded++;
   }
-  // A normal number's leading bit adds 1 to the exponent field, a carry out of the rounding one more.
+  // A normal number's leading bit adds 1 to the exponent field, a carry out of the rounding one
+  // more.
   return sign | (uint(last + 149) << 23) + uint(rounded);
 }

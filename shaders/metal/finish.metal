@@ -1,13 +1,15 @@
-// Partial sums -> C: adds the splits of K in fixed order, then does what product kernels do to a finished sum, and the
-// epilogues that take a gate and an up row. One thread an element of C.
+// Partial sums -> C: adds the splits of K in fixed order, then does what product kernels do to a
+// finished sum, and the epilogues that take a gate and an up row. One thread an element of C.
 #include "epilogue.h"
 
-kernel void finish(
-    const device float* partials [[buffer(MARLIN_BUFFER_PARTIALS)]],
-    const device RowFactor* factors [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],
-    const device void* bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(has_bias)]],
-    device void* c [[buffer(MARLIN_BUFFER_C)]], constant ProductArgs& args [[buffer(MARLIN_BUFFER_ARGS)]],
-    uint2 at [[thread_position_in_grid]]) {
+kernel void finish(const device float* partials [[buffer(MARLIN_BUFFER_PARTIALS)]],
+                   const device RowFactor* factors
+                   [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],
+                   const device void* bias
+                   [[buffer(MARLIN_BUFFER_BIAS), function_constant(has_bias)]],
+                   device void* c [[buffer(MARLIN_BUFFER_C)]],
+                   constant ProductArgs& args [[buffer(MARLIN_BUFFER_ARGS)]],
+                   uint2 at [[thread_position_in_grid]]) {
   const bool two_inputs = epilogue >= kEpilogueSwiglu;
   const int columns = two_inputs ? args.n / 2 : args.n, m = at.y, column = at.x;
   if (column >= columns || m >= args.m) return;

@@ -1,15 +1,18 @@
-// C = f(A W^T) by simdgroup_matrix 8x8 with float32 sums. Per simdgroup a tile of C^T: 32 rows of W by 8 TILES rows of A.
-//   operand A (8 n x 8 k)   weights: device memory -> registers -> decode -> thread_elements(); never in threadgroup memory
-//   operand B (8 k x 8 m)   activations, as float
+// C = f(A W^T) by simdgroup_matrix 8x8 with float32 sums. Per simdgroup a tile of C^T: 32 rows of W
+// by 8 TILES rows of A.
+//   operand A (8 n x 8 k)   weights: device memory -> registers -> decode -> thread_elements();
+//   never in threadgroup memory operand B (8 k x 8 m)   activations, as float
 // The fragment holds the weight's value, so a group's scale needs no sums of its own.
 #include "product.h"
 
-/// Threadgroup memory for staged activations: half of what there is, so that two threadgroups share a core.
+/// Threadgroup memory for staged activations: half of what there is, so that two threadgroups share
+/// a core.
 constant constexpr ushort kStageBytes = 16384;
 
 /// The 16 fragments of one unit of the four tiles.
 template <typename Codes>
-static inline void decode_unit(typename Codes::Span::Unit unit, thread const GroupScales<Codes>& group,
+static inline void decode_unit(typename Codes::Span::Unit unit,
+                               thread const GroupScales<Codes>& group,
                                thread simdgroup_float8x8 (&w)[4][4]) {
   UNROLL for (ushort i = 0; i < 4; i++) {
     float2 value[4];
@@ -21,9 +24,11 @@ static inline void decode_unit(typename Codes::Span::Unit unit, thread const Gro
   }
 }
 
-/// Four steps of eight rows of A: x.lo and x.hi are the lane's columns for its rows 2 j and 2 j + 1 of the tile.
+/// Four steps of eight rows of A: x.lo and x.hi are the lane's columns for its rows 2 j and 2 j + 1
+/// of the tile.
 template <typename T>
-static inline void multiply_unit(thread const Eight<T>& x, float2 d, thread simdgroup_float8x8 (&w)[4][4],
+static inline void multiply_unit(thread const Eight<T>& x, float2 d,
+                                 thread simdgroup_float8x8 (&w)[4][4],
                                  thread simdgroup_float8x8 (&sum)[4]) {
   UNROLL for (ushort t = 0; t < 4; t++) {
     simdgroup_float8x8 b;
@@ -43,24 +48,27 @@ struct Tile {
   void clear(int m0, ushort in_simdgroup) {
     first_row = m0;
     lane = in_simdgroup;
-    UNROLL for (ushort m = 0; m < TILES; m++)
-      UNROLL for (ushort i = 0; i < 4; i++) sum[m][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++) sum[m][i] =
+        make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   }
   /// Row of A of element e of operand B and of C^T in 8-row tile m.
   int row(ushort m, ushort e) const { return first_row + 8 * m + 2 * fragment_column(lane) + e; }
   /// The lane's offset in a block, as operand B: row r of B is element p = r % 2 of span j = r / 2.
-  int column(ushort units) const { return kUnitSlots * units * (fragment_row(lane) / 2) + 4 * (fragment_row(lane) % 2); }
+  int column(ushort units) const {
+    return kUnitSlots * units * (fragment_row(lane) / 2) + 4 * (fragment_row(lane) % 2);
+  }
 
   /// The scales of INT8 activations of a block; 1 for others.
-  void load_scales(const device float* a_scales, constant ProductArgs& args, int slot, thread float2 (&d)[TILES]) const {
-    UNROLL for (ushort m = 0; m < TILES; m++)
-      UNROLL for (ushort e = 0; e < 2; e++)
-        d[m][e] = Activation<T>::kQuantized ? activation_scale(a_scales, args, row(m, e), slot) : 1.0f;
+  void load_scales(const device float* a_scales, constant ProductArgs& args, int slot,
+                   thread float2 (&d)[TILES]) const {
+    UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++) d[m][e] =
+        Activation<T>::kQuantized ? activation_scale(a_scales, args, row(m, e), slot) : 1.0f;
   }
 
   /// Block b with activations straight from device memory.
-  void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale, const device T* a,
-                 const device float* a_scales, constant ProductArgs& args, int b) {
+  void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale,
+                 const device T* a, const device float* a_scales, constant ProductArgs& args,
+                 int b) {
     const int k0 = block_begin(args.slots, b);
     const ushort units = block_slots(args.slots, b) / kLanes;
     const int span_slot = k0 + kUnitSlots * units * fragment_column(lane), k = k0 + column(units);
@@ -82,20 +90,20 @@ struct Tile {
     }
   }
 
-  void write(int n0, uint split, const device RowFactor* factors, const device void* bias, device void* c,
-             device float* partials, constant ProductArgs& args) const {
-    UNROLL for (ushort m = 0; m < TILES; m++)
-      UNROLL for (ushort e = 0; e < 2; e++)
+  void write(int n0, uint split, const device RowFactor* factors, const device void* bias,
+             device void* c, device float* partials, constant ProductArgs& args) const {
+    UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++)
         UNROLL for (ushort i = 0; i < 4; i++) {
-          const int n = n0 + 8 * i + fragment_row(lane);
-          if (row(m, e) < args.m && n < args.n)
-            write_sum(sum[m][i].thread_elements()[e], row(m, e), n, split, factors, bias, c, partials, args);
-        }
+      const int n = n0 + 8 * i + fragment_row(lane);
+      if (row(m, e) < args.m && n < args.n)
+        write_sum(sum[m][i].thread_elements()[e], row(m, e), n, split, factors, bias, c, partials,
+                  args);
+    }
   }
 };
 
-/// 32 rows of W a threadgroup; its four simdgroups share K and add up at the end. No barrier before that: for few rows of A,
-/// where the weights are what there is to read.
+/// 32 rows of W a threadgroup; its four simdgroups share K and add up at the end. No barrier before
+/// that: for few rows of A, where the weights are what there is to read.
 template <typename Codes, typename T, ushort TILES>
 kernel void gemm_direct(PRODUCT_PARAMETERS(T)) {
   constexpr ushort kSimdgroups = 4;
@@ -106,28 +114,30 @@ kernel void gemm_direct(PRODUCT_PARAMETERS(T)) {
   GroupScales<Codes> scale(scales, zeros, args, group.x, lane);
   for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups)
     tile.add_block(walk, scale, a, a_scales, args, b);
-  UNROLL for (ushort m = 0; m < TILES; m++)
-    UNROLL for (ushort i = 0; i < 4; i++)
-      shared[simdgroup][4 * m + i][lane] = float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
+  UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
+      shared[simdgroup][4 * m + i][lane] =
+          float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (ushort f = simdgroup; f < TILES * 4; f += kSimdgroups) {
     float2 sum = shared[0][f][lane];  // in a fixed order
     UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][f][lane];
     const int n = int(group.x) * kRowBlock + 8 * (f % 4) + fragment_row(lane);
-    UNROLL for (ushort e = 0; e < 2; e++)
-      if (tile.row(f / 4, e) < args.m && n < args.n)
+    UNROLL for (ushort e = 0; e < 2; e++) if (tile.row(f / 4, e) < args.m && n < args.n)
         write_sum(sum[e], tile.row(f / 4, e), n, group.z, factors, bias, c, partials, args);
   }
 }
 
-/// Activations through threadgroup memory, in the order of fragments. A stage is kUnits units of a 128-slot block: of every row
-/// and span 64 bytes (INT8: the 32 there are), so that it takes whole cache lines. Of every eight rows a thread copies one piece of
-/// four columns (float32) or eight: 16 pieces a row, and neighboring threads read neighboring pieces.
+/// Activations through threadgroup memory, in the order of fragments. A stage is kUnits units of a
+/// 128-slot block: of every row and span 64 bytes (INT8: the 32 there are), so that it takes whole
+/// cache lines. Of every eight rows a thread copies one piece of four columns (float32) or eight:
+/// 16 pieces a row, and neighboring threads read neighboring pieces.
 template <typename T, ushort TILES>
 struct Stage {
-  static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits, kQuads = kUnits / 2;
+  static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits,
+                                   kQuads = kUnits / 2;
   typedef vec<T, 4> Quad;
-  typedef Quad Buffer[kUnits][TILES][kLanes][2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
+  typedef Quad Buffer[kUnits][TILES][kLanes]
+                     [2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
   static constexpr constant ushort kBuffers = 2 * sizeof(Buffer) <= kStageBytes ? 2 : 1;
 
   ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
@@ -138,7 +148,8 @@ struct Stage {
 
   void load(const device T* a, constant ProductArgs& args, int m0, int stage) {
     const int block = stage / kOfBlock;
-    const int k = block * kBlockSlots + kLanes * span + kUnitSlots * kUnits * (stage % kOfBlock) + 4 * first_quad;
+    const int k = block * kBlockSlots + kLanes * span + kUnitSlots * kUnits * (stage % kOfBlock) +
+                  4 * first_quad;
     UNROLL for (ushort m = 0; m < TILES; m++) {
       const device T* from = row_of(a, args, m0 + 8 * m + row);
       if (kQuads == 1) {
@@ -166,7 +177,8 @@ kernel void gemm_staged(PRODUCT_PARAMETERS(T)) {
   constexpr ushort kSimdgroups = 4;
   threadgroup typename S::Buffer shared[S::kBuffers];
   const long row_block = long(group.x) * kSimdgroups + simdgroup;
-  const bool live = row_block * kRowBlock < args.n;  // a simdgroup past N still copies, and meets every barrier
+  const bool live =
+      row_block * kRowBlock < args.n;  // a simdgroup past N still copies, and meets every barrier
   const int m0 = group.y * TILES * 8;
   const Walk<Codes> walk(codes, args, row_block, group.z);
   Tile<Codes, T, TILES> tile;
@@ -203,7 +215,8 @@ kernel void gemm_staged(PRODUCT_PARAMETERS(T)) {
     }
   }
   if (!live) return;
-  for (int b = max(full_end, walk.begin); b < walk.end; b++) tile.add_block(walk, scale, a, a_scales, args, b);
+  for (int b = max(full_end, walk.begin); b < walk.end; b++)
+    tile.add_block(walk, scale, a, a_scales, args, b);
   tile.write(int(row_block) * kRowBlock, group.z, factors, bias, c, partials, args);
 }
 
@@ -214,5 +227,6 @@ kernel void gemm_staged(PRODUCT_PARAMETERS(T)) {
   template [[host_name("gemm_" #name "_" #a_name "_m" #ROWS "_n128_staged")]] [[kernel]] \
   decltype(gemm_staged<Codes, T, ROWS / 8>) gemm_staged<Codes, T, ROWS / 8>;
 #include "instances.h"
-#define GEMM_TILES(name, Codes, a_name, T) MARLIN_GEMM_TILES(GEMM_DIRECT, GEMM_STAGED, name, Codes, a_name, T)
+#define GEMM_TILES(name, Codes, a_name, T) \
+  MARLIN_GEMM_TILES(GEMM_DIRECT, GEMM_STAGED, name, Codes, a_name, T)
 MARLIN_PRODUCTS(GEMM_TILES)

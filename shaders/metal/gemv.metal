@@ -1,14 +1,16 @@
 // C = f(A W^T) for up to eight rows of A, in float32 on the ordinary ALUs.
-// A threadgroup takes 32 rows of W; its four simdgroups share K, block by block. Every byte of weights is read once for all
-// rows of A. With half activations a scale multiplies the sum of its group; with INT8 ones too, and that sum is an integer, exact
-// in float32 (32 products of at most 128 * 127). Such a sum of float32 and bfloat16 activations might overflow where the product
-// does not: there the scale multiplies each weight, as in the matrix kernels.
+// A threadgroup takes 32 rows of W; its four simdgroups share K, block by block. Every byte of
+// weights is read once for all rows of A. With half activations a scale multiplies the sum of its
+// group; with INT8 ones too, and that sum is an integer, exact in float32 (32 products of at most
+// 128 * 127). Such a sum of float32 and bfloat16 activations might overflow where the product does
+// not: there the scale multiplies each weight, as in the matrix kernels.
 #include "product.h"
 
 constant constexpr ushort kSimdgroups = 4;
 
-/// total + sum * scale * d, for sums of INT8 codes by activations of scale d; `sum` lacks a factor of `range` that `scale` has.
-/// Neither product of two leaves float32's range where that of three does not: with a large scale, sum * d is less than all.
+/// total + sum * scale * d, for sums of INT8 codes by activations of scale d; `sum` lacks a factor
+/// of `range` that `scale` has. Neither product of two leaves float32's range where that of three
+/// does not: with a large scale, sum * d is less than all.
 static inline float add_scaled(float total, float sum, float scale, float d, float range) {
   const bool large = fabs(scale) > range;
   return fma(large ? sum * range * d : sum * scale, large ? scale / range : d, total);
@@ -20,19 +22,23 @@ struct Sums {
   float total[ROWS][4];
 
   void clear() {
-    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) total[m][i] = 0.0f;
+    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) total[m][i] =
+        0.0f;
   }
 
   /// Units first .. first + count - 1 of a span: all of one group. `column`: of unit 0.
-  void add(thread const typename Codes::Span& span, ushort first, ushort count, thread const GroupScales<Codes>& group,
-           const device T* const thread* row, int column, int K, bool check, thread const float* d) {
+  void add(thread const typename Codes::Span& span, ushort first, ushort count,
+           thread const GroupScales<Codes>& group, const device T* const thread* row, int column,
+           int K, bool check, thread const float* d) {
     constexpr bool kNarrow = Activation<T>::kNarrow;
     float part[ROWS][4], zeros[ROWS][4];
-    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) part[m][i] = zeros[m][i] = 0.0f;
+    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) part[m][i] =
+        zeros[m][i] = 0.0f;
     for (ushort w = first; w < first + count; w++) {
       const typename Codes::Span::Unit unit = span.unit(w);
       Eight<T> x[ROWS];
-      UNROLL for (ushort m = 0; m < ROWS; m++) x[m] = load8(row[m], column + kUnitSlots * w, K, check);
+      UNROLL for (ushort m = 0; m < ROWS; m++) x[m] =
+          load8(row[m], column + kUnitSlots * w, K, check);
       UNROLL for (ushort i = 0; i < 4; i++) {
         if (!kNarrow) {
           float2 value[4];
@@ -43,7 +49,8 @@ struct Sums {
         float2 q[4];
         decode_codes<Codes>(unit, i, group, q);
         add_products(q, x, part, i);
-        if (additive && (Codes::kSparse || i == 0)) {  // all tiles of dense weights have the same sum of activations
+        if (additive && (Codes::kSparse ||
+                         i == 0)) {  // all tiles of dense weights have the same sum of activations
           half2 one[4];
           kept_ones(unit, i, one);
           add_products(one, x, zeros, i);
@@ -52,34 +59,38 @@ struct Sums {
     }
     if (!kNarrow) return;
     const float range = scales_have_room ? Codes::range(0) : 1.0f;
-    UNROLL for (ushort m = 0; m < ROWS; m++)
-      UNROLL for (ushort i = 0; i < 4; i++) {
-        const float zero_sum = zeros[m][Codes::kSparse ? i : 0];
-        if (Activation<T>::kQuantized) {
-          total[m][i] = add_scaled(total[m][i], part[m][i], group.scale[i], d[m], range);
-          if (additive) total[m][i] = add_scaled(total[m][i], zero_sum, group.weight_zero[i], d[m], 1.0f);
-        } else {
-          total[m][i] = fma(group.scale[i], part[m][i], total[m][i]);
-          if (additive) total[m][i] = fma(group.weight_zero[i], zero_sum, total[m][i]);
-        }
+    UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) {
+      const float zero_sum = zeros[m][Codes::kSparse ? i : 0];
+      if (Activation<T>::kQuantized) {
+        total[m][i] = add_scaled(total[m][i], part[m][i], group.scale[i], d[m], range);
+        if (additive)
+          total[m][i] = add_scaled(total[m][i], zero_sum, group.weight_zero[i], d[m], 1.0f);
+      } else {
+        total[m][i] = fma(group.scale[i], part[m][i], total[m][i]);
+        if (additive) total[m][i] = fma(group.weight_zero[i], zero_sum, total[m][i]);
       }
+    }
   }
 
   /// Eight weights, or codes, of tile i by eight columns of each row of A.
   template <typename Pair>
-  static void add_products(thread const Pair* w, thread const Eight<T>* x, thread float (&sum)[ROWS][4], ushort i) {
+  static void add_products(thread const Pair* w, thread const Eight<T>* x,
+                           thread float (&sum)[ROWS][4], ushort i) {
     UNROLL for (ushort t = 0; t < 4; t++) {
       const float2 q = float2(w[t]);
-      UNROLL for (ushort m = 0; m < ROWS; m++)
-        sum[m][i] = fma(q.y, float(x[m].hi[t]), fma(q.x, float(x[m].lo[t]), sum[m][i]));
+      UNROLL for (ushort m = 0; m < ROWS; m++) sum[m][i] =
+          fma(q.y, float(x[m].hi[t]), fma(q.x, float(x[m].lo[t]), sum[m][i]));
     }
   }
 
-  /// The four lanes j = 0..3 of a row hold parts of its four tiles: halve the tiles twice. Lane j keeps tile j.
+  /// The four lanes j = 0..3 of a row hold parts of its four tiles: halve the tiles twice. Lane j
+  /// keeps tile j.
   float reduce(ushort m, ushort lane) const {
     const bool odd = lane & 1, high = lane & 8;
-    const float a = (high ? total[m][2] : total[m][0]) + simd_shuffle_xor(high ? total[m][0] : total[m][2], 8);
-    const float b = (high ? total[m][3] : total[m][1]) + simd_shuffle_xor(high ? total[m][1] : total[m][3], 8);
+    const float a =
+        (high ? total[m][2] : total[m][0]) + simd_shuffle_xor(high ? total[m][0] : total[m][2], 8);
+    const float b =
+        (high ? total[m][3] : total[m][1]) + simd_shuffle_xor(high ? total[m][1] : total[m][3], 8);
     return (odd ? b : a) + simd_shuffle_xor(odd ? a : b, 1);
   }
 };
@@ -99,8 +110,8 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
     const ushort units = block_slots(args.slots, b) / kLanes;
     const int column = k0 + kUnitSlots * units * fragment_column(lane);
     float d[ROWS];
-    UNROLL for (ushort m = 0; m < ROWS; m++)
-      d[m] = Activation<T>::kQuantized ? activation_scale(a_scales, args, first + m, column) : 1.0f;
+    UNROLL for (ushort m = 0; m < ROWS; m++) d[m] =
+        Activation<T>::kQuantized ? activation_scale(a_scales, args, first + m, column) : 1.0f;
     typename Codes::Span span;
     span.open(walk.codes + Codes::Span::words(k0), units, lane);
     const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
@@ -110,18 +121,21 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
     }
   }
   UNROLL for (ushort m = 0; m < ROWS; m++)
-    shared[simdgroup][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
+      shared[simdgroup][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const int n = int(group.x) * kRowBlock + lane;
   for (ushort m = simdgroup; m < ROWS; m += kSimdgroups) {
     float sum = shared[0][m][lane];  // in a fixed order
     UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][m][lane];
-    if (first + m < args.m && n < args.n) write_sum(sum, first + m, n, group.z, factors, bias, c, partials, args);
+    if (first + m < args.m && n < args.n)
+      write_sum(sum, first + m, n, group.z, factors, bias, c, partials, args);
   }
 }
 
-#define GEMV(name, Codes, a_name, T, ROWS) \
-  template [[host_name("gemv_" #name "_" #a_name "_m" #ROWS)]] [[kernel]] decltype(gemv<Codes, T, ROWS>) gemv<Codes, T, ROWS>;
+#define GEMV(name, Codes, a_name, T, ROWS)  \
+  template                                  \
+      [[host_name("gemv_" #name "_" #a_name \
+                  "_m" #ROWS)]] [[kernel]] decltype(gemv<Codes, T, ROWS>) gemv<Codes, T, ROWS>;
 #include "instances.h"
 #define GEMV_ROWS(name, Codes, a_name, T) MARLIN_GEMV_ROWS(GEMV, name, Codes, a_name, T)
 MARLIN_PRODUCTS(GEMV_ROWS)

@@ -1,18 +1,24 @@
-// Which kernels are compiled: every kind of codes with every type of activations. A build may define fewer.
+// Which kernels are compiled: every kind of codes with every type of activations. A build may
+// define fewer.
 #pragma once
 
-#define MARLIN_CODES(X, a_name, T) \
-  X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
+#define MARLIN_CODES(X, a_name, T)                                              \
+  X(fp4, Fp4, a_name, T)                                                        \
+  X(u4, U4, a_name, T) X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) \
+      X(u4_sparse, U4Sparse, a_name, T)
 #ifndef MARLIN_PRODUCTS
-#define MARLIN_PRODUCTS(X) \
-  MARLIN_CODES(X, f32, float) MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
+#define MARLIN_PRODUCTS(X)    \
+  MARLIN_CODES(X, f32, float) \
+  MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
 #endif
 
 #ifndef MARLIN_GEMV_ROWS
 #define MARLIN_GEMV_ROWS(X, ...) \
-  X(__VA_ARGS__, 1) X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6) X(__VA_ARGS__, 8)
+  X(__VA_ARGS__, 1)              \
+  X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6) X(__VA_ARGS__, 8)
 #endif
 
 #ifndef MARLIN_GEMM_TILES
-#define MARLIN_GEMM_TILES(DIRECT, STAGED, ...) DIRECT(__VA_ARGS__, 16) STAGED(__VA_ARGS__, 32) STAGED(__VA_ARGS__, 64)
+#define MARLIN_GEMM_TILES(DIRECT, STAGED, ...) \
+  DIRECT(__VA_ARGS__, 16) STAGED(__VA_ARGS__, 32) STAGED(__VA_ARGS__, 64)
 #endif

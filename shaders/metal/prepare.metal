@@ -1,5 +1,6 @@
-// Activations for the product kernels: quantized to INT8 once for all products that share them, or put in the order of the
-// slots (act-order), so that product kernels always read neighboring columns.
+// Activations for the product kernels: quantized to INT8 once for all products that share them, or
+// put in the order of the slots (act-order), so that product kernels always read neighboring
+// columns.
 #include "activations.h"
 
 /// Column of A at a slot, or -1.
@@ -8,13 +9,17 @@ static inline int column_of(const device int* slot_to_k, constant PrepareArgs& a
   return k < args.k ? k : -1;
 }
 
-/// Blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, q then to nearest even. A block of zeros has
-/// d = 0; one with NaN or infinity has d = NaN, which reaches every product that uses it. One thread a block.
+/// Blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, q then to nearest
+/// even. A block of zeros has d = 0; one with NaN or infinity has d = NaN, which reaches every
+/// product that uses it. One thread a block.
 template <typename T>
-kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]], device char* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
+kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
+                     device char* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
                      device float* scales [[buffer(MARLIN_BUFFER_QUANT_SCALES)]],
-                     const device int* slot_to_k [[buffer(MARLIN_BUFFER_SOURCE_SLOTS), function_constant(has_slot_to_k)]],
-                     constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]], uint2 at [[thread_position_in_grid]]) {
+                     const device int* slot_to_k
+                     [[buffer(MARLIN_BUFFER_SOURCE_SLOTS), function_constant(has_slot_to_k)]],
+                     constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]],
+                     uint2 at [[thread_position_in_grid]]) {
   const int blocks = args.slots / kActivationBlock, block = at.x, m = at.y;
   if (block >= blocks || m >= args.m) return;
   const device T* row = a + long(m) * args.lda;
@@ -30,26 +35,32 @@ kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]], device 
   UNROLL for (ushort i = 0; i < kActivationBlock; i += 4) {
     char4 four = char4(0);
     // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
-    if (d > 0) UNROLL for (ushort e = 0; e < 4; e++) four[e] = char(rint(clamp(x[i + e] / d, -127.0f, 127.0f)));
+    if (d > 0)
+      UNROLL for (ushort e = 0; e < 4; e++) four[e] =
+          char(rint(clamp(x[i + e] / d, -127.0f, 127.0f)));
     q[i / 4] = four;
   }
   scales[long(m) * blocks + block] = d;
 }
-#define QUANTIZE(name, T) template [[host_name("quantize_" #name)]] [[kernel]] decltype(quantize<T>) quantize<T>;
+#define QUANTIZE(name, T) \
+  template [[host_name("quantize_" #name)]] [[kernel]] decltype(quantize<T>) quantize<T>;
 QUANTIZE(f32, float)
 QUANTIZE(f16, half)
 QUANTIZE(bf16, bfloat)
 
 /// One thread a slot; padding becomes 0.
 template <typename T>
-kernel void gather(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]], device T* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
+kernel void gather(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
+                   device T* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
                    const device int* slot_to_k [[buffer(MARLIN_BUFFER_SOURCE_SLOTS)]],
-                   constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]], uint2 at [[thread_position_in_grid]]) {
+                   constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]],
+                   uint2 at [[thread_position_in_grid]]) {
   const int slot = at.x, m = at.y;
   if (slot >= args.slots || m >= args.m) return;
   const int k = slot_to_k[slot];
   out[long(m) * args.slots + slot] = k < 0 ? T(0) : a[long(m) * args.lda + k];
 }
-#define GATHER(name, T) template [[host_name("gather_" #name)]] [[kernel]] decltype(gather<T>) gather<T>;
+#define GATHER(name, T) \
+  template [[host_name("gather_" #name)]] [[kernel]] decltype(gather<T>) gather<T>;
 GATHER(b2, ushort)
 GATHER(b4, uint)

@@ -4,17 +4,21 @@
 #include "epilogue.h"
 #include "scales.h"
 
-#define PRODUCT_PARAMETERS(T)                                                                                             \
-  const device uint4 *codes [[buffer(MARLIN_BUFFER_CODES)]], const device void *scales [[buffer(MARLIN_BUFFER_SCALES)]],  \
-      const device void *zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],                             \
-      const device RowFactor *factors [[buffer(MARLIN_BUFFER_ROWS), function_constant(finishes_factor)]],                  \
-      const device T *a [[buffer(MARLIN_BUFFER_A)]],                                                   \
-      const device float *a_scales [[buffer(MARLIN_BUFFER_A_SCALES), function_constant(quantized)]],                      \
-      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(finishes_bias)]],                                \
-      device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                                            \
-      device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],                              \
-      constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]], uint3 group [[threadgroup_position_in_grid]],            \
-      ushort lane [[thread_index_in_simdgroup]], ushort simdgroup [[simdgroup_index_in_threadgroup]]
+#define PRODUCT_PARAMETERS(T)                                                                   \
+  const device uint4 *codes [[buffer(MARLIN_BUFFER_CODES)]],                                    \
+      const device void *scales [[buffer(MARLIN_BUFFER_SCALES)]],                               \
+      const device void *zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],   \
+      const device RowFactor *factors                                                           \
+      [[buffer(MARLIN_BUFFER_ROWS), function_constant(finishes_factor)]],                       \
+      const device T *a [[buffer(MARLIN_BUFFER_A)]],                                            \
+      const device float *a_scales                                                              \
+      [[buffer(MARLIN_BUFFER_A_SCALES), function_constant(quantized)]],                         \
+      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(finishes_bias)]], \
+      device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                  \
+      device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],    \
+      constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]],                                \
+      uint3 group [[threadgroup_position_in_grid]], ushort lane [[thread_index_in_simdgroup]],  \
+      ushort simdgroup [[simdgroup_index_in_threadgroup]]
 
 /// Where a simdgroup stands: its row block's codes, and the blocks of K that are this split's.
 template <typename Codes>
@@ -35,8 +39,10 @@ static inline const device T* row_of(const device T* a, constant ProductArgs& ar
   return a + long(min(m, args.m - 1)) * args.lda;
 }
 /// The scale of INT8 activations in row m, where slot lies.
-static inline float activation_scale(const device float* a_scales, constant ProductArgs& args, int m, int slot) {
-  return a_scales[long(min(m, args.m - 1)) * (args.slots / kActivationBlock) + slot / kActivationBlock];
+static inline float activation_scale(const device float* a_scales, constant ProductArgs& args,
+                                     int m, int slot) {
+  return a_scales[long(min(m, args.m - 1)) * (args.slots / kActivationBlock) +
+                  slot / kActivationBlock];
 }
 /// Only the last block can have slots without a column of A.
 static inline bool needs_care(constant ProductArgs& args, int block) {
@@ -44,8 +50,9 @@ static inline bool needs_care(constant ProductArgs& args, int block) {
 }
 
 /// One element of C, or of the partials.
-static inline void write_sum(float sum, int m, int n, uint split, const device RowFactor* factors, const device void* bias,
-                             device void* c, device float* partials, constant ProductArgs& args) {
+static inline void write_sum(float sum, int m, int n, uint split, const device RowFactor* factors,
+                             const device void* bias, device void* c, device float* partials,
+                             constant ProductArgs& args) {
   if (partial) {
     partials[(long(split) * args.m + m) * args.n + n] = sum;
   } else {
@@ -53,37 +60,48 @@ static inline void write_sum(float sum, int m, int n, uint split, const device R
   }
 }
 
-/// 1 for every element of a unit that has a zero point or an additive zero, 0 for one that is not kept.
-static inline void kept_ones(uint4, ushort, thread half2* one) { UNROLL for (ushort t = 0; t < 4; t++) one[t] = half2(1.0h); }
-static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) { kept_ones(uint4(0), 0, one); }
+/// 1 for every element of a unit that has a zero point or an additive zero, 0 for one that is not
+/// kept.
+static inline void kept_ones(uint4, ushort, thread half2* one) {
+  UNROLL for (ushort t = 0; t < 4; t++) one[t] = half2(1.0h);
+}
+static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) {
+  kept_ones(uint4(0), 0, one);
+}
 static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) {
   if (!has_zeros) return kept_ones(uint4(0), 0, one);  // decoded as the zero point
   const uint nibbles = kept_nibbles(unit.positions[i]);
-  UNROLL for (ushort t = 0; t < 4; t++) one[t] = as_type<half2>((t < 3 ? nibbles << (10 - 4 * t) : nibbles >> 2) & 0x3C003C00u);
+  UNROLL for (ushort t = 0; t < 4; t++) one[t] =
+      as_type<half2>((t < 3 ? nibbles << (10 - 4 * t) : nibbles >> 2) & 0x3C003C00u);
 }
 
 /// What step t of a decoded unit lacks; with room all of it but range(0), which the scale has.
 template <typename Codes>
-static inline float range_of(ushort t) { return scales_have_room ? Codes::range(t) / Codes::range(0) : Codes::range(t); }
+static inline float range_of(ushort t) {
+  return scales_have_room ? Codes::range(t) / Codes::range(0) : Codes::range(t);
+}
 
-/// The eight codes of tile i of a unit less their zero points, exactly; with room divided by range(0).
+/// The eight codes of tile i of a unit less their zero points, exactly; with room divided by
+/// range(0).
 template <typename Codes>
-static inline void decode_codes(typename Codes::Span::Unit unit, ushort i, thread const GroupScales<Codes>& group,
-                                thread float2* q) {
+static inline void decode_codes(typename Codes::Span::Unit unit, ushort i,
+                                thread const GroupScales<Codes>& group, thread float2* q) {
   half2 h[4], one[4];
   Codes::decode(unit, i, h);
   kept_ones(unit, i, one);
   UNROLL for (ushort t = 0; t < 4; t++) {
     const float range = range_of<Codes>(t);
-    if (!Codes::kZeros || additive) q[t] = float2(h[t]) * range;
-    else q[t] = fma(float2(h[t]), float2(range), float2(one[t]) * -group.code_zero[i]);
+    if (!Codes::kZeros || additive)
+      q[t] = float2(h[t]) * range;
+    else
+      q[t] = fma(float2(h[t]), float2(range), float2(one[t]) * -group.code_zero[i]);
   }
 }
 
 /// The eight weights of tile i of a unit, rounded once.
 template <typename Codes>
-static inline void decode_weights(typename Codes::Span::Unit unit, ushort i, thread const GroupScales<Codes>& group,
-                                  thread float2* w) {
+static inline void decode_weights(typename Codes::Span::Unit unit, ushort i,
+                                  thread const GroupScales<Codes>& group, thread float2* w) {
   if (additive || (Codes::kZeros && scales_have_room)) {  // float16 times a zero point is exact
     half2 h[4], one[4];
     Codes::decode(unit, i, h);

@@ -4,9 +4,11 @@
 
 static inline float bf16_bits(uint bits) { return as_type<float>(bits << 16); }
 
-/// E4M3 byte -> 2^-8 of its value, exactly: its bits in a half, subnormals included. 0x7F and 0xFF (NaN) come out as finite; the
-/// row factor holds their NaN.
-static inline half e4m3_bits(uint byte) { return as_type<half>(ushort((byte & 0x80) << 8 | (byte & 0x7F) << 7)); }
+/// E4M3 byte -> 2^-8 of its value, exactly: its bits in a half, subnormals included. 0x7F and 0xFF
+/// (NaN) come out as finite; the row factor holds their NaN.
+static inline half e4m3_bits(uint byte) {
+  return as_type<half>(ushort((byte & 0x80) << 8 | (byte & 0x7F) << 7));
+}
 static inline void e4m3_bits(uint bytes, thread half* h) {
   const uint even = bytes & 0x00FF00FF, odd = bytes >> 8 & 0x00FF00FF;
   const half2 a = as_type<half2>((even & 0x00800080) << 8 | (even & 0x007F007F) << 7);
@@ -29,9 +31,10 @@ static inline void load_floats(const device void* from, long quad, uint type, th
   }
 }
 
-/// Decoded codes lack range(), which goes into the scales where these have room for it: stored E8M0 bytes have it already, and
-/// float16 and E4M3 are small.
-constant bool scales_have_room = scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
+/// Decoded codes lack range(), which goes into the scales where these have room for it: stored E8M0
+/// bytes have it already, and float16 and E4M3 are small.
+constant bool scales_have_room =
+    scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
 
 template <typename Codes>
 struct GroupScales {
@@ -40,10 +43,14 @@ struct GroupScales {
   float weight_zero[4];  // what to add to codes times scale
 
   /// Of the lane's rows in a row block.
-  GroupScales(const device void* all_scales, const device void* all_zeros, constant ProductArgs& args, long row_block,
-              ushort lane)
-      : scales(all_scales), zeros(all_zeros), first(row_block * args.quads * 8), quad_blocks(args.quad_blocks),
-        row(fragment_row(lane)), group(-1) {}
+  GroupScales(const device void* all_scales, const device void* all_zeros,
+              constant ProductArgs& args, long row_block, ushort lane)
+      : scales(all_scales),
+        zeros(all_zeros),
+        first(row_block * args.quads * 8),
+        quad_blocks(args.quad_blocks),
+        row(fragment_row(lane)),
+        group(-1) {}
 
   /// Those of the group of `slot`.
   void load(int slot) {
@@ -88,8 +95,10 @@ struct GroupScales {
 
   /// The group's quad of bytes; of groups of 16 both of a pair are loaded at once.
   uint bytes(const device void* from, bool new_pair, thread uint2& pair) const {
-    if (group_shift != 4) return ((const device uint*)from)[first + scale_quad_at(group, row, false)];
-    if (new_pair) pair = ((const device uint2*)from)[(first + scale_quad_at(group & ~1, row, true)) / 2];
+    if (group_shift != 4)
+      return ((const device uint*)from)[first + scale_quad_at(group, row, false)];
+    if (new_pair)
+      pair = ((const device uint2*)from)[(first + scale_quad_at(group & ~1, row, true)) / 2];
     return (group & 1) == 0 ? pair.x : pair.y;
   }
 };

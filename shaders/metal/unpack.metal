@@ -1,5 +1,6 @@
-// Packed weights -> their exact values, rounded once to float32 and then to the output's type: whole matrices, or the rows of
-// an embedding. One thread a unit of eight slots of one row. Every number is built from integers (exact.h).
+// Packed weights -> their exact values, rounded once to float32 and then to the output's type:
+// whole matrices, or the rows of an embedding. One thread a unit of eight slots of one row. Every
+// number is built from integers (exact.h).
 #include "epilogue.h"
 #include "exact.h"
 #include "scales.h"
@@ -9,9 +10,12 @@ constant uint kQuietNaN = 0x7FC00000u;
 /// The bits of scale or zero number `at`, as float32; `type` is MarlinScaleType.
 static inline uint scale_bits(const device void* from, long at, uint type, int shift) {
   switch (type) {
-    case kScaleF32: return ((const device uint*)from)[at];
-    case kScaleF16: return as_type<uint>(float(((const device half*)from)[at]));
-    case kScaleBf16: return uint(((const device ushort*)from)[at]) << 16;
+    case kScaleF32:
+      return ((const device uint*)from)[at];
+    case kScaleF16:
+      return as_type<uint>(float(((const device half*)from)[at]));
+    case kScaleBf16:
+      return uint(((const device ushort*)from)[at]) << 16;
     case kScaleE4m3: {
       const uint byte = ((const device uchar*)from)[at];
       return (byte & 0x7F) == 0x7F ? kQuietNaN : as_type<uint>(float(e4m3_bits(byte)) * kE4m3Range);
@@ -25,7 +29,8 @@ static inline uint scale_bits(const device void* from, long at, uint type, int s
   }
 }
 
-/// Finite numbers that are not 0 count as +-1, so that nothing flushes on the way to an infinity or a NaN.
+/// Finite numbers that are not 0 count as +-1, so that nothing flushes on the way to an infinity or
+/// a NaN.
 static inline float shape_of(uint bits) {
   if (!is_finite_bits(bits) || (bits & 0x7FFFFFFFu) == 0) return as_type<float>(bits);
   return bits >> 31 != 0 ? -1.0f : 1.0f;
@@ -33,15 +38,15 @@ static inline float shape_of(uint bits) {
 
 struct Group {
   uint scale, zero;  // bits; zero of additive zeros only
-  float point;  // of integer zero points
+  float point;       // of integer zero points
 };
 
 /// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5, and exact.
 static inline uint value_bits(float number, thread const Group& group, RowOrigin row) {
   const uint tensor = as_type<uint>(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;
-  if (!is_finite_bits(group.scale) || (additive && !is_finite_bits(group.zero)) || !is_finite_bits(tensor) ||
-      (row.divide != 0 && row.tensor == 0.0f)) {
+  if (!is_finite_bits(group.scale) || (additive && !is_finite_bits(group.zero)) ||
+      !is_finite_bits(tensor) || (row.divide != 0 && row.tensor == 0.0f)) {
     float v = number * shape_of(group.scale);
     if (additive) v += shape_of(group.zero);
     if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
@@ -59,9 +64,11 @@ static inline void write_bits(device void* out, long at, uint bits) {
   if (output_type == kFloat32) {
     ((device uint*)out)[at] = bits;
   } else if (output_type == kFloat16) {
-    ((device half*)out)[at] = half(as_type<float>(bits));  // float32's subnormals are 0 in half, flushed or not
+    ((device half*)out)[at] =
+        half(as_type<float>(bits));  // float32's subnormals are 0 in half, flushed or not
   } else {
-    ((device ushort*)out)[at] = ushort(nan ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+    ((device ushort*)out)[at] =
+        ushort(nan ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
   }
 }
 
@@ -72,12 +79,16 @@ static inline uint positions_of(SparseSpan::Unit unit, ushort i) { return unit.p
 template <typename Codes>
 kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
                    const device void* scales [[buffer(MARLIN_BUFFER_SCALES)]],
-                   const device void* zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],
+                   const device void* zeros
+                   [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],
                    const device RowOrigin* origins [[buffer(MARLIN_BUFFER_ROWS)]],
                    device void* out [[buffer(MARLIN_BUFFER_OUT)]],
-                   const device int* row_list [[buffer(MARLIN_BUFFER_ROW_LIST), function_constant(has_row_list)]],
-                   const device int* slot_to_k [[buffer(MARLIN_BUFFER_SLOT_TO_K), function_constant(has_slot_to_k)]],
-                   constant UnpackArgs& args [[buffer(MARLIN_BUFFER_UNPACK_ARGS)]], uint2 at [[thread_position_in_grid]]) {
+                   const device int* row_list
+                   [[buffer(MARLIN_BUFFER_ROW_LIST), function_constant(has_row_list)]],
+                   const device int* slot_to_k
+                   [[buffer(MARLIN_BUFFER_SLOT_TO_K), function_constant(has_slot_to_k)]],
+                   constant UnpackArgs& args [[buffer(MARLIN_BUFFER_UNPACK_ARGS)]],
+                   uint2 at [[thread_position_in_grid]]) {
   const int slot = at.x * kUnitSlots, item = at.y;
   if (slot >= args.slots || item >= args.count) return;
   const long asked = has_row_list ? long(row_list[item * args.id_stride]) : args.first_row + item;
@@ -86,11 +97,15 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   const ushort r = row % 8, i = row % kRowBlock / 8;
 
   const int full = args.slots / kBlockSlots;
-  const int b = slot / kBlockSlots < full ? slot / kBlockSlots : full + int((args.slots & 64) != 0 && slot >= full * kBlockSlots + 64);
+  const int b = slot / kBlockSlots < full
+                    ? slot / kBlockSlots
+                    : full + int((args.slots & 64) != 0 && slot >= full * kBlockSlots + 64);
   const int k0 = block_begin(args.slots, b);
-  const ushort units = block_slots(args.slots, b) / kLanes, unit_in_block = (slot - k0) / kUnitSlots;
+  const ushort units = block_slots(args.slots, b) / kLanes,
+               unit_in_block = (slot - k0) / kUnitSlots;
   typename Codes::Span span;
-  span.open(codes + row_block * Codes::Span::words(args.slots) + Codes::Span::words(k0), units, lane_at(r, unit_in_block / units));
+  span.open(codes + row_block * Codes::Span::words(args.slots) + Codes::Span::words(k0), units,
+            lane_at(r, unit_in_block / units));
   const typename Codes::Span::Unit unit = span.unit(unit_in_block % units);
 
   const int quad = group_shift == 7 ? (slot >> 7) / args.quad_blocks : slot >> group_shift;
@@ -101,7 +116,9 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   Group group;
   group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
   group.zero = additive ? scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0) : 0;
-  group.point = zero_kind == kZeroInteger ? ((const device uchar*)zeros)[zero_place] : Codes::kZeros && !additive ? 8 : 0;
+  group.point = zero_kind == kZeroInteger    ? ((const device uchar*)zeros)[zero_place]
+                : Codes::kZeros && !additive ? 8
+                                             : 0;
   half2 h[4];
   Codes::decode(unit, i, h);
   for (ushort e = 0; e < kUnitSlots; e++) {
@@ -115,7 +132,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   }
 }
 
-#define UNPACK(name, Codes) template [[host_name("unpack_" #name)]] [[kernel]] decltype(unpack<Codes>) unpack<Codes>;
+#define UNPACK(name, Codes) \
+  template [[host_name("unpack_" #name)]] [[kernel]] decltype(unpack<Codes>) unpack<Codes>;
 UNPACK(fp4, Fp4)
 UNPACK(u4, U4)
 UNPACK(i8, I8)

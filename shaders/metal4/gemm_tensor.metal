@@ -1,18 +1,21 @@
-// C = f(A W^T) by matmul2d of Metal 4, which the matrix units of Apple 10 and later serve: 64 rows of A by 64 rows of W a
-// threadgroup, with float32 sums. A library of its own: its headers are there from macOS 26 on.
+// C = f(A W^T) by matmul2d of Metal 4, which the matrix units of Apple 10 and later serve: 64 rows
+// of A by 64 rows of W a threadgroup, with float32 sums. A library of its own: its headers are
+// there from macOS 26 on.
 //
-// The tiles in threadgroup memory are of the activations' type, half or bfloat. It holds activations as given, and codes less
-// their zero points exactly (8 bits at most), but not weights. So a product is of one group of K at most, and its scale is
-// multiplied when the product is added to the sums. Additive zeros take a second product, with 1 for every kept element.
+// The tiles in threadgroup memory are of the activations' type, half or bfloat. It holds
+// activations as given, and codes less their zero points exactly (8 bits at most), but not weights.
+// So a product is of one group of K at most, and its scale is multiplied when the product is added
+// to the sums. Additive zeros take a second product, with 1 for every kept element.
 #include "../metal/product.h"
 
-#include <metal_tensor>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+#include <metal_tensor>
 
 using namespace mpp::tensor_ops;
 
-constant constexpr ushort kTile = 64;   // rows of A, and of W
-constant constexpr ushort kStage = 64;  // slots of K at a time: 8 KB each of A and W, of the 32 KB that there are
+constant constexpr ushort kTile = 64;  // rows of A, and of W
+constant constexpr ushort kStage =
+    64;  // slots of K at a time: 8 KB each of A and W, of the 32 KB that there are
 constant constexpr ushort kSimdgroups = 4, kThreads = kSimdgroups * kLanes;
 
 template <typename T>
@@ -20,7 +23,9 @@ struct Stage {
   T a[kTile * kStage], w[kTile * kStage];  // [row][slot]
   float scale[kStage / 16][kTile];         // of a product's group, for each row of W
 
-  static threadgroup T* unit(threadgroup T* tile, ushort row, ushort slot) { return tile + row * kStage + slot; }
+  static threadgroup T* unit(threadgroup T* tile, ushort row, ushort slot) {
+    return tile + row * kStage + slot;
+  }
   static void put(threadgroup T* to, vec<T, 4> lo, vec<T, 4> hi) {
     ((threadgroup vec<T, 4>*)to)[0] = lo;
     ((threadgroup vec<T, 4>*)to)[1] = hi;
@@ -35,36 +40,48 @@ struct Place {
 
 /// Rows past M repeat the last one; slots behind the stage's are 0.
 template <typename T>
-static inline void stage_activations(threadgroup Stage<T>& stage, const device T* a, constant ProductArgs& args, int m0,
-                                     Place place, ushort thread_index) {
+static inline void stage_activations(threadgroup Stage<T>& stage, const device T* a,
+                                     constant ProductArgs& args, int m0, Place place,
+                                     ushort thread_index) {
   constexpr ushort kRowUnits = kStage / kUnitSlots;
   UNROLL for (ushort i = 0; i < kTile * kRowUnits / kThreads; i++) {
-    const ushort unit = thread_index + i * kThreads, row = unit / kRowUnits, slot = unit % kRowUnits * kUnitSlots;
-    const Eight<T> x = load8(row_of(a, args, m0 + row), block_begin(args.slots, place.b) + place.from + slot, args.k,
-                             needs_care(args, place.b) || slot >= place.count);
+    const ushort unit = thread_index + i * kThreads, row = unit / kRowUnits,
+                 slot = unit % kRowUnits * kUnitSlots;
+    const Eight<T> x =
+        load8(row_of(a, args, m0 + row), block_begin(args.slots, place.b) + place.from + slot,
+              args.k, needs_care(args, place.b) || slot >= place.count);
     Stage<T>::put(Stage<T>::unit(stage.a, row, slot), x.lo, x.hi);
   }
 }
 
-/// What decoded codes lack because their scale has it. It goes from the product again: the scale by itself may be too small.
+/// What decoded codes lack because their scale has it. It goes from the product again: the scale by
+/// itself may be too small.
 template <typename Codes>
-static inline float missing_range() { return scales_have_room ? Codes::range(0) : 1.0f; }
+static inline float missing_range() {
+  return scales_have_room ? Codes::range(0) : 1.0f;
+}
 
-/// What a thread decodes of a stage: one unit of four rows. Neighboring threads are neighboring lanes of the packed layout.
+/// What a thread decodes of a stage: one unit of four rows. Neighboring threads are neighboring
+/// lanes of the packed layout.
 template <typename Codes, typename T, ushort STEP>
-static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4* codes, const device void* scales,
-                                 const device void* zeros, constant ProductArgs& args, uint column_tile, Place place, bool ones,
-                                 ushort thread_index) {
-  const ushort slots = block_slots(args.slots, place.b), lanes = slots == kBlockSlots ? 16 : 32;  // half of a block of 128
+static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4* codes,
+                                 const device void* scales, const device void* zeros,
+                                 constant ProductArgs& args, uint column_tile, Place place,
+                                 bool ones, ushort thread_index) {
+  const ushort slots = block_slots(args.slots, place.b),
+               lanes = slots == kBlockSlots ? 16 : 32;  // half of a block of 128
   const ushort rows = thread_index / place.count, piece = thread_index % place.count;
-  if (rows >= kTile / kRowBlock) {  // half of the threads stage 32 slots; the others put 0 behind them
-    UNROLL for (ushort slot = kTailSlots; slot < kStage; slot += kUnitSlots)
-      Stage<T>::put(Stage<T>::unit(stage.w, thread_index - kTile, slot), vec<T, 4>(T(0)), vec<T, 4>(T(0)));
+  if (rows >=
+      kTile / kRowBlock) {  // half of the threads stage 32 slots; the others put 0 behind them
+    UNROLL for (ushort slot = kTailSlots; slot < kStage; slot += kUnitSlots) Stage<T>::put(
+        Stage<T>::unit(stage.w, thread_index - kTile, slot), vec<T, 4>(T(0)), vec<T, 4>(T(0)));
     return;
   }
   const ushort at = piece % lanes, w = piece / lanes;
-  const ushort lane = lanes == 32 ? at : ushort((at & 8) << 1 | (place.from / kStage) << 3 | (at & 7));
-  const long row_block = min(long(column_tile) * (kTile / kRowBlock) + rows, long(args.n - 1) / kRowBlock);
+  const ushort lane =
+      lanes == 32 ? at : ushort((at & 8) << 1 | (place.from / kStage) << 3 | (at & 7));
+  const long row_block =
+      min(long(column_tile) * (kTile / kRowBlock) + rows, long(args.n - 1) / kRowBlock);
   const Walk<Codes> walk(codes, args, row_block, 0);
   const ushort slot = slots / 4 * fragment_column(lane) + kUnitSlots * w;
   const int k0 = block_begin(args.slots, place.b);
@@ -85,35 +102,45 @@ static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4
     }
     const ushort row = kRowBlock * rows + 8 * i + fragment_row(lane), column = slot - place.from;
     Stage<T>::put(Stage<T>::unit(stage.w, row, column), lo, hi);
-    if (column % STEP == 0) stage.scale[column / STEP][row] = ones ? group.weight_zero[i] : group.scale[i];
+    if (column % STEP == 0)
+      stage.scale[column / STEP][row] = ones ? group.weight_zero[i] : group.scale[i];
   }
 }
 
 /// STEP slots a product: the group, or the stage when groups are longer.
 template <typename Codes, typename T, ushort STEP>
-static inline void multiply(threadgroup Stage<T>& stage, const device uint4* codes, const device void* scales,
-                            const device void* zeros, const device RowFactor* factors, const device T* a,
-                            const device void* bias, device void* c, device float* partials, constant ProductArgs& args,
-                            uint3 group, ushort thread_index) {
+static inline void multiply(threadgroup Stage<T>& stage, const device uint4* codes,
+                            const device void* scales, const device void* zeros,
+                            const device RowFactor* factors, const device T* a,
+                            const device void* bias, device void* c, device float* partials,
+                            constant ProductArgs& args, uint3 group, ushort thread_index) {
   typedef tensor<threadgroup T, dextents<int, 2>, tensor_inline> Tile;
-  constexpr matmul2d_descriptor kProduct(kTile, kTile, STEP, false, true, false, matmul2d_descriptor::mode::multiply);
+  constexpr matmul2d_descriptor kProduct(kTile, kTile, STEP, false, true, false,
+                                         matmul2d_descriptor::mode::multiply);
   matmul2d<kProduct, execution_simdgroups<kSimdgroups>> op;
-  Tile all_a(stage.a, dextents<int, 2>(kStage, kTile)), all_w(stage.w, dextents<int, 2>(kStage, kTile));
+  Tile all_a(stage.a, dextents<int, 2>(kStage, kTile)),
+      all_w(stage.w, dextents<int, 2>(kStage, kTile));
   auto step_a = all_a.template slice<STEP, kTile>(0, 0);
   auto step_w = all_w.template slice<STEP, kTile>(0, 0);
-  auto product = op.template get_destination_cooperative_tensor<decltype(step_a), decltype(step_w), float>();
-  auto sum = op.template get_destination_cooperative_tensor<decltype(step_a), decltype(step_w), float>();
+  auto product =
+      op.template get_destination_cooperative_tensor<decltype(step_a), decltype(step_w), float>();
+  auto sum =
+      op.template get_destination_cooperative_tensor<decltype(step_a), decltype(step_w), float>();
   UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) if (sum.is_valid_element(i)) sum[i] = 0.0f;
 
   const int m0 = group.y * kTile, n0 = group.x * kTile;
-  const int begin = int(group.z) * args.split_blocks, end = min(begin + args.split_blocks, block_count(args.slots));
+  const int begin = int(group.z) * args.split_blocks,
+            end = min(begin + args.split_blocks, block_count(args.slots));
   for (int b = begin; b < end; b++)
     for (int from = 0; from < block_slots(args.slots, b); from += kStage)
       for (ushort term = 0; term < (additive ? 2 : 1); term++) {
-        const Place place{b, ushort(from), ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
-        threadgroup_barrier(mem_flags::mem_threadgroup);  // all have multiplied what was staged before
+        const Place place{b, ushort(from),
+                          ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
+        threadgroup_barrier(
+            mem_flags::mem_threadgroup);  // all have multiplied what was staged before
         if (term == 0) stage_activations(stage, a, args, m0, place, thread_index);
-        stage_weights<Codes, T, STEP>(stage, codes, scales, zeros, args, group.x, place, term == 1, thread_index);
+        stage_weights<Codes, T, STEP>(stage, codes, scales, zeros, args, group.x, place, term == 1,
+                                      thread_index);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (ushort slot = 0; slot < place.count; slot += STEP) {
           auto a_slice = all_a.template slice<STEP, kTile>(slot, 0);
@@ -121,15 +148,16 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
           op.run(a_slice, w_slice, product);
           threadgroup const float* scale = stage.scale[slot / STEP];
           const float range = term == 0 ? 1.0f / missing_range<Codes>() : 1.0f;
-          UNROLL for (ushort i = 0; i < sum.get_capacity(); i++)
-            if (sum.is_valid_element(i)) sum[i] = fma(product[i] * range, scale[sum.get_multidimensional_index(i)[0]], sum[i]);
+          UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) if (sum.is_valid_element(i))
+              sum[i] = fma(product[i] * range, scale[sum.get_multidimensional_index(i)[0]], sum[i]);
         }
       }
   UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) {
     if (!sum.is_valid_element(i)) continue;
     const auto at = sum.get_multidimensional_index(i);  // column, row
     const int m = m0 + at[1], n = n0 + at[0];
-    if (m < args.m && n < args.n) write_sum(sum[i], m, n, group.z, factors, bias, c, partials, args);
+    if (m < args.m && n < args.n)
+      write_sum(sum[i], m, n, group.z, factors, bias, c, partials, args);
   }
 }
 
@@ -138,11 +166,14 @@ kernel void gemm_tensor(PRODUCT_PARAMETERS(T)) {
   threadgroup Stage<T> stage;
   const ushort thread_index = simdgroup * kLanes + lane;
   if (group_shift == 4) {
-    multiply<Codes, T, 16>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group, thread_index);
+    multiply<Codes, T, 16>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group,
+                           thread_index);
   } else if (group_shift == 5) {
-    multiply<Codes, T, 32>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group, thread_index);
+    multiply<Codes, T, 32>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group,
+                           thread_index);
   } else {
-    multiply<Codes, T, 64>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group, thread_index);
+    multiply<Codes, T, 64>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group,
+                           thread_index);
   }
 }
 
@@ -150,7 +181,7 @@ kernel void gemm_tensor(PRODUCT_PARAMETERS(T)) {
 #define MARLIN_PRODUCTS(X) MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat)
 #endif
 #include "../metal/instances.h"
-#define GEMM_TENSOR(name, Codes, a_name, T)                                  \
+#define GEMM_TENSOR(name, Codes, a_name, T)                                      \
   template [[host_name("gemm_" #name "_" #a_name "_m64_n64_tensor")]] [[kernel]] \
   decltype(gemm_tensor<Codes, T>) gemm_tensor<Codes, T>;
 MARLIN_PRODUCTS(GEMM_TENSOR)

@@ -1,4 +1,5 @@
-// The only file that names backends. A backend that is not built has a stub with the same three functions (absent.cc).
+// The only file that names backends. A backend that is not built has a stub with the same three
+// functions (absent.cc).
 #include "api/backends.h"
 
 #include <cinttypes>
@@ -20,13 +21,16 @@ struct Entry {
 };
 
 constexpr Entry kBackends[] = {
-    {MARLIN_BACKEND_CUDA, cuda::device_count, cuda::describe_device, cuda::has_kernel, cuda::create_backend},
-    {MARLIN_BACKEND_METAL, metal::device_count, metal::describe_device, metal::has_kernel, metal::create_backend},
-    {MARLIN_BACKEND_CPU, cpu::device_count, cpu::describe_device, cpu::has_kernel, cpu::create_backend},
+    {MARLIN_BACKEND_CUDA, cuda::device_count, cuda::describe_device, cuda::has_kernel,
+     cuda::create_backend},
+    {MARLIN_BACKEND_METAL, metal::device_count, metal::describe_device, metal::has_kernel,
+     metal::create_backend},
+    {MARLIN_BACKEND_CPU, cpu::device_count, cpu::describe_device, cpu::has_kernel,
+     cpu::create_backend},
 };
 
-/// The kernel that METAL_MARLIN_KERNEL asks a backend for. A name of another backend's does not concern it; one that nobody has
-/// does, so that a mistyped name is an error of every product.
+/// The kernel that METAL_MARLIN_KERNEL asks a backend for. A name of another backend's does not
+/// concern it; one that nobody has does, so that a mistyped name is an error of every product.
 std::string kernel_for(const Entry& entry) {
   const char* const name = std::getenv("METAL_MARLIN_KERNEL");
   if (name == nullptr) return {};
@@ -54,8 +58,9 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
 }
 
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options) {
-  Status last =
-      Status::error(MARLIN_E_ARGUMENT, "backend is %" PRId32 ", expected 0 (auto), 1 (CPU), 2 (Metal) or 3 (CUDA)", which);
+  Status last = Status::error(
+      MARLIN_E_ARGUMENT,
+      "backend is %" PRId32 ", expected 0 (auto), 1 (CPU), 2 (Metal) or 3 (CUDA)", which);
   for (const Entry& entry : kBackends) {
     if (which != MARLIN_BACKEND_AUTO && which != entry.kind) continue;
     options.kernel = kernel_for(entry);

@@ -13,11 +13,13 @@ namespace {
 Result<marlin_checkpoint*> open(const char* path, const marlin_open_desc* desc) {
   if (path == nullptr) return Status::error(MARLIN_E_ARGUMENT, "path is NULL");
   MARLIN_ASSIGN(const marlin_open_desc d, api::read_optional_descriptor(desc, "desc"));
-  if (d.flags != 0) return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags);
+  if (d.flags != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags);
   if (d.layout < MARLIN_LAYOUT_AUTO || d.layout > MARLIN_LAYOUT_MARLIN_24)
     return Status::error(MARLIN_E_ARGUMENT, "desc->layout is %d, expected 0..10", d.layout);
   if (!api::is_known(d.gptq_zero_f))
-    return Status::error(MARLIN_E_ARGUMENT, "desc->gptq_zero_f is %d, expected 0..3", d.gptq_zero_f);
+    return Status::error(MARLIN_E_ARGUMENT, "desc->gptq_zero_f is %d, expected 0..3",
+                         d.gptq_zero_f);
   MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout, d.gptq_zero_f));
   return new marlin_checkpoint(std::move(files));
 }
@@ -27,7 +29,8 @@ Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_la
   MARLIN_RETURN_IF_ERROR(api::check_output(out, "out"));
   const Checkpoint& files = *checkpoint->files;
   if (index >= files.layer_count())
-    return Status::error(MARLIN_E_NOT_FOUND, "layer %" PRIu64 " of %zu", index, files.layer_count());
+    return Status::error(MARLIN_E_NOT_FOUND, "layer %" PRIu64 " of %zu", index,
+                         files.layer_count());
   const Layer layer = files.layer(index);
   marlin_layer_info info{};
   info.status = layer.status.code();
@@ -48,15 +51,16 @@ Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_la
 /// All dimensions but the last are rows; a scalar is [1, 1].
 Result<marlin_matrix> as_matrix(const TensorView& tensor) {
   if (tensor.dtype == 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor %.*s has type %.*s, which marlin_dtype does not name",
-                         static_cast<int>(tensor.name.size()), tensor.name.data(), static_cast<int>(tensor.type_name.size()),
-                         tensor.type_name.data());
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor %.*s has type %.*s, which marlin_dtype does not name",
+                         static_cast<int>(tensor.name.size()), tensor.name.data(),
+                         static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
   Checked rows = 1;
   for (size_t i = 0; i + 1 < tensor.dims.size(); ++i) rows = rows * Checked(tensor.dims[i]);
   const auto fitting = rows.at_most(INT64_MAX);
   if (!fitting)
-    return Status::error(MARLIN_E_FORMAT, "tensor %.*s has more rows than 63 bits count", static_cast<int>(tensor.name.size()),
-                         tensor.name.data());
+    return Status::error(MARLIN_E_FORMAT, "tensor %.*s has more rows than 63 bits count",
+                         static_cast<int>(tensor.name.size()), tensor.name.data());
   marlin_matrix m{};
   // The view is read-only; marlin_matrix has one pointer for inputs and outputs.
   m.data = const_cast<std::byte*>(tensor.data);
@@ -70,18 +74,18 @@ Result<marlin_matrix> as_matrix(const TensorView& tensor) {
 
 }  // namespace
 
-marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
-                                     marlin_error* err) {
+marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc,
+                                     marlin_checkpoint** out, marlin_error* err) {
   return api::boundary_create(out, err, [&] { return open(path, desc); });
 }
 
-marlin_status marlin_checkpoint_layer(const marlin_checkpoint* checkpoint, uint64_t index, marlin_layer_info* out,
-                                      marlin_error* err) {
+marlin_status marlin_checkpoint_layer(const marlin_checkpoint* checkpoint, uint64_t index,
+                                      marlin_layer_info* out, marlin_error* err) {
   return api::boundary(err, [&] { return layer_info(checkpoint, index, out); });
 }
 
-marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name, marlin_matrix* out,
-                                       marlin_error* err) {
+marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name,
+                                       marlin_matrix* out, marlin_error* err) {
   if (out != nullptr) *out = {};
   return api::boundary(err, [&]() -> Status {
     MARLIN_RETURN_IF_ERROR(api::check_handle(checkpoint, "checkpoint"));
@@ -93,4 +97,6 @@ marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, cons
   });
 }
 
-void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint) { delete api::take_for_destroy(checkpoint); }
+void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint) {
+  delete api::take_for_destroy(checkpoint);
+}

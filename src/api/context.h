@@ -14,7 +14,8 @@ struct marlin_context final : metal_marlin::api::Handle {
   static constexpr auto kKind = metal_marlin::api::HandleKind::context;
 
   /// The caller holds the first count.
-  marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made, metal_marlin::Logger log)
+  marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made,
+                 metal_marlin::Logger log)
       : Handle(kKind), backend_kind(which), logger(log), backend(std::move(made)) {}
 
   void add_ref() { refs_.fetch_add(1, std::memory_order_relaxed); }

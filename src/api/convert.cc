@@ -12,21 +12,28 @@
 namespace metal_marlin::api {
 namespace {
 
-static_assert(MARLIN_CONVERT_PRUNE_2_4 == MARLIN_PACK_PRUNE_2_4 && MARLIN_CONVERT_OBEYS_2_4 == MARLIN_PACK_OBEYS_2_4);
-constexpr uint32_t kConvertFlags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_OBEYS_2_4 | MARLIN_CONVERT_SCALES_MSE |
-                                   MARLIN_CONVERT_ASYMMETRIC | MARLIN_CONVERT_SKIP_UNFIT | MARLIN_CONVERT_OVERWRITE |
+static_assert(MARLIN_CONVERT_PRUNE_2_4 == MARLIN_PACK_PRUNE_2_4 &&
+              MARLIN_CONVERT_OBEYS_2_4 == MARLIN_PACK_OBEYS_2_4);
+constexpr uint32_t kConvertFlags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_OBEYS_2_4 |
+                                   MARLIN_CONVERT_SCALES_MSE | MARLIN_CONVERT_ASYMMETRIC |
+                                   MARLIN_CONVERT_SKIP_UNFIT | MARLIN_CONVERT_OVERWRITE |
                                    MARLIN_CONVERT_DRY_RUN;
 
 Status check_convert_desc(const marlin_convert_desc& d) {
   if ((d.flags & ~kConvertFlags) != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags & ~kConvertFlags);
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
+                         d.flags & ~kConvertFlags);
   if (d.scheme < MARLIN_SCHEME_AUTO || d.scheme > MARLIN_SCHEME_GGUF)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 4 (GGUF)", d.scheme);
+    return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 4 (GGUF)",
+                         d.scheme);
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1 (INT4) .. 5 (INT8)", d.format);
+    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1 (INT4) .. 5 (INT8)",
+                         d.format);
   if (d.column_norms != nullptr && (d.flags & MARLIN_CONVERT_PRUNE_2_4) == 0)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->column_norms are given, which are for PRUNE_2_4 only");
-  if (d.layers == nullptr || d.layer_count == 0) return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "desc->column_norms are given, which are for PRUNE_2_4 only");
+  if (d.layers == nullptr || d.layer_count == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
   return {};
 }
 
@@ -34,11 +41,15 @@ Status check_convert_desc(const marlin_convert_desc& d) {
 Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, ConvertOptions& options) {
   std::vector<uint32_t> listed(files.layer_count(), UINT32_MAX);  // where
   for (uint32_t i = 0; i < d.layer_count; ++i) {
-    if (d.layers[i] == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
+    if (d.layers[i] == nullptr)
+      return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
     const auto found = files.find_layer(d.layers[i]);
-    if (!found) return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i, d.layers[i]);
+    if (!found)
+      return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i,
+                           d.layers[i]);
     if (listed[*found] != UINT32_MAX)
-      return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i, d.layers[i]);
+      return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i,
+                           d.layers[i]);
     listed[*found] = i;
   }
   for (size_t i = 0; i < listed.size(); ++i) {
@@ -47,13 +58,15 @@ Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, Conver
     if (d.column_norms == nullptr) continue;
     char name[48];
     std::snprintf(name, sizeof name, "desc->column_norms[%" PRIu32 "]", listed[i]);
-    MARLIN_ASSIGN(const auto norms, column_norms_of(d.column_norms[listed[i]], files.layer(i).k, name, nullptr));
+    MARLIN_ASSIGN(const auto norms,
+                  column_norms_of(d.column_norms[listed[i]], files.layer(i).k, name, nullptr));
     options.column_norms.push_back(norms);
   }
   return {};
 }
 
-Status convert(const marlin_checkpoint* checkpoint, const char* out_path, const marlin_convert_desc* desc) {
+Status convert(const marlin_checkpoint* checkpoint, const char* out_path,
+               const marlin_convert_desc* desc) {
   MARLIN_RETURN_IF_ERROR(check_handle(checkpoint, "checkpoint"));
   if (out_path == nullptr) return Status::error(MARLIN_E_ARGUMENT, "out_path is NULL");
   if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");

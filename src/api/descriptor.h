@@ -1,4 +1,5 @@
-// The one reader and writer of structs that carry a struct_size, so that every descriptor grows by the same rule.
+// The one reader and writer of structs that carry a struct_size, so that every descriptor grows by
+// the same rule.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +32,20 @@ inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
 template <>
 inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 88;
 
-/// No struct will ever be longer: a larger struct_size is uninitialized memory, and must not make us walk through it.
+/// No struct will ever be longer: a larger struct_size is uninitialized memory, and must not make
+/// us walk through it.
 inline constexpr uint32_t kMaxStructSize = 4096;
 
 /// The struct_size of a caller's struct of any alignment, when it is legal.
 Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, const char* name);
-/// Copies a caller's input struct into `to` of `size` bytes: fields that the caller does not know are 0, and the fields that we
-/// do not know must be 0. to's struct_size becomes `size`.
-Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version1_size, const char* name);
-/// Copies `from` of `size` bytes to a caller's output struct, as much as fits; fields that we do not know become 0. The
-/// caller's struct_size stays.
-Status write_struct(void* caller, const void* from, uint32_t size, uint32_t version1_size, const char* name);
+/// Copies a caller's input struct into `to` of `size` bytes: fields that the caller does not know
+/// are 0, and the fields that we do not know must be 0. to's struct_size becomes `size`.
+Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version1_size,
+                   const char* name);
+/// Copies `from` of `size` bytes to a caller's output struct, as much as fits; fields that we do
+/// not know become 0. The caller's struct_size stays.
+Status write_struct(void* caller, const void* from, uint32_t size, uint32_t version1_size,
+                    const char* name);
 
 /// `caller` must not be NULL.
 template <class T>
@@ -59,7 +63,8 @@ Result<T> read_optional_descriptor(const T* caller, const char* name) {
   local.struct_size = sizeof local;
   return local;
 }
-/// That `caller` is an output struct that write_descriptor() will take, before any work is done for it.
+/// That `caller` is an output struct that write_descriptor() will take, before any work is done for
+/// it.
 template <class T>
 Status check_output(const T* caller, const char* name) {
   if (caller == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s is NULL", name);

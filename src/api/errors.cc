@@ -12,7 +12,8 @@ marlin_status report(const Status& status, marlin_error* err) noexcept {
   marlin_error filled{};
   filled.status = status.code();
   filled.native_code = status.native_code();
-  copy_printable(status.message(), filled.message, sizeof filled.message);  // it quotes names from files, and paths
+  copy_printable(status.message(), filled.message,
+                 sizeof filled.message);  // it quotes names from files, and paths
   // boundary() has seen that it takes this.
   (void)write_descriptor(err, filled, "err");
   return status.code();
@@ -34,11 +35,13 @@ Status status_of_exception() noexcept {
 }
 
 Status prefixed(const char* where, const Status& status) {
-  return Status::error(status.code(), "%s: %s", where, status.message()).with_native(status.native_code());
+  return Status::error(status.code(), "%s: %s", where, status.message())
+      .with_native(status.native_code());
 }
 
 Status prefixed(const char* array, uint32_t index, const Status& status) {
-  return Status::error(status.code(), "%s[%u]: %s", array, index, status.message()).with_native(status.native_code());
+  return Status::error(status.code(), "%s[%u]: %s", array, index, status.message())
+      .with_native(status.native_code());
 }
 
 }  // namespace metal_marlin::api

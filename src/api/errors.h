@@ -1,4 +1,5 @@
-// How a call ends: its Status becomes the return value and the caller's marlin_error, and no exception gets out.
+// How a call ends: its Status becomes the return value and the caller's marlin_error, and no
+// exception gets out.
 #pragma once
 
 #include "api/descriptor.h"
@@ -15,14 +16,15 @@ Status status_of_exception() noexcept;
 Status prefixed(const char* where, const Status& status);
 Status prefixed(const char* array, uint32_t index, const Status& status);
 
-/// A function of its own: compilers may move arithmetic past a change of the modes, but not out of a function.
+/// A function of its own: compilers may move arithmetic past a change of the modes, but not out of
+/// a function.
 template <class F>
 [[gnu::noinline]] Status run_body(F& body) {
   return body();
 }
 
-/// Runs `body`, a Status(), as one call of the C ABI, in the default floating-point modes. An `err` that cannot be filled is
-/// refused before anything is done.
+/// Runs `body`, a Status(), as one call of the C ABI, in the default floating-point modes. An `err`
+/// that cannot be filled is refused before anything is done.
 template <class F>
 marlin_status boundary(marlin_error* err, F&& body) noexcept {
   if (err != nullptr && !check_output(err, "err").ok()) return MARLIN_E_STRUCT_SIZE;
@@ -34,7 +36,8 @@ marlin_status boundary(marlin_error* err, F&& body) noexcept {
   }
 }
 
-/// Likewise for calls that make a handle: `body` is a Result<T*>(), and *out is NULL unless it succeeds.
+/// Likewise for calls that make a handle: `body` is a Result<T*>(), and *out is NULL unless it
+/// succeeds.
 template <class T, class F>
 marlin_status boundary_create(T** out, marlin_error* err, F&& body) noexcept {
   if (out != nullptr) *out = nullptr;

@@ -13,7 +13,8 @@
 namespace metal_marlin::api {
 namespace {
 
-/// C and the host's scratch must be apart, and so must be the inputs: scratch is written while they are read.
+/// C and the host's scratch must be apart, and so must be the inputs: scratch is written while they
+/// are read.
 Status check_scratch(const marlin_stream* stream, const Operand& operand, const char* name) {
   if (stream == nullptr || !ranges_overlap(stream->scratch, operand)) return {};
   return Status::error(MARLIN_E_ARGUMENT, "%s overlaps the scratch memory of the stream", name);
@@ -31,7 +32,8 @@ struct Call {
 
 Result<MatrixView> read_operand(const marlin_matrix& m, const char* name, const Call& call) {
   MARLIN_ASSIGN(const Operand operand, resolve(m, name, *call.context, call.pointers));
-  if (call.pointers == Pointers::read) MARLIN_RETURN_IF_ERROR(check_scratch(call.stream, operand, name));
+  if (call.pointers == Pointers::read)
+    MARLIN_RETURN_IF_ERROR(check_scratch(call.stream, operand, name));
   return static_cast<const MatrixView&>(operand);
 }
 
@@ -44,7 +46,8 @@ Result<Routing> read_routing(const marlin_gemm_desc& d, const Call& call) {
     return Status::error(MARLIN_E_ARGUMENT, "expert_scales are given without expert_ids");
   }
   if (d.expert_ids.data == nullptr && d.expert_ids.cols == 0)
-    return Status::error(MARLIN_E_ARGUMENT, "expert_ids are absent, but the weights are %zu experts", stack.size());
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "expert_ids are absent, but the weights are %zu experts", stack.size());
   routing.stack = &stack;
   MARLIN_ASSIGN(routing.ids, read_operand(d.expert_ids, "expert_ids", call));
   if (d.expert_scales.data != nullptr) {
@@ -60,7 +63,8 @@ Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   MARLIN_RETURN_IF_ERROR(check_weights(d.weights, call.context));
   call.context = d.weights->context.get();
   if ((d.flags & ~MARLIN_GEMM_ACCUMULATE) != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~MARLIN_GEMM_ACCUMULATE);
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x",
+                         d.flags & ~MARLIN_GEMM_ACCUMULATE);
   GemmProblem problem;
   problem.weights = d.weights->experts.front().get();
   problem.compute = d.compute;
@@ -77,15 +81,20 @@ Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   return problem;
 }
 
-/// The problems of one call. A few live here, on the caller's stack; more in the stream, where marlin_prepare has made room, or
-/// on the heap when there is no stream: a prepared call does not allocate.
+/// The problems of one call. A few live here, on the caller's stack; more in the stream, where
+/// marlin_prepare has made room, or on the heap when there is no stream: a prepared call does not
+/// allocate.
 class Problems {
  public:
-  explicit Problems(const Call& call) : many_(call.stream != nullptr ? call.stream->problems : own_) { many_.clear(); }
+  explicit Problems(const Call& call)
+      : many_(call.stream != nullptr ? call.stream->problems : own_) {
+    many_.clear();
+  }
 
   /// `count` is 1 or more. Returns the context of all.
   Result<marlin_context*> read(const marlin_gemm_desc* const* descs, uint32_t count, Call& call) {
-    if (descs == nullptr) return Status::error(MARLIN_E_ARGUMENT, "descs is NULL, expected %u descriptors", count);
+    if (descs == nullptr)
+      return Status::error(MARLIN_E_ARGUMENT, "descs is NULL, expected %u descriptors", count);
     for (uint32_t i = 0; i < count; ++i) {
       auto problem = read_problem(descs[i], call);
       if (!problem.ok()) return prefixed("descs", i, problem.status());
@@ -93,7 +102,9 @@ class Problems {
     }
     return call.context;
   }
-  std::span<const GemmProblem> all() const { return many_.empty() ? std::span(few_, few_count_) : std::span(many_); }
+  std::span<const GemmProblem> all() const {
+    return many_.empty() ? std::span(few_, few_count_) : std::span(many_);
+  }
 
  private:
   static constexpr size_t kFew = 8;
@@ -113,8 +124,12 @@ class Problems {
   std::vector<GemmProblem>& many_;
 };
 
-Status check_stream(const marlin_stream* stream) { return stream != nullptr ? check_handle(stream, "stream") : Status(); }
-BackendStream* backend_stream(marlin_stream* stream) { return stream != nullptr ? stream->backend.get() : nullptr; }
+Status check_stream(const marlin_stream* stream) {
+  return stream != nullptr ? check_handle(stream, "stream") : Status();
+}
+BackendStream* backend_stream(marlin_stream* stream) {
+  return stream != nullptr ? stream->backend.get() : nullptr;
+}
 
 Status gemm(marlin_stream* stream, const marlin_gemm_desc* desc) {
   MARLIN_RETURN_IF_ERROR(check_stream(stream));
@@ -135,30 +150,35 @@ Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, ui
   return context->backend->gemm(backend_stream(stream), problems.all());
 }
 
-/// That A and C of max_m rows (with routing: tokens) would fit the address space, so that no size a backend forms of them
-/// wraps.
+/// That A and C of max_m rows (with routing: tokens) would fit the address space, so that no size a
+/// backend forms of them wraps.
 Status check_max_m(const GemmProblem& problem, int64_t max_m) {
   int64_t rows = max_m;
   if (problem.routing.present()) {
     const int64_t top_k = problem.routing.ids.cols;
     if (max_m > INT32_MAX / top_k)
-      return Status::error(MARLIN_E_SHAPE, "max_m is %" PRId64 " tokens of %" PRId64 " experts, expected 2^31 - 1 ids or fewer",
+      return Status::error(MARLIN_E_SHAPE,
+                           "max_m is %" PRId64 " tokens of %" PRId64
+                           " experts, expected 2^31 - 1 ids or fewer",
                            max_m, top_k);
     rows = max_m * top_k;
   }
   for (MatrixView m : {problem.a, problem.c}) {
     m.rows = rows;
     if (!check_matrix(m, "max_m", Pointers::unread).ok())
-      return Status::error(MARLIN_E_SHAPE, "max_m is %" PRId64 ", and rows of %" PRId64 " do not fit the address space", max_m,
-                           m.stride);
+      return Status::error(MARLIN_E_SHAPE,
+                           "max_m is %" PRId64 ", and rows of %" PRId64
+                           " do not fit the address space",
+                           max_m, m.stride);
   }
   return {};
 }
 
-Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, int64_t max_m,
-               uint64_t* scratch_bytes) {
+Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count,
+               int64_t max_m, uint64_t* scratch_bytes) {
   MARLIN_RETURN_IF_ERROR(check_stream(stream));
-  if (max_m < 0) return Status::error(MARLIN_E_ARGUMENT, "max_m is %" PRId64 ", expected 0 or more", max_m);
+  if (max_m < 0)
+    return Status::error(MARLIN_E_ARGUMENT, "max_m is %" PRId64 ", expected 0 or more", max_m);
   uint64_t unwanted = 0;
   uint64_t& bytes = scratch_bytes != nullptr ? *scratch_bytes : unwanted;
   if (count == 0) {
@@ -168,7 +188,8 @@ Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint
   Call call(stream, Pointers::unread);
   Problems problems(call);
   MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
-  for (const GemmProblem& problem : problems.all()) MARLIN_RETURN_IF_ERROR(check_max_m(problem, max_m));
+  for (const GemmProblem& problem : problems.all())
+    MARLIN_RETURN_IF_ERROR(check_max_m(problem, max_m));
   if (stream != nullptr) stream->independence.reserve(count);
   MARLIN_ASSIGN(bytes, context->backend->prepare(backend_stream(stream), problems.all(), max_m));
   return {};
@@ -176,7 +197,8 @@ Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint
 
 Status explain(const marlin_gemm_desc* desc, char* text, size_t capacity, size_t* needed) {
   if (text == nullptr && capacity != 0)
-    return Status::error(MARLIN_E_ARGUMENT, "text is NULL, but capacity is %zu, expected 0", capacity);
+    return Status::error(MARLIN_E_ARGUMENT, "text is NULL, but capacity is %zu, expected 0",
+                         capacity);
   Call call(nullptr, Pointers::unread);
   MARLIN_ASSIGN(const GemmProblem problem, read_problem(desc, call));
   MARLIN_ASSIGN(const std::string full, call.context->backend->explain(problem));
@@ -198,15 +220,19 @@ marlin_status marlin_gemm(marlin_stream* stream, const marlin_gemm_desc* desc, m
   return api::boundary(err, [&] { return api::gemm(stream, desc); });
 }
 
-marlin_status marlin_gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, marlin_error* err) {
+marlin_status marlin_gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs,
+                               uint32_t count, marlin_error* err) {
   return api::boundary(err, [&] { return api::gemm_many(stream, descs, count); });
 }
 
-marlin_status marlin_prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count, int64_t max_m,
-                             uint64_t* scratch_bytes, marlin_error* err) {
-  return api::boundary(err, [&] { return api::prepare(stream, descs, count, max_m, scratch_bytes); });
+marlin_status marlin_prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs,
+                             uint32_t count, int64_t max_m, uint64_t* scratch_bytes,
+                             marlin_error* err) {
+  return api::boundary(err,
+                       [&] { return api::prepare(stream, descs, count, max_m, scratch_bytes); });
 }
 
-marlin_status marlin_explain(const marlin_gemm_desc* desc, char* text, size_t capacity, size_t* needed, marlin_error* err) {
+marlin_status marlin_explain(const marlin_gemm_desc* desc, char* text, size_t capacity,
+                             size_t* needed, marlin_error* err) {
   return api::boundary(err, [&] { return api::explain(desc, text, capacity, needed); });
 }

@@ -24,13 +24,14 @@ const char* kind_name(HandleKind kind) {
 }  // namespace
 
 Status check_handle(const void* handle, HandleKind kind, const char* name) {
-  if (handle == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s is NULL, expected a %s", name, kind_name(kind));
+  if (handle == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "%s is NULL, expected a %s", name, kind_name(kind));
   const bool aligned = reinterpret_cast<uintptr_t>(handle) % alignof(Handle) == 0;
   const HandleKind found = aligned ? static_cast<const Handle*>(handle)->kind() : HandleKind{};
   if (found == kind) return {};
   const char* what = kind_name(found);
-  return Status::error(MARLIN_E_ARGUMENT, "%s is a %s, expected a %s", name, what ? what : "pointer to something else",
-                       kind_name(kind));
+  return Status::error(MARLIN_E_ARGUMENT, "%s is a %s, expected a %s", name,
+                       what ? what : "pointer to something else", kind_name(kind));
 }
 
 }  // namespace metal_marlin::api

@@ -1,5 +1,6 @@
-// What all handles share: a tag in their first bytes, so that NULL, another kind of handle and (while its memory is known to
-// live) a destroyed one are errors and not crashes; and the count that keeps a context alive while it has children.
+// What all handles share: a tag in their first bytes, so that NULL, another kind of handle and
+// (while its memory is known to live) a destroyed one are errors and not crashes; and the count
+// that keeps a context alive while it has children.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,8 @@
 
 namespace metal_marlin::api {
 
-/// Odd, unlikely values: a pointer, a size or a float in the first bytes of something else is none of them.
+/// Odd, unlikely values: a pointer, a size or a float in the first bytes of something else is none
+/// of them.
 enum class HandleKind : uint32_t {
   context = 0x6d6c0c11,
   stream = 0x6d6c0c23,
@@ -30,7 +32,9 @@ class Handle {
 
   HandleKind kind() const { return kind_.load(std::memory_order_relaxed); }
   /// Marks it destroyed; false when it already was, or is of another kind.
-  bool retire(HandleKind kind) { return kind_.compare_exchange_strong(kind, HandleKind::destroyed); }
+  bool retire(HandleKind kind) {
+    return kind_.compare_exchange_strong(kind, HandleKind::destroyed);
+  }
   void revive(HandleKind kind) { kind_.store(kind, std::memory_order_relaxed); }
 
  private:
@@ -44,7 +48,8 @@ template <class T>
 Status check_handle(const T* handle, const char* name) {
   return check_handle(handle, T::kKind, name);
 }
-/// The handle to destroy, or null when there is none or it is no live T: destroying has no way to report.
+/// The handle to destroy, or null when there is none or it is no live T: destroying has no way to
+/// report.
 template <class T>
 T* take_for_destroy(T* handle) {
   return check_handle(handle, "handle").ok() && handle->retire(T::kKind) ? handle : nullptr;

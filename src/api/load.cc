@@ -12,14 +12,18 @@
 namespace metal_marlin::api {
 namespace {
 
-constexpr uint32_t kLoadFlags = MARLIN_LOAD_SCALES_MSE | MARLIN_LOAD_PRUNE_2_4 | MARLIN_LOAD_OBEYS_2_4;
+constexpr uint32_t kLoadFlags =
+    MARLIN_LOAD_SCALES_MSE | MARLIN_LOAD_PRUNE_2_4 | MARLIN_LOAD_OBEYS_2_4;
 
 Status check_load_desc(const marlin_load_desc& d) {
   if ((d.flags & ~kLoadFlags) != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags & ~kLoadFlags);
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
+                         d.flags & ~kLoadFlags);
   if (d.format < MARLIN_FORMAT_NONE || d.format > MARLIN_INT8)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0 (none) .. 5 (INT8)", d.format);
-  if (d.layers == nullptr || d.layer_count == 0) return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
+    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0 (none) .. 5 (INT8)",
+                         d.format);
+  if (d.layers == nullptr || d.layer_count == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
   return {};
 }
 
@@ -36,11 +40,14 @@ struct Range {
 /// The part of `whole` elements that a shard takes along one axis.
 Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* axis) {
   if (first < 0 || count < 0)
-    return Status::error(MARLIN_E_ARGUMENT, "shard: %s is first %" PRId64 ", count %" PRId64 ", expected 0 or more", axis,
-                         first, count);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "shard: %s is first %" PRId64 ", count %" PRId64 ", expected 0 or more",
+                         axis, first, count);
   if (first >= whole || count > whole - first)
-    return Status::error(MARLIN_E_SHAPE, "shard: %s is first %" PRId64 ", count %" PRId64 ", but the layer has %" PRId64, axis,
-                         first, count, whole);
+    return Status::error(MARLIN_E_SHAPE,
+                         "shard: %s is first %" PRId64 ", count %" PRId64
+                         ", but the layer has %" PRId64,
+                         axis, first, count, whole);
   return Range{first, count != 0 ? count : whole - first};
 }
 
@@ -52,14 +59,17 @@ struct Part {
   SourceOptions options;
 };
 
-Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d, const marlin_context& context) {
+Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d,
+                       const marlin_context& context) {
   const auto index = find_layer(files, d.layers[i]);
   if (!index.ok()) return prefixed("desc->layers", i, index.status());
   const Layer layer = files.layer(index.value());
   const marlin_shard shard = d.shards != nullptr ? d.shards[i] : marlin_shard{};
   const auto read = [&]() -> Result<Part> {
     if (!layer.status.ok()) return layer.status;
-    Part part{layer, index.value(), {}, {}, {}, {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
+    Part part{layer, index.value(),
+              {},    {},
+              {},    {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
     MARLIN_ASSIGN(part.n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
     MARLIN_ASSIGN(part.k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
     MARLIN_ASSIGN(part.experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
@@ -76,27 +86,32 @@ Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_de
 }
 
 /// One expert of a part, counted from its first.
-Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const Part& part, int64_t expert) {
-  auto source = files.source(part.index, static_cast<uint32_t>(part.experts.first + expert), part.options);
+Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const Part& part,
+                                                int64_t expert) {
+  auto source =
+      files.source(part.index, static_cast<uint32_t>(part.experts.first + expert), part.options);
   if (source.ok() && (part.n.count != part.layer.n || part.k.count != part.layer.k))
     source = make_shard(source.take(), part.n.first, part.n.count, part.k.first, part.k.count);
   if (!source.ok()) return prefixed(part.layer.name.c_str(), source.status());
   return source;
 }
 
-/// How many experts the parts make: those that each name has, or, with desc->expert_count, as many as there are names for.
+/// How many experts the parts make: those that each name has, or, with desc->expert_count, as many
+/// as there are names for.
 Result<int64_t> count_experts(std::span<const Part> parts, uint32_t expert_count) {
   const int64_t each = expert_count > 1 ? 1 : parts[0].experts.count;
   for (uint32_t i = 0; i < parts.size(); ++i)
     if (parts[i].experts.count != each)
-      return prefixed("desc->layers", i,
-                      Status::error(MARLIN_E_SHAPE, "%s gives %" PRId64 " experts, expected %" PRId64 "%s",
-                                    parts[i].layer.name.c_str(), parts[i].experts.count, each,
-                                    expert_count > 1 ? ": desc->expert_count counts names" : " as the first"));
+      return prefixed(
+          "desc->layers", i,
+          Status::error(MARLIN_E_SHAPE, "%s gives %" PRId64 " experts, expected %" PRId64 "%s",
+                        parts[i].layer.name.c_str(), parts[i].experts.count, each,
+                        expert_count > 1 ? ": desc->expert_count counts names" : " as the first"));
   if (expert_count <= 1) return each;
   if (parts.size() % expert_count != 0)
-    return Status::error(MARLIN_E_SHAPE, "desc->layer_count is %zu, expected a multiple of expert_count = %u", parts.size(),
-                         expert_count);
+    return Status::error(MARLIN_E_SHAPE,
+                         "desc->layer_count is %zu, expected a multiple of expert_count = %u",
+                         parts.size(), expert_count);
   return int64_t{expert_count};
 }
 
@@ -114,17 +129,20 @@ struct Watch {
   }
 };
 
-/// Tells the host how much has been read, on the host's own thread, and stops where the host says so.
+/// Tells the host how much has been read, on the host's own thread, and stops where the host says
+/// so.
 class WatchedSource final : public WeightSource {
  public:
-  WatchedSource(std::unique_ptr<WeightSource> source, Watch& watch) : source_(std::move(source)), watch_(watch) {
+  WatchedSource(std::unique_ptr<WeightSource> source, Watch& watch)
+      : source_(std::move(source)), watch_(watch) {
     meta_ = source_->meta();
     watch_.total += static_cast<uint64_t>(meta_.n) * static_cast<uint64_t>(meta_.k);
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     MARLIN_RETURN_IF_ERROR(source_->read(first, count, out));
-    watch_.done.fetch_add(static_cast<uint64_t>(count) * static_cast<uint64_t>(meta_.k), std::memory_order_relaxed);
+    watch_.done.fetch_add(static_cast<uint64_t>(count) * static_cast<uint64_t>(meta_.k),
+                          std::memory_order_relaxed);
     return std::this_thread::get_id() == watch_.caller ? watch_.report() : Status();
   }
 
@@ -133,8 +151,8 @@ class WatchedSource final : public WeightSource {
   Watch& watch_;
 };
 
-Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts, const Layer& first,
-                                        const marlin_load_desc& d) {
+Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts,
+                                        const Layer& first, const marlin_load_desc& d) {
   if (d.progress == nullptr) return make_weights(context, experts, first.layout, first.name);
   Watch watch{d.progress, d.user};
   for (auto& expert : experts) expert = std::make_unique<WatchedSource>(std::move(expert), watch);
@@ -145,7 +163,8 @@ Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts
   return owned.release();
 }
 
-Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, const marlin_load_desc& d) {
+Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files,
+                             const marlin_load_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
   std::vector<Part> parts;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
@@ -160,7 +179,8 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
       warn(context, *source);
       sources.push_back(std::move(source));
     }
-  MARLIN_ASSIGN(Sources experts, make_experts(std::move(sources), static_cast<uint32_t>(expert_count)));
+  MARLIN_ASSIGN(Sources experts,
+                make_experts(std::move(sources), static_cast<uint32_t>(expert_count)));
   return watched_weights(context, std::move(experts), parts[0].layer, d);
 }
 
@@ -169,8 +189,9 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files, c
 
 using namespace metal_marlin;
 
-marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint, const marlin_load_desc* desc,
-                                  marlin_weights** out, marlin_error* err) {
+marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoint* checkpoint,
+                                  const marlin_load_desc* desc, marlin_weights** out,
+                                  marlin_error* err) {
   return api::boundary_create(out, err, [&]() -> Result<marlin_weights*> {
     MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
     MARLIN_RETURN_IF_ERROR(api::check_handle(checkpoint, "checkpoint"));

@@ -42,31 +42,42 @@ Status check_memory(marlin_memory memory, const char* name, marlin_backend backe
       return {};
     case MARLIN_MEM_CUDA:
       if (backend == MARLIN_BACKEND_CUDA) return {};
-      return Status::error(MARLIN_E_ARGUMENT, "%s.memory is CUDA (1), but the context's backend is %d", name, backend);
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "%s.memory is CUDA (1), but the context's backend is %d", name, backend);
     case MARLIN_MEM_METAL:
       if (backend == MARLIN_BACKEND_METAL) return {};
-      return Status::error(MARLIN_E_ARGUMENT, "%s.memory is METAL (2), but the context's backend is %d", name, backend);
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "%s.memory is METAL (2), but the context's backend is %d", name,
+                           backend);
     default:
-      return Status::error(MARLIN_E_ARGUMENT, "%s.memory is %d, expected 0 (host), 1 (CUDA), 2 (Metal) or 3 (buffer)", name,
-                           memory);
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "%s.memory is %d, expected 0 (host), 1 (CUDA), 2 (Metal) or 3 (buffer)",
+                           name, memory);
   }
 }
 
 /// Sizes, stride and dtype; everything but data and bytes of the result.
 Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
-  if (dtype_bits(m.dtype) == 0) return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected 1..12", name, m.dtype);
+  if (dtype_bits(m.dtype) == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected 1..12", name, m.dtype);
   if (m.rows < 0 || m.cols < 0)
-    return Status::error(MARLIN_E_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name, m.rows, m.cols);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name,
+                         m.rows, m.cols);
   if (m.row_stride < 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.row_stride is %" PRId64 ", expected 0 (cols) or more", name, m.row_stride);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s.row_stride is %" PRId64 ", expected 0 (cols) or more", name,
+                         m.row_stride);
   const int64_t stride = m.row_stride == 0 ? m.cols : m.row_stride;
   if (stride < m.cols)
-    return Status::error(MARLIN_E_SHAPE, "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name, stride,
-                         m.cols);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name,
+                         stride, m.cols);
   if (m.dtype == MARLIN_U4 && (m.cols % 2 != 0 || stride % 2 != 0))
     return Status::error(MARLIN_E_SHAPE,
-                         "%s is U4 [%" PRId64 ", %" PRId64 "] of stride %" PRId64 ", expected even cols and stride", name,
-                         m.rows, m.cols, stride);
+                         "%s is U4 [%" PRId64 ", %" PRId64 "] of stride %" PRId64
+                         ", expected even cols and stride",
+                         name, m.rows, m.cols, stride);
   Operand o;
   o.rows = m.rows;
   o.cols = m.cols;
@@ -82,8 +93,9 @@ Result<uint64_t> byte_length(const Operand& o, const char* name) {
   const Checked elements = Checked(o.rows - 1) * Checked(o.stride) + Checked(o.cols);
   const auto bits = (elements * Checked(dtype_bits(o.dtype))).get();
   if (!bits || *bits / 8 > PTRDIFF_MAX)
-    return Status::error(MARLIN_E_SHAPE, "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space", name,
-                         o.rows, o.stride);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space",
+                         name, o.rows, o.stride);
   return *bits / 8;
 }
 
@@ -93,7 +105,8 @@ struct Extent {
   uint64_t address = 0, bytes = kUnknown;
 };
 
-Result<Extent> extent_of(const marlin_matrix& m, const char* name, const marlin_context& context, Operand& operand) {
+Result<Extent> extent_of(const marlin_matrix& m, const char* name, const marlin_context& context,
+                         Operand& operand) {
   if (m.memory == MARLIN_MEM_METAL) {
     operand.native = m.data;
     MARLIN_ASSIGN(const NativeMemory native, context.backend->native_memory(m.data));
@@ -108,22 +121,28 @@ Result<Extent> extent_of(const marlin_matrix& m, const char* name, const marlin_
   return Extent{uint64_t{reinterpret_cast<uintptr_t>(buffer->memory->host())}, buffer->bytes};
 }
 
-/// Finds where the operand starts, its whole length being inside the buffer or the address space, and its data aligned.
+/// Finds where the operand starts, its whole length being inside the buffer or the address space,
+/// and its data aligned.
 Status locate(const marlin_matrix& m, const char* name, const Extent& extent, Operand& operand) {
   const auto end = (Checked(m.offset_bytes) + Checked(operand.bytes)).at_most(extent.bytes);
   if (extent.bytes != Extent::kUnknown && !end)
-    return Status::error(MARLIN_E_ARGUMENT, "%s needs %" PRIu64 " bytes at offset %" PRIu64 ", the buffer holds %" PRIu64, name,
-                         operand.bytes, m.offset_bytes, extent.bytes);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s needs %" PRIu64 " bytes at offset %" PRIu64
+                         ", the buffer holds %" PRIu64,
+                         name, operand.bytes, m.offset_bytes, extent.bytes);
   const auto begin = Checked(extent.address) + Checked(m.offset_bytes);
   if (!(begin + Checked(operand.bytes)).at_most(UINTPTR_MAX))
-    return Status::error(MARLIN_E_ARGUMENT, "%s: %" PRIu64 " bytes at offset %" PRIu64 " wrap around the address space", name,
-                         operand.bytes, m.offset_bytes);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s: %" PRIu64 " bytes at offset %" PRIu64
+                         " wrap around the address space",
+                         name, operand.bytes, m.offset_bytes);
   operand.offset = m.offset_bytes;
   operand.data = reinterpret_cast<void*>(static_cast<uintptr_t>(extent.address + m.offset_bytes));
   const uint64_t align = std::max<uint64_t>(dtype_bits(m.dtype) / 8, 1);
   if (operand.bytes != 0 && reinterpret_cast<uintptr_t>(operand.data) % align != 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s is at %p, expected a multiple of its element's %" PRIu64 " bytes", name,
-                         operand.data, align);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s is at %p, expected a multiple of its element's %" PRIu64 " bytes",
+                         name, operand.data, align);
   return {};
 }
 
@@ -133,13 +152,15 @@ Result<Operand> measured(const marlin_matrix& m, const char* name, Pointers poin
   MARLIN_ASSIGN(operand.bytes, byte_length(operand, name));
   operand.data = m.data;
   if (pointers == Pointers::read && m.data == nullptr && m.rows != 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL, expected %" PRId64 " rows", name, m.rows);
+    return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL, expected %" PRId64 " rows", name,
+                         m.rows);
   return operand;
 }
 
 }  // namespace
 
-Result<Operand> resolve(const marlin_matrix& m, const char* name, const marlin_context& context, Pointers pointers) {
+Result<Operand> resolve(const marlin_matrix& m, const char* name, const marlin_context& context,
+                        Pointers pointers) {
   MARLIN_RETURN_IF_ERROR(check_memory(m.memory, name, context.backend_kind));
   MARLIN_ASSIGN(Operand operand, measured(m, name, pointers));
   if (pointers == Pointers::unread || m.data == nullptr) return operand;
@@ -150,7 +171,9 @@ Result<Operand> resolve(const marlin_matrix& m, const char* name, const marlin_c
 
 Result<Operand> resolve_host(const marlin_matrix& m, const char* name) {
   if (m.memory != MARLIN_MEM_HOST)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.memory is %d, expected 0 (host): the call has no context", name, m.memory);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s.memory is %d, expected 0 (host): the call has no context", name,
+                         m.memory);
   MARLIN_ASSIGN(Operand operand, measured(m, name, Pointers::read));
   if (m.data == nullptr) return operand;
   MARLIN_RETURN_IF_ERROR(locate(m, name, {uint64_t{reinterpret_cast<uintptr_t>(m.data)}}, operand));
@@ -159,12 +182,14 @@ Result<Operand> resolve_host(const marlin_matrix& m, const char* name) {
 
 Status Operand::check_host_reads(const char* name) const {
   if (memory == MARLIN_MEM_HOST || memory == MARLIN_MEM_BUFFER) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED, "%s.memory is %d, expected 0 (host) or 3 (buffer): it is read by the host", name,
-                       memory);
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "%s.memory is %d, expected 0 (host) or 3 (buffer): it is read by the host",
+                       name, memory);
 }
 
 bool ranges_overlap(const Operand& a, const Operand& b) {
-  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data),
+             b_begin = reinterpret_cast<uintptr_t>(b.data);
   return a.bytes != 0 && b.bytes != 0 && a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes;
 }
 

@@ -45,7 +45,9 @@ Status check_native(const marlin_stream_desc& desc, marlin_backend backend) {
     default:
       return Status::error(MARLIN_E_ARGUMENT, "desc->kind is %d, expected 0..4", desc.kind);
   }
-  return Status::error(MARLIN_E_ARGUMENT, "desc->kind is %d, which the context's backend %d does not have", desc.kind, backend);
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "desc->kind is %d, which the context's backend %d does not have", desc.kind,
+                       backend);
 }
 
 /// The host's scratch, which may be absent.
@@ -53,11 +55,15 @@ Result<Operand> check_scratch(const marlin_matrix& m, const marlin_context& cont
   if (m.data == nullptr) return Operand();
   MARLIN_ASSIGN(const Operand scratch, resolve(m, "desc->scratch", context));
   if (m.dtype != MARLIN_U8)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.dtype is %d, expected U8 (%d)", m.dtype, MARLIN_U8);
+    return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.dtype is %d, expected U8 (%d)", m.dtype,
+                         MARLIN_U8);
   if (scratch.rows > 1 && scratch.stride != scratch.cols)
-    return Status::error(MARLIN_E_SHAPE, "desc->scratch.row_stride is %" PRId64 ", expected cols = %" PRId64 ": no gaps",
+    return Status::error(MARLIN_E_SHAPE,
+                         "desc->scratch.row_stride is %" PRId64 ", expected cols = %" PRId64
+                         ": no gaps",
                          scratch.stride, scratch.cols);
-  if (scratch.bytes == 0) return Status::error(MARLIN_E_SHAPE, "desc->scratch is given but holds no bytes");
+  if (scratch.bytes == 0)
+    return Status::error(MARLIN_E_SHAPE, "desc->scratch is given but holds no bytes");
   return scratch;
 }
 
@@ -66,14 +72,15 @@ Result<Operand> check_scratch(const marlin_matrix& m, const marlin_context& cont
 
 using namespace metal_marlin;
 
-marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_desc* desc, marlin_stream** out,
-                                   marlin_error* err) {
+marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_desc* desc,
+                                   marlin_stream** out, marlin_error* err) {
   return api::boundary_create(out, err, [&]() -> Result<marlin_stream*> {
     MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
     MARLIN_ASSIGN(const marlin_stream_desc d, api::read_optional_descriptor(desc, "desc"));
     MARLIN_RETURN_IF_ERROR(api::check_native(d, context->backend_kind));
     MARLIN_ASSIGN(const auto scratch, api::check_scratch(d.scratch, *context));
-    MARLIN_ASSIGN(auto backend_stream, context->backend->create_stream({d.kind, d.native, scratch}));
+    MARLIN_ASSIGN(auto backend_stream,
+                  context->backend->create_stream({d.kind, d.native, scratch}));
     auto stream = context->stream_shells.take();
     stream->backend = std::move(backend_stream);
     stream->scratch = scratch;

@@ -1,5 +1,5 @@
-// Streams. A destroyed stream leaves its shell with the context, so that a call on it is an error and not a crash; the oldest
-// shells serve again, so that a stream a frame does not add up.
+// Streams. A destroyed stream leaves its shell with the context, so that a call on it is an error
+// and not a crash; the oldest shells serve again, so that a stream a frame does not add up.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,10 @@ struct marlin_stream final : metal_marlin::api::Handle {
 
   metal_marlin::api::Ref<marlin_context> context;  ///< null in a shell
   std::unique_ptr<metal_marlin::BackendStream> backend;
-  metal_marlin::api::Operand scratch;               ///< the host's, or absent
-  std::vector<metal_marlin::GemmProblem> problems;  ///< of one call; kept so that prepared calls do not allocate
-  metal_marlin::Independence independence;          ///< likewise
+  metal_marlin::api::Operand scratch;  ///< the host's, or absent
+  std::vector<metal_marlin::GemmProblem>
+      problems;  ///< of one call; kept so that prepared calls do not allocate
+  metal_marlin::Independence independence;  ///< likewise
   marlin_stream* next_shell = nullptr;
 };
 

@@ -2,7 +2,8 @@
 
 namespace {
 
-constexpr uint32_t kVersion = MARLIN_VERSION_MAJOR << 16 | MARLIN_VERSION_MINOR << 8 | MARLIN_VERSION_PATCH;
+constexpr uint32_t kVersion =
+    MARLIN_VERSION_MAJOR << 16 | MARLIN_VERSION_MINOR << 8 | MARLIN_VERSION_PATCH;
 
 constexpr marlin_api kApi = {
     sizeof(marlin_api),       MARLIN_ABI_MAJOR,
@@ -63,4 +64,6 @@ const char* marlin_status_name(marlin_status status) {
   }
 }
 
-const marlin_api* marlin_get_api(uint32_t abi_major) { return abi_major == MARLIN_ABI_MAJOR ? &kApi : nullptr; }
+const marlin_api* marlin_get_api(uint32_t abi_major) {
+  return abi_major == MARLIN_ABI_MAJOR ? &kApi : nullptr;
+}

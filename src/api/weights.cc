@@ -18,7 +18,8 @@ Result<Sources> make_experts(Sources parts, uint32_t expert_count) {
   for (auto part = parts.begin(); part != parts.end();) {
     const auto end = part + static_cast<std::ptrdiff_t>(parts_each);
     auto expert = make_concat(Sources(std::move_iterator(part), std::move_iterator(end)));
-    if (!expert.ok() && expert_count > 1) return prefixed("experts", static_cast<uint32_t>(experts.size()), expert.status());
+    if (!expert.ok() && expert_count > 1)
+      return prefixed("experts", static_cast<uint32_t>(experts.size()), expert.status());
     if (!expert.ok()) return expert.status();
     experts.push_back(expert.take());
     part = end;
@@ -27,8 +28,8 @@ Result<Sources> make_experts(Sources parts, uint32_t expert_count) {
   return experts;
 }
 
-Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts, marlin_layout layout,
-                                     const std::string& name) {
+Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
+                                     marlin_layout layout, const std::string& name) {
   ExpertStack packed;
   packed.reserve(experts.size());
   for (const auto& expert : experts) {
@@ -45,42 +46,52 @@ void warn(const marlin_context& context, const WeightSource& source) {
 Status check_weights(const marlin_weights* weights, const marlin_context* context) {
   MARLIN_RETURN_IF_ERROR(check_handle(weights, "weights"));
   if (context == nullptr || weights->context.get() == context) return {};
-  return Status::error(MARLIN_E_ARGUMENT, "weights belong to another context than the rest of the call");
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "weights belong to another context than the rest of the call");
 }
 
-Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const char* name,
-                                               const marlin_context* context) {
+Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k,
+                                               const char* name, const marlin_context* context) {
   if (norms.data == nullptr) return std::span<const float>();
-  MARLIN_ASSIGN(const Operand operand, context != nullptr ? resolve(norms, name, *context) : resolve_host(norms, name));
+  MARLIN_ASSIGN(const Operand operand,
+                context != nullptr ? resolve(norms, name, *context) : resolve_host(norms, name));
   MARLIN_RETURN_IF_ERROR(operand.check_host_reads(name));
   if (operand.dtype != MARLIN_F32)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected F32 (%d)", name, operand.dtype, MARLIN_F32);
+    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected F32 (%d)", name,
+                         operand.dtype, MARLIN_F32);
   if (operand.rows != 1 || operand.cols != k)
-    return Status::error(MARLIN_E_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]", name, operand.rows,
-                         operand.cols, k);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s is [%" PRId64 ", %" PRId64 "], expected [1, k = %" PRId64 "]", name,
+                         operand.rows, operand.cols, k);
   return std::span(static_cast<const float*>(operand.data), static_cast<size_t>(k));
 }
 
 namespace {
 
-constexpr uint32_t kPackFlags = MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE | MARLIN_PACK_GATE_UP_INTERLEAVED |
-                                MARLIN_PACK_SCALES_MSE | MARLIN_PACK_PRUNE_2_4 | MARLIN_PACK_OBEYS_2_4;
+constexpr uint32_t kPackFlags = MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE |
+                                MARLIN_PACK_GATE_UP_INTERLEAVED | MARLIN_PACK_SCALES_MSE |
+                                MARLIN_PACK_PRUNE_2_4 | MARLIN_PACK_OBEYS_2_4;
 
 Status check_pack_desc(const marlin_pack_desc& d) {
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
-    return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1 (INT4) .. 5 (INT8)", d.format);
+    return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1 (INT4) .. 5 (INT8)",
+                         d.format);
   if (d.layout < MARLIN_LAYOUT_AUTO || d.layout > MARLIN_LAYOUT_MARLIN_24)
     return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..10", d.layout);
   if (d.n <= 0 || d.k <= 0)
-    return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more", d.n, d.k);
+    return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more",
+                         d.n, d.k);
   if ((d.flags & ~kPackFlags) != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x", d.flags & ~kPackFlags);
-  if (!is_known(d.gptq_zero_f)) return Status::error(MARLIN_E_ARGUMENT, "gptq_zero_f is %d, expected 0..3", d.gptq_zero_f);
+    return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x",
+                         d.flags & ~kPackFlags);
+  if (!is_known(d.gptq_zero_f))
+    return Status::error(MARLIN_E_ARGUMENT, "gptq_zero_f is %d, expected 0..3", d.gptq_zero_f);
   return {};
 }
 
 /// An operand of a part as importers take it; empty when absent. `name` has static storage.
-Result<TensorView> tensor_view(const marlin_matrix& m, const char* name, const marlin_context& context) {
+Result<TensorView> tensor_view(const marlin_matrix& m, const char* name,
+                               const marlin_context& context) {
   TensorView view;
   view.name = name;
   if (m.data == nullptr) return view;
@@ -111,12 +122,14 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   MARLIN_ASSIGN(operands.sparse_meta, tensor_view(d.sparse_meta, "sparse_meta", context));
   MARLIN_ASSIGN(operands.group_index, tensor_view(d.group_index, "group_index", context));
   MARLIN_ASSIGN(operands.tensor_scale, tensor_view(d.tensor_scale, "tensor_scale", context));
-  MARLIN_ASSIGN(operands.column_norms, column_norms_of(d.column_norms, d.k, "column_norms", &context));
+  MARLIN_ASSIGN(operands.column_norms,
+                column_norms_of(d.column_norms, d.k, "column_norms", &context));
   return operands;
 }
 
 /// One part, checked down to its last code when make_source() does so.
-Result<std::unique_ptr<WeightSource>> part_source(const marlin_pack_desc* part, const marlin_context& context,
+Result<std::unique_ptr<WeightSource>> part_source(const marlin_pack_desc* part,
+                                                  const marlin_context& context,
                                                   marlin_layout& layout) {
   if (part == nullptr) return Status::error(MARLIN_E_ARGUMENT, "NULL, expected a descriptor");
   MARLIN_ASSIGN(const marlin_pack_desc desc, read_descriptor(part, "part"));
@@ -125,12 +138,14 @@ Result<std::unique_ptr<WeightSource>> part_source(const marlin_pack_desc* part, 
   return make_source(operands);
 }
 
-Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* const* parts, uint32_t part_count,
-                             uint32_t expert_count) {
-  if (parts == nullptr || part_count == 0) return Status::error(MARLIN_E_ARGUMENT, "there are no parts");
+Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* const* parts,
+                             uint32_t part_count, uint32_t expert_count) {
+  if (parts == nullptr || part_count == 0)
+    return Status::error(MARLIN_E_ARGUMENT, "there are no parts");
   expert_count = std::max(expert_count, 1u);
   if (part_count % expert_count != 0)
-    return Status::error(MARLIN_E_SHAPE, "part_count is %u, expected a multiple of expert_count = %u", part_count,
+    return Status::error(MARLIN_E_SHAPE,
+                         "part_count is %u, expected a multiple of expert_count = %u", part_count,
                          expert_count);
   marlin_layout first_layout = MARLIN_LAYOUT_ROWS;
   Sources sources;
@@ -163,15 +178,17 @@ uint32_t flags_of(const WeightMeta& meta) {
 
 using namespace metal_marlin;
 
-marlin_status marlin_weights_pack(marlin_context* context, const marlin_pack_desc* const* parts, uint32_t part_count,
-                                  uint32_t expert_count, marlin_weights** out, marlin_error* err) {
+marlin_status marlin_weights_pack(marlin_context* context, const marlin_pack_desc* const* parts,
+                                  uint32_t part_count, uint32_t expert_count, marlin_weights** out,
+                                  marlin_error* err) {
   return api::boundary_create(out, err, [&]() -> Result<marlin_weights*> {
     MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
     return api::pack(*context, parts, part_count, expert_count);
   });
 }
 
-marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_info* out, marlin_error* err) {
+marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_info* out,
+                                  marlin_error* err) {
   return api::boundary(err, [&]() -> Status {
     MARLIN_RETURN_IF_ERROR(api::check_handle(weights, "weights"));
     MARLIN_RETURN_IF_ERROR(api::check_output(out, "out"));

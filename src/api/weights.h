@@ -13,8 +13,13 @@
 struct marlin_weights final : metal_marlin::api::Handle {
   static constexpr auto kKind = metal_marlin::api::HandleKind::weights;
 
-  marlin_weights(marlin_context& of, metal_marlin::ExpertStack made, marlin_layout from, std::string called)
-      : Handle(kKind), context(of), experts(std::move(made)), layout(from), name(std::move(called)) {}
+  marlin_weights(marlin_context& of, metal_marlin::ExpertStack made, marlin_layout from,
+                 std::string called)
+      : Handle(kKind),
+        context(of),
+        experts(std::move(made)),
+        layout(from),
+        name(std::move(called)) {}
 
   const metal_marlin::api::ContextRef context;  ///< first: released after the packed memory
   const metal_marlin::ExpertStack experts;      ///< one or more
@@ -26,12 +31,13 @@ namespace metal_marlin::api {
 
 using Sources = std::vector<std::unique_ptr<WeightSource>>;
 
-/// The sources, expert-major, concatenated along N to one an expert. Their number is a multiple of expert_count. Experts must
-/// agree in all but the group index of their columns and the tensor scales.
+/// The sources, expert-major, concatenated along N to one an expert. Their number is a multiple of
+/// expert_count. Experts must agree in all but the group index of their columns and the tensor
+/// scales.
 Result<Sources> make_experts(Sources parts, uint32_t expert_count);
 /// Packs an expert a source on the context's device. The handle is the caller's.
-Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts, marlin_layout layout,
-                                     const std::string& name);
+Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
+                                     marlin_layout layout, const std::string& name);
 
 /// Tells the host's log what it should know about how a matrix was read.
 void warn(const marlin_context& context, const WeightSource& source);
@@ -42,11 +48,14 @@ constexpr bool is_known(marlin_gptq_zero_f zero_f) {
 
 /// That `weights` is a live handle, of `context` unless that is null.
 Status check_weights(const marlin_weights* weights, const marlin_context* context);
-/// The numbers of marlin_pack_desc::column_norms and its like, called `name` in messages: [1, k] F32; none when absent. They
-/// stay the caller's. Without a context (NULL) they are in plain host memory.
-Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k, const char* name,
-                                               const marlin_context* context);
+/// The numbers of marlin_pack_desc::column_norms and its like, called `name` in messages: [1, k]
+/// F32; none when absent. They stay the caller's. Without a context (NULL) they are in plain host
+/// memory.
+Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k,
+                                               const char* name, const marlin_context* context);
 /// A length for a 32-bit field of marlin_layer_info.
-constexpr uint32_t saturate_u32(int64_t v) { return v < INT64_C(0xffffffff) ? static_cast<uint32_t>(v) : UINT32_MAX; }
+constexpr uint32_t saturate_u32(int64_t v) {
+  return v < INT64_C(0xffffffff) ? static_cast<uint32_t>(v) : UINT32_MAX;
+}
 
 }  // namespace metal_marlin::api

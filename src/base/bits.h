@@ -7,7 +7,8 @@
 
 namespace metal_marlin {
 
-static_assert(std::endian::native == std::endian::little, "files and packed layouts are little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "files and packed layouts are little-endian");
 
 /// Reads a T from memory of any alignment.
 template <class T>

@@ -1,4 +1,5 @@
-// The one integer type for sizes that come from a file or a caller: a wrapped product or sum is remembered, never used.
+// The one integer type for sizes that come from a file or a caller: a wrapped product or sum is
+// remembered, never used.
 #pragma once
 
 #include <concepts>
@@ -7,7 +8,8 @@
 
 namespace metal_marlin {
 
-/// An unsigned 64-bit size that turns invalid on overflow, underflow, a negative operand or an inexact division, and stays so.
+/// An unsigned 64-bit size that turns invalid on overflow, underflow, a negative operand or an
+/// inexact division, and stays so.
 class Checked {
  public:
   constexpr Checked() = default;
@@ -37,7 +39,9 @@ class Checked {
     return r;
   }
   constexpr bool valid() const { return valid_; }
-  constexpr std::optional<uint64_t> get() const { return valid_ ? std::optional(value_) : std::nullopt; }
+  constexpr std::optional<uint64_t> get() const {
+    return valid_ ? std::optional(value_) : std::nullopt;
+  }
   /// The value when it is valid and at most `limit`.
   constexpr std::optional<uint64_t> at_most(uint64_t limit) const {
     return valid_ && value_ <= limit ? std::optional(value_) : std::nullopt;

@@ -19,7 +19,8 @@ Result<Block> Block::allocate(const Allocator& allocator, size_t size, size_t al
   if (p == nullptr) return Status::error(MARLIN_E_MEMORY, "could not allocate %zu bytes", size);
   if (reinterpret_cast<uintptr_t>(p) % align != 0) {
     allocator.release(allocator.user, p, *rounded);
-    return Status::error(MARLIN_E_ARGUMENT, "the host's alloc returned %p, expected a multiple of %zu", p, align);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "the host's alloc returned %p, expected a multiple of %zu", p, align);
   }
   b.data_ = p;
   b.size_ = *rounded;

@@ -22,7 +22,8 @@ class Block {
  public:
   static constexpr size_t kAlign = 64;
   Block() = default;
-  /// Uninitialized memory of at least `size` bytes (a multiple of 64 is asked for); size 0 gives an empty Block.
+  /// Uninitialized memory of at least `size` bytes (a multiple of 64 is asked for); size 0 gives an
+  /// empty Block.
   static Result<Block> allocate(const Allocator& allocator, size_t size, size_t align = kAlign);
   Block(Block&& other) noexcept { swap(other); }
   Block& operator=(Block&& other) noexcept {

@@ -15,10 +15,11 @@ unsigned code_point(const unsigned char* p, size_t length) {
   return value;
 }
 
-/// DEL and C1; marks, embeddings, overrides and isolates of direction; separators of lines and paragraphs.
+/// DEL and C1; marks, embeddings, overrides and isolates of direction; separators of lines and
+/// paragraphs.
 bool is_hidden(unsigned c) {
-  return (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2066 && c <= 0x2069);
+  return (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Errors as values. A Status is OK or carries a pinned code of the C ABI and a message that says what was expected, what was
-// found and where. It never allocates, so that reporting "out of memory" cannot fail.
+// Errors as values. A Status is OK or carries a pinned code of the C ABI and a message that says
+// what was expected, what was found and where. It never allocates, so that reporting "out of
+// memory" cannot fail.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +53,10 @@ class [[nodiscard]] Result {
 }  // namespace metal_marlin
 
 /// Returns the Status of `expr` from the enclosing function when it is an error.
-#define MARLIN_RETURN_IF_ERROR(expr)                                                                 \
-  do {                                                                                               \
-    if (::metal_marlin::Status marlin_status_ = (expr); !marlin_status_.ok()) return marlin_status_; \
+#define MARLIN_RETURN_IF_ERROR(expr)                                          \
+  do {                                                                        \
+    if (::metal_marlin::Status marlin_status_ = (expr); !marlin_status_.ok()) \
+      return marlin_status_;                                                  \
   } while (0)
 #define MARLIN_CONCAT_(a, b) a##b
 #define MARLIN_CONCAT(a, b) MARLIN_CONCAT_(a, b)

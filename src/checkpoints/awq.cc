@@ -1,5 +1,5 @@
-// AutoAWQ "gemm": words of eight codes along N, [K, N / 8], in the order that the kernel's fast unpacking wants; zeros
-// likewise.
+// AutoAWQ "gemm": words of eight codes along N, [K, N / 8], in the order that the kernel's fast
+// unpacking wants; zeros likewise.
 #include <algorithm>
 
 #include "base/bits.h"
@@ -21,18 +21,22 @@ struct Parts {
 
 class AwqSource final : public WeightSource {
  public:
-  explicit AwqSource(Parts parts) : parts_(std::move(parts)), words_(parts_.meta.n / 8) { meta_ = parts_.meta; }
+  explicit AwqSource(Parts parts) : parts_(std::move(parts)), words_(parts_.meta.n / 8) {
+    meta_ = parts_.meta;
+  }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.resize(static_cast<size_t>(count * meta_.k));
     for (int64_t word = first / 8; word < ceil_div(first + count, 8); word += 2) {
       for (int64_t k = 0; k < meta_.k; k += 8) read_tile(word, k, first, count, out.codes.data());
     }
-    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first, count, out.scales);
+    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first,
+                   count, out.scales);
     if (meta_.zero_kind == ZeroKind::none) {
       out.zeros.clear();
     } else {
-      gather_packed_columns(parts_.zeros, words_, kNibbleOf, {}, meta_.groups, first, count, out.zeros);
+      gather_packed_columns(parts_.zeros, words_, kNibbleOf, {}, meta_.groups, first, count,
+                            out.zeros);
     }
     return {};
   }
@@ -51,7 +55,8 @@ class AwqSource final : public WeightSource {
     for (int64_t j = 0; j < (both ? 16 : 8); ++j) {
       const int64_t row = 8 * word + j - first;
       if (row < 0 || row >= count) continue;
-      const uint64_t codes = spread_nibbles(static_cast<uint32_t>(tile[kNibbleOf[j % 8]] >> j / 8 * 32));
+      const uint64_t codes =
+          spread_nibbles(static_cast<uint32_t>(tile[kNibbleOf[j % 8]] >> j / 8 * 32));
       uint8_t* to = out + row * meta_.k + k;
       if (depth == 8) {
         store(to, codes);
@@ -69,7 +74,8 @@ class AwqSource final : public WeightSource {
 
 Result<std::unique_ptr<WeightSource>> make_awq(const LayoutOperands& o, Depth depth) {
   if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ holds INT4, found %s", format_name(o.format));
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ holds INT4, found %s",
+                         format_name(o.format));
   }
   if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
     return Status::error(MARLIN_E_ARGUMENT, "flags: AWQ \"gemm\" has no additive zeros");
@@ -78,7 +84,8 @@ Result<std::unique_ptr<WeightSource>> make_awq(const LayoutOperands& o, Depth de
   Parts parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
   if (o.n % 8 != 0) {
-    return view_error(o.values, MARLIN_E_SHAPE, "n: AWQ packs multiples of 8 columns, found %lld", static_cast<long long>(o.n));
+    return view_error(o.values, MARLIN_E_SHAPE, "n: AWQ packs multiples of 8 columns, found %lld",
+                      static_cast<long long>(o.n));
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.k, o.n / 8));

@@ -1,5 +1,6 @@
-// AutoAWQ "gemv": words of eight codes along K, [N, K / 8], zeros likewise, [N, groups / 8]. AutoAWQ "gemv_fast" and llm-awq:
-// 16-bit units of four codes, four rows of W woven into one, scales and additive zeros [groups, N]. Both pad the groups.
+// AutoAWQ "gemv": words of eight codes along K, [N, K / 8], zeros likewise, [N, groups / 8].
+// AutoAWQ "gemv_fast" and llm-awq: 16-bit units of four codes, four rows of W woven into one,
+// scales and additive zeros [groups, N]. Both pad the groups.
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -14,14 +15,15 @@ namespace {
 /// What both share.
 Result<WeightMeta> begin_gemv(const LayoutOperands& o, Depth depth) {
   if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ holds INT4, found %s", format_name(o.format));
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ holds INT4, found %s",
+                         format_name(o.format));
   }
   MARLIN_RETURN_IF_ERROR(expect_absent(o.group_index));
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(o, 0, depth));
   if (!awq_gemv_groups(o.k, meta.group_size)) {
     return view_error(o.values, MARLIN_E_UNSUPPORTED,
-                      "group_size: AWQ \"gemv\" has 32, 64, multiples of 128 or the row, and they divide k = %" PRId64
-                      "; found %" PRId64,
+                      "group_size: AWQ \"gemv\" has 32, 64, multiples of 128 or the row, and they "
+                      "divide k = %" PRId64 "; found %" PRId64,
                       o.k, meta.group_size);
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
@@ -40,20 +42,24 @@ class GemvFastSource final : public WeightSource {
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.resize(static_cast<size_t>(count * meta_.k));
     for (int64_t r = 0; r < count; ++r) read_row(first + r, out.codes.data() + r * meta_.k);
-    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first, count, out.scales);
-    gather_columns(parts_.zeros, meta_.n, scale_bytes(meta_.zero_type), meta_.groups, first, count, out.zeros);
+    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first,
+                   count, out.scales);
+    gather_columns(parts_.zeros, meta_.n, scale_bytes(meta_.zero_type), meta_.groups, first, count,
+                   out.zeros);
     return {};
   }
 
  private:
-  /// 64 codes of each of four rows in turn; among 32 codes, nibble 8 i + j of the stream is element 8 (j % 4) + 2 i + j / 4.
+  /// 64 codes of each of four rows in turn; among 32 codes, nibble 8 i + j of the stream is element
+  /// 8 (j % 4) + 2 i + j / 4.
   void read_row(int64_t n, uint8_t* to) const {
     const std::byte* from = parts_.units + (n / 4 * meta_.k + n % 4 * 16) * 2;
     for (int64_t k = 0; k < meta_.k; k += 32) {
       const std::byte* half = from + (k / 64 * 64 + k % 64 / 4) * 2;
       for (int64_t i = 0; i < 4; ++i) {
         const uint64_t codes = spread_nibbles(load<uint32_t>(half + 4 * i));
-        for (int64_t j = 0; j < 8; ++j) to[k + 8 * (j % 4) + 2 * i + j / 4] = static_cast<uint8_t>(codes >> 8 * j);
+        for (int64_t j = 0; j < 8; ++j)
+          to[k + 8 * (j % 4) + 2 * i + j / 4] = static_cast<uint8_t>(codes >> 8 * j);
       }
     }
   }
@@ -76,7 +82,8 @@ Result<std::unique_ptr<WeightSource>> make_awq_gemv(const LayoutOperands& o, Dep
   }
   RowsParts parts;
   MARLIN_ASSIGN(parts.meta, begin_gemv(o, depth));
-  if (o.k % 8 != 0) return view_error(o.values, MARLIN_E_SHAPE, "k: expected a multiple of 8, found %" PRId64, o.k);
+  if (o.k % 8 != 0)
+    return view_error(o.values, MARLIN_E_SHAPE, "k: expected a multiple of 8, found %" PRId64, o.k);
   const int64_t padded = *awq_gemv_groups(o.k, parts.meta.group_size);
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, o.k / 8));
@@ -101,7 +108,8 @@ Result<std::unique_ptr<WeightSource>> make_awq_gemv_fast(const LayoutOperands& o
   FastParts parts;
   MARLIN_ASSIGN(parts.meta, begin_gemv(o, depth));
   if (o.n % 4 != 0 || o.k % 64 != 0) {
-    return view_error(o.values, MARLIN_E_SHAPE, "n, k: expected multiples of 4 and 64 (a block), found %" PRId64 ", %" PRId64,
+    return view_error(o.values, MARLIN_E_SHAPE,
+                      "n, k: expected multiples of 4 and 64 (a block), found %" PRId64 ", %" PRId64,
                       o.n, o.k);
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I16}));

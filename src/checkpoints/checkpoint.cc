@@ -12,7 +12,8 @@
 namespace metal_marlin {
 namespace {
 
-/// Gives a layer's pages back when it has been read: loading a model then needs the memory of one tensor, not of the file.
+/// Gives a layer's pages back when it has been read: loading a model then needs the memory of one
+/// tensor, not of the file.
 class MappedSource final : public WeightSource {
  public:
   MappedSource(std::unique_ptr<WeightSource> source, const Folder& folder, const LayoutOperands& o)
@@ -27,7 +28,9 @@ class MappedSource final : public WeightSource {
     folder_.release(values_);
     folder_.release(scales_);
   }
-  Status read(int64_t first, int64_t count, Stripe& out) const override { return source_->read(first, count, out); }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    return source_->read(first, count, out);
+  }
 
  private:
   std::unique_ptr<WeightSource> source_;
@@ -44,7 +47,8 @@ struct Reading {
 
 class FileCheckpoint final : public Checkpoint {
  public:
-  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, QuantConfig config, const Reading& reading)
+  FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, QuantConfig config,
+                 const Reading& reading)
       : folder_(std::move(folder)),
         tensors_(std::move(tensors)),
         config_(std::move(config)),
@@ -59,7 +63,9 @@ class FileCheckpoint final : public Checkpoint {
     return std::move(found.layer);
   }
   const char* layer_name(size_t index) const override { return layers_.name(index); }
-  std::optional<size_t> find_layer(std::string_view name) const override { return layers_.find(name); }
+  std::optional<size_t> find_layer(std::string_view name) const override {
+    return layers_.find(name);
+  }
 
   Result<TensorView> tensor(std::string_view name) const override {
     TensorView view = tensors_.view(name);
@@ -75,33 +81,42 @@ class FileCheckpoint final : public Checkpoint {
     std::vector<TensorView> all;
     const Finding found = layers_.finding(finder(), index);
     const LayoutOperands& o = found.operands;
-    for (const TensorView* view : {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+    for (const TensorView* view :
+         {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
       if (present(*view)) all.push_back(*view);
     }
     return all;
   }
   void release(std::span<const std::byte> part) const override { folder_->release(part); }
 
-  Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert, const SourceOptions& options) const override {
+  Result<std::unique_ptr<WeightSource>> source(size_t index, uint32_t expert,
+                                               const SourceOptions& options) const override {
     if (index >= layers_.size())
-      return Status::error(MARLIN_E_NOT_FOUND, "layer %zu: the checkpoint has %zu", index, layers_.size());
+      return Status::error(MARLIN_E_NOT_FOUND, "layer %zu: the checkpoint has %zu", index,
+                           layers_.size());
     Finding found = layers_.finding(finder(), index);
     describe(found);
     const Layer& layer = found.layer;
     if (!layer.status.ok()) return layer.status;
     if (expert >= layer.experts) {
-      return Status::error(MARLIN_E_ARGUMENT, "layer '%.120s': expert: expected 0..%u, found %u", layer.name.c_str(),
-                           layer.experts - 1, expert);
+      return Status::error(MARLIN_E_ARGUMENT, "layer '%.120s': expert: expected 0..%u, found %u",
+                           layer.name.c_str(), layer.experts - 1, expert);
     }
-    const LayoutOperands one = found.stacked ? expert_slice(found.operands, expert, layer.experts) : found.operands;
-    MARLIN_ASSIGN(auto source, found.make != nullptr ? codes(found.make, one, options) : quantize(layer, one, options));
-    return std::unique_ptr<WeightSource>(std::make_unique<MappedSource>(std::move(source), *folder_, one));
+    const LayoutOperands one =
+        found.stacked ? expert_slice(found.operands, expert, layer.experts) : found.operands;
+    MARLIN_ASSIGN(auto source, found.make != nullptr ? codes(found.make, one, options)
+                                                     : quantize(layer, one, options));
+    return std::unique_ptr<WeightSource>(
+        std::make_unique<MappedSource>(std::move(source), *folder_, one));
   }
 
  private:
-  Finder finder() const { return {tensors_, config_, reading_.is_gguf, reading_.layout, reading_.zero_f}; }
+  Finder finder() const {
+    return {tensors_, config_, reading_.is_gguf, reading_.layout, reading_.zero_f};
+  }
 
-  static Result<std::unique_ptr<WeightSource>> codes(SourceMaker make, const LayoutOperands& o, const SourceOptions& options) {
+  static Result<std::unique_ptr<WeightSource>> codes(SourceMaker make, const LayoutOperands& o,
+                                                     const SourceOptions& options) {
     MARLIN_ASSIGN(auto source, make(o, Depth::full));
     if (options.sparse.sparsity == Sparsity::as_given) return source;
     return make_sparse(std::move(source), options.sparse);
@@ -110,7 +125,8 @@ class FileCheckpoint final : public Checkpoint {
   static Result<std::unique_ptr<WeightSource>> quantize(const Layer& layer, const LayoutOperands& o,
                                                         const SourceOptions& options) {
     if (options.quantize_to == MARLIN_FORMAT_NONE) {
-      return view_error(o.values, MARLIN_E_ARGUMENT, "layer '%.80s' is not quantized: name a format to quantize it to",
+      return view_error(o.values, MARLIN_E_ARGUMENT,
+                        "layer '%.80s' is not quantized: name a format to quantize it to",
                         layer.name.c_str());
     }
     return quantize_floats(o, options);
@@ -124,12 +140,16 @@ class FileCheckpoint final : public Checkpoint {
   const LayerTable layers_;  // last: the others find them
 };
 
-bool is_known_layout(marlin_layout layout) { return layout >= MARLIN_LAYOUT_AUTO && layout <= MARLIN_LAYOUT_MARLIN_24; }
+bool is_known_layout(marlin_layout layout) {
+  return layout >= MARLIN_LAYOUT_AUTO && layout <= MARLIN_LAYOUT_MARLIN_24;
+}
 
 }  // namespace
 
-Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder, const std::string& file,
-                                                    marlin_layout override_layout, marlin_gptq_zero_f zero_f) {
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
+                                                    const std::string& file,
+                                                    marlin_layout override_layout,
+                                                    marlin_gptq_zero_f zero_f) {
   if (!is_known_layout(override_layout)) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
@@ -141,19 +161,21 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
   } else {
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder->open(file));
     is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
-    MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf") ? read_gguf(file, bytes, tensors)
-                                                              : read_safetensors(file, bytes, tensors));
+    MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf")
+                               ? read_gguf(file, bytes, tensors)
+                               : read_safetensors(file, bytes, tensors));
     MARLIN_RETURN_IF_ERROR(tensors.finish());
   }
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder));
   }
   const Reading reading{is_gguf, override_layout, zero_f};
-  return std::unique_ptr<Checkpoint>(
-      std::make_unique<FileCheckpoint>(std::move(folder), std::move(tensors), std::move(config), reading));
+  return std::unique_ptr<Checkpoint>(std::make_unique<FileCheckpoint>(
+      std::move(folder), std::move(tensors), std::move(config), reading));
 }
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path, marlin_layout override_layout,
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
+                                                     marlin_layout override_layout,
                                                      marlin_gptq_zero_f zero_f) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
   return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f);

@@ -16,7 +16,8 @@
 
 namespace metal_marlin {
 
-/// Where a tensor's bytes are and what they mean. For tensors of a file the data is mapped and read only.
+/// Where a tensor's bytes are and what they mean. For tensors of a file the data is mapped and read
+/// only.
 struct TensorView {
   std::string_view name;     ///< for messages; "values" etc. for operands given by pointer
   std::string_view file;     ///< for messages; empty for operands
@@ -24,12 +25,14 @@ struct TensorView {
   marlin_dtype dtype = 0;    ///< 0: a type the C ABI has no name for (see type_name)
   std::string_view type_name;
   std::vector<int64_t> dims;  ///< outermost first; the last is contiguous
-  int64_t row_stride = 0;     ///< elements between rows of the last dimension; the last dim unless an operand is strided
+  int64_t row_stride = 0;  ///< elements between rows of the last dimension; the last dim unless an
+                           ///< operand is strided
   const std::byte* data = nullptr;
   uint64_t bytes = 0;
 };
 
-/// The operands of one matrix in some layout: what marlin_pack_desc carries and what an importer collects from a file.
+/// The operands of one matrix in some layout: what marlin_pack_desc carries and what an importer
+/// collects from a file.
 struct LayoutOperands {
   marlin_layout layout = MARLIN_LAYOUT_ROWS;
   marlin_format format = MARLIN_FORMAT_NONE;
@@ -37,28 +40,31 @@ struct LayoutOperands {
   uint32_t flags = 0;                                           ///< MARLIN_PACK_*
   marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;          ///< GPTQ v1
   TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
-  TensorView sparse_meta;                                       ///< 2:4: values hold the kept elements only
-  std::span<const float> column_norms;                          ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
+  TensorView sparse_meta;               ///< 2:4: values hold the kept elements only
+  std::span<const float> column_norms;  ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
 };
 
 /// What becomes of a layer on its way out of a file.
 struct SourceOptions {
   marlin_format quantize_to = MARLIN_FORMAT_NONE;  ///< layers of floats; NONE: they are an error
   int64_t group_size = 0;                          ///< with quantize_to; 0: the format's own
-  bool search_mse = false;                         ///< with quantize_to: the scales of least squared error
-  SparseRule sparse{};                             ///< of layers of floats and of codes
+  bool search_mse = false;  ///< with quantize_to: the scales of least squared error
+  SparseRule sparse{};      ///< of layers of floats and of codes
 };
 
-/// A source that reads these operands; they must outlive it. Float values are quantized. Checks every shape, dtype and code.
+/// A source that reads these operands; they must outlive it. Float values are quantized. Checks
+/// every shape, dtype and code.
 Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& operands);
-/// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source, which it owns. Group indices
-/// stay global where first_k is no multiple of the group size.
-Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source, int64_t first_n, int64_t count_n,
-                                                 int64_t first_k, int64_t count_k);
-/// The parts one below the other; they must agree in k, format, groups and kinds of scales and zeros.
+/// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source,
+/// which it owns. Group indices stay global where first_k is no multiple of the group size.
+Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source,
+                                                 int64_t first_n, int64_t count_n, int64_t first_k,
+                                                 int64_t count_k);
+/// The parts one below the other; they must agree in k, format, groups and kinds of scales and
+/// zeros.
 Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts);
-/// Lets the experts of one stack agree in all but what a column's group and a row's tensor scale are; an error where they
-/// cannot.
+/// Lets the experts of one stack agree in all but what a column's group and a row's tensor scale
+/// are; an error where they cannot.
 Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts);
 
 struct Layer {
@@ -78,8 +84,9 @@ class TensorTable;
 
 /// Where a checkpoint came from.
 struct Origin {
-  bool is_gguf = false;     ///< else safetensors
-  std::string folder;       ///< of the disk, with a slash at its end, or ""; the files' names are in the tensors
+  bool is_gguf = false;  ///< else safetensors
+  std::string
+      folder;  ///< of the disk, with a slash at its end, or ""; the files' names are in the tensors
   std::string_view config;  ///< the text of config.json, or ""; lives as long as the checkpoint
 };
 
@@ -116,9 +123,11 @@ class Layers {
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
-  /// path: .safetensors, .safetensors.index.json, .gguf or a folder with one of them. Reads headers and config.json only.
-  static Result<std::unique_ptr<Checkpoint>> open(const std::string& path, marlin_layout override_layout,
-                                                  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
+  /// path: .safetensors, .safetensors.index.json, .gguf or a folder with one of them. Reads headers
+  /// and config.json only.
+  static Result<std::unique_ptr<Checkpoint>> open(
+      const std::string& path, marlin_layout override_layout,
+      marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
 
   Layers layers() const { return Layers(*this); }
   virtual size_t layer_count() const = 0;
@@ -134,12 +143,15 @@ class Checkpoint {
   virtual const Origin& origin() const = 0;
   /// Whether this file of the disk was read for it: a shard, the index, config.json and its like.
   virtual bool has_read(const FileId& file) const = 0;
-  /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if it has one.
+  /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if
+  /// it has one.
   virtual std::vector<TensorView> parts(size_t layer) const = 0;
   /// These bytes of a tensor will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
-  /// One expert (0 for plain layers) of one layer. The source borrows from the checkpoint and from options.sparse.
-  virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert, const SourceOptions& options) const = 0;
+  /// One expert (0 for plain layers) of one layer. The source borrows from the checkpoint and from
+  /// options.sparse.
+  virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert,
+                                                       const SourceOptions& options) const = 0;
 };
 
 inline size_t Layers::size() const { return checkpoint_.layer_count(); }

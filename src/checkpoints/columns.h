@@ -7,10 +7,10 @@
 
 namespace metal_marlin {
 
-/// out[n - first][g] = from[g][n] for n in [first, first + count); elements of `size` 1, 2 or 4 bytes, rows of `stride`
-/// elements.
-void gather_columns(const std::byte* from, int64_t stride, size_t size, int64_t groups, int64_t first, int64_t count,
-                    std::vector<uint8_t>& out);
+/// out[n - first][g] = from[g][n] for n in [first, first + count); elements of `size` 1, 2 or 4
+/// bytes, rows of `stride` elements.
+void gather_columns(const std::byte* from, int64_t stride, size_t size, int64_t groups,
+                    int64_t first, int64_t count, std::vector<uint8_t>& out);
 
 /// What a packed zero means: (nibble of (word + add_to_word) + add) & mask. As it is by default.
 struct PackedZero {
@@ -18,8 +18,10 @@ struct PackedZero {
   uint8_t add = 0, mask = 15;
 };
 
-/// The same for nibbles in words of 32 bits: from is [groups][words], column n is nibble nibble_of[n % 8] of word n / 8.
-void gather_packed_columns(const std::byte* from, int64_t words, const uint8_t (&nibble_of)[8], PackedZero zero, int64_t groups,
-                           int64_t first, int64_t count, std::vector<uint8_t>& out);
+/// The same for nibbles in words of 32 bits: from is [groups][words], column n is nibble
+/// nibble_of[n % 8] of word n / 8.
+void gather_packed_columns(const std::byte* from, int64_t words, const uint8_t (&nibble_of)[8],
+                           PackedZero zero, int64_t groups, int64_t first, int64_t count,
+                           std::vector<uint8_t>& out);
 
 }  // namespace metal_marlin

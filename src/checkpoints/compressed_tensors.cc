@@ -1,5 +1,6 @@
-// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed along N. And
-// "sparse-24-bitmask": pruned floats. The FP4 formats of the same writer are in mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
+// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed
+// along N. And "sparse-24-bitmask": pruned floats. The FP4 formats of the same writer are in
+// mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -38,14 +39,16 @@ Status take_shape(const TensorView& shape, Finding& found) {
   MARLIN_ASSIGN(const Shape said, read_shape(shape));
   const auto [n, k] = said;
   if (n != found.layer.n || k < 1 || k > INT32_MAX) {
-    return view_error(shape, MARLIN_E_FORMAT, "expected [%" PRId64 ", 1..2147483647], found [%" PRId64 ", %" PRId64 "]",
+    return view_error(shape, MARLIN_E_FORMAT,
+                      "expected [%" PRId64 ", 1..2147483647], found [%" PRId64 ", %" PRId64 "]",
                       found.layer.n, n, k);
   }
   if (ceil_div(k, 8) != cols_of(codes)) {
     const bool bytes = ceil_div(k, 4) == cols_of(codes);
     return view_error(codes, bytes ? MARLIN_E_UNSUPPORTED : MARLIN_E_FORMAT,
-                      "expected 4-bit codes: %" PRId64 " words for %" PRId64 " elements, found %" PRId64 "%s", ceil_div(k, 8),
-                      k, cols_of(codes), bytes ? " (8-bit codes)" : "");
+                      "expected 4-bit codes: %" PRId64 " words for %" PRId64
+                      " elements, found %" PRId64 "%s",
+                      ceil_div(k, 8), k, cols_of(codes), bytes ? " (8-bit codes)" : "");
   }
   found.layer.k = k;
   return {};
@@ -55,25 +58,29 @@ Status take_shape(const TensorView& shape, Finding& found) {
 Status check_bitmask(const TensorView& shape, const LayoutOperands& o) {
   MARLIN_RETURN_IF_ERROR(float_type(o.values).status());
   if (o.n < 1 || o.n > INT32_MAX || o.k < 1 || o.k % 4 != 0 || o.values.dims.size() != 2) {
-    return view_error(o.values, MARLIN_E_SHAPE, "expected the kept half of [1..2147483647, multiple of 4]");
+    return view_error(o.values, MARLIN_E_SHAPE,
+                      "expected the kept half of [1..2147483647, multiple of 4]");
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_U8}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, o.n, ceil_div(o.k, 8)));
   if (!present(shape)) return {};
   MARLIN_ASSIGN(const Shape said, read_shape(shape));
   if (said.n == o.n && said.k == o.k) return {};
-  return view_error(shape, MARLIN_E_FORMAT, "expected [%" PRId64 ", %" PRId64 "], found [%" PRId64 ", %" PRId64 "]", o.n, o.k,
-                    said.n, said.k);
+  return view_error(shape, MARLIN_E_FORMAT,
+                    "expected [%" PRId64 ", %" PRId64 "], found [%" PRId64 ", %" PRId64 "]", o.n,
+                    o.k, said.n, said.k);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands, Depth depth) {
+Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands,
+                                                              Depth depth) {
   LayoutOperands o = operands;
   if (present(o.group_index)) {
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.group_index, {MARLIN_I32}));
     MARLIN_RETURN_IF_ERROR(expect_shape(o.group_index, 1, o.k));
-    if (depth == Depth::full && has_minus_one(o.group_index)) o.group_index = {};  // the writer's "none"
+    if (depth == Depth::full && has_minus_one(o.group_index))
+      o.group_index = {};  // the writer's "none"
   }
   RowsParts parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
@@ -97,7 +104,8 @@ Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperan
   return make_rows_source(std::move(parts));
 }
 
-std::optional<Finding> recognize_compressed_tensors(const Finder& finder, const TensorView& tensor) {
+std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
+                                                    const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight_packed");
   if (!base || (tensor.dtype != MARLIN_I32 && tensor.dtype != MARLIN_U32)) return std::nullopt;
   if (present(finder.find(*base, ".meta"))) return std::nullopt;  // marlin-24
@@ -133,7 +141,8 @@ std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView&
   o.values = tensor;
   o.sparse_meta = finder.find(*base, ".bitmask");
   found.layer.n = o.n = rows_of(tensor);
-  found.layer.k = o.k = found.layer.group_size = std::min<int64_t>(cols_of(tensor), INT32_MAX / 2) * 2;
+  found.layer.k = o.k = found.layer.group_size =
+      std::min<int64_t>(cols_of(tensor), INT32_MAX / 2) * 2;
   found.layer.status = check_bitmask(finder.find(*base, ".shape"), o);
   return found;
 }

@@ -10,10 +10,13 @@
 namespace metal_marlin {
 namespace {
 
-/// Importers hand out 16-bit floats instead of bytes for the rare matrix whose bytes have an odd meaning. Such a matrix still
-/// goes with its neighbors: these floats hold every value of the byte type.
+/// Importers hand out 16-bit floats instead of bytes for the rare matrix whose bytes have an odd
+/// meaning. Such a matrix still goes with its neighbors: these floats hold every value of the byte
+/// type.
 std::optional<ScaleType> common_scale_type(ScaleType a, ScaleType b) {
-  const auto pair = [&](ScaleType x, ScaleType y) { return (a == x && b == y) || (a == y && b == x); };
+  const auto pair = [&](ScaleType x, ScaleType y) {
+    return (a == x && b == y) || (a == y && b == x);
+  };
   if (a == b) return a;
   if (pair(ScaleType::e4m3, ScaleType::f16)) return ScaleType::f16;
   if (pair(ScaleType::e8m0, ScaleType::bf16)) return ScaleType::bf16;
@@ -22,7 +25,8 @@ std::optional<ScaleType> common_scale_type(ScaleType a, ScaleType b) {
 
 class ConcatSource final : public WeightSource {
  public:
-  ConcatSource(std::vector<std::unique_ptr<WeightSource>> parts, WeightMeta meta) : parts_(std::move(parts)) {
+  ConcatSource(std::vector<std::unique_ptr<WeightSource>> parts, WeightMeta meta)
+      : parts_(std::move(parts)) {
     meta_ = std::move(meta);
     int64_t row = 0;
     for (const auto& part : parts_) {
@@ -32,7 +36,9 @@ class ConcatSource final : public WeightSource {
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
-    size_t at = static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), first) - first_.begin()) - 1;
+    size_t at = static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), first) -
+                                    first_.begin()) -
+                1;
     MARLIN_ASSIGN(int64_t done, read_part(at, first, count, out));
     Stripe more;
     while (done < count) {
@@ -52,7 +58,8 @@ class ConcatSource final : public WeightSource {
     const WeightSource& part = *parts_[at];
     const int64_t row = first - first_[at], rows = std::min(count, part.meta().n - row);
     MARLIN_RETURN_IF_ERROR(part.read(row, rows, out));
-    if (part.meta().scale_type != meta_.scale_type) widen_scales(part.meta().scale_type, out.scales);
+    if (part.meta().scale_type != meta_.scale_type)
+      widen_scales(part.meta().scale_type, out.scales);
     return rows;
   }
 
@@ -70,31 +77,36 @@ class ConcatSource final : public WeightSource {
   std::vector<int64_t> first_;  // rows
 };
 
-/// Merges what differs harmlessly into `meta` (made from the first one); an error for what must be the same. `one` is "part" or
-/// "expert".
+/// Merges what differs harmlessly into `meta` (made from the first one); an error for what must be
+/// the same. `one` is "part" or "expert".
 Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& meta) {
   const auto must_agree = [&](const char* what, int64_t expected, int64_t found) {
     if (expected == found) return Status();
-    return Status::error(MARLIN_E_SHAPE, "%s %zu: %s: expected %" PRId64 " as in %s 0, found %" PRId64, one, index, what,
-                         expected, one, found);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s %zu: %s: expected %" PRId64 " as in %s 0, found %" PRId64, one, index,
+                         what, expected, one, found);
   };
   if (part.format != meta.format) {
-    return Status::error(MARLIN_E_SHAPE, "%s %zu: format: expected %s as in %s 0, found %s", one, index,
-                         format_name(meta.format), one, format_name(part.format));
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: format: expected %s as in %s 0, found %s", one,
+                         index, format_name(meta.format), one, format_name(part.format));
   }
   MARLIN_RETURN_IF_ERROR(must_agree("k", meta.k, part.k));
   MARLIN_RETURN_IF_ERROR(must_agree("group_size", meta.group_size, part.group_size));
   MARLIN_RETURN_IF_ERROR(must_agree("groups a row", meta.groups, part.groups));
   const auto type = common_scale_type(meta.scale_type, part.scale_type);
   if (!type) {
-    return Status::error(MARLIN_E_SHAPE, "%s %zu: scales: expected %s as in %s 0, found %s", one, index,
-                         scale_type_name(meta.scale_type), one, scale_type_name(part.scale_type));
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: scales: expected %s as in %s 0, found %s", one,
+                         index, scale_type_name(meta.scale_type), one,
+                         scale_type_name(part.scale_type));
   }
-  if (part.zero_kind != meta.zero_kind || (meta.zero_kind == ZeroKind::additive && part.zero_type != meta.zero_type)) {
-    return Status::error(MARLIN_E_SHAPE, "%s %zu: zeros: expected the kind and type of %s 0", one, index, one);
+  if (part.zero_kind != meta.zero_kind ||
+      (meta.zero_kind == ZeroKind::additive && part.zero_type != meta.zero_type)) {
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: zeros: expected the kind and type of %s 0", one,
+                         index, one);
   }
   MARLIN_RETURN_IF_ERROR(must_agree("2:4 sparse", meta.sparse, part.sparse));
-  MARLIN_RETURN_IF_ERROR(must_agree("gate and up rows alternate", meta.gate_up_interleaved, part.gate_up_interleaved));
+  MARLIN_RETURN_IF_ERROR(
+      must_agree("gate and up rows alternate", meta.gate_up_interleaved, part.gate_up_interleaved));
   meta.scale_type = *type;
   meta.squared_norm += part.squared_norm;
   meta.kept_norm += part.kept_norm;
@@ -102,13 +114,16 @@ Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& 
 }
 
 /// One below the other; a part without tensor scale has 1.
-std::vector<TensorScale> concat_tensor_scales(const std::vector<std::unique_ptr<WeightSource>>& parts) {
+std::vector<TensorScale> concat_tensor_scales(
+    const std::vector<std::unique_ptr<WeightSource>>& parts) {
   std::vector<TensorScale> all;
-  const bool any = std::any_of(parts.begin(), parts.end(), [](const auto& p) { return !p->meta().tensor_scales.empty(); });
+  const bool any = std::any_of(parts.begin(), parts.end(),
+                               [](const auto& p) { return !p->meta().tensor_scales.empty(); });
   int64_t row = 0;
   for (const auto& part : parts) {
     if (any && part->meta().tensor_scales.empty()) all.push_back({row, 1.0f, false});
-    for (const TensorScale& t : part->meta().tensor_scales) all.push_back({row + t.first_row, t.value, t.divide});
+    for (const TensorScale& t : part->meta().tensor_scales)
+      all.push_back({row + t.first_row, t.value, t.divide});
     row += part->meta().n;
   }
   return all;
@@ -116,8 +131,10 @@ std::vector<TensorScale> concat_tensor_scales(const std::vector<std::unique_ptr<
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts) {
-  if (parts.empty()) return Status::error(MARLIN_E_ARGUMENT, "parts: expected one or more, found none");
+Result<std::unique_ptr<WeightSource>> make_concat(
+    std::vector<std::unique_ptr<WeightSource>> parts) {
+  if (parts.empty())
+    return Status::error(MARLIN_E_ARGUMENT, "parts: expected one or more, found none");
   if (parts.size() == 1) return std::move(parts[0]);
   WeightMeta meta = parts[0]->meta();
   for (size_t i = 1; i < parts.size(); ++i) {
@@ -128,7 +145,8 @@ Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<We
   }
   meta.tensor_scales = concat_tensor_scales(parts);
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
-  return std::unique_ptr<WeightSource>(std::make_unique<ConcatSource>(std::move(parts), std::move(meta)));
+  return std::unique_ptr<WeightSource>(
+      std::make_unique<ConcatSource>(std::move(parts), std::move(meta)));
 }
 
 Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts) {
@@ -136,8 +154,9 @@ Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts) {
   for (size_t i = 1; i < experts.size(); ++i) {
     MARLIN_RETURN_IF_ERROR(merge(experts[i]->meta(), "expert", i, common));
     if (experts[i]->meta().n != common.n)
-      return Status::error(MARLIN_E_SHAPE, "expert %zu: n: expected %" PRId64 " as in expert 0, found %" PRId64, i, common.n,
-                           experts[i]->meta().n);
+      return Status::error(MARLIN_E_SHAPE,
+                           "expert %zu: n: expected %" PRId64 " as in expert 0, found %" PRId64, i,
+                           common.n, experts[i]->meta().n);
   }
   for (auto& expert : experts) {
     WeightMeta meta = expert->meta();

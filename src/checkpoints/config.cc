@@ -11,13 +11,15 @@
 namespace metal_marlin {
 namespace {
 
-/// quantization_config of config.json, and the whole of the other files, which leave the method to their name.
+/// quantization_config of config.json, and the whole of the other files, which leave the method to
+/// their name.
 void take_quantization(ConfigSection& q, const char* default_method, QuantConfig& config) {
   config.method = q.quant_method.value_or("");
   if (config.method.empty()) config.method = default_method;
   // AWQ calls its variant "version"; in others that is the version of the writer.
   if (config.method == "awq") config.format = q.version.value_or("");
-  if (config.format.empty()) config.format = q.checkpoint_format ? *q.checkpoint_format : q.format.value_or("");
+  if (config.format.empty())
+    config.format = q.checkpoint_format ? *q.checkpoint_format : q.format.value_or("");
   config.bits = q.bits ? q.bits : q.w_bit;
   config.symmetric = q.sym;
   config.act_order = q.desc_act;
@@ -32,13 +34,15 @@ void take_mlx(ConfigSection& q, QuantConfig& config) {
   config.method = "mlx";
   config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
   config.mlx_layers = std::move(q.mlx_layers);
-  sort_mapped(std::span(config.mlx_layers), [strings = JsonStrings(config.text)](const auto& a, const auto& b) {
-    return strings.compare(a.name, b.name) < 0;
-  });
+  sort_mapped(std::span(config.mlx_layers),
+              [strings = JsonStrings(config.text)](const auto& a, const auto& b) {
+                return strings.compare(a.name, b.name) < 0;
+              });
 }
 
 /// Nothing when there is no such file. `text` is what it holds.
-Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name, std::string_view& text) {
+Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name,
+                                                std::string_view& text) {
   const auto bytes = folder.open(name);
   if (!bytes.ok()) {
     if (bytes.status().code() == MARLIN_E_FILE && bytes.status().native_code() == ENOENT)
@@ -56,12 +60,14 @@ Result<QuantConfig> read_config(Folder& folder) {
   QuantConfig config;
   MARLIN_ASSIGN(std::optional<ConfigSections> file, read_file(folder, "config.json", config.text));
   if (file) {
-    ConfigSection& mlx = file->quantization.is_there ? file->quantization : file->inner_quantization;
+    ConfigSection& mlx =
+        file->quantization.is_there ? file->quantization : file->inner_quantization;
     if (mlx.is_object) {
       take_mlx(mlx, config);
       return config;
     }
-    ConfigSection& q = file->quantization_config.is_there ? file->quantization_config : file->inner_quantization_config;
+    ConfigSection& q = file->quantization_config.is_there ? file->quantization_config
+                                                          : file->inner_quantization_config;
     if (q.is_object) {
       take_quantization(q, "", config);
       return config;
@@ -69,12 +75,15 @@ Result<QuantConfig> read_config(Folder& folder) {
   }
   static constexpr struct {
     const char *file, *method;
-  } kOthers[] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"hf_quant_config.json", "modelopt"}};
+  } kOthers[] = {{"quantize_config.json", "gptq"},
+                 {"quant_config.json", "awq"},
+                 {"hf_quant_config.json", "modelopt"}};
   for (const auto& other : kOthers) {
     std::string_view text;
     MARLIN_ASSIGN(file, read_file(folder, other.file, text));
     if (!file) continue;
-    take_quantization(file->quantization.is_there ? file->quantization : file->root, other.method, config);
+    take_quantization(file->quantization.is_there ? file->quantization : file->root, other.method,
+                      config);
     return config;
   }
   return config;
@@ -82,9 +91,9 @@ Result<QuantConfig> read_config(Folder& folder) {
 
 QuantConfig::Mlx QuantConfig::mlx_of(std::string_view layer) const {
   const JsonStrings strings(text);
-  const auto own = std::lower_bound(mlx_layers.begin(), mlx_layers.end(), layer, [&](const MlxLayer& a, std::string_view name) {
-    return strings.compare(a.name, name) < 0;
-  });
+  const auto own = std::lower_bound(
+      mlx_layers.begin(), mlx_layers.end(), layer,
+      [&](const MlxLayer& a, std::string_view name) { return strings.compare(a.name, name) < 0; });
   Mlx all = mlx;
   if (own == mlx_layers.end() || strings.compare(own->name, layer) != 0) return all;
   if (own->bits != MlxLayer::kNone) all.bits = own->bits;
@@ -98,7 +107,9 @@ std::optional<int64_t> group_size_of(const QuantConfig& config, int64_t k, int64
   if (k < 1 || groups < 1) return std::nullopt;
   if (groups == 1) return k;
   // ceil(k / size) == groups, that is (groups - 1) size < k <= groups size
-  if (const auto size = config.group_sizes.first_between(ceil_div(k, groups), (k - 1) / (groups - 1))) return size;
+  if (const auto size =
+          config.group_sizes.first_between(ceil_div(k, groups), (k - 1) / (groups - 1)))
+    return size;
   if (k % groups != 0) return std::nullopt;
   return k / groups;
 }

@@ -51,7 +51,18 @@ class ConfigReader {
   ConfigSections take() { return std::move(sections_); }
 
  private:
-  enum class Place { root, text_config, section, meta, quantizers, config_groups, group, weights, member, other };
+  enum class Place {
+    root,
+    text_config,
+    section,
+    meta,
+    quantizers,
+    config_groups,
+    group,
+    weights,
+    member,
+    other
+  };
   /// An object or array around.
   struct Level {
     Place place = Place::other;
@@ -62,15 +73,18 @@ class ConfigReader {
   ConfigSection* section_named(Place place) {
     const bool root = place == Place::root;
     if (!root && place != Place::text_config) return nullptr;
-    if (key_ == "quantization") return root ? &sections_.quantization : &sections_.inner_quantization;
-    if (key_ == "quantization_config") return root ? &sections_.quantization_config : &sections_.inner_quantization_config;
+    if (key_ == "quantization")
+      return root ? &sections_.quantization : &sections_.inner_quantization;
+    if (key_ == "quantization_config")
+      return root ? &sections_.quantization_config : &sections_.inner_quantization_config;
     return nullptr;
   }
 
   Level level_of_object() {
     if (levels_.empty()) return {Place::root, &sections_.root};
     const Level& parent = levels_.back();
-    if (ConfigSection* const section = section_named(parent.place)) return {Place::section, section};
+    if (ConfigSection* const section = section_named(parent.place))
+      return {Place::section, section};
     switch (parent.place) {
       case Place::root:
       case Place::section:
@@ -112,8 +126,10 @@ class ConfigReader {
       const auto size = group_size_ ? group_size_ : q_group_size_;
       if (size && *size > 0) level.section->config_groups.push_back(*size);
     }
-    // Of the members of a section: one that is no part of the other writers' configs is a layer of MLX, whatever it is called.
-    const bool member = level.place == Place::member || level.place == Place::meta || level.place == Place::config_groups;
+    // Of the members of a section: one that is no part of the other writers' configs is a layer of
+    // MLX, whatever it is called.
+    const bool member = level.place == Place::member || level.place == Place::meta ||
+                        level.place == Place::config_groups;
     if (!member || levels_.back().place != Place::section) return;
     constexpr int32_t kNone = QuantConfig::MlxLayer::kNone;
     if (layer_.mode == 0 && layer_.bits == kNone && layer_.group_size == kNone) return;
@@ -169,9 +185,10 @@ class ConfigReader {
 
   ConfigSections sections_;
   std::vector<Level> levels_;
-  std::string key_;  // the last one: of the value that comes; cut where it is longer than any that is asked for
+  std::string key_;  // the last one: of the value that comes; cut where it is longer than any that
+                     // is asked for
   uint32_t key_begin_ = 0;
-  QuantConfig::MlxLayer layer_;                       // of the member of a section that is being read
+  QuantConfig::MlxLayer layer_;  // of the member of a section that is being read
   std::optional<int64_t> group_size_, q_group_size_;  // of the weights of a config group
   bool is_first_ = false;                             // no item of meta.quantizer has been seen
 };
@@ -186,7 +203,8 @@ std::string config_word(std::string_view text) {
 
 Result<ConfigSections> read_config_sections(std::string_view text, std::string_view name) {
   ConfigReader reader;
-  MARLIN_RETURN_IF_ERROR(walk_json({text, name, 0, kMaxConfig, 64}, [&](const JsonEvent& e) { return reader.visit(e); }));
+  MARLIN_RETURN_IF_ERROR(walk_json({text, name, 0, kMaxConfig, 64},
+                                   [&](const JsonEvent& e) { return reader.visit(e); }));
   return reader.take();
 }
 

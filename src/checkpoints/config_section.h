@@ -13,25 +13,28 @@
 
 namespace metal_marlin {
 
-/// One object of a config, as it stands: the members that any writer uses, and nothing else. Texts as in QuantConfig.
+/// One object of a config, as it stands: the members that any writer uses, and nothing else. Texts
+/// as in QuantConfig.
 struct ConfigSection {
   bool is_there = false, is_object = false;
   std::optional<std::string> quant_method, version, checkpoint_format, format, mode;
   std::string quantizer;  ///< meta.quantizer, or the first when it is a list
   std::optional<int64_t> bits, w_bit, group_size, q_group_size;
   std::optional<bool> sym, desc_act, is_marlin_format;
-  std::vector<int64_t> config_groups;             ///< sizes, in the text's order
-  std::vector<QuantConfig::MlxLayer> mlx_layers;  ///< of members that are objects, in the text's order; not of the root
+  std::vector<int64_t> config_groups;  ///< sizes, in the text's order
+  std::vector<QuantConfig::MlxLayer>
+      mlx_layers;  ///< of members that are objects, in the text's order; not of the root
 };
 
 /// The places where writers put it.
 struct ConfigSections {
   ConfigSection root, quantization, quantization_config;
-  ConfigSection inner_quantization, inner_quantization_config;  ///< in text_config, of models that also see or hear
+  ConfigSection inner_quantization,
+      inner_quantization_config;  ///< in text_config, of models that also see or hear
 };
 
-/// Walks through the text of the file `name` and keeps no value that is not in ConfigSection, so that memory stays below a few
-/// times the text whatever it holds.
+/// Walks through the text of the file `name` and keeps no value that is not in ConfigSection, so
+/// that memory stays below a few times the text whatever it holds.
 Result<ConfigSections> read_config_sections(std::string_view text, std::string_view name);
 
 /// As QuantConfig has it.

@@ -10,11 +10,13 @@
 namespace metal_marlin {
 namespace {
 
-// POSIX and not std::filesystem, whose iterators end the process when memory runs out: they allocate in noexcept functions.
+// POSIX and not std::filesystem, whose iterators end the process when memory runs out: they
+// allocate in noexcept functions.
 
 class DiskFolder final : public Folder {
  public:
-  explicit DiskFolder(const std::string& path) : path_(path.empty() || path.ends_with('/') ? path : path + '/') {}
+  explicit DiskFolder(const std::string& path)
+      : path_(path.empty() || path.ends_with('/') ? path : path + '/') {}
   Result<std::span<const std::byte>> open(const std::string& name) override {
     MARLIN_ASSIGN(MappedFile file, MappedFile::open(path_ + name));
     files_.push_back(std::move(file));
@@ -23,7 +25,8 @@ class DiskFolder final : public Folder {
   void release(std::span<const std::byte> part) const override { MappedFile::release_pages(part); }
   std::string path() const override { return path_; }
   bool has_opened(const FileId& file) const override {
-    return std::any_of(files_.begin(), files_.end(), [&](const MappedFile& opened) { return opened.id() == file; });
+    return std::any_of(files_.begin(), files_.end(),
+                       [&](const MappedFile& opened) { return opened.id() == file; });
   }
 
  private:
@@ -64,19 +67,24 @@ Result<std::string> search(const std::string& path) {
     const auto count = std::count_if(names.begin(), names.end(), fits);
     if (count == 1) return *std::find_if(names.begin(), names.end(), fits);
     if (count > 1) {
-      return Status::error(MARLIN_E_FILE, "%.150s: expected one file *%s in the folder, found %td: name one", path.c_str(),
-                           ending, count)
+      return Status::error(MARLIN_E_FILE,
+                           "%.150s: expected one file *%s in the folder, found %td: name one",
+                           path.c_str(), ending, count)
           .with_native(EINVAL);
     }
   }
-  return Status::error(MARLIN_E_FILE, "%.150s: expected a .safetensors, .safetensors.index.json or .gguf in the folder",
-                       path.c_str())
+  return Status::error(
+             MARLIN_E_FILE,
+             "%.150s: expected a .safetensors, .safetensors.index.json or .gguf in the folder",
+             path.c_str())
       .with_native(ENOENT);
 }
 
 }  // namespace
 
-std::unique_ptr<Folder> disk_folder(const std::string& path) { return std::make_unique<DiskFolder>(path); }
+std::unique_ptr<Folder> disk_folder(const std::string& path) {
+  return std::make_unique<DiskFolder>(path);
+}
 
 Result<CheckpointPath> locate_checkpoint(const std::string& path) {
   struct stat info{};

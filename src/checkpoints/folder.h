@@ -11,12 +11,13 @@
 
 namespace metal_marlin {
 
-/// Owns the bytes of every file that it opened, until it dies. Used by one thread while a checkpoint is opened; release() may
-/// be called by any thread at any time.
+/// Owns the bytes of every file that it opened, until it dies. Used by one thread while a
+/// checkpoint is opened; release() may be called by any thread at any time.
 class Folder {
  public:
   virtual ~Folder() = default;
-  /// The whole content of a file of this folder. MARLIN_E_FILE with native code ENOENT when there is none.
+  /// The whole content of a file of this folder. MARLIN_E_FILE with native code ENOENT when there
+  /// is none.
   virtual Result<std::span<const std::byte>> open(const std::string& name) = 0;
   /// These bytes will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
@@ -29,8 +30,9 @@ class Folder {
 /// The folder `path` of the disk ("" is the current one); files are mapped.
 std::unique_ptr<Folder> disk_folder(const std::string& path);
 
-/// What marlin_checkpoint_open takes, apart: the folder and the name of the file in it. A folder is searched for
-/// model.safetensors.index.json, model.safetensors, model.gguf, then for the only file with one of these endings.
+/// What marlin_checkpoint_open takes, apart: the folder and the name of the file in it. A folder is
+/// searched for model.safetensors.index.json, model.safetensors, model.gguf, then for the only file
+/// with one of these endings.
 struct CheckpointPath {
   std::string folder, file;
 };

@@ -1,4 +1,5 @@
-// GGUF's blocks: Q4_0, Q4_1, Q8_0, MXFP4, NVFP4. A row of W is a row of blocks, which hold codes and scales together.
+// GGUF's blocks: Q4_0, Q4_1, Q8_0, MXFP4, NVFP4. A row of W is a row of blocks, which hold codes
+// and scales together.
 #include <array>
 #include <cinttypes>
 
@@ -23,8 +24,9 @@ void split_16(const std::byte* from, uint8_t* to) {
   store(to + 24, b >> 4 & kLowNibbles);
 }
 
-/// ggml's FP4 values are integers times a scale, so its code 8 is 0 and not -0: eight codes with 8 made 0. Bit 3 of a byte
-/// stays when the bits below are not all zero, for then adding 7 to them reaches it.
+/// ggml's FP4 values are integers times a scale, so its code 8 is 0 and not -0: eight codes with 8
+/// made 0. Bit 3 of a byte stays when the bits below are not all zero, for then adding 7 to them
+/// reaches it.
 uint64_t without_negative_zero(uint64_t codes) {
   constexpr uint64_t kMagnitudes = 0x0707070707070707u;
   return codes & (((codes & kMagnitudes) + kMagnitudes) | kMagnitudes);
@@ -38,7 +40,8 @@ void split_16_fp4(const std::byte* from, uint8_t* to) {
   store(to + 24, without_negative_zero(b >> 4 & kLowNibbles));
 }
 
-// One struct a block type: its size, and how a block becomes canonical. `s` and `z` point at the block's first scale and zero.
+// One struct a block type: its size, and how a block becomes canonical. `s` and `z` point at the
+// block's first scale and zero.
 struct BlockQ40 {
   static constexpr int64_t kElements = 32, kBytes = 18;
   static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
@@ -68,7 +71,8 @@ struct Mxfp4 {
     split_16_fp4(block + 1, codes);
   }
 };
-/// Four groups of 16; element 16 g + j is the low nibble of byte 8 g + j, element 16 g + 8 + j the high one.
+/// Four groups of 16; element 16 g + j is the low nibble of byte 8 g + j, element 16 g + 8 + j the
+/// high one.
 struct Nvfp4Codes {
   static constexpr int64_t kElements = 64, kBytes = 36;
   static void read_codes(const std::byte* block, uint8_t* codes) {
@@ -99,13 +103,16 @@ struct Nvfp4AsF16 : Nvfp4Codes {
 template <class Block>
 class GgufSource final : public WeightSource {
  public:
-  GgufSource(WeightMeta meta, const TensorView& values) : values_(values) { meta_ = std::move(meta); }
+  GgufSource(WeightMeta meta, const TensorView& values) : values_(values) {
+    meta_ = std::move(meta);
+  }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     const int64_t blocks = meta_.k / Block::kElements;
     const int64_t groups = meta_.groups / blocks;  // a block
     const bool additive = meta_.zero_kind == ZeroKind::additive;
-    const int64_t scale_step = groups * static_cast<int64_t>(scale_bytes(meta_.scale_type)), zero_step = additive ? 2 : 0;
+    const int64_t scale_step = groups * static_cast<int64_t>(scale_bytes(meta_.scale_type)),
+                  zero_step = additive ? 2 : 0;
     out.codes.resize(static_cast<size_t>(count * meta_.k));
     out.scales.resize(static_cast<size_t>(count * blocks * scale_step));
     out.zeros.resize(static_cast<size_t>(count * blocks * zero_step));
@@ -125,9 +132,11 @@ class GgufSource final : public WeightSource {
   }
 
  private:
-  /// ggml's own validation rejects the byte; its kernels make 2^128 of it, which no float scale holds.
+  /// ggml's own validation rejects the byte; its kernels make 2^128 of it, which no float scale
+  /// holds.
   Status scale_error(const std::byte* block) const {
-    return view_error(values_, MARLIN_E_FORMAT, "scale at byte %td of it: 0xFF is no scale of GGUF's MXFP4",
+    return view_error(values_, MARLIN_E_FORMAT,
+                      "scale at byte %td of it: 0xFF is no scale of GGUF's MXFP4",
                       block - values_.data);
   }
 
@@ -159,14 +168,16 @@ constexpr BlockRow kBlocks[] = {
     {kGgufNvfp4, MARLIN_NVFP4, false, Nvfp4::kElements, Nvfp4::kBytes, MARLIN_E4M3},
 };
 
-std::unique_ptr<WeightSource> make_block_source(WeightMeta meta, const LayoutOperands& o, bool additive) {
+std::unique_ptr<WeightSource> make_block_source(WeightMeta meta, const LayoutOperands& o,
+                                                bool additive) {
   switch (o.format) {
     case MARLIN_INT8:
       return std::make_unique<GgufSource<BlockQ80>>(std::move(meta), o.values);
     case MARLIN_MXFP4:
       return std::make_unique<GgufSource<Mxfp4>>(std::move(meta), o.values);
     case MARLIN_NVFP4:
-      if (meta.scale_type == ScaleType::f16) return std::make_unique<GgufSource<Nvfp4AsF16>>(std::move(meta), o.values);
+      if (meta.scale_type == ScaleType::f16)
+        return std::make_unique<GgufSource<Nvfp4AsF16>>(std::move(meta), o.values);
       return std::make_unique<GgufSource<Nvfp4>>(std::move(meta), o.values);
     default:
       if (additive) return std::make_unique<GgufSource<BlockQ41>>(std::move(meta), o.values);
@@ -183,35 +194,40 @@ Result<std::unique_ptr<WeightSource>> make_gguf(const LayoutOperands& o, Depth d
     if (r.format == o.format && r.additive == additive) row = &r;
   }
   if (row == nullptr) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: no GGUF block type that is read holds %s%s", format_name(o.format),
-                         additive ? " with additive zeros" : "");
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: no GGUF block type that is read holds %s%s",
+                         format_name(o.format), additive ? " with additive zeros" : "");
   }
-  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index}) MARLIN_RETURN_IF_ERROR(expect_absent(*view));
+  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index})
+    MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   LayoutOperands with_scales = o;
   with_scales.scales.dtype = row->scales;  // the blocks hold them
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(with_scales, 0, depth));
   if (o.k % row->elements != 0) {
-    return view_error(o.values, MARLIN_E_SHAPE, "k: expected a multiple of %" PRId64 " (%s), found %" PRId64, row->elements,
+    return view_error(o.values, MARLIN_E_SHAPE,
+                      "k: expected a multiple of %" PRId64 " (%s), found %" PRId64, row->elements,
                       row->type, o.k);
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U8}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, o.k / row->elements * row->bytes));
   const int64_t group = o.format == MARLIN_NVFP4 ? 16 : 32;
   if (meta.groups != o.k / group) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "group_size: %s has groups of %" PRId64 ", found %" PRId64, row->type, group,
-                         meta.group_size);
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "group_size: %s has groups of %" PRId64 ", found %" PRId64, row->type,
+                         group, meta.group_size);
   }
   if (additive) {
     meta.zero_kind = ZeroKind::additive;
     meta.zero_type = ScaleType::f16;
   }
-  if (o.format == MARLIN_NVFP4 && depth == Depth::full && any_scale_is_480(o)) meta.scale_type = ScaleType::f16;
+  if (o.format == MARLIN_NVFP4 && depth == Depth::full && any_scale_is_480(o))
+    meta.scale_type = ScaleType::f16;
   MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
   return make_block_source(std::move(meta), o, additive);
 }
 
 std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& tensor) {
-  if (!finder.is_gguf || tensor.dims.size() < 2 || tensor.dims.size() > 3 || tensor.dtype != 0) return std::nullopt;
+  if (!finder.is_gguf || tensor.dims.size() < 2 || tensor.dims.size() > 3 || tensor.dtype != 0)
+    return std::nullopt;
   Finding found;
   found.layer.name = tensor.name;
   found.layer.layout = MARLIN_LAYOUT_GGUF;
@@ -221,8 +237,9 @@ std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& te
     if (tensor.type_name == r.type) row = &r;
   }
   if (row == nullptr) {
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "type %.*s is not read by this version",
-                                    static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "type %.*s is not read by this version",
+                   static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
     return found;
   }
   LayoutOperands& o = found.operands;
@@ -236,7 +253,8 @@ std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& te
   o.values.row_stride = o.values.dims.back();
   const std::string_view suffix = ".weight";
   if (tensor.name.ends_with(suffix)) {
-    o.tensor_scale = finder.find(tensor.name.substr(0, tensor.name.size() - suffix.size()), ".scale");
+    o.tensor_scale =
+        finder.find(tensor.name.substr(0, tensor.name.size() - suffix.size()), ".scale");
   }
   found.make = make_gguf;
   return found;

@@ -23,20 +23,37 @@ constexpr uint32_t kMaxAlignment = 1u << 20;
 
 /// Indexed by ggml's type number; a null name is a number never used or withdrawn.
 constexpr ElementType kTypes[] = {
-    {"F32", 1, 4, MARLIN_F32}, {"F16", 1, 2, MARLIN_F16}, {"Q4_0", 32, 18, 0},         {"Q4_1", 32, 20, 0},
-    {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},        {"Q5_0", 32, 22, 0},         {"Q5_1", 32, 24, 0},
-    {"Q8_0", 32, 34, 0},       {"Q8_1", 32, 36, 0},       {"Q2_K", 256, 84, 0},        {"Q3_K", 256, 110, 0},
-    {"Q4_K", 256, 144, 0},     {"Q5_K", 256, 176, 0},     {"Q6_K", 256, 210, 0},       {"Q8_K", 256, 292, 0},
-    {"IQ2_XXS", 256, 66, 0},   {"IQ2_XS", 256, 74, 0},    {"IQ3_XXS", 256, 98, 0},     {"IQ1_S", 256, 50, 0},
-    {"IQ4_NL", 32, 18, 0},     {"IQ3_S", 256, 110, 0},    {"IQ2_S", 256, 82, 0},       {"IQ4_XS", 256, 136, 0},
-    {"I8", 1, 1, MARLIN_I8},   {"I16", 1, 2, MARLIN_I16}, {"I32", 1, 4, MARLIN_I32},   {"I64", 1, 8, MARLIN_I64},
-    {"F64", 1, 8, 0},          {"IQ1_M", 256, 56, 0},     {"BF16", 1, 2, MARLIN_BF16}, {nullptr, 1, 1, 0},
-    {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},        {"TQ1_0", 256, 54, 0},       {"TQ2_0", 256, 66, 0},
-    {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},          {"MXFP4", 32, 17, 0},
-    {"NVFP4", 64, 36, 0},
+    {"F32", 1, 4, MARLIN_F32},   {"F16", 1, 2, MARLIN_F16}, {"Q4_0", 32, 18, 0},
+    {"Q4_1", 32, 20, 0},         {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},
+    {"Q5_0", 32, 22, 0},         {"Q5_1", 32, 24, 0},       {"Q8_0", 32, 34, 0},
+    {"Q8_1", 32, 36, 0},         {"Q2_K", 256, 84, 0},      {"Q3_K", 256, 110, 0},
+    {"Q4_K", 256, 144, 0},       {"Q5_K", 256, 176, 0},     {"Q6_K", 256, 210, 0},
+    {"Q8_K", 256, 292, 0},       {"IQ2_XXS", 256, 66, 0},   {"IQ2_XS", 256, 74, 0},
+    {"IQ3_XXS", 256, 98, 0},     {"IQ1_S", 256, 50, 0},     {"IQ4_NL", 32, 18, 0},
+    {"IQ3_S", 256, 110, 0},      {"IQ2_S", 256, 82, 0},     {"IQ4_XS", 256, 136, 0},
+    {"I8", 1, 1, MARLIN_I8},     {"I16", 1, 2, MARLIN_I16}, {"I32", 1, 4, MARLIN_I32},
+    {"I64", 1, 8, MARLIN_I64},   {"F64", 1, 8, 0},          {"IQ1_M", 256, 56, 0},
+    {"BF16", 1, 2, MARLIN_BF16}, {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},
+    {nullptr, 1, 1, 0},          {"TQ1_0", 256, 54, 0},     {"TQ2_0", 256, 66, 0},
+    {nullptr, 1, 1, 0},          {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},
+    {"MXFP4", 32, 17, 0},        {"NVFP4", 64, 36, 0},
 };
 
-enum ValueType : int32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
+enum ValueType : int32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
+};
 
 /// Bytes of a value of fixed size, indexed by its type number; 0: no fixed size (string, array).
 constexpr uint8_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -71,8 +88,8 @@ class Reader {
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
     MARLIN_RETURN_IF_ERROR(check_keys());
     MARLIN_RETURN_IF_ERROR(check_whole());
-    // Twice, because where the data begin is known only behind the last tensor: keeping all until then would take more bytes
-    // than the header has.
+    // Twice, because where the data begin is known only behind the last tensor: keeping all until
+    // then would take more bytes than the header has.
     const uint64_t first = at_;
     size_t pool = 0;
     for (uint64_t i = 0; i < tensor_count_; ++i) {
@@ -92,13 +109,15 @@ class Reader {
     va_start(args, format);
     std::vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": %s", file_.c_str(), offset, text);
+    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": %s", file_.c_str(), offset,
+                         text);
   }
   uint64_t left() const { return bytes_.size() - at_; }
 
   template <class T>
   Result<T> take(const char* field) {
-    if (left() < sizeof(T)) return error(at_, "%s: expected %zu bytes, found the end of the file", field, sizeof(T));
+    if (left() < sizeof(T))
+      return error(at_, "%s: expected %zu bytes, found the end of the file", field, sizeof(T));
     const T value = load<T>(bytes_.data() + at_);
     at_ += sizeof(T);
     return value;
@@ -107,7 +126,8 @@ class Reader {
     const uint64_t begin = at_;
     MARLIN_ASSIGN(const uint64_t size, take<uint64_t>(field));
     if (size > left() || size > limit) {
-      return error(begin, "%s: length: expected at most %" PRIu64 ", found %" PRIu64, field, std::min(left(), limit), size);
+      return error(begin, "%s: length: expected at most %" PRIu64 ", found %" PRIu64, field,
+                   std::min(left(), limit), size);
     }
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
     at_ += size;
@@ -119,20 +139,27 @@ class Reader {
     if (magic != 0x46554747) return error(0, "magic: expected 'GGUF', found 0x%08x", magic);
     MARLIN_ASSIGN(const uint32_t version, take<uint32_t>("version"));
     if (version != 0 && (version & 0xffffu) == 0) {
-      return error(4, "version: the file is big-endian (version 0x%08x); only little-endian files are read", version);
+      return error(
+          4, "version: the file is big-endian (version 0x%08x); only little-endian files are read",
+          version);
     }
-    if (version == 1) return error(4, "version: GGUF version 1 is not read; convert the file to version 3");
-    if (version != 2 && version != 3) return error(4, "version: expected 2 or 3, found %u", version);
+    if (version == 1)
+      return error(4, "version: GGUF version 1 is not read; convert the file to version 3");
+    if (version != 2 && version != 3)
+      return error(4, "version: expected 2 or 3, found %u", version);
     MARLIN_ASSIGN(tensor_count_, take<uint64_t>("tensor count"));
     MARLIN_ASSIGN(key_values_, take<uint64_t>("key-value count"));
-    // The least that each can take bounds both counts, so that no loop and no allocation is longer than the file.
+    // The least that each can take bounds both counts, so that no loop and no allocation is longer
+    // than the file.
     if (tensor_count_ > left() / kMinTensor) {
-      return error(8, "tensor count: expected at most %" PRIu64 " in the bytes left, found %" PRIu64, left() / kMinTensor,
-                   tensor_count_);
+      return error(8,
+                   "tensor count: expected at most %" PRIu64 " in the bytes left, found %" PRIu64,
+                   left() / kMinTensor, tensor_count_);
     }
     if (key_values_ > left() / kMinKeyValue) {
-      return error(16, "key-value count: expected at most %" PRIu64 " in the bytes left, found %" PRIu64, left() / kMinKeyValue,
-                   key_values_);
+      return error(
+          16, "key-value count: expected at most %" PRIu64 " in the bytes left, found %" PRIu64,
+          left() / kMinKeyValue, key_values_);
     }
     return {};
   }
@@ -143,10 +170,12 @@ class Reader {
     const uint64_t type_at = at_;
     MARLIN_ASSIGN(const int32_t type, take<int32_t>("value type"));
     if (key == "general.alignment") {
-      if (type != kU32) return error(type_at, "general.alignment: expected type u32 (4), found %d", type);
+      if (type != kU32)
+        return error(type_at, "general.alignment: expected type u32 (4), found %d", type);
       MARLIN_ASSIGN(const uint32_t alignment, take<uint32_t>("general.alignment"));
       if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment) {
-        return error(at_ - 4, "general.alignment: expected a power of two up to %u, found %u", kMaxAlignment, alignment);
+        return error(at_ - 4, "general.alignment: expected a power of two up to %u, found %u",
+                     kMaxAlignment, alignment);
       }
       alignment_ = alignment;
       return {};
@@ -167,8 +196,8 @@ class Reader {
   Result<uint64_t> take_count_as(std::string_view key) {
     MARLIN_ASSIGN(const T value, take<T>("value"));
     if (value >= T{0}) return static_cast<uint64_t>(value);
-    return error(at_ - sizeof(T), "key '%.*s': expected 0 or more, found %" PRId64, static_cast<int>(key.size()), key.data(),
-                 static_cast<int64_t>(value));
+    return error(at_ - sizeof(T), "key '%.*s': expected 0 or more, found %" PRId64,
+                 static_cast<int>(key.size()), key.data(), static_cast<int64_t>(value));
   }
 
   /// A value >= 0 of any type of integers: writers differ.
@@ -191,7 +220,8 @@ class Reader {
       case kI64:
         return take_count_as<int64_t>(key);
       default:
-        return error(type_at, "key '%.*s': value type: expected one of integers (0..5, 10, 11), found %d",
+        return error(type_at,
+                     "key '%.*s': value type: expected one of integers (0..5, 10, 11), found %d",
                      static_cast<int>(key.size()), key.data(), type);
     }
   }
@@ -200,7 +230,9 @@ class Reader {
   Status check_whole() const {
     if (parts_ == 0) return {};
     if (part_ >= parts_) {
-      return error(0, "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64, parts_, part_);
+      return error(0,
+                   "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64,
+                   parts_, part_);
     }
     if (parts_ == 1) return {};
     return Status::error(MARLIN_E_UNSUPPORTED,
@@ -214,7 +246,8 @@ class Reader {
   std::string_view key_at(uint64_t offset) const {
     const std::byte* const at = bytes_.data() + offset;
     // Read once more: the file may have changed.
-    const uint64_t size = std::min<uint64_t>(load<uint64_t>(at), bytes_.size() - offset - sizeof(uint64_t));
+    const uint64_t size =
+        std::min<uint64_t>(load<uint64_t>(at), bytes_.size() - offset - sizeof(uint64_t));
     return {reinterpret_cast<const char*>(at) + sizeof(uint64_t), size};
   }
 
@@ -223,17 +256,19 @@ class Reader {
       const int order = key_at(a).compare(key_at(b));
       return order != 0 ? order < 0 : a < b;
     });
-    const auto twice =
-        std::adjacent_find(keys_.begin(), keys_.end(), [&](uint64_t a, uint64_t b) { return key_at(a) == key_at(b); });
+    const auto twice = std::adjacent_find(
+        keys_.begin(), keys_.end(), [&](uint64_t a, uint64_t b) { return key_at(a) == key_at(b); });
     if (twice == keys_.end()) return {};
     const std::string_view key = key_at(twice[1]);
-    return error(twice[1], "key '%.*s' occurs twice", static_cast<int>(std::min<size_t>(key.size(), 60)), key.data());
+    return error(twice[1], "key '%.*s' occurs twice",
+                 static_cast<int>(std::min<size_t>(key.size(), 60)), key.data());
   }
 
   Status skip_value(std::string_view key, int32_t type, uint64_t type_at) {
     const int length = static_cast<int>(std::min<size_t>(key.size(), 60));
     if (type < 0 || type >= static_cast<int32_t>(std::size(kValueBytes)) || type == kArray) {
-      return error(type_at, "key '%.*s': value type: expected 0..12, found %d", length, key.data(), type);
+      return error(type_at, "key '%.*s': value type: expected 0..12, found %d", length, key.data(),
+                   type);
     }
     if (type == kString) {
       const auto text = take_string("string value", UINT64_MAX);
@@ -251,18 +286,22 @@ class Reader {
     MARLIN_ASSIGN(const int32_t type, take<int32_t>("array type"));
     MARLIN_ASSIGN(const uint64_t count, take<uint64_t>("array length"));
     if (type < 0 || type >= static_cast<int32_t>(std::size(kValueBytes)) || type == kArray) {
-      return error(type_at, "key '%.*s': array type: expected 0..12 but no array (9), found %d", length, key.data(), type);
+      return error(type_at, "key '%.*s': array type: expected 0..12 but no array (9), found %d",
+                   length, key.data(), type);
     }
     const uint64_t least = type == kString ? 8 : kValueBytes[type];
     if (count > left() / least) {
-      return error(type_at + 4, "key '%.*s': array length: expected at most %" PRIu64 " in the bytes left, found %" PRIu64,
+      return error(type_at + 4,
+                   "key '%.*s': array length: expected at most %" PRIu64
+                   " in the bytes left, found %" PRIu64,
                    length, key.data(), left() / least, count);
     }
     if (type != kString) {
       at_ += count * least;
       return {};
     }
-    for (uint64_t i = 0; i < count; ++i) MARLIN_RETURN_IF_ERROR(take_string("string in an array", UINT64_MAX).status());
+    for (uint64_t i = 0; i < count; ++i)
+      MARLIN_RETURN_IF_ERROR(take_string("string in an array", UINT64_MAX).status());
     return {};
   }
 
@@ -271,21 +310,26 @@ class Reader {
     t.header_offset = at_;
     MARLIN_ASSIGN(t.name, take_string("tensor name", kMaxName));
     const int length = static_cast<int>(t.name.size());
-    if (t.name.find('\0') != std::string_view::npos) return error(t.header_offset, "tensor name: holds a NUL");
+    if (t.name.find('\0') != std::string_view::npos)
+      return error(t.header_offset, "tensor name: holds a NUL");
     MARLIN_ASSIGN(t.rank, take<uint32_t>("number of dimensions"));
     if (t.rank > kMaxRank) {
-      return error(at_ - 4, "tensor '%.*s': dimensions: expected at most 4, found %u", length, t.name.data(), t.rank);
+      return error(at_ - 4, "tensor '%.*s': dimensions: expected at most 4, found %u", length,
+                   t.name.data(), t.rank);
     }
     for (uint32_t i = 0; i < t.rank; ++i) {
       MARLIN_ASSIGN(const int64_t dim, take<int64_t>("dimension"));
       if (dim < 0) {
-        return error(at_ - 8, "tensor '%.*s': dimension %u: expected 0 or more, found %" PRId64, length, t.name.data(), i, dim);
+        return error(at_ - 8, "tensor '%.*s': dimension %u: expected 0 or more, found %" PRId64,
+                     length, t.name.data(), i, dim);
       }
       t.dims[t.rank - 1 - i] = dim;
     }
     MARLIN_ASSIGN(const int32_t type, take<int32_t>("tensor type"));
-    if (type < 0 || type >= static_cast<int32_t>(std::size(kTypes)) || kTypes[type].name == nullptr) {
-      return error(at_ - 4, "tensor '%.*s': type: %d is no type of this version", length, t.name.data(), type);
+    if (type < 0 || type >= static_cast<int32_t>(std::size(kTypes)) ||
+        kTypes[type].name == nullptr) {
+      return error(at_ - 4, "tensor '%.*s': type: %d is no type of this version", length,
+                   t.name.data(), type);
     }
     t.type = &kTypes[type];
     MARLIN_ASSIGN(t.offset, take<uint64_t>("tensor offset"));
@@ -293,8 +337,9 @@ class Reader {
     const auto bytes = tensor_bytes(*t.type, t.shape());
     if (inner % t.type->block != 0 || !bytes) {
       return error(t.header_offset,
-                   "tensor '%.*s': dimensions: rows of %" PRId64 " are no blocks of %s (%u), or too many bytes", length,
-                   t.name.data(), inner, t.type->name, t.type->block);
+                   "tensor '%.*s': dimensions: rows of %" PRId64
+                   " are no blocks of %s (%u), or too many bytes",
+                   length, t.name.data(), inner, t.type->name, t.type->block);
     }
     t.bytes = *bytes;
     return t;
@@ -309,14 +354,19 @@ class Reader {
       const int length = static_cast<int>(t.name.size());
       const auto offset = expected.get();
       if (!offset || t.offset != *offset) {
-        return error(t.header_offset, "tensor '%.*s': offset: expected %" PRIu64 " after the tensor before, found %" PRIu64,
+        return error(t.header_offset,
+                     "tensor '%.*s': offset: expected %" PRIu64
+                     " after the tensor before, found %" PRIu64,
                      length, t.name.data(), offset.value_or(UINT64_MAX), t.offset);
       }
-      const auto end = (Checked(data_begin.value_or(UINT64_MAX)) + expected + Checked(t.bytes)).at_most(bytes_.size());
+      const auto end = (Checked(data_begin.value_or(UINT64_MAX)) + expected + Checked(t.bytes))
+                           .at_most(bytes_.size());
       if (!end) {
         return error(t.header_offset,
-                     "tensor '%.*s': data: expected %" PRIu64 " bytes from byte %" PRIu64 ", found a file of %zu", length,
-                     t.name.data(), t.bytes, data_begin.value_or(0) + t.offset, bytes_.size());
+                     "tensor '%.*s': data: expected %" PRIu64 " bytes from byte %" PRIu64
+                     ", found a file of %zu",
+                     length, t.name.data(), t.bytes, data_begin.value_or(0) + t.offset,
+                     bytes_.size());
       }
       table.add(file, t.name, *t.type, t.shape(), *end - t.bytes, t.bytes);
       expected = (expected + Checked(t.bytes)).round_up(alignment_);
@@ -334,13 +384,15 @@ class Reader {
 
 }  // namespace
 
-Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name, std::span<const std::byte> bytes) {
+Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
+                                                  std::span<const std::byte> bytes) {
   return Reader(name, bytes).read_key_values();
 }
 
 GgufType gguf_type(std::string_view name) {
   for (size_t i = 0; i < std::size(kTypes); ++i) {
-    if (kTypes[i].name != nullptr && name == kTypes[i].name) return {&kTypes[i], static_cast<int32_t>(i)};
+    if (kTypes[i].name != nullptr && name == kTypes[i].name)
+      return {&kTypes[i], static_cast<int32_t>(i)};
   }
   return {};
 }

@@ -12,9 +12,10 @@
 
 namespace metal_marlin {
 
-/// Adds the tensors of one file in its order, dimensions outermost first (the file has them innermost first). Reads the header
-/// only; of the key-values it heeds general.alignment and those of a split model, whose parts are MARLIN_E_UNSUPPORTED. Every
-/// count is bounded by the bytes left before anything is allocated.
+/// Adds the tensors of one file in its order, dimensions outermost first (the file has them
+/// innermost first). Reads the header only; of the key-values it heeds general.alignment and those
+/// of a split model, whose parts are MARLIN_E_UNSUPPORTED. Every count is bounded by the bytes left
+/// before anything is allocated.
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table);
 
 /// One key-value as the file has it: key, type and value are `bytes`.
@@ -23,7 +24,8 @@ struct GgufKeyValue {
   std::span<const std::byte> bytes;
 };
 /// All of them, in the file's order.
-Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name, std::span<const std::byte> bytes);
+Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
+                                                  std::span<const std::byte> bytes);
 
 /// ggml's number of a type; element is null when there is none of this name.
 struct GgufType {

@@ -1,5 +1,6 @@
-// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros packed along N. K8N may be
-// 2:4 sparse: words of eight kept codes, and words of eight metadata nibbles, [ceil(K / 32), N].
+// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros
+// packed along N. K8N may be 2:4 sparse: words of eight kept codes, and words of eight metadata
+// nibbles, [ceil(K / 32), N].
 #include <algorithm>
 #include <cinttypes>
 #include <optional>
@@ -17,7 +18,8 @@ namespace {
 
 constexpr uint8_t kNaturalOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/// How zeros are kept: not at all, as K8N has them ([groups, N] bytes or floats), or as GPTQ packs them.
+/// How zeros are kept: not at all, as K8N has them ([groups, N] bytes or floats), or as GPTQ packs
+/// them.
 enum class Zeros { none, plain, packed };
 
 struct Parts {
@@ -43,18 +45,20 @@ class WordsSource final : public WeightSource {
       read_codes(first, count, meta_.k, out.codes);
       out.kept.clear();
     }
-    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first, count, out.scales);
+    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first,
+                   count, out.scales);
     switch (parts_.zeros_as) {
       case Zeros::none:
         out.zeros.clear();
         break;
       case Zeros::plain:
-        gather_columns(parts_.zeros, meta_.n, meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type),
+        gather_columns(parts_.zeros, meta_.n,
+                       meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type),
                        meta_.groups, first, count, out.zeros);
         break;
       case Zeros::packed:
-        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero, meta_.groups, first, count,
-                              out.zeros);
+        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero,
+                              meta_.groups, first, count, out.zeros);
     }
     return {};
   }
@@ -63,7 +67,8 @@ class WordsSource final : public WeightSource {
   /// Rows of `width` codes.
   void read_codes(int64_t first, int64_t count, int64_t width, std::vector<uint8_t>& out) const {
     out.resize(static_cast<size_t>(count * width));
-    // Eight words of a column are one cache line of its row; neighboring columns share the lines of the words.
+    // Eight words of a column are one cache line of its row; neighboring columns share the lines of
+    // the words.
     for (int64_t k = 0; k < width; k += 64) {
       for (int64_t n = 0; n < count; ++n) {
         read_line(first + n, k, std::min<int64_t>(64, width - k), out.data() + n * width + k);
@@ -88,7 +93,8 @@ class WordsSource final : public WeightSource {
   void read_line(int64_t n, int64_t k, int64_t left, uint8_t* to) const {
     const std::byte* from = parts_.words + (k / 8 * meta_.n + n) * 4;
     const int64_t stride = meta_.n * 4;
-    for (int64_t i = 0; i + 8 <= left; i += 8, from += stride) store(to + i, spread_nibbles(load<uint32_t>(from)));
+    for (int64_t i = 0; i + 8 <= left; i += 8, from += stride)
+      store(to + i, spread_nibbles(load<uint32_t>(from)));
     if (const int64_t rest = left % 8; rest != 0) {
       const uint64_t codes = spread_nibbles(load<uint32_t>(from));
       std::memcpy(to + left - rest, &codes, static_cast<size_t>(rest));
@@ -103,11 +109,13 @@ Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
   Parts parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
   if (format_row(o.format)->code_bits != 4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: words of eight codes hold 4-bit formats, found %s",
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "layout: words of eight codes hold 4-bit formats, found %s",
                          format_name(o.format));
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U32, MARLIN_I32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k, 8), o.n));
+  MARLIN_RETURN_IF_ERROR(
+      expect_shape(o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k, 8), o.n));
   if (parts.meta.sparse) {
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_U32, MARLIN_I32}));
     MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ceil_div(o.k, 32), o.n));
@@ -122,8 +130,9 @@ Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
 Result<std::unique_ptr<WeightSource>> finish(Parts parts, const LayoutOperands& o, Depth depth) {
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   if (parts.meta.sparse && depth == Depth::full) {
-    MARLIN_RETURN_IF_ERROR(check_all_kept(
-        parts.meta, [&](int64_t n, uint8_t* kept) { return read_word_meta(parts.sparse_meta, n, parts.meta.k, kept); }));
+    MARLIN_RETURN_IF_ERROR(check_all_kept(parts.meta, [&](int64_t n, uint8_t* kept) {
+      return read_word_meta(parts.sparse_meta, n, parts.meta.k, kept);
+    }));
   }
   return std::unique_ptr<WeightSource>(std::make_unique<WordsSource>(std::move(parts)));
 }
@@ -147,10 +156,12 @@ Status check_plain_zeros(const LayoutOperands& o, Depth depth, Parts& parts) {
   meta.zero_kind = ZeroKind::integer;
   if (depth == Depth::header) return {};
   const std::byte* end = parts.zeros + meta.groups * meta.n;
-  const std::byte* bad = std::find_if(parts.zeros, end, [](std::byte z) { return std::to_integer<int>(z) > 15; });
+  const std::byte* bad =
+      std::find_if(parts.zeros, end, [](std::byte z) { return std::to_integer<int>(z) > 15; });
   if (bad == end) return {};
-  return view_error(o.zeros, MARLIN_E_FORMAT, "group %" PRId64 ", column %" PRId64 ": expected 0..15, found %d",
-                    (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
+  return view_error(
+      o.zeros, MARLIN_E_FORMAT, "group %" PRId64 ", column %" PRId64 ": expected 0..15, found %d",
+      (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
 }
 
 /// The first word of packed zeros for which `holds(word, bits of it that stand for columns)`.
@@ -163,7 +174,8 @@ std::optional<ZeroWord> find_zeros(const Parts& parts, Holds holds) {
   const uint32_t last = 0xffffffffu >> 4 * (8 - in_last);
   for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
     const bool is_last = i % words == words - 1;
-    if (holds(load<uint32_t>(parts.zeros + 4 * i), is_last ? last : 0xffffffffu)) return ZeroWord{i / words, i % words};
+    if (holds(load<uint32_t>(parts.zeros + 4 * i), is_last ? last : 0xffffffffu))
+      return ZeroWord{i / words, i % words};
   }
   return std::nullopt;
 }
@@ -174,29 +186,34 @@ bool has_nibble_15(uint32_t word, uint32_t used) {
   return ((x - 0x11111111u) & ~x & 0x88888888u) != 0;
 }
 
-/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantizers choose from 0..15. How the writer's neighbors in the
-/// word look then depends on the writer. Files without a 15 mean the same to all readers.
+/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantizers choose from 0..15. How the
+/// writer's neighbors in the word look then depends on the writer. Files without a 15 mean the same
+/// to all readers.
 void choose_zero(const LayoutOperands& o, Depth depth, Parts& parts) {
   const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;
   if (reading == MARLIN_GPTQ_ZERO_F_CARRY) {
     parts.zero = {.add_to_word = 0x11111111u};
   } else {
-    parts.zero = {.add = 1, .mask = static_cast<uint8_t>(reading == MARLIN_GPTQ_ZERO_F_SIXTEEN ? 31 : 15)};
+    parts.zero = {.add = 1,
+                  .mask = static_cast<uint8_t>(reading == MARLIN_GPTQ_ZERO_F_SIXTEEN ? 31 : 15)};
   }
   if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO || depth == Depth::header) return;
   const auto found = find_zeros(parts, has_nibble_15);
   if (!found) return;
-  parts.warning = view_error(o.zeros, MARLIN_OK,
-                             "group %" PRId64 ", word %" PRId64
-                             " has a zero nibble 15, which readers of GPTQ v1 take for 0 or 16; it was taken for 0 "
-                             "(gptq_zero_f chooses)",
-                             found->group, found->index)
-                      .message();
+  parts.warning =
+      view_error(
+          o.zeros, MARLIN_OK,
+          "group %" PRId64 ", word %" PRId64
+          " has a zero nibble 15, which readers of GPTQ v1 take for 0 or 16; it was taken for 0 "
+          "(gptq_zero_f chooses)",
+          found->group, found->index)
+          .message();
 }
 
 Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
   if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: GPTQ holds INT4, found %s", format_name(o.format));
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: GPTQ holds INT4, found %s",
+                         format_name(o.format));
   }
   if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
     return Status::error(MARLIN_E_ARGUMENT, "flags: GPTQ has no additive zeros");
@@ -215,7 +232,8 @@ Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
 
 bool all_zeros_are_8(const Parts& parts, bool v1) {
   const uint32_t expected = v1 ? 0x77777777u : 0x88888888u;
-  return !find_zeros(parts, [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
+  return !find_zeros(parts,
+                     [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
 }
 
 }  // namespace
@@ -231,9 +249,12 @@ Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, 
   return finish(std::move(parts), operands, depth);
 }
 
-Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands, Depth depth) {
+Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands,
+                                                          Depth depth) {
   MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
-  if (depth == Depth::header || (present(operands.zeros) && all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1))) {
+  if (depth == Depth::header ||
+      (present(operands.zeros) &&
+       all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1))) {
     parts.zeros_as = Zeros::none;
     parts.meta.zero_kind = ZeroKind::none;
   }

@@ -8,9 +8,11 @@ namespace metal_marlin {
 GroupSizes::GroupSizes(std::span<const int64_t> sizes) {
   sizes_.reserve(sizes.size());
   for (const int64_t size : sizes) sizes_.push_back({size, static_cast<uint32_t>(sizes_.size())});
-  std::sort(sizes_.begin(), sizes_.end(),
-            [](const Size& a, const Size& b) { return std::tie(a.value, a.place) < std::tie(b.value, b.place); });
-  const auto again = std::unique(sizes_.begin(), sizes_.end(), [](const Size& a, const Size& b) { return a.value == b.value; });
+  std::sort(sizes_.begin(), sizes_.end(), [](const Size& a, const Size& b) {
+    return std::tie(a.value, a.place) < std::tie(b.value, b.place);
+  });
+  const auto again = std::unique(sizes_.begin(), sizes_.end(),
+                                 [](const Size& a, const Size& b) { return a.value == b.value; });
   sizes_.erase(again, sizes_.end());
   const size_t count = sizes_.size();
   first_.resize(2 * count);
@@ -24,10 +26,14 @@ GroupSizes::GroupSizes(std::span<const int64_t> sizes) {
 std::optional<int64_t> GroupSizes::first() const { return first_between(1, INT64_MAX); }
 
 std::optional<int64_t> GroupSizes::first_between(int64_t least, int64_t most) const {
-  const auto index_from = [&](auto at) { return static_cast<size_t>(at - sizes_.begin()) + sizes_.size(); };
+  const auto index_from = [&](auto at) {
+    return static_cast<size_t>(at - sizes_.begin()) + sizes_.size();
+  };
   // Nodes [begin, end) of one level after the other, from the sizes upwards.
-  size_t begin = index_from(std::partition_point(sizes_.begin(), sizes_.end(), [&](const Size& s) { return s.value < least; }));
-  size_t end = index_from(std::partition_point(sizes_.begin(), sizes_.end(), [&](const Size& s) { return s.value <= most; }));
+  size_t begin = index_from(std::partition_point(sizes_.begin(), sizes_.end(),
+                                                 [&](const Size& s) { return s.value < least; }));
+  size_t end = index_from(std::partition_point(sizes_.begin(), sizes_.end(),
+                                               [&](const Size& s) { return s.value <= most; }));
   const Size* best = nullptr;
   const auto take = [&](size_t node) {
     const Size& size = sizes_[first_[node]];
@@ -41,7 +47,8 @@ std::optional<int64_t> GroupSizes::first_between(int64_t least, int64_t most) co
 }
 
 std::optional<uint32_t> GroupSizes::place_of(int64_t size) const {
-  const auto at = std::partition_point(sizes_.begin(), sizes_.end(), [&](const Size& s) { return s.value < size; });
+  const auto at = std::partition_point(sizes_.begin(), sizes_.end(),
+                                       [&](const Size& s) { return s.value < size; });
   if (at == sizes_.end() || at->value != size) return std::nullopt;
   return at->place;
 }

@@ -1,4 +1,5 @@
-// The group sizes that a config names: as many as its writer likes, asked once or more for every layer.
+// The group sizes that a config names: as many as its writer likes, asked once or more for every
+// layer.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ class GroupSizes {
     uint32_t place;
   };
   std::vector<Size> sizes_;  // by value
-  /// Heap of which of sizes_ has the lowest place: node i stands for the better of nodes 2 i and 2 i + 1, and the nodes from
-  /// sizes_.size() on for sizes_ themselves.
+  /// Heap of which of sizes_ has the lowest place: node i stands for the better of nodes 2 i and 2
+  /// i + 1, and the nodes from sizes_.size() on for sizes_ themselves.
   std::vector<uint32_t> first_;
 };
 

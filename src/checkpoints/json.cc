@@ -56,8 +56,12 @@ class Handler {
 
   bool null() { return give(Kind::null); }
   bool boolean(bool v) { return give(Kind::boolean, {}, v ? 1u : 0u); }
-  bool number_integer(number_integer_t v) { return give(Kind::negative, std::to_string(v), 0, static_cast<double>(v)); }
-  bool number_unsigned(number_unsigned_t v) { return give(Kind::integer, {}, v, static_cast<double>(v)); }
+  bool number_integer(number_integer_t v) {
+    return give(Kind::negative, std::to_string(v), 0, static_cast<double>(v));
+  }
+  bool number_unsigned(number_unsigned_t v) {
+    return give(Kind::integer, {}, v, static_cast<double>(v));
+  }
   bool number_float(number_float_t v, const string_t& text) { return give(Kind::real, text, 0, v); }
   bool string(string_t& v) { return give(Kind::string, v); }
   bool binary(binary_t&) { return fail(offset(), "binary value"); }
@@ -73,25 +77,29 @@ class Handler {
   bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception&) {
     // position counts the characters read, the offending one included.
     const uint64_t offset = json_.file_offset + (position == 0 ? 0 : position - 1);
-    status_ = Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": malformed JSON near '%.40s'", file_length(),
-                            json_.file.data(), offset, token.c_str());
+    status_ = Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": malformed JSON near '%.40s'",
+                            file_length(), json_.file.data(), offset, token.c_str());
     return false;
   }
 
  private:
   int file_length() const { return static_cast<int>(std::min<size_t>(json_.file.size(), 80)); }
-  uint64_t offset() const { return json_.file_offset + static_cast<uint64_t>(at_ - json_.text.data()); }
+  uint64_t offset() const {
+    return json_.file_offset + static_cast<uint64_t>(at_ - json_.text.data());
+  }
   bool fail(uint64_t offset, const char* what) {
-    status_ =
-        Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: %s", file_length(), json_.file.data(), offset, what);
+    status_ = Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: %s", file_length(),
+                            json_.file.data(), offset, what);
     return false;
   }
   bool give(Kind kind, std::string_view text = {}, uint64_t integer = 0, double number = 0) {
     const uint32_t begin = kind == Kind::string || kind == Kind::key ? begin_of_string() : 0;
-    status_ = visit_({kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(), begin});
+    status_ = visit_(
+        {kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(), begin});
     return status_.ok();
   }
-  /// Of the string that has just been read: behind the last quote before its end that no odd number of backslashes precedes.
+  /// Of the string that has just been read: behind the last quote before its end that no odd number
+  /// of backslashes precedes.
   uint32_t begin_of_string() const {
     const char* const text = json_.text.data();
     for (auto begin = static_cast<size_t>(at_ - text) - 1; begin > 1; --begin) {
@@ -125,20 +133,22 @@ class Handler {
       if (keys[i] < twice && strings_.compare(keys[i - 1], keys[i]) == 0) twice = keys[i];
     }
     if (twice == UINT32_MAX) return true;
-    return fail(json_.file_offset + twice, ("one object has twice the key " + strings_.get(twice, 80)).c_str());
+    return fail(json_.file_offset + twice,
+                ("one object has twice the key " + strings_.get(twice, 80)).c_str());
   }
 
   const JsonText& json_;
   const std::function<Status(const JsonEvent&)>& visit_;
   const char* at_;
   const JsonStrings strings_;
-  std::vector<uint32_t> keys_;      // of the objects around: where they begin
-  std::vector<size_t> first_keys_;  // where those of each object (and, with none, array) around begin
+  std::vector<uint32_t> keys_;  // of the objects around: where they begin
+  std::vector<size_t>
+      first_keys_;  // where those of each object (and, with none, array) around begin
   Status status_;
 };
 
-/// The bytes of a string of a well-formed text, decoded one after the other. Stays inside the text even when that is a file
-/// whose content another process has changed meanwhile.
+/// The bytes of a string of a well-formed text, decoded one after the other. Stays inside the text
+/// even when that is a file whose content another process has changed meanwhile.
 class Characters {
  public:
   Characters(std::string_view text, size_t begin) : text_(text), at_(begin) {}
@@ -205,21 +215,24 @@ int sign(int a, int b) { return a < b ? -1 : a > b ? 1 : 0; }
 
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit) {
   if (json.text.size() > json.max_bytes || json.text.size() > UINT32_MAX) {
-    return Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: expected at most %zu bytes, found %zu",
-                         static_cast<int>(json.file.size()), json.file.data(), json.file_offset, json.max_bytes,
-                         json.text.size());
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.*s: byte %" PRIu64 ": JSON: expected at most %zu bytes, found %zu",
+                         static_cast<int>(json.file.size()), json.file.data(), json.file_offset,
+                         json.max_bytes, json.text.size());
   }
   Handler handler(json, visit);
   const char* begin = json.text.data();
   nlohmann::json::sax_parse(CountingIterator(begin, handler.furthest()),
-                            CountingIterator(begin + json.text.size(), handler.furthest()), &handler);
+                            CountingIterator(begin + json.text.size(), handler.furthest()),
+                            &handler);
   return handler.status();
 }
 
 std::string JsonStrings::get(uint32_t begin, size_t most) const {
   std::string out;
   Characters characters(text_, begin);
-  for (int c = characters.next(); c >= 0 && out.size() < most; c = characters.next()) out += static_cast<char>(c);
+  for (int c = characters.next(); c >= 0 && out.size() < most; c = characters.next())
+    out += static_cast<char>(c);
   return out;
 }
 

@@ -1,5 +1,6 @@
-// JSON from files that nobody vouches for: bounded in size and depth, no key twice, errors as values with a byte offset. There
-// is no tree of values, which would take fifty times the bytes of a hostile text: readers take from a walk what they need.
+// JSON from files that nobody vouches for: bounded in size and depth, no key twice, errors as
+// values with a byte offset. There is no tree of values, which would take fifty times the bytes of
+// a hostile text: readers take from a walk what they need.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +23,34 @@ struct JsonText {
 
 /// One step of a walk through a text, in the text's order.
 struct JsonEvent {
-  enum class Kind { object, end_object, array, end_array, key, string, integer, negative, real, boolean, null };
+  enum class Kind {
+    object,
+    end_object,
+    array,
+    end_array,
+    key,
+    string,
+    integer,
+    negative,
+    real,
+    boolean,
+    null
+  };
   Kind kind = Kind::null;
   std::string_view text;  ///< of key, string, negative and real (its digits), valid during the call
   uint64_t integer = 0;   ///< of integer (>= 0); boolean: 0 or 1
   double number = 0;      ///< of integer, negative and real
-  int depth = 0;          ///< objects and arrays around it; the begin and end of one count themselves
-  uint64_t offset = 0;    ///< where in the file it ends
-  uint32_t begin = 0;     ///< of key and string: the byte of JsonText::text behind its first quote
+  int depth = 0;        ///< objects and arrays around it; the begin and end of one count themselves
+  uint64_t offset = 0;  ///< where in the file it ends
+  uint32_t begin = 0;   ///< of key and string: the byte of JsonText::text behind its first quote
 };
 
-/// Calls visit for every event until it returns an error. MARLIN_E_FORMAT for a text that is too long, too deep, malformed or
-/// names a key of one object twice.
+/// Calls visit for every event until it returns an error. MARLIN_E_FORMAT for a text that is too
+/// long, too deep, malformed or names a key of one object twice.
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit);
 
-/// Keys and strings of a text that walk_json has seen, each named by its JsonEvent::begin. A list of names costs four bytes a
-/// name this way, however many and long a writer makes them.
+/// Keys and strings of a text that walk_json has seen, each named by its JsonEvent::begin. A list
+/// of names costs four bytes a name this way, however many and long a writer makes them.
 class JsonStrings {
  public:
   explicit JsonStrings(std::string_view text) : text_(text) {}

@@ -19,7 +19,8 @@ struct Descriptor {
   }
 };
 
-// strerror_r returns the text with glibc and a number elsewhere; unlike strerror it shares no buffer.
+// strerror_r returns the text with glibc and a number elsewhere; unlike strerror it shares no
+// buffer.
 [[maybe_unused]] const char* text_of(const char* returned, const char*) { return returned; }
 [[maybe_unused]] const char* text_of(int, const char* buffer) { return buffer; }
 
@@ -28,7 +29,8 @@ struct Descriptor {
 Status file_error(const std::string& path, const char* what, int error) {
   char buffer[96] = "";
   const char* reason = text_of(::strerror_r(error, buffer, sizeof buffer), buffer);
-  return Status::error(MARLIN_E_FILE, "%.120s: %s: %s", path.c_str(), what, reason).with_native(error);
+  return Status::error(MARLIN_E_FILE, "%.120s: %s: %s", path.c_str(), what, reason)
+      .with_native(error);
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -39,9 +41,12 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   struct stat info{};
   if (::fstat(file.fd, &info) != 0) return file_error(path, "cannot examine", errno);
   if (S_ISDIR(info.st_mode)) return file_error(path, "expected a file", EISDIR);
-  if (!S_ISREG(info.st_mode)) return file_error(path, "expected a regular file, found a pipe or device", EINVAL);
-  if (info.st_size <= 0) return Status::error(MARLIN_E_FORMAT, "%.150s: byte 0: the file is empty", path.c_str());
-  if (static_cast<uint64_t>(info.st_size) > SIZE_MAX) return file_error(path, "too large to map", EFBIG);
+  if (!S_ISREG(info.st_mode))
+    return file_error(path, "expected a regular file, found a pipe or device", EINVAL);
+  if (info.st_size <= 0)
+    return Status::error(MARLIN_E_FORMAT, "%.150s: byte 0: the file is empty", path.c_str());
+  if (static_cast<uint64_t>(info.st_size) > SIZE_MAX)
+    return file_error(path, "too large to map", EFBIG);
   const auto size = static_cast<size_t>(info.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (data == MAP_FAILED) return file_error(path, "cannot map", errno);
@@ -55,7 +60,8 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release_pages(std::span<const std::byte> part) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto before = static_cast<size_t>(-reinterpret_cast<uintptr_t>(part.data()) % page);  // bytes to a page's begin
+  const auto before = static_cast<size_t>(-reinterpret_cast<uintptr_t>(part.data()) %
+                                          page);  // bytes to a page's begin
   if (before >= part.size()) return;
   std::byte* begin = const_cast<std::byte*>(part.data()) + before;
   const size_t whole = (part.size() - before) / page * page;

@@ -23,10 +23,11 @@ struct FileId {
 /// Owns one mapping of a whole regular file. Nothing is read before it is touched.
 class MappedFile {
  public:
-  /// MARLIN_E_FILE with errno as native code when the system refuses, and for folders, pipes and devices; MARLIN_E_FORMAT for
-  /// an empty file. Never blocks on a pipe.
+  /// MARLIN_E_FILE with errno as native code when the system refuses, and for folders, pipes and
+  /// devices; MARLIN_E_FORMAT for an empty file. Never blocks on a pipe.
   static Result<MappedFile> open(const std::string& path);
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), id_(other.id_) {}
+  MappedFile(MappedFile&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, {})), id_(other.id_) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(id_, other.id_);
@@ -35,8 +36,9 @@ class MappedFile {
   ~MappedFile();
   std::span<const std::byte> bytes() const { return bytes_; }
   const FileId& id() const { return id_; }
-  /// Gives back the physical pages that lie wholly inside `part`, a piece of some mapping of this class; they are read again
-  /// when touched. Keeps the memory of loading at one tensor instead of the whole file.
+  /// Gives back the physical pages that lie wholly inside `part`, a piece of some mapping of this
+  /// class; they are read again when touched. Keeps the memory of loading at one tensor instead of
+  /// the whole file.
   static void release_pages(std::span<const std::byte> part);
 
  private:

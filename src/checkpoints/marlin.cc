@@ -1,6 +1,6 @@
-// IST Marlin (`B`, `s`), its 2:4 form (`B`, `s`, `meta`) and compressed-tensors' marlin-24 (`weight_packed`, `scale_packed`,
-// `meta`): codes in tiles of 16 x 64 whose words hold what one thread of an m16n8k16 instruction wants, and scales in the order
-// of its accumulators.
+// IST Marlin (`B`, `s`), its 2:4 form (`B`, `s`, `meta`) and compressed-tensors' marlin-24
+// (`weight_packed`, `scale_packed`, `meta`): codes in tiles of 16 x 64 whose words hold what one
+// thread of an m16n8k16 instruction wants, and scales in the order of its accumulators.
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -38,7 +38,8 @@ class MarlinSource final : public WeightSource {
     } else {
       for (int64_t r = 0; r < count; ++r) {
         const int64_t n = first + r;
-        read_column(n, dense_place(static_cast<int>(n % 64)), meta_.k, out.codes.data() + r * meta_.k);
+        read_column(n, dense_place(static_cast<int>(n % 64)), meta_.k,
+                    out.codes.data() + r * meta_.k);
       }
       out.kept.clear();
     }
@@ -48,7 +49,8 @@ class MarlinSource final : public WeightSource {
   }
 
   /// Masks of the k / 4 blocks of column n.
-  static Status read_meta(const TensorView& view, const WeightMeta& meta, int64_t n, uint8_t* kept) {
+  static Status read_meta(const TensorView& view, const WeightMeta& meta, int64_t n,
+                          uint8_t* kept) {
     for (int64_t c = 0; c < meta.k / 16; ++c) {
       const auto unit = load<uint16_t>(view.data + sparse_meta_place(n, c, meta.n) * 2);
       for (int64_t i = 0; i < 4; ++i) {
@@ -107,24 +109,29 @@ class MarlinSource final : public WeightSource {
 
 Status expect_multiple(const TensorView& view, const char* what, int64_t unit, int64_t found) {
   if (found % unit == 0) return {};
-  return view_error(view, MARLIN_E_SHAPE, "%s: expected a multiple of %" PRId64 " (a tile), found %" PRId64, what, unit, found);
+  return view_error(view, MARLIN_E_SHAPE,
+                    "%s: expected a multiple of %" PRId64 " (a tile), found %" PRId64, what, unit,
+                    found);
 }
 
 /// All but the metadata and the order of the scales. `tile_k`: elements of K in a row of words.
 Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) {
   if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: Marlin holds INT4, found %s", format_name(o.format));
+    return Status::error(MARLIN_E_UNSUPPORTED, "layout: Marlin holds INT4, found %s",
+                         format_name(o.format));
   }
   if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
     return Status::error(MARLIN_E_ARGUMENT, "flags: Marlin has no additive zeros");
   }
-  for (const TensorView* view : {&o.zeros, &o.group_index}) MARLIN_RETURN_IF_ERROR(expect_absent(*view));
+  for (const TensorView* view : {&o.zeros, &o.group_index})
+    MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   Parts parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
   MARLIN_RETURN_IF_ERROR(expect_multiple(o.values, "n", 64, o.n));
   MARLIN_RETURN_IF_ERROR(expect_multiple(o.values, "k", tile_k, o.k));
   if (o.k % parts.meta.group_size != 0) {
-    return view_error(o.scales, MARLIN_E_SHAPE, "group_size: expected a divisor of k = %" PRId64 ", found %" PRId64, o.k,
+    return view_error(o.scales, MARLIN_E_SHAPE,
+                      "group_size: expected a divisor of k = %" PRId64 ", found %" PRId64, o.k,
                       parts.meta.group_size);
   }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
@@ -136,22 +143,25 @@ Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) 
   return parts;
 }
 
-/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and IST permutes scales whenever there are
-/// groups.
+/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and IST permutes
+/// scales whenever there are groups.
 enum class Writer { ist, compressed_tensors };
 
-Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth, Writer writer) {
+Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth,
+                                                  Writer writer) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_I16}));
   MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 32));
   const bool ist = writer == Writer::ist;
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ist ? o.n : o.k / 32, ist ? o.k / 16 : 2 * o.n));
+  MARLIN_RETURN_IF_ERROR(
+      expect_shape(o.sparse_meta, ist ? o.n : o.k / 32, ist ? o.k / 16 : 2 * o.n));
   parts.sparse_meta = o.sparse_meta;
   const bool permuted = ist ? parts.meta.groups > 1 : marlin_24_permutes_scales(parts.meta.groups);
   if (permuted) parts.scale_place = interleaved_8;
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   if (depth == Depth::full) {
-    MARLIN_RETURN_IF_ERROR(check_all_kept(
-        parts.meta, [&](int64_t n, uint8_t* kept) { return MarlinSource::read_meta(parts.sparse_meta, parts.meta, n, kept); }));
+    MARLIN_RETURN_IF_ERROR(check_all_kept(parts.meta, [&](int64_t n, uint8_t* kept) {
+      return MarlinSource::read_meta(parts.sparse_meta, parts.meta, n, kept);
+    }));
   }
   return std::unique_ptr<WeightSource>(std::make_unique<MarlinSource>(std::move(parts)));
 }
@@ -188,9 +198,11 @@ constexpr Names kNames[] = {
 
 /// Codes of 8 bits have the same names and twice the words.
 Status check_width(const Finder& finder, const TensorView& words, int64_t n) {
-  const int64_t bits = finder.config.bits.value_or(n <= INT32_MAX && cols_of(words) == 4 * n ? 8 : 4);
+  const int64_t bits =
+      finder.config.bits.value_or(n <= INT32_MAX && cols_of(words) == 4 * n ? 8 : 4);
   if (bits == 4) return {};
-  return view_error(words, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, found %" PRId64 " bits", bits);
+  return view_error(words, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, found %" PRId64 " bits",
+                    bits);
 }
 
 }  // namespace

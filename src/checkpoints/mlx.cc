@@ -1,4 +1,5 @@
-// MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and `biases` in the affine mode.
+// MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and
+// `biases` in the affine mode.
 #include <algorithm>
 
 #include "checkpoints/nonstandard_scales.h"
@@ -20,7 +21,8 @@ bool any_byte(const RowsParts& parts, uint8_t a, uint8_t b) {
 }
 
 /// "affine", "mxfp4" or "nvfp4": what the config says, else what the tensors can be.
-std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight, const TensorView& scales, bool has_biases) {
+std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
+                    const TensorView& scales, bool has_biases) {
   if (!config.mode.empty()) return config.mode;
   if (has_biases || scales.dtype != MARLIN_U8) return "affine";
   return cols_of(scales) * 4 == cols_of(weight) ? "mxfp4" : "nvfp4";
@@ -45,10 +47,12 @@ Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, D
   rows.values.dims.back() *= 4;
   rows.values.row_stride *= 4;
   MARLIN_ASSIGN(RowsParts parts, check_rows(rows, depth));
-  if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 && any_byte(parts, 0xff, 0xff)) {
+  if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 &&
+      any_byte(parts, 0xff, 0xff)) {
     parts.meta.scale_type = ScaleType::bf16;
     parts.scale_meaning = &kMlxE8m0;
-  } else if (depth == Depth::full && parts.meta.scale_type == ScaleType::e4m3 && any_byte(parts, 0x7f, 0xff)) {
+  } else if (depth == Depth::full && parts.meta.scale_type == ScaleType::e4m3 &&
+             any_byte(parts, 0x7f, 0xff)) {
     parts.meta.scale_type = ScaleType::f16;
     parts.scale_meaning = &kMlxE4m3;
   }
@@ -57,7 +61,8 @@ Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, D
 
 std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
-  if (!base || tensor.dtype != MARLIN_U32 || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
+  if (!base || tensor.dtype != MARLIN_U32 || tensor.dims.size() < 2 || tensor.dims.size() > 3)
+    return std::nullopt;
   Finding found;
   found.layer.name = *base;
   found.layer.layout = MARLIN_LAYOUT_ROWS;
@@ -77,14 +82,16 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
   const int64_t bits = mlx.bits.value_or(4);
   if (bits != 4) {
     found.layer.k = 0;
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
-                                    static_cast<long long>(bits));
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
+                   static_cast<long long>(bits));
   } else if (mode == "affine") {
     set_affine(biases, mlx, found);
   } else if (mode == "mxfp4" || mode == "nvfp4") {
     o.format = mode == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4;
   } else {
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "the mode '%.40s' is not known", mode.c_str());
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "the mode '%.40s' is not known", mode.c_str());
   }
   return found;
 }

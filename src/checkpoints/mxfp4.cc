@@ -1,5 +1,5 @@
-// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All keep rows of bytes, low nibble = even k, and a
-// byte E8M0 for 32; they differ in names only.
+// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All keep rows of
+// bytes, low nibble = even k, and a byte E8M0 for 32; they differ in names only.
 #include "checkpoints/recognize.h"
 
 namespace metal_marlin {
@@ -29,9 +29,11 @@ Finding make_finding(std::string_view name, const TensorView& values, const Tens
 
 std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView& tensor) {
   // Transformers writes down_proj_blocks, the original files mlp2_weight.blocks.
-  for (const auto& [blocks, scales] : {std::pair{"_blocks", "_scales"}, std::pair{".blocks", ".scales"}}) {
+  for (const auto& [blocks, scales] :
+       {std::pair{"_blocks", "_scales"}, std::pair{".blocks", ".scales"}}) {
     const auto base = without_suffix(tensor.name, blocks);
-    if (!base || tensor.dtype != MARLIN_U8 || tensor.dims.size() != 4 || tensor.dims[3] != 16) continue;
+    if (!base || tensor.dtype != MARLIN_U8 || tensor.dims.size() != 4 || tensor.dims[3] != 16)
+      continue;
     TensorView rows = tensor;
     rows.dims = {tensor.dims[0], tensor.dims[1], std::min<int64_t>(tensor.dims[2], INT32_MAX) * 16};
     rows.row_stride = rows.dims[2];
@@ -49,8 +51,8 @@ std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& t
     const auto base = without_suffix(tensor.name, suffix);
     if (!base || !is_bytes(tensor)) continue;
     const TensorView scales = finder.find(*base, ".weight_scale");
-    const bool has_global =
-        present(finder.find(*base, ".weight_global_scale")) || present(finder.find(*base, ".weight_scale_2"));
+    const bool has_global = present(finder.find(*base, ".weight_global_scale")) ||
+                            present(finder.find(*base, ".weight_scale_2"));
     if (!present(scales) || !is_e8m0(scales) || has_global) continue;
     return make_finding(*base, tensor, scales);
   }

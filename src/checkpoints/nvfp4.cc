@@ -1,5 +1,6 @@
-// NVFP4 in safetensors: ModelOpt (its tensor scale multiplies) and compressed-tensors (its tensor scale divides). Scales of
-// activations (input_scale, input_global_scale) are no part of the weights.
+// NVFP4 in safetensors: ModelOpt (its tensor scale multiplies) and compressed-tensors (its tensor
+// scale divides). Scales of activations (input_scale, input_global_scale) are no part of the
+// weights.
 #include "checkpoints/recognize.h"
 
 namespace metal_marlin {
@@ -18,7 +19,8 @@ std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& t
   for (const Names& names : kNames) {
     const auto base = without_suffix(tensor.name, names.codes);
     if (!base || tensor.dtype != MARLIN_U8 || tensor.dims.size() < 2) continue;
-    const TensorView scales = finder.find(*base, ".weight_scale"), global = finder.find(*base, names.tensor_scale);
+    const TensorView scales = finder.find(*base, ".weight_scale"),
+                     global = finder.find(*base, names.tensor_scale);
     if (!present(global) && scales.dtype != MARLIN_E4M3) continue;
     Finding found;
     found.layer.name = *base;

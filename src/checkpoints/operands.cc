@@ -22,8 +22,8 @@ Status view_error(const TensorView& view, marlin_status code, const char* format
   const int name = static_cast<int>(std::min<size_t>(view.name.size(), 80));
   const int file = static_cast<int>(std::min<size_t>(view.file.size(), 60));
   if (view.file.empty()) return Status::error(code, "%.*s: %s", name, view.name.data(), text);
-  return Status::error(code, "%.*s: byte %" PRIu64 ": tensor '%.*s': %s", file, view.file.data(), view.file_offset, name,
-                       view.name.data(), text);
+  return Status::error(code, "%.*s: byte %" PRIu64 ": tensor '%.*s': %s", file, view.file.data(),
+                       view.file_offset, name, view.name.data(), text);
 }
 
 namespace {
@@ -35,12 +35,15 @@ Status absent(const TensorView& view) {
 
 /// Says which tensor it was, for an error that a file's content caused.
 Status in_file(const TensorView& view, const Status& status) {
-  return status.ok() || view.file.empty() ? status : view_error(view, status.code(), "%s", status.message());
+  return status.ok() || view.file.empty() ? status
+                                          : view_error(view, status.code(), "%s", status.message());
 }
 
 }  // namespace
 
-bool is_float(marlin_dtype dtype) { return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16; }
+bool is_float(marlin_dtype dtype) {
+  return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16;
+}
 
 int64_t rows_of(const TensorView& view) {
   Checked rows = 1;
@@ -54,12 +57,16 @@ Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool str
   if (!present(view)) return absent(view);
   if (rows_of(view) != rows || cols_of(view) != cols) {
     std::string found;
-    for (const int64_t d : view.dims) found.append(found.empty() ? "" : ", ").append(std::to_string(d));
-    return view_error(view, MARLIN_E_SHAPE, "expected [%" PRId64 ", %" PRId64 "], found [%.60s]", rows, cols, found.c_str());
+    for (const int64_t d : view.dims)
+      found.append(found.empty() ? "" : ", ").append(std::to_string(d));
+    return view_error(view, MARLIN_E_SHAPE, "expected [%" PRId64 ", %" PRId64 "], found [%.60s]",
+                      rows, cols, found.c_str());
   }
   if (!strided && rows > 1 && view.row_stride != cols) {
     return view_error(view, MARLIN_E_UNSUPPORTED,
-                      "row_stride: this layout takes contiguous rows of %" PRId64 ", found %" PRId64, cols, view.row_stride);
+                      "row_stride: this layout takes contiguous rows of %" PRId64
+                      ", found %" PRId64,
+                      cols, view.row_stride);
   }
   return {};
 }
@@ -67,8 +74,10 @@ Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool str
 namespace {
 
 const char* dtype_name(marlin_dtype dtype) {
-  static constexpr const char* kNames[] = {"F32", "F16", "BF16", "I8", "I32", "U32", "U4", "E8M0", "E4M3", "U8", "I16", "I64"};
-  return dtype >= 1 && dtype <= static_cast<marlin_dtype>(std::size(kNames)) ? kNames[dtype - 1] : "unknown";
+  static constexpr const char* kNames[] = {"F32", "F16",  "BF16", "I8", "I32", "U32",
+                                           "U4",  "E8M0", "E4M3", "U8", "I16", "I64"};
+  return dtype >= 1 && dtype <= static_cast<marlin_dtype>(std::size(kNames)) ? kNames[dtype - 1]
+                                                                             : "unknown";
 }
 
 }  // namespace
@@ -77,18 +86,24 @@ Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> 
   if (!present(view)) return absent(view);
   if (std::find(allowed.begin(), allowed.end(), view.dtype) != allowed.end()) return {};
   std::string names;
-  for (const marlin_dtype dtype : allowed) names.append(names.empty() ? "" : ", ").append(dtype_name(dtype));
-  const std::string found = view.type_name.empty() ? dtype_name(view.dtype) : std::string(view.type_name);
-  return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %.60s, found %.20s", names.c_str(), found.c_str());
+  for (const marlin_dtype dtype : allowed)
+    names.append(names.empty() ? "" : ", ").append(dtype_name(dtype));
+  const std::string found =
+      view.type_name.empty() ? dtype_name(view.dtype) : std::string(view.type_name);
+  return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %.60s, found %.20s", names.c_str(),
+                    found.c_str());
 }
 
 Result<ScaleType> float_type(const TensorView& view) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(view, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
-  return view.dtype == MARLIN_F32 ? ScaleType::f32 : view.dtype == MARLIN_F16 ? ScaleType::f16 : ScaleType::bf16;
+  return view.dtype == MARLIN_F32   ? ScaleType::f32
+         : view.dtype == MARLIN_F16 ? ScaleType::f16
+                                    : ScaleType::bf16;
 }
 
 Status expect_absent(const TensorView& view) {
-  return present(view) ? view_error(view, MARLIN_E_ARGUMENT, "expected none in this layout") : Status();
+  return present(view) ? view_error(view, MARLIN_E_ARGUMENT, "expected none in this layout")
+                       : Status();
 }
 
 namespace {
@@ -99,7 +114,8 @@ Result<ScaleType> scale_type(const LayoutOperands& o) {
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_MXFP4) return ScaleType::e8m0;
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_NVFP4) return ScaleType::e4m3;
   if (const auto type = scale_type_of(o.scales.dtype)) return *type;
-  return view_error(o.scales, MARLIN_E_UNSUPPORTED, "dtype: expected a type of scales, found %s", dtype_name(o.scales.dtype));
+  return view_error(o.scales, MARLIN_E_UNSUPPORTED, "dtype: expected a type of scales, found %s",
+                    dtype_name(o.scales.dtype));
 }
 
 Result<std::vector<int32_t>> read_group_index(const LayoutOperands& o, int64_t groups) {
@@ -107,8 +123,9 @@ Result<std::vector<int32_t>> read_group_index(const LayoutOperands& o, int64_t g
   for (size_t i = 0; i < index.size(); ++i) {
     index[i] = load<int32_t>(o.group_index.data + i * 4);
     if (index[i] < 0 || index[i] >= groups) {
-      return view_error(o.group_index, MARLIN_E_FORMAT, "entry %zu (byte %zu of it): expected 0..%" PRId64 ", found %d", i,
-                        i * 4, groups - 1, index[i]);
+      return view_error(o.group_index, MARLIN_E_FORMAT,
+                        "entry %zu (byte %zu of it): expected 0..%" PRId64 ", found %d", i, i * 4,
+                        groups - 1, index[i]);
     }
   }
   return index;
@@ -118,9 +135,11 @@ Result<std::vector<int32_t>> read_group_index(const LayoutOperands& o, int64_t g
 
 Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales, Depth depth) {
   const FormatRow* row = format_row(o.format);
-  if (row == nullptr) return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", o.format);
+  if (row == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", o.format);
   if (o.n < 1 || o.n > INT32_MAX || o.k < 1 || o.k > INT32_MAX) {
-    return Status::error(MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each, found %" PRId64 ", %" PRId64, o.n, o.k);
+    return Status::error(
+        MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each, found %" PRId64 ", %" PRId64, o.n, o.k);
   }
   WeightMeta meta;
   meta.format = o.format;
@@ -142,19 +161,23 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
     if (depth == Depth::full) {
       MARLIN_ASSIGN(std::vector<int32_t> index, read_group_index(o, groups_in_scales));
       bool plain = groups_in_scales == meta.groups;
-      for (int64_t k = 0; plain && k < o.k; ++k) plain = index[static_cast<size_t>(k)] == k / meta.group_size;
+      for (int64_t k = 0; plain && k < o.k; ++k)
+        plain = index[static_cast<size_t>(k)] == k / meta.group_size;
       if (!plain) meta.group_index = std::move(index);
     }
-    // Otherwise the shape of the scales is checked against what was found, not against k and the group size.
+    // Otherwise the shape of the scales is checked against what was found, not against k and the
+    // group size.
     if (depth == Depth::header || !meta.group_index.empty()) meta.groups = groups_in_scales;
   }
   if (present(o.tensor_scale)) {
     MARLIN_RETURN_IF_ERROR(expect_shape(o.tensor_scale, 1, 1));
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.tensor_scale, {MARLIN_F32}));
     const float value = depth == Depth::full ? load<float>(o.tensor_scale.data) : 1.0f;
-    // Writers take it from the largest weight. Of a matrix of zeros that gives 0 or infinity, and then NaN for all its scales.
+    // Writers take it from the largest weight. Of a matrix of zeros that gives 0 or infinity, and
+    // then NaN for all its scales.
     if (!std::isfinite(value) || value == 0) {
-      return view_error(o.tensor_scale, MARLIN_E_FORMAT, "expected a finite tensor scale other than 0, found %g",
+      return view_error(o.tensor_scale, MARLIN_E_FORMAT,
+                        "expected a finite tensor scale other than 0, found %g",
                         static_cast<double>(value));
     }
     meta.tensor_scales = {{0, value, (o.flags & MARLIN_PACK_DIVIDE_SCALE) != 0}};
@@ -183,7 +206,8 @@ void slice(TensorView& view, int64_t expert, int64_t experts) {
 
 LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int64_t experts) {
   LayoutOperands one = operands;
-  for (TensorView* view : {&one.values, &one.scales, &one.zeros, &one.tensor_scale, &one.sparse_meta})
+  for (TensorView* view :
+       {&one.values, &one.scales, &one.zeros, &one.tensor_scale, &one.sparse_meta})
     slice(*view, expert, experts);
   return one;
 }

@@ -1,5 +1,5 @@
-// `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ share. Which one it is follows
-// from the caller's word, the config, or the shapes, in this order.
+// `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ
+// share. Which one it is follows from the caller's word, the config, or the shapes, in this order.
 #include <algorithm>
 #include <cinttypes>
 
@@ -12,8 +12,8 @@ struct Parts {
   TensorView qweight, scales, qzeros, g_idx;
 };
 
-/// What the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with scales [G, N]; AWQ gemv [N, K/8] with scales
-/// [N, 8 Zw]. AUTO when that is none or several.
+/// What the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with scales [G, N];
+/// AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO when that is none or several.
 marlin_layout layout_of_shapes(const Parts& p) {
   if (p.qweight.dtype == MARLIN_I16) return MARLIN_LAYOUT_AWQ_GEMV_FAST;
   if (present(p.g_idx)) return MARLIN_LAYOUT_GPTQ_V1;
@@ -26,15 +26,17 @@ marlin_layout layout_of_shapes(const Parts& p) {
 }
 
 bool is_qweight_layout(marlin_layout layout) {
-  return layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2 || layout == MARLIN_LAYOUT_AWQ ||
-         layout == MARLIN_LAYOUT_AWQ_GEMV || layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  return layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2 ||
+         layout == MARLIN_LAYOUT_AWQ || layout == MARLIN_LAYOUT_AWQ_GEMV ||
+         layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
 }
 
 /// AUTO when the config names a variant that is unknown to us.
 marlin_layout layout_of_config(const QuantConfig& config, const Parts& p) {
   if (config.method == "gptq") {
     if (config.format == "gptq_v2") return MARLIN_LAYOUT_GPTQ_V2;
-    return config.format.empty() || config.format == "gptq" ? MARLIN_LAYOUT_GPTQ_V1 : MARLIN_LAYOUT_AUTO;
+    return config.format.empty() || config.format == "gptq" ? MARLIN_LAYOUT_GPTQ_V1
+                                                            : MARLIN_LAYOUT_AUTO;
   }
   if (p.qweight.dtype == MARLIN_I16 || config.format == "gemv_fast" || config.format == "llm-awq") {
     return MARLIN_LAYOUT_AWQ_GEMV_FAST;
@@ -45,30 +47,37 @@ marlin_layout layout_of_config(const QuantConfig& config, const Parts& p) {
 
 marlin_layout layout_of(const Finder& finder, const Parts& p) {
   if (is_qweight_layout(finder.layout)) return finder.layout;
-  if (finder.config.method == "gptq" || finder.config.method == "awq") return layout_of_config(finder.config, p);
+  if (finder.config.method == "gptq" || finder.config.method == "awq")
+    return layout_of_config(finder.config, p);
   const marlin_layout layout = layout_of_shapes(p);
-  return layout == MARLIN_LAYOUT_GPTQ_V1 && finder.config.format == "gptq_v2" ? MARLIN_LAYOUT_GPTQ_V2 : layout;
+  return layout == MARLIN_LAYOUT_GPTQ_V1 && finder.config.format == "gptq_v2"
+             ? MARLIN_LAYOUT_GPTQ_V2
+             : layout;
 }
 
 Status unknown_layout(const Finder& finder, const Parts& p) {
-  return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
-                    "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
-                    finder.config.method.c_str(), finder.config.format.c_str());
+  return view_error(
+      p.qweight, MARLIN_E_UNSUPPORTED,
+      "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
+      finder.config.method.c_str(), finder.config.format.c_str());
 }
 
-/// The group size of a "gemv" layer whose scales are padded to this many groups: one that the config names, the first if none
-/// of them fits, for then the shapes' check tells what was expected; without a config the only one that fits.
+/// The group size of a "gemv" layer whose scales are padded to this many groups: one that the
+/// config names, the first if none of them fits, for then the shapes' check tells what was
+/// expected; without a config the only one that fits.
 Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& found) {
   LayoutOperands& o = found.operands;
   const auto fits = [&](int64_t size) {
     const auto groups = awq_gemv_groups(o.k, size);
-    return groups && (*groups == padded || (o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST && o.k / size == padded));
+    return groups &&
+           (*groups == padded || (o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST && o.k / size == padded));
   };
   const GroupSizes& named = finder.config.group_sizes;
   o.group_size = named.first().value_or(0);
   std::optional<uint32_t> best;
   // The padding is less than 32 groups, so few sizes can fit, however many are named.
-  for (int64_t groups = std::max<int64_t>(padded - 31, 1); groups <= std::min(padded, o.k); ++groups) {
+  for (int64_t groups = std::max<int64_t>(padded - 31, 1); groups <= std::min(padded, o.k);
+       ++groups) {
     const auto place = named.place_of(o.k / groups);
     if (!place || !fits(o.k / groups) || (best && *best < *place)) continue;
     best = place;
@@ -79,8 +88,9 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
     if (!fits(size) || size == o.group_size) continue;
     if (o.group_size != 0) {
       return view_error(o.scales, MARLIN_E_UNSUPPORTED,
-                        "cannot tell the group size (%" PRId64 " or %" PRId64 "): expected one in config.json", o.group_size,
-                        size);
+                        "cannot tell the group size (%" PRId64 " or %" PRId64
+                        "): expected one in config.json",
+                        o.group_size, size);
     }
     o.group_size = size;
   }
@@ -90,7 +100,8 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
 /// How a writer's own reader takes a zero nibble 15; AUTO when it is unknown to us.
 marlin_gptq_zero_f zero_f_of(std::string_view quantizer) {
   if (quantizer.starts_with("gptqmodel")) return MARLIN_GPTQ_ZERO_F_CARRY;
-  if (quantizer.starts_with("auto_gptq") || quantizer.starts_with("autogptq")) return MARLIN_GPTQ_ZERO_F_WRAP;
+  if (quantizer.starts_with("auto_gptq") || quantizer.starts_with("autogptq"))
+    return MARLIN_GPTQ_ZERO_F_WRAP;
   return MARLIN_GPTQ_ZERO_F_AUTO;
 }
 
@@ -99,9 +110,12 @@ void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
   o.group_index = p.g_idx;
   found.layer.n = cols_of(p.qweight);
   found.layer.k = present(p.g_idx) ? cols_of(p.g_idx) : rows_of(p.qweight) * 8;
-  // Files without act-order have a g_idx too, which is k / group; the data is read when the layer is.
-  if (present(p.g_idx) && finder.config.act_order.value_or(true)) found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
-  o.zero_f = finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f : zero_f_of(finder.config.quantizer);
+  // Files without act-order have a g_idx too, which is k / group; the data is read when the layer
+  // is.
+  if (present(p.g_idx) && finder.config.act_order.value_or(true))
+    found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
+  o.zero_f =
+      finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f : zero_f_of(finder.config.quantizer);
   found.make = finder.config.symmetric.value_or(false) ? make_gptq_symmetric : make_gptq;
 }
 
@@ -115,9 +129,11 @@ void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
   LayoutOperands& o = found.operands;
   const bool fast = o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
   found.layer.n = o.n = fast ? cols_of(p.scales) : rows_of(p.qweight);
-  found.layer.k = o.k = fast ? cols_of(p.qweight) : std::min<int64_t>(cols_of(p.qweight), INT32_MAX) * 8;
+  found.layer.k = o.k =
+      fast ? cols_of(p.qweight) : std::min<int64_t>(cols_of(p.qweight), INT32_MAX) * 8;
   if (fast) o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
-  found.layer.status = set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
+  found.layer.status =
+      set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
   found.make = fast ? make_awq_gemv_fast : make_awq_gemv;
 }
 
@@ -126,7 +142,8 @@ void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
 std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".qweight");
   if (!base) return std::nullopt;
-  Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"), finder.find(*base, ".g_idx")};
+  Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"),
+          finder.find(*base, ".g_idx")};
   if (!present(p.qzeros)) p.qzeros = finder.find(*base, ".scaled_zeros");  // llm-awq
   const marlin_layout layout = layout_of(finder, p);
   Finding found;
@@ -146,8 +163,9 @@ std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView&
   }
   const int64_t bits = finder.config.bits.value_or(4);
   if (bits != 4) {
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
-                                    static_cast<long long>(bits));
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
+                   static_cast<long long>(bits));
     return found;
   }
   if (!present(p.scales)) {

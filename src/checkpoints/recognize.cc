@@ -16,13 +16,15 @@ std::optional<std::string_view> without_suffix(std::string_view name, std::strin
 }
 
 void Finding::set_missing(std::string_view part) {
-  layer.status = view_error(operands.values, MARLIN_E_NOT_FOUND, "'%.80s%.*s' is in none of the files", layer.name.c_str(),
-                            static_cast<int>(part.size()), part.data());
+  layer.status =
+      view_error(operands.values, MARLIN_E_NOT_FOUND, "'%.80s%.*s' is in none of the files",
+                 layer.name.c_str(), static_cast<int>(part.size()), part.data());
 }
 
 std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
-  if (!base || !is_float(tensor.dtype) || tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
+  if (!base || !is_float(tensor.dtype) || tensor.dims.size() < 2 || tensor.dims.size() > 3)
+    return std::nullopt;
   // Three dimensions are experts only where the name says so: convolutions have them too.
   const bool experts = tensor.name.find("expert") != std::string_view::npos ||
                        tensor.name.find("_exps") != std::string_view::npos ||
@@ -36,12 +38,15 @@ std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& 
   found.layer.group_size = found.layer.k;
   found.operands.n = found.layer.n;
   found.operands.k = found.layer.k;
-  const bool sane = found.layer.n >= 1 && found.layer.n <= INT32_MAX && found.layer.k >= 1 && found.layer.k <= INT32_MAX;
+  const bool sane = found.layer.n >= 1 && found.layer.n <= INT32_MAX && found.layer.k >= 1 &&
+                    found.layer.k <= INT32_MAX;
   if (!sane || found.layer.experts < 1) {
-    found.layer.status = view_error(tensor, MARLIN_E_SHAPE, "n, k, experts: expected 1..2147483647 each");
+    found.layer.status =
+        view_error(tensor, MARLIN_E_SHAPE, "n, k, experts: expected 1..2147483647 each");
   }
   if (finder.is_gguf && present(finder.find(*base, ".scale"))) {
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "floats with a tensor of scale beside them are not read");
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED,
+                                    "floats with a tensor of scale beside them are not read");
   }
   return found;
 }
@@ -49,19 +54,22 @@ std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& 
 std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
   const bool eight_bits = tensor.dtype == MARLIN_E4M3 || tensor.dtype == MARLIN_I8;
-  const bool scaled_bytes = tensor.dtype == MARLIN_U8 && base && present(finder.find(*base, ".weight_scale"));
+  const bool scaled_bytes =
+      tensor.dtype == MARLIN_U8 && base && present(finder.find(*base, ".weight_scale"));
   if (!base || !(eight_bits || scaled_bytes) || tensor.dims.size() != 2) return std::nullopt;
   Finding found;
   found.layer.name = *base;
   found.take_matrix(tensor);
   found.layer.dtype = tensor.dtype;
   if (eight_bits) {
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "weights of 8 bits (%.*s) are not read",
-                                    static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "weights of 8 bits (%.*s) are not read",
+                   static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
   } else {  // ModelOpt's INT4 packs along N
     const TensorView scales = finder.find(*base, ".weight_scale");
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED, "codes in U8 with %.*s scales are not read",
-                                    static_cast<int>(scales.type_name.size()), scales.type_name.data());
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "codes in U8 with %.*s scales are not read",
+                   static_cast<int>(scales.type_name.size()), scales.type_name.data());
   }
   return found;
 }
@@ -69,7 +77,8 @@ std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorV
 void describe(Finding& found) {
   Layer& layer = found.layer;
   const LayoutOperands& o = found.operands;
-  for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.sparse_meta}) {
+  for (const TensorView* view :
+       {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.sparse_meta}) {
     layer.bytes += view->bytes;
   }
   if (!layer.status.ok() || found.make == nullptr) return;
@@ -77,7 +86,8 @@ void describe(Finding& found) {
     layer.status = view_error(o.values, MARLIN_E_SHAPE, "expected experts, found none");
     return;
   }
-  const auto source = found.make(found.stacked ? expert_slice(o, 0, layer.experts) : o, Depth::header);
+  const auto source =
+      found.make(found.stacked ? expert_slice(o, 0, layer.experts) : o, Depth::header);
   if (!source.ok()) {
     layer.status = source.status();
     return;
@@ -128,8 +138,9 @@ LayerTable LayerTable::find(const Finder& finder) {
 }
 
 std::optional<size_t> LayerTable::find(std::string_view wanted) const {
-  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
-                                   [&](uint32_t index, std::string_view text) { return name(index) < text; });
+  const auto at =
+      std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
+                       [&](uint32_t index, std::string_view text) { return name(index) < text; });
   if (at == by_name_.end() || name(*at) != wanted) return std::nullopt;
   return *at;
 }

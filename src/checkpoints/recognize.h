@@ -1,4 +1,5 @@
-// Finding layers among the tensors of a checkpoint. One recognizer a family of files, each in its importer's file.
+// Finding layers among the tensors of a checkpoint. One recognizer a family of files, each in its
+// importer's file.
 #pragma once
 
 #include <optional>
@@ -29,16 +30,18 @@ struct Finder {
 
 /// One layer: what is listed and how it is read.
 struct Finding {
-  Layer layer;                 ///< name, layout and flags that only the recognizer knows; or why it is not served
-  LayoutOperands operands;     ///< of all experts
-  SourceMaker make = nullptr;  ///< null when layer.status tells why, and for floats (layer.format NONE)
-  bool stacked = false;        ///< operands have the experts as first dimension
+  Layer layer;  ///< name, layout and flags that only the recognizer knows; or why it is not served
+  LayoutOperands operands;  ///< of all experts
+  SourceMaker make =
+      nullptr;           ///< null when layer.status tells why, and for floats (layer.format NONE)
+  bool stacked = false;  ///< operands have the experts as first dimension
 
   /// values, n and k of a tensor [n, k] or [experts, n, k].
   void take_matrix(const TensorView& tensor) {
     operands.values = tensor;
     stacked = tensor.dims.size() > 2;
-    layer.experts = stacked ? static_cast<uint32_t>(std::min<int64_t>(tensor.dims[0], UINT32_MAX)) : 1;
+    layer.experts =
+        stacked ? static_cast<uint32_t>(std::min<int64_t>(tensor.dims[0], UINT32_MAX)) : 1;
     layer.k = tensor.dims.back();
     layer.n = tensor.dims[tensor.dims.size() - 2];
   }
@@ -47,7 +50,8 @@ struct Finding {
 };
 
 /// Each looks at one tensor: nothing unless it is the codes (or floats) of a layer of its family.
-std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor);  // GPTQ and AWQ
+std::optional<Finding> recognize_qweight(const Finder& finder,
+                                         const TensorView& tensor);  // GPTQ and AWQ
 std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& tensor);
@@ -59,8 +63,9 @@ std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView&
 std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorView& tensor);
 std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& tensor);
 
-/// The layers of a checkpoint in their tensors' order. Small a layer, because a hostile header can name a million of them: only
-/// which tensor makes it and its name are kept; all else is found anew when it is asked for.
+/// The layers of a checkpoint in their tensors' order. Small a layer, because a hostile header can
+/// name a million of them: only which tensor makes it and its name are kept; all else is found anew
+/// when it is asked for.
 class LayerTable {
  public:
   /// Looks at headers (and weight_shape, which is one) only.

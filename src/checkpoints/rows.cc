@@ -1,5 +1,5 @@
-// ROWS: [N, ceil(K / 2)] bytes, low nibble = even k; INT8: [N, K]; 2:4 sparse: [N, K / 4] and metadata. Scales and zeros are
-// [N, groups].
+// ROWS: [N, ceil(K / 2)] bytes, low nibble = even k; INT8: [N, K]; 2:4 sparse: [N, K / 4] and
+// metadata. Scales and zeros are [N, groups].
 #include <algorithm>
 #include <string>
 
@@ -88,7 +88,9 @@ class RowsSource final : public WeightSource {
           break;
         case ZeroForm::words_along_n:
           for (int64_t g = 0; g < meta_.groups; ++g) {
-            to[g] = static_cast<uint8_t>(load<uint32_t>(parts_.zeros + n / 8 * parts_.zero_stride + 4 * g) >> n % 8 * 4 & 15u);
+            to[g] = static_cast<uint8_t>(
+                load<uint32_t>(parts_.zeros + n / 8 * parts_.zero_stride + 4 * g) >> n % 8 * 4 &
+                15u);
           }
           break;
         case ZeroForm::words_along_k:
@@ -116,7 +118,8 @@ Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   }
   MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, round_up(k, 2), true));
   if (v.row_stride % 2 != 0) {
-    return view_error(v, MARLIN_E_ARGUMENT, "row_stride: expected whole bytes of U4, found %lld nibbles",
+    return view_error(v, MARLIN_E_ARGUMENT,
+                      "row_stride: expected whole bytes of U4, found %lld nibbles",
                       static_cast<long long>(v.row_stride));
   }
   return v.row_stride / 2;
@@ -143,10 +146,11 @@ Status check_zeros(const LayoutOperands& o, Depth depth, RowsParts& parts) {
   parts.zero_stride = v.row_stride;
   for (int64_t n = 0; depth == Depth::full && n < meta.n; ++n) {
     const std::byte* row = v.data + n * v.row_stride;
-    const std::byte* bad = std::find_if(row, row + meta.groups, [](std::byte z) { return std::to_integer<int>(z) > 15; });
+    const std::byte* bad = std::find_if(row, row + meta.groups,
+                                        [](std::byte z) { return std::to_integer<int>(z) > 15; });
     if (bad != row + meta.groups) {
-      return view_error(v, MARLIN_E_FORMAT, "row %lld, group %td: expected 0..15, found %d", static_cast<long long>(n),
-                        bad - row, std::to_integer<int>(*bad));
+      return view_error(v, MARLIN_E_FORMAT, "row %lld, group %td: expected 0..15, found %d",
+                        static_cast<long long>(n), bad - row, std::to_integer<int>(*bad));
     }
   }
   return {};
@@ -154,7 +158,9 @@ Status check_zeros(const LayoutOperands& o, Depth depth, RowsParts& parts) {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_rows_source(RowsParts parts) { return std::make_unique<RowsSource>(std::move(parts)); }
+std::unique_ptr<WeightSource> make_rows_source(RowsParts parts) {
+  return std::make_unique<RowsSource>(std::move(parts));
+}
 
 Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
   RowsParts parts;
@@ -167,12 +173,14 @@ Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups, true));
   parts.codes = o.values.data;
   parts.scales = o.scales.data;
-  parts.scale_stride = o.scales.row_stride * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
+  parts.scale_stride =
+      o.scales.row_stride * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
   MARLIN_RETURN_IF_ERROR(check_zeros(o, depth, parts));
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   if (parts.meta.sparse && depth == Depth::full) {
-    MARLIN_RETURN_IF_ERROR(check_all_kept(
-        parts.meta, [&](int64_t n, uint8_t* kept) { return read_row_meta(parts.sparse_meta, n, parts.meta.k, kept); }));
+    MARLIN_RETURN_IF_ERROR(check_all_kept(parts.meta, [&](int64_t n, uint8_t* kept) {
+      return read_row_meta(parts.sparse_meta, n, parts.meta.k, kept);
+    }));
   }
   return parts;
 }

@@ -51,11 +51,12 @@ const ElementType* find_type(std::string_view name) {
   return nullptr;
 }
 
-/// Follows the header {name: {dtype, shape, data_offsets}, "__metadata__": {text: text}} event by event and adds each tensor
-/// where its object ends: a header of 100 MB never becomes a tree.
+/// Follows the header {name: {dtype, shape, data_offsets}, "__metadata__": {text: text}} event by
+/// event and adds each tensor where its object ends: a header of 100 MB never becomes a tree.
 class HeaderReader {
  public:
-  HeaderReader(const std::string& file, std::string_view header, std::span<const std::byte> bytes, TensorTable& table)
+  HeaderReader(const std::string& file, std::string_view header, std::span<const std::byte> bytes,
+               TensorTable& table)
       : file_(file),
         strings_(header),
         data_begin_(kLengthBytes + header.size()),
@@ -86,16 +87,18 @@ class HeaderReader {
       const uint64_t begin = range.offset - data_begin_;
       if (begin != expected) {
         return Status::error(MARLIN_E_FORMAT,
-                             "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected to begin at %" PRIu64
+                             "%.60s: byte %" PRIu64
+                             ": tensor '%.60s': data_offsets: expected to begin at %" PRIu64
                              " where the data before it ends, found %" PRIu64 " (%s)",
-                             file_.c_str(), range.offset, std::string(table_.name(i)).c_str(), expected, begin,
-                             begin < expected ? "overlap" : "hole");
+                             file_.c_str(), range.offset, std::string(table_.name(i)).c_str(),
+                             expected, begin, begin < expected ? "overlap" : "hole");
       }
       expected = begin + range.bytes;
     }
     if (expected == data_size_) return {};
     return Status::error(MARLIN_E_FORMAT,
-                         "%.60s: byte %" PRIu64 ": data: expected %" PRIu64 " bytes by the header's offsets, found %" PRIu64,
+                         "%.60s: byte %" PRIu64 ": data: expected %" PRIu64
+                         " bytes by the header's offsets, found %" PRIu64,
                          file_.c_str(), data_begin_, expected, data_size_);
   }
 
@@ -103,11 +106,13 @@ class HeaderReader {
   enum class Field { dtype, shape, data_offsets, unknown };
 
   /// Of the tensor that is being read; "" before the first.
-  std::string name(size_t most = SIZE_MAX) const { return name_ == 0 ? "" : strings_.get(name_, most); }
+  std::string name(size_t most = SIZE_MAX) const {
+    return name_ == 0 ? "" : strings_.get(name_, most);
+  }
 
   Status error(const JsonEvent& e, const char* field, const char* what) const {
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": tensor '%.60s': %s: %s", file_.c_str(), e.offset,
-                         name(60).c_str(), field, what);
+    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": tensor '%.60s': %s: %s",
+                         file_.c_str(), e.offset, name(60).c_str(), field, what);
   }
 
   Status visit_name(const JsonEvent& e) {
@@ -125,12 +130,14 @@ class HeaderReader {
   }
 
   Status visit_metadata(const JsonEvent& e) const {
-    const bool text = e.kind == Kind::string || e.kind == Kind::key || e.kind == Kind::object || e.kind == Kind::end_object;
+    const bool text = e.kind == Kind::string || e.kind == Kind::key || e.kind == Kind::object ||
+                      e.kind == Kind::end_object;
     return text ? Status() : error(e, "metadata", "expected an object of strings");
   }
 
   Status visit_field(const JsonEvent& e) {
-    if (e.kind == Kind::array || e.kind == Kind::end_array) return error(e, "header", "expected an object");
+    if (e.kind == Kind::array || e.kind == Kind::end_array)
+      return error(e, "header", "expected an object");
     if (e.kind == Kind::object) {
       field_ = Field::unknown;
       dims_.clear();
@@ -157,21 +164,26 @@ class HeaderReader {
     type_ = find_type(e.text);
     seen_dtype_ = true;
     if (type_ != nullptr) return {};
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": tensor '%.60s': dtype: '%.20s' is no type of the format",
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.60s: byte %" PRIu64
+                         ": tensor '%.60s': dtype: '%.20s' is no type of the format",
                          file_.c_str(), e.offset, name(60).c_str(), std::string(e.text).c_str());
   }
 
   Status visit_number(const JsonEvent& e) {
     if (in_metadata_) return error(e, "metadata", "expected strings");
     if (field_ == Field::unknown) return {};
-    const char* name = field_ == Field::shape ? "shape" : field_ == Field::data_offsets ? "data_offsets" : "dtype";
+    const char* name = field_ == Field::shape          ? "shape"
+                       : field_ == Field::data_offsets ? "data_offsets"
+                                                       : "dtype";
     if (field_ == Field::dtype) return error(e, name, "expected a string");
     if (e.depth == 3 && e.kind == Kind::array) {
       if (field_ == Field::shape) seen_shape_ = true;
       return {};
     }
     if (e.depth == 3 && e.kind == Kind::end_array) return {};
-    if (e.depth != 3 || e.kind != Kind::integer) return error(e, name, "expected whole numbers >= 0");
+    if (e.depth != 3 || e.kind != Kind::integer)
+      return error(e, name, "expected whole numbers >= 0");
     if (field_ == Field::shape) {
       if (e.integer > INT64_MAX) return error(e, name, "a dimension of 2^63 or more");
       if (dims_.size() == kMaxRank) return error(e, name, "expected at most 64 dimensions");
@@ -190,17 +202,19 @@ class HeaderReader {
     if (offsets_ != 2) return error(e, "data_offsets", "expected two numbers");
     if (begin_ > end_ || end_ > data_size_) {
       return Status::error(MARLIN_E_FORMAT,
-                           "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected 0 <= begin <= end <= %" PRIu64
+                           "%.60s: byte %" PRIu64
+                           ": tensor '%.60s': data_offsets: expected 0 <= begin <= end <= %" PRIu64
                            ", found [%" PRIu64 ", %" PRIu64 "]",
                            file_.c_str(), e.offset, name(60).c_str(), data_size_, begin_, end_);
     }
     const auto bytes = tensor_bytes(*type_, dims_);
     if (!bytes) return error(e, "shape", "its size is no whole number of bytes below 2^64");
     if (*bytes != end_ - begin_) {
-      return Status::error(MARLIN_E_FORMAT,
-                           "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected %" PRIu64
-                           " bytes by shape and dtype %s, found %" PRIu64,
-                           file_.c_str(), e.offset, name(60).c_str(), *bytes, type_->name, end_ - begin_);
+      return Status::error(
+          MARLIN_E_FORMAT,
+          "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected %" PRIu64
+          " bytes by shape and dtype %s, found %" PRIu64,
+          file_.c_str(), e.offset, name(60).c_str(), *bytes, type_->name, end_ - begin_);
     }
     table_.add(number_, name(), *type_, dims_, data_begin_ + begin_, *bytes);
     return {};
@@ -228,33 +242,39 @@ bool is_plain_name(std::string_view name) {
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-/// Calls visit for each entry of an index's weight_map: the tensor's name and the event of its shard's.
+/// Calls visit for each entry of an index's weight_map: the tensor's name and the event of its
+/// shard's.
 Status walk_index(const std::string& name, std::string_view text,
                   const std::function<Status(uint32_t tensor, const JsonEvent& shard)>& visit) {
   uint32_t tensor = 0;
   bool in_map = false, seen_map = false;
   const auto bad = [&](const JsonEvent& e, const char* what) {
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": weight_map: %s", name.c_str(), e.offset, what);
+    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": weight_map: %s", name.c_str(),
+                         e.offset, what);
   };
-  MARLIN_RETURN_IF_ERROR(walk_json({text, name, 0, kMaxIndex, 16}, [&](const JsonEvent& e) -> Status {
-    if (e.depth == 1 && e.kind == Kind::key) {
-      in_map = e.text == "weight_map";
-      seen_map = seen_map || in_map;
-      return {};
-    }
-    if (!in_map || e.depth < 2) {
-      return in_map && e.kind != Kind::end_object ? bad(e, "expected an object of file names") : Status();
-    }
-    if (e.kind == Kind::object || e.kind == Kind::end_object) return e.depth == 2 ? Status() : bad(e, "expected file names");
-    if (e.kind == Kind::key) {
-      tensor = e.begin;
-      return {};
-    }
-    if (e.kind != Kind::string) return bad(e, "expected file names");
-    if (!is_plain_name(e.text)) return bad(e, "expected the name of a file of the same folder");
-    return visit(tensor, e);
-  }));
-  if (!seen_map) return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: missing", name.c_str());
+  MARLIN_RETURN_IF_ERROR(
+      walk_json({text, name, 0, kMaxIndex, 16}, [&](const JsonEvent& e) -> Status {
+        if (e.depth == 1 && e.kind == Kind::key) {
+          in_map = e.text == "weight_map";
+          seen_map = seen_map || in_map;
+          return {};
+        }
+        if (!in_map || e.depth < 2) {
+          return in_map && e.kind != Kind::end_object ? bad(e, "expected an object of file names")
+                                                      : Status();
+        }
+        if (e.kind == Kind::object || e.kind == Kind::end_object)
+          return e.depth == 2 ? Status() : bad(e, "expected file names");
+        if (e.kind == Kind::key) {
+          tensor = e.begin;
+          return {};
+        }
+        if (e.kind != Kind::string) return bad(e, "expected file names");
+        if (!is_plain_name(e.text)) return bad(e, "expected the name of a file of the same folder");
+        return visit(tensor, e);
+      }));
+  if (!seen_map)
+    return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: missing", name.c_str());
   return {};
 }
 
@@ -263,7 +283,8 @@ Result<std::vector<uint32_t>> shards_of(const std::string& name, std::string_vie
   const JsonStrings strings(text);
   std::vector<uint32_t> shards;
   MARLIN_RETURN_IF_ERROR(walk_index(name, text, [&](uint32_t, const JsonEvent& shard) {
-    if (shards.empty() || strings.compare(shards.back(), shard.text) != 0) shards.push_back(shard.begin);
+    if (shards.empty() || strings.compare(shards.back(), shard.text) != 0)
+      shards.push_back(shard.begin);
     return Status();
   }));
   strings.sort(shards);
@@ -277,14 +298,18 @@ Result<std::vector<uint32_t>> shards_of(const std::string& name, std::string_vie
 
 const ElementType* safetensors_type(std::string_view name) { return find_type(name); }
 
-Status read_safetensors(const std::string& name, std::span<const std::byte> bytes, TensorTable& table) {
+Status read_safetensors(const std::string& name, std::span<const std::byte> bytes,
+                        TensorTable& table) {
   if (bytes.size() < 8) {
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: header length: expected 8 bytes, found a file of %zu", name.c_str(),
-                         bytes.size());
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.60s: byte 0: header length: expected 8 bytes, found a file of %zu",
+                         name.c_str(), bytes.size());
   }
   const auto length = load<uint64_t>(bytes.data());
   if (length > kMaxHeader || length > bytes.size() - 8) {
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: header length: expected at most %" PRIu64 ", found %" PRIu64,
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.60s: byte 0: header length: expected at most %" PRIu64
+                         ", found %" PRIu64,
                          name.c_str(), std::min<uint64_t>(kMaxHeader, bytes.size() - 8), length);
   }
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, length);
@@ -292,8 +317,8 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte 8: header: expected '{'", name.c_str());
   }
   HeaderReader reader(name, header, bytes, table);
-  MARLIN_RETURN_IF_ERROR(
-      walk_json({header, name, kLengthBytes, kMaxHeader, 16}, [&](const JsonEvent& e) { return reader.visit(e); }));
+  MARLIN_RETURN_IF_ERROR(walk_json({header, name, kLengthBytes, kMaxHeader, 16},
+                                   [&](const JsonEvent& e) { return reader.visit(e); }));
   return reader.finish();
 }
 
@@ -305,8 +330,9 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
   for (const uint32_t begin : shards) {
     const std::string shard = strings.get(begin);
     if (!is_plain_name(shard)) {  // it was one before, but this is a file that others may write
-      return Status::error(MARLIN_E_FORMAT, "%.60s: byte %u: weight_map: the file changes while it is read", name.c_str(),
-                           begin);
+      return Status::error(MARLIN_E_FORMAT,
+                           "%.60s: byte %u: weight_map: the file changes while it is read",
+                           name.c_str(), begin);
     }
     MARLIN_ASSIGN(const std::span<const std::byte> content, folder.open(shard));
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
@@ -316,8 +342,9 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
   return walk_index(name, text, [&](uint32_t tensor, const JsonEvent& shard) {
     const auto at = table.find(strings.get(tensor));
     if (at && table.file_name(table.file(*at)) == shard.text) return Status();
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: tensor '%.60s' is not in '%.60s'", name.c_str(),
-                         strings.get(tensor, 60).c_str(), std::string(shard.text).c_str());
+    return Status::error(
+        MARLIN_E_FORMAT, "%.60s: byte 0: weight_map: tensor '%.60s' is not in '%.60s'",
+        name.c_str(), strings.get(tensor, 60).c_str(), std::string(shard.text).c_str());
   });
 }
 

@@ -18,7 +18,9 @@ class InterleavedSource final : public WeightSource {
     meta_ = source_->meta();
     meta_.gate_up_interleaved = true;
   }
-  Status read(int64_t first, int64_t count, Stripe& out) const override { return source_->read(first, count, out); }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    return source_->read(first, count, out);
+  }
 
  private:
   std::unique_ptr<WeightSource> source_;
@@ -26,12 +28,14 @@ class InterleavedSource final : public WeightSource {
 
 Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const SparseRule& rule) {
   if (o.layout != MARLIN_LAYOUT_ROWS && o.layout != MARLIN_LAYOUT_AUTO) {
-    return Status::error(MARLIN_E_ARGUMENT, "layout: float values are rows [n, k], found layout %d", o.layout);
+    return Status::error(MARLIN_E_ARGUMENT, "layout: float values are rows [n, k], found layout %d",
+                         o.layout);
   }
   for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
     MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   }
-  MARLIN_ASSIGN(auto source, quantize_floats(o, {o.format, o.group_size, (o.flags & MARLIN_PACK_SCALES_MSE) != 0, rule}));
+  MARLIN_ASSIGN(auto source, quantize_floats(o, {o.format, o.group_size,
+                                                 (o.flags & MARLIN_PACK_SCALES_MSE) != 0, rule}));
   if ((o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) == 0) return source;
   auto interleaved = std::make_unique<InterleavedSource>(std::move(source));
   MARLIN_RETURN_IF_ERROR(check_meta(interleaved->meta()));
@@ -40,20 +44,29 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const Sp
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o, const SourceOptions& options) {
+Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o,
+                                                      const SourceOptions& options) {
   const bool sparse = present(o.sparse_meta);
   if (sparse) {
     if (o.k < 1 || o.k > INT32_MAX || o.k % 4 != 0) {
-      return view_error(o.values, MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, o.k);
+      return view_error(o.values, MARLIN_E_SHAPE,
+                        "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, o.k);
     }
     MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));
   }
   const int64_t width = sparse ? o.k / 2 : o.k;
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, width, true));
-  FloatMatrix matrix{
-      o.values.data, o.values.dtype, o.n, o.k, o.n > 1 ? o.values.row_stride : width, std::string(o.values.name), {}};
+  FloatMatrix matrix{o.values.data,
+                     o.values.dtype,
+                     o.n,
+                     o.k,
+                     o.n > 1 ? o.values.row_stride : width,
+                     std::string(o.values.name),
+                     {}};
   if (sparse) {
-    matrix.kept = [meta = o.sparse_meta, k = o.k](int64_t row, uint8_t* kept) { return read_row_meta(meta, row, k, kept); };
+    matrix.kept = [meta = o.sparse_meta, k = o.k](int64_t row, uint8_t* kept) {
+      return read_row_meta(meta, row, k, kept);
+    };
   }
   return make_quantized(matrix, options.quantize_to, options.group_size,
                         {.search_mse = options.search_mse, .sparse = options.sparse});
@@ -90,8 +103,8 @@ Result<std::unique_ptr<WeightSource>> make_layout(const LayoutOperands& o) {
 
 /// Where 2:4 metadata has a place.
 bool takes_sparse_meta(marlin_layout layout) {
-  return layout == MARLIN_LAYOUT_AUTO || layout == MARLIN_LAYOUT_ROWS || layout == MARLIN_LAYOUT_K8N ||
-         layout == MARLIN_LAYOUT_MARLIN_24;
+  return layout == MARLIN_LAYOUT_AUTO || layout == MARLIN_LAYOUT_ROWS ||
+         layout == MARLIN_LAYOUT_K8N || layout == MARLIN_LAYOUT_MARLIN_24;
 }
 
 }  // namespace
@@ -100,7 +113,9 @@ Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& o) {
   MARLIN_ASSIGN(const SparseRule rule, sparse_rule(o.flags, o.column_norms));
   if (is_float(o.values.dtype)) return quantize(o, rule);
   if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO && o.layout != MARLIN_LAYOUT_GPTQ_V1) {
-    return Status::error(MARLIN_E_ARGUMENT, "gptq_zero_f: only the layout GPTQ_V1 has such zeros, found layout %d", o.layout);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "gptq_zero_f: only the layout GPTQ_V1 has such zeros, found layout %d",
+                         o.layout);
   }
   if (!takes_sparse_meta(o.layout)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));
   MARLIN_ASSIGN(auto source, make_layout(o));

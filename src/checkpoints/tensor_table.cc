@@ -24,13 +24,15 @@ void TensorTable::reserve(size_t tensors, size_t pool_bytes) {
 
 size_t TensorTable::pool_bytes(std::string_view name, std::span<const int64_t> dims) {
   size_t bytes = name.size() + 1;
-  for (const int64_t d : dims) bytes += static_cast<size_t>(ceil_div(std::bit_width(static_cast<uint64_t>(d) | 1), 7));
+  for (const int64_t d : dims)
+    bytes += static_cast<size_t>(ceil_div(std::bit_width(static_cast<uint64_t>(d) | 1), 7));
   return bytes;
 }
 
-void TensorTable::add(uint32_t file, std::string_view name, const ElementType& type, std::span<const int64_t> dims,
-                      uint64_t offset, uint64_t bytes) {
-  records_.push_back({&type, offset, bytes, pool_.size(), static_cast<uint32_t>(name.size()), file});
+void TensorTable::add(uint32_t file, std::string_view name, const ElementType& type,
+                      std::span<const int64_t> dims, uint64_t offset, uint64_t bytes) {
+  records_.push_back(
+      {&type, offset, bytes, pool_.size(), static_cast<uint32_t>(name.size()), file});
   name_bytes_ += name.size();
   pool_.insert(pool_.end(), name.begin(), name.end());
   pool_.push_back(static_cast<char>(dims.size()));
@@ -43,21 +45,25 @@ void TensorTable::add(uint32_t file, std::string_view name, const ElementType& t
 
 void TensorTable::sort_by_offset(size_t first) {
   // Tensors without elements share an offset; the pool has the order of the header.
-  std::sort(records_.begin() + static_cast<ptrdiff_t>(first), records_.end(), [](const Record& a, const Record& b) {
-    return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
-  });
+  std::sort(records_.begin() + static_cast<ptrdiff_t>(first), records_.end(),
+            [](const Record& a, const Record& b) {
+              return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+            });
 }
 
 Status TensorTable::finish() {
   by_name_.resize(records_.size());
   std::iota(by_name_.begin(), by_name_.end(), 0u);
-  std::sort(by_name_.begin(), by_name_.end(), [&](uint32_t a, uint32_t b) { return name(a) < name(b); });
-  const auto twice =
-      std::adjacent_find(by_name_.begin(), by_name_.end(), [&](uint32_t a, uint32_t b) { return name(a) == name(b); });
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](uint32_t a, uint32_t b) { return name(a) < name(b); });
+  const auto twice = std::adjacent_find(by_name_.begin(), by_name_.end(),
+                                        [&](uint32_t a, uint32_t b) { return name(a) == name(b); });
   if (twice == by_name_.end()) return {};
   const Record& record = records_[std::max(twice[0], twice[1])];
-  return Status::error(MARLIN_E_FORMAT, "%.80s: byte %" PRIu64 ": tensor '%.*s' occurs twice", files_[record.file].name.c_str(),
-                       record.offset, static_cast<int>(std::min<size_t>(record.name_size, 80)), pool_.data() + record.name);
+  return Status::error(MARLIN_E_FORMAT, "%.80s: byte %" PRIu64 ": tensor '%.*s' occurs twice",
+                       files_[record.file].name.c_str(), record.offset,
+                       static_cast<int>(std::min<size_t>(record.name_size, 80)),
+                       pool_.data() + record.name);
 }
 
 std::string_view TensorTable::name(size_t index) const {
@@ -90,8 +96,9 @@ TensorView TensorTable::view(size_t index) const {
 }
 
 std::optional<size_t> TensorTable::find(std::string_view wanted) const {
-  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
-                                   [&](uint32_t index, std::string_view text) { return name(index) < text; });
+  const auto at =
+      std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
+                       [&](uint32_t index, std::string_view text) { return name(index) < text; });
   if (at == by_name_.end() || name(*at) != wanted) return std::nullopt;
   return *at;
 }

@@ -21,18 +21,19 @@ struct ElementType {
   marlin_dtype dtype;  ///< 0: the C ABI has no name for it
 };
 
-/// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in a common pool, and a
-/// dimension takes fewer bytes there than any header spends on it.
+/// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in
+/// a common pool, and a dimension takes fewer bytes there than any header spends on it.
 class TensorTable {
  public:
   /// The file's bytes must outlive the table. Returns its number.
   uint32_t add_file(std::string name, std::span<const std::byte> bytes);
-  /// Makes room for exactly this many tensors with this sum of their pool_bytes, if they are the first.
+  /// Makes room for exactly this many tensors with this sum of their pool_bytes, if they are the
+  /// first.
   void reserve(size_t tensors, size_t pool_bytes);
   static size_t pool_bytes(std::string_view name, std::span<const int64_t> dims);
   /// The range [offset, offset + bytes) lies inside the file; dims are >= 0 and outermost first.
-  void add(uint32_t file, std::string_view name, const ElementType& type, std::span<const int64_t> dims, uint64_t offset,
-           uint64_t bytes);
+  void add(uint32_t file, std::string_view name, const ElementType& type,
+           std::span<const int64_t> dims, uint64_t offset, uint64_t bytes);
   /// Sorts the tensors from `first` on by where they lie in their file.
   void sort_by_offset(size_t first);
   /// Call once after the last add, before find. MARLIN_E_FORMAT when two tensors have one name.
@@ -48,7 +49,9 @@ class TensorTable {
   struct Range {
     uint64_t offset, bytes;
   };
-  Range range(size_t index) const { return {records_[index].offset, records_[index].bytes}; }  ///< in its file
+  Range range(size_t index) const {
+    return {records_[index].offset, records_[index].bytes};
+  }  ///< in its file
   TensorView view(size_t index) const;
   std::optional<size_t> find(std::string_view name) const;
   /// A view with data == nullptr when there is none.
@@ -62,7 +65,8 @@ class TensorTable {
   struct Record {
     const ElementType* type;
     uint64_t offset, bytes;
-    size_t name;  // into the pool: the name, the rank, and each dimension in pieces of 7 bits, the lowest first
+    size_t name;  // into the pool: the name, the rank, and each dimension in pieces of 7 bits, the
+                  // lowest first
     uint32_t name_size, file;
   };
   std::deque<File> files_;
@@ -72,7 +76,8 @@ class TensorTable {
   size_t name_bytes_ = 0;
 };
 
-/// Bytes of a tensor, or nothing when a product wraps or the elements are no whole number of blocks.
+/// Bytes of a tensor, or nothing when a product wraps or the elements are no whole number of
+/// blocks.
 std::optional<uint64_t> tensor_bytes(const ElementType& type, std::span<const int64_t> dims);
 
 }  // namespace metal_marlin

@@ -1,5 +1,6 @@
-// What every backend does. The boundary (src/api) validates descriptors and turns them into these types; a backend never
-// sees a descriptor, an unchecked pointer or a matrix whose shape does not fit.
+// What every backend does. The boundary (src/api) validates descriptors and turns them into these
+// types; a backend never sees a descriptor, an unchecked pointer or a matrix whose shape does not
+// fit.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@ class SharedMemory {
 
 /// A checked matrix: data includes the offset, stride is resolved, elements are naturally aligned.
 struct MatrixView {
-  void* data = nullptr;                    ///< the host's address; of native memory (CUDA, METAL) the device's
+  void* data = nullptr;  ///< the host's address; of native memory (CUDA, METAL) the device's
   int64_t rows = 0, cols = 0, stride = 0;  ///< in elements
   marlin_dtype dtype = 0;
   marlin_memory memory = MARLIN_MEM_HOST;
   const SharedMemory* buffer = nullptr;  ///< of MARLIN_MEM_BUFFER
   void* native = nullptr;                ///< of MARLIN_MEM_METAL: the id<MTLBuffer>
-  uint64_t offset = 0;                   ///< of data, in bytes from the start of `buffer` or `native`
+  uint64_t offset = 0;  ///< of data, in bytes from the start of `buffer` or `native`
   bool present() const { return data != nullptr; }
 };
 
@@ -48,17 +49,19 @@ class PackedWeights {
 /// The experts of one handle, all of one shape and format; a plain matrix is one expert.
 using ExpertStack = std::vector<std::unique_ptr<const PackedWeights>>;
 
-/// Who multiplies what in a mixture of experts, checked: slot s of token t is row t top_k + s of the products.
+/// Who multiplies what in a mixture of experts, checked: slot s of token t is row t top_k + s of
+/// the products.
 struct Routing {
   const ExpertStack* stack = nullptr;  ///< null: a plain product
-  MatrixView ids;                      ///< [T, top_k] I32; read once; outside of the stack: the slot's result is 0
-  MatrixView scales;                   ///< [T, top_k] floats or absent: no sum
+  MatrixView ids;     ///< [T, top_k] I32; read once; outside of the stack: the slot's result is 0
+  MatrixView scales;  ///< [T, top_k] floats or absent: no sum
   bool present() const { return stack != nullptr; }
   int64_t slots() const { return ids.rows * ids.cols; }
 };
 
-/// C[M, N] = f(A W^T + bias) (+ C), checked: a is [M, k], c is [M, n] (n / 2 for two-input epilogues), bias [1, n] or absent.
-/// With routing: a is [T, k] or [slots, k]; c [slots, n], or [T, n] when scales say how to sum a token's; bias [1 or E, n].
+/// C[M, N] = f(A W^T + bias) (+ C), checked: a is [M, k], c is [M, n] (n / 2 for two-input
+/// epilogues), bias [1, n] or absent. With routing: a is [T, k] or [slots, k]; c [slots, n], or [T,
+/// n] when scales say how to sum a token's; bias [1 or E, n].
 struct GemmProblem {
   const PackedWeights* weights = nullptr;  ///< with routing: the first expert
   MatrixView a, c, bias;
@@ -68,7 +71,9 @@ struct GemmProblem {
   bool accumulate = false;
 };
 /// True for SWIGLU, GEGLU_TANH and SWIGLU_OAI, which take gate and up rows and give n / 2 columns.
-constexpr bool is_two_input(marlin_epilogue e) { return e >= MARLIN_EPILOGUE_SWIGLU && e <= MARLIN_EPILOGUE_SWIGLU_OAI; }
+constexpr bool is_two_input(marlin_epilogue e) {
+  return e >= MARLIN_EPILOGUE_SWIGLU && e <= MARLIN_EPILOGUE_SWIGLU_OAI;
+}
 
 /// An in-order queue of one backend, with its scratch memory. One thread at a time.
 class BackendStream {
@@ -79,10 +84,12 @@ class BackendStream {
 struct StreamOptions {
   marlin_native kind = MARLIN_NATIVE_NONE;
   void* native = nullptr;
-  MatrixView scratch{};  ///< the host's: U8 without gaps, of any alignment; absent: the stream allocates, growing as needed
+  MatrixView scratch{};  ///< the host's: U8 without gaps, of any alignment; absent: the stream
+                         ///< allocates, growing as needed
 };
 
-/// Which rows of W to decode: those that `ids` lists ([T, 1] I32), or, where it is absent, the T rows from `first` on.
+/// Which rows of W to decode: those that `ids` lists ([T, 1] I32), or, where it is absent, the T
+/// rows from `first` on.
 struct RowSelection {
   int64_t first = 0;
   MatrixView ids{};
@@ -103,7 +110,8 @@ struct BackendOptions {
   Allocator allocator = Allocator::system();
   Logger logger{};
   /// The host's thread pool, or null: the backend's own.
-  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* task_user) = nullptr;
+  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t),
+                       void* task_user) = nullptr;
   void* parallel_for_user = nullptr;
 };
 
@@ -112,22 +120,26 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) = 0;
-  /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids are checked here: they may
-  /// lie where only the device reads them.
-  virtual Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
-                        const MatrixView& out) = 0;
+  /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids
+  /// are checked here: they may lie where only the device reads them.
+  virtual Status unpack(BackendStream* stream, const PackedWeights& weights,
+                        const RowSelection& rows, const MatrixView& out) = 0;
   /// `bytes` > 0, aligned to 64, zero-filled.
   virtual Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) = 0;
-  /// Of MARLIN_MEM_METAL operands; MARLIN_E_ARGUMENT for what is no object of this device. Asked only of a Metal backend.
+  /// Of MARLIN_MEM_METAL operands; MARLIN_E_ARGUMENT for what is no object of this device. Asked
+  /// only of a Metal backend.
   virtual Result<NativeMemory> native_memory(void* native) = 0;
   virtual Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) = 0;
-  /// MARLIN_E_UNSUPPORTED with the reason when this backend cannot do it; never depends on pointers or strides.
+  /// MARLIN_E_UNSUPPORTED with the reason when this backend cannot do it; never depends on pointers
+  /// or strides.
   virtual Status supports(const GemmProblem& problem) = 0;
-  /// Independent, supported products; M may be 0. stream may be null: done on return, scratch from a cache of the backend.
+  /// Independent, supported products; M may be 0. stream may be null: done on return, scratch from
+  /// a cache of the backend.
   virtual Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) = 0;
-  /// Reserves for M (with routing: T) up to max_m; returns the scratch bytes, of any alignment, that gemm() of all these at
-  /// once needs.
-  virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) = 0;
+  /// Reserves for M (with routing: T) up to max_m; returns the scratch bytes, of any alignment,
+  /// that gemm() of all these at once needs.
+  virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems,
+                                   int64_t max_m) = 0;
   virtual Status flush(BackendStream& stream) = 0;
   virtual Status wait(BackendStream& stream, uint64_t timeout_ns) = 0;
   /// "kernel: NAME\n" and then "key: value\n" lines.

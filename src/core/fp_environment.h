@@ -11,11 +11,12 @@
 
 namespace metal_marlin {
 
-/// Sets the default modes on this thread; at the end of its scope the modes are those that it found, and so are the exception
-/// flags. Hosts do set flush-to-zero, and new threads inherit it. A register is written only where that changes it: writing
-/// takes longer than reading.
+/// Sets the default modes on this thread; at the end of its scope the modes are those that it
+/// found, and so are the exception flags. Hosts do set flush-to-zero, and new threads inherit it. A
+/// register is written only where that changes it: writing takes longer than reading.
 ///
-/// Two places have one: the boundary of the ABI, for the thread that calls, and the task runners, for every other thread.
+/// Two places have one: the boundary of the ABI, for the thread that calls, and the task runners,
+/// for every other thread.
 class FpEnvironment {
  public:
   FpEnvironment(const FpEnvironment&) = delete;
@@ -35,9 +36,11 @@ class FpEnvironment {
   }
 
  private:
-  static constexpr uint32_t kDefault = 0x1f80;  // MXCSR at power-up: every exception masked, nothing else
+  static constexpr uint32_t kDefault =
+      0x1f80;  // MXCSR at power-up: every exception masked, nothing else
   static constexpr uint32_t kFlags = 0x3f;
-  // Nothing here computes with x87, but the C library takes the rounding of decimal numbers from its control word.
+  // Nothing here computes with x87, but the C library takes the rounding of decimal numbers from
+  // its control word.
   static constexpr uint16_t kDefaultX87 = 0x37f;
 
   static void set_x87(uint16_t word) { __asm__ volatile("fldcw %0" : : "m"(word)); }
@@ -64,7 +67,9 @@ class FpEnvironment {
     __asm__ volatile("mrs %0, fpsr" : "=r"(fpsr));
     return fpsr;
   }
-  static void set_modes(uint64_t fpcr) { __asm__ volatile("msr fpcr, %0" : : "r"(fpcr) : "memory"); }
+  static void set_modes(uint64_t fpcr) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(fpcr) : "memory");
+  }
 
   uint64_t modes_, flags_;
 #else

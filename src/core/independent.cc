@@ -10,7 +10,8 @@ namespace {
 /// So few products are compared each with each, which takes less time than sorting and no memory.
 constexpr size_t kFew = 8;
 
-/// What of `other` the C of `writer` overlaps, as the caller calls it, or null. Both C are compared where `other` is the later.
+/// What of `other` the C of `writer` overlaps, as the caller calls it, or null. Both C are compared
+/// where `other` is the later.
 const char* overlapped(const GemmProblem& writer, const GemmProblem& other, bool later) {
   if (later && overlap(writer.c, other.c)) return "c";
   for (const Input& input : inputs_of(other))
@@ -22,8 +23,10 @@ Status check_writer(std::span<const GemmProblem> problems, size_t writer) {
   for (size_t other = 0; other < problems.size(); ++other) {
     if (other == writer) continue;
     if (const char* const name = overlapped(problems[writer], problems[other], other > writer))
-      return Status::error(MARLIN_E_ARGUMENT, "c of product %zu overlaps %s of product %zu; products must be independent",
-                           writer, name, other);
+      return Status::error(
+          MARLIN_E_ARGUMENT,
+          "c of product %zu overlaps %s of product %zu; products must be independent", writer, name,
+          other);
   }
   return {};
 }
@@ -42,16 +45,19 @@ void Independence::collect(std::span<const GemmProblem> problems) {
     const auto add = [&](const MatrixView& m, bool is_c) {
       const int64_t bytes = span_bytes(m);
       const auto begin = reinterpret_cast<uintptr_t>(m.data);
-      if (bytes != 0) operands_.push_back({begin, begin + static_cast<uintptr_t>(bytes), &m, static_cast<uint32_t>(i), is_c});
+      if (bytes != 0)
+        operands_.push_back(
+            {begin, begin + static_cast<uintptr_t>(bytes), &m, static_cast<uint32_t>(i), is_c});
     };
     add(problems[i].c, true);
     for (const Input& input : inputs_of(problems[i])) add(input.matrix, false);
   }
-  std::sort(operands_.begin(), operands_.end(), [](const Operand& x, const Operand& y) { return x.begin < y.begin; });
+  std::sort(operands_.begin(), operands_.end(),
+            [](const Operand& x, const Operand& y) { return x.begin < y.begin; });
 }
 
-/// Whether a product's matrices repeat with the same stride, and each one's first row ends before the first of all repeats:
-/// then two of them overlap where their first rows do.
+/// Whether a product's matrices repeat with the same stride, and each one's first row ends before
+/// the first of all repeats: then two of them overlap where their first rows do.
 bool Independence::lie_in_the_same_rows(Operands operands) {
   int64_t stride = 0;  // in bytes; 0: there are single rows only
   for (const Operand& o : operands) {
@@ -62,7 +68,8 @@ bool Independence::lie_in_the_same_rows(Operands operands) {
   }
   if (stride == 0) return true;
   const auto fits = [&](const Operand& o) {
-    return o.begin + static_cast<uintptr_t>(row_bytes(*o.matrix)) <= operands[0].begin + static_cast<uintptr_t>(stride);
+    return o.begin + static_cast<uintptr_t>(row_bytes(*o.matrix)) <=
+           operands[0].begin + static_cast<uintptr_t>(stride);
   };
   return std::all_of(operands.begin(), operands.end(), fits);
 }
@@ -83,7 +90,9 @@ bool Independence::pairs_conflict(Operands operands, size_t last_writer) {
   const auto writes = [&](const Operand& o) { return o.is_c && o.product <= last_writer; };
   for (size_t i = 0; i < operands.size(); ++i)
     for (size_t j = i + 1; j < operands.size() && operands[j].begin < operands[i].end; ++j)
-      if ((writes(operands[i]) || writes(operands[j])) && overlap(*operands[i].matrix, *operands[j].matrix)) return true;
+      if ((writes(operands[i]) || writes(operands[j])) &&
+          overlap(*operands[i].matrix, *operands[j].matrix))
+        return true;
   return false;
 }
 
@@ -100,7 +109,9 @@ bool Independence::conflict(size_t last_writer) const {
     }
     const Operands some = all.subspan(begin, end - begin);
     if (!written || some.size() == 1) continue;
-    if (lie_in_the_same_rows(some) ? first_rows_conflict(some, last_writer) : pairs_conflict(some, last_writer)) return true;
+    if (lie_in_the_same_rows(some) ? first_rows_conflict(some, last_writer)
+                                   : pairs_conflict(some, last_writer))
+      return true;
   }
   return false;
 }

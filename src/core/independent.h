@@ -17,10 +17,11 @@ class Independence {
   /// Later calls of up to so many products will not allocate.
   void reserve(size_t products);
 
-  /// That no C overlaps another problem's C or inputs, as overlap() has it. Each problem has passed check_gemm(). Of several
-  /// conflicts the error names that of the first product whose C is in one, with the first other product that it touches, and
-  /// there C before the inputs. Takes n log n steps for n products, unless the ranges of many outputs intersect though
-  /// the outputs do not; those that lie side by side in the rows of one buffer take no more steps than others.
+  /// That no C overlaps another problem's C or inputs, as overlap() has it. Each problem has passed
+  /// check_gemm(). Of several conflicts the error names that of the first product whose C is in
+  /// one, with the first other product that it touches, and there C before the inputs. Takes n log
+  /// n steps for n products, unless the ranges of many outputs intersect though the outputs do not;
+  /// those that lie side by side in the rows of one buffer take no more steps than others.
   Status check(std::span<const GemmProblem> problems);
 
  private:

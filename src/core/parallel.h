@@ -12,9 +12,10 @@
 
 namespace metal_marlin {
 
-/// Calls worker(item) once for every item in [0, count). At most runner.width() workers exist, each made by make_worker() on
-/// its own thread, so that a worker may keep buffers from item to item. After a failure no new items are begun; the Status of
-/// the lowest failed item is returned, which does not depend on timing because items are begun in order. Exceptions stop here.
+/// Calls worker(item) once for every item in [0, count). At most runner.width() workers exist, each
+/// made by make_worker() on its own thread, so that a worker may keep buffers from item to item.
+/// After a failure no new items are begun; the Status of the lowest failed item is returned, which
+/// does not depend on timing because items are begun in order. Exceptions stop here.
 template <class MakeWorker>
 Status for_each_item(TaskRunner& runner, int64_t count, const MakeWorker& make_worker) {
   std::atomic<int64_t> next{0};

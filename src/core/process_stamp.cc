@@ -12,7 +12,8 @@ namespace metal_marlin {
 
 #if defined(__linux__)
 ProcessStamp::ProcessStamp() noexcept {
-  void* const page = mmap(nullptr, sizeof(std::atomic<uint64_t>), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const page = mmap(nullptr, sizeof(std::atomic<uint64_t>), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
   if (madvise(page, sizeof(std::atomic<uint64_t>), MADV_WIPEONFORK) != 0) {  // from Linux 4.14 on
     munmap(page, sizeof(std::atomic<uint64_t>));

@@ -14,39 +14,47 @@ constexpr int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); 
 
 Status check_cols(const MatrixView& m, const char* name, int64_t expected, const char* what) {
   if (m.cols == expected) return {};
-  return Status::error(MARLIN_E_SHAPE, "%s.cols is %" PRId64 ", expected %s = %" PRId64, name, m.cols, what, expected);
+  return Status::error(MARLIN_E_SHAPE, "%s.cols is %" PRId64 ", expected %s = %" PRId64, name,
+                       m.cols, what, expected);
 }
 
 Status check_apart(const MatrixView& c, const MatrixView& input, const char* name) {
   if (!overlap(c, input)) return {};
   return Status::error(MARLIN_E_ARGUMENT,
-                       "c overlaps %s: c [%" PRId64 ", %" PRId64 "] at %p, %s [%" PRId64 ", %" PRId64 "] at %p", name, c.rows,
-                       c.cols, c.data, name, input.rows, input.cols, input.data);
+                       "c overlaps %s: c [%" PRId64 ", %" PRId64 "] at %p, %s [%" PRId64
+                       ", %" PRId64 "] at %p",
+                       name, c.rows, c.cols, c.data, name, input.rows, input.cols, input.data);
 }
 
 Status check_row_count(const MatrixView& m, const char* name, int64_t expected, const char* what) {
   if (m.rows == expected) return {};
-  return Status::error(MARLIN_E_SHAPE, "%s.rows is %" PRId64 ", expected %s = %" PRId64, name, m.rows, what, expected);
+  return Status::error(MARLIN_E_SHAPE, "%s.rows is %" PRId64 ", expected %s = %" PRId64, name,
+                       m.rows, what, expected);
 }
 
 /// Ids and scales by themselves, and the rows of A and C by them.
 Status check_routing(const GemmProblem& p, Pointers pointers) {
   const MatrixView &ids = p.routing.ids, &scales = p.routing.scales;
   if (ids.dtype != MARLIN_I32)
-    return Status::error(MARLIN_E_ARGUMENT, "expert_ids.dtype is %d, expected I32 (%d)", ids.dtype, MARLIN_I32);
+    return Status::error(MARLIN_E_ARGUMENT, "expert_ids.dtype is %d, expected I32 (%d)", ids.dtype,
+                         MARLIN_I32);
   if (pointers == Pointers::read && ids.rows != 0 && ids.data == nullptr)
-    return Status::error(MARLIN_E_ARGUMENT, "expert_ids.data is NULL, expected the experts of %" PRId64 " tokens", ids.rows);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "expert_ids.data is NULL, expected the experts of %" PRId64 " tokens",
+                         ids.rows);
   const auto slots = (Checked(ids.rows) * Checked(ids.cols)).at_most(INT32_MAX);
   // Without tokens there are no slots, but plans are made for at least one token.
   if (ids.cols < 1 || ids.cols > INT32_MAX || !slots)
     return Status::error(MARLIN_E_SHAPE,
-                         "expert_ids is [%" PRId64 ", %" PRId64 "], expected 1 .. 2^31 - 1 ids a token and in all", ids.rows,
-                         ids.cols);
+                         "expert_ids is [%" PRId64 ", %" PRId64
+                         "], expected 1 .. 2^31 - 1 ids a token and in all",
+                         ids.rows, ids.cols);
   const auto all = static_cast<int64_t>(*slots);
   if (p.a.rows != ids.rows && p.a.rows != all)
-    return Status::error(
-        MARLIN_E_SHAPE, "a.rows is %" PRId64 ", expected a row a token = %" PRId64 " or one for each of its experts = %" PRId64,
-        p.a.rows, ids.rows, all);
+    return Status::error(MARLIN_E_SHAPE,
+                         "a.rows is %" PRId64 ", expected a row a token = %" PRId64
+                         " or one for each of its experts = %" PRId64,
+                         p.a.rows, ids.rows, all);
   if (!scales.present()) return check_row_count(p.c, "c", all, "rows times cols of expert_ids");
   MARLIN_RETURN_IF_ERROR(check_matrix(scales, "expert_scales", pointers));
   MARLIN_RETURN_IF_ERROR(check_cols(scales, "expert_scales", ids.cols, "expert_ids.cols"));
@@ -67,15 +75,19 @@ Status check_bias(const GemmProblem& p, Pointers pointers) {
 Status check_choices(const GemmProblem& p) {
   if (p.weights == nullptr) return Status::error(MARLIN_E_ARGUMENT, "weights is NULL");
   if (p.compute < MARLIN_COMPUTE_DEFAULT || p.compute > MARLIN_COMPUTE_FP8)
-    return Status::error(MARLIN_E_ARGUMENT, "compute is %d, expected 0 (default), 1 (INT8) or 2 (FP8)", p.compute);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "compute is %d, expected 0 (default), 1 (INT8) or 2 (FP8)", p.compute);
   if (p.epilogue < MARLIN_EPILOGUE_NONE || p.epilogue > MARLIN_EPILOGUE_SWIGLU_OAI)
-    return Status::error(MARLIN_E_ARGUMENT, "epilogue is %d, expected 0..%d", p.epilogue, MARLIN_EPILOGUE_SWIGLU_OAI);
+    return Status::error(MARLIN_E_ARGUMENT, "epilogue is %d, expected 0..%d", p.epilogue,
+                         MARLIN_EPILOGUE_SWIGLU_OAI);
   return {};
 }
 
 }  // namespace
 
-int64_t element_bytes(const MatrixView& m) { return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype)); }
+int64_t element_bytes(const MatrixView& m) {
+  return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype));
+}
 
 int64_t span_bytes(const MatrixView& m) {
   if (m.rows == 0 || m.cols == 0) return 0;
@@ -83,29 +95,39 @@ int64_t span_bytes(const MatrixView& m) {
 }
 
 std::array<Input, kInputs> inputs_of(const GemmProblem& p) {
-  return {{{p.a, "a"}, {p.bias, "bias"}, {p.routing.ids, "expert_ids"}, {p.routing.scales, "expert_scales"}}};
+  return {{{p.a, "a"},
+           {p.bias, "bias"},
+           {p.routing.ids, "expert_ids"},
+           {p.routing.scales, "expert_scales"}}};
 }
 
 Status check_matrix(const MatrixView& m, const char* name, Pointers pointers) {
   const size_t element = float_bytes(m.dtype);
   if (element == 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected F32 (1), F16 (2) or BF16 (3)", name, m.dtype);
+    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected F32 (1), F16 (2) or BF16 (3)",
+                         name, m.dtype);
   if (m.rows < 0 || m.cols < 0)
-    return Status::error(MARLIN_E_SHAPE, "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name, m.rows, m.cols);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name,
+                         m.rows, m.cols);
   if (m.stride < m.cols)
-    return Status::error(MARLIN_E_SHAPE, "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name, m.stride,
-                         m.cols);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name,
+                         m.stride, m.cols);
   const auto address = reinterpret_cast<uintptr_t>(m.data);
-  // Rows times stride bounds every offset a kernel forms; the end must not wrap around the address space.
+  // Rows times stride bounds every offset a kernel forms; the end must not wrap around the address
+  // space.
   const Checked bytes = Checked(m.rows) * Checked(m.stride) * Checked(element);
   if (!bytes.at_most(PTRDIFF_MAX) || !(bytes + Checked(uint64_t{address})).at_most(UINTPTR_MAX))
-    return Status::error(MARLIN_E_SHAPE, "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space", name,
-                         m.rows, m.stride);
+    return Status::error(MARLIN_E_SHAPE,
+                         "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space",
+                         name, m.rows, m.stride);
   if (pointers == Pointers::unread || m.rows == 0) return {};
   if (m.data == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s.data is NULL", name);
   if (address % element != 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.data is %p, expected a multiple of its element's %zu bytes", name, m.data,
-                         element);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s.data is %p, expected a multiple of its element's %zu bytes", name,
+                         m.data, element);
   return {};
 }
 
@@ -117,24 +139,31 @@ Status check_gemm(const GemmProblem& p, Pointers pointers) {
   MARLIN_RETURN_IF_ERROR(check_cols(p.a, "a", w.k, "k of the weights"));
   if (is_two_input(p.epilogue)) {
     if (w.n % 2 != 0)
-      return Status::error(MARLIN_E_SHAPE, "n of the weights is %" PRId64 ", expected even: epilogue %d takes gate and up rows",
+      return Status::error(MARLIN_E_SHAPE,
+                           "n of the weights is %" PRId64
+                           ", expected even: epilogue %d takes gate and up rows",
                            w.n, p.epilogue);
     MARLIN_RETURN_IF_ERROR(check_cols(p.c, "c", w.n / 2, "n / 2 of the weights"));
   } else {
     MARLIN_RETURN_IF_ERROR(check_cols(p.c, "c", w.n, "n of the weights"));
   }
-  MARLIN_RETURN_IF_ERROR(p.routing.present() ? check_routing(p, pointers) : check_row_count(p.c, "c", p.a.rows, "a.rows"));
+  MARLIN_RETURN_IF_ERROR(p.routing.present() ? check_routing(p, pointers)
+                                             : check_row_count(p.c, "c", p.a.rows, "a.rows"));
   MARLIN_RETURN_IF_ERROR(check_bias(p, pointers));
   if (pointers == Pointers::unread) return {};
-  for (const Input& input : inputs_of(p)) MARLIN_RETURN_IF_ERROR(check_apart(p.c, input.matrix, input.name));
+  for (const Input& input : inputs_of(p))
+    MARLIN_RETURN_IF_ERROR(check_apart(p.c, input.matrix, input.name));
   return {};
 }
 
 Result<int64_t> selected_row(const RowSelection& rows, int64_t i, int64_t n) {
   if (!rows.ids.present()) return rows.first + i;
-  const int64_t id = load<int32_t>(static_cast<const std::byte*>(rows.ids.data) + i * rows.ids.stride * 4);
+  const int64_t id =
+      load<int32_t>(static_cast<const std::byte*>(rows.ids.data) + i * rows.ids.stride * 4);
   if (id >= 0 && id < n) return id;
-  return Status::error(MARLIN_E_ARGUMENT, "row id %" PRId64 " of output row %" PRId64 " is outside [0, %" PRId64 ")", id, i, n);
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "row id %" PRId64 " of output row %" PRId64 " is outside [0, %" PRId64 ")",
+                       id, i, n);
 }
 
 Status check_rows(const RowSelection& rows, int64_t count, int64_t n) {
@@ -146,16 +175,21 @@ Status check_rows(const RowSelection& rows, int64_t count, int64_t n) {
 bool overlap(const MatrixView& a, const MatrixView& b) {
   const int64_t a_bytes = span_bytes(a), b_bytes = span_bytes(b);
   if (a_bytes == 0 || b_bytes == 0) return false;
-  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
-  if (a_begin >= b_begin + static_cast<uint64_t>(b_bytes) || b_begin >= a_begin + static_cast<uint64_t>(a_bytes)) return false;
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data),
+             b_begin = reinterpret_cast<uintptr_t>(b.data);
+  if (a_begin >= b_begin + static_cast<uint64_t>(b_bytes) ||
+      b_begin >= a_begin + static_cast<uint64_t>(a_bytes))
+    return false;
 
   // The stride of a single row has no meaning, and may be any number.
   const int64_t a_element = element_bytes(a), b_element = element_bytes(b);
-  const int64_t a_stride = a.rows > 1 ? a.stride * a_element : 0, b_stride = b.rows > 1 ? b.stride * b_element : 0;
+  const int64_t a_stride = a.rows > 1 ? a.stride * a_element : 0,
+                b_stride = b.rows > 1 ? b.stride * b_element : 0;
   if (a.rows > 1 && b.rows > 1 && a_stride != b_stride) return true;
   if (a.rows == 1 && b.rows == 1) return true;
-  // Row i of a is [i s, i s + aw), row j of b is [d + j s, d + j s + bw) with d = b - a. They share a byte for t = j - i when
-  // -bw < d + t s < aw; i and j exist for every t in [-(a.rows - 1), b.rows - 1].
+  // Row i of a is [i s, i s + aw), row j of b is [d + j s, d + j s + bw) with d = b - a. They share
+  // a byte for t = j - i when -bw < d + t s < aw; i and j exist for every t in [-(a.rows - 1),
+  // b.rows - 1].
   const int64_t s = a.rows > 1 ? a_stride : b_stride, d = static_cast<int64_t>(b_begin - a_begin);
   const int64_t first = std::max(floor_div(-b.cols * b_element - d, s) + 1, -(a.rows - 1));
   const int64_t last = std::min(-floor_div(d - a.cols * a_element, s) - 1, b.rows - 1);

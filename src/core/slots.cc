@@ -38,8 +38,9 @@ std::vector<int64_t> run_lengths(const WeightMeta& meta, const std::vector<int32
   return lengths;
 }
 
-/// The slot group that packs runs of these lengths into the fewest bytes. Equal groups of an act-order file get their own size;
-/// a shard of one, which holds a few k of every group, a smaller one.
+/// The slot group that packs runs of these lengths into the fewest bytes. Equal groups of an
+/// act-order file get their own size; a shard of one, which holds a few k of every group, a smaller
+/// one.
 void choose_slot_group(const std::vector<int64_t>& lengths, const SlotCosts& costs, Slots& slots) {
   int64_t least = INT64_MAX;
   for (const int size : kSlotGroups) {
@@ -67,8 +68,9 @@ Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs) {
     slots.count = round_up(meta.k, costs.pad);
     if (slots.group == 0)
       return Status::error(MARLIN_E_UNSUPPORTED,
-                           "group_size is %" PRId64 ", expected 16, 32, 64, a multiple of 128 or k = %" PRId64, meta.group_size,
-                           meta.k);
+                           "group_size is %" PRId64
+                           ", expected 16, 32, 64, a multiple of 128 or k = %" PRId64,
+                           meta.group_size, meta.k);
     return slots;
   }
 
@@ -100,8 +102,10 @@ Status check_padding(const WeightMeta& meta, int64_t padded_n, uint64_t bytes) {
   const uint64_t rows = bytes / static_cast<uint64_t>(padded_n) * static_cast<uint64_t>(meta.n);
   if (bytes / 4 <= rows + kMostBesides / 4) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
-                       "[%" PRId64 ", %" PRId64 "]: packed as %" PRId64 " rows it would take %" PRIu64
-                       " bytes, more than four times its own %" PRIu64 " and 64 MiB: so few rows of this length are not packed",
+                       "[%" PRId64 ", %" PRId64 "]: packed as %" PRId64
+                       " rows it would take %" PRIu64
+                       " bytes, more than four times its own %" PRIu64
+                       " and 64 MiB: so few rows of this length are not packed",
                        meta.n, meta.k, padded_n, bytes, rows);
 }
 
@@ -112,7 +116,8 @@ std::vector<int32_t> groups_of_slots(const WeightMeta& meta, const Slots& slots)
     const int64_t slot = static_cast<int64_t>(i) * slots.group;
     const int64_t k = slots.slot_to_k.empty() ? slot : slots.slot_to_k[slot];
     if (k < 0 || k >= meta.k) continue;
-    groups[i] = meta.group_index.empty() ? static_cast<int32_t>(k / meta.group_size) : meta.group_index[k];
+    groups[i] =
+        meta.group_index.empty() ? static_cast<int32_t>(k / meta.group_size) : meta.group_index[k];
   }
   return groups;
 }

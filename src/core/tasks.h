@@ -27,7 +27,8 @@ class TaskRunner {
  public:
   virtual ~TaskRunner() = default;
   virtual void run(uint32_t tasks, TaskRef task) = 0;
-  /// How many tasks can run at once; at least 1. A hint for splitting work; results must not depend on it.
+  /// How many tasks can run at once; at least 1. A hint for splitting work; results must not depend
+  /// on it.
   virtual uint32_t width() const = 0;
 };
 

@@ -16,8 +16,9 @@
 namespace metal_marlin {
 namespace {
 
-// A sleeping thread takes 5 to 50 us to wake. Decoding calls one product after another within that time, so a thread looks for
-// work this long before it sleeps, and no longer, so that the host gets its processors back.
+// A sleeping thread takes 5 to 50 us to wake. Decoding calls one product after another within that
+// time, so a thread looks for work this long before it sleeps, and no longer, so that the host gets
+// its processors back.
 constexpr std::chrono::microseconds kSpinTime{60};
 constexpr int kPausesPerLook = 64;  // between looks at the clock, which costs as much as a pause
 
@@ -50,7 +51,8 @@ void run_inline(uint32_t tasks, TaskRef task) {
 /// Twice what the header asks of a host's threads: sanitizers take more.
 constexpr size_t kStackBytes = 256 << 10;
 
-/// Attributes of threads with a stack of that size, where the system's default is less (`ulimit -s`, other C libraries).
+/// Attributes of threads with a stack of that size, where the system's default is less (`ulimit
+/// -s`, other C libraries).
 class ThreadAttributes {
  public:
   ThreadAttributes() : made_(pthread_attr_init(&attributes_) == 0) {
@@ -70,7 +72,8 @@ class ThreadAttributes {
   const bool made_;
 };
 
-/// New threads take the creator's signal mask: with everything blocked, the host's handlers never run on them.
+/// New threads take the creator's signal mask: with everything blocked, the host's handlers never
+/// run on them.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -86,10 +89,11 @@ class BlockedSignals {
 
 }  // namespace
 
-// One job at a time. `state_` holds the job's number, whether it is open, whether its caller sleeps and how many workers are
-// inside it. A worker enters by adding 1: it may touch the job only when the same addition saw it open. The caller closes the
-// job and then waits until nobody is inside, so a job's fields never change under a worker, and a worker that comes late
-// finds the door shut and leaves. All steps are read-modify-writes of one word, hence totally ordered.
+// One job at a time. `state_` holds the job's number, whether it is open, whether its caller sleeps
+// and how many workers are inside it. A worker enters by adding 1: it may touch the job only when
+// the same addition saw it open. The caller closes the job and then waits until nobody is inside,
+// so a job's fields never change under a worker, and a worker that comes late finds the door shut
+// and leaves. All steps are read-modify-writes of one word, hence totally ordered.
 class ThreadPool::Crew {
  public:
   /// Starts as many of the wanted workers as the system grants, maybe none.
@@ -111,8 +115,8 @@ class ThreadPool::Crew {
     for (uint32_t i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
   }
 
-  /// Frees the memory of a parent's crew. Its threads do not exist in this process, so nothing is joined, and to destroy its
-  /// condition variables would wait for them for ever.
+  /// Frees the memory of a parent's crew. Its threads do not exist in this process, so nothing is
+  /// joined, and to destroy its condition variables would wait for them for ever.
   static void forget(Crew* crew) {
     if (crew == nullptr) return;
     crew->threads_.reset();
@@ -124,7 +128,8 @@ class ThreadPool::Crew {
     tasks_ = tasks;
     next_.store(0, std::memory_order_relaxed);
     state_.fetch_add(kNumberStep | kOpen);
-    // A worker counts itself asleep before its last look at state_, so either it sees the new number or we see it here.
+    // A worker counts itself asleep before its last look at state_, so either it sees the new
+    // number or we see it here.
     if (sleepers_.load() != 0) {
       {
         const std::lock_guard lock(mutex_);
@@ -136,7 +141,8 @@ class ThreadPool::Crew {
   }
 
  private:
-  static constexpr uint64_t kInside = 0xffff, kOpen = 1u << 16, kCallerSleeps = 1u << 17, kNumberStep = 1u << 18;
+  static constexpr uint64_t kInside = 0xffff, kOpen = 1u << 16, kCallerSleeps = 1u << 17,
+                            kNumberStep = 1u << 18;
   static_assert(kMaxThreads < kInside);
 
   static constexpr uint64_t number(uint64_t state) { return state / kNumberStep; }
@@ -176,7 +182,8 @@ class ThreadPool::Crew {
 
   void take_tasks() {
     const TaskRef task = *task_;
-    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task(static_cast<uint32_t>(i));
+    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;)
+      task(static_cast<uint32_t>(i));
   }
 
   void close() {
@@ -214,7 +221,8 @@ ThreadPool::~ThreadPool() {
 
 bool ThreadPool::take(uint64_t self) {
   uint64_t expected = holder_.load(std::memory_order_relaxed);
-  return expected != self && holder_.compare_exchange_strong(expected, self, std::memory_order_acquire);
+  return expected != self &&
+         holder_.compare_exchange_strong(expected, self, std::memory_order_acquire);
 }
 
 ThreadPool::Crew* ThreadPool::crew(uint64_t self) {

@@ -22,7 +22,8 @@ uint32_t affinity_count() {
   for (size_t cpus = CPU_SETSIZE; cpus <= size_t{1} << 20; cpus *= 2) {
     std::vector<cpu_set_t> mask(cpus / CPU_SETSIZE);
     const size_t bytes = mask.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, mask.data()) == 0) return static_cast<uint32_t>(CPU_COUNT_S(bytes, mask.data()));
+    if (sched_getaffinity(0, bytes, mask.data()) == 0)
+      return static_cast<uint32_t>(CPU_COUNT_S(bytes, mask.data()));
     if (errno != EINVAL) return 0;
   }
 #endif
@@ -32,7 +33,8 @@ uint32_t affinity_count() {
 /// ceil(quota / period), or 0 when either is absent or means "unlimited".
 uint32_t ratio(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return 0;
-  return static_cast<uint32_t>(std::min<int64_t>(quota / period + (quota % period != 0), UINT32_MAX));
+  return static_cast<uint32_t>(
+      std::min<int64_t>(quota / period + (quota % period != 0), UINT32_MAX));
 }
 
 uint32_t limit_v2(const std::string& folder) {
@@ -43,7 +45,8 @@ uint32_t limit_v2(const std::string& folder) {
 }
 
 uint32_t limit_v1(const std::string& folder) {
-  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"), period_file(folder + "/cpu.cfs_period_us");
+  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"),
+      period_file(folder + "/cpu.cfs_period_us");
   int64_t quota = 0, period = 0;  // -1: unlimited
   quota_file >> quota;
   period_file >> period;
@@ -52,8 +55,10 @@ uint32_t limit_v1(const std::string& folder) {
 
 uint32_t lower(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
 
-/// The least limit of `path` and all above it. A container may see a path that is not mounted; its root then has the limit.
-uint32_t walk_up(const std::string& mount, std::string_view path, uint32_t (*limit)(const std::string&)) {
+/// The least limit of `path` and all above it. A container may see a path that is not mounted; its
+/// root then has the limit.
+uint32_t walk_up(const std::string& mount, std::string_view path,
+                 uint32_t (*limit)(const std::string&)) {
   uint32_t least = 0;
   while (true) {
     while (!path.empty() && path.back() == '/') path.remove_suffix(1);
@@ -80,9 +85,11 @@ uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount) {
     const size_t end = std::min(self.find('\n'), self.size());
     const std::string_view line = self.substr(0, end);
     self.remove_prefix(std::min(end + 1, self.size()));
-    const size_t first = line.find(':'), second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    const size_t first = line.find(':'),
+                 second = first == std::string_view::npos ? first : line.find(':', first + 1);
     if (second == std::string_view::npos) continue;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    const std::string_view controllers = line.substr(first + 1, second - first - 1),
+                           path = line.substr(second + 1);
     if (controllers.empty()) {
       least = lower(least, walk_up(mount, path, limit_v2));
     } else if (lists_cpu(controllers)) {

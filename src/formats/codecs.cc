@@ -13,17 +13,20 @@ constexpr uint32_t shift_right_rne(uint32_t v, uint32_t shift) {
   return (v + (half - 1) + (v >> shift & 1u)) >> shift;
 }
 
-/// The significand of a finite float with its hidden bit: the value is significand * 2^(exponent field - 150).
+/// The significand of a finite float with its hidden bit: the value is significand * 2^(exponent
+/// field - 150).
 constexpr uint32_t significand(uint32_t magnitude) { return (magnitude & 0x7fffffu) | 0x800000u; }
 
 }  // namespace
 
-// Both encoders below work on bits only, so that neither a host's flush-to-zero mode nor its rounding mode can touch them. In
-// the normal range of the target the exponent is rebiased and the mantissa's tail rounded off; a carry runs into the exponent
-// and gives the next binade, which is right. Below it the significand is shifted to units of the target's smallest step.
+// Both encoders below work on bits only, so that neither a host's flush-to-zero mode nor its
+// rounding mode can touch them. In the normal range of the target the exponent is rebiased and the
+// mantissa's tail rounded off; a carry runs into the exponent and gives the next binade, which is
+// right. Below it the significand is shifted to units of the target's smallest step.
 
 uint16_t f32_to_f16(float f) {
-  const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
+  const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu,
+                 sign = u >> 16 & 0x8000u;
   uint32_t h;
   if (magnitude > 0x7f800000u) {
     h = 0x7e00u | (magnitude >> 13 & 0x1ffu);
@@ -40,7 +43,8 @@ uint16_t f32_to_f16(float f) {
 }
 
 uint8_t f32_to_e4m3(float f) {
-  const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu, sign = u >> 24 & 0x80u;
+  const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu,
+                 sign = u >> 24 & 0x80u;
   uint32_t b;
   if (magnitude > 0x7f800000u) {
     b = 0x7fu;
@@ -56,7 +60,8 @@ uint8_t f32_to_e4m3(float f) {
   return static_cast<uint8_t>(sign | b);
 }
 
-// A processor that flushes subnormals would flush float's on the way to double and back; their bits are moved by hand.
+// A processor that flushes subnormals would flush float's on the way to double and back; their bits
+// are moved by hand.
 
 double f32_to_f64(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);
@@ -68,8 +73,9 @@ double f32_to_f64(float f) {
 float f64_to_f32(double x) {
   const double magnitude = std::fabs(x);
   if (!(magnitude < 0x1p-126)) return static_cast<float>(x);
-  // Counted in float's smallest step and added to 2^52, where doubles are the integers: the sum rounds to nearest even, and the
-  // low bits of its pattern are the float's pattern (2^23 steps are the smallest normal number).
+  // Counted in float's smallest step and added to 2^52, where doubles are the integers: the sum
+  // rounds to nearest even, and the low bits of its pattern are the float's pattern (2^23 steps are
+  // the smallest normal number).
   const double steps = magnitude * 0x1p149 + 0x1p52;
   const auto pattern = static_cast<uint32_t>(std::bit_cast<uint64_t>(steps) & 0xffffffffu);
   return std::bit_cast<float>(pattern | (std::signbit(x) ? 0x80000000u : 0u));

@@ -1,4 +1,5 @@
-// Scalar codecs of the number types, each once. All are exact where the target can hold the value, else round to nearest even.
+// Scalar codecs of the number types, each once. All are exact where the target can hold the value,
+// else round to nearest even.
 #pragma once
 
 #include <bit>
@@ -20,13 +21,16 @@ constexpr uint16_t f32_to_bf16(float f) {
   return static_cast<uint16_t>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 constexpr float f16_to_f32(uint16_t h) {
-  const uint32_t sign = uint32_t{h & 0x8000u} << 16, exponent = h >> 10 & 31u, mantissa = h & 0x3ffu;
+  const uint32_t sign = uint32_t{h & 0x8000u} << 16, exponent = h >> 10 & 31u,
+                 mantissa = h & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112u) << 23 | mantissa << 13);
-  // Subnormal: mantissa * 2^-24, normalized by hand so that a host's flush-to-zero mode cannot touch it.
+  // Subnormal: mantissa * 2^-24, normalized by hand so that a host's flush-to-zero mode cannot
+  // touch it.
   if (mantissa == 0) return std::bit_cast<float>(sign);
   const int shift = std::countl_zero(mantissa) - 21;
-  return std::bit_cast<float>(sign | static_cast<uint32_t>(113 - shift) << 23 | (mantissa << (13 + shift) & 0x7fffffu));
+  return std::bit_cast<float>(sign | static_cast<uint32_t>(113 - shift) << 23 |
+                              (mantissa << (13 + shift) & 0x7fffffu));
 }
 /// Overflow gives infinity, NaN stays NaN.
 uint16_t f32_to_f16(float f);
@@ -41,18 +45,22 @@ constexpr float e4m3_to_f32(uint8_t b) {
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 120u) << 23 | mantissa << 20);
   if (mantissa == 0) return std::bit_cast<float>(sign);
   const int shift = std::countl_zero(mantissa) - 28;
-  return std::bit_cast<float>(sign | static_cast<uint32_t>(121 - shift) << 23 | (mantissa << (20 + shift) & 0x7fffffu));
+  return std::bit_cast<float>(sign | static_cast<uint32_t>(121 - shift) << 23 |
+                              (mantissa << (20 + shift) & 0x7fffffu));
 }
 /// Saturates at 448; NaN stays NaN.
 uint8_t f32_to_e4m3(float f);
 
 /// Exact, and right also under a host's denormals-are-zero.
 double f32_to_f64(float f);
-/// Right also where the result is subnormal under a host's flush-to-zero. The rounding mode must be to nearest.
+/// Right also where the result is subnormal under a host's flush-to-zero. The rounding mode must be
+/// to nearest.
 float f64_to_f32(double x);
 
 /// Bytes of one element of the dtypes that products read and write; 0 for every other dtype.
-constexpr size_t float_bytes(marlin_dtype d) { return d == MARLIN_F32 ? 4 : d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0; }
+constexpr size_t float_bytes(marlin_dtype d) {
+  return d == MARLIN_F32 ? 4 : d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0;
+}
 
 /// One stored scale as float32; exact.
 float decode_scale(ScaleType type, const uint8_t* p);

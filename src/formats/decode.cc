@@ -10,11 +10,13 @@
 namespace metal_marlin {
 namespace {
 
-// Every value is computed in double, where the products are exact and nothing is subnormal, and rounded once at the end; so
-// 2^-127 * 0.5 is 2^-128 also where a host has set flush-to-zero. (The rounding mode must be to nearest.)
+// Every value is computed in double, where the products are exact and nothing is subnormal, and
+// rounded once at the end; so 2^-127 * 0.5 is 2^-128 also where a host has set flush-to-zero. (The
+// rounding mode must be to nearest.)
 
-/// hi is a sum or product rounded to nearest and lo its exact error: the same number rounded to odd, after which rounding to
-/// float is as if done once (53 >= 2 * 24 + 2; Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+/// hi is a sum or product rounded to nearest and lo its exact error: the same number rounded to
+/// odd, after which rounding to float is as if done once (53 >= 2 * 24 + 2; Boldo and Melquiond,
+/// "Emulation of FMA and correctly rounded sums", 2008).
 double round_to_odd(double hi, double lo) {
   const auto bits = std::bit_cast<uint64_t>(hi);
   if (lo == 0 || !std::isfinite(hi) || (bits & 1u) != 0) return hi;
@@ -47,7 +49,8 @@ double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
 GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t row, int64_t group) {
   const auto at = static_cast<size_t>(row * meta.groups + group);
   GroupScale out;
-  out.scale = decode_scale(meta.scale_type, stripe.scales.data() + at * scale_bytes(meta.scale_type));
+  out.scale =
+      decode_scale(meta.scale_type, stripe.scales.data() + at * scale_bytes(meta.scale_type));
   switch (meta.zero_kind) {
     case ZeroKind::none:
       out.zero = meta.format == MARLIN_INT4 ? 8.0f : 0.0f;
@@ -56,30 +59,35 @@ GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t ro
       out.zero = stripe.zeros[at];
       break;
     case ZeroKind::additive:
-      out.zero = decode_scale(meta.zero_type, stripe.zeros.data() + at * scale_bytes(meta.zero_type));
+      out.zero =
+          decode_scale(meta.zero_type, stripe.zeros.data() + at * scale_bytes(meta.zero_type));
       break;
   }
   return out;
 }
 
-float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group, const TensorScale* tensor) {
+float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group,
+                   const TensorScale* tensor) {
   const double value = value_in_double(meta, code, group);
   if (tensor == nullptr) return f64_to_f32(value);
   const double factor = f32_to_f64(tensor->value);
-  // The quotient of a number of at most 31 bits by one of 24 is either exactly half-way between two floats or at least 2^-49
-  // (relative) away from it, so the rounding to double in between changes nothing. A product has at most 28 + 24 bits and is
-  // exact, but for INT8 with float32 scales (31 + 24).
+  // The quotient of a number of at most 31 bits by one of 24 is either exactly half-way between two
+  // floats or at least 2^-49 (relative) away from it, so the rounding to double in between changes
+  // nothing. A product has at most 28 + 24 bits and is exact, but for INT8 with float32 scales (31
+  // + 24).
   if (tensor->divide) return f64_to_f32(value / factor);
   return f64_to_f32(meta.format == MARLIN_INT8 ? multiply_to_odd(value, factor) : value * factor);
 }
 
 const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
-  const auto after = std::upper_bound(meta.tensor_scales.begin(), meta.tensor_scales.end(), row,
-                                      [](int64_t r, const TensorScale& t) { return r < t.first_row; });
+  const auto after =
+      std::upper_bound(meta.tensor_scales.begin(), meta.tensor_scales.end(), row,
+                       [](int64_t r, const TensorScale& t) { return r < t.first_row; });
   return after == meta.tensor_scales.begin() ? nullptr : &*(after - 1);
 }
 
-void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row, int64_t rows, float* out) {
+void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row, int64_t rows,
+                 float* out) {
   const bool small_codes = format_row(meta.format)->code_bits == 4;
   for (int64_t r = 0; r < rows; ++r, out += meta.k) {
     const uint8_t* codes = stripe.codes.data() + r * meta.k;
@@ -89,12 +97,14 @@ void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row
     GroupScale group;
     float table[16];
     for (int64_t k = 0; k < meta.k; ++k) {
-      const int64_t g = meta.group_index.empty() ? k / meta.group_size : meta.group_index[static_cast<size_t>(k)];
+      const int64_t g =
+          meta.group_index.empty() ? k / meta.group_size : meta.group_index[static_cast<size_t>(k)];
       if (g != current) {
         current = g;
         group = decode_group(meta, stripe, r, g);
         if (small_codes) {
-          for (uint8_t code = 0; code < 16; ++code) table[code] = decode_value(meta, code, group, tensor);
+          for (uint8_t code = 0; code < 16; ++code)
+            table[code] = decode_value(meta, code, group, tensor);
         }
       }
       if (kept != nullptr && !is_kept(kept, k)) {

@@ -12,16 +12,18 @@ constexpr uint32_t bit(ScaleType t) { return 1u << static_cast<int>(t); }
 constexpr uint32_t bit(ZeroKind k) { return 1u << static_cast<int>(k); }
 constexpr uint32_t kFloatScales = bit(ScaleType::f32) | bit(ScaleType::f16) | bit(ScaleType::bf16);
 
-// MXFP4 and NVFP4 also take float scales, because some writers give a byte a meaning that the OCP type has not: 480 for E4M3
-// 0x7F in MLX, infinity for E8M0 0xFF. Their importers hand out the values themselves.
+// MXFP4 and NVFP4 also take float scales, because some writers give a byte a meaning that the OCP
+// type has not: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. Their importers hand out the
+// values themselves.
 constexpr FormatRow kTable[] = {
     {MARLIN_INT4, "INT4", "int4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::integer) | bit(ZeroKind::additive)},
-    {MARLIN_FP4, "FP4", "fp4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales, bit(ZeroKind::none)},
-    {MARLIN_MXFP4, "MXFP4", "mxfp4", 4, kE2m1, 32, true, ScaleType::e8m0, kFloatScales | bit(ScaleType::e8m0),
+    {MARLIN_FP4, "FP4", "fp4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none)},
-    {MARLIN_NVFP4, "NVFP4", "nvfp4", 4, kE2m1, 16, true, ScaleType::e4m3, kFloatScales | bit(ScaleType::e4m3),
-     bit(ZeroKind::none)},
+    {MARLIN_MXFP4, "MXFP4", "mxfp4", 4, kE2m1, 32, true, ScaleType::e8m0,
+     kFloatScales | bit(ScaleType::e8m0), bit(ZeroKind::none)},
+    {MARLIN_NVFP4, "NVFP4", "nvfp4", 4, kE2m1, 16, true, ScaleType::e4m3,
+     kFloatScales | bit(ScaleType::e4m3), bit(ZeroKind::none)},
     {MARLIN_INT8, "INT8", "int8", 8, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::additive)},
 };
@@ -31,24 +33,30 @@ constexpr struct {
   marlin_dtype dtype;
   const char* name;
 } kScaleTypes[] = {
-    {ScaleType::f32, MARLIN_F32, "F32"},    {ScaleType::f16, MARLIN_F16, "F16"},    {ScaleType::bf16, MARLIN_BF16, "BF16"},
-    {ScaleType::e8m0, MARLIN_E8M0, "E8M0"}, {ScaleType::e4m3, MARLIN_E4M3, "E4M3"},
+    {ScaleType::f32, MARLIN_F32, "F32"},    {ScaleType::f16, MARLIN_F16, "F16"},
+    {ScaleType::bf16, MARLIN_BF16, "BF16"}, {ScaleType::e8m0, MARLIN_E8M0, "E8M0"},
+    {ScaleType::e4m3, MARLIN_E4M3, "E4M3"},
 };
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool is_group_size(int64_t g, int64_t k) { return g == k || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0); }
+bool is_group_size(int64_t g, int64_t k) {
+  return g == k || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0);
+}
 
 Status check_group(const FormatRow& row, int64_t group_size, int64_t k) {
   if (row.fixed_group) {
     if (group_size == row.default_group || (group_size == k && k < row.default_group)) return {};
-    return Status::error(MARLIN_E_UNSUPPORTED, "group_size: %s has groups of %" PRId64 ", found %" PRId64, row.name,
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "group_size: %s has groups of %" PRId64 ", found %" PRId64, row.name,
                          row.default_group, group_size);
   }
   if (is_group_size(group_size, k)) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED,
-                       "group_size: expected 16, 32, 64, a multiple of 128 or the whole row (%" PRId64 "), found %" PRId64, k,
-                       group_size);
+  return Status::error(
+      MARLIN_E_UNSUPPORTED,
+      "group_size: expected 16, 32, 64, a multiple of 128 or the whole row (%" PRId64
+      "), found %" PRId64,
+      k, group_size);
 }
 
 Status check_groups(const WeightMeta& meta) {
@@ -56,20 +64,23 @@ Status check_groups(const WeightMeta& meta) {
     const int64_t expected = ceil_div(meta.k, meta.group_size);
     if (meta.groups == expected) return {};
     return Status::error(MARLIN_E_SHAPE,
-                         "scales: expected %" PRId64 " groups a row (k %" PRId64 ", group size %" PRId64 "), found %" PRId64,
+                         "scales: expected %" PRId64 " groups a row (k %" PRId64
+                         ", group size %" PRId64 "), found %" PRId64,
                          expected, meta.k, meta.group_size, meta.groups);
   }
   if (meta.groups < 1 || meta.groups > INT32_MAX) {
-    return Status::error(MARLIN_E_SHAPE, "scales: expected 1..2147483647 groups a row, found %" PRId64, meta.groups);
+    return Status::error(
+        MARLIN_E_SHAPE, "scales: expected 1..2147483647 groups a row, found %" PRId64, meta.groups);
   }
   if (static_cast<int64_t>(meta.group_index.size()) != meta.k) {
-    return Status::error(MARLIN_E_SHAPE, "group_index: expected k = %" PRId64 " entries, found %zu", meta.k,
-                         meta.group_index.size());
+    return Status::error(MARLIN_E_SHAPE, "group_index: expected k = %" PRId64 " entries, found %zu",
+                         meta.k, meta.group_index.size());
   }
   for (size_t k = 0; k < meta.group_index.size(); ++k) {
     const int32_t g = meta.group_index[k];
     if (g < 0 || g >= meta.groups) {
-      return Status::error(MARLIN_E_FORMAT, "group_index[%zu]: expected 0..%" PRId64 ", found %d", k, meta.groups - 1, g);
+      return Status::error(MARLIN_E_FORMAT, "group_index[%zu]: expected 0..%" PRId64 ", found %d",
+                           k, meta.groups - 1, g);
     }
   }
   return {};
@@ -77,12 +88,16 @@ Status check_groups(const WeightMeta& meta) {
 
 Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
   if (!meta.sparse) return {};
-  if (row.code_bits != 4) return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse: %s has no sparse form", row.name);
+  if (row.code_bits != 4)
+    return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse: %s has no sparse form", row.name);
   if (meta.k % 4 != 0) {
-    return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, meta.k);
+    return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64,
+                         meta.k);
   }
   if (!meta.group_index.empty()) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "group_index: 2:4 sparse weights with a group index (act-order) are not served");
+    return Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "group_index: 2:4 sparse weights with a group index (act-order) are not served");
   }
   return {};
 }
@@ -90,15 +105,17 @@ Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
 Status check_tensor_scales(const WeightMeta& meta) {
   if (meta.tensor_scales.empty()) return {};
   if (meta.zero_kind == ZeroKind::additive) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor_scale: not served together with additive zeros");
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor_scale: not served together with additive zeros");
   }
   int64_t previous = -1;
   for (size_t i = 0; i < meta.tensor_scales.size(); ++i) {
     const int64_t first = meta.tensor_scales[i].first_row;
     if ((i == 0 && first != 0) || first <= previous || first >= meta.n) {
       return Status::error(MARLIN_E_SHAPE,
-                           "tensor_scale %zu: expected a first row %s and below n = %" PRId64 ", found %" PRId64, i,
-                           i == 0 ? "0" : "above the one before", meta.n, first);
+                           "tensor_scale %zu: expected a first row %s and below n = %" PRId64
+                           ", found %" PRId64,
+                           i, i == 0 ? "0" : "above the one before", meta.n, first);
     }
     previous = first;
   }
@@ -152,23 +169,30 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 
 Status check_meta(const WeightMeta& meta) {
   const FormatRow* row = format_row(meta.format);
-  if (row == nullptr) return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", meta.format);
+  if (row == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", meta.format);
   if (meta.n < 1 || meta.n > INT32_MAX || meta.k < 1 || meta.k > INT32_MAX) {
-    return Status::error(MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each, found %" PRId64 ", %" PRId64, meta.n, meta.k);
+    return Status::error(MARLIN_E_SHAPE,
+                         "n, k: expected 1..2147483647 each, found %" PRId64 ", %" PRId64, meta.n,
+                         meta.k);
   }
   if (meta.gate_up_interleaved && meta.n % 2 != 0) {
-    return Status::error(MARLIN_E_SHAPE, "n: interleaved gate and up rows come in pairs, found %" PRId64 " rows", meta.n);
+    return Status::error(MARLIN_E_SHAPE,
+                         "n: interleaved gate and up rows come in pairs, found %" PRId64 " rows",
+                         meta.n);
   }
   if (!row->allows(meta.scale_type)) {
     return Status::error(MARLIN_E_UNSUPPORTED, "scales: %s does not take %s scales", row->name,
                          scale_type_name(meta.scale_type));
   }
   if (!row->allows(meta.zero_kind)) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "zeros: %s does not take %s", row->name,
-                         meta.zero_kind == ZeroKind::integer ? "integer zero points" : "additive zeros");
+    return Status::error(
+        MARLIN_E_UNSUPPORTED, "zeros: %s does not take %s", row->name,
+        meta.zero_kind == ZeroKind::integer ? "integer zero points" : "additive zeros");
   }
   if (meta.zero_kind == ZeroKind::additive && (kFloatScales & bit(meta.zero_type)) == 0) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "zeros: additive zeros are F32, F16 or BF16, found %s",
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "zeros: additive zeros are F32, F16 or BF16, found %s",
                          scale_type_name(meta.zero_type));
   }
   MARLIN_RETURN_IF_ERROR(check_group(*row, meta.group_size, meta.k));

@@ -1,11 +1,14 @@
-// One row a format: everything about a format that is a fact and not an algorithm. Importers, packers, the command and the
-// tests read their limits and names here.
+// One row a format: everything about a format that is a fact and not an algorithm. Importers,
+// packers, the command and the tests read their limits and names here.
 //
 // How later formats fit:
-// - 16-entry codebooks (NF4, IQ4_NL): a row whose `codebook` is theirs. Decoding is codebook[code] * scale already.
-// - Two-level scales (Q4_K: a 6-bit scale and minimum a group of 32 times two float16 factors a 256): the products d * scale
-//   and dmin * min have 17 bits, so float32 scales with float32 additive zeros hold such a matrix exactly today; a ScaleType of
-//   its own, decoded in decode_group, will hold it in its file's size.
+// - 16-entry codebooks (NF4, IQ4_NL): a row whose `codebook` is theirs. Decoding is codebook[code]
+// * scale already.
+// - Two-level scales (Q4_K: a 6-bit scale and minimum a group of 32 times two float16 factors a
+// 256): the products d * scale
+//   and dmin * min have 17 bits, so float32 scales with float32 additive zeros hold such a matrix
+//   exactly today; a ScaleType of its own, decoded in decode_group, will hold it in its file's
+//   size.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +23,11 @@ namespace metal_marlin {
 
 struct FormatRow {
   marlin_format format;
-  const char* name;        ///< "MXFP4"
-  const char* spelling;    ///< on a command line: "mxfp4"
-  int code_bits;           ///< 4 or 8
-  const float* codebook;   ///< the worth of each code in units of its scale; null: codes are integers
+  const char* name;      ///< "MXFP4"
+  const char* spelling;  ///< on a command line: "mxfp4"
+  int code_bits;         ///< 4 or 8
+  const float*
+      codebook;  ///< the worth of each code in units of its scale; null: codes are integers
   int64_t default_group;   ///< also the only one when fixed_group
   bool fixed_group;        ///< part of the format's definition
   ScaleType default_type;  ///< what the quantizer writes
@@ -43,23 +47,28 @@ const FormatRow* format_by_spelling(std::string_view spelling);
 /// The format's name, or "unknown"; for messages.
 const char* format_name(marlin_format format);
 
-/// "F16", ...; and between ScaleType and marlin_dtype. U8 is no scale type: whether it means E8M0 is the caller's to know.
+/// "F16", ...; and between ScaleType and marlin_dtype. U8 is no scale type: whether it means E8M0
+/// is the caller's to know.
 const char* scale_type_name(ScaleType type);
 marlin_dtype scale_dtype(ScaleType type);
 std::optional<ScaleType> scale_type_of(marlin_dtype dtype);
 
-/// The group size that a request means for rows of k (>= 1) elements: 0 is the format's own, >= k the whole row. A size is 16,
-/// 32, 64, 128, another multiple of 128, or the row; MARLIN_E_UNSUPPORTED otherwise. A format with a fixed group takes no
-/// other.
+/// The group size that a request means for rows of k (>= 1) elements: 0 is the format's own, >= k
+/// the whole row. A size is 16, 32, 64, 128, another multiple of 128, or the row;
+/// MARLIN_E_UNSUPPORTED otherwise. A format with a fixed group takes no other.
 Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k);
 
-/// Everything that any code may rely on in a WeightMeta; each maker of one calls this before it reads or allocates by it.
+/// Everything that any code may rely on in a WeightMeta; each maker of one calls this before it
+/// reads or allocates by it.
 /// - format is in the table; n and k are in 1..2^31-1; gate_up_interleaved: n is even
-/// - group_size as in resolve_group_size (a fixed group may exceed k); groups = ceil(k / group_size), or with a group_index
+/// - group_size as in resolve_group_size (a fixed group may exceed k); groups = ceil(k /
+/// group_size), or with a group_index
 ///   1..2^31-1, and the index has k entries inside [0, groups)
-/// - scale type and kind and type of zeros are allowed; tensor scales begin at row 0 and ascend inside [0, n)
+/// - scale type and kind and type of zeros are allowed; tensor scales begin at row 0 and ascend
+/// inside [0, n)
 /// - sparse: the format has 4-bit codes, k is a multiple of 4, and there is no group_index
-/// - no tensor scale on top of additive zeros: no file has both, and decode_value could not round once
+/// - no tensor scale on top of additive zeros: no file has both, and decode_value could not round
+/// once
 Status check_meta(const WeightMeta& meta);
 
 }  // namespace metal_marlin

@@ -23,7 +23,8 @@ uint8_t keep_of_block(const double (&magnitude)[4], const SparseRule& rule, int6
   if (rule.column_norms.empty()) return keep_two_largest(magnitude);
   double score[4];
   for (int i = 0; i < 4; ++i) {
-    // A magnitude below 0 stands for what is pruned already. f32_to_f64: right also under denormals-are-zero.
+    // A magnitude below 0 stands for what is pruned already. f32_to_f64: right also under
+    // denormals-are-zero.
     const double norm = f32_to_f64(rule.column_norms[static_cast<size_t>(column + i)]);
     score[i] = magnitude[i] < 0 ? magnitude[i] : magnitude[i] * norm;
   }
@@ -59,7 +60,8 @@ class SparseSource final : public WeightSource {
       MARLIN_RETURN_IF_ERROR(source_->read(row, 1, stripe));
       decode_rows(source_->meta(), stripe, row, 1, before.data());
       MARLIN_RETURN_IF_ERROR(keep(row, 1, stripe));
-      for (size_t i = 0; i < k; ++i) norm.add(f32_to_f64(before[i]), is_kept(stripe.kept.data(), static_cast<int64_t>(i)));
+      for (size_t i = 0; i < k; ++i)
+        norm.add(f32_to_f64(before[i]), is_kept(stripe.kept.data(), static_cast<int64_t>(i)));
       norm.end_row();
     }
     norm.store(meta_);
@@ -81,7 +83,8 @@ class SparseSource final : public WeightSource {
         const uint8_t* codes = out.codes.data() + r * meta_.k + 4 * b;
         uint8_t& kept = out.kept[static_cast<size_t>(r * blocks + b)];
         double magnitude[4];
-        for (int i = 0; i < 4; ++i) magnitude[i] = (kept >> i & 1) != 0 ? of_code.of[codes[i] & 15] : -1;
+        for (int i = 0; i < 4; ++i)
+          magnitude[i] = (kept >> i & 1) != 0 ? of_code.of[codes[i] & 15] : -1;
         if (rule_.sparsity == Sparsity::prune) {
           kept = keep_of_block(magnitude, rule_, 4 * b);
           continue;
@@ -103,12 +106,14 @@ class SparseSource final : public WeightSource {
     Magnitudes m{};
     const float* codebook = format_row(meta_.format)->codebook;
     const bool additive = meta_.zero_kind == ZeroKind::additive;
-    const int zero = meta_.zero_kind == ZeroKind::integer ? stripe.zeros[static_cast<size_t>(row * meta_.groups + group)] : 8;
+    const int zero = meta_.zero_kind == ZeroKind::integer
+                         ? stripe.zeros[static_cast<size_t>(row * meta_.groups + group)]
+                         : 8;
     const GroupScale scale = additive ? decode_group(meta_, stripe, row, group) : GroupScale{};
     for (uint8_t code = 0; code < 16; ++code) {
       m.of[code] = codebook != nullptr ? std::fabs(f32_to_f64(codebook[code]))
-                   : additive          ? std::fabs(f32_to_f64(decode_value(meta_, code, scale, nullptr)))
-                                       : std::abs(code - zero);
+                   : additive ? std::fabs(f32_to_f64(decode_value(meta_, code, scale, nullptr)))
+                              : std::abs(code - zero);
     }
     return m;
   }
@@ -120,46 +125,60 @@ class SparseSource final : public WeightSource {
 }  // namespace
 
 Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_norms) {
-  const bool prune = (flags & MARLIN_PACK_PRUNE_2_4) != 0, obey = (flags & MARLIN_PACK_OBEYS_2_4) != 0;
-  if (prune && obey) return Status::error(MARLIN_E_ARGUMENT, "flags: expected one of PRUNE_2_4 and OBEYS_2_4, found both");
+  const bool prune = (flags & MARLIN_PACK_PRUNE_2_4) != 0,
+             obey = (flags & MARLIN_PACK_OBEYS_2_4) != 0;
+  if (prune && obey)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "flags: expected one of PRUNE_2_4 and OBEYS_2_4, found both");
   if (!prune && !column_norms.empty()) {
     return Status::error(MARLIN_E_ARGUMENT, "column_norms: expected none without PRUNE_2_4");
   }
-  return SparseRule{prune ? Sparsity::prune : obey ? Sparsity::obey : Sparsity::as_given, column_norms};
+  return SparseRule{prune  ? Sparsity::prune
+                    : obey ? Sparsity::obey
+                           : Sparsity::as_given,
+                    column_norms};
 }
 
 Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t rows) {
   const int64_t quads = meta.k / 4;
   if (static_cast<int64_t>(stripe.kept.size()) != rows * quads)
-    return Status::error(MARLIN_E_FORMAT, "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64 " masks, found %zu",
+    return Status::error(MARLIN_E_FORMAT,
+                         "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64
+                         " masks, found %zu",
                          first, first + rows - 1, rows * quads, stripe.kept.size());
   // Bit m: the mask m has two bits. (Counting bits is a call without the right instruction set.)
   constexpr unsigned kTwoOfFour = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 9 | 1u << 10 | 1u << 12;
-  const auto bad = std::find_if(stripe.kept.begin(), stripe.kept.end(),
-                                [](uint8_t kept) { return kept > 15 || (kTwoOfFour >> kept & 1u) == 0; });
+  const auto bad = std::find_if(stripe.kept.begin(), stripe.kept.end(), [](uint8_t kept) {
+    return kept > 15 || (kTwoOfFour >> kept & 1u) == 0;
+  });
   if (bad == stripe.kept.end()) return {};
   const int64_t at = bad - stripe.kept.begin();
   return Status::error(MARLIN_E_FORMAT,
-                       "2:4 sparse row %" PRId64 ", block %" PRId64 " of 4: expected a mask of two kept elements, found 0x%x",
+                       "2:4 sparse row %" PRId64 ", block %" PRId64
+                       " of 4: expected a mask of two kept elements, found 0x%x",
                        first + at / quads, at % quads, *bad);
 }
 
 Status check_column_norms(const SparseRule& rule, int64_t k) {
   if (rule.column_norms.empty()) return {};
   if (static_cast<int64_t>(rule.column_norms.size()) != k) {
-    return Status::error(MARLIN_E_SHAPE, "column_norms: expected [1, %" PRId64 "], found %zu numbers", k,
+    return Status::error(MARLIN_E_SHAPE,
+                         "column_norms: expected [1, %" PRId64 "], found %zu numbers", k,
                          rule.column_norms.size());
   }
   for (size_t i = 0; i < rule.column_norms.size(); ++i) {
     const float norm = rule.column_norms[i];
     if (std::isfinite(norm) && norm >= 0) continue;
-    return Status::error(MARLIN_E_FORMAT, "column_norms[%zu]: expected a finite number that is not negative, found %g", i,
-                         static_cast<double>(norm));
+    return Status::error(
+        MARLIN_E_FORMAT,
+        "column_norms[%zu]: expected a finite number that is not negative, found %g", i,
+        static_cast<double>(norm));
   }
   return {};
 }
 
-Status keep_of_floats(std::span<const double> w, const SparseRule& rule, const std::string& name, int64_t row, uint8_t* kept) {
+Status keep_of_floats(std::span<const double> w, const SparseRule& rule, const std::string& name,
+                      int64_t row, uint8_t* kept) {
   for (size_t b = 0; b < w.size() / 4; ++b) {
     double magnitude[4];
     for (size_t i = 0; i < 4; ++i) magnitude[i] = std::fabs(w[4 * b + i]);
@@ -174,10 +193,12 @@ Status keep_of_floats(std::span<const double> w, const SparseRule& rule, const s
   return {};
 }
 
-Result<std::unique_ptr<WeightSource>> make_sparse(std::unique_ptr<WeightSource> source, const SparseRule& rule) {
+Result<std::unique_ptr<WeightSource>> make_sparse(std::unique_ptr<WeightSource> source,
+                                                  const SparseRule& rule) {
   WeightMeta meta = source->meta();
   if (rule.sparsity == Sparsity::obey && meta.sparse) {
-    return Status::error(MARLIN_E_ARGUMENT, "flags: OBEYS_2_4 is about dense values, found 2:4 metadata");
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "flags: OBEYS_2_4 is about dense values, found 2:4 metadata");
   }
   MARLIN_RETURN_IF_ERROR(check_column_norms(rule, meta.k));
   meta.sparse = true;

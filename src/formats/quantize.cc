@@ -15,7 +15,8 @@ namespace {
 /// Rounds |x| < 2^51 to an integer, ties to even: at 1.5 * 2^52 doubles are the integers.
 double round_even(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
 
-// --- scales ------------------------------------------------------------------------------------------------------------------
+// --- scales
+// -------------------------------------------------------------------------------------------------
 
 /// What a stored type can hold of positive numbers.
 struct ScaleRange {
@@ -68,7 +69,8 @@ struct E2m1Coder {
   /// Counts the midpoints below x; a tie counts where the code above is the even one.
   uint8_t encode(double x) const {
     const double a = std::fabs(x);
-    const int code = (a > 0.25) + (a >= 0.75) + (a > 1.25) + (a >= 1.75) + (a > 2.5) + (a >= 3.5) + (a > 5.0);
+    const int code =
+        (a > 0.25) + (a >= 0.75) + (a > 1.25) + (a >= 1.75) + (a > 2.5) + (a >= 3.5) + (a > 5.0);
     return static_cast<uint8_t>(code | (std::signbit(x) ? 8 : 0));
   }
   double value(uint8_t code) const { return static_cast<double>(kE2m1[code]); }
@@ -76,12 +78,16 @@ struct E2m1Coder {
 
 struct Int4Coder {
   int zero = 8, lowest = 1;
-  uint8_t encode(double x) const { return static_cast<uint8_t>(std::clamp(round_even(x) + zero, 1.0 * lowest, 15.0)); }
+  uint8_t encode(double x) const {
+    return static_cast<uint8_t>(std::clamp(round_even(x) + zero, 1.0 * lowest, 15.0));
+  }
   double value(uint8_t code) const { return code - zero; }
 };
 
 struct Int8Coder {
-  uint8_t encode(double x) const { return static_cast<uint8_t>(static_cast<int8_t>(std::clamp(round_even(x), -127.0, 127.0))); }
+  uint8_t encode(double x) const {
+    return static_cast<uint8_t>(static_cast<int8_t>(std::clamp(round_even(x), -127.0, 127.0)));
+  }
   double value(uint8_t code) const { return static_cast<int8_t>(code); }
 };
 
@@ -95,7 +101,8 @@ double squared_error(std::span<const double> w, double scale, Coder coder) {
   return sum;
 }
 
-// --- the source --------------------------------------------------------------------------------------------------------------
+// --- the source
+// -------------------------------------------------------------------------------------------------
 
 /// The extremes of some numbers, 0 included.
 struct Extremes {
@@ -117,7 +124,8 @@ constexpr double kE4m3Max = 448, kE2m1Max = 6;
 
 class QuantizedSource final : public WeightSource {
  public:
-  static Result<std::unique_ptr<WeightSource>> make(const FloatMatrix& matrix, const FormatRow& row, int64_t group_size,
+  static Result<std::unique_ptr<WeightSource>> make(const FloatMatrix& matrix, const FormatRow& row,
+                                                    int64_t group_size,
                                                     const QuantizeOptions& options);
   Status read(int64_t first, int64_t count, Stripe& out) const override;
 
@@ -128,16 +136,19 @@ class QuantizedSource final : public WeightSource {
     uint8_t *codes, *scale, *zero;
   };
 
-  QuantizedSource(const FloatMatrix& matrix, const QuantizeOptions& options) : matrix_(matrix), options_(options) {}
+  QuantizedSource(const FloatMatrix& matrix, const QuantizeOptions& options)
+      : matrix_(matrix), options_(options) {}
   struct Row {
     std::vector<float> floats;
     std::vector<double> given, w;  ///< w: 0 where not kept
-    std::vector<uint8_t> kept;     ///< masks of the blocks of 4; empty unless the floats or the codes are sparse
+    std::vector<uint8_t>
+        kept;  ///< masks of the blocks of 4; empty unless the floats or the codes are sparse
   };
 
   Status read_row(int64_t row, Row& out) const;
   Status read_kept(int64_t row, Row& out) const;
-  /// Looks at all rows: the largest magnitude of what is kept, and into the meta what pruning keeps of the norm.
+  /// Looks at all rows: the largest magnitude of what is kept, and into the meta what pruning keeps
+  /// of the norm.
   Result<double> scan();
   void quantize(const Group& group) const;
   template <class CoderOf>
@@ -177,14 +188,16 @@ Status QuantizedSource::read_row(int64_t row, Row& out) const {
   if (matrix_.kept) MARLIN_RETURN_IF_ERROR(read_kept(row, out));
   for (size_t i = 0; i < floats.size(); ++i) {
     if (!std::isfinite(floats[i])) {
-      return Status::error(MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantize, found %s",
-                           matrix_.name.c_str(), row, i, std::isnan(floats[i]) ? "NaN" : "infinity");
+      return Status::error(
+          MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantize, found %s",
+          matrix_.name.c_str(), row, i, std::isnan(floats[i]) ? "NaN" : "infinity");
     }
     out.given[i] = f32_to_f64(floats[i]);
   }
   out.w = out.given;
   if (!meta_.sparse || matrix_.kept) return {};
-  MARLIN_RETURN_IF_ERROR(keep_of_floats(out.w, options_.sparse, matrix_.name, row, out.kept.data()));
+  MARLIN_RETURN_IF_ERROR(
+      keep_of_floats(out.w, options_.sparse, matrix_.name, row, out.kept.data()));
   for (size_t i = 0; i < out.w.size(); ++i) {
     if (!is_kept(out.kept.data(), static_cast<int64_t>(i))) out.w[i] = 0;
   }
@@ -207,7 +220,9 @@ Result<double> QuantizedSource::scan() {
   return magnitude;
 }
 
-Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& matrix, const FormatRow& row, int64_t group_size,
+Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& matrix,
+                                                            const FormatRow& row,
+                                                            int64_t group_size,
                                                             const QuantizeOptions& options) {
   std::unique_ptr<QuantizedSource> source(new QuantizedSource(matrix, options));
   WeightMeta& meta = source->meta_;
@@ -218,11 +233,13 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
   meta.groups = ceil_div(meta.k, meta.group_size);
   meta.scale_type = row.default_type;
   meta.zero_kind = options.asymmetric ? ZeroKind::integer : ZeroKind::none;
-  meta.sparse = options.sparse.sparsity != Sparsity::as_given || (matrix.kept && row.code_bits == 4);
+  meta.sparse =
+      options.sparse.sparsity != Sparsity::as_given || (matrix.kept && row.code_bits == 4);
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
   MARLIN_RETURN_IF_ERROR(check_column_norms(options.sparse, matrix.k));
   const bool as_given = options.sparse.sparsity == Sparsity::as_given;
-  if (row.format == MARLIN_MXFP4 && as_given) return std::unique_ptr<WeightSource>(std::move(source));
+  if (row.format == MARLIN_MXFP4 && as_given)
+    return std::unique_ptr<WeightSource>(std::move(source));
 
   MARLIN_ASSIGN(const double largest, source->scan());
   if (row.format == MARLIN_MXFP4) return std::unique_ptr<WeightSource>(std::move(source));
@@ -241,8 +258,10 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
 }
 
 Status QuantizedSource::read(int64_t first, int64_t count, Stripe& out) const {
-  const auto rows = static_cast<size_t>(count), k = static_cast<size_t>(meta_.k), groups = static_cast<size_t>(meta_.groups);
-  const size_t width = scale_bytes(meta_.scale_type), group_size = static_cast<size_t>(meta_.group_size);
+  const auto rows = static_cast<size_t>(count), k = static_cast<size_t>(meta_.k),
+             groups = static_cast<size_t>(meta_.groups);
+  const size_t width = scale_bytes(meta_.scale_type),
+               group_size = static_cast<size_t>(meta_.group_size);
   const bool zeros = meta_.zero_kind == ZeroKind::integer;
   out.codes.resize(rows * k);
   out.scales.resize(rows * groups * width);
@@ -252,9 +271,11 @@ Status QuantizedSource::read(int64_t first, int64_t count, Stripe& out) const {
   for (size_t r = 0; r < rows; ++r) {
     MARLIN_RETURN_IF_ERROR(read_row(first + static_cast<int64_t>(r), row));
     if (meta_.sparse)
-      std::copy(row.kept.begin(), row.kept.end(), out.kept.begin() + static_cast<ptrdiff_t>(r * row.kept.size()));
+      std::copy(row.kept.begin(), row.kept.end(),
+                out.kept.begin() + static_cast<ptrdiff_t>(r * row.kept.size()));
     for (size_t g = 0; g < groups; ++g) {
-      const size_t begin = g * group_size, length = std::min(group_size, k - begin), at = r * groups + g;
+      const size_t begin = g * group_size, length = std::min(group_size, k - begin),
+                   at = r * groups + g;
       quantize({{row.w.data() + begin, length},
                 &out.codes[r * k + begin],
                 &out.scales[at * width],
@@ -276,8 +297,10 @@ void QuantizedSource::quantize_on_grid(const Group& group, double scale, CoderOf
   double best = round_scale(meta_.scale_type, scale);
   if (options_.search_mse) {
     double least = HUGE_VAL;
-    for (int i = kMseSteps - 1; i >= 0; --i) {  // from the largest on, so that a tie keeps the larger
-      const double candidate = round_scale(meta_.scale_type, scale * mse_factor(i)), unit = candidate * tensor_scale_;
+    for (int i = kMseSteps - 1; i >= 0;
+         --i) {  // from the largest on, so that a tie keeps the larger
+      const double candidate = round_scale(meta_.scale_type, scale * mse_factor(i)),
+                   unit = candidate * tensor_scale_;
       const double error = squared_error(group.w, unit, coder_of(unit));
       if (error < least) {
         least = error;
@@ -292,7 +315,8 @@ void QuantizedSource::quantize_on_grid(const Group& group, double scale, CoderOf
 void QuantizedSource::quantize_mx(const Group& group, double magnitude) const {
   double scale = std::ldexp(1.0, std::clamp(std::ilogb(magnitude) - 2, -127, 127));
   const double next = std::min(scale * 2, 0x1p127);
-  if (options_.search_mse && squared_error(group.w, next, E2m1Coder{}) <= squared_error(group.w, scale, E2m1Coder{})) {
+  if (options_.search_mse &&
+      squared_error(group.w, next, E2m1Coder{}) <= squared_error(group.w, scale, E2m1Coder{})) {
     scale = next;
   }
   write(group, scale, scale, E2m1Coder{});
@@ -310,14 +334,16 @@ void QuantizedSource::quantize(const Group& group) const {
   }
   if (meta_.format == MARLIN_MXFP4) return quantize_mx(group, magnitude);
   if (format_row(meta_.format)->codebook != nullptr) {
-    return quantize_on_grid(group, magnitude / kE2m1Max / tensor_scale_, [](double) { return E2m1Coder{}; });
+    return quantize_on_grid(group, magnitude / kE2m1Max / tensor_scale_,
+                            [](double) { return E2m1Coder{}; });
   }
   if (meta_.format == MARLIN_INT8) {
     return quantize_on_grid(group, magnitude / 127, [](double) { return Int8Coder{}; });
   }
   if (!options_.asymmetric) {
     const int lowest = options_.search_mse ? 0 : 1;
-    return quantize_on_grid(group, magnitude / 7, [lowest](double) { return Int4Coder{8, lowest}; });
+    return quantize_on_grid(group, magnitude / 7,
+                            [lowest](double) { return Int4Coder{8, lowest}; });
   }
   quantize_on_grid(group, (range.max - range.min) / 15, [&](double unit) {
     const auto zero = static_cast<int>(std::clamp(round_even(-range.min / unit), 0.0, 15.0));
@@ -328,25 +354,31 @@ void QuantizedSource::quantize(const Group& group) const {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix, marlin_format format, int64_t group_size,
+Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix,
+                                                     marlin_format format, int64_t group_size,
                                                      const QuantizeOptions& options) {
   const FormatRow* row = format_row(format);
-  if (row == nullptr) return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", format);
+  if (row == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", format);
   if (matrix.dtype != MARLIN_F32 && matrix.dtype != MARLIN_F16 && matrix.dtype != MARLIN_BF16) {
-    return Status::error(MARLIN_E_ARGUMENT, "%s: expected F32, F16 or BF16 numbers to quantize, found dtype %d",
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s: expected F32, F16 or BF16 numbers to quantize, found dtype %d",
                          matrix.name.c_str(), matrix.dtype);
   }
   if (matrix.kept && matrix.k % 4 != 0) {
-    return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64, matrix.k);
+    return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64,
+                         matrix.k);
   }
   if (matrix.kept && options.sparse.sparsity == Sparsity::obey) {
-    return Status::error(MARLIN_E_ARGUMENT, "flags: OBEYS_2_4 is about dense values, found 2:4 metadata");
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "flags: OBEYS_2_4 is about dense values, found 2:4 metadata");
   }
   if (matrix.n < 1 || matrix.k < 1 || matrix.row_stride < (matrix.kept ? matrix.k / 2 : matrix.k)) {
-    return Status::error(MARLIN_E_SHAPE,
-                         "%s: expected n and k above 0 and a row stride of at least k, found %" PRId64 ", %" PRId64
-                         " and %" PRId64,
-                         matrix.name.c_str(), matrix.n, matrix.k, matrix.row_stride);
+    return Status::error(
+        MARLIN_E_SHAPE,
+        "%s: expected n and k above 0 and a row stride of at least k, found %" PRId64 ", %" PRId64
+        " and %" PRId64,
+        matrix.name.c_str(), matrix.n, matrix.k, matrix.row_stride);
   }
   return QuantizedSource::make(matrix, *row, group_size, options);
 }

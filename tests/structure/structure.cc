@@ -13,6 +13,7 @@ namespace structure {
 namespace {
 
 constexpr size_t kMaxLines = 500;
+constexpr std::ptrdiff_t kMaxWidth = 100;
 
 struct File {
   fs::path path;  // relative to the root
@@ -151,6 +152,18 @@ Breaches file_lengths(const fs::path& root) {
              kText)) {
     if (file.lines.size() > kMaxLines && !has_allowance(file)) {
       breaches.push_back(at(file, kMaxLines, "has " + std::to_string(file.lines.size()) + " lines, more than 500"));
+    }
+  }
+  return breaches;
+}
+
+Breaches line_widths(const fs::path& root) {
+  Breaches breaches;
+  for (const File& file : files(root, {"src", "shaders"}, kCode)) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      // Bytes that continue a character of UTF-8 take no room.
+      const auto width = std::count_if(file.lines[i].begin(), file.lines[i].end(), [](char c) { return (c & 0xc0) != 0x80; });
+      if (width > kMaxWidth) breaches.push_back(at(file, i, "has " + std::to_string(width) + " columns, more than 100"));
     }
   }
   return breaches;

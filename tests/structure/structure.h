@@ -14,6 +14,8 @@ Breaches include_arrows(const std::filesystem::path& root);
 /// No file has more than 500 lines, but kernels that say why in a line "Longer than 500 lines: ...", and what a script
 /// writes for a binding.
 Breaches file_lengths(const std::filesystem::path& root);
+/// No line of src and shaders has more than 100 characters.
+Breaches line_widths(const std::filesystem::path& root);
 /// No notes of things left undone and no paths of somebody's machine.
 Breaches words(const std::filesystem::path& root);
 /// src/ neither prints nor ends the process, and sets no instruction set for a whole file.

@@ -38,6 +38,7 @@ class Tree {
 
 TEST(Structure, IncludesFollowTheArrows) { EXPECT_THAT(include_arrows(kProject), IsEmpty()); }
 TEST(Structure, FilesAreShort) { EXPECT_THAT(file_lengths(kProject), IsEmpty()); }
+TEST(Structure, LinesAreNarrow) { EXPECT_THAT(line_widths(kProject), IsEmpty()); }
 TEST(Structure, NothingIsLeftUndone) { EXPECT_THAT(words(kProject), IsEmpty()); }
 TEST(Structure, TheLibraryNeitherPrintsNorExits) { EXPECT_THAT(library_manners(kProject), IsEmpty()); }
 TEST(Structure, SourcesAreListed) { EXPECT_THAT(sources_listed(kProject), IsEmpty()); }
@@ -88,6 +89,16 @@ TEST(StructureRules, FindALongFile) {
   EXPECT_THAT(found, Contains(HasSubstr("src/core/long.cc:501: has 501 lines")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/excused.cc")));
   EXPECT_THAT(found, Contains(HasSubstr("dev:501")));
+}
+
+TEST(StructureRules, FindAWideLine) {
+  const Tree tree({{"src/core/wide.cc", std::string(100, 'x') + "\n" + std::string(101, 'x') + "\n"},
+                   {"shaders/metal/wide.metal", std::string(101, 'x') + "\n"},
+                   {"tests/unit/wide_test.cc", std::string(101, 'x') + "\n"}});
+  const Breaches found = line_widths(tree.root());
+  EXPECT_EQ(found.size(), 2u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/wide.cc:2: has 101 columns")));
+  EXPECT_THAT(found, Contains(HasSubstr("shaders/metal/wide.metal:1")));
 }
 
 TEST(StructureRules, FindUnwantedWords) {

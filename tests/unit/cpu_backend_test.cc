@@ -190,7 +190,8 @@ TEST_F(CpuBackendTest, PreparedScratchCoversEveryM) {
         for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_GEGLU_TANH}) {
           std::uniform_int_distribution<int64_t> size(1, 300);
           const auto packed = pack(*backend_, row.format, 2 * size(random_), size(random_));
-          GemmProblem problem{.weights = packed.get(), .a{}, .c{}, .bias{}, .routing{}, .compute = compute, .epilogue = epilogue};
+          GemmProblem problem{
+              .weights = packed.get(), .a{}, .c{}, .bias{}, .routing{}, .compute = compute, .epilogue = epilogue};
           problem.a.dtype = dtype;
           const int64_t max_m = size(random_);
           const uint64_t prepared = backend_->prepare(nullptr, {&problem, 1}, max_m).value();

@@ -1,5 +1,5 @@
-// For tools/races: the limits of the machine, and the clock around calls of C functions, so that an interpreter's cost of a
-// call is in no time. Calls and clocks are on the caller's thread.
+// For tools/races: the limits of the machine, and the clock around calls of C functions, so that an
+// interpreter's cost of a call is in no time. Calls and clocks are on the caller's thread.
 #include <cstdio>
 #include <ctime>
 
@@ -19,8 +19,8 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Calls call(i) for i < count until one gives what is not 0, which it returns. times: seconds of all of them by the wall's
-/// clock, and of the processor time of the process, all threads together.
+/// Calls call(i) for i < count until one gives what is not 0, which it returns. times: seconds of
+/// all of them by the wall's clock, and of the processor time of the process, all threads together.
 template <class Call>
 int timed(uint32_t count, double times[2], const Call& call) {
   int status = 0;
@@ -43,19 +43,24 @@ COMPARE_EXPORT double compare_dot_sample(Limits* limits, const char* instruction
 }
 
 /// The instruction that a device with this ISA name multiplies with.
-COMPARE_EXPORT void compare_instruction(const char* isa, int32_t compute, int32_t dtype, char* name, size_t capacity) {
-  std::snprintf(name, capacity, "%s", metal_marlin::tools::instruction_for(isa, compute, dtype).c_str());
+COMPARE_EXPORT void compare_instruction(const char* isa, int32_t compute, int32_t dtype, char* name,
+                                        size_t capacity) {
+  std::snprintf(name, capacity, "%s",
+                metal_marlin::tools::instruction_for(isa, compute, dtype).c_str());
 }
-COMPARE_EXPORT const char* compare_processor() { return metal_marlin::tools::cpu_info().model.c_str(); }
+COMPARE_EXPORT const char* compare_processor() {
+  return metal_marlin::tools::cpu_info().model.c_str();
+}
 COMPARE_EXPORT unsigned compare_threads() { return metal_marlin::tools::usable_threads(); }
 COMPARE_EXPORT uint64_t compare_rotation_bytes() { return metal_marlin::tools::rotation_bytes(); }
 
-COMPARE_EXPORT marlin_status compare_time_products(const marlin_gemm_desc* const* descs, uint32_t count, double times[2],
+COMPARE_EXPORT marlin_status compare_time_products(const marlin_gemm_desc* const* descs,
+                                                   uint32_t count, double times[2],
                                                    marlin_error* error) {
   return timed(count, times, [&](uint32_t i) { return marlin_gemm(nullptr, descs[i], error); });
 }
 /// compute(backend, graphs[i]), as ggml_backend_graph_compute.
-COMPARE_EXPORT int compare_time_graphs(int (*compute)(void*, void*), void* backend, void* const* graphs, uint32_t count,
-                                       double times[2]) {
+COMPARE_EXPORT int compare_time_graphs(int (*compute)(void*, void*), void* backend,
+                                       void* const* graphs, uint32_t count, double times[2]) {
   return timed(count, times, [&](uint32_t i) { return compute(backend, graphs[i]); });
 }

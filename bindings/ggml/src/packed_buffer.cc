@@ -15,21 +15,24 @@ const BlockType* block_type(ggml_type type) {
 }
 
 Matrix matrix_of(const ggml_tensor& tensor, int64_t i2, int64_t i3) {
-  const char* data =
-      static_cast<const char*>(tensor.data) + i2 * static_cast<int64_t>(tensor.nb[2]) + i3 * static_cast<int64_t>(tensor.nb[3]);
+  const char* data = static_cast<const char*>(tensor.data) +
+                     i2 * static_cast<int64_t>(tensor.nb[2]) +
+                     i3 * static_cast<int64_t>(tensor.nb[3]);
   return {data, tensor.type, tensor.ne[1], tensor.ne[0], tensor.nb[1]};
 }
 
 namespace {
 
-marlin_status pack_now(marlin_context* context, const Matrix& matrix, marlin_weights*& out, marlin_error& error) {
+marlin_status pack_now(marlin_context* context, const Matrix& matrix, marlin_weights*& out,
+                       marlin_error& error) {
   const BlockType& block = *block_type(matrix.type);
   const size_t row_bytes = ggml_row_size(matrix.type, matrix.k);
   const char* blocks = matrix.data;
   std::vector<char> rows;  // of a view of columns, which the C ABI takes only without gaps
   if (matrix.row_stride != row_bytes) {
     rows.reserve(static_cast<size_t>(matrix.n) * row_bytes);
-    for (int64_t i = 0; i < matrix.n; ++i, blocks += matrix.row_stride) rows.insert(rows.end(), blocks, blocks + row_bytes);
+    for (int64_t i = 0; i < matrix.n; ++i, blocks += matrix.row_stride)
+      rows.insert(rows.end(), blocks, blocks + row_bytes);
     blocks = rows.data();
   }
   auto part = metal_marlin::make<marlin_pack_desc>();
@@ -50,14 +53,17 @@ marlin_status pack_now(marlin_context* context, const Matrix& matrix, marlin_wei
 
 std::unique_ptr<PackedBuffer> PackedBuffer::create(marlin_context* context, size_t size) {
   if (size > SIZE_MAX - kAlignment) return nullptr;
-  auto* memory = static_cast<char*>(std::aligned_alloc(kAlignment, (size + kAlignment) / kAlignment * kAlignment));
+  auto* memory = static_cast<char*>(
+      std::aligned_alloc(kAlignment, (size + kAlignment) / kAlignment * kAlignment));
   if (memory == nullptr) return nullptr;
   return std::unique_ptr<PackedBuffer>(new PackedBuffer(context, memory));
 }
 
 void PackedBuffer::forget(const char* begin, size_t size) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(packed_, [&](const auto& entry) { return entry.first.data < begin + size && begin < entry.first.end(); });
+  std::erase_if(packed_, [&](const auto& entry) {
+    return entry.first.data < begin + size && begin < entry.first.end();
+  });
 }
 
 void PackedBuffer::clear(uint8_t value, size_t size) {
@@ -76,7 +82,8 @@ void PackedBuffer::set(const ggml_tensor& tensor, const void* data, size_t offse
   forget(to, size);
   std::memcpy(to, data, size);
   if (block_type(tensor.type) == nullptr || size != ggml_nbytes(&tensor)) return;
-  // ggml gives no way to fail here: what cannot be packed fails again, and is told, when it is multiplied by.
+  // ggml gives no way to fail here: what cannot be packed fails again, and is told, when it is
+  // multiplied by.
   Weights ignored;
   auto error = metal_marlin::make<marlin_error>();
   for (int64_t i3 = 0; i3 < tensor.ne[3]; ++i3) {
@@ -108,16 +115,22 @@ const ggml_backend_buffer_functions kBufferFunctions = {
     .free_buffer = [](ggml_backend_buffer_t buffer) { delete &packed_buffer(buffer); },
     .get_base = [](ggml_backend_buffer_t buffer) -> void* { return packed_buffer(buffer).base(); },
     .init_tensor = nullptr,
-    .memset_tensor = [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, uint8_t value, size_t offset,
+    .memset_tensor = [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, uint8_t value,
+                        size_t offset,
                         size_t size) { packed_buffer(buffer).fill(*tensor, value, offset, size); },
-    .set_tensor = [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data, size_t offset,
+    .set_tensor = [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data,
+                     size_t offset,
                      size_t size) { packed_buffer(buffer).set(*tensor, data, offset, size); },
-    .get_tensor = [](ggml_backend_buffer_t, const ggml_tensor* tensor, void* data, size_t offset,
-                     size_t size) { std::memcpy(data, static_cast<const char*>(tensor->data) + offset, size); },
+    .get_tensor =
+        [](ggml_backend_buffer_t, const ggml_tensor* tensor, void* data, size_t offset,
+           size_t size) {
+          std::memcpy(data, static_cast<const char*>(tensor->data) + offset, size);
+        },
     .set_tensor_2d = nullptr,
     .get_tensor_2d = nullptr,
     .cpy_tensor = nullptr,
-    .clear = [](ggml_backend_buffer_t buffer, uint8_t value) { packed_buffer(buffer).clear(value, buffer->size); },
+    .clear = [](ggml_backend_buffer_t buffer,
+                uint8_t value) { packed_buffer(buffer).clear(value, buffer->size); },
     .reset = nullptr,
 };
 

@@ -1,4 +1,5 @@
-// A buffer of host memory that holds tensors as ggml wrote them and, of each matrix of 4- or 8-bit blocks, a packed copy.
+// A buffer of host memory that holds tensors as ggml wrote them and, of each matrix of 4- or 8-bit
+// blocks, a packed copy.
 #pragma once
 
 #include <metal_marlin/metal_marlin.hpp>
@@ -19,7 +20,9 @@ struct Matrix {
   int64_t n, k;
   size_t row_stride;
   auto operator<=>(const Matrix&) const = default;
-  const char* end() const { return data + (n - 1) * static_cast<int64_t>(row_stride) + ggml_row_size(type, k); }
+  const char* end() const {
+    return data + (n - 1) * static_cast<int64_t>(row_stride) + ggml_row_size(type, k);
+  }
 };
 
 /// Blocks that marlin_weights_pack takes as they are.
@@ -30,17 +33,19 @@ struct BlockType {
   int64_t elements;
   size_t bytes;
 };
-inline constexpr BlockType kBlockTypes[] = {{GGML_TYPE_Q4_0, MARLIN_INT4, 0, 32, 18},
-                                            {GGML_TYPE_Q4_1, MARLIN_INT4, MARLIN_PACK_ADDITIVE_ZEROS, 32, 20},
-                                            {GGML_TYPE_Q8_0, MARLIN_INT8, 0, 32, 34},
-                                            {GGML_TYPE_MXFP4, MARLIN_MXFP4, 0, 32, 17},
-                                            {GGML_TYPE_NVFP4, MARLIN_NVFP4, 0, 64, 36}};
+inline constexpr BlockType kBlockTypes[] = {
+    {GGML_TYPE_Q4_0, MARLIN_INT4, 0, 32, 18},
+    {GGML_TYPE_Q4_1, MARLIN_INT4, MARLIN_PACK_ADDITIVE_ZEROS, 32, 20},
+    {GGML_TYPE_Q8_0, MARLIN_INT8, 0, 32, 34},
+    {GGML_TYPE_MXFP4, MARLIN_MXFP4, 0, 32, 17},
+    {GGML_TYPE_NVFP4, MARLIN_NVFP4, 0, 64, 36}};
 /// NULL for all other types.
 const BlockType* block_type(ggml_type type);
 
 using Weights = std::shared_ptr<marlin_weights>;
 
-/// Any number of threads may use one at once; what a thread reads must not be written meanwhile, as in all of ggml.
+/// Any number of threads may use one at once; what a thread reads must not be written meanwhile, as
+/// in all of ggml.
 class PackedBuffer {
  public:
   /// NULL when there is no memory.
@@ -75,7 +80,9 @@ inline ggml_backend_buffer_t buffer_of(const ggml_tensor& tensor) {
 }
 /// The functions that make ggml's buffer of a PackedBuffer, its context.
 extern const ggml_backend_buffer_functions kBufferFunctions;
-inline PackedBuffer& packed_buffer(ggml_backend_buffer_t buffer) { return *static_cast<PackedBuffer*>(buffer->context); }
+inline PackedBuffer& packed_buffer(ggml_backend_buffer_t buffer) {
+  return *static_cast<PackedBuffer*>(buffer->context);
+}
 
 /// A multiple of every kernel's vectors, and a cache line.
 inline constexpr size_t kAlignment = 64;

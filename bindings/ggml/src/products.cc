@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kFloat = sizeof(float);
 
 char* at(const ggml_tensor& t, int64_t i1, int64_t i2, int64_t i3) {
-  return static_cast<char*>(t.data) + i1 * static_cast<int64_t>(t.nb[1]) + i2 * static_cast<int64_t>(t.nb[2]) +
-         i3 * static_cast<int64_t>(t.nb[3]);
+  return static_cast<char*>(t.data) + i1 * static_cast<int64_t>(t.nb[1]) +
+         i2 * static_cast<int64_t>(t.nb[2]) + i3 * static_cast<int64_t>(t.nb[3]);
 }
 
 /// One row of activations, whose elements may be any number of bytes apart.
@@ -21,12 +21,14 @@ void copy_row(const ggml_tensor& a, const char* from, float* to) {
     std::memcpy(to, from, static_cast<size_t>(a.ne[0]) * kFloat);
     return;
   }
-  for (int64_t k = 0; k < a.ne[0]; ++k) std::memcpy(to + k, from + k * static_cast<int64_t>(a.nb[0]), kFloat);
+  for (int64_t k = 0; k < a.ne[0]; ++k)
+    std::memcpy(to + k, from + k * static_cast<int64_t>(a.nb[0]), kFloat);
 }
 
 /// Whether rows of activations are a marlin_matrix: whole floats apart, and not into each other.
 bool rows_are_plain(const ggml_tensor& a) {
-  return a.nb[0] == kFloat && (a.ne[1] == 1 || (a.nb[1] % kFloat == 0 && a.nb[1] >= static_cast<size_t>(a.ne[0]) * kFloat));
+  return a.nb[0] == kFloat && (a.ne[1] == 1 || (a.nb[1] % kFloat == 0 &&
+                                                a.nb[1] >= static_cast<size_t>(a.ne[0]) * kFloat));
 }
 
 marlin_matrix matrix(float* data, int64_t rows, int64_t cols, int64_t stride) {
@@ -41,22 +43,27 @@ marlin_matrix matrix(float* data, int64_t rows, int64_t cols, int64_t stride) {
 
 /// Makes `m` the longer one of both when `next` goes on where `m` ends.
 bool goes_on(const marlin_matrix& m, const marlin_matrix& next) {
-  return m.row_stride == next.row_stride && static_cast<float*>(m.data) + m.rows * m.row_stride == next.data;
+  return m.row_stride == next.row_stride &&
+         static_cast<float*>(m.data) + m.rows * m.row_stride == next.data;
 }
 
 /// Tells the log, and says it as ggml does.
-ggml_status failed(marlin_status status, const marlin_error& error, const char* what, const char* name) {
-  log(GGML_LOG_LEVEL_ERROR, "%s '%s': %s: %s", what, name, marlin_status_name(status), error.message);
+ggml_status failed(marlin_status status, const marlin_error& error, const char* what,
+                   const char* name) {
+  log(GGML_LOG_LEVEL_ERROR, "%s '%s': %s: %s", what, name, marlin_status_name(status),
+      error.message);
   return status == MARLIN_E_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
 }
 
 }  // namespace
 
 bool is_product(const ggml_tensor& node, ggml_backend_buffer_type_t buffers) {
-  if ((node.op != GGML_OP_MUL_MAT && node.op != GGML_OP_MUL_MAT_ID) || node.type != GGML_TYPE_F32) return false;
+  if ((node.op != GGML_OP_MUL_MAT && node.op != GGML_OP_MUL_MAT_ID) || node.type != GGML_TYPE_F32)
+    return false;
   const ggml_tensor &w = *node.src[0], &a = *node.src[1];
   const BlockType* block = block_type(w.type);
-  if (block == nullptr || w.nb[0] != block->bytes || w.nb[1] < ggml_row_size(w.type, w.ne[0])) return false;
+  if (block == nullptr || w.nb[0] != block->bytes || w.nb[1] < ggml_row_size(w.type, w.ne[0]))
+    return false;
   const ggml_backend_buffer_t buffer = buffer_of(w);
   if (buffer != nullptr && buffer->buft != buffers) return false;
   if (node.op == GGML_OP_MUL_MAT_ID && node.src[2]->type != GGML_TYPE_I32) return false;
@@ -69,12 +76,14 @@ ggml_status Products::compute(const ggml_tensor& node) {
   return node.op == GGML_OP_MUL_MAT ? multiply(node) : multiply_experts(node);
 }
 
-/// Adds C = A W^T with the matrix [i3][i2] of `weights`. What goes on with the last product becomes part of it: then W is
-/// read once for both.
-ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, const Rows& a, const Rows& c) {
+/// Adds C = A W^T with the matrix [i3][i2] of `weights`. What goes on with the last product becomes
+/// part of it: then W is read once for both.
+ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, const Rows& a,
+                          const Rows& c) {
   auto error = metal_marlin::make<marlin_error>();
   Weights packed;
-  const marlin_status status = packed_buffer(buffer_of(weights)).pack(matrix_of(weights, i2, i3), packed, error);
+  const marlin_status status =
+      packed_buffer(buffer_of(weights)).pack(matrix_of(weights, i2, i3), packed, error);
   if (status != MARLIN_OK) return failed(status, error, "weights", weights.name);
   auto next = metal_marlin::make<marlin_gemm_desc>();
   next.weights = packed.get();
@@ -97,7 +106,8 @@ ggml_status Products::run(const ggml_tensor& node) {
   std::vector<const marlin_gemm_desc*> all;
   for (const marlin_gemm_desc& product : products_) all.push_back(&product);
   auto error = metal_marlin::make<marlin_error>();
-  const marlin_status status = marlin_gemm_many(stream_, all.data(), static_cast<uint32_t>(all.size()), &error);
+  const marlin_status status =
+      marlin_gemm_many(stream_, all.data(), static_cast<uint32_t>(all.size()), &error);
   return status == MARLIN_OK ? GGML_STATUS_SUCCESS : failed(status, error, "node", node.name);
 }
 
@@ -109,22 +119,24 @@ ggml_status Products::multiply(const ggml_tensor& c) {
   float* copy = gathered_.data();
   for (int64_t i3 = 0; i3 < a.ne[3]; ++i3) {
     for (int64_t i2 = 0; i2 < a.ne[2]; ++i2) {
-      Rows rows{reinterpret_cast<float*>(at(a, 0, i2, i3)), m, k, m == 1 ? k : static_cast<int64_t>(a.nb[1] / kFloat)};
+      Rows rows{reinterpret_cast<float*>(at(a, 0, i2, i3)), m, k,
+                m == 1 ? k : static_cast<int64_t>(a.nb[1] / kFloat)};
       if (!plain) {
         rows = {copy, m, k, k};
         for (int64_t i1 = 0; i1 < m; ++i1, copy += k) copy_row(a, at(a, i1, i2, i3), copy);
       }
       // As many matrices of A share one of W as it has fewer.
-      const ggml_status status =
-          add(w, i2 / (a.ne[2] / w.ne[2]), i3 / (a.ne[3] / w.ne[3]), rows,
-              {reinterpret_cast<float*>(at(c, 0, i2, i3)), m, n, m == 1 ? n : static_cast<int64_t>(c.nb[1] / kFloat)});
+      const ggml_status status = add(w, i2 / (a.ne[2] / w.ne[2]), i3 / (a.ne[3] / w.ne[3]), rows,
+                                     {reinterpret_cast<float*>(at(c, 0, i2, i3)), m, n,
+                                      m == 1 ? n : static_cast<int64_t>(c.nb[1] / kFloat)});
       if (status != GGML_STATUS_SUCCESS) return status;
     }
   }
   return run(c);
 }
 
-/// c[n, u, t] = row (u mod b) of token t of A, times the expert ids[u, t]: sorted by expert, multiplied, put back.
+/// c[n, u, t] = row (u mod b) of token t of A, times the expert ids[u, t]: sorted by expert,
+/// multiplied, put back.
 ggml_status Products::multiply_experts(const ggml_tensor& c) {
   const ggml_tensor &w = *c.src[0], &a = *c.src[1], &ids = *c.src[2];
   const int64_t k = a.ne[0], n = c.ne[0], used = ids.ne[0], tokens = ids.ne[1];
@@ -138,14 +150,16 @@ ggml_status Products::multiply_experts(const ggml_tensor& c) {
       int32_t expert = 0;
       std::memcpy(&expert, at(ids, t, 0, 0) + u * static_cast<int64_t>(ids.nb[0]), sizeof expert);
       if (expert < 0 || expert >= w.ne[2]) {
-        log(GGML_LOG_LEVEL_ERROR, "node '%s': ids[%d, %d] is %d, expected 0 .. %d", c.name, static_cast<int>(u),
-            static_cast<int>(t), static_cast<int>(expert), static_cast<int>(w.ne[2] - 1));
+        log(GGML_LOG_LEVEL_ERROR, "node '%s': ids[%d, %d] is %d, expected 0 .. %d", c.name,
+            static_cast<int>(u), static_cast<int>(t), static_cast<int>(expert),
+            static_cast<int>(w.ne[2] - 1));
         return GGML_STATUS_FAILED;
       }
       rows.push_back({expert, u, t});
     }
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& x, const Row& y) { return x.expert < y.expert; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& x, const Row& y) { return x.expert < y.expert; });
   gathered_.resize(rows.size() * static_cast<size_t>(k));
   results_.resize(rows.size() * static_cast<size_t>(n));
   float *from = gathered_.data(), *to = results_.data();

@@ -1,4 +1,5 @@
-// The plugin's buffers: bytes come back as they went in, products follow what was written last, and bad bytes are told.
+// The plugin's buffers: bytes come back as they went in, products follow what was written last, and
+// bad bytes are told.
 #include <cstring>
 #include <thread>
 
@@ -8,8 +9,11 @@ namespace ggml_test {
 namespace {
 
 Graph product(ggml_type type, unsigned seed = 7) {
-  return {{random_input(type, {128, 48, 2, 1}, seed), random_input(GGML_TYPE_F32, {128, 3, 2, 1}, 8)},
-          [](ggml_context* ctx, std::span<ggml_tensor* const> in) { return ggml_mul_mat(ctx, in[0], in[1]); }};
+  return {
+      {random_input(type, {128, 48, 2, 1}, seed), random_input(GGML_TYPE_F32, {128, 3, 2, 1}, 8)},
+      [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+        return ggml_mul_mat(ctx, in[0], in[1]);
+      }};
 }
 
 Bytes bytes_of(const ggml_tensor* tensor, size_t piece) {
@@ -60,7 +64,8 @@ TEST_P(Buffers, TakeWhatIsWrittenThroughAView) {
   Placed placed(graph, backend.get());
   const Context context = new_context();
   const ggml_tensor& w = *placed.input(0);
-  ggml_tensor* view = ggml_view_2d(context.get(), placed.input(0), w.ne[0], w.ne[1], w.nb[1], w.nb[2]);
+  ggml_tensor* view =
+      ggml_view_2d(context.get(), placed.input(0), w.ne[0], w.ne[1], w.nb[1], w.nb[2]);
   ggml_backend_view_init(view);
   Bytes& bytes = graph.inputs[0].bytes;
   std::memcpy(bytes.data() + w.nb[2], bytes.data(), w.nb[2]);
@@ -76,7 +81,8 @@ TEST_P(Buffers, TakeFills) {
     Placed placed(graph, backend.get());
     if (all) {
       ggml_backend_buffer_clear(placed.input(0)->buffer, 0);
-      ggml_backend_tensor_set(placed.input(1), graph.inputs[1].bytes.data(), 0, graph.inputs[1].bytes.size());
+      ggml_backend_tensor_set(placed.input(1), graph.inputs[1].bytes.data(), 0,
+                              graph.inputs[1].bytes.size());
     } else {
       ggml_backend_tensor_memset(placed.input(0), 0, 0, ggml_nbytes(placed.input(0)));
     }
@@ -94,14 +100,16 @@ TEST(BadBytes, AreAnErrorOfTheProduct) {
   const Log log;
   Placed placed(graph, backend.get());
   EXPECT_EQ(placed.compute(), GGML_STATUS_FAILED);
-  EXPECT_THAT(log.text(), ::testing::HasSubstr("metal-marlin: weights 'leaf_0': MARLIN_E_FORMAT: "));
+  EXPECT_THAT(log.text(),
+              ::testing::HasSubstr("metal-marlin: weights 'leaf_0': MARLIN_E_FORMAT: "));
   EXPECT_THAT(log.text(), ::testing::HasSubstr("scale at byte 85"));
   ggml_backend_tensor_set(placed.input(0), good.data(), 0, good.size());
   EXPECT_EQ(placed.compute(), GGML_STATUS_SUCCESS);
   EXPECT_EQ(placed.result(), run(product(GGML_TYPE_MXFP4), backend.get()));
 }
 
-// Each thread has a backend of its own; the weights, not yet packed by the last piece's writing, are shared.
+// Each thread has a backend of its own; the weights, not yet packed by the last piece's writing,
+// are shared.
 TEST(Threads, MayMultiplyByTheSameWeights) {
   const Graph graph = product(GGML_TYPE_NVFP4);
   const Backend backend = plugin_backend();
@@ -112,7 +120,8 @@ TEST(Threads, MayMultiplyByTheSameWeights) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       const Backend own = plugin_backend();
-      const Graph shared{{graph.inputs[1]}, [&](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+      const Graph shared{{graph.inputs[1]},
+                         [&](ggml_context* ctx, std::span<ggml_tensor* const> in) {
                            return ggml_mul_mat(ctx, weights.input(0), in[0]);
                          }};
       for (int round = 0; round < 20; ++round) EXPECT_EQ(run(shared, own.get()), right);

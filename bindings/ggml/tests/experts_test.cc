@@ -28,18 +28,27 @@ std::string name(const ::testing::TestParamInfo<Experts::ParamType>& info) {
 }
 
 Graph graph_of(ggml_type type, const Choice& choice) {
-  return {{random_input(type, {kK, kN, kExperts, 1}, 3), random_input(GGML_TYPE_F32, {kK, choice.rows, choice.tokens, 1}, 4),
+  return {{random_input(type, {kK, kN, kExperts, 1}, 3),
+           random_input(GGML_TYPE_F32, {kK, choice.rows, choice.tokens, 1}, 4),
            integers({choice.used, choice.tokens, 1, 1}, choice.ids)},
-          [](ggml_context* ctx, std::span<ggml_tensor* const> in) { return ggml_mul_mat_id(ctx, in[0], in[1], in[2]); }};
+          [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+            return ggml_mul_mat_id(ctx, in[0], in[1], in[2]);
+          }};
 }
 
-TEST_P(Experts, AreThoseOfFloat64AndOfTheCpu) { check_product(graph_of(std::get<0>(GetParam()), std::get<1>(GetParam()))); }
-INSTANTIATE_TEST_SUITE_P(Ggml, Experts, ::testing::Combine(::testing::ValuesIn(kTypes), ::testing::ValuesIn(kChoices)), name);
+TEST_P(Experts, AreThoseOfFloat64AndOfTheCpu) {
+  check_product(graph_of(std::get<0>(GetParam()), std::get<1>(GetParam())));
+}
+INSTANTIATE_TEST_SUITE_P(Ggml, Experts,
+                         ::testing::Combine(::testing::ValuesIn(kTypes),
+                                            ::testing::ValuesIn(kChoices)),
+                         name);
 
-// As a model has them: the first few of a sorted list of all experts, so that tokens lie further apart than what is used; and
-// activations that are not contiguous.
+// As a model has them: the first few of a sorted list of all experts, so that tokens lie further
+// apart than what is used; and activations that are not contiguous.
 TEST(ExpertsOfViews, AreFoundWhereTheyLie) {
-  const Graph graph{{random_input(GGML_TYPE_MXFP4, {kK, kN, kExperts, 1}, 5), random_input(GGML_TYPE_F32, {3, kK, 2, 1}, 6),
+  const Graph graph{{random_input(GGML_TYPE_MXFP4, {kK, kN, kExperts, 1}, 5),
+                     random_input(GGML_TYPE_F32, {3, kK, 2, 1}, 6),
                      integers({kExperts, 2, 1, 1}, {4, 1, 0, 2, 3, 5, 1, 3, 0, 2, 4, 5})},
                     [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
                       ggml_tensor* top = ggml_view_2d(ctx, in[2], 3, 2, in[2]->nb[1], 0);
@@ -54,7 +63,8 @@ TEST(ExpertsThatAreNot, AreAnErrorThatSaysWhich) {
     Placed placed(graph_of(GGML_TYPE_Q4_0, {"", 2, 1, 1, {5, id}}), backend.get());
     const Log log;
     EXPECT_EQ(placed.compute(), GGML_STATUS_FAILED);
-    EXPECT_THAT(log.text(), ::testing::HasSubstr("ids[1, 0] is " + std::to_string(id) + ", expected 0 .. 5"));
+    EXPECT_THAT(log.text(),
+                ::testing::HasSubstr("ids[1, 0] is " + std::to_string(id) + ", expected 0 .. 5"));
   }
 }
 

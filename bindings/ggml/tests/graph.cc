@@ -22,8 +22,9 @@ Backend cpu_backend() {
 }
 
 Context new_context() {
-  return Context(
-      ggml_init({.mem_size = 64 * ggml_tensor_overhead() + ggml_graph_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+  return Context(ggml_init({.mem_size = 64 * ggml_tensor_overhead() + ggml_graph_overhead(),
+                            .mem_buffer = nullptr,
+                            .no_alloc = true}));
 }
 
 Input random_input(ggml_type type, std::array<int64_t, 4> ne, unsigned seed) {
@@ -47,15 +48,18 @@ Input integers(std::array<int64_t, 4> ne, const std::vector<int32_t>& values) {
   return input;
 }
 
-Placed::Placed(const Graph& graph, ggml_backend_t backend) : backend_(backend), context_(new_context()) {
-  for (const Input& input : graph.inputs) inputs_.push_back(ggml_new_tensor(context_.get(), input.type, 4, input.ne.data()));
+Placed::Placed(const Graph& graph, ggml_backend_t backend)
+    : backend_(backend), context_(new_context()) {
+  for (const Input& input : graph.inputs)
+    inputs_.push_back(ggml_new_tensor(context_.get(), input.type, 4, input.ne.data()));
   output_ = graph.build(context_.get(), inputs_);
   graph_ = ggml_new_graph(context_.get());
   ggml_build_forward_expand(graph_, output_);
   buffer_.reset(ggml_backend_alloc_ctx_tensors(context_.get(), backend));
   for (size_t i = 0; i < inputs_.size(); ++i) {
     EXPECT_EQ(ggml_nbytes(inputs_[i]), graph.inputs[i].bytes.size());
-    ggml_backend_tensor_set(inputs_[i], graph.inputs[i].bytes.data(), 0, graph.inputs[i].bytes.size());
+    ggml_backend_tensor_set(inputs_[i], graph.inputs[i].bytes.data(), 0,
+                            graph.inputs[i].bytes.size());
   }
 }
 ggml_status Placed::compute() { return ggml_backend_graph_compute(backend_, graph_); }
@@ -79,13 +83,15 @@ double squared_distance(const std::vector<float>& x, const std::vector<float>& y
 namespace {
 
 const char* at(const ggml_tensor& t, int64_t i1, int64_t i2, int64_t i3) {
-  return static_cast<const char*>(t.data) + i1 * static_cast<int64_t>(t.nb[1]) + i2 * static_cast<int64_t>(t.nb[2]) +
-         i3 * static_cast<int64_t>(t.nb[3]);
+  return static_cast<const char*>(t.data) + i1 * static_cast<int64_t>(t.nb[1]) +
+         i2 * static_cast<int64_t>(t.nb[2]) + i3 * static_cast<int64_t>(t.nb[3]);
 }
 
-// One element of the product, for a row of weights and one of activations. A term is worth up to the largest weight of its
-// block, and an additive zero as much again: what is summed is bounded by three times that.
-void add_element(const ggml_tensor& w, const std::vector<float>& row, const char* a, size_t step, Expected& out) {
+// One element of the product, for a row of weights and one of activations. A term is worth up to
+// the largest weight of its block, and an additive zero as much again: what is summed is bounded by
+// three times that.
+void add_element(const ggml_tensor& w, const std::vector<float>& row, const char* a, size_t step,
+                 Expected& out) {
   double value = 0, size = 0;
   constexpr size_t kBlock = 16;
   for (size_t k = 0; k < row.size(); k += kBlock) {
@@ -119,8 +125,10 @@ Expected expected(const Graph& product) {
         for (int64_t i0 = 0; i0 < c.ne[0]; ++i0) {
           int64_t w2 = i2 * w.ne[2] / c.ne[2];
           if (ids != nullptr)
-            w2 = *reinterpret_cast<const int32_t*>(at(*ids, i2, 0, 0) + i1 * static_cast<int64_t>(ids->nb[0]));
-          ggml_get_type_traits(w.type)->to_float(at(w, i0, w2, i3 * w.ne[3] / c.ne[3]), row.data(), w.ne[0]);
+            w2 = *reinterpret_cast<const int32_t*>(at(*ids, i2, 0, 0) +
+                                                   i1 * static_cast<int64_t>(ids->nb[0]));
+          ggml_get_type_traits(w.type)->to_float(at(w, i0, w2, i3 * w.ne[3] / c.ne[3]), row.data(),
+                                                 w.ne[0]);
           add_element(w, row, at(a, ids != nullptr ? i1 % a.ne[1] : i1, i2, i3), a.nb[0], out);
         }
   return out;
@@ -131,14 +139,17 @@ void check_product(const Graph& product, bool cpu_takes_it) {
   const std::vector<float> found = run(product, plugin.get());
   const Expected right = expected(product);
   ASSERT_EQ(found.size(), right.value.size());
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], right.value[i], right.bound[i]) << "element " << i;
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], right.value[i], right.bound[i]) << "element " << i;
   if (!cpu_takes_it) return;
   // ggml rounds activations to 8 bits; its own tests of backends allow this much for it.
   EXPECT_LE(squared_distance(found, run(product, cpu.get())), 5e-4 * right.power);
 }
 
 Log::Log() {
-  ggml_log_set([](ggml_log_level, const char* text, void* self) { static_cast<Log*>(self)->text_ += text; }, this);
+  ggml_log_set(
+      [](ggml_log_level, const char* text, void* self) { static_cast<Log*>(self)->text_ += text; },
+      this);
 }
 Log::~Log() { ggml_log_set(nullptr, nullptr); }
 

@@ -28,7 +28,8 @@ using Backend = std::unique_ptr<ggml_backend, Freed<ggml_backend_free>>;
 using Scheduler = std::unique_ptr<ggml_backend_sched, Freed<ggml_backend_sched_free>>;
 
 /// The types that the plugin multiplies by.
-inline constexpr ggml_type kTypes[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4};
+inline constexpr ggml_type kTypes[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0,
+                                       GGML_TYPE_MXFP4, GGML_TYPE_NVFP4};
 
 /// Loads the plugin once; the test fails when it cannot be.
 ggml_backend_dev_t plugin_device();
@@ -74,14 +75,17 @@ std::vector<float> run(const Graph& graph, ggml_backend_t backend);
 /// Sum of (x - y)^2.
 double squared_distance(const std::vector<float>& x, const std::vector<float>& y);
 
-/// The float64 product of a MUL_MAT or MUL_MAT_ID with ggml's own decoding of the weights, and how far FP32 sums may be off.
+/// The float64 product of a MUL_MAT or MUL_MAT_ID with ggml's own decoding of the weights, and how
+/// far FP32 sums may be off.
 struct Expected {
   std::vector<double> value, bound;
-  double power = 0;  // sum of (w a)^2 over all terms of all elements: what a rounding error is measured against
+  double power = 0;  // sum of (w a)^2 over all terms of all elements: what a rounding error is
+                     // measured against
 };
 Expected expected(const Graph& product);
 
-/// Runs it on the plugin: every element within its bound, and, where ggml's CPU backend takes it, near what that gives.
+/// Runs it on the plugin: every element within its bound, and, where ggml's CPU backend takes it,
+/// near what that gives.
 void check_product(const Graph& product, bool cpu_takes_it = true);
 
 /// What ggml logged while this lives.

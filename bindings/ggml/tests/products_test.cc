@@ -44,19 +44,23 @@ std::array<int64_t, 4> rows_shape(const Shape& s) {
   if (s.rows == Rows::wide) return {s.k + 7, s.m, s.a2, s.a3};
   if (s.rows == Rows::heads) return {s.k, s.a2, s.m, s.a3};
   if (s.rows == Rows::transposed) return {s.m + 2, s.k, s.a2, s.a3};
-  if (s.rows == Rows::sliding || s.rows == Rows::repeated) return {s.k * s.m, 1, 1, 1};  // as ggml wants for a view
+  if (s.rows == Rows::sliding || s.rows == Rows::repeated)
+    return {s.k * s.m, 1, 1, 1};  // as ggml wants for a view
   return {s.k, s.m, s.a2, s.a3};
 }
 ggml_tensor* view_weights(ggml_context* ctx, ggml_tensor* w, const Shape& s) {
   const size_t *nb = w->nb, block = ggml_row_size(w->type, 64);
-  if (s.view == View::rows) return ggml_view_4d(ctx, w, s.k, s.n, s.w2, s.w3, nb[1], nb[2], nb[3], 3 * nb[1]);
-  if (s.view == View::columns) return ggml_view_4d(ctx, w, s.k, s.n, s.w2, s.w3, nb[1], nb[2], nb[3], block);
+  if (s.view == View::rows)
+    return ggml_view_4d(ctx, w, s.k, s.n, s.w2, s.w3, nb[1], nb[2], nb[3], 3 * nb[1]);
+  if (s.view == View::columns)
+    return ggml_view_4d(ctx, w, s.k, s.n, s.w2, s.w3, nb[1], nb[2], nb[3], block);
   if (s.view == View::swapped) return ggml_permute(ctx, w, 0, 1, 3, 2);
   return w;
 }
 ggml_tensor* view_rows(ggml_context* ctx, ggml_tensor* a, const Shape& s) {
   const size_t* nb = a->nb;
-  if (s.rows == Rows::wide) return ggml_view_4d(ctx, a, s.k, s.m, s.a2, s.a3, nb[1], nb[2], nb[3], 2 * nb[0]);
+  if (s.rows == Rows::wide)
+    return ggml_view_4d(ctx, a, s.k, s.m, s.a2, s.a3, nb[1], nb[2], nb[3], 2 * nb[0]);
   if (s.rows == Rows::heads) return ggml_permute(ctx, a, 0, 2, 1, 3);
   if (s.rows == Rows::transposed)
     return ggml_transpose(ctx, ggml_view_4d(ctx, a, s.m, s.k, s.a2, s.a3, nb[1], nb[2], nb[3], 0));
@@ -72,13 +76,17 @@ std::string name(const ::testing::TestParamInfo<Products::ParamType>& info) {
 
 TEST_P(Products, AreThoseOfFloat64AndOfTheCpu) {
   const auto& [type, s] = GetParam();
-  const Graph graph{{random_input(type, weights_shape(s), 1), random_input(GGML_TYPE_F32, rows_shape(s), 2)},
-                    [&s = s](ggml_context* ctx, std::span<ggml_tensor* const> in) {
-                      return ggml_mul_mat(ctx, view_weights(ctx, in[0], s), view_rows(ctx, in[1], s));
-                    }};
+  const Graph graph{
+      {random_input(type, weights_shape(s), 1), random_input(GGML_TYPE_F32, rows_shape(s), 2)},
+      [&s = s](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+        return ggml_mul_mat(ctx, view_weights(ctx, in[0], s), view_rows(ctx, in[1], s));
+      }};
   check_product(graph, s.rows != Rows::transposed);
 }
-INSTANTIATE_TEST_SUITE_P(Ggml, Products, ::testing::Combine(::testing::ValuesIn(kTypes), ::testing::ValuesIn(kShapes)), name);
+INSTANTIATE_TEST_SUITE_P(Ggml, Products,
+                         ::testing::Combine(::testing::ValuesIn(kTypes),
+                                            ::testing::ValuesIn(kShapes)),
+                         name);
 
 }  // namespace
 }  // namespace ggml_test

@@ -1,4 +1,5 @@
-// A ggml that is not the one the plugin was built for. What this program defines comes before libggml-base's own.
+// A ggml that is not the one the plugin was built for. What this program defines comes before
+// libggml-base's own.
 #include <dlfcn.h>
 #include <ggml-backend.h>
 #include <ggml.h>
@@ -31,10 +32,12 @@ auto original(const char* name) {
 extern "C" {
 __attribute__((visibility("default"))) const char* ggml_version(void) { return lie.version; }
 __attribute__((visibility("default"))) size_t ggml_type_size(ggml_type type) {
-  return original<&ggml_type_size>("ggml_type_size")(type) + (type == lie.type ? lie.more_bytes : 0);
+  return original<&ggml_type_size>("ggml_type_size")(type) +
+         (type == lie.type ? lie.more_bytes : 0);
 }
 __attribute__((visibility("default"))) int64_t ggml_blck_size(ggml_type type) {
-  return original<&ggml_blck_size>("ggml_blck_size")(type) + (type == lie.type ? lie.more_elements : 0);
+  return original<&ggml_blck_size>("ggml_blck_size")(type) +
+         (type == lie.type ? lie.more_elements : 0);
 }
 __attribute__((visibility("default"))) size_t ggml_tensor_overhead(void) {
   return original<&ggml_tensor_overhead>("ggml_tensor_overhead")() + lie.more_overhead;
@@ -51,17 +54,31 @@ const Lie kLies[] = {
     {.name = "MinorAbove", .version = "0.99.0", .says = "found ggml 0.99.0: not used"},
     {.name = "Major", .version = "1.20.2", .says = "found ggml 1.20.2: not used"},
     {.name = "NoVersion", .version = "unknown", .says = "found ggml unknown: not used"},
-    {.name = "BlockBytes", .type = GGML_TYPE_NVFP4, .more_bytes = 1, .says = "found 64 in 37: not used"},
-    {.name = "BlockElements", .type = GGML_TYPE_Q4_0, .more_elements = 32, .says = "found 64 in 18: not used"},
-    {.name = "Tensor", .more_overhead = 8, .says = "tensors or operations are not those of its headers"},
-    {.name = "Operation", .mul_mat = "ADD", .says = "tensors or operations are not those of its headers"},
+    {.name = "BlockBytes",
+     .type = GGML_TYPE_NVFP4,
+     .more_bytes = 1,
+     .says = "found 64 in 37: not used"},
+    {.name = "BlockElements",
+     .type = GGML_TYPE_Q4_0,
+     .more_elements = 32,
+     .says = "found 64 in 18: not used"},
+    {.name = "Tensor",
+     .more_overhead = 8,
+     .says = "tensors or operations are not those of its headers"},
+    {.name = "Operation",
+     .mul_mat = "ADD",
+     .says = "tensors or operations are not those of its headers"},
 };
 
 class Refusal : public ::testing::TestWithParam<Lie> {};
 
-int score() { return reinterpret_cast<int (*)()>(dlsym(dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL), "ggml_backend_score"))(); }
+int score() {
+  return reinterpret_cast<int (*)()>(
+      dlsym(dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL), "ggml_backend_score"))();
+}
 ggml_backend_reg_t init() {
-  return reinterpret_cast<ggml_backend_reg_t (*)()>(dlsym(dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL), "ggml_backend_init"))();
+  return reinterpret_cast<ggml_backend_reg_t (*)()>(
+      dlsym(dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL), "ggml_backend_init"))();
 }
 
 TEST(Acceptance, OfTheGgmlThatItWasBuiltFor) {
@@ -73,7 +90,9 @@ TEST(Acceptance, OfTheGgmlThatItWasBuiltFor) {
 TEST_P(Refusal, IsALineOfTheLog) {
   lie = GetParam();
   std::string log;
-  ggml_log_set([](ggml_log_level, const char* text, void* to) { *static_cast<std::string*>(to) += text; }, &log);
+  ggml_log_set(
+      [](ggml_log_level, const char* text, void* to) { *static_cast<std::string*>(to) += text; },
+      &log);
   EXPECT_EQ(score(), 0);
   EXPECT_THAT(log, ::testing::HasSubstr(lie.says));
   EXPECT_EQ(init(), nullptr);

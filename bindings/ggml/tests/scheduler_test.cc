@@ -1,4 +1,5 @@
-// What ggml's scheduler gives to the plugin: products with weights in its buffers, and nothing else.
+// What ggml's scheduler gives to the plugin: products with weights in its buffers, and nothing
+// else.
 #include "graph.h"
 
 namespace ggml_test {
@@ -19,7 +20,8 @@ ggml_tensor* layers(ggml_context* ctx, std::span<ggml_tensor* const> in) {
 Graph model(ggml_type type) {
   Graph graph{{random_input(GGML_TYPE_F32, {kWidth, kTokens, 1, 1}, 10)}, layers};
   for (unsigned layer = 0; layer < 2; ++layer) {
-    for (unsigned i = 0; i < 2; ++i) graph.inputs.push_back(random_input(type, {kWidth, kHidden, 1, 1}, 11 + 3 * layer + i));
+    for (unsigned i = 0; i < 2; ++i)
+      graph.inputs.push_back(random_input(type, {kWidth, kHidden, 1, 1}, 11 + 3 * layer + i));
     graph.inputs.push_back(random_input(type, {kHidden, kWidth, 1, 1}, 13 + 3 * layer));
   }
   return graph;
@@ -35,7 +37,8 @@ TEST_P(Models, RunPartlyOnThePlugin) {
   const Context weights = new_context(), rest = new_context();
   std::vector<ggml_tensor*> in;
   for (const Input& input : graph.inputs)
-    in.push_back(ggml_new_tensor(in.empty() ? rest.get() : weights.get(), input.type, 4, input.ne.data()));
+    in.push_back(
+        ggml_new_tensor(in.empty() ? rest.get() : weights.get(), input.type, 4, input.ne.data()));
   ggml_set_input(in[0]);
   const Buffer buffer(ggml_backend_alloc_ctx_tensors(weights.get(), plugin.get()));
   ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -45,7 +48,8 @@ TEST_P(Models, RunPartlyOnThePlugin) {
   ggml_build_forward_expand(nodes, output);
 
   ggml_backend_t both[] = {plugin.get(), cpu.get()};
-  const Scheduler scheduler(ggml_backend_sched_new(both, nullptr, 2, GGML_DEFAULT_GRAPH_SIZE, false, true));
+  const Scheduler scheduler(
+      ggml_backend_sched_new(both, nullptr, 2, GGML_DEFAULT_GRAPH_SIZE, false, true));
   ASSERT_TRUE(ggml_backend_sched_alloc_graph(scheduler.get(), nodes));
   for (size_t i = 0; i < in.size(); ++i)
     ggml_backend_tensor_set(in[i], graph.inputs[i].bytes.data(), 0, graph.inputs[i].bytes.size());
@@ -54,12 +58,14 @@ TEST_P(Models, RunPartlyOnThePlugin) {
   for (int i = 0; i < ggml_graph_n_nodes(nodes); ++i) {
     ggml_tensor* node = ggml_graph_node(nodes, i);
     const ggml_backend_t wanted = node->op == GGML_OP_MUL_MAT ? plugin.get() : cpu.get();
-    EXPECT_EQ(ggml_backend_sched_get_tensor_backend(scheduler.get(), node), wanted) << ggml_op_desc(node);
+    EXPECT_EQ(ggml_backend_sched_get_tensor_backend(scheduler.get(), node), wanted)
+        << ggml_op_desc(node);
   }
   std::vector<float> found(static_cast<size_t>(ggml_nelements(output)));
   ggml_backend_tensor_get(output, found.data(), 0, found.size() * sizeof(float));
   const std::vector<float> other = run(graph, cpu.get());
-  EXPECT_LE(squared_distance(found, other), 1e-3 * squared_distance(other, std::vector<float>(other.size())));
+  EXPECT_LE(squared_distance(found, other),
+            1e-3 * squared_distance(other, std::vector<float>(other.size())));
 }
 
 struct Question {
@@ -71,21 +77,38 @@ ggml_tensor* matrix(ggml_context* ctx, ggml_type type, int64_t k = 256, int64_t 
   return ggml_new_tensor_2d(ctx, type, k, n);
 }
 const Question kQuestions[] = {
-    {"Product", true, [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_0), matrix(c, GGML_TYPE_F32)); }},
+    {"Product", true,
+     [](ggml_context* c) {
+       return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_0), matrix(c, GGML_TYPE_F32));
+     }},
     {"View", true, [](ggml_context* c) { return ggml_view_1d(c, matrix(c, GGML_TYPE_F32), 8, 0); }},
     {"AnotherType", false,
-     [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_K), matrix(c, GGML_TYPE_F32)); }},
-    {"Floats", false, [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_F32), matrix(c, GGML_TYPE_F32)); }},
+     [](ggml_context* c) {
+       return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_K), matrix(c, GGML_TYPE_F32));
+     }},
+    {"Floats", false,
+     [](ggml_context* c) {
+       return ggml_mul_mat(c, matrix(c, GGML_TYPE_F32), matrix(c, GGML_TYPE_F32));
+     }},
     {"HalfActivations", false,
-     [](ggml_context* c) { return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_0), matrix(c, GGML_TYPE_F16)); }},
-    {"Sum", false, [](ggml_context* c) { return ggml_add(c, matrix(c, GGML_TYPE_F32), matrix(c, GGML_TYPE_F32)); }},
+     [](ggml_context* c) {
+       return ggml_mul_mat(c, matrix(c, GGML_TYPE_Q4_0), matrix(c, GGML_TYPE_F16));
+     }},
+    {"Sum", false,
+     [](ggml_context* c) {
+       return ggml_add(c, matrix(c, GGML_TYPE_F32), matrix(c, GGML_TYPE_F32));
+     }},
     {"Rows", false,
-     [](ggml_context* c) { return ggml_get_rows(c, matrix(c, GGML_TYPE_Q4_0), ggml_new_tensor_1d(c, GGML_TYPE_I32, 2)); }},
+     [](ggml_context* c) {
+       return ggml_get_rows(c, matrix(c, GGML_TYPE_Q4_0), ggml_new_tensor_1d(c, GGML_TYPE_I32, 2));
+     }},
 };
 TEST(Device, TakesWhatItComputes) {
   for (const Question& question : kQuestions) {
     const Context context = new_context();
-    EXPECT_EQ(ggml_backend_dev_supports_op(plugin_device(), question.node(context.get())), question.answer) << question.name;
+    EXPECT_EQ(ggml_backend_dev_supports_op(plugin_device(), question.node(context.get())),
+              question.answer)
+        << question.name;
   }
 }
 TEST(Device, LeavesWeightsOfOthersAlone) {

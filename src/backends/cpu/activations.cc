@@ -12,22 +12,27 @@ namespace metal_marlin::cpu {
 namespace {
 
 const std::byte* row_of(const PrepareArgs& args, int64_t row, size_t element) {
-  return static_cast<const std::byte*>(args.a->data) + static_cast<size_t>(row * args.a->stride) * element;
+  return static_cast<const std::byte*>(args.a->data) +
+         static_cast<size_t>(row * args.a->stride) * element;
 }
 
 /// One block of one row as floats, 0 where there is no k.
 void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
   if (args.slot_to_k != nullptr) return gather_block(args, row, block, x);
   const size_t element = float_bytes(args.a->dtype);
-  const int64_t first = block * kBlockSlots, n = std::clamp<int64_t>(args.a->cols - first, 0, kBlockSlots);
-  if (n > 0) decode_floats(args.a->dtype, row_of(args, row, element) + static_cast<size_t>(first) * element, n, x);
+  const int64_t first = block * kBlockSlots,
+                n = std::clamp<int64_t>(args.a->cols - first, 0, kBlockSlots);
+  if (n > 0)
+    decode_floats(args.a->dtype, row_of(args, row, element) + static_cast<size_t>(first) * element,
+                  n, x);
   std::fill(x + n, x + kBlockSlots, 0.0f);
 }
 
 /// The scale of a block: NaN if it holds NaN or Inf.
 float block_scale(const float* x) {
   uint32_t largest = 0;  // of |x| as bits: ordered like the floats, and NaN and Inf come last
-  for (int i = 0; i < kBlockSlots; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+  for (int i = 0; i < kBlockSlots; ++i)
+    largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   if (largest >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
   const float d = std::bit_cast<float>(largest) / 127.0f;
   return d > 0 ? d : 1;
@@ -39,11 +44,14 @@ float write_int8(const float* x, const ActivationLayout& layout, uint32_t* a_blo
   int8_t q[kBlockSlots] = {};
   if (!std::isnan(d))
     for (int i = 0; i < kBlockSlots; ++i) {
-      // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers cannot vectorize.
+      // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers
+      // cannot vectorize.
       constexpr float kRounder = 12582912.0f;
-      // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
+      // Next to the smallest float d may be much less than max / 127, and the quotient more than
+      // 127.
       const float rounded = std::clamp(x[i] / d, -127.0f, 127.0f) + kRounder;
-      q[i] = static_cast<int8_t>(std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRounder));
+      q[i] =
+          static_cast<int8_t>(std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRounder));
     }
   const uint32_t bias = layout.gathered ? 0x80808080u : 0;
   for (int s = 0; s < 8; ++s) a_block[layout.step_index(s, row)] = load<uint32_t>(q + 4 * s) ^ bias;
@@ -68,7 +76,9 @@ void write_float_sums(const float* x, const ActivationLayout& layout, uint32_t* 
 }
 
 bool holds_non_finite(const float* x) {
-  return std::any_of(x, x + kBlockSlots, [](float f) { return (std::bit_cast<uint32_t>(f) & 0x7f800000u) == 0x7f800000u; });
+  return std::any_of(x, x + kBlockSlots, [](float f) {
+    return (std::bit_cast<uint32_t>(f) & 0x7f800000u) == 0x7f800000u;
+  });
 }
 
 /// Returns d of an int8 block, else 0.
@@ -79,14 +89,16 @@ float write_record(const float* x, const ActivationLayout& layout, uint32_t* a_b
       return write_int8(x, layout, a_block, row);
     case ActivationForm::bf16:
       for (int s = 0; s < 16; ++s) {  // only BF16 activations take this form, so nothing is cut off
-        const int first = layout.gathered ? 2 * s : first_slot_of_pair(s), second = first + (layout.gathered ? 1 : 2);
-        a_block[layout.step_index(s, row)] =
-            std::bit_cast<uint32_t>(x[first]) >> 16 | (std::bit_cast<uint32_t>(x[second]) & 0xffff0000u);
+        const int first = layout.gathered ? 2 * s : first_slot_of_pair(s),
+                  second = first + (layout.gathered ? 1 : 2);
+        a_block[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[first]) >> 16 |
+                                             (std::bit_cast<uint32_t>(x[second]) & 0xffff0000u);
       }
       write_float_sums(x, layout, a_block + 16 * rows + row);
       break;
     case ActivationForm::f32:
-      for (int s = 0; s < 32; ++s) a_block[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.slot(s)]);
+      for (int s = 0; s < 32; ++s)
+        a_block[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.slot(s)]);
       write_float_sums(x, layout, a_block + 32 * rows + row);
       break;
   }
@@ -118,7 +130,8 @@ void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t ti
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.row_of_a(row), block, x);
         const float d = write_record(x, layout, args.out + layout.offset(tile, block), r);
-        if (seeds_nan && holds_non_finite(x)) row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
+        if (seeds_nan && holds_non_finite(x))
+          row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
         if (int8) range.add(r, d);
       }
   }

@@ -1,16 +1,20 @@
-// Rows of A in the order and type that a kernel reads: tiles of a few rows, blocks of 32 slots, one packed A block a block.
+// Rows of A in the order and type that a kernel reads: tiles of a few rows, blocks of 32 slots, one
+// packed A block a block.
 //
 //   packed A block (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
-//     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or two for slots 0-15, 16-31)
-//     int8, paired: what belongs to slots i and 16 + i lies together: steps 0 4 1 5 2 6 3 7, and the two sums of a row
-//     bf16: 16 steps of 2 slots as bfloat16; f32: 32 steps of one float; extras: the sums of the slots, when has_sums()
-//   run: so many steps of a row lie together, row after row; matrix instructions take two at a time. f32 with a run of 2 has
+//     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or
+//     two for slots 0-15, 16-31) int8, paired: what belongs to slots i and 16 + i lies together:
+//     steps 0 4 1 5 2 6 3 7, and the two sums of a row bf16: 16 steps of 2 slots as bfloat16; f32:
+//     32 steps of one float; extras: the sums of the slots, when has_sums()
+//   run: so many steps of a row lie together, row after row; matrix instructions take two at a
+//   time. f32 with a run of 2 has
 //     slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots
-//   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in their own order; the run is the
+//   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in
+//   their own order; the run is the
 //     steps that a position chooses among (two; f32: four); int8 holds q + 128, unsigned
 //
-// The packed A blocks of one chunk of blocks lie together, tile after tile, so that a kernel that dequantizes a chunk of a panel walks them
-// as one stream.
+// The packed A blocks of one chunk of blocks lie together, tile after tile, so that a kernel that
+// dequantizes a chunk of a panel walks them as one stream.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +28,11 @@ namespace metal_marlin::cpu {
 
 enum class ActivationForm : uint8_t { int8, bf16, f32 };
 
-/// Slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1 5 2 6 3 7 from its low nibble
-/// up (layout.h), and decoding shifts it right by 4 a step.
+/// Slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1 5 2
+/// 6 3 7 from its low nibble up (layout.h), and decoding shifts it right by 4 a step.
 constexpr int slot_of_step(int i) { return (i & ~7) | (i & 1) << 2 | (i >> 1 & 3); }
-/// First slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h, 4 + h; its neighbor's are 2 higher.
+/// First slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h, 4 + h; its
+/// neighbor's are 2 higher.
 constexpr int first_slot_of_pair(int i) { return (i >> 2) * 8 + ((i & 1) << 2) + (i >> 1 & 1); }
 
 struct ActivationLayout {
@@ -39,12 +44,15 @@ struct ActivationLayout {
   int64_t rows = 0;        ///< of the product
   int64_t tiles = 0, blocks = 0;
   int64_t blocks_behind = 0;  ///< of a part of K (one tile only): blocks of later parts
-  bool cut_last = false;      ///< packed A blocks of the last tile hold its rows alone, or one of 0 more, so that they are even
+  bool cut_last = false;      ///< packed A blocks of the last tile hold its rows alone, or one of 0
+                              ///< more, so that they are even
   bool gathered = false;
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, where not paired
 
-  int steps() const { return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32; }
+  int steps() const {
+    return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32;
+  }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
   /// f32: slot of its block that a step multiplies.
   int slot(int step) const {
@@ -54,11 +62,14 @@ struct ActivationLayout {
   /// Dword index of a step in its packed A block.
   int step_index(int step, int row) const {
     if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
-    if (run == 1) return step * tile_rows + row;  // most kernels; dividing takes a quarter of their preparation
+    if (run == 1)
+      return step * tile_rows + row;  // most kernels; dividing takes a quarter of their preparation
     return (step / run * tile_rows + row) * run + step % run;
   }
   /// int8: that of the sum of half `part`, or of the whole block.
-  int sum_index(int part, int row) const { return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row); }
+  int sum_index(int part, int row) const {
+    return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row);
+  }
   /// Rows of the product in a tile.
   int rows_of(int64_t tile) const {
     const int64_t left = rows - tile * tile_rows;
@@ -69,7 +80,9 @@ struct ActivationLayout {
   /// In dwords.
   int64_t a_block_size() const { return int64_t{steps() + extras()} * tile_rows; }
   /// Blocks in the chunk that starts at `block`.
-  int64_t chunk_length(int64_t block) const { return blocks - block < chunk_blocks ? blocks - block : int64_t{chunk_blocks}; }
+  int64_t chunk_length(int64_t block) const {
+    return blocks - block < chunk_blocks ? blocks - block : int64_t{chunk_blocks};
+  }
   /// Dword index of a packed A block.
   int64_t offset(int64_t tile, int64_t block) const {
     const int64_t in_chunk = block % chunk_blocks, first = block - in_chunk;
@@ -77,8 +90,9 @@ struct ActivationLayout {
   }
   /// Dword index of what is known of a tile's rows, behind the packed A blocks.
   /// int8: the largest d of every row, then the smallest (DRange).
-  /// Gathered floats: for every row 0, or NaN when the row holds one or an infinity. A dense product multiplies it by a 0
-  /// wherever a weight is not kept, which gathering would skip: sums start from this instead.
+  /// Gathered floats: for every row 0, or NaN when the row holds one or an infinity. A dense
+  /// product multiplies it by a 0 wherever a weight is not kept, which gathering would skip: sums
+  /// start from this instead.
   int64_t rows_offset(int64_t tile) const {
     return tiles * (blocks + blocks_behind) * a_block_size() + tile * row_stat_count() * tile_rows;
   }
@@ -87,12 +101,15 @@ struct ActivationLayout {
   bool operator==(const ActivationLayout&) const = default;
 };
 
-/// The range of d in every row of a tile, for kernels that combine it with scales: they must know what could overflow.
+/// The range of d in every row of a tile, for kernels that combine it with scales: they must know
+/// what could overflow.
 class DRange {
  public:
   /// `row_stats`: at ActivationLayout::rows_offset.
-  DRange(uint32_t* row_stats, int rows) : largest_(reinterpret_cast<float*>(row_stats)), smallest_(largest_ + rows) {
-    for (int r = 0; r < rows; ++r) largest_[r] = 0, smallest_[r] = std::numeric_limits<float>::max();
+  DRange(uint32_t* row_stats, int rows)
+      : largest_(reinterpret_cast<float*>(row_stats)), smallest_(largest_ + rows) {
+    for (int r = 0; r < rows; ++r)
+      largest_[r] = 0, smallest_[r] = std::numeric_limits<float>::max();
   }
   /// A NaN makes the smallest 0 and does not count as the largest.
   void add(int row, float d) {
@@ -107,18 +124,22 @@ class DRange {
 /// Where activations come from and where they go.
 struct PrepareArgs {
   const MatrixView* a = nullptr;
-  int64_t first_row = 0, rows = 0;     ///< of the product; rows past them in the last tile are 0
-  const int32_t* rows_of_a = nullptr;  ///< which row of A each row of the product is, or null: itself
+  int64_t first_row = 0, rows = 0;  ///< of the product; rows past them in the last tile are 0
+  const int32_t* rows_of_a =
+      nullptr;  ///< which row of A each row of the product is, or null: itself
   const int32_t* slot_to_k = nullptr;  ///< [slots], or null: slot s is k s
   ActivationLayout layout;
   uint32_t* out = nullptr;
 
-  int64_t row_of_a(int64_t row) const { return rows_of_a != nullptr ? rows_of_a[first_row + row] : first_row + row; }
+  int64_t row_of_a(int64_t row) const {
+    return rows_of_a != nullptr ? rows_of_a[first_row + row] : first_row + row;
+  }
 };
 
-/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d = max|x| / 127, q = round-half-even(x /
-/// d), at most 127 in magnitude; a block with NaN or Inf gets d = NaN. A block of zeros (or one whose d would be 0)
-/// gets q = 0 and d = 1, because 0 has no exponent to which a scale's could be added.
+/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d =
+/// max|x| / 127, q = round-half-even(x / d), at most 127 in magnitude; a block with NaN or Inf gets
+/// d = NaN. A block of zeros (or one whose d would be 0) gets q = 0 and d = 1, because 0 has no
+/// exponent to which a scale's could be added.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 

@@ -37,11 +37,13 @@ void with_codes(const PanelArgs& args, Call call) {
   });
 }
 
-/// Many rows: decodes a chunk of a panel into cache (kDequantize), then multiplies all tiles by it (kTile), chunk after chunk. Tiles
-/// continue from the sums of the chunk before; the first starts from 0.
+/// Many rows: decodes a chunk of a panel into cache (kDequantize), then multiplies all tiles by it
+/// (kTile), chunk after chunk. Tiles continue from the sums of the chunk before; the first starts
+/// from 0.
 ///
-/// Between tiles a share of what will be decoded later is fetched, so that memory is busy while they run: fetched in the burst
-/// of decoding, a panel arrives no faster than memory gives it, and nothing is multiplied meanwhile.
+/// Between tiles a share of what will be decoded later is fetched, so that memory is busy while
+/// they run: fetched in the burst of decoding, a panel arrives no faster than memory gives it, and
+/// nothing is multiplied meanwhile.
 template <class Dequantized, auto kDequantize, auto kTile>
 void walk_chunks(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
@@ -58,7 +60,8 @@ void walk_chunks(const PanelArgs& args) {
                     end = bytes / 64 * (tile + 1 - args.tile_begin) / tiles;
       fetch_lines(later + 64 * first, 64 * (end - first));
       float* sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
-      kTile(dequantized, blocks, block == 0, args, tile, args.packed_a + act.offset(tile, block), sums);
+      kTile(dequantized, blocks, block == 0, args, tile, args.packed_a + act.offset(tile, block),
+            sums);
     }
   }
 }

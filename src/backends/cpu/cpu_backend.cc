@@ -36,7 +36,9 @@ struct CpuStream final : BackendStream {
   Workspace workspace;
 };
 
-const CpuWeights& cpu_weights(const PackedWeights& weights) { return static_cast<const CpuWeights&>(weights); }
+const CpuWeights& cpu_weights(const PackedWeights& weights) {
+  return static_cast<const CpuWeights&>(weights);
+}
 
 /// The part of the host's memory that starts on a cache line.
 std::span<std::byte> align(std::span<std::byte> memory) {
@@ -60,7 +62,8 @@ class CpuBackend final : public Backend {
     return packed;
   }
 
-  Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows, const MatrixView& out) override {
+  Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows,
+                const MatrixView& out) override {
     return unpack_rows(cpu_weights(weights), rows, out, *runner_);
   }
 
@@ -71,21 +74,26 @@ class CpuBackend final : public Backend {
   }
 
   Result<NativeMemory> native_memory(void*) override {
-    return Status::error(MARLIN_E_ARGUMENT, "the CPU has no native memory, expected 0 (host) or 3 (buffer)");
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "the CPU has no native memory, expected 0 (host) or 3 (buffer)");
   }
 
   Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
     if (options.kind != MARLIN_NATIVE_NONE)
-      return Status::error(MARLIN_E_UNSUPPORTED, "stream kind is %d, expected 0: the CPU has no native streams", options.kind);
+      return Status::error(MARLIN_E_UNSUPPORTED,
+                           "stream kind is %d, expected 0: the CPU has no native streams",
+                           options.kind);
     auto stream = std::make_unique<CpuStream>();
     const MatrixView& scratch = options.scratch;
     if (scratch.present())
-      stream->host_scratch = align({static_cast<std::byte*>(scratch.data), static_cast<size_t>(scratch.rows * scratch.cols)});
+      stream->host_scratch = align({static_cast<std::byte*>(scratch.data),
+                                    static_cast<size_t>(scratch.rows * scratch.cols)});
     return std::unique_ptr<BackendStream>(std::move(stream));
   }
 
   Status supports(const GemmProblem& problem) override {
-    if (problem.routing.present()) return plan_experts(problem, problem.routing.ids.rows, features_, kernel_).status();
+    if (problem.routing.present())
+      return plan_experts(problem, problem.routing.ids.rows, features_, kernel_).status();
     return plan_gemm(problem, problem.a.rows, features_, kernel_).status();
   }
 
@@ -98,7 +106,8 @@ class CpuBackend final : public Backend {
     return gemm(*lease, std::nullopt, problems);
   }
 
-  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) override {
+  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems,
+                           int64_t max_m) override {
     if (stream != nullptr) {
       auto& own = static_cast<CpuStream&>(*stream);
       return prepare(own.workspace, own.host_scratch.has_value(), problems, max_m);
@@ -121,14 +130,16 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  Status gemm(Workspace& workspace, std::optional<std::span<std::byte>> scratch, std::span<const GemmProblem> problems) {
+  Status gemm(Workspace& workspace, std::optional<std::span<std::byte>> scratch,
+              std::span<const GemmProblem> problems) {
     workspace.problems.clear();
     workspace.plans.clear();
     uint64_t bytes = 0;
     for (const GemmProblem& problem : problems) {
       if (problem.a.rows == 0) continue;
       if (problem.routing.present()) {
-        MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, problem.routing.ids.rows, features_, kernel_));
+        MARLIN_ASSIGN(const ExpertPlan plan,
+                      plan_experts(problem, problem.routing.ids.rows, features_, kernel_));
         bytes = std::max(bytes, plan.bytes());
         continue;
       }
@@ -136,18 +147,20 @@ class CpuBackend final : public Backend {
       workspace.problems.push_back(problem);
       workspace.plans.push_back(plan);
     }
-    if (!workspace.problems.empty()) bytes = std::max(bytes, scratch_bytes(workspace.plans, workspace.problems));
+    if (!workspace.problems.empty())
+      bytes = std::max(bytes, scratch_bytes(workspace.plans, workspace.problems));
     if (bytes == 0) return {};
 
     if (!scratch) {
       MARLIN_ASSIGN(scratch, workspace.scratch(bytes, allocator_));
     } else if (scratch->size() < bytes) {
-      return Status::error(
-          MARLIN_E_MEMORY,
-          "the stream's scratch holds %zu bytes from its first multiple of 64 on, these products need %" PRIu64,
-          scratch->size(), bytes);
+      return Status::error(MARLIN_E_MEMORY,
+                           "the stream's scratch holds %zu bytes from its first multiple of 64 on, "
+                           "these products need %" PRIu64,
+                           scratch->size(), bytes);
     }
-    if (!workspace.problems.empty()) run_gemm(workspace.plans, workspace.problems, *scratch, *runner_);
+    if (!workspace.problems.empty())
+      run_gemm(workspace.plans, workspace.problems, *scratch, *runner_);
     for (const GemmProblem& problem : problems) {
       if (!problem.routing.present() || problem.a.rows == 0) continue;
       MARLIN_RETURN_IF_ERROR(run_experts(problem, features_, kernel_, *scratch, *runner_));
@@ -155,9 +168,11 @@ class CpuBackend final : public Backend {
     return {};
   }
 
-  Result<uint64_t> prepare(Workspace& workspace, bool has_host_scratch, std::span<const GemmProblem> problems, int64_t max_m) {
+  Result<uint64_t> prepare(Workspace& workspace, bool has_host_scratch,
+                           std::span<const GemmProblem> problems, int64_t max_m) {
     if (max_m == 0 || problems.empty()) return uint64_t{0};
-    // Rows are multiplied a block at a time, so scratch stops growing long before this; and INT64_MAX would overflow in sums.
+    // Rows are multiplied a block at a time, so scratch stops growing long before this; and
+    // INT64_MAX would overflow in sums.
     max_m = std::min(max_m, int64_t{1} << 40);
     workspace.problems.clear();
     workspace.plans.clear();
@@ -196,19 +211,25 @@ void describe_device(uint32_t, marlin_device_info& out) {
   std::snprintf(out.name, sizeof out.name, "%s", features.model.c_str());
   std::snprintf(out.isa_or_arch, sizeof out.isa_or_arch, "%s", features.name.c_str());
   const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-  out.memory_bytes = pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes) : 0;
+  out.memory_bytes = pages > 0 && page_bytes > 0
+                         ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes)
+                         : 0;
   out.why_not[0] = '\0';
 }
 
 bool has_kernel(std::string_view name) {
-  return std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) { return row.name == name; });
+  return std::any_of(kernel_rows().begin(), kernel_rows().end(),
+                     [&](const KernelRow& row) { return row.name == name; });
 }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   if (options.device_index != 0)
-    return Status::error(MARLIN_E_NO_DEVICE, "device_index is %d, expected 0: the CPU is one device", options.device_index);
+    return Status::error(MARLIN_E_NO_DEVICE,
+                         "device_index is %d, expected 0: the CPU is one device",
+                         options.device_index);
   if (options.native_device != nullptr)
-    return Status::error(MARLIN_E_ARGUMENT, "native_device is %p, expected NULL: the CPU has none", options.native_device);
+    return Status::error(MARLIN_E_ARGUMENT, "native_device is %p, expected NULL: the CPU has none",
+                         options.native_device);
   std::string warning;
   CpuFeatures features = detect_cpu_features(&warning);
   if (!warning.empty()) options.logger(LogLevel::warning, warning.c_str());

@@ -24,7 +24,9 @@ constexpr IsaLevel kIsaLevels[] = {
 
 std::string feature_name(uint32_t bits) {
   const auto has = [bits](uint32_t one) { return (bits & one) != 0; };
-  if (has(kAvx512)) return std::string("avx512") + (has(kAvx512Vnni) ? "-vnni" : "") + (has(kAvx512Bf16) ? "-bf16" : "");
+  if (has(kAvx512))
+    return std::string("avx512") + (has(kAvx512Vnni) ? "-vnni" : "") +
+           (has(kAvx512Bf16) ? "-bf16" : "");
   if (has(kAvx2)) return "avx2";
   if (has(kNeon))
     return std::string("neon") + (has(kDotprod) ? "-dotprod" : "") + (has(kI8mm) ? "-i8mm" : "") +
@@ -44,12 +46,15 @@ CpuFeatures detect_cpu_features(const char* isa, std::string* warning) {
     if (found != nullptr)
       features.bits &= found->allowed;
     else
-      *warning = "METAL_MARLIN_ISA is \"" + std::string(isa) + "\", expected one of " + known + "; ignored";
+      *warning = "METAL_MARLIN_ISA is \"" + std::string(isa) + "\", expected one of " + known +
+                 "; ignored";
   }
   features.name = feature_name(features.bits);
   return features;
 }
 
-CpuFeatures detect_cpu_features(std::string* warning) { return detect_cpu_features(std::getenv("METAL_MARLIN_ISA"), warning); }
+CpuFeatures detect_cpu_features(std::string* warning) {
+  return detect_cpu_features(std::getenv("METAL_MARLIN_ISA"), warning);
+}
 
 }  // namespace metal_marlin::cpu

@@ -25,8 +25,9 @@ struct CpuFeatures {
   bool has(uint32_t all) const { return (bits & all) == all; }
 };
 
-/// Asked once a context. METAL_MARLIN_ISA (generic, avx2, avx512, avx512-vnni, neon, dotprod, i8mm) can only lower it: it
-/// allows what its name says and what that builds on. An unknown value is ignored with a warning text in *warning.
+/// Asked once a context. METAL_MARLIN_ISA (generic, avx2, avx512, avx512-vnni, neon, dotprod, i8mm)
+/// can only lower it: it allows what its name says and what that builds on. An unknown value is
+/// ignored with a warning text in *warning.
 CpuFeatures detect_cpu_features(std::string* warning);
 /// The same with the value of METAL_MARLIN_ISA as an argument; null: not set.
 CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
@@ -34,7 +35,8 @@ CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
 /// "avx512-vnni-bf16", "avx2", "neon-dotprod-i8mm-bf16", "generic".
 std::string feature_name(uint32_t bits);
 
-/// What the hardware and the operating system allow: bits, model and caches; no name. One file an architecture.
+/// What the hardware and the operating system allow: bits, model and caches; no name. One file an
+/// architecture.
 CpuFeatures detect_hardware();
 
 }  // namespace metal_marlin::cpu

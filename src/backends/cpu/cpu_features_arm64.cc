@@ -41,19 +41,22 @@ std::string detect_model() {
 
 #else
 
-// Bits of AT_HWCAP and AT_HWCAP2 (Linux, arch/arm64/include/uapi/asm/hwcap.h); spelled out because old headers lack some.
+// Bits of AT_HWCAP and AT_HWCAP2 (Linux, arch/arm64/include/uapi/asm/hwcap.h); spelled out because
+// old headers lack some.
 constexpr unsigned long kHwcapDotprod = 1ul << 20, kHwcap2I8mm = 1ul << 13, kHwcap2Bf16 = 1ul << 14;
 
 uint32_t detect_bits() {
   return kNeon | ((getauxval(AT_HWCAP) & kHwcapDotprod) != 0 ? kDotprod : 0u) |
-         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u) | ((getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0 ? kArmBf16 : 0u);
+         ((getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0 ? kI8mm : 0u) |
+         ((getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0 ? kArmBf16 : 0u);
 }
 
 std::string read_line(const std::string& path) {
   std::string line;
   std::ifstream file(path);
   std::getline(file, line);
-  while (!line.empty() && line.back() == '\0') line.pop_back();  // the device tree ends its strings so
+  while (!line.empty() && line.back() == '\0')
+    line.pop_back();  // the device tree ends its strings so
   return line;
 }
 
@@ -61,7 +64,8 @@ std::string read_line(const std::string& path) {
 uint64_t parse_size(const std::string& text) {
   uint64_t value = 0;
   size_t i = 0;
-  for (; i < text.size() && i < 15 && text[i] >= '0' && text[i] <= '9'; ++i) value = value * 10 + uint64_t(text[i] - '0');
+  for (; i < text.size() && i < 15 && text[i] >= '0' && text[i] <= '9'; ++i)
+    value = value * 10 + uint64_t(text[i] - '0');
   return value << (text.substr(i) == "K" ? 10 : text.substr(i) == "M" ? 20 : 0);
 }
 

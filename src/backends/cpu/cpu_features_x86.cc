@@ -22,8 +22,8 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf = 0) {
 
 constexpr bool bit(uint32_t word, int index) { return (word >> index & 1u) != 0; }
 
-/// The register states that the operating system saves on a context switch. The instruction itself, because the intrinsic
-/// would need a target attribute. Only when CPUID says OSXSAVE.
+/// The register states that the operating system saves on a context switch. The instruction itself,
+/// because the intrinsic would need a target attribute. Only when CPUID says OSXSAVE.
 uint32_t read_xcr0() {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -34,13 +34,15 @@ uint32_t detect_bits() {
   const Registers basic = cpuid(1);
   if (!bit(basic.ecx, 27)) return 0;  // OSXSAVE
   const uint32_t saved = read_xcr0();
-  constexpr uint32_t kYmm = 0x06, kZmm = 0xe6;  // SSE | AVX; and opmask | upper halves of ZMM 0-15 | ZMM 16-31
+  constexpr uint32_t kYmm = 0x06,
+                     kZmm = 0xe6;  // SSE | AVX; and opmask | upper halves of ZMM 0-15 | ZMM 16-31
   const Registers extended = cpuid(7), extended1 = extended.eax >= 1 ? cpuid(7, 1) : Registers{};
 
   uint32_t bits = 0;
   const bool fma = bit(basic.ecx, 12), f16c = bit(basic.ecx, 29), avx2 = bit(extended.ebx, 5);
   if ((saved & kYmm) == kYmm && fma && f16c && avx2) bits |= kAvx2;
-  const bool f = bit(extended.ebx, 16), dq = bit(extended.ebx, 17), bw = bit(extended.ebx, 30), vl = bit(extended.ebx, 31);
+  const bool f = bit(extended.ebx, 16), dq = bit(extended.ebx, 17), bw = bit(extended.ebx, 30),
+             vl = bit(extended.ebx, 31);
   const bool vbmi = bit(extended.ecx, 1);
   if (bits != 0 && (saved & kZmm) == kZmm && f && dq && bw && vl && vbmi) {
     bits |= kAvx512;
@@ -50,14 +52,16 @@ uint32_t detect_bits() {
   return bits;
 }
 
-/// Leaf 4 (Intel) and leaf 0x8000001D (AMD) list one cache a subleaf, in the same encoding, until type 0.
+/// Leaf 4 (Intel) and leaf 0x8000001D (AMD) list one cache a subleaf, in the same encoding, until
+/// type 0.
 void detect_caches(uint32_t leaf, CpuFeatures& out) {
   for (uint32_t subleaf = 0; subleaf < 8; ++subleaf) {
     const Registers r = cpuid(leaf, subleaf);
     const uint32_t type = r.eax & 31, level = r.eax >> 5 & 7;
     if (type == 0) return;
     if (type == 2) continue;  // instructions
-    const uint64_t line = (r.ebx & 0xfff) + 1, partitions = (r.ebx >> 12 & 0x3ff) + 1, ways = (r.ebx >> 22) + 1;
+    const uint64_t line = (r.ebx & 0xfff) + 1, partitions = (r.ebx >> 12 & 0x3ff) + 1,
+                   ways = (r.ebx >> 22) + 1;
     const uint64_t bytes = line * partitions * ways * (uint64_t{r.ecx} + 1);
     if (level == 1) out.l1d_bytes = bytes;
     if (level == 2) out.l2_bytes = bytes;

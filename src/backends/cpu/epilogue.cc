@@ -13,7 +13,9 @@ namespace {
 float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
 /// x * sigmoid(a * x + ...): the limit at -infinity is -0, which inf * 0 would miss.
-float times_sigmoid(float x, float argument) { return x < -3.0e38f ? -0.0f : x * sigmoid(argument); }
+float times_sigmoid(float x, float argument) {
+  return x < -3.0e38f ? -0.0f : x * sigmoid(argument);
+}
 
 float silu(float x) { return times_sigmoid(x, x); }
 
@@ -35,14 +37,18 @@ float swiglu_oai(float gate, float up) {
   return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
 }
 
-/// Tensor scale and bias on one row of a panel. The product is exact in double, so scale and bias together round once.
+/// Tensor scale and bias on one row of a panel. The product is exact in double, so scale and bias
+/// together round once.
 void scale_and_bias(const CpuWeights& weights, const float* bias, int64_t first_column, float* x) {
-  const bool multiply = !weights.column_multiplier.empty(), divide = !weights.column_divisor.empty();
+  const bool multiply = !weights.column_multiplier.empty(),
+             divide = !weights.column_divisor.empty();
   if (multiply || divide) {
     for (int c = 0; c < kPanelColumns; ++c) {
       double v = static_cast<double>(x[c]);
-      if (multiply) v *= static_cast<double>(weights.column_multiplier[static_cast<size_t>(first_column + c)]);
-      if (divide) v /= static_cast<double>(weights.column_divisor[static_cast<size_t>(first_column + c)]);
+      if (multiply)
+        v *= static_cast<double>(weights.column_multiplier[static_cast<size_t>(first_column + c)]);
+      if (divide)
+        v /= static_cast<double>(weights.column_divisor[static_cast<size_t>(first_column + c)]);
       if (bias != nullptr) v += static_cast<double>(bias[c]);
       x[c] = static_cast<float>(v);
     }
@@ -52,22 +58,27 @@ void scale_and_bias(const CpuWeights& weights, const float* bias, int64_t first_
 }
 
 /// The panel's bias as floats, 0 past N; null when there is none.
-const float* panel_bias(const GemmProblem& problem, int64_t first_column, int64_t columns, float* buffer) {
+const float* panel_bias(const GemmProblem& problem, int64_t first_column, int64_t columns,
+                        float* buffer) {
   if (!problem.bias.present()) return nullptr;
   const size_t element = float_bytes(problem.bias.dtype);
-  const auto* from = static_cast<const std::byte*>(problem.bias.data) + static_cast<size_t>(first_column) * element;
+  const auto* from = static_cast<const std::byte*>(problem.bias.data) +
+                     static_cast<size_t>(first_column) * element;
   decode_floats(problem.bias.dtype, from, columns, buffer);
   std::fill(buffer + columns, buffer + kPanelColumns, 0.0f);
   return buffer;
 }
 
-const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const CpuWeights&>(*problem.weights); }
+const CpuWeights& weights_of(const GemmProblem& problem) {
+  return static_cast<const CpuWeights&>(*problem.weights);
+}
 
 }  // namespace
 
 void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t n, float* x) {
   const size_t element = float_bytes(problem.c.dtype);
-  auto* to = static_cast<std::byte*>(problem.c.data) + static_cast<size_t>(row * problem.c.stride + column) * element;
+  auto* to = static_cast<std::byte*>(problem.c.data) +
+             static_cast<size_t>(row * problem.c.stride + column) * element;
   if (problem.accumulate) {
     float old[kPanelColumns];
     decode_floats(problem.c.dtype, to, n, old);
@@ -92,7 +103,8 @@ void apply_activation(marlin_epilogue epilogue, int64_t n, float* x) {
   }
 }
 
-void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const float* up, float* out) {
+void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const float* up,
+                float* out) {
   const auto each = [&](auto f) {
     for (int64_t i = 0; i < n; ++i) out[i] = f(gate[i], up[i]);
   };
@@ -106,9 +118,11 @@ void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const fl
   }
 }
 
-void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows, float* sums) {
+void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
+                  float* sums) {
   const CpuWeights& weights = weights_of(problem);
-  const int64_t column = panel * kPanelColumns, columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
+  const int64_t column = panel * kPanelColumns,
+                columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
   float buffer[kPanelColumns];
   const float* bias = panel_bias(problem, column, columns, buffer);
   for (int64_t r = 0; r < rows; ++r) {
@@ -119,9 +133,11 @@ void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, 
   }
 }
 
-void store_pair_sums(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums, int64_t stride, float* out) {
+void store_pair_sums(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums,
+                     int64_t stride, float* out) {
   const CpuWeights& weights = weights_of(problem);
-  const int64_t column = panel * kPanelColumns, columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
+  const int64_t column = panel * kPanelColumns,
+                columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
   float buffer[kPanelColumns];
   const float* bias = panel_bias(problem, column, columns, buffer);
   for (int64_t r = 0; r < rows; ++r) {
@@ -139,7 +155,8 @@ void finish_pair_sums(const GemmProblem& problem, int64_t row, const float* pair
     float gate[kPanelColumns], up[kPanelColumns], out[kPanelColumns];
     for (int64_t i = 0; i < n; ++i) {
       gate[i] = meta.gate_up_interleaved ? pair_sums[2 * (column + i)] : pair_sums[column + i];
-      up[i] = meta.gate_up_interleaved ? pair_sums[2 * (column + i) + 1] : pair_sums[half + column + i];
+      up[i] =
+          meta.gate_up_interleaved ? pair_sums[2 * (column + i) + 1] : pair_sums[half + column + i];
     }
     apply_gate(problem.epilogue, n, gate, up, out);
     store_row(problem, row, column, n, out);

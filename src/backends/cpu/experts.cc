@@ -13,7 +13,8 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// What the jobs of one wave may need together: prepared activations stay inside a last-level cache.
+/// What the jobs of one wave may need together: prepared activations stay inside a last-level
+/// cache.
 constexpr uint64_t kWaveBudget = 24 << 20;
 /// Results that wait to be summed; more tokens than that go one part after another.
 constexpr int64_t kResultsBudget = 64 << 20;
@@ -24,7 +25,8 @@ GemmProblem problem_of(const GemmProblem& problem, size_t expert) {
   one.weights = (*problem.routing.stack)[expert].get();
   one.routing = {};
   if (problem.bias.rows > 1) {
-    const uint64_t offset = expert * static_cast<uint64_t>(problem.bias.stride) * float_bytes(problem.bias.dtype);
+    const uint64_t offset =
+        expert * static_cast<uint64_t>(problem.bias.stride) * float_bytes(problem.bias.dtype);
     one.bias.data = static_cast<std::byte*>(problem.bias.data) + offset;
     one.bias.rows = 1;
   }
@@ -69,7 +71,8 @@ class Cutter {
 
 uint64_t cut(const ExpertPlan& plan, std::byte* memory, Chunk& chunk) {
   Cutter cutter(memory);
-  const auto routed_rows = static_cast<uint64_t>(plan.routed_rows), experts = static_cast<uint64_t>(plan.experts);
+  const auto routed_rows = static_cast<uint64_t>(plan.routed_rows),
+             experts = static_cast<uint64_t>(plan.experts);
   chunk.jobs = cutter.take<Job>(std::min(routed_rows, experts));
   chunk.expert_of = cutter.take<int32_t>(routed_rows);
   chunk.rows_of_a = cutter.take<int32_t>(routed_rows);
@@ -81,12 +84,14 @@ uint64_t cut(const ExpertPlan& plan, std::byte* memory, Chunk& chunk) {
   return cutter.used();
 }
 
-/// Counting sort. Ids are read once: whoever changes them meanwhile changes results, not where they are written.
+/// Counting sort. Ids are read once: whoever changes them meanwhile changes results, not where they
+/// are written.
 void sort_by_expert(const Chunk& chunk) {
   const MatrixView& ids = chunk.problem->routing.ids;
   std::fill_n(chunk.first, chunk.experts + 2, 0);
   for (int64_t t = 0; t < chunk.tokens; ++t) {
-    const std::byte* const row = static_cast<const std::byte*>(ids.data) + (chunk.first_token + t) * ids.stride * 4;
+    const std::byte* const row =
+        static_cast<const std::byte*>(ids.data) + (chunk.first_token + t) * ids.stride * 4;
     for (int64_t s = 0; s < chunk.top_k; ++s) {
       const auto id = load<int32_t>(row + 4 * s);
       const auto expert = static_cast<int32_t>(id >= 0 && id < chunk.experts ? id : chunk.experts);
@@ -94,7 +99,8 @@ void sort_by_expert(const Chunk& chunk) {
       ++chunk.first[expert + 1];
     }
   }
-  // first[e + 1] counts e's routed rows; then it is where the next one of e goes, and at the end where e + 1 begins.
+  // first[e + 1] counts e's routed rows; then it is where the next one of e goes, and at the end
+  // where e + 1 begins.
   for (int64_t e = 1, before = 0; e <= chunk.experts + 1; ++e) {
     const int32_t count = chunk.first[e];
     chunk.first[e] = static_cast<int32_t>(before);
@@ -103,12 +109,14 @@ void sort_by_expert(const Chunk& chunk) {
   const int64_t base = chunk.first_token * chunk.top_k;
   for (int64_t routed_row = 0; routed_row < chunk.routed_rows(); ++routed_row) {
     const int32_t at = chunk.first[chunk.expert_of[routed_row] + 1]++;
-    chunk.rows_of_a[at] = static_cast<int32_t>(chunk.row_a_token() ? chunk.first_token + routed_row / chunk.top_k : base + routed_row);
+    chunk.rows_of_a[at] = static_cast<int32_t>(
+        chunk.row_a_token() ? chunk.first_token + routed_row / chunk.top_k : base + routed_row);
     chunk.rows_of_c[at] = static_cast<int32_t>(chunk.sums() ? routed_row : base + routed_row);
   }
 }
 
-Result<std::span<Job>> make_jobs(const Chunk& chunk, const CpuFeatures& features, std::string_view kernel_override) {
+Result<std::span<Job>> make_jobs(const Chunk& chunk, const CpuFeatures& features,
+                                 std::string_view kernel_override) {
   size_t made = 0;
   for (int64_t e = 0; e < chunk.experts; ++e) {
     const int32_t first = chunk.first[e], m = chunk.first[e + 1] - first;
@@ -129,7 +137,8 @@ Result<std::span<Job>> make_jobs(const Chunk& chunk, const CpuFeatures& features
   return std::span(chunk.jobs, made);
 }
 
-/// One token's activations are prepared once for all experts that have nothing but it, which is what decoding is made of.
+/// One token's activations are prepared once for all experts that have nothing but it, which is
+/// what decoding is made of.
 void share_lone_rows(const Chunk& chunk, std::span<Job> jobs, size_t wave_begin, size_t index) {
   Job& job = jobs[index];
   if (job.m != 1 || !chunk.row_a_token()) return;
@@ -147,7 +156,8 @@ void share_lone_rows(const Chunk& chunk, std::span<Job> jobs, size_t wave_begin,
 void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, TaskRunner& runner) {
   std::fill_n(chunk.lone_job, chunk.tokens, -1);
   for (size_t begin = 0, end = 0; begin < jobs.size(); begin = end) {
-    for (uint64_t used = 0; end < jobs.size() && used + jobs[end].plan.bytes() <= wave_bytes; ++end) {
+    for (uint64_t used = 0; end < jobs.size() && used + jobs[end].plan.bytes() <= wave_bytes;
+         ++end) {
       share_lone_rows(chunk, jobs, begin, end);
       jobs[end].place(chunk.wave + used);
       used += jobs[end].plan.bytes();
@@ -156,13 +166,15 @@ void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, Tas
   }
 }
 
-/// A token's results times their scales, added up in the order of its routed rows. (A function of its own in the library too, so that
-/// the check for spilled sums knows it: here they are in memory on purpose.)
+/// A token's results times their scales, added up in the order of its routed rows. (A function of
+/// its own in the library too, so that the check for spilled sums knows it: here they are in memory
+/// on purpose.)
 [[gnu::noinline]] void sum_token(const Chunk& chunk, int64_t token) {
   const MatrixView &scales = chunk.problem->routing.scales, &c = chunk.problem->c;
   const int64_t row = chunk.first_token + token, first = token * chunk.top_k;
   const size_t element = float_bytes(scales.dtype);
-  const std::byte* const from = static_cast<const std::byte*>(scales.data) + static_cast<size_t>(row * scales.stride) * element;
+  const std::byte* const from = static_cast<const std::byte*>(scales.data) +
+                                static_cast<size_t>(row * scales.stride) * element;
   for (int64_t column = 0; column < c.cols; column += kPanelColumns) {
     const int64_t n = std::min<int64_t>(kPanelColumns, c.cols - column);
     float sum[kPanelColumns] = {};
@@ -190,9 +202,11 @@ void clear_slot(const Chunk& chunk, int64_t routed_row) {
 void finish(const Chunk& chunk, TaskRunner& runner) {
   const int64_t without = chunk.routed_rows() - chunk.first[chunk.experts];
   if (!chunk.sums() && without == 0) return;
-  const bool alone = (chunk.sums() ? chunk.routed_rows() : without) * chunk.problem->c.cols <= kFinishAlone;
+  const bool alone =
+      (chunk.sums() ? chunk.routed_rows() : without) * chunk.problem->c.cols <= kFinishAlone;
   run_items(
-      std::span(&chunk, 1), runner, alone, 1, [](const Chunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
+      std::span(&chunk, 1), runner, alone, 1,
+      [](const Chunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
       [](const Chunk&) { return int64_t{1}; },
       [](const Chunk& one, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) one.sums() ? sum_token(one, i) : clear_slot(one, i);
@@ -206,8 +220,8 @@ uint64_t ExpertPlan::bytes() const {
   return cut(*this, nullptr, counted);
 }
 
-Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, const CpuFeatures& features,
-                                std::string_view kernel_override) {
+Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
+                                const CpuFeatures& features, std::string_view kernel_override) {
   const ExpertStack& stack = *problem.routing.stack;
   const int64_t top_k = problem.routing.ids.cols;
   ExpertPlan plan;
@@ -220,23 +234,27 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, cons
   }
   plan.routed_rows = plan.tokens * top_k;
 
-  // Any one job must fit. What all of them need together depends on the ids; where this falls short they run in more waves.
+  // Any one job must fit. What all of them need together depends on the ids; where this falls short
+  // they run in more waves.
   constexpr int64_t kSome = 12;  // rows: these may be padded threefold
   const bool alike = stack.front()->meta().group_index.empty();
   for (size_t e = 0; e < (alike ? 1 : stack.size()); ++e) {
     const GemmProblem one = problem_of(problem, e);
-    MARLIN_ASSIGN(const GemmPlan largest, largest_plan(one, plan.routed_rows, features, kernel_override));
+    MARLIN_ASSIGN(const GemmPlan largest,
+                  largest_plan(one, plan.routed_rows, features, kernel_override));
     MARLIN_ASSIGN(const GemmPlan lone, plan_gemm(one, 1, features, kernel_override));
     MARLIN_ASSIGN(const GemmPlan some, plan_gemm(one, kSome, features, kernel_override));
     const uint64_t a_row = std::max(lone.bytes(), 3 * some.bytes() / kSome);
     plan.wave_bytes =
-        std::max({plan.wave_bytes, largest.bytes(), std::min(kWaveBudget, static_cast<uint64_t>(plan.routed_rows) * a_row)});
+        std::max({plan.wave_bytes, largest.bytes(),
+                  std::min(kWaveBudget, static_cast<uint64_t>(plan.routed_rows) * a_row)});
   }
   return plan;
 }
 
-Status run_experts(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel_override,
-                   std::span<std::byte> scratch, TaskRunner& runner) {
+Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
+                   std::string_view kernel_override, std::span<std::byte> scratch,
+                   TaskRunner& runner) {
   const int64_t tokens = problem.routing.ids.rows;
   MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, tokens, features, kernel_override));
   Chunk chunk{};
@@ -254,7 +272,8 @@ Status run_experts(const GemmProblem& problem, const CpuFeatures& features, std:
   return {};
 }
 
-Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel_override) {
+Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features,
+                                    std::string_view kernel_override) {
   const int64_t tokens = problem.routing.ids.rows;
   MARLIN_ASSIGN(const ExpertPlan experts, plan_experts(problem, tokens, features, kernel_override));
   const GemmProblem one = problem_of(problem, 0);
@@ -263,11 +282,14 @@ Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeature
   plan.activation_bytes = experts.bytes();
   plan.output_bytes = plan.part_bytes = 0;  // which are in that
   std::string text = explain_gemm(plan, one, features);
-  append(text, "experts: %" PRId64 ", %" PRId64 " a token\n", experts.experts, problem.routing.ids.cols);
-  append(text, "rows_an_expert: %" PRId64 " when %" PRId64 " tokens are spread evenly\n", share, tokens);
+  append(text, "experts: %" PRId64 ", %" PRId64 " a token\n", experts.experts,
+         problem.routing.ids.cols);
+  append(text, "rows_an_expert: %" PRId64 " when %" PRId64 " tokens are spread evenly\n", share,
+         tokens);
   for (int64_t m = 1; m <= experts.routed_rows;) {
     MARLIN_ASSIGN(const GemmPlan rows, plan_gemm(one, m, features, kernel_override));
-    append(text, "kernel_from_%" PRId64 "_rows: %.*s\n", m, static_cast<int>(rows.row->name.size()), rows.row->name.data());
+    append(text, "kernel_from_%" PRId64 "_rows: %.*s\n", m, static_cast<int>(rows.row->name.size()),
+           rows.row->name.data());
     int64_t next = INT64_MAX;  // where another kernel may be chosen
     for (const KernelRow& row : kernel_rows())
       for (const int64_t edge : {row.m_min, row.m_max + 1})

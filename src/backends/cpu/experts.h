@@ -1,5 +1,5 @@
-// A mixture of experts: the routed rows of all tokens sorted by expert, each expert's rows one job, so that its weights are read
-// once.
+// A mixture of experts: the routed rows of all tokens sorted by expert, each expert's rows one job,
+// so that its weights are read once.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,27 @@
 
 namespace metal_marlin::cpu {
 
-/// How much runs at a time. Depends on the problem's shapes and the number of tokens only, never on the ids.
+/// How much runs at a time. Depends on the problem's shapes and the number of tokens only, never on
+/// the ids.
 struct ExpertPlan {
   int64_t tokens = 0, routed_rows = 0, experts = 0;  ///< tokens at a time, and their routed rows
-  uint64_t results_bytes = 0;                  ///< of all routed rows' results, where scales sum them
-  uint64_t wave_bytes = 0;                     ///< for the jobs that run at once
+  uint64_t results_bytes = 0;  ///< of all routed rows' results, where scales sum them
+  uint64_t wave_bytes = 0;     ///< for the jobs that run at once
 
   uint64_t bytes() const;
 };
 
-/// MARLIN_E_UNSUPPORTED with the reason, or a plan; more tokens never need fewer bytes. The problem has routing.
-Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, const CpuFeatures& features,
-                                std::string_view kernel_override);
+/// MARLIN_E_UNSUPPORTED with the reason, or a plan; more tokens never need fewer bytes. The problem
+/// has routing.
+Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
+                                const CpuFeatures& features, std::string_view kernel_override);
 /// Runs it; scratch is 64-byte aligned and holds the plan's bytes().
-Status run_experts(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel_override,
-                   std::span<std::byte> scratch, TaskRunner& runner);
-/// As explain_gemm(), of the expert that gets its share of the routed rows, and which kernel runs how many rows.
-Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel_override);
+Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
+                   std::string_view kernel_override, std::span<std::byte> scratch,
+                   TaskRunner& runner);
+/// As explain_gemm(), of the expert that gets its share of the routed rows, and which kernel runs
+/// how many rows.
+Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features,
+                                    std::string_view kernel_override);
 
 }  // namespace metal_marlin::cpu

@@ -10,15 +10,18 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Rows whose sums of one panel are formed together: 48 KB of sums on the task's stack, and their activations stay in L2.
+/// Rows whose sums of one panel are formed together: 48 KB of sums on the task's stack, and their
+/// activations stay in L2.
 constexpr int64_t kRowsPerItem = 192;
 /// Dwords of activations below which handing the work to other threads costs more than it saves.
 constexpr int64_t kPrepareAlone = 16384;
-/// Multiplying by a panel of a few rows costs no less than reading it, which takes about as long as multiplying this many.
+/// Multiplying by a panel of a few rows costs no less than reading it, which takes about as long as
+/// multiplying this many.
 constexpr int64_t kRowsOfReading = 8;
 
-/// Cost of a task, in rows and superblocks: about 0.5 MB of weights at one row. A task that begins waits for memory until what
-/// it fetches ahead arrives, and what the one before it fetched beyond its end is in another core's cache.
+/// Cost of a task, in rows and superblocks: about 0.5 MB of weights at one row. A task that begins
+/// waits for memory until what it fetches ahead arrives, and what the one before it fetched beyond
+/// its end is in another core's cache.
 constexpr int64_t kLeastCost = 1024;
 
 constexpr auto equal_cost = [](const Job&) { return int64_t{1}; };
@@ -30,8 +33,10 @@ void start_block(Job& job, int64_t block, int64_t width) {
   if (job.rows == 0) return;
   job.layout = activation_layout(*job.plan.row, *job.weights, job.rows);
   // Few panels: cut rows finer, so that every thread gets some.
-  const int64_t tiles = job.layout.tiles, most = std::max<int64_t>(1, kRowsPerItem / job.layout.tile_rows);
-  const int64_t wanted = std::max(ceil_div(tiles, most), std::min(tiles, ceil_div(2 * width, job.weights->layout.panels())));
+  const int64_t tiles = job.layout.tiles,
+                most = std::max<int64_t>(1, kRowsPerItem / job.layout.tile_rows);
+  const int64_t wanted = std::max(
+      ceil_div(tiles, most), std::min(tiles, ceil_div(2 * width, job.weights->layout.panels())));
   job.tiles_per_item = ceil_div(tiles, wanted);
   job.row_items = ceil_div(tiles, job.tiles_per_item);
 }
@@ -42,7 +47,8 @@ void prepare(std::span<Job> jobs, TaskRunner& runner) {
     if (job.prepares && job.rows != 0) dwords += static_cast<int64_t>(job.layout.bytes() / 4);
   run_items(
       jobs, runner, dwords <= kPrepareAlone, 1,
-      [](const Job& job) { return job.prepares && job.rows != 0 ? job.layout.tiles : int64_t{0}; }, equal_cost,
+      [](const Job& job) { return job.prepares && job.rows != 0 ? job.layout.tiles : int64_t{0}; },
+      equal_cost,
       [](const Job& job, int64_t begin, int64_t end) {
         PrepareArgs args;
         args.a = &job.problem.a;
@@ -58,7 +64,8 @@ void prepare(std::span<Job> jobs, TaskRunner& runner) {
 
 /// Narrows a panel's product to a part of K; the packed A blocks of one tile lie in the order of K.
 void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& args) {
-  const int64_t superblocks = layout.superblocks(), first = superblocks * part / parts, end = superblocks * (part + 1) / parts;
+  const int64_t superblocks = layout.superblocks(), first = superblocks * part / parts,
+                end = superblocks * (part + 1) / parts;
   ActivationLayout& act = args.activations;
   args.panel += first * layout.super_bytes();
   args.packed_a += first * kBlocksPerSuper * act.a_block_size();
@@ -68,7 +75,8 @@ void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& arg
   args.layout = &layout;
 }
 
-/// Gives the sums of a panel for some rows, from `first` on, to C or to where its second step finds them.
+/// Gives the sums of a panel for some rows, from `first` on, to C or to where its second step finds
+/// them.
 void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, float* sums) {
   if (is_two_input(job.problem.epilogue)) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
@@ -77,12 +85,13 @@ void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, flo
     job.plan.row->steps.finish_panel(job.problem, panel, job.first_row + first, rows, sums);
   } else {
     for (int64_t r = 0; r < rows; ++r)
-      job.plan.row->steps.finish_panel(job.problem, panel, job.rows_of_c[job.first_row + first + r], 1,
-                                       sums + r * kPanelColumns);
+      job.plan.row->steps.finish_panel(job.problem, panel, job.rows_of_c[job.first_row + first + r],
+                                       1, sums + r * kPanelColumns);
   }
 }
 
-/// Item i: panel i / row_items, rows of part i % row_items; neighbors share a panel. With parts of K: panel i / k_parts.
+/// Item i: panel i / row_items, rows of part i % row_items; neighbors share a panel. With parts of
+/// K: panel i / k_parts.
 void multiply_item(const Job& job, int64_t item, float* sums) {
   PackedLayout layout = job.weights->layout;
   const int64_t parts = job.plan.k_parts, part = item % parts;
@@ -91,7 +100,8 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
   PanelArgs args;
   args.layout = &layout;
   args.code = code_kind(*job.weights);
-  args.panel = reinterpret_cast<const uint8_t*>(job.weights->data.data()) + panel * layout.panel_bytes();
+  args.panel =
+      reinterpret_cast<const uint8_t*>(job.weights->data.data()) + panel * layout.panel_bytes();
   args.activations = job.layout;
   args.packed_a = job.packed_a;
   args.tile_begin = tile;
@@ -102,14 +112,17 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
   if (parts > 1) return;
 
   const int64_t first = tile * job.layout.tile_rows;
-  finish_rows(job, panel, first, std::min((args.tile_end - tile) * job.layout.tile_rows, job.rows - first), sums);
+  finish_rows(job, panel, first,
+              std::min((args.tile_end - tile) * job.layout.tile_rows, job.rows - first), sums);
 }
 
 /// Adds up the parts of K, always in the same order.
 void combine_parts(std::span<Job> jobs, TaskRunner& runner) {
   run_items(
       jobs, runner, true, 1,
-      [](const Job& job) { return job.plan.k_parts > 1 && job.rows != 0 ? job.weights->layout.panels() : int64_t{0}; },
+      [](const Job& job) {
+        return job.plan.k_parts > 1 && job.rows != 0 ? job.weights->layout.panels() : int64_t{0};
+      },
       equal_cost,
       [](const Job& job, int64_t begin, int64_t end) {
         for (int64_t panel = begin; panel < end; ++panel) {
@@ -137,30 +150,37 @@ void multiply(std::span<Job> jobs, TaskRunner& runner) {
 }
 
 void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
-  const auto rows = [](const Job& job) { return is_two_input(job.problem.epilogue) ? job.rows : int64_t{0}; };
+  const auto rows = [](const Job& job) {
+    return is_two_input(job.problem.epilogue) ? job.rows : int64_t{0};
+  };
   int64_t elements = 0;
   for (const Job& job : jobs) elements += rows(job) * job.weights->layout.n;
-  run_items(jobs, runner, elements <= kFinishAlone, 1, rows, equal_cost, [](const Job& job, int64_t begin, int64_t end) {
-    const int64_t stride = job.weights->layout.panels() * kPanelColumns;
-    for (int64_t row = begin; row < end; ++row)
-      job.plan.row->steps.finish_pair_sums(job.problem, job.row_of_c(job.first_row + row), job.pair_sums + row * stride);
-  });
+  run_items(jobs, runner, elements <= kFinishAlone, 1, rows, equal_cost,
+            [](const Job& job, int64_t begin, int64_t end) {
+              const int64_t stride = job.weights->layout.panels() * kPanelColumns;
+              for (int64_t row = begin; row < end; ++row)
+                job.plan.row->steps.finish_pair_sums(job.problem, job.row_of_c(job.first_row + row),
+                                                     job.pair_sums + row * stride);
+            });
 }
 
 }  // namespace
 
-uint64_t GemmPlan::bytes() const { return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes); }
+uint64_t GemmPlan::bytes() const {
+  return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes);
+}
 
 void Job::place(std::byte* memory) {
   if (prepares) packed_a = reinterpret_cast<uint32_t*>(memory);
   pair_sums = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes));
-  parts = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes) + aligned(plan.output_bytes));
+  parts = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes) +
+                                   aligned(plan.output_bytes));
 }
 
 bool same_preparation(const Job& a, const Job& b) {
   const MatrixView &x = a.problem.a, &y = b.problem.a;
-  return x.data == y.data && x.rows == y.rows && x.cols == y.cols && x.stride == y.stride && x.dtype == y.dtype &&
-         a.plan.m_block == b.plan.m_block &&
+  return x.data == y.data && x.rows == y.rows && x.cols == y.cols && x.stride == y.stride &&
+         x.dtype == y.dtype && a.plan.m_block == b.plan.m_block &&
          activation_layout(*a.plan.row, *a.weights, a.plan.m_block) ==
              activation_layout(*b.plan.row, *b.weights, b.plan.m_block) &&
          a.weights->slot_to_k == b.weights->slot_to_k;
@@ -187,15 +207,17 @@ uint64_t scratch_bytes(std::span<const GemmPlan> plans, std::span<const GemmProb
   return bytes;
 }
 
-void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems, std::span<std::byte> scratch,
-              TaskRunner& runner) {
+void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems,
+              std::span<std::byte> scratch, TaskRunner& runner) {
   auto* const jobs = reinterpret_cast<Job*>(scratch.data());
   std::byte* free = scratch.data() + aligned(plans.size() * sizeof(Job));
   for (size_t i = 0; i < plans.size(); ++i) {
-    Job& job = *new (&jobs[i]) Job{plans[i], problems[i], static_cast<const CpuWeights*>(problems[i].weights)};
+    Job& job = *new (&jobs[i])
+                   Job{plans[i], problems[i], static_cast<const CpuWeights*>(problems[i].weights)};
     job.m = problems[i].a.rows;
-    const Job* const twin =
-        std::find_if(jobs, jobs + i, [&](const Job& other) { return other.prepares && same_preparation(job, other); });
+    const Job* const twin = std::find_if(jobs, jobs + i, [&](const Job& other) {
+      return other.prepares && same_preparation(job, other);
+    });
     job.prepares = twin == jobs + i;
     if (!job.prepares) job.packed_a = twin->packed_a;
     job.place(free);

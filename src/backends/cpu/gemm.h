@@ -1,4 +1,5 @@
-// The multiplication itself: which kernel, how much scratch, run, explain. Pure of threads' and streams' ownership.
+// The multiplication itself: which kernel, how much scratch, run, explain. Pure of threads' and
+// streams' ownership.
 #pragma once
 
 #include <cstddef>
@@ -32,15 +33,16 @@ struct GemmPlan {
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
                            std::string_view kernel_override);
 /// The plan that needs the most scratch for M up to max_m.
-Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const CpuFeatures& features,
-                              std::string_view kernel_override);
+Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m,
+                              const CpuFeatures& features, std::string_view kernel_override);
 /// Scratch bytes for these products run together.
 uint64_t scratch_bytes(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems);
-/// Runs them; scratch is 64-byte aligned and holds scratch_bytes(). An A that several share (same data, shape, stride, dtype,
-/// same preparation) is prepared once.
-void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems, std::span<std::byte> scratch,
-              TaskRunner& runner);
+/// Runs them; scratch is 64-byte aligned and holds scratch_bytes(). An A that several share (same
+/// data, shape, stride, dtype, same preparation) is prepared once.
+void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems,
+              std::span<std::byte> scratch, TaskRunner& runner);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.
-std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const CpuFeatures& features);
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem,
+                         const CpuFeatures& features);
 
 }  // namespace metal_marlin::cpu

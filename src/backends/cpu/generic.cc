@@ -1,5 +1,6 @@
-// Portable C++ kernels: every format, any processor, and what the others are checked against. A superblock is decoded once into
-// a buffer that stays in cache, value first, then all rows walk it; loops run over 16 columns so that compilers vectorize them.
+// Portable C++ kernels: every format, any processor, and what the others are checked against. A
+// superblock is decoded once into a buffer that stays in cache, value first, then all rows walk it;
+// loops run over 16 columns so that compilers vectorize them.
 #include <bit>
 #include <cstring>
 
@@ -9,7 +10,8 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Scales and zeros of one superblock as floats. Without zeros, `zeros` holds what the code stands for: 8 or 0.
+/// Scales and zeros of one superblock as floats. Without zeros, `zeros` holds what the code stands
+/// for: 8 or 0.
 struct SuperScales {
   float scales[8][kPanelColumns];
   float zeros[8][kPanelColumns];
@@ -33,18 +35,21 @@ void decode_scales(ScaleType type, const uint8_t* p, int n, float* out) {
   }
 }
 
-void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& out) {
+void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+                  SuperScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
   decode_scales(layout.scale_type, super + layout.scales_offset(), n, &out.scales[0][0]);
   float* zeros = &out.zeros[0][0];
-  if (layout.zero_kind == ZeroKind::additive) return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
+  if (layout.zero_kind == ZeroKind::additive)
+    return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
   for (int i = 0; i < n; ++i)
-    zeros[i] = code == CodeKind::u4zero  ? static_cast<float>(super[layout.zeros_offset() + i])
-               : code == CodeKind::u4 ? 8.0f
-                                         : 0.0f;
+    zeros[i] = code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i])
+               : code == CodeKind::u4   ? 8.0f
+                                        : 0.0f;
 }
 
-/// A code, and whether it is there at all: what 2:4 sparse weights do not keep is 0, whatever zero or scale it would have.
+/// A code, and whether it is there at all: what 2:4 sparse weights do not keep is 0, whatever zero
+/// or scale it would have.
 struct Code {
   int value = 0;
   bool kept = true;
@@ -56,9 +61,11 @@ Code code_at(const PackedLayout& layout, const uint8_t* group, int s, int c) {
   if (layout.sparse) {
     const int quad = s / 4;
     const uint32_t positions = load<uint32_t>(group + kSparsePositions + 4 * c) >> 2 * quad;
-    const int first = static_cast<int>(positions & 3u), second = static_cast<int>(positions >> 16 & 3u);
+    const int first = static_cast<int>(positions & 3u),
+              second = static_cast<int>(positions >> 16 & 3u);
     if (s % 4 != first && s % 4 != second) return {0, false};
-    return {group[quad / 4 * 64 + 4 * c + quad % 2 + (s % 4 == first ? 0 : 2)] >> quad % 4 / 2 * 4 & 15};
+    return {group[quad / 4 * 64 + 4 * c + quad % 2 + (s % 4 == first ? 0 : 2)] >> quad % 4 / 2 * 4 &
+            15};
   }
   const int byte = group[s / 8 * 64 + 4 * c + s % 4];
   return {s % 8 < 4 ? byte & 15 : byte >> 4};
@@ -70,11 +77,12 @@ void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
   for (int block = 0; block < kBlocksPerSuper; ++block)
     for (int v = 0; v < kColumnGroups; ++v, super += layout.group_bytes())
       for (int s = 0; s < kBlockSlots; ++s)
-        for (int c = 0; c < kGroupColumns; ++c) each(block * kBlockSlots + s, v, c, code_at(layout, super, s, c));
+        for (int c = 0; c < kGroupColumns; ++c)
+          each(block * kBlockSlots + s, v, c, code_at(layout, super, s, c));
 }
 
-/// [v][step][16 columns], steps in the order of f32 activations. Padded slots may hold anything: their activations are 0, and
-/// their scales finite.
+/// [v][step][16 columns], steps in the order of f32 activations. Padded slots may hold anything:
+/// their activations are 0, and their scales finite.
 using FloatSuper = float[4][kSuperSlots][16];
 
 void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super, FloatSuper& w) {
@@ -90,7 +98,8 @@ void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super
       value = 0;
     else if (code == CodeKind::fp4)
       value = kE2m1[q.value] * s;
-    else if (is_additive(code))  // in double, where q * s is exact: one rounding, as decoding has it
+    else if (is_additive(
+                 code))  // in double, where q * s is exact: one rounding, as decoding has it
       value = static_cast<float>(q.value * static_cast<double>(s) + static_cast<double>(z));
     else
       value = (static_cast<float>(q.value) - z) * s;
@@ -102,7 +111,9 @@ template <int kRows>
 void multiply_float(const PanelArgs& args) {
   const PackedLayout& layout = *args.layout;
   const ActivationLayout& act = args.activations;
-  std::memset(args.sums, 0, static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
+  std::memset(
+      args.sums, 0,
+      static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
   alignas(64) FloatSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
     stage_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
@@ -125,13 +136,15 @@ void multiply_float(const PanelArgs& args) {
   }
 }
 
-/// [v][slot][16 columns]: the integer that the scale multiplies, FP4 as 2 * value; and whether there is a weight, 1 or 0.
+/// [v][slot][16 columns]: the integer that the scale multiplies, FP4 as 2 * value; and whether
+/// there is a weight, 1 or 0.
 struct IntSuper {
   int16_t code[4][kSuperSlots][16];
   int8_t kept[4][kSuperSlots][16];
 };
 
-void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& group, IntSuper& w) {
+void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& group,
+               IntSuper& w) {
   decode_super(layout, code, super, group);
   for_codes(layout, super, [&](int slot, int v, int c, Code q) {
     int value = q.value;
@@ -144,17 +157,20 @@ void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, 
   });
 }
 
-/// Adds slots [first, first + count) of column group v to 16 columns of one row. In double, so that a huge scale times a huge d
-/// cannot overflow where the integer sum is 0 and that the sum rounds once.
-void add_int_part(const IntSuper& w, int v, int first, const int8_t* x, int count, const float* scales, const float* zeros,
-                  double d, double scale_factor, float* sums) {
+/// Adds slots [first, first + count) of column group v to 16 columns of one row. In double, so that
+/// a huge scale times a huge d cannot overflow where the integer sum is 0 and that the sum rounds
+/// once.
+void add_int_part(const IntSuper& w, int v, int first, const int8_t* x, int count,
+                  const float* scales, const float* zeros, double d, double scale_factor,
+                  float* sums) {
   int32_t dot[16] = {}, kept[16] = {};
   for (int i = 0; i < count; ++i)
     for (int c = 0; c < 16; ++c) dot[c] += x[i] * w.code[v][first + i][c];
   for (int i = 0; zeros != nullptr && i < count; ++i)
     for (int c = 0; c < 16; ++c) kept[c] += x[i] * w.kept[v][first + i][c];
   for (int c = 0; c < 16; ++c) {
-    double sum = static_cast<double>(sums[c]) + dot[c] * (static_cast<double>(scales[c]) * scale_factor * d);
+    double sum =
+        static_cast<double>(sums[c]) + dot[c] * (static_cast<double>(scales[c]) * scale_factor * d);
     if (zeros != nullptr) sum += kept[c] * (static_cast<double>(zeros[c]) * d);
     sums[c] = static_cast<float>(sum);
   }
@@ -166,7 +182,9 @@ void multiply_int8(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
   const int part = layout.slot_group == 16 ? 16 : kBlockSlots;
   const double factor = args.code == CodeKind::fp4 ? 0.5 : 1.0;
-  std::memset(args.sums, 0, static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
+  std::memset(
+      args.sums, 0,
+      static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
   SuperScales group;
   IntSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
@@ -183,7 +201,8 @@ void multiply_int8(const PanelArgs& args) {
             for (int v = 0; v < 4; ++v) {
               const int slot = b * kBlockSlots + first, g = slot / layout.slot_group;
               add_int_part(w, v, slot, x + first, part, group.scales[g] + 16 * v,
-                           is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor, sums + 16 * v);
+                           is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor,
+                           sums + 16 * v);
             }
         }
       }

@@ -5,8 +5,8 @@
 
 namespace metal_marlin::cpu {
 
-/// Keeps the compiler from moving loads over each other: both g++ and clang would hoist them until accumulators spill, which
-/// costs a quarter of the speed of a large tile.
+/// Keeps the compiler from moving loads over each other: both g++ and clang would hoist them until
+/// accumulators spill, which costs a quarter of the speed of a large tile.
 MARLIN_INLINE void fence() { __asm__ volatile("" ::: "memory"); }
 
 }  // namespace metal_marlin::cpu

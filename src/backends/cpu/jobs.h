@@ -1,5 +1,5 @@
-// Products while they run: prepare activations, multiply panel by panel, finish. Every step is cut into tasks that share
-// nothing, and what a task computes does not depend on how the work was cut.
+// Products while they run: prepare activations, multiply panel by panel, finish. Every step is cut
+// into tasks that share nothing, and what a task computes does not depend on how the work was cut.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace metal_marlin::cpu {
 
-/// One product, or one expert's part of one. Lives in the scratch memory, so that running allocates nothing.
+/// One product, or one expert's part of one. Lives in the scratch memory, so that running allocates
+/// nothing.
 struct Job {
   GemmPlan plan = {};
   GemmProblem problem = {};
@@ -21,16 +22,19 @@ struct Job {
   int64_t m = 0;
   const int32_t* rows_of_a = nullptr;  ///< [m], or null: row i is row i of A
   const int32_t* rows_of_c = nullptr;  ///< [m], or null
-  uint32_t* packed_a = nullptr;         ///< prepared activations, maybe another job's
-  float* pair_sums = nullptr;             ///< sums for two-input epilogues
-  float* parts = nullptr;              ///< sums of parts of K: [panel][part][row of the tile][kPanelColumns]
-  bool prepares = true;                ///< false: packed A blocks belong to an earlier job with the same rows of the same A
+  uint32_t* packed_a = nullptr;        ///< prepared activations, maybe another job's
+  float* pair_sums = nullptr;          ///< sums for two-input epilogues
+  float* parts = nullptr;  ///< sums of parts of K: [panel][part][row of the tile][kPanelColumns]
+  bool prepares =
+      true;  ///< false: packed A blocks belong to an earlier job with the same rows of the same A
   // The current block of rows:
   int64_t first_row = 0, rows = 0;
   ActivationLayout layout = {};
   int64_t tiles_per_item = 0, row_items = 0;
 
-  int64_t items() const { return rows == 0 ? 0 : weights->layout.panels() * row_items * plan.k_parts; }
+  int64_t items() const {
+    return rows == 0 ? 0 : weights->layout.panels() * row_items * plan.k_parts;
+  }
   /// Sums of part `part` of a panel.
   float* part_sums(int64_t panel, int64_t part) const {
     return parts + (panel * plan.k_parts + part) * layout.tile_rows * kPanelColumns;
@@ -41,7 +45,9 @@ struct Job {
 };
 
 /// What lies one after another in scratch memory begins on cache lines.
-constexpr uint64_t aligned(uint64_t bytes) { return (bytes + Block::kAlign - 1) / Block::kAlign * Block::kAlign; }
+constexpr uint64_t aligned(uint64_t bytes) {
+  return (bytes + Block::kAlign - 1) / Block::kAlign * Block::kAlign;
+}
 
 /// Whether the same rows would be prepared to the same packed A blocks.
 bool same_preparation(const Job& a, const Job& b);
@@ -52,11 +58,14 @@ void run_jobs(std::span<Job> jobs, TaskRunner& runner);
 /// Elements below which finishing is not worth other threads.
 inline constexpr int64_t kFinishAlone = 16384;
 
-/// Runs each(job, first, last) over all the jobs' items, cut into runs of about equal cost; cost(job) is that of one item. A
-/// run costs at least `least`, unless threads would have none; one thread runs all `alone`.
+/// Runs each(job, first, last) over all the jobs' items, cut into runs of about equal cost;
+/// cost(job) is that of one item. A run costs at least `least`, unless threads would have none; one
+/// thread runs all `alone`.
 template <class J, class Count, class Cost, class Each>
-void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least, Count count, Cost cost, Each each) {
-  // Tasks a thread: enough to even out threads of different speed, few enough to keep a thread's reads in one long run.
+void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least, Count count,
+               Cost cost, Each each) {
+  // Tasks a thread: enough to even out threads of different speed, few enough to keep a thread's
+  // reads in one long run.
   constexpr int64_t kTasksPerThread = 8;
   int64_t items = 0, total = 0;
   for (const J& job : jobs) {

@@ -1,33 +1,41 @@
-// The packed layout of the CPU: one contiguous stream for every format and every M, so that a GEMV walks memory once, in order,
-// and a GEMM dequantizes the same bytes.
+// The packed layout of the CPU: one contiguous stream for every format and every M, so that a GEMV
+// walks memory once, in order, and a GEMM dequantizes the same bytes.
 //
-// A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots, each its codes and then its scales
-// and zeros, so that one prefetch distance covers all of it:
+// A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots, each its
+// codes and then its scales and zeros, so that one prefetch distance covers all of it:
 //
 //   superblock = 4 blocks of 32 slots, each [v = 4 column groups of 16][line][64 bytes]
-//                4-bit: 4 lines a block; byte 4 c + i of line j holds column 16 v + c, slots 8 j + i (low nibble)
+//                4-bit: 4 lines a block; byte 4 c + i of line j holds column 16 v + c, slots 8 j +
+//                i (low nibble)
 //                       and 8 j + 4 + i (high nibble), i = 0..3
-//                8-bit: 8 lines a block; byte 4 c + i of line j holds column 16 v + c, slot 4 j + i (two's complement)
-//                then scales [slot group][64 columns] of scale_type, then zeros [slot group][64 columns]
+//                8-bit: 8 lines a block; byte 4 c + i of line j holds column 16 v + c, slot 4 j + i
+//                (two's complement) then scales [slot group][64 columns] of scale_type, then zeros
+//                [slot group][64 columns]
 //
-// A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a 4-way dot product.
+// A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a
+// 4-way dot product.
 //
-// 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and their positions in it, 2 bits
-// each. A block of a column group is 192 bytes, three quarters of a dense one:
+// 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and
+// their positions in it, 2 bits each. A block of a column group is 192 bytes, three quarters of a
+// dense one:
 //
-//   [unit u = 0, 1][64 bytes]  byte 4 c + 2 i + t % 2 holds kept code i (0, 1) of column c in quad t = 0..3 of the unit's 16
+//   [unit u = 0, 1][64 bytes]  byte 4 c + 2 i + t % 2 holds kept code i (0, 1) of column c in quad
+//   t = 0..3 of the unit's 16
 //                              slots: quads 0 and 1 in low nibbles, 2 and 3 in high ones
-//   [64 bytes]                 dword c: bits 2 t .. 2 t + 1 are the position of kept code 0 in quad t = 0..7 of the block, bits
+//   [64 bytes]                 dword c: bits 2 t .. 2 t + 1 are the position of kept code 0 in quad
+//   t = 0..7 of the block, bits
 //                              16 + 2 t .. that of code 1, the larger
 //
-// A dword of codes then stands for 8 slots (16 in BF16 words, one a shift), and its activations are gathered by the positions,
-// which need nothing but shifts: the multiplications are half of those by dense weights. (Masks with a bit a slot take as many
-// bytes, but "expand bytes under a mask" costs more than it saves on processors that do it at half speed.) Padding keeps its
-// first two slots.
+// A dword of codes then stands for 8 slots (16 in BF16 words, one a shift), and its activations are
+// gathered by the positions, which need nothing but shifts: the multiplications are half of those
+// by dense weights. (Masks with a bit a slot take as many bytes, but "expand bytes under a mask"
+// costs more than it saves on processors that do it at half speed.) Padding keeps its first two
+// slots.
 //
-// Slots are the k of the file, in order, padded at the end; with a group index they are sorted by group and each group is
-// padded to whole slot groups (slot_to_k). Group sizes that are multiples of 128, and one scale for a whole row, repeat their
-// scale in every superblock. Padded slots and columns hold codes and scales that decode to 0 (code 0 with scale 0 or its like).
+// Slots are the k of the file, in order, padded at the end; with a group index they are sorted by
+// group and each group is padded to whole slot groups (slot_to_k). Group sizes that are multiples
+// of 128, and one scale for a whole row, repeat their scale in every superblock. Padded slots and
+// columns hold codes and scales that decode to 0 (code 0 with scale 0 or its like).
 #pragma once
 
 #include <cstdint>
@@ -40,9 +48,10 @@
 namespace metal_marlin::cpu {
 
 inline constexpr int kPanelColumns =
-    64;                                  // 4 vectors of 16 float lanes: enough independent sums to hide a dot product's latency
-inline constexpr int kSuperSlots = 128;  // shortest stretch that holds whole groups of 16, 32, 64 and 128
-inline constexpr int kBlockSlots = 32;   // block of the INT8 activations
+    64;  // 4 vectors of 16 float lanes: enough independent sums to hide a dot product's latency
+inline constexpr int kSuperSlots =
+    128;  // shortest stretch that holds whole groups of 16, 32, 64 and 128
+inline constexpr int kBlockSlots = 32;  // block of the INT8 activations
 inline constexpr int kBlocksPerSuper = kSuperSlots / kBlockSlots;
 inline constexpr int kGroupColumns = 16;  // a column group: the columns of a line
 inline constexpr int kColumnGroups = kPanelColumns / kGroupColumns;
@@ -64,13 +73,19 @@ struct PackedLayout {
   int64_t superblocks() const { return slots / kSuperSlots; }
   int groups_per_super() const { return kSuperSlots / slot_group; }
   /// Of one block of a column group.
-  int64_t group_bytes() const { return sparse ? kSparseGroupBytes : int64_t{kGroupColumns} * kBlockSlots * code_bits / 8; }
+  int64_t group_bytes() const {
+    return sparse ? kSparseGroupBytes : int64_t{kGroupColumns} * kBlockSlots * code_bits / 8;
+  }
   int64_t code_bytes() const { return kColumnGroups * kBlocksPerSuper * group_bytes(); }
-  int64_t scale_row_bytes() const { return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type)); }
+  int64_t scale_row_bytes() const {
+    return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type));
+  }
   int64_t zero_row_bytes() const {
     return zero_kind == ZeroKind::none
                ? 0
-               : kPanelColumns * (zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type)));
+               : kPanelColumns * (zero_kind == ZeroKind::integer
+                                      ? 1
+                                      : static_cast<int64_t>(scale_bytes(zero_type)));
   }
   // Offsets inside a superblock.
   int64_t scales_offset() const { return code_bytes(); }
@@ -78,7 +93,9 @@ struct PackedLayout {
   int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
   int64_t panel_bytes() const { return superblocks() * super_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
-  SlotCosts slot_costs() const { return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()}; }
+  SlotCosts slot_costs() const {
+    return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()};
+  }
   /// Where the codes of a column's group lie in a panel, for a block counted along all of K.
   int64_t block_offset(int column, int64_t block) const {
     return block / kBlocksPerSuper * super_bytes() +
@@ -97,8 +114,9 @@ class CpuWeights final : public PackedWeights {
   PackedLayout layout;
   Block data;                      // layout.bytes(), panel after panel, 64-byte aligned
   std::vector<int32_t> slot_to_k;  // as in Slots
-  // Tensor scales, one a column of the padded N; both empty when all are 1. A sum is multiplied, then divided; one of the two
-  // is always 1, so the stored convention (multiply or divide) rounds once, as the file's writer did.
+  // Tensor scales, one a column of the padded N; both empty when all are 1. A sum is multiplied,
+  // then divided; one of the two is always 1, so the stored convention (multiply or divide) rounds
+  // once, as the file's writer did.
   std::vector<float> column_multiplier, column_divisor;
 };
 

@@ -16,19 +16,26 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Codes and scales of padding: they decode to 0 and never to NaN. E8M0 has no 0 and takes 2^0, since its codes are 0.
-uint8_t padding_code(const WeightMeta& meta) { return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0; }
+/// Codes and scales of padding: they decode to 0 and never to NaN. E8M0 has no 0 and takes 2^0,
+/// since its codes are 0.
+uint8_t padding_code(const WeightMeta& meta) {
+  return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0;
+}
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
 /// Packs panels one after another; one a thread.
 class PanelPacker {
  public:
   PanelPacker(const WeightSource& source, const CpuWeights& out, const std::vector<int32_t>& groups)
-      : source_(source), out_(out), groups_(groups), slot_codes_(static_cast<size_t>(out.layout.slots)) {}
+      : source_(source),
+        out_(out),
+        groups_(groups),
+        slot_codes_(static_cast<size_t>(out.layout.slots)) {}
 
   Status operator()(int64_t panel) {
     const PackedLayout& layout = out_.layout;
-    const int64_t first = panel * kPanelColumns, rows = std::min<int64_t>(kPanelColumns, layout.n - first);
+    const int64_t first = panel * kPanelColumns,
+                  rows = std::min<int64_t>(kPanelColumns, layout.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
     if (layout.sparse) MARLIN_RETURN_IF_ERROR(check_kept(source_.meta(), stripe_, first, rows));
     std::byte* const to = out_.data.data() + panel * layout.panel_bytes();
@@ -46,7 +53,8 @@ class PanelPacker {
                    to + layout.scales_offset() + column * scale, layout.scale_row_bytes());
       if (layout.zero_kind == ZeroKind::none) continue;
       const auto zero = static_cast<size_t>(layout.zero_row_bytes() / kPanelColumns);
-      write_groups(row, stripe_.zeros.data(), zero, 0, to + layout.zeros_offset() + column * zero, layout.zero_row_bytes());
+      write_groups(row, stripe_.zeros.data(), zero, 0, to + layout.zeros_offset() + column * zero,
+                   layout.zero_row_bytes());
     }
     return {};
   }
@@ -65,7 +73,8 @@ class PanelPacker {
     const uint8_t* const codes = stripe_.codes.data() + row * k_count;
     if (out_.slot_to_k.empty()) {
       std::copy_n(codes, k_count, slot_codes_.begin());
-      for (size_t slot = static_cast<size_t>(k_count); slot < slot_codes_.size(); ++slot) slot_codes_[slot] = pad_of(row, slot);
+      for (size_t slot = static_cast<size_t>(k_count); slot < slot_codes_.size(); ++slot)
+        slot_codes_[slot] = pad_of(row, slot);
       return;
     }
     for (size_t slot = 0; slot < slot_codes_.size(); ++slot) {
@@ -74,21 +83,25 @@ class PanelPacker {
     }
   }
 
-  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code, when that is 16).
+  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code,
+  /// when that is 16).
   uint8_t pad_of(int64_t row, size_t slot) const {
     if (out_.meta().zero_kind != ZeroKind::integer) return padding_code(out_.meta());
     const int32_t group = groups_[slot / static_cast<size_t>(out_.layout.slot_group)];
     if (group < 0) return 0;
-    return std::min<uint8_t>(stripe_.zeros[static_cast<size_t>(row * source_.meta().groups + group)], 15);
+    return std::min<uint8_t>(
+        stripe_.zeros[static_cast<size_t>(row * source_.meta().groups + group)], 15);
   }
 
   void write_nibbles(int column, std::byte* panel) const {
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
       const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to = panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
+      std::byte* const to =
+          panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
       for (int line = 0; line < 4; ++line) {
         const auto eight = load<uint64_t>(codes + 8 * line);
-        store(to + 64 * line, static_cast<uint32_t>(eight) | static_cast<uint32_t>(eight >> 32) << 4);
+        store(to + 64 * line, static_cast<uint32_t>(eight) | static_cast<uint32_t>(eight >> 32)
+                                                                 << 4);
       }
     }
   }
@@ -96,7 +109,8 @@ class PanelPacker {
   void write_bytes(int column, std::byte* panel) const {
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
       const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to = panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
+      std::byte* const to =
+          panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
       for (int line = 0; line < 8; ++line) std::memcpy(to + 64 * line, codes + 4 * line, 4);
     }
   }
@@ -105,7 +119,8 @@ class PanelPacker {
   void write_kept(int64_t row, int column, std::byte* panel) const {
     const int64_t quads = out_.meta().k / 4;
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
-      auto* const group = reinterpret_cast<uint8_t*>(panel + out_.layout.block_offset(column, block));
+      auto* const group =
+          reinterpret_cast<uint8_t*>(panel + out_.layout.block_offset(column, block));
       uint32_t positions = 0;
       for (int quad = 0; quad < kBlockSlots / 4; ++quad) {
         const int64_t in_row = block * (kBlockSlots / 4) + quad;
@@ -124,15 +139,18 @@ class PanelPacker {
   }
 
   /// One row's scales or zeros, `size` bytes each; `to` is the row's place in the first superblock.
-  void write_groups(int64_t row, const uint8_t* from, size_t size, uint8_t pad, std::byte* to, int64_t row_bytes) const {
+  void write_groups(int64_t row, const uint8_t* from, size_t size, uint8_t pad, std::byte* to,
+                    int64_t row_bytes) const {
     const int in_super = out_.layout.groups_per_super();
     for (size_t i = 0; i < groups_.size(); ++i) {
-      const auto super = static_cast<int64_t>(i) / in_super, in = static_cast<int64_t>(i) % in_super;
+      const auto super = static_cast<int64_t>(i) / in_super,
+                 in = static_cast<int64_t>(i) % in_super;
       std::byte* const at = to + super * out_.layout.super_bytes() + in * row_bytes;
       if (row == kPaddingRow || groups_[i] < 0) {
         std::memset(at, pad, size);
       } else {
-        std::memcpy(at, from + static_cast<size_t>(row * source_.meta().groups + groups_[i]) * size, size);
+        std::memcpy(at, from + static_cast<size_t>(row * source_.meta().groups + groups_[i]) * size,
+                    size);
       }
     }
   }
@@ -146,7 +164,8 @@ class PanelPacker {
 
 void set_tensor_scales(CpuWeights& out) {
   const std::vector<TensorScale>& scales = out.meta().tensor_scales;
-  if (std::all_of(scales.begin(), scales.end(), [](const TensorScale& t) { return t.value == 1; })) return;
+  if (std::all_of(scales.begin(), scales.end(), [](const TensorScale& t) { return t.value == 1; }))
+    return;
   const auto columns = static_cast<size_t>(out.layout.panels() * kPanelColumns);
   out.column_multiplier.assign(columns, 1.0f);
   out.column_divisor.assign(columns, 1.0f);
@@ -158,7 +177,8 @@ void set_tensor_scales(CpuWeights& out) {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, const Allocator& allocator, TaskRunner& runner) {
+Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
+                                                 const Allocator& allocator, TaskRunner& runner) {
   auto out = std::make_unique<CpuWeights>();
   WeightMeta& meta = out->mutable_meta();
   meta = source.meta();
@@ -175,17 +195,20 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source, con
   layout.slot_group = slots.group;
 
   const auto bytes =
-      (Checked(layout.panels()) * Checked(layout.superblocks()) * Checked(layout.super_bytes())).at_most(PTRDIFF_MAX);
+      (Checked(layout.panels()) * Checked(layout.superblocks()) * Checked(layout.super_bytes()))
+          .at_most(PTRDIFF_MAX);
   if (!bytes)
-    return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,
-                         meta.k);
+    return Status::error(MARLIN_E_SHAPE,
+                         "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
+                         meta.n, meta.k);
   MARLIN_RETURN_IF_ERROR(check_padding(meta, layout.panels() * kPanelColumns, *bytes));
   MARLIN_ASSIGN(out->data, Block::allocate(allocator, *bytes));
   set_tensor_scales(*out);
 
   const std::vector<int32_t> groups = groups_of_slots(meta, slots);
   out->slot_to_k = std::move(slots.slot_to_k);
-  MARLIN_RETURN_IF_ERROR(for_each_item(runner, layout.panels(), [&] { return PanelPacker(source, *out, groups); }));
+  MARLIN_RETURN_IF_ERROR(
+      for_each_item(runner, layout.panels(), [&] { return PanelPacker(source, *out, groups); }));
   return out;
 }
 

@@ -7,10 +7,11 @@
 
 namespace metal_marlin::cpu {
 
-/// Huge pages for weights, which every product reads from end to end: they spare most misses of the address translation, at
-/// which even prefetches wait. A model of small layers needs them as much as one of large ones (docs/decisions/0001), so small
-/// blocks share slabs of them. Pages are real only once written: the first small block costs 2 MiB, and the pages of a block
-/// that is freed go back, though its slab stays until all of its blocks are.
+/// Huge pages for weights, which every product reads from end to end: they spare most misses of the
+/// address translation, at which even prefetches wait. A model of small layers needs them as much
+/// as one of large ones (docs/decisions/0001), so small blocks share slabs of them. Pages are real
+/// only once written: the first small block costs 2 MiB, and the pages of a block that is freed go
+/// back, though its slab stays until all of its blocks are.
 class PackedMemory {
  public:
   PackedMemory() = default;

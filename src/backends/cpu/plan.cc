@@ -14,40 +14,59 @@ namespace {
 
 constexpr KernelSteps steps_for([[maybe_unused]] uint32_t features) {
 #if defined(__x86_64__)
-  if ((features & kAvx512) != 0) return {prepare_activations_avx512, finish_panel_avx512, finish_pair_sums_avx512};
+  if ((features & kAvx512) != 0)
+    return {prepare_activations_avx512, finish_panel_avx512, finish_pair_sums_avx512};
 #endif
   return {prepare_activations, finish_panel, finish_pair_sums};
 }
 
 constexpr KernelRow kRows[] = {
-#define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles, chunk_blocks) \
-  {#name,        features, ActivationForm::form, codes, scales, bf16_only, m_min, m_max, tile_rows, fit_tiles,              \
-   chunk_blocks, name,     steps_for(features)},
+#define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, \
+                          fit_tiles, chunk_blocks)                                                 \
+  {#name,                                                                                          \
+   features,                                                                                       \
+   ActivationForm::form,                                                                           \
+   codes,                                                                                          \
+   scales,                                                                                         \
+   bf16_only,                                                                                      \
+   m_min,                                                                                          \
+   m_max,                                                                                          \
+   tile_rows,                                                                                      \
+   fit_tiles,                                                                                      \
+   chunk_blocks,                                                                                   \
+   name,                                                                                           \
+   steps_for(features)},
 #include "backends/cpu/kernels.inc"
 #undef MARLIN_CPU_KERNEL
 };
 
 /// A multiple of every tile's rows, so that a full block of rows leaves no tile unfilled.
 constexpr int64_t kRowUnit = 12;
-/// Activations of one block of rows stay well inside a last-level cache, and scratch stays bounded for any M.
+/// Activations of one block of rows stay well inside a last-level cache, and scratch stays bounded
+/// for any M.
 constexpr int64_t kActivationBudget = 8 << 20;
 constexpr int64_t kOutputBudget = 32 << 20;
 
-/// A product of few panels is cut along K, too, so that it has as many pieces as this; none is shorter than so many superblocks
-/// (25 KB or more), which take about as long to read as a piece costs to hand out. By the shape alone: sums of a row depend on
-/// how K is cut, and must not depend on the number of threads.
+/// A product of few panels is cut along K, too, so that it has as many pieces as this; none is
+/// shorter than so many superblocks (25 KB or more), which take about as long to read as a piece
+/// costs to hand out. By the shape alone: sums of a row depend on how K is cut, and must not depend
+/// on the number of threads.
 constexpr int64_t kFewPieces = 16, kShortestPiece = 6;
 
-const CpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const CpuWeights&>(*problem.weights); }
+const CpuWeights& weights_of(const GemmProblem& problem) {
+  return static_cast<const CpuWeights&>(*problem.weights);
+}
 
 bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& weights) {
   if ((row.form == ActivationForm::int8) != (problem.compute == MARLIN_COMPUTE_INT8)) return false;
   if (row.bf16_only && problem.a.dtype != MARLIN_BF16) return false;
-  const uint32_t code = weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights));
+  const uint32_t code =
+      weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights));
   return (row.codes & code) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
 }
 
-/// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros need the plain sum.
+/// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros
+/// need the plain sum.
 int sum_factor(CodeKind kind) {
   switch (kind) {
     case CodeKind::u4:
@@ -63,21 +82,26 @@ int sum_factor(CodeKind kind) {
   }
 }
 
-int64_t pair_sum_columns(const CpuWeights& weights) { return weights.layout.panels() * kPanelColumns; }
+int64_t pair_sum_columns(const CpuWeights& weights) {
+  return weights.layout.panels() * kPanelColumns;
+}
 
 /// Most rows that are prepared at a time: all, unless that would need much memory.
 int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   const CpuWeights& weights = weights_of(problem);
-  const int64_t bytes_per_row = static_cast<int64_t>(activation_layout(row, weights, kRowUnit).bytes()) / kRowUnit;
+  const int64_t bytes_per_row =
+      static_cast<int64_t>(activation_layout(row, weights, kRowUnit).bytes()) / kRowUnit;
   int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
-  if (is_two_input(problem.epilogue)) rows = std::min(rows, kOutputBudget / (pair_sum_columns(weights) * 4));
+  if (is_two_input(problem.epilogue))
+    rows = std::min(rows, kOutputBudget / (pair_sum_columns(weights) * 4));
   return std::max(kRowUnit, rows / kRowUnit * kRowUnit);
 }
 
 /// Rows of one tile only: more rows are pieces enough.
 int64_t parts_of_k(const PackedLayout& layout, const ActivationLayout& activations) {
   if (activations.tiles != 1) return 1;
-  return std::max<int64_t>(1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));
+  return std::max<int64_t>(
+      1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));
 }
 
 }  // namespace
@@ -88,7 +112,9 @@ CodeKind code_kind(const CpuWeights& weights) {
   const bool additive = weights.layout.zero_kind == ZeroKind::additive;
   switch (weights.meta().format) {
     case MARLIN_INT4:
-      return additive ? CodeKind::u4add : weights.layout.zero_kind == ZeroKind::integer ? CodeKind::u4zero : CodeKind::u4;
+      return additive                                        ? CodeKind::u4add
+             : weights.layout.zero_kind == ZeroKind::integer ? CodeKind::u4zero
+                                                             : CodeKind::u4;
     case MARLIN_INT8:
       return additive ? CodeKind::i8add : CodeKind::i8;
     default:
@@ -106,12 +132,15 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   layout.tiles = ceil_div(m, layout.tile_rows);
   layout.blocks = weights.layout.slots / kBlockSlots;
   layout.chunk_blocks = row.chunk_blocks != 0 ? row.chunk_blocks : static_cast<int>(layout.blocks);
-  if (row.form == ActivationForm::int8 || is_additive(kind)) layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
+  if (row.form == ActivationForm::int8 || is_additive(kind))
+    layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
   if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
   layout.cut_last = cuts_last_tile(row);
   layout.gathered = gathers(row);
   layout.paired = pairs_groups(row) && layout.sums_per_block == 2;
-  layout.run = layout.gathered && row.form == ActivationForm::f32 ? 4 : layout.gathered || pairs_steps(row) ? 2 : 1;
+  layout.run = layout.gathered && row.form == ActivationForm::f32 ? 4
+               : layout.gathered || pairs_steps(row)              ? 2
+                                                                  : 1;
   return layout;
 }
 
@@ -122,11 +151,14 @@ using Candidates = std::array<KernelCandidate, std::size(kRows)>;
 /// For any M.
 Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view kernel_override) {
   if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
-    return Status::error(MARLIN_E_UNSUPPORTED, "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
-                         problem.compute);
+    return Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
+        problem.compute);
   const CpuWeights& weights = weights_of(problem);
   Candidates candidates;
-  // Kernels that scale partial sums round a term once more than the contract's gamma_K counts; that shows when K is 1 or 2.
+  // Kernels that scale partial sums round a term once more than the contract's gamma_K counts; that
+  // shows when K is 1 or 2.
   const bool portable_only = weights.layout.k < kBlockSlots && kernel_override.empty();
   for (size_t i = 0; i < candidates.size(); ++i) {
     const KernelRow& row = kRows[i];
@@ -136,8 +168,8 @@ Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view k
   return candidates;
 }
 
-Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& problem, int64_t m, const CpuFeatures& features,
-                           std::string_view kernel_override) {
+Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& problem, int64_t m,
+                           const CpuFeatures& features, std::string_view kernel_override) {
   const CpuWeights& weights = weights_of(problem);
   m = std::max<int64_t>(m, 1);
   MARLIN_ASSIGN(const size_t index, choose_kernel(candidates, features.bits, m, kernel_override));
@@ -146,13 +178,17 @@ Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& prob
   plan.row = &kRows[index];
   const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
   plan.m_block = std::min(m, round_up(ceil_div(m, blocks), kRowUnit));
-  // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every smaller one.
+  // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every
+  // smaller one.
   const int64_t rows = std::min(m, most), capacity = rows <= 4 ? rows : round_up(rows, kRowUnit);
   plan.activation_bytes = activation_layout(*plan.row, weights, capacity).bytes();
-  if (is_two_input(problem.epilogue)) plan.output_bytes = static_cast<uint64_t>(rows * pair_sum_columns(weights)) * 4;
+  if (is_two_input(problem.epilogue))
+    plan.output_bytes = static_cast<uint64_t>(rows * pair_sum_columns(weights)) * 4;
   const ActivationLayout layout = activation_layout(*plan.row, weights, m);
   plan.k_parts = parts_of_k(weights.layout, layout);
-  if (plan.k_parts > 1) plan.part_bytes = static_cast<uint64_t>(plan.k_parts * layout.tile_rows * pair_sum_columns(weights)) * 4;
+  if (plan.k_parts > 1)
+    plan.part_bytes =
+        static_cast<uint64_t>(plan.k_parts * layout.tile_rows * pair_sum_columns(weights)) * 4;
   return plan;
 }
 
@@ -164,24 +200,26 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatu
   return plan_with(candidates, problem, m, features, kernel_override);
 }
 
-Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const CpuFeatures& features,
-                              std::string_view kernel_override) {
-  // Within one kernel's range of M more rows never need less, but for parts of K, which one tile alone has: the ends of the
-  // ranges and of the first tile suffice.
+Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m,
+                              const CpuFeatures& features, std::string_view kernel_override) {
+  // Within one kernel's range of M more rows never need less, but for parts of K, which one tile
+  // alone has: the ends of the ranges and of the first tile suffice.
   MARLIN_ASSIGN(const Candidates candidates, candidates_for(problem, kernel_override));
   MARLIN_ASSIGN(GemmPlan largest, plan_with(candidates, problem, max_m, features, kernel_override));
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!candidates[i].serves) continue;
     for (const int64_t m : {kRows[i].m_min - 1, kRows[i].m_max, int64_t{kRows[i].tile_rows}}) {
       if (m < 1 || m >= max_m) continue;
-      MARLIN_ASSIGN(const GemmPlan plan, plan_with(candidates, problem, m, features, kernel_override));
+      MARLIN_ASSIGN(const GemmPlan plan,
+                    plan_with(candidates, problem, m, features, kernel_override));
       if (plan.bytes() > largest.bytes()) largest = plan;
     }
   }
   return largest;
 }
 
-std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const CpuFeatures& features) {
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem,
+                         const CpuFeatures& features) {
   const CpuWeights& weights = weights_of(problem);
   const KernelRow& row = *plan.row;
   const ActivationLayout layout = activation_layout(row, weights, plan.m_block);
@@ -190,7 +228,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "isa: %s\n", features.name.c_str());
   append(text, "tile: %d rows x %d columns\n", layout.tile_rows, kPanelColumns);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
-  append(text, "k_chunk: %" PRId64 "\n", std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
+  append(text, "k_chunk: %" PRId64 "\n",
+         std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
   if (plan.k_parts > 1) append(text, "k_parts: %" PRId64 "\n", plan.k_parts);
   append(text, "activations: %s\n",
          row.form == ActivationForm::int8   ? "int8 in blocks of 32"
@@ -199,9 +238,12 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);
-  if (!weights.slot_to_k.empty()) append(text, "act_order: columns of A are gathered while they are prepared\n");
-  append(text, "scratch_bytes: %" PRIu64 "\n", plan.activation_bytes + plan.output_bytes + plan.part_bytes);
-  append(text, "why: first kernel that this processor has for these types and M from %" PRId64, row.m_min);
+  if (!weights.slot_to_k.empty())
+    append(text, "act_order: columns of A are gathered while they are prepared\n");
+  append(text, "scratch_bytes: %" PRIu64 "\n",
+         plan.activation_bytes + plan.output_bytes + plan.part_bytes);
+  append(text, "why: first kernel that this processor has for these types and M from %" PRId64,
+         row.m_min);
   if (row.m_max != 0) append(text, " to %" PRId64, row.m_max);
   text += '\n';
   return text;

@@ -12,22 +12,23 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// The same matrix with its k in the order of the slots, where groups lie together: the decoder then meets each group once,
-/// however an act-order file scatters them.
+/// The same matrix with its k in the order of the slots, where groups lie together: the decoder
+/// then meets each group once, however an act-order file scatters them.
 WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& groups) {
   WeightMeta meta = weights.meta();
   meta.k = weights.layout.slots;
   meta.group_index.resize(static_cast<size_t>(meta.k));
   for (size_t slot = 0; slot < meta.group_index.size(); ++slot)
-    meta.group_index[slot] = std::max(0, groups[slot / static_cast<size_t>(weights.layout.slot_group)]);
+    meta.group_index[slot] =
+        std::max(0, groups[slot / static_cast<size_t>(weights.layout.slot_group)]);
   return meta;
 }
 
 /// Turns packed rows back into canonical ones, which the one decoder then decodes; one a thread.
 class RowUnpacker {
  public:
-  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups, const RowSelection& rows,
-              const MatrixView& out)
+  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
+              const RowSelection& rows, const MatrixView& out)
       : weights_(weights), meta_(meta), groups_(groups), rows_(rows), out_(out) {
     stripe_.codes.resize(static_cast<size_t>(meta.k));
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
@@ -39,31 +40,41 @@ class RowUnpacker {
 
   Status operator()(int64_t item) {
     const PackedLayout& layout = weights_.layout;
-    // The list is the caller's memory: whoever changes it meanwhile gets an error, not a read outside.
+    // The list is the caller's memory: whoever changes it meanwhile gets an error, not a read
+    // outside.
     MARLIN_ASSIGN(const int64_t row, selected_row(rows_, item, layout.n));
-    const std::byte* const panel = weights_.data.data() + row / kPanelColumns * layout.panel_bytes();
+    const std::byte* const panel =
+        weights_.data.data() + row / kPanelColumns * layout.panel_bytes();
     const auto column = static_cast<int>(row % kPanelColumns);
     if (layout.sparse)
       read_kept(panel, column);
     else
       read_codes(panel, column);
     const size_t scale = scale_bytes(layout.scale_type), zero = zero_bytes();
-    read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale, stripe_.scales);
-    if (zero != 0) read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero, stripe_.zeros);
+    read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale,
+                stripe_.scales);
+    if (zero != 0)
+      read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero,
+                  stripe_.zeros);
     decode_rows(meta_, stripe_, row, 1, by_slot_.data());
-    encode_floats(out_.dtype, in_file_order(), layout.k,
-                  static_cast<std::byte*>(out_.data) + item * out_.stride * float_bytes(out_.dtype));
+    encode_floats(
+        out_.dtype, in_file_order(), layout.k,
+        static_cast<std::byte*>(out_.data) + item * out_.stride * float_bytes(out_.dtype));
     return {};
   }
 
  private:
-  size_t zero_bytes() const { return static_cast<size_t>(weights_.layout.zero_row_bytes() / kPanelColumns); }
+  size_t zero_bytes() const {
+    return static_cast<size_t>(weights_.layout.zero_row_bytes() / kPanelColumns);
+  }
 
   void read_codes(const std::byte* panel, int column) {
     const PackedLayout& layout = weights_.layout;
-    const int lines = layout.code_bits, slots_a_line = kBlockSlots / lines;  // 4 lines of 8 nibbles, 8 lines of 4 bytes
+    const int lines = layout.code_bits,
+              slots_a_line = kBlockSlots / lines;  // 4 lines of 8 nibbles, 8 lines of 4 bytes
     for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
-      const std::byte* const from = panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
+      const std::byte* const from =
+          panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
       uint8_t* const to = stripe_.codes.data() + block * kBlockSlots;
       for (int line = 0; line < lines; ++line) {
         const auto word = load<uint32_t>(from + 64 * line);
@@ -81,8 +92,8 @@ class RowUnpacker {
     const int c = column % kGroupColumns;
     for (int64_t quad = 0; quad < weights_.layout.slots / 4; ++quad) {
       const int in_block = static_cast<int>(quad % (kBlockSlots / 4));
-      const auto* const group =
-          reinterpret_cast<const uint8_t*>(panel + weights_.layout.block_offset(column, quad / (kBlockSlots / 4)));
+      const auto* const group = reinterpret_cast<const uint8_t*>(
+          panel + weights_.layout.block_offset(column, quad / (kBlockSlots / 4)));
       const uint32_t positions = load<uint32_t>(group + kSparsePositions + 4 * c) >> 2 * in_block;
       const unsigned first = positions & 3u, second = positions >> 16 & 3u;
       const uint8_t* const pair = group + in_block / 4 * 64 + 4 * c + in_block % 2;
@@ -94,12 +105,15 @@ class RowUnpacker {
   }
 
   /// `from` is the row's first scale (or zero) in the first superblock.
-  void read_groups(const std::byte* from, int64_t row_bytes, size_t size, std::vector<uint8_t>& to) const {
+  void read_groups(const std::byte* from, int64_t row_bytes, size_t size,
+                   std::vector<uint8_t>& to) const {
     const int in_super = weights_.layout.groups_per_super();
     for (size_t i = 0; i < groups_.size(); ++i) {
-      const auto super = static_cast<int64_t>(i) / in_super, in = static_cast<int64_t>(i) % in_super;
+      const auto super = static_cast<int64_t>(i) / in_super,
+                 in = static_cast<int64_t>(i) % in_super;
       if (groups_[i] < 0) continue;
-      std::memcpy(to.data() + groups_[i] * size, from + super * weights_.layout.super_bytes() + in * row_bytes, size);
+      std::memcpy(to.data() + groups_[i] * size,
+                  from + super * weights_.layout.super_bytes() + in * row_bytes, size);
     }
   }
 
@@ -121,12 +135,14 @@ class RowUnpacker {
 
 }  // namespace
 
-Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out, TaskRunner& runner) {
+Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out,
+                   TaskRunner& runner) {
   MARLIN_RETURN_IF_ERROR(check_rows(rows, out.rows, weights.layout.n));
-  const std::vector<int32_t> groups =
-      groups_of_slots(weights.meta(), {weights.layout.slots, weights.layout.slot_group, weights.slot_to_k});
+  const std::vector<int32_t> groups = groups_of_slots(
+      weights.meta(), {weights.layout.slots, weights.layout.slot_group, weights.slot_to_k});
   const WeightMeta meta = meta_of_slots(weights, groups);
-  return for_each_item(runner, out.rows, [&] { return RowUnpacker(weights, meta, groups, rows, out); });
+  return for_each_item(runner, out.rows,
+                       [&] { return RowUnpacker(weights, meta, groups, rows, out); });
 }
 
 }  // namespace metal_marlin::cpu

@@ -18,7 +18,8 @@ WorkspaceCache::~WorkspaceCache() {
 
 std::unique_ptr<Workspace> WorkspaceCache::take() {
   for (std::atomic<Workspace*>& kept : kept_)
-    if (Workspace* const found = kept.exchange(nullptr, std::memory_order_acq_rel)) return std::unique_ptr<Workspace>(found);
+    if (Workspace* const found = kept.exchange(nullptr, std::memory_order_acq_rel))
+      return std::unique_ptr<Workspace>(found);
   return std::make_unique<Workspace>();
 }
 

@@ -27,8 +27,8 @@ class Workspace {
   Block block_;
 };
 
-/// A few workspaces for calls without a stream; any number of threads. Without locks, so that a fork() while another thread is
-/// here cannot leave the child one that is locked for ever.
+/// A few workspaces for calls without a stream; any number of threads. Without locks, so that a
+/// fork() while another thread is here cannot leave the child one that is locked for ever.
 class WorkspaceCache {
  public:
   /// A workspace of the caller's own until it is destroyed, which puts it back.

@@ -8,7 +8,8 @@
 
 namespace metal_marlin::cuda {
 
-/// Devices to list, unusable ones included; at least 1, so that there is a place to say why there is none.
+/// Devices to list, unusable ones included; at least 1, so that there is a place to say why there
+/// is none.
 uint32_t device_count();
 /// Fills all but struct_size and backend. `index` is below device_count().
 void describe_device(uint32_t index, marlin_device_info& out);

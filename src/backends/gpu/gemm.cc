@@ -23,8 +23,10 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
       .set(MARLIN_CONSTANT_ROW_FACTOR, whole ? layout.row_factor : kRowFactorNone)
       .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned)
       .set(MARLIN_CONSTANT_RAGGED, !plan.prepared && layout.k < layout.slots)
-      .set(MARLIN_CONSTANT_OUTPUT_TYPE, whole ? float_constant(problem.c.dtype) : uint32_t{kFloat32})
-      .set(MARLIN_CONSTANT_BIAS_TYPE, whole ? float_constant(problem.bias.dtype) : uint32_t{kFloatNone})
+      .set(MARLIN_CONSTANT_OUTPUT_TYPE,
+           whole ? float_constant(problem.c.dtype) : uint32_t{kFloat32})
+      .set(MARLIN_CONSTANT_BIAS_TYPE,
+           whole ? float_constant(problem.bias.dtype) : uint32_t{kFloatNone})
       .set(MARLIN_CONSTANT_EPILOGUE, whole ? static_cast<uint32_t>(problem.epilogue) : 0)
       .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
       .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
@@ -40,25 +42,30 @@ Variant finish_variant(const GemmProblem& problem) {
       .set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.bias.dtype))
       .set(MARLIN_CONSTANT_EPILOGUE, static_cast<uint32_t>(problem.epilogue))
       .set(MARLIN_CONSTANT_ACCUMULATE, problem.accumulate)
-      .set(MARLIN_CONSTANT_INTERLEAVED, is_two_input(problem.epilogue) && weights.meta().gate_up_interleaved);
+      .set(MARLIN_CONSTANT_INTERLEAVED,
+           is_two_input(problem.epilogue) && weights.meta().gate_up_interleaved);
   return v;
 }
 
 HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
-  return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype) : gather_kernel(problem.a.dtype);
+  return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype)
+                                               : gather_kernel(problem.a.dtype);
 }
 
 Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan) {
   Variant v(prepare_kernel(problem, plan).name);
-  if (plan.activation == ActivationKind::i8) v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
+  if (plan.activation == ActivationKind::i8)
+    v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
   return v;
 }
 
 int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
-  return plan.activation == ActivationKind::i8 ? 1 : static_cast<int64_t>(float_bytes(problem.a.dtype));
+  return plan.activation == ActivationKind::i8 ? 1
+                                               : static_cast<int64_t>(float_bytes(problem.a.dtype));
 }
 
-ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands, int64_t rows) {
+ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
+                         const ProductOperands& operands, int64_t rows) {
   const PackedLayout& layout = weights_of(problem).layout;
   ProductArgs args{};
   args.m = static_cast<marlin_int>(rows);
@@ -74,38 +81,48 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan, const
   return args;
 }
 
-/// A kernel whose registers leave room for fewer threads than its tile needs cannot run; nor can one with other simdgroups.
+/// A kernel whose registers leave room for fewer threads than its tile needs cannot run; nor can
+/// one with other simdgroups.
 Status check_kernel(const device::Kernel& compiled, const ProductKernel& kernel) {
   if (compiled.max_threads() >= kernel.threads && compiled.simd_width() == kLanes) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED,
-                       "it runs with up to %u threads in simdgroups of %u, expected %u in simdgroups of %d",
-                       compiled.max_threads(), compiled.simd_width(), kernel.threads, kLanes);
+  return Status::error(
+      MARLIN_E_UNSUPPORTED,
+      "it runs with up to %u threads in simdgroups of %u, expected %u in simdgroups of %d",
+      compiled.max_threads(), compiled.simd_width(), kernel.threads, kLanes);
 }
 
 }  // namespace
 
-uint32_t helper_threads(const device::Kernel& kernel) { return std::min(kHelperThreads, kernel.max_threads()); }
+uint32_t helper_threads(const device::Kernel& kernel) {
+  return std::min(kHelperThreads, kernel.max_threads());
+}
 
 void bind_weights(Bindings& bindings, const GpuWeights& weights) {
   const PackedLayout& layout = weights.layout;
   bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
       .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
-  if (layout.zero_kind != ZeroKind::none) bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+  if (layout.zero_kind != ZeroKind::none)
+    bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
 }
 
-device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows, uint32_t threads) {
-  return {static_cast<uint32_t>(ceil_div(ceil_div(columns, helper.columns), threads)), static_cast<uint32_t>(rows), 1};
+device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows,
+                          uint32_t threads) {
+  return {static_cast<uint32_t>(ceil_div(ceil_div(columns, helper.columns), threads)),
+          static_cast<uint32_t>(rows), 1};
 }
 
 bool GemmCall::share_activations(const Product& one, const Product& other) {
   const MatrixView &a = one.problem->a, &b = other.problem->a;
   const GpuWeights &v = weights_of(*one.problem), &w = weights_of(*other.problem);
-  return one.plan.activation == other.plan.activation && one.operands.a.place.address() == other.operands.a.place.address() &&
-         one.operands.a.stride == other.operands.a.stride && a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols &&
-         v.layout.slots == w.layout.slots && v.slot_to_k == w.slot_to_k;
+  return one.plan.activation == other.plan.activation &&
+         one.operands.a.place.address() == other.operands.a.place.address() &&
+         one.operands.a.stride == other.operands.a.stride && a.dtype == b.dtype &&
+         a.rows == b.rows && a.cols == b.cols && v.layout.slots == w.layout.slots &&
+         v.slot_to_k == w.slot_to_k;
 }
 
-Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands) {
+Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
+                     const ProductOperands& operands) {
   Product product{&problem, plan, operands, nullptr, nullptr, nullptr};
   const auto area = [&](uint64_t bytes) {
     const uint64_t at = scratch_;
@@ -122,7 +139,8 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan, const Pro
     MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan)));
   }
   product.partials_at = area(plan.partial_bytes);
-  MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
+  MARLIN_ASSIGN(product.multiply,
+                kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
   MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
@@ -157,19 +175,24 @@ Status GemmCall::record_prepare(GpuStream& stream, const Place& scratch, const P
     Bindings bindings;
     bindings.buffer(MARLIN_BUFFER_SOURCE, product.operands.a.place.at(skipped))
         .buffer(MARLIN_BUFFER_QUANTIZED,
-                scratch.at(product.activations_at + done * static_cast<uint64_t>(prepared_element(problem, product.plan))));
+                scratch.at(product.activations_at +
+                           done * static_cast<uint64_t>(prepared_element(problem, product.plan))));
     if (product.plan.activation == ActivationKind::i8)
-      bindings.buffer(MARLIN_BUFFER_QUANT_SCALES, scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
+      bindings.buffer(MARLIN_BUFFER_QUANT_SCALES,
+                      scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
     if (weights.layout.permuted)
-      bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS, Place{weights.buffer, weights.layout.slot_to_k_at});
+      bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS,
+                      Place{weights.buffer, weights.layout.slot_to_k_at});
     bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
-    MARLIN_RETURN_IF_ERROR(stream.dispatch(product.prepare, bindings, helper_grid(helper, slots, rows, threads), threads,
+    MARLIN_RETURN_IF_ERROR(stream.dispatch(product.prepare, bindings,
+                                           helper_grid(helper, slots, rows, threads), threads,
                                            "metal-marlin: prepare A"));
   }
   return {};
 }
 
-Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows) {
+Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const Product& product,
+                                 int64_t first, int64_t rows) {
   const GemmProblem& problem = *product.problem;
   const GemmPlan& plan = product.plan;
   const GpuWeights& weights = weights_of(problem);
@@ -184,49 +207,61 @@ Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const 
     const auto element = static_cast<uint64_t>(prepared_element(problem, plan));
     bindings.buffer(MARLIN_BUFFER_A, scratch.at(product.activations_at + row * slots * element));
   } else {
-    const uint64_t row_bytes = static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
+    const uint64_t row_bytes =
+        static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
     bindings.buffer(MARLIN_BUFFER_A, product.operands.a.place.at(row * row_bytes));
   }
   if (plan.activation == ActivationKind::i8)
-    bindings.buffer(MARLIN_BUFFER_A_SCALES, scratch.at(product.scales_at + row * slots / kActivationBlock * sizeof(float)));
+    bindings.buffer(MARLIN_BUFFER_A_SCALES,
+                    scratch.at(product.scales_at + row * slots / kActivationBlock * sizeof(float)));
   if (plan.partial) {
     bindings.buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at));
   } else {
     if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
-    const uint64_t row_bytes = static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
+    const uint64_t row_bytes =
+        static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
     bindings.buffer(MARLIN_BUFFER_C, product.operands.c.place.at(row * row_bytes));
   }
   bindings.value(MARLIN_BUFFER_ARGS, args);
   const device::Size3 groups{static_cast<uint32_t>(ceil_div(layout.n, plan.kernel->columns)),
-                             static_cast<uint32_t>(ceil_div(rows, plan.kernel->rows)), static_cast<uint32_t>(plan.splits)};
-  return stream.dispatch(product.multiply, bindings, groups, plan.kernel->threads, "metal-marlin: multiply");
+                             static_cast<uint32_t>(ceil_div(rows, plan.kernel->rows)),
+                             static_cast<uint32_t>(plan.splits)};
+  return stream.dispatch(product.multiply, bindings, groups, plan.kernel->threads,
+                         "metal-marlin: multiply");
 }
 
-Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows) {
+Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Product& product,
+                               int64_t first, int64_t rows) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
   const ProductArgs args = product_args(problem, product.plan, product.operands, rows);
-  const uint64_t row_bytes = static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
+  const uint64_t row_bytes =
+      static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
   Bindings bindings;
   if (weights.layout.row_factor != kRowFactorNone)
     bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, weights.layout.factors_at});
   if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
-  bindings.buffer(MARLIN_BUFFER_C, product.operands.c.place.at(static_cast<uint64_t>(first) * row_bytes))
+  bindings
+      .buffer(MARLIN_BUFFER_C,
+              product.operands.c.place.at(static_cast<uint64_t>(first) * row_bytes))
       .buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at))
       .value(MARLIN_BUFFER_ARGS, args);
   const uint32_t threads = helper_threads(*product.finish);
-  return stream.dispatch(product.finish, bindings, helper_grid(finish_kernel(), problem.c.cols, rows, threads), threads,
+  return stream.dispatch(product.finish, bindings,
+                         helper_grid(finish_kernel(), problem.c.cols, rows, threads), threads,
                          "metal-marlin: finish");
 }
 
 /// Block number `round` of the rows of every product that has so many.
-Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t round, bool& more) const {
+Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t round,
+                              bool& more) const {
   bool partial = false;
   more = false;
   for (const Product& product : products_) {
     const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
     if (left <= 0) continue;
-    MARLIN_RETURN_IF_ERROR(record_multiply(stream, scratch, product, first, std::min(left, product.plan.m_block)));
+    MARLIN_RETURN_IF_ERROR(
+        record_multiply(stream, scratch, product, first, std::min(left, product.plan.m_block)));
     partial = partial || product.plan.partial;
     more = more || left > product.plan.m_block;
   }
@@ -235,9 +270,11 @@ Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t r
   for (const Product& product : products_) {
     const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
     if (left > 0 && product.plan.partial)
-      MARLIN_RETURN_IF_ERROR(record_finish(stream, scratch, product, first, std::min(left, product.plan.m_block)));
+      MARLIN_RETURN_IF_ERROR(
+          record_finish(stream, scratch, product, first, std::min(left, product.plan.m_block)));
   }
-  return more ? stream.barrier() : Status();  // the next block's partial sums take the place of these
+  return more ? stream.barrier()
+              : Status();  // the next block's partial sums take the place of these
 }
 
 Status GemmCall::record(GpuStream& stream, Memory& memory) const {
@@ -255,7 +292,8 @@ Status GemmCall::record(GpuStream& stream, Memory& memory) const {
   }
   if (prepared) MARLIN_RETURN_IF_ERROR(stream.barrier());
   bool more = true;
-  for (int64_t round = 0; more; ++round) MARLIN_RETURN_IF_ERROR(record_round(stream, scratch, round, more));
+  for (int64_t round = 0; more; ++round)
+    MARLIN_RETURN_IF_ERROR(record_round(stream, scratch, round, more));
   return stream.end();
 }
 

@@ -21,13 +21,16 @@ uint32_t helper_threads(const device::Kernel& kernel);
 /// Codes, scales and zeros.
 void bind_weights(Bindings& bindings, const GpuWeights& weights);
 /// A helper's grid for so many columns and rows of work.
-device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows, uint32_t threads);
+device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows,
+                          uint32_t threads);
 
 /// Independent products that are recorded together:
 ///
-///   quantize or gather | barrier | multiply | barrier | finish | barrier | multiply the next block of rows | ...
+///   quantize or gather | barrier | multiply | barrier | finish | barrier | multiply the next block
+///   of rows | ...
 ///
-/// with the steps and barriers that they need. Products that share an A, read in the same form, prepare it once.
+/// with the steps and barriers that they need. Products that share an A, read in the same form,
+/// prepare it once.
 class GemmCall {
  public:
   explicit GemmCall(KernelCache& kernels) : kernels_(kernels) {}
@@ -47,13 +50,15 @@ class GemmCall {
     ProductOperands operands;
     device::KernelRef prepare, multiply, finish;
     uint64_t activations_at = 0, scales_at = 0, partials_at = 0;  // in scratch
-    bool prepares = false;                                        // itself, and not through another product
+    bool prepares = false;  // itself, and not through another product
   };
 
   static bool share_activations(const Product& one, const Product& other);
   static Status record_prepare(GpuStream& stream, const Place& scratch, const Product& product);
-  static Status record_multiply(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows);
-  static Status record_finish(GpuStream& stream, const Place& scratch, const Product& product, int64_t first, int64_t rows);
+  static Status record_multiply(GpuStream& stream, const Place& scratch, const Product& product,
+                                int64_t first, int64_t rows);
+  static Status record_finish(GpuStream& stream, const Place& scratch, const Product& product,
+                              int64_t first, int64_t rows);
   Status record_round(GpuStream& stream, const Place& scratch, int64_t round, bool& more) const;
 
   KernelCache& kernels_;

@@ -19,11 +19,14 @@
 namespace metal_marlin::gpu {
 namespace {
 
-int64_t element_bytes(const MatrixView& view) { return static_cast<int64_t>(float_bytes(view.dtype)); }
+int64_t element_bytes(const MatrixView& view) {
+  return static_cast<int64_t>(float_bytes(view.dtype));
+}
 
 class GpuBackend final : public Backend {
  public:
-  GpuBackend(std::shared_ptr<device::Device> device, const BackendOptions& options, const GpuOptions& gpu)
+  GpuBackend(std::shared_ptr<device::Device> device, const BackendOptions& options,
+             const GpuOptions& gpu)
       : device_(std::move(device)),
         options_(gpu),
         kernel_(options.kernel),
@@ -32,21 +35,27 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
     MARLIN_RETURN_IF_ERROR(check_process());
-    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed, pack_on_device(source, *device_, memory_, *runner_));
+    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
+                  pack_on_device(source, *device_, memory_, *runner_));
     return packed;
   }
 
-  Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows, const MatrixView& out) override {
+  Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
+                const MatrixView& out) override {
     MARLIN_RETURN_IF_ERROR(check_process());
     const auto& packed = static_cast<const GpuWeights&>(weights);
-    if (stream != nullptr) return unpack_on(static_cast<GpuStream&>(*stream), packed, rows, out, nullptr);
+    if (stream != nullptr)
+      return unpack_on(static_cast<GpuStream&>(*stream), packed, rows, out, nullptr);
     MARLIN_RETURN_IF_ERROR(check_ids(*device_, rows, out.rows, packed.layout.n));
-    return at_once([&](GpuStream& own, Operands& operands) { return unpack_on(own, packed, rows, out, &operands); });
+    return at_once([&](GpuStream& own, Operands& operands) {
+      return unpack_on(own, packed, rows, out, &operands);
+    });
   }
 
   Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) override {
     MARLIN_RETURN_IF_ERROR(check_process());
-    MARLIN_ASSIGN(device::BufferRef buffer, memory_.allocate(bytes, device::Placement::shared, "buffer"));
+    MARLIN_ASSIGN(device::BufferRef buffer,
+                  memory_.allocate(bytes, device::Placement::shared, "buffer"));
     std::memset(buffer->host(), 0, bytes);
     return std::unique_ptr<SharedMemory>(std::make_unique<GpuBuffer>(std::move(buffer)));
   }
@@ -63,8 +72,9 @@ class GpuBackend final : public Backend {
     uint64_t bytes = 0;
     if (options.scratch.present()) {
       if (options.scratch.memory == MARLIN_MEM_HOST)
-        return Status::error(MARLIN_E_ARGUMENT,
-                             "desc->scratch.memory is 0 (host), expected a buffer or the device's own memory");
+        return Status::error(
+            MARLIN_E_ARGUMENT,
+            "desc->scratch.memory is 0 (host), expected a buffer or the device's own memory");
       MARLIN_ASSIGN(scratch, place_on_device(*device_, options.scratch));
       const uint64_t all = static_cast<uint64_t>(options.scratch.rows * options.scratch.cols);
       const uint64_t skip = std::min(-scratch.address() % kScratchAlign, all);
@@ -76,18 +86,23 @@ class GpuBackend final : public Backend {
         std::make_unique<GpuStream>(std::move(queue), options.kind, std::move(scratch), bytes));
   }
 
-  Status supports(const GemmProblem& problem) override { return plan(problem, problem.a.rows).status(); }
+  Status supports(const GemmProblem& problem) override {
+    return plan(problem, problem.a.rows).status();
+  }
 
   Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) override {
     MARLIN_RETURN_IF_ERROR(check_process());
     if (stream != nullptr) return gemm_on(static_cast<GpuStream&>(*stream), problems, nullptr);
-    return at_once([&](GpuStream& own, Operands& operands) { return gemm_on(own, problems, &operands); });
+    return at_once(
+        [&](GpuStream& own, Operands& operands) { return gemm_on(own, problems, &operands); });
   }
 
-  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems, int64_t max_m) override {
+  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems,
+                           int64_t max_m) override {
     MARLIN_RETURN_IF_ERROR(check_process());
     if (max_m == 0 || problems.empty()) return uint64_t{0};
-    if (stream != nullptr) return prepare_on(static_cast<GpuStream&>(*stream), problems, max_m, false);
+    if (stream != nullptr)
+      return prepare_on(static_cast<GpuStream&>(*stream), problems, max_m, false);
     MARLIN_ASSIGN(auto own, streams_.take());
     auto bytes = prepare_on(*own, problems, max_m, true);
     streams_.put(std::move(own));
@@ -110,18 +125,24 @@ class GpuBackend final : public Backend {
 
   Result<std::string> explain(const GemmProblem& problem) override {
     MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
-    return explain_gemm(chosen, problem, rules()) + "busy_ns: " + std::to_string(busy_ns_.load()) + '\n';
+    return explain_gemm(chosen, problem, rules()) + "busy_ns: " + std::to_string(busy_ns_.load()) +
+           '\n';
   }
 
  private:
-  /// Neither the driver's connection nor the locks of its threads come along into the child of a fork.
+  /// Neither the driver's connection nor the locks of its threads come along into the child of a
+  /// fork.
   Status check_process() const {
     if (getpid() == process_) return {};
-    return Status::error(MARLIN_E_DEVICE, "%s: the context is of process %d and does not survive a fork into %d",
-                         device_->capabilities().name.c_str(), static_cast<int>(process_), static_cast<int>(getpid()));
+    return Status::error(MARLIN_E_DEVICE,
+                         "%s: the context is of process %d and does not survive a fork into %d",
+                         device_->capabilities().name.c_str(), static_cast<int>(process_),
+                         static_cast<int>(getpid()));
   }
 
-  PlanRules rules() const { return {device_->capabilities(), health_, kernel_, options_.most_rows}; }
+  PlanRules rules() const {
+    return {device_->capabilities(), health_, kernel_, options_.most_rows};
+  }
 
   /// A plan whose kernel is known to compute right here.
   Result<GemmPlan> plan(const GemmProblem& problem, int64_t m) {
@@ -132,7 +153,8 @@ class GpuBackend final : public Backend {
       const Decoder decoder = decoder_of(*chosen.kernel, chosen.activation, layout);
       if (!options_.probe || health_.of(decoder) != KernelHealth::unknown) return chosen;
       const ProbeBench bench{*device_, memory_, kernels_, streams_, *runner_, logger_};
-      MARLIN_ASSIGN(const KernelHealth::State state, probe(bench, *chosen.kernel, chosen.activation, layout));
+      MARLIN_ASSIGN(const KernelHealth::State state,
+                    probe(bench, *chosen.kernel, chosen.activation, layout));
       health_.set(decoder, state);
     }
   }
@@ -165,7 +187,8 @@ class GpuBackend final : public Backend {
       const Access access = problem.accumulate ? Access::update : Access::write;
       MARLIN_ASSIGN(at.c, operands.add(problem.c, "c", element_bytes(problem.c), access));
       if (!problem.bias.present()) continue;
-      MARLIN_ASSIGN(at.bias, operands.add(problem.bias, "bias", element_bytes(problem.bias), Access::read));
+      MARLIN_ASSIGN(at.bias,
+                    operands.add(problem.bias, "bias", element_bytes(problem.bias), Access::read));
     }
     MARLIN_RETURN_IF_ERROR(operands.stage());
     GemmCall call(kernels_);
@@ -174,13 +197,14 @@ class GpuBackend final : public Backend {
       if (problem.a.rows == 0) continue;
       MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
       const Matrix bias = problem.bias.present() ? operands.place(located[i].bias) : Matrix();
-      MARLIN_RETURN_IF_ERROR(call.add(problem, chosen, {operands.place(located[i].a), operands.place(located[i].c), bias}));
+      MARLIN_RETURN_IF_ERROR(call.add(
+          problem, chosen, {operands.place(located[i].a), operands.place(located[i].c), bias}));
     }
     return call.record(stream, memory_);
   }
 
-  Status unpack_on(GpuStream& stream, const GpuWeights& weights, const RowSelection& rows, const MatrixView& out,
-                   Operands* hosts) {
+  Status unpack_on(GpuStream& stream, const GpuWeights& weights, const RowSelection& rows,
+                   const MatrixView& out, Operands* hosts) {
     MARLIN_RETURN_IF_ERROR(stream.check());
     Operands devices(*device_, memory_, stream, false);
     Operands& operands = hosts != nullptr ? *hosts : devices;
@@ -194,7 +218,8 @@ class GpuBackend final : public Backend {
     return record_unpack(kernels_, stream, weights, rows, list, out, operands.place(to));
   }
 
-  Result<uint64_t> prepare_on(GpuStream& stream, std::span<const GemmProblem> problems, int64_t max_m, bool stages) {
+  Result<uint64_t> prepare_on(GpuStream& stream, std::span<const GemmProblem> problems,
+                              int64_t max_m, bool stages) {
     MARLIN_RETURN_IF_ERROR(stream.check());
     uint64_t bytes = 0, staged = 0;
     for (const GemmProblem& problem : problems) {
@@ -210,9 +235,11 @@ class GpuBackend final : public Backend {
         view.rows = max_m;
         staged += Operands::staging_bytes(view, element_bytes(view));
       }
-      if (problem.bias.present()) staged += Operands::staging_bytes(problem.bias, element_bytes(problem.bias));
+      if (problem.bias.present())
+        staged += Operands::staging_bytes(problem.bias, element_bytes(problem.bias));
     }
-    if (bytes != 0 && !stream.has_host_scratch()) MARLIN_RETURN_IF_ERROR(stream.scratch(memory_, bytes).status());
+    if (bytes != 0 && !stream.has_host_scratch())
+      MARLIN_RETURN_IF_ERROR(stream.scratch(memory_, bytes).status());
     if (stages && staged != 0) MARLIN_RETURN_IF_ERROR(stream.staging(memory_, staged).status());
     return bytes == 0 ? 0 : bytes + kScratchAlign - 1;  // the host's memory may start anywhere
   }
@@ -232,7 +259,8 @@ class GpuBackend final : public Backend {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_gpu_backend(std::shared_ptr<device::Device> device, const BackendOptions& options,
+Result<std::unique_ptr<Backend>> make_gpu_backend(std::shared_ptr<device::Device> device,
+                                                  const BackendOptions& options,
                                                   const GpuOptions& gpu) {
   return std::unique_ptr<Backend>(std::make_unique<GpuBackend>(std::move(device), options, gpu));
 }

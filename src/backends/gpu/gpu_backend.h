@@ -10,13 +10,15 @@
 namespace metal_marlin::gpu {
 
 struct GpuOptions {
-  /// Kernels are compared with the CPU before they serve. Off only where a test's device computes nothing.
+  /// Kernels are compared with the CPU before they serve. Off only where a test's device computes
+  /// nothing.
   bool probe = true;
   /// Rows of A of one dispatch. Less only where tests want several blocks of few rows.
   int64_t most_rows = kMostRows;
 };
 
-Result<std::unique_ptr<Backend>> make_gpu_backend(std::shared_ptr<device::Device> device, const BackendOptions& options,
+Result<std::unique_ptr<Backend>> make_gpu_backend(std::shared_ptr<device::Device> device,
+                                                  const BackendOptions& options,
                                                   const GpuOptions& gpu = {});
 
 }  // namespace metal_marlin::gpu

@@ -7,16 +7,17 @@ namespace {
 
 #define MARLIN_GPU_ACTIVATIONS(prefix, suffix) \
   {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, prefix "i8_" suffix}
-#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                    \
-  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix),  \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix), \
-    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)},                                                \
-   m_min,                                                                                           \
-   m_max,                                                                                           \
-   rows,                                                                                            \
-   columns,                                                                                         \
-   threads,                                                                                         \
-   std::string_view(family) == "gemm" && !std::string_view(suffix).ends_with("tensor"),             \
+#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                   \
+  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
+    MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                         \
+    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)},                                         \
+   m_min,                                                                                          \
+   m_max,                                                                                          \
+   rows,                                                                                           \
+   columns,                                                                                        \
+   threads,                                                                                        \
+   std::string_view(family) == "gemm" && !std::string_view(suffix).ends_with("tensor"),            \
    std::string_view(suffix).ends_with("tensor")},
 #define MARLIN_GPU_HELPER(name, columns)
 constexpr ProductKernel kProducts[] = {
@@ -71,15 +72,20 @@ bool has_product_kernel(std::string_view name) {
 }
 
 HelperKernel unpack_kernel(CodeKind codes) {
-  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8", "unpack_fp4_sparse", "unpack_u4_sparse"};
+  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8",
+                                         "unpack_fp4_sparse", "unpack_u4_sparse"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }
 
 HelperKernel quantize_kernel(marlin_dtype from) {
-  return helper("quantize", from == MARLIN_F32 ? "quantize_f32" : from == MARLIN_F16 ? "quantize_f16" : "quantize_bf16");
+  return helper("quantize", from == MARLIN_F32   ? "quantize_f32"
+                            : from == MARLIN_F16 ? "quantize_f16"
+                                                 : "quantize_bf16");
 }
 
-HelperKernel gather_kernel(marlin_dtype dtype) { return helper("gather", dtype == MARLIN_F32 ? "gather_b4" : "gather_b2"); }
+HelperKernel gather_kernel(marlin_dtype dtype) {
+  return helper("gather", dtype == MARLIN_F32 ? "gather_b4" : "gather_b2");
+}
 
 HelperKernel finish_kernel() { return helper("finish", "finish"); }
 
@@ -111,7 +117,8 @@ Variant& Variant::set_decoder(const PackedLayout& layout) {
 std::array<device::Constant, Variant::kConstants> Variant::constants() const {
   std::array<device::Constant, kConstants> all;
   for (uint32_t index = 0; index < kConstants; ++index) {
-    const auto type = is_boolean(index) ? device::Constant::Type::boolean : device::Constant::Type::uint32;
+    const auto type =
+        is_boolean(index) ? device::Constant::Type::boolean : device::Constant::Type::uint32;
     all[index] = {index, type, static_cast<uint32_t>(values_ >> 4 * index & 15)};
   }
   return all;
@@ -122,7 +129,8 @@ Result<device::KernelRef> KernelCache::get(const Variant& variant) {
     const std::lock_guard lock(mutex_);
     if (const auto found = kernels_.find(variant); found != kernels_.end()) return found->second;
   }
-  // Not under the lock: compiling may take seconds, and others are served meanwhile. Two threads may both ask the device.
+  // Not under the lock: compiling may take seconds, and others are served meanwhile. Two threads
+  // may both ask the device.
   MARLIN_ASSIGN(device::KernelRef kernel, device_.kernel(variant.name(), variant.constants()));
   const std::lock_guard lock(mutex_);
   return kernels_.try_emplace(variant, std::move(kernel)).first->second;

@@ -1,5 +1,5 @@
-// The kernels of a GPU by name, and compiled: which ones there are (kernels.inc), what is compiled into them, and a cache of
-// them.
+// The kernels of a GPU by name, and compiled: which ones there are (kernels.inc), what is compiled
+// into them, and a cache of them.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ inline constexpr int kCodeKinds = 5, kActivationKinds = 4;
 /// A row of kernels.inc: one tile, for every kind of codes and activations.
 struct ProductKernel {
   std::string_view names[kCodeKinds][kActivationKinds];
-  int64_t m_min, m_max;   ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
+  int64_t m_min,
+      m_max;  ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
   int64_t rows, columns;  ///< of C, that a threadgroup makes
   uint32_t threads;       ///< of a threadgroup
   bool matrix;            ///< needs simdgroup matrices
@@ -56,13 +57,16 @@ HelperKernel finish_kernel();
 /// The values of enum MarlinFloat; `none` when the matrix is absent.
 uint32_t float_constant(marlin_dtype dtype);
 
-/// A kernel and the values of its function constants: of all of them, since constants of the shaders are made of each other.
-/// Those that do not matter to a kernel are left at one value, so that they do not multiply what has to be compiled.
+/// A kernel and the values of its function constants: of all of them, since constants of the
+/// shaders are made of each other. Those that do not matter to a kernel are left at one value, so
+/// that they do not multiply what has to be compiled.
 class Variant {
  public:
   static constexpr uint32_t kConstants = 15;
 
-  explicit Variant(std::string_view name) : name_(name) { set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone); }
+  explicit Variant(std::string_view name) : name_(name) {
+    set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone);
+  }
   /// `index` is of shaders/common/arguments.h, value below 16.
   Variant& set(uint32_t index, uint32_t value);
   /// What a kernel must know to decode such weights.

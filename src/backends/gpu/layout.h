@@ -1,5 +1,5 @@
-// One packed weight matrix as one block of memory: what lies where. The order inside the parts is that of
-// shaders/common/layout.h.
+// One packed weight matrix as one block of memory: what lies where. The order inside the parts is
+// that of shaders/common/layout.h.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct PackedLayout {
   int64_t n = 0, k = 0;  // of the file
   int64_t slots = 0;     // padded K, a multiple of kTailSlots
   CodeKind codes = CodeKind::u4;
-  int slot_group = 32;                    // slots that a quad of scales stands for: 16, 32, 64 or 128
-  int64_t quad_blocks = 1;              // with slot_group 128: blocks that share a quad
-  int64_t quads = 0;                    // a row block
+  int slot_group = 32;      // slots that a quad of scales stands for: 16, 32, 64 or 128
+  int64_t quad_blocks = 1;  // with slot_group 128: blocks that share a quad
+  int64_t quads = 0;        // a row block
   ScaleType scale_type = ScaleType::f16;  // as stored: E8M0 of very wide rows becomes F32
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
@@ -51,7 +51,9 @@ struct PackedLayout {
     return total * kLanes * 16;
   }
   int64_t zero_bytes() const {
-    return zero_kind == ZeroKind::none ? 0 : zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
+    return zero_kind == ZeroKind::none      ? 0
+           : zero_kind == ZeroKind::integer ? 1
+                                            : static_cast<int64_t>(scale_bytes(zero_type));
   }
   int64_t quad_bytes(int64_t element) const { return kRowBlock * element; }
   /// Values of the function constants that follow from the weights.
@@ -61,13 +63,20 @@ struct PackedLayout {
            : zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
                                             : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);
   }
-  uint32_t group_shift_constant() const { return slot_group == 16 ? 4u : slot_group == 32 ? 5u : slot_group == 64 ? 6u : 7u; }
+  uint32_t group_shift_constant() const {
+    return slot_group == 16 ? 4u : slot_group == 32 ? 5u : slot_group == 64 ? 6u : 7u;
+  }
 };
-static_assert(static_cast<int>(ScaleType::f32) == kScaleF32 && static_cast<int>(ScaleType::f16) == kScaleF16 &&
-              static_cast<int>(ScaleType::bf16) == kScaleBf16 && static_cast<int>(ScaleType::e8m0) == kScaleE8m0 &&
+static_assert(static_cast<int>(ScaleType::f32) == kScaleF32 &&
+              static_cast<int>(ScaleType::f16) == kScaleF16 &&
+              static_cast<int>(ScaleType::bf16) == kScaleBf16 &&
+              static_cast<int>(ScaleType::e8m0) == kScaleE8m0 &&
               static_cast<int>(ScaleType::e4m3) == kScaleE4m3);
-static_assert(MARLIN_EPILOGUE_SILU == kEpilogueSilu && MARLIN_EPILOGUE_GELU_TANH == kEpilogueGeluTanh &&
-              MARLIN_EPILOGUE_GELU_ERF == kEpilogueGeluErf && MARLIN_EPILOGUE_SWIGLU == kEpilogueSwiglu &&
-              MARLIN_EPILOGUE_GEGLU_TANH == kEpilogueGegluTanh && MARLIN_EPILOGUE_SWIGLU_OAI == kEpilogueSwigluOai);
+static_assert(MARLIN_EPILOGUE_SILU == kEpilogueSilu &&
+              MARLIN_EPILOGUE_GELU_TANH == kEpilogueGeluTanh &&
+              MARLIN_EPILOGUE_GELU_ERF == kEpilogueGeluErf &&
+              MARLIN_EPILOGUE_SWIGLU == kEpilogueSwiglu &&
+              MARLIN_EPILOGUE_GEGLU_TANH == kEpilogueGegluTanh &&
+              MARLIN_EPILOGUE_SWIGLU_OAI == kEpilogueSwigluOai);
 
 }  // namespace metal_marlin::gpu

@@ -8,7 +8,8 @@ namespace {
 /// Takes bytes off the account when it goes, unless told to keep them.
 class Charge {
  public:
-  Charge(std::shared_ptr<std::atomic<uint64_t>> account, uint64_t bytes) : account_(std::move(account)), bytes_(bytes) {}
+  Charge(std::shared_ptr<std::atomic<uint64_t>> account, uint64_t bytes)
+      : account_(std::move(account)), bytes_(bytes) {}
   Charge(Charge&& other) noexcept : account_(std::move(other.account_)), bytes_(other.bytes_) {}
   ~Charge() {
     if (account_ != nullptr) account_->fetch_sub(bytes_, std::memory_order_relaxed);
@@ -26,19 +27,24 @@ struct Charged {
 
 }  // namespace
 
-Memory::Memory(device::Device& device) : device_(device), used_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+Memory::Memory(device::Device& device)
+    : device_(device), used_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
-Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement, const char* label) {
+Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
+                                           const char* label) {
   const device::Capabilities& device = device_.capabilities();
   if (device.max_buffer_bytes != 0 && bytes > device.max_buffer_bytes)
-    return Status::error(MARLIN_E_MEMORY, "%s: %" PRIu64 " bytes, a buffer of this device holds at most %" PRIu64, label, bytes,
-                         device.max_buffer_bytes);
+    return Status::error(MARLIN_E_MEMORY,
+                         "%s: %" PRIu64 " bytes, a buffer of this device holds at most %" PRIu64,
+                         label, bytes, device.max_buffer_bytes);
   const uint64_t before = used_->fetch_add(bytes, std::memory_order_relaxed);
   Charge charge(used_, bytes);
-  if (device.working_set_bytes != 0 && (bytes > device.working_set_bytes || before > device.working_set_bytes - bytes))
+  if (device.working_set_bytes != 0 &&
+      (bytes > device.working_set_bytes || before > device.working_set_bytes - bytes))
     return Status::error(MARLIN_E_MEMORY,
-                         "%s: %" PRIu64 " bytes, and %" PRIu64 " are in use of the device's working set of %" PRIu64, label,
-                         bytes, before, device.working_set_bytes);
+                         "%s: %" PRIu64 " bytes, and %" PRIu64
+                         " are in use of the device's working set of %" PRIu64,
+                         label, bytes, before, device.working_set_bytes);
   MARLIN_ASSIGN(device::BufferRef buffer, device_.allocate(bytes, placement, label));
   auto charged = std::make_shared<Charged>(std::move(charge), std::move(buffer));
   device::Buffer* const inner = charged->buffer.get();

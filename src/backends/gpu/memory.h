@@ -22,9 +22,11 @@ struct Place {
 class Memory {
  public:
   explicit Memory(device::Device& device);
-  /// MARLIN_E_MEMORY, with the numbers, when it exceeds a buffer or the budget, which is the device's working set. The bytes
-  /// count until the last reference is gone, that of recorded work included.
-  Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement, const char* label);
+  /// MARLIN_E_MEMORY, with the numbers, when it exceeds a buffer or the budget, which is the
+  /// device's working set. The bytes count until the last reference is gone, that of recorded work
+  /// included.
+  Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
+                                     const char* label);
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
 
  private:

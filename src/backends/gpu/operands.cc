@@ -17,34 +17,40 @@ int64_t staged_stride(const MatrixView& view, int64_t element) {
 }
 
 /// Copies rows between matrices of equal shape.
-void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride, const MatrixView& shape,
-               int64_t element) {
+void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride,
+               const MatrixView& shape, int64_t element) {
   for (int64_t row = 0; row < shape.rows; ++row)
-    std::memcpy(to + row * to_stride * element, from + row * from_stride * element, static_cast<size_t>(shape.cols * element));
+    std::memcpy(to + row * to_stride * element, from + row * from_stride * element,
+                static_cast<size_t>(shape.cols * element));
 }
 
 }  // namespace
 
 Result<Place> place_on_device(device::Device& device, const MatrixView& view) {
-  if (view.memory == MARLIN_MEM_BUFFER) return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
+  if (view.memory == MARLIN_MEM_BUFFER)
+    return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
   MARLIN_ASSIGN(device::BufferRef buffer, device.wrap_native(view.native));
   return Place{std::move(buffer), view.offset};
 }
 
 uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
   if (view.memory != MARLIN_MEM_HOST) return 0;
-  return static_cast<uint64_t>(round_up(view.rows * staged_stride(view, element) * element, int64_t{kStagedAlign}));
+  return static_cast<uint64_t>(
+      round_up(view.rows * staged_stride(view, element) * element, int64_t{kStagedAlign}));
 }
 
 /// Only memory of whole pages: what shares a page with it may be anybody's.
 bool Operands::try_wrap(Entry& entry) {
   const MatrixView& view = entry.view;
   const uint64_t page = device_.capabilities().page_bytes;
-  const auto bytes = static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * entry.element);
-  if (!device_.capabilities().unified_memory || reinterpret_cast<uintptr_t>(view.data) % page != 0 || bytes % page != 0)
+  const auto bytes =
+      static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * entry.element);
+  if (!device_.capabilities().unified_memory ||
+      reinterpret_cast<uintptr_t>(view.data) % page != 0 || bytes % page != 0)
     return false;
   auto wrapped = device_.wrap(view.data, bytes);
-  if (!wrapped.ok()) return false;  // copied instead: a mapping may be of a kind that the device does not take
+  if (!wrapped.ok())
+    return false;  // copied instead: a mapping may be of a kind that the device does not take
   entry.place.buffer = wrapped.take();
   return true;
 }
@@ -54,8 +60,9 @@ size_t Operands::add_staged(Entry entry) {
   const MatrixView& v = entry.view;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const MatrixView& w = entries_[i].view;
-    if (entry.access == Access::read && entries_[i].access == Access::read && w.memory == MARLIN_MEM_HOST && w.data == v.data &&
-        w.rows == v.rows && w.cols == v.cols && w.stride == v.stride && entries_[i].element == entry.element)
+    if (entry.access == Access::read && entries_[i].access == Access::read &&
+        w.memory == MARLIN_MEM_HOST && w.data == v.data && w.rows == v.rows && w.cols == v.cols &&
+        w.stride == v.stride && entries_[i].element == entry.element)
       return i;
   }
   if (!try_wrap(entry)) {
@@ -67,15 +74,16 @@ size_t Operands::add_staged(Entry entry) {
   return entries_.size() - 1;
 }
 
-Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t element, Access access) {
+Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t element,
+                             Access access) {
   Entry entry{view, element, access, false, {}};
   if (view.memory == MARLIN_MEM_HOST) {
     if (host_memory_) return add_staged(std::move(entry));
-    return Status::error(
-        MARLIN_E_ARGUMENT,
-        "%s.memory is 0 (host), expected a buffer or the device's own memory: work on a stream goes on when the "
-        "call has returned",
-        name);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s.memory is 0 (host), expected a buffer or the device's own memory: "
+                         "work on a stream goes on when the "
+                         "call has returned",
+                         name);
   }
   MARLIN_ASSIGN(entry.place, place_on_device(device_, view));
   entries_.push_back(std::move(entry));
@@ -89,8 +97,9 @@ Status Operands::stage() {
     if (!entry.staged) continue;
     entry.place.buffer = staging.buffer;
     if (entry.access == Access::write) continue;
-    copy_rows(static_cast<const std::byte*>(entry.view.data), entry.view.stride, staging.buffer->host() + entry.place.offset,
-              staged_stride(entry.view, entry.element), entry.view, entry.element);
+    copy_rows(static_cast<const std::byte*>(entry.view.data), entry.view.stride,
+              staging.buffer->host() + entry.place.offset, staged_stride(entry.view, entry.element),
+              entry.view, entry.element);
   }
   return {};
 }
@@ -103,8 +112,9 @@ Matrix Operands::place(size_t index) const {
 void Operands::finish() const {
   for (const Entry& entry : entries_)
     if (entry.staged && entry.access != Access::read)
-      copy_rows(entry.place.buffer->host() + entry.place.offset, staged_stride(entry.view, entry.element),
-                static_cast<std::byte*>(entry.view.data), entry.view.stride, entry.view, entry.element);
+      copy_rows(entry.place.buffer->host() + entry.place.offset,
+                staged_stride(entry.view, entry.element), static_cast<std::byte*>(entry.view.data),
+                entry.view.stride, entry.view, entry.element);
 }
 
 }  // namespace metal_marlin::gpu

@@ -21,9 +21,9 @@ Result<Place> place_on_device(device::Device& device, const MatrixView& view);
 
 enum class Access : uint8_t { read, write, update };
 
-/// The operands of one call. Buffers and native objects are taken as they are. The host's own memory is refused on a stream,
-/// whose work goes on when the call has returned. Without a stream it is wrapped where whole pages allow it, else its rows are
-/// copied through staging memory.
+/// The operands of one call. Buffers and native objects are taken as they are. The host's own
+/// memory is refused on a stream, whose work goes on when the call has returned. Without a stream
+/// it is wrapped where whole pages allow it, else its rows are copied through staging memory.
 ///
 /// add() all, then stage(); place() then tells where each is; finish() once the work is done.
 class Operands {
@@ -31,7 +31,8 @@ class Operands {
   Operands(device::Device& device, Memory& memory, GpuStream& stream, bool host_memory)
       : device_(device), memory_(memory), stream_(stream), host_memory_(host_memory) {}
 
-  /// Returns what place() wants. `name` is the operand's in messages; `element` is the bytes of one.
+  /// Returns what place() wants. `name` is the operand's in messages; `element` is the bytes of
+  /// one.
   Result<size_t> add(const MatrixView& view, const char* name, int64_t element, Access access);
   /// Reserves staging memory and copies what is read.
   Status stage();

@@ -26,19 +26,25 @@ constexpr int64_t kPaddingRow = -1;
 
 CodeKind code_kind_of(const WeightMeta& meta) {
   if (format_row(meta.format)->code_bits == 8) return CodeKind::i8;
-  if (format_row(meta.format)->codebook != nullptr) return meta.sparse ? CodeKind::fp4_sparse : CodeKind::fp4;
+  if (format_row(meta.format)->codebook != nullptr)
+    return meta.sparse ? CodeKind::fp4_sparse : CodeKind::fp4;
   return meta.sparse ? CodeKind::u4_sparse : CodeKind::u4;
 }
 
 /// Decode to 0, and never to NaN.
-uint8_t padding_code(const WeightMeta& meta) { return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0; }
+uint8_t padding_code(const WeightMeta& meta) {
+  return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0;
+}
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
-/// A row whose exponents span lo..hi: what to add to them for the bytes that are stored; nothing when they do not fit.
+/// A row whose exponents span lo..hi: what to add to them for the bytes that are stored; nothing
+/// when they do not fit.
 std::optional<int> exponent_shift(int lo, int hi) {
   const int shift = std::min<int>(kFp4Exponent, kLargestExponent - hi);
-  // With less than kFp4Exponent a weight of 2^(e - 128) is 2^(e + shift - 142) to the kernels: a normal float from 16 on.
-  return shift == kFp4Exponent || lo + shift >= kFp4Exponent + 2 ? std::optional(shift) : std::nullopt;
+  // With less than kFp4Exponent a weight of 2^(e - 128) is 2^(e + shift - 142) to the kernels: a
+  // normal float from 16 on.
+  return shift == kFp4Exponent || lo + shift >= kFp4Exponent + 2 ? std::optional(shift)
+                                                                 : std::nullopt;
 }
 
 /// What one row's scales ask of the rest.
@@ -47,8 +53,10 @@ struct RowScaling {
   RowOrigin origin{1, 0, 0};
 };
 
-/// `scales`: the row's, of the file's type, `groups` of them. Nothing when the exponents do not fit bytes.
-std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales, const TensorScale* tensor) {
+/// `scales`: the row's, of the file's type, `groups` of them. Nothing when the exponents do not fit
+/// bytes.
+std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales,
+                                     const TensorScale* tensor) {
   RowScaling out;
   const ScaleType type = plan.meta.scale_type;
   bool nan = false;
@@ -89,7 +97,8 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
 uint32_t fp4_half(const uint8_t* codes) {
   uint32_t half = 0;
   for (int t = 0; t < 4; ++t)
-    half |= static_cast<uint32_t>(codes[t] >> 3 & 1) << fp4_sign_bit(t) | static_cast<uint32_t>(codes[t] & 7) << fp4_low_bit(t);
+    half |= static_cast<uint32_t>(codes[t] >> 3 & 1) << fp4_sign_bit(t) |
+            static_cast<uint32_t>(codes[t] & 7) << fp4_low_bit(t);
   return half;
 }
 uint32_t nibbles(const uint8_t* codes) {
@@ -99,13 +108,16 @@ uint32_t nibbles(const uint8_t* codes) {
 }
 /// Steps t, t + 1 of a unit of INT8.
 uint32_t int8_word(const uint8_t* codes, int t) {
-  return (codes[t] | codes[t + 1] << 8 | codes[4 + t] << 16 | static_cast<uint32_t>(codes[5 + t]) << 24) ^ 0x80808080u;
+  return (codes[t] | codes[t + 1] << 8 | codes[4 + t] << 16 |
+          static_cast<uint32_t>(codes[5 + t]) << 24) ^
+         0x80808080u;
 }
 
 /// Packs row blocks one after another; one a thread.
 class RowBlockPacker {
  public:
-  RowBlockPacker(const WeightSource& source, const PackPlan& plan, std::byte* to, std::atomic<bool>& too_wide)
+  RowBlockPacker(const WeightSource& source, const PackPlan& plan, std::byte* to,
+                 std::atomic<bool>& too_wide)
       : source_(source),
         plan_(plan),
         layout_(plan.layout),
@@ -115,7 +127,8 @@ class RowBlockPacker {
         kept_(layout_.sparse() ? static_cast<size_t>(layout_.slots / 4) : 0) {}
 
   Status operator()(int64_t row_block) {
-    const int64_t first = row_block * kRowBlock, rows = std::min<int64_t>(kRowBlock, layout_.n - first);
+    const int64_t first = row_block * kRowBlock,
+                  rows = std::min<int64_t>(kRowBlock, layout_.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
     if (layout_.sparse()) MARLIN_RETURN_IF_ERROR(check_kept(plan_.meta, stripe_, first, rows));
     for (int in_block = 0; in_block < kRowBlock; ++in_block) {
@@ -123,22 +136,27 @@ class RowBlockPacker {
       order_codes(row);
       write_codes(row_block, in_block);
       const std::optional<RowScaling> scaling =
-          row == kPaddingRow ? RowScaling{} : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row));
+          row == kPaddingRow
+              ? RowScaling{}
+              : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row));
       if (!scaling) {
         too_wide_.store(true, std::memory_order_relaxed);
         return {};
       }
       write_records(row_block, in_block, row, scaling->origin.shift);
       const auto at = static_cast<size_t>(first + in_block);
-      std::memcpy(to_ + layout_.factors_at + at * sizeof(RowFactor), &scaling->factor, sizeof(RowFactor));
-      std::memcpy(to_ + layout_.origins_at + at * sizeof(RowOrigin), &scaling->origin, sizeof(RowOrigin));
+      std::memcpy(to_ + layout_.factors_at + at * sizeof(RowFactor), &scaling->factor,
+                  sizeof(RowFactor));
+      std::memcpy(to_ + layout_.origins_at + at * sizeof(RowOrigin), &scaling->origin,
+                  sizeof(RowOrigin));
     }
     return {};
   }
 
  private:
   const uint8_t* row_scales(int64_t row) const {
-    return stripe_.scales.data() + static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
+    return stripe_.scales.data() +
+           static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
   }
 
   /// One row's codes, and which are kept, in the order of the slots.
@@ -151,22 +169,29 @@ class RowBlockPacker {
     }
     const uint8_t* const codes = stripe_.codes.data() + row * k;
     for (int64_t slot = 0; slot < layout_.slots; ++slot) {
-      const int64_t from = plan_.slot_to_k.empty() ? (slot < k ? slot : -1) : plan_.slot_to_k[static_cast<size_t>(slot)];
+      const int64_t from = plan_.slot_to_k.empty() ? (slot < k ? slot : -1)
+                                                   : plan_.slot_to_k[static_cast<size_t>(slot)];
       codes_[static_cast<size_t>(slot)] = from >= 0 ? codes[from] : pad_of(row, slot);
     }
     for (size_t quad = 0; quad < kept_.size(); ++quad)
-      kept_[quad] = static_cast<int64_t>(quad) < k / 4 ? stripe_.kept[static_cast<size_t>(row * (k / 4)) + quad] : uint8_t{3};
+      kept_[quad] = static_cast<int64_t>(quad) < k / 4
+                        ? stripe_.kept[static_cast<size_t>(row * (k / 4)) + quad]
+                        : uint8_t{3};
   }
 
   int64_t record_of(int64_t slot) const {
-    return layout_.slot_group == kBlockSlots ? slot / kBlockSlots / layout_.quad_blocks : slot / layout_.slot_group;
+    return layout_.slot_group == kBlockSlots ? slot / kBlockSlots / layout_.quad_blocks
+                                             : slot / layout_.slot_group;
   }
 
-  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code, when that is 16).
+  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code,
+  /// when that is 16).
   uint8_t pad_of(int64_t row, int64_t slot) const {
     if (plan_.meta.zero_kind != ZeroKind::integer) return padding_code(plan_.meta);
     const int32_t group = plan_.groups[static_cast<size_t>(record_of(slot))];
-    return group < 0 ? uint8_t{0} : std::min<uint8_t>(stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)], 15);
+    return group < 0 ? uint8_t{0}
+                     : std::min<uint8_t>(
+                           stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)], 15);
   }
 
   /// 16 bits of kept codes and 8 bits of positions of the unit that begins at `slot`.
@@ -218,7 +243,8 @@ class RowBlockPacker {
         uint32_t words[8];
         span_words(block_begin(slots, b) + int64_t{kUnitSlots} * units * j, units, words);
         const int lane = lane_at(in_block % 8, j);
-        for (int64_t word = 0; word < count; ++word) store(at + ((word * kLanes + lane) * 4 + in_block / 8) * 4, words[word]);
+        for (int64_t word = 0; word < count; ++word)
+          store(at + ((word * kLanes + lane) * 4 + in_block / 8) * 4, words[word]);
       }
       at += count * kLanes * 16;
     }
@@ -226,7 +252,8 @@ class RowBlockPacker {
 
   /// One row's scales and zeros. They stand by lane row r = in_block % 8 and tile i = in_block / 8.
   void write_records(int64_t row_block, int in_block, int64_t row, int shift) const {
-    const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)), zero_size = layout_.zero_bytes();
+    const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)),
+               zero_size = layout_.zero_bytes();
     const bool groups_of_16 = layout_.slot_group == 16;
     const auto place = [&](int64_t quad, bool pairs) {
       const int64_t in_row_block = scale_quad_at(static_cast<int32_t>(quad), in_block % 8, pairs);
@@ -234,13 +261,16 @@ class RowBlockPacker {
     };
     for (int64_t quad = 0; quad < layout_.quads; ++quad) {
       const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(quad)];
-      write_scale(row, group, shift, to_ + layout_.scales_at + place(quad, groups_of_16 && size == 1) * size);
+      write_scale(row, group, shift,
+                  to_ + layout_.scales_at + place(quad, groups_of_16 && size == 1) * size);
       if (zero_size == 0) continue;
-      std::byte* const zero = to_ + layout_.zeros_at + place(quad, groups_of_16 && zero_size == 1) * zero_size;
+      std::byte* const zero =
+          to_ + layout_.zeros_at + place(quad, groups_of_16 && zero_size == 1) * zero_size;
       if (group < 0) {
         std::memset(zero, 0, static_cast<size_t>(zero_size));
       } else {
-        std::memcpy(zero, stripe_.zeros.data() + (row * plan_.meta.groups + group) * zero_size, static_cast<size_t>(zero_size));
+        std::memcpy(zero, stripe_.zeros.data() + (row * plan_.meta.groups + group) * zero_size,
+                    static_cast<size_t>(zero_size));
       }
     }
   }
@@ -251,7 +281,8 @@ class RowBlockPacker {
       std::memset(at, padding_scale_byte(layout_.scale_type), size);
       return;
     }
-    const uint8_t* const scale = row_scales(row) + static_cast<size_t>(group) * scale_bytes(plan_.meta.scale_type);
+    const uint8_t* const scale =
+        row_scales(row) + static_cast<size_t>(group) * scale_bytes(plan_.meta.scale_type);
     if (plan_.meta.scale_type != ScaleType::e8m0) {
       std::memcpy(at, scale, size);
     } else if (layout_.scale_type == ScaleType::e8m0) {
@@ -284,7 +315,8 @@ bool place_parts(PackedLayout& layout) {
   part(layout.zeros_at, quads * Checked(layout.zero_bytes()));
   part(layout.factors_at, rows * Checked(sizeof(RowFactor)));
   part(layout.origins_at, rows * Checked(sizeof(RowOrigin)));
-  part(layout.slot_to_k_at, layout.permuted ? Checked(layout.slots) * Checked(sizeof(int32_t)) : Checked(0));
+  part(layout.slot_to_k_at,
+       layout.permuted ? Checked(layout.slots) * Checked(sizeof(int32_t)) : Checked(0));
   const auto bytes = at.at_most(PTRDIFF_MAX);
   layout.bytes = bytes.value_or(0);
   return bytes.has_value();
@@ -292,10 +324,13 @@ bool place_parts(PackedLayout& layout) {
 
 MarlinRowFactor row_factor_of(const WeightMeta& meta) {
   const auto& tensor = meta.tensor_scales;
-  if (std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.divide; })) return kRowFactorDivide;
-  const bool multiplies = std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.value != 1; });
+  if (std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.divide; }))
+    return kRowFactorDivide;
+  const bool multiplies =
+      std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.value != 1; });
   // The bytes of E8M0 and E4M3 do not carry NaN and large ranges into the kernels; the factor does.
-  const bool small_scales = meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3;
+  const bool small_scales =
+      meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3;
   return multiplies || small_scales ? kRowFactorMultiply : kRowFactorNone;
 }
 
@@ -308,43 +343,54 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents) {
   layout.n = meta.n;
   layout.k = meta.k;
   layout.codes = code_kind_of(meta);
-  layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats ? ScaleType::f32 : meta.scale_type;
+  layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats
+                          ? ScaleType::f32
+                          : meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
   layout.row_factor = row_factor_of(meta);
   const int64_t code_bits = layout.codes == CodeKind::i8 ? 8 : 4;
-  const auto group_bytes = static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
+  const auto group_bytes =
+      static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
   MARLIN_ASSIGN(Slots slots, assign_slots(plan.meta, {kTailSlots, code_bits, 8 * group_bytes}));
   layout.slots = slots.count;
   layout.slot_group = slots.group;
   layout.permuted = !slots.slot_to_k.empty();
   if (layout.slots > INT32_MAX - kBlockSlots)
-    return Status::error(MARLIN_E_SHAPE, "k: %" PRId64 " elements with their padding are more than this device takes", meta.k);
+    return Status::error(
+        MARLIN_E_SHAPE,
+        "k: %" PRId64 " elements with their padding are more than this device takes", meta.k);
   const int64_t blocks = ceil_div(layout.slots, kBlockSlots);
   if (layout.slot_group == kBlockSlots && plan.meta.group_index.empty())
     layout.quad_blocks = plan.meta.groups == 1 ? blocks : plan.meta.group_size / kBlockSlots;
-  layout.quads =
-      layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.quad_blocks) : ceil_div(layout.slots, layout.slot_group);
+  layout.quads = layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.quad_blocks)
+                                                  : ceil_div(layout.slots, layout.slot_group);
   const std::vector<int32_t> groups = groups_of_slots(plan.meta, slots);
-  for (int64_t quad = 0; quad < layout.quads; ++quad) plan.groups.push_back(groups[quad * layout.quad_blocks]);
+  for (int64_t quad = 0; quad < layout.quads; ++quad)
+    plan.groups.push_back(groups[quad * layout.quad_blocks]);
   plan.slot_to_k = std::move(slots.slot_to_k);
   if (!place_parts(layout))
-    return Status::error(MARLIN_E_SHAPE, "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space", meta.n,
-                         meta.k);
+    return Status::error(MARLIN_E_SHAPE,
+                         "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
+                         meta.n, meta.k);
   MARLIN_RETURN_IF_ERROR(check_padding(meta, layout.row_blocks() * kRowBlock, layout.bytes));
   return plan;
 }
 
-Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to, TaskRunner& runner) {
+Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to,
+                          TaskRunner& runner) {
   const PackedLayout& layout = plan.layout;
   if (to.size() < layout.bytes)
-    return Status::error(MARLIN_E_INTERNAL, "packing: expected %" PRIu64 " bytes, found %zu", layout.bytes, to.size());
+    return Status::error(MARLIN_E_INTERNAL, "packing: expected %" PRIu64 " bytes, found %zu",
+                         layout.bytes, to.size());
   std::atomic<bool> too_wide{false};
-  MARLIN_RETURN_IF_ERROR(
-      for_each_item(runner, layout.row_blocks(), [&] { return RowBlockPacker(source, plan, to.data(), too_wide); }));
+  MARLIN_RETURN_IF_ERROR(for_each_item(runner, layout.row_blocks(), [&] {
+    return RowBlockPacker(source, plan, to.data(), too_wide);
+  }));
   if (too_wide.load(std::memory_order_relaxed)) return false;
   if (layout.permuted)
-    std::memcpy(to.data() + layout.slot_to_k_at, plan.slot_to_k.data(), plan.slot_to_k.size() * sizeof(int32_t));
+    std::memcpy(to.data() + layout.slot_to_k_at, plan.slot_to_k.data(),
+                plan.slot_to_k.size() * sizeof(int32_t));
   return true;
 }
 

@@ -1,4 +1,5 @@
-// Canonical weights into the layout of the GPU kernels. Writes to memory that somebody else has allocated; knows no device.
+// Canonical weights into the layout of the GPU kernels. Writes to memory that somebody else has
+// allocated; knows no device.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +26,15 @@ struct PackPlan {
   std::vector<int32_t> groups;     ///< the file's group of each quad, -1: padding
 };
 
-/// The meta has passed check_meta(). MARLIN_E_UNSUPPORTED for groups that the layout cannot hold, MARLIN_E_SHAPE for sizes that
-/// do not fit the address space.
+/// The meta has passed check_meta(). MARLIN_E_UNSUPPORTED for groups that the layout cannot hold,
+/// MARLIN_E_SHAPE for sizes that do not fit the address space.
 Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents = Exponents::bytes);
 
-/// Fills `to`, plan.layout.bytes of any alignment, row blocks in parallel; besides, it holds a stripe of 32 rows a thread.
-/// False: the exponents of some row do not fit bytes, and the matrix must be planned and packed anew with Exponents::floats.
-/// (One matrix in a great many; asking the scales first would read every file twice.) Or the source's own error, or
-/// MARLIN_E_MEMORY.
-Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to, TaskRunner& runner);
+/// Fills `to`, plan.layout.bytes of any alignment, row blocks in parallel; besides, it holds a
+/// stripe of 32 rows a thread. False: the exponents of some row do not fit bytes, and the matrix
+/// must be planned and packed anew with Exponents::floats. (One matrix in a great many; asking the
+/// scales first would read every file twice.) Or the source's own error, or MARLIN_E_MEMORY.
+Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to,
+                          TaskRunner& runner);
 
 }  // namespace metal_marlin::gpu

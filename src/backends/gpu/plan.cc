@@ -14,7 +14,8 @@ namespace {
 // Bits of KernelCandidate::features.
 constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 
-/// K is split when fewer threadgroups than this would run: some tens of cores want a few each. Not measured on hardware yet.
+/// K is split when fewer threadgroups than this would run: some tens of cores want a few each. Not
+/// measured on hardware yet.
 constexpr int64_t kGroupsWanted = 128;
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
@@ -23,7 +24,8 @@ constexpr int64_t kMostSplits = 8;
 constexpr int64_t kPartialBudget = 64 << 20;
 
 uint32_t available(const device::Capabilities& device) {
-  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) | (device.tensor ? kNeedsTensor : 0u);
+  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) |
+         (device.tensor ? kNeedsTensor : 0u);
 }
 
 ActivationKind activation_of(const GemmProblem& problem) {
@@ -33,38 +35,51 @@ ActivationKind activation_of(const GemmProblem& problem) {
                                          : ActivationKind::bf16;
 }
 
-int64_t activation_element(ActivationKind kind) { return kind == ActivationKind::f32 ? 4 : kind == ActivationKind::i8 ? 1 : 2; }
+int64_t activation_element(ActivationKind kind) {
+  return kind == ActivationKind::f32 ? 4 : kind == ActivationKind::i8 ? 1 : 2;
+}
 
 Status check_device(const GemmProblem& problem, const device::Capabilities& device) {
   if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
-    return Status::error(MARLIN_E_UNSUPPORTED, "compute %d: this device offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
-                         problem.compute);
-  const bool bf16 = problem.a.dtype == MARLIN_BF16 || problem.c.dtype == MARLIN_BF16 || problem.bias.dtype == MARLIN_BF16;
-  if (bf16 && !device.bfloat) return Status::error(MARLIN_E_UNSUPPORTED, "BF16: %s does not know it", device.name.c_str());
+    return Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "compute %d: this device offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
+        problem.compute);
+  const bool bf16 = problem.a.dtype == MARLIN_BF16 || problem.c.dtype == MARLIN_BF16 ||
+                    problem.bias.dtype == MARLIN_BF16;
+  if (bf16 && !device.bfloat)
+    return Status::error(MARLIN_E_UNSUPPORTED, "BF16: %s does not know it", device.name.c_str());
   return {};
 }
 
-KernelCandidate candidate(const ProductKernel& kernel, CodeKind codes, ActivationKind activation, bool serves) {
-  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) | (kernel.tensor ? kNeedsTensor : 0u) |
+KernelCandidate candidate(const ProductKernel& kernel, CodeKind codes, ActivationKind activation,
+                          bool serves) {
+  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) |
+                            (kernel.tensor ? kNeedsTensor : 0u) |
                             (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
-  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max, serves && kernel.takes(activation)};
+  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max,
+          serves && kernel.takes(activation)};
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
-Result<const ProductKernel*> forced_kernel(CodeKind codes, ActivationKind activation, const PlanRules& rules) {
+Result<const ProductKernel*> forced_kernel(CodeKind codes, ActivationKind activation,
+                                           const PlanRules& rules) {
   std::vector<KernelCandidate> all;
   for (const ProductKernel& kernel : product_kernels())
     for (int c = 0; c < kCodeKinds; ++c)
       for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(kernel, static_cast<CodeKind>(c), static_cast<ActivationKind>(a),
-                                static_cast<CodeKind>(c) == codes && static_cast<ActivationKind>(a) == activation));
+        all.push_back(candidate(
+            kernel, static_cast<CodeKind>(c), static_cast<ActivationKind>(a),
+            static_cast<CodeKind>(c) == codes && static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
   return &product_kernels()[index / (kCodeKinds * kActivationKinds)];
 }
 
 /// How far m is from the rows that a kernel is meant for.
 int64_t distance(const ProductKernel& kernel, int64_t m) {
-  return m < kernel.m_min ? kernel.m_min - m : kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
+  return m < kernel.m_min                        ? kernel.m_min - m
+         : kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max
+                                                 : 0;
 }
 
 Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
@@ -75,11 +90,14 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
   const size_t count = kernels.size();
   std::array<KernelCandidate, kMostProductKernels> candidates;
   for (size_t i = 0; i < count; ++i)
-    candidates[i] = candidate(kernels[i], layout.codes, activation,
-                              rules.health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
+    candidates[i] =
+        candidate(kernels[i], layout.codes, activation,
+                  rules.health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
-  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) return &kernels[found.value()];
-  // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is nearest.
+  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok())
+    return &kernels[found.value()];
+  // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is
+  // nearest.
   int64_t nearest = INT64_MAX;
   for (size_t i = 0; i < count; ++i)
     if (all[i].serves && (all[i].features & ~available(rules.device)) == 0)
@@ -100,14 +118,18 @@ int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
 
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
   const int64_t groups = group_count(kernel, m, n);
-  return std::clamp<int64_t>(kGroupsWanted / groups, 1, std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
+  return std::clamp<int64_t>(kGroupsWanted / groups, 1,
+                             std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
 }
 
 }  // namespace
 
-const GpuWeights& weights_of(const GemmProblem& problem) { return static_cast<const GpuWeights&>(*problem.weights); }
+const GpuWeights& weights_of(const GemmProblem& problem) {
+  return static_cast<const GpuWeights&>(*problem.weights);
+}
 
-Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation, const PackedLayout& layout) {
+Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
+                   const PackedLayout& layout) {
   return {kernel.name(layout.codes, activation), layout.scale_constant(), layout.zero_constant(),
           layout.group_shift_constant()};
 }
@@ -135,7 +157,8 @@ std::string KernelHealth::bad_ones() const {
   return names;
 }
 
-Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m, int64_t most_rows) {
+Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
+                           int64_t most_rows) {
   const GpuWeights& weights = weights_of(problem);
   const PackedLayout& layout = weights.layout;
   m = std::max<int64_t>(m, 1);
@@ -154,14 +177,19 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
 
   const Checked rows(m), slots(layout.slots);
   Checked activations(0), scales(0), partials(0);
-  if (plan.prepared) activations = (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
+  if (plan.prepared)
+    activations =
+        (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
   if (plan.activation == ActivationKind::i8)
     scales = (rows * Checked(layout.slots / kActivationBlock * 4)).round_up(kScratchAlign);
   if (plan.partial)
-    partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4)).round_up(kScratchAlign);
+    partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4))
+                   .round_up(kScratchAlign);
   // A quarter: the parts of several products are added up.
   if (!(activations + scales + partials).at_most(UINT64_MAX / 4))
-    return Status::error(MARLIN_E_MEMORY, "%" PRId64 " rows of %" PRId64 " prepared activations do not fit the address space",
+    return Status::error(MARLIN_E_MEMORY,
+                         "%" PRId64 " rows of %" PRId64
+                         " prepared activations do not fit the address space",
                          m, layout.slots);
   plan.activation_bytes = *activations.get();
   plan.activation_scale_bytes = *scales.get();
@@ -171,21 +199,24 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
   if (problem.routing.present())
-    return Status::error(MARLIN_E_UNSUPPORTED, "this backend multiplies no mixture of experts in one product; the CPU does");
+    return Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "this backend multiplies no mixture of experts in one product; the CPU does");
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
   MARLIN_ASSIGN(const ProductKernel* const kernel, choose(problem, std::max<int64_t>(m, 1), rules));
   return plan_with(*kernel, problem, m, rules.most_rows);
 }
 
-Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
+Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
+                                              const PlanRules& rules) {
   std::vector<int64_t> edges = {1, max_m};
   for (const ProductKernel& kernel : product_kernels())
     for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
       if (m >= 1 && m <= max_m) edges.push_back(m);
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-  // Between two edges one kernel serves. There scratch grows with M but where more tiles of rows mean fewer splits of K, which
-  // ends with kGroupsWanted: those few values of M are told too.
+  // Between two edges one kernel serves. There scratch grows with M but where more tiles of rows
+  // mean fewer splits of K, which ends with kGroupsWanted: those few values of M are told too.
   std::vector<int64_t> rows = edges;
   for (size_t i = 0; i + 1 < edges.size(); ++i) {
     MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, edges[i], rules));
@@ -207,9 +238,11 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "kernel: %.*s\n", static_cast<int>(name.size()), name.data());
   append(text, "device: %s (%s)\n", rules.device.name.c_str(), rules.device.architecture.c_str());
   append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
-  append(text, "grid: %" PRId64 " x %" PRId64 " x %" PRId64 " threadgroups of %u\n", ceil_div(layout.n, kernel.columns),
-         ceil_div(plan.m_block, kernel.rows), plan.splits, kernel.threads);
-  append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits, plan.split_blocks, kBlockSlots);
+  append(text, "grid: %" PRId64 " x %" PRId64 " x %" PRId64 " threadgroups of %u\n",
+         ceil_div(layout.n, kernel.columns), ceil_div(plan.m_block, kernel.rows), plan.splits,
+         kernel.threads);
+  append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
+         plan.split_blocks, kBlockSlots);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
   append(text, "activations: %s\n",
          plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first"
@@ -218,7 +251,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", layout.slot_group);
-  if (layout.permuted) append(text, "act_order: columns of A are put into the weights' order first\n");
+  if (layout.permuted)
+    append(text, "act_order: columns of A are put into the weights' order first\n");
   append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
   const auto state = rules.health.of(decoder_of(kernel, plan.activation, layout));
   append(text, "probe: %s\n",
@@ -226,16 +260,21 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
          : state == KernelHealth::bad ? "miscomputes on this device"
                                       : "not done");
   const KernelHealth well;
-  const auto meant = choose(problem, std::max<int64_t>(problem.a.rows, 1), {rules.device, well, rules.forced, rules.most_rows});
+  const auto meant = choose(problem, std::max<int64_t>(problem.a.rows, 1),
+                            {rules.device, well, rules.forced, rules.most_rows});
   if (meant.ok() && meant.value() != &kernel) {
     const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
   }
-  if (const std::string bad = rules.health.bad_ones(); !bad.empty()) text += "unusable_here: " + bad + "\n";
+  if (const std::string bad = rules.health.bad_ones(); !bad.empty())
+    text += "unusable_here: " + bad + "\n";
   if (!rules.forced.empty()) {
     text += "why: METAL_MARLIN_KERNEL asks for it\n";
   } else {
-    append(text, "why: first kernel that computes right on this device for these types and M from %" PRId64, kernel.m_min);
+    append(
+        text,
+        "why: first kernel that computes right on this device for these types and M from %" PRId64,
+        kernel.m_min);
     if (kernel.m_max != 0) append(text, " to %" PRId64, kernel.m_max);
     text += '\n';
   }

@@ -1,5 +1,5 @@
-// Which kernel runs a product on a GPU, in which grid, with how much scratch memory. Pure: nothing is allocated, compiled or
-// run.
+// Which kernel runs a product on a GPU, in which grid, with how much scratch memory. Pure: nothing
+// is allocated, compiled or run.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct Decoder {
   uint32_t scale_type = 0, zero_kind = 0, group_shift = 0;
   auto operator<=>(const Decoder&) const = default;
 };
-Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation, const PackedLayout& layout);
+Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
+                   const PackedLayout& layout);
 
 /// What is known of kernels on the device at hand. Any thread; asking costs no allocation.
 class KernelHealth {
@@ -63,16 +64,20 @@ struct GemmPlan {
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0;
-  uint64_t scratch_bytes() const { return activation_bytes + activation_scale_bytes + partial_bytes; }
+  uint64_t scratch_bytes() const {
+    return activation_bytes + activation_scale_bytes + partial_bytes;
+  }
 };
 
 const GpuWeights& weights_of(const GemmProblem& problem);
 /// MARLIN_E_UNSUPPORTED with the reason, or a plan for M = max(m, 1).
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
 /// A plan with this kernel, whatever else there is.
-Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m, int64_t most_rows = kMostRows);
+Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
+                           int64_t most_rows = kMostRows);
 /// Values of M up to max_m among whose plans are all variants of kernels, and the most scratch.
-Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m, const PlanRules& rules);
+Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
+                                              const PlanRules& rules);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules);
 

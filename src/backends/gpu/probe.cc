@@ -13,10 +13,11 @@
 namespace metal_marlin::gpu {
 namespace {
 
-// Two row blocks, the second with few rows; blocks of 128, 64 and 32 slots; with groups of 256 two records of scales.
+// Two row blocks, the second with few rows; blocks of 128, 64 and 32 slots; with groups of 256 two
+// records of scales.
 constexpr int64_t kN = 40, kK = 352;
-/// Rows of W whose weights are all positive: with positive activations their sums grow as long as they can, and errors with
-/// them.
+/// Rows of W whose weights are all positive: with positive activations their sums grow as long as
+/// they can, and errors with them.
 constexpr int64_t kPositive = 8;
 
 /// The generator of Numerical Recipes: the same everywhere.
@@ -44,7 +45,8 @@ class ProbeWeights final : public WeightSource {
                                                         : MARLIN_FP4;
     meta_.n = kN;
     meta_.k = kK;
-    meta_.group_size = like.slot_group == kBlockSlots && like.quad_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
+    meta_.group_size =
+        like.slot_group == kBlockSlots && like.quad_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
     meta_.groups = ceil_div(kK, meta_.group_size);
     meta_.scale_type = like.scale_type;
     meta_.zero_kind = like.zero_kind;
@@ -71,17 +73,24 @@ class ProbeWeights final : public WeightSource {
     Random random;
     for (int64_t i = 0; i < kN * kK; ++i) {
       const int64_t row = i / kK, code = (row + i) % (most + 1);
-      const int64_t sign = !integers ? 8 : most == 15 ? 0 : 128;  // the bit that makes a code negative
-      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code : sign != 0 ? code & ~sign : 8 + code % 8));
+      const int64_t sign = !integers    ? 8
+                           : most == 15 ? 0
+                                        : 128;  // the bit that makes a code negative
+      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code
+                                                : sign != 0      ? code & ~sign
+                                                                 : 8 + code % 8));
     }
     for (int64_t i = 0; i < kN * meta_.groups; ++i) {
       const bool positive = i < kPositive * meta_.groups;
       push_scale(random, positive, all_.scales);
-      if (meta_.zero_kind == ZeroKind::integer) all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(17)));
-      if (meta_.zero_kind == ZeroKind::additive) push_float(meta_.zero_type, positive ? 1.0f : random.unit(), all_.zeros);
+      if (meta_.zero_kind == ZeroKind::integer)
+        all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(17)));
+      if (meta_.zero_kind == ZeroKind::additive)
+        push_float(meta_.zero_type, positive ? 1.0f : random.unit(), all_.zeros);
     }
     constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
-    for (int64_t i = 0; meta_.sparse && i < kN * kK / 4; ++i) all_.kept.push_back(kPairs[random.below(6)]);
+    for (int64_t i = 0; meta_.sparse && i < kN * kK / 4; ++i)
+      all_.kept.push_back(kPairs[random.below(6)]);
   }
 
   static void push_float(ScaleType type, float value, std::vector<uint8_t>& to) {
@@ -96,18 +105,20 @@ class ProbeWeights final : public WeightSource {
         to.push_back(static_cast<uint8_t>(120 + random.below(12)));
         break;
       case ScaleType::e4m3:  // 1..7 are subnormal
-        to.push_back(static_cast<uint8_t>((1 + random.below(0x50)) | (positive ? 0 : random.below(2) * 0x80)));
+        to.push_back(static_cast<uint8_t>((1 + random.below(0x50)) |
+                                          (positive ? 0 : random.below(2) * 0x80)));
         break;
       default:
-        push_float(meta_.scale_type, positive ? 0.5f + std::fabs(random.unit()) : 2 * random.unit(), to);
+        push_float(meta_.scale_type, positive ? 0.5f + std::fabs(random.unit()) : 2 * random.unit(),
+                   to);
     }
   }
 
   Stripe all_;
 };
 
-/// Rows of A: the first positive; of F16 the second subnormal; for INT8 whole numbers with 127 in each block, which
-/// quantizing keeps.
+/// Rows of A: the first positive; of F16 the second subnormal; for INT8 whole numbers with 127 in
+/// each block, which quantizing keeps.
 std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, int64_t m) {
   Random random;
   std::vector<float> a;
@@ -115,23 +126,27 @@ std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, in
     float x = random.unit();
     if (kind == ActivationKind::i8) x = i % kActivationBlock == 0 ? 127.0f : std::floor(127 * x);
     if (i < kK) x = std::fabs(x);
-    if (dtype == MARLIN_F16 && kind != ActivationKind::i8 && i / kK == 1) x = std::floor(1000 * x) * 0x1p-24f;
+    if (dtype == MARLIN_F16 && kind != ActivationKind::i8 && i / kK == 1)
+      x = std::floor(1000 * x) * 0x1p-24f;
     a.push_back(x);
   }
   return a;
 }
 
 /// Where C differs from the same product in double by more than FP32 sums may; empty when nowhere.
-std::string difference(const ProbeWeights& weights, const std::vector<float>& a, const float* c, int64_t m) {
+std::string difference(const ProbeWeights& weights, const std::vector<float>& a, const float* c,
+                       int64_t m) {
   const WeightMeta& meta = weights.meta();
   std::vector<float> w(static_cast<size_t>(kN * kK));
   decode_rows(meta, weights.all(), 0, kN, w.data());
-  std::vector<double> sizes;  // of what is added up: zeros may be corrected for by sums of activations
+  std::vector<double>
+      sizes;  // of what is added up: zeros may be corrected for by sums of activations
   for (int64_t i = 0; i < kN * kK; ++i) {
     const GroupScale group = decode_group(meta, weights.all(), i / kK, i % kK / meta.group_size);
-    const double zero = meta.zero_kind == ZeroKind::none      ? 0
-                        : meta.zero_kind == ZeroKind::integer ? double{group.zero} * double{group.scale}
-                                                              : double{group.zero};
+    const double zero = meta.zero_kind == ZeroKind::none ? 0
+                        : meta.zero_kind == ZeroKind::integer
+                            ? double{group.zero} * double{group.scale}
+                            : double{group.zero};
     sizes.push_back(std::fabs(w[static_cast<size_t>(i)]) + 2 * std::fabs(zero));
   }
   for (int64_t row = 0; row < m; ++row)
@@ -145,15 +160,16 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
       const double got = c[row * kN + n], bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256;
       if (std::fabs(got - sum) <= bound) continue;
       char text[96];
-      std::snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g +- %.2g", static_cast<long long>(row),
-                    static_cast<long long>(n), got, sum, bound);
+      std::snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g +- %.2g",
+                    static_cast<long long>(row), static_cast<long long>(n), got, sum, bound);
       return text;
     }
   return {};
 }
 
 /// Runs one product on memory that the host reaches.
-Status multiply(const ProbeBench& bench, const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands) {
+Status multiply(const ProbeBench& bench, const GemmProblem& problem, const GemmPlan& plan,
+                const ProductOperands& operands) {
   GemmCall call(bench.kernels);
   MARLIN_RETURN_IF_ERROR(call.add(problem, plan, operands));
   MARLIN_ASSIGN(auto stream, bench.streams.take());
@@ -165,17 +181,19 @@ Status multiply(const ProbeBench& bench, const GemmProblem& problem, const GemmP
 
 void report(const ProbeBench& bench, std::string_view kernel, const char* what) {
   char text[320];
-  std::snprintf(text, sizeof text, "%s: kernel %.*s is not used on this device: %s", bench.device.capabilities().name.c_str(),
-                static_cast<int>(kernel.size()), kernel.data(), what);
+  std::snprintf(text, sizeof text, "%s: kernel %.*s is not used on this device: %s",
+                bench.device.capabilities().name.c_str(), static_cast<int>(kernel.size()),
+                kernel.data(), what);
   bench.logger(LogLevel::warning, text);
 }
 
 }  // namespace
 
-Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel, ActivationKind activation,
-                                  const PackedLayout& layout) {
+Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
+                                  ActivationKind activation, const PackedLayout& layout) {
   const ProbeWeights source(layout);
-  MARLIN_ASSIGN(const auto weights, pack_on_device(source, bench.device, bench.memory, bench.runner));
+  MARLIN_ASSIGN(const auto weights,
+                pack_on_device(source, bench.device, bench.memory, bench.runner));
   // More than one tile of few rows; of many, one that is not full.
   const int64_t m = kernel.rows <= 8 ? kernel.rows + 1 : kernel.rows - 1;
   const marlin_dtype dtype = activation == ActivationKind::f16    ? MARLIN_F16
@@ -184,7 +202,8 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   std::vector<float> a = probe_activations(activation, dtype, m);
   const auto a_bytes = a.size() * float_bytes(dtype), c_at = a_bytes + (-a_bytes % 256);
   MARLIN_ASSIGN(const device::BufferRef buffer,
-                bench.memory.allocate(c_at + static_cast<uint64_t>(m * kN) * 4, device::Placement::shared, "probe"));
+                bench.memory.allocate(c_at + static_cast<uint64_t>(m * kN) * 4,
+                                      device::Placement::shared, "probe"));
   encode_floats(dtype, a.data(), m * kK, buffer->host());
   decode_floats(dtype, buffer->host(), m * kK, a.data());  // as the kernel sees them
 
@@ -201,7 +220,8 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
     return KernelHealth::bad;
   }
   MARLIN_RETURN_IF_ERROR(ran);
-  const std::string wrong = difference(source, a, reinterpret_cast<const float*>(buffer->host() + c_at), m);
+  const std::string wrong =
+      difference(source, a, reinterpret_cast<const float*>(buffer->host() + c_at), m);
   if (wrong.empty()) return KernelHealth::good;
   report(bench, name, wrong.c_str());
   return KernelHealth::bad;

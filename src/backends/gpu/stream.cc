@@ -9,7 +9,9 @@
 namespace metal_marlin::gpu {
 namespace {
 
-bool is_hosts(marlin_native kind) { return kind == MARLIN_NATIVE_METAL_COMMAND_BUFFER || kind == MARLIN_NATIVE_METAL_ENCODER; }
+bool is_hosts(marlin_native kind) {
+  return kind == MARLIN_NATIVE_METAL_COMMAND_BUFFER || kind == MARLIN_NATIVE_METAL_ENCODER;
+}
 
 }  // namespace
 
@@ -21,7 +23,8 @@ Result<Place> Growing::reserve(Memory& memory, uint64_t bytes) {
   return Place{buffer_, 0};
 }
 
-GpuStream::GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch, uint64_t scratch_bytes)
+GpuStream::GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch,
+                     uint64_t scratch_bytes)
     : queue_(std::move(queue)),
       kind_(kind),
       host_scratch_(std::move(scratch)),
@@ -42,15 +45,16 @@ Result<Place> GpuStream::scratch(Memory& memory, uint64_t bytes) {
   if (!has_host_scratch()) return own_scratch_.reserve(memory, bytes);
   if (bytes <= host_scratch_bytes_) return host_scratch_;
   return Status::error(MARLIN_E_MEMORY,
-                       "the stream's scratch holds %" PRIu64 " bytes from its first multiple of %" PRIu64
+                       "the stream's scratch holds %" PRIu64
+                       " bytes from its first multiple of %" PRIu64
                        " on, these products need %" PRIu64,
                        host_scratch_bytes_, kScratchAlign, bytes);
 }
 
 Status GpuStream::begin() { return std::exchange(idle_, false) ? Status() : barrier(); }
 
-Status GpuStream::dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups, uint32_t threads,
-                           const char* label) {
+Status GpuStream::dispatch(const device::KernelRef& kernel, const Bindings& bindings,
+                           device::Size3 groups, uint32_t threads, const char* label) {
   return keep(queue_->dispatch({kernel, bindings.all(), groups, {threads, 1, 1}, label}));
 }
 
@@ -62,8 +66,11 @@ Status GpuStream::commit() { return keep(queue_->commit()); }
 
 Status GpuStream::wait(uint64_t timeout_ns) {
   if (is_hosts(kind_))
-    return Status::error(MARLIN_E_ARGUMENT, "stream kind is %d: the host commits its command buffer and waits for it", kind_);
-  // What was committed before goes on even when this commit fails, and a host may reuse operands once this has returned.
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "stream kind is %d: the host commits its command buffer and waits for it",
+                         kind_);
+  // What was committed before goes on even when this commit fails, and a host may reuse operands
+  // once this has returned.
   const Status committed = commit(), waited = queue_->wait(timeout_ns);
   if (waited.code() == MARLIN_E_TIMEOUT) return waited;
   idle_ = committed.ok() && waited.ok() && kind_ == MARLIN_NATIVE_NONE;

@@ -14,7 +14,8 @@
 
 namespace metal_marlin::gpu {
 
-/// The arguments of one dispatch, by the indices of shaders/common/arguments.h. Values must live until it is recorded.
+/// The arguments of one dispatch, by the indices of shaders/common/arguments.h. Values must live
+/// until it is recorded.
 class Bindings {
  public:
   Bindings& buffer(uint32_t index, const Place& place) {
@@ -46,12 +47,15 @@ class Growing {
   device::BufferRef buffer_;
 };
 
-/// Everything is recorded in order; commands between two barriers may run at once. When recording fails halfway the stream
-/// keeps that error like one of the device: what it holds is no longer what was asked for.
+/// Everything is recorded in order; commands between two barriers may run at once. When recording
+/// fails halfway the stream keeps that error like one of the device: what it holds is no longer
+/// what was asked for.
 class GpuStream final : public BackendStream {
  public:
-  /// A host's scratch lies at `scratch`, if its buffer is not null, with this many bytes from its first kScratchAlign on.
-  GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch, uint64_t scratch_bytes);
+  /// A host's scratch lies at `scratch`, if its buffer is not null, with this many bytes from its
+  /// first kScratchAlign on.
+  GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch,
+            uint64_t scratch_bytes);
 
   /// The first error of the device or of recording; every call begins with it.
   Status check();
@@ -63,8 +67,8 @@ class GpuStream final : public BackendStream {
 
   /// What follows comes after all before it, on a host's own encoder too.
   Status begin();
-  Status dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups, uint32_t threads,
-                  const char* label);
+  Status dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups,
+                  uint32_t threads, const char* label);
   Status barrier();
   /// Ends what begin() began: on a host's encoder, what the host records next comes after it.
   Status end();
@@ -92,7 +96,8 @@ class GpuStream final : public BackendStream {
 class StreamCache {
  public:
   explicit StreamCache(device::Device& device) : device_(device) {}
-  /// One of the caller's own: the last that was given back, so that what was reserved on it serves the next call.
+  /// One of the caller's own: the last that was given back, so that what was reserved on it serves
+  /// the next call.
   Result<std::unique_ptr<GpuStream>> take();
   /// Gives back a healthy one whose work is done; with others it is dropped.
   void put(std::unique_ptr<GpuStream> stream);

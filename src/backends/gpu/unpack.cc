@@ -31,11 +31,13 @@ Status check_ids(device::Device& device, const RowSelection& rows, int64_t count
   return check_rows(readable, count, n);
 }
 
-Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights, const RowSelection& rows,
-                     const Matrix& ids, const MatrixView& out, const Matrix& to) {
+Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights,
+                     const RowSelection& rows, const Matrix& ids, const MatrixView& out,
+                     const Matrix& to) {
   const PackedLayout& layout = weights.layout;
   const HelperKernel helper = unpack_kernel(layout.codes);
-  MARLIN_ASSIGN(const device::KernelRef kernel, kernels.get(unpack_variant(layout, rows, out.dtype)));
+  MARLIN_ASSIGN(const device::KernelRef kernel,
+                kernels.get(unpack_variant(layout, rows, out.dtype)));
   const uint32_t threads = helper_threads(*kernel);
   MARLIN_RETURN_IF_ERROR(stream.begin());
   for (int64_t first = 0; first < out.rows; first += kMostRows) {
@@ -54,14 +56,18 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     bind_weights(bindings, weights);
     bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, layout.origins_at});
     const auto element = static_cast<int64_t>(float_bytes(out.dtype));
-    bindings.buffer(MARLIN_BUFFER_OUT, to.place.at(static_cast<uint64_t>(first * to.stride * element)));
+    bindings.buffer(MARLIN_BUFFER_OUT,
+                    to.place.at(static_cast<uint64_t>(first * to.stride * element)));
     if (rows.ids.present())
-      bindings.buffer(MARLIN_BUFFER_ROW_LIST,
-                      ids.place.at(static_cast<uint64_t>(first * ids.stride * int64_t{sizeof(int32_t)})));
-    if (layout.permuted) bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, Place{weights.buffer, layout.slot_to_k_at});
+      bindings.buffer(
+          MARLIN_BUFFER_ROW_LIST,
+          ids.place.at(static_cast<uint64_t>(first * ids.stride * int64_t{sizeof(int32_t)})));
+    if (layout.permuted)
+      bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, Place{weights.buffer, layout.slot_to_k_at});
     bindings.value(MARLIN_BUFFER_UNPACK_ARGS, args);
-    MARLIN_RETURN_IF_ERROR(
-        stream.dispatch(kernel, bindings, helper_grid(helper, layout.slots, count, threads), threads, "metal-marlin: unpack"));
+    MARLIN_RETURN_IF_ERROR(stream.dispatch(kernel, bindings,
+                                           helper_grid(helper, layout.slots, count, threads),
+                                           threads, "metal-marlin: unpack"));
   }
   return stream.end();
 }

@@ -13,7 +13,8 @@ namespace metal_marlin::gpu {
 Status check_ids(device::Device& device, const RowSelection& rows, int64_t count, int64_t n);
 
 /// Records it. `ids` is read when rows.ids is present: an id outside [0, n) gives a row of NaN.
-Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights, const RowSelection& rows,
-                     const Matrix& ids, const MatrixView& out, const Matrix& to);
+Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights,
+                     const RowSelection& rows, const Matrix& ids, const MatrixView& out,
+                     const Matrix& to);
 
 }  // namespace metal_marlin::gpu

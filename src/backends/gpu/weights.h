@@ -13,7 +13,8 @@ namespace metal_marlin::gpu {
 
 class GpuWeights final : public PackedWeights {
  public:
-  GpuWeights(WeightMeta meta, PackedLayout packed, std::vector<int32_t> order, device::BufferRef memory)
+  GpuWeights(WeightMeta meta, PackedLayout packed, std::vector<int32_t> order,
+             device::BufferRef memory)
       : layout(packed), slot_to_k(std::move(order)), buffer(std::move(memory)) {
     meta_ = std::move(meta);
   }
@@ -24,8 +25,10 @@ class GpuWeights final : public PackedWeights {
   const device::BufferRef buffer;
 };
 
-/// A packed image, filled on the host: the weights themselves where memory is unified, else to be copied.
-Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source, device::Device& device, Memory& memory,
+/// A packed image, filled on the host: the weights themselves where memory is unified, else to be
+/// copied.
+Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source,
+                                                   device::Device& device, Memory& memory,
                                                    TaskRunner& runner);
 
 }  // namespace metal_marlin::gpu

@@ -18,9 +18,12 @@ constexpr int kSaveEvery = 16;
 class Hash {
  public:
   void add(const void* data, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i) value_ = (value_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < bytes; ++i)
+      value_ = (value_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
   }
-  void add(NSString* text) { add(text.UTF8String, [text lengthOfBytesUsingEncoding:NSUTF8StringEncoding]); }
+  void add(NSString* text) {
+    add(text.UTF8String, [text lengthOfBytesUsingEncoding:NSUTF8StringEncoding]);
+  }
   uint64_t value() const { return value_; }
 
  private:
@@ -30,14 +33,15 @@ class Hash {
 // What machine code depends on: the shaders, the GPU, and the system whose compiler made it.
 std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
   Hash hash;
-  for (const auto library : {shaders.library, shaders.tensor_library}) hash.add(library.data(), library.size());
+  for (const auto library : {shaders.library, shaders.tensor_library})
+    hash.add(library.data(), library.size());
   for (const auto sources : {shaders.sources, shaders.tensor_sources})
     for (const std::string_view source : sources) hash.add(source.data(), source.size());
   hash.add(device.architecture.name);
   hash.add([NSProcessInfo processInfo].operatingSystemVersionString);
   char name[64];
-  std::snprintf(name, sizeof name, "pipelines-%d.%d-%016llx.binarchive", MARLIN_VERSION_MAJOR, MARLIN_VERSION_MINOR,
-                static_cast<unsigned long long>(hash.value()));
+  std::snprintf(name, sizeof name, "pipelines-%d.%d-%016llx.binarchive", MARLIN_VERSION_MAJOR,
+                MARLIN_VERSION_MINOR, static_cast<unsigned long long>(hash.value()));
   return name;
 }
 
@@ -45,12 +49,14 @@ bool make_folders(const std::string& path) {
   for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
     mkdir(path.substr(0, end).c_str(), 0700);
   struct stat found{};
-  return (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) && stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+  return (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) && stat(path.c_str(), &found) == 0 &&
+         S_ISDIR(found.st_mode);
 }
 
 }  // namespace
 
-Archive::Archive(id<MTLDevice> device, const std::string& folder, const Shaders& shaders, Logger logger)
+Archive::Archive(id<MTLDevice> device, const std::string& folder, const Shaders& shaders,
+                 Logger logger)
     : device_(device), logger_(logger) {
   if (folder.empty()) return;
   path_ = folder + "/" + file_name(device, shaders);
@@ -69,10 +75,11 @@ Archive::Archive(id<MTLDevice> device, const std::string& folder, const Shaders&
 void Archive::prepare(MTLComputePipelineDescriptor* descriptor) {
   if (archive_ == nil) return;
   descriptor.binaryArchives = @[ archive_ ];
-  id<MTLComputePipelineState> found = [device_ newComputePipelineStateWithDescriptor:descriptor
-                                                                             options:MTLPipelineOptionFailOnBinaryArchiveMiss
-                                                                          reflection:nil
-                                                                               error:nil];
+  id<MTLComputePipelineState> found =
+      [device_ newComputePipelineStateWithDescriptor:descriptor
+                                             options:MTLPipelineOptionFailOnBinaryArchiveMiss
+                                          reflection:nil
+                                               error:nil];
   if (found != nil) return;
   NSError* error = nil;
   if (![archive_ addComputePipelineFunctionsWithDescriptor:descriptor error:&error]) {
@@ -91,8 +98,11 @@ void Archive::save() {
     NSError* error = nil;
     if (!make_folders(path_.substr(0, path_.rfind('/')))) {
       logger_(LogLevel::warning,
-              Status::error(MARLIN_E_FILE, "%s: the folder cannot be made; pipelines are not kept", path_.c_str()).message());
-    } else if (![archive_ serializeToURL:[NSURL fileURLWithPath:to_string(temporary)] error:&error]) {
+              Status::error(MARLIN_E_FILE, "%s: the folder cannot be made; pipelines are not kept",
+                            path_.c_str())
+                  .message());
+    } else if (![archive_ serializeToURL:[NSURL fileURLWithPath:to_string(temporary)]
+                                   error:&error]) {
       logger_(LogLevel::warning, to_status(error, path_.c_str()).message());
       unlink(temporary.c_str());
     } else if (rename(temporary.c_str(), path_.c_str()) != 0) {

@@ -1,5 +1,5 @@
-// A command buffer while it is recorded: its encoder, of which Metal allows one at a time, and what the GPU needs of us until
-// it is done.
+// A command buffer while it is recorded: its encoder, of which Metal allows one at a time, and what
+// the GPU needs of us until it is done.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -14,8 +14,9 @@
 
 namespace metal_marlin::metal {
 
-/// What recorded work uses. A command buffer may hold no references itself (commandBufferWithUnretainedReferences), and memory
-/// counts as used as long as it is here. Any thread: Metal's own reports when the work is done.
+/// What recorded work uses. A command buffer may hold no references itself
+/// (commandBufferWithUnretainedReferences), and memory counts as used as long as it is here. Any
+/// thread: Metal's own reports when the work is done.
 class Kept {
  public:
   void add(std::shared_ptr<const void> object) {
@@ -55,7 +56,8 @@ class Commands {
   /// Ends the encoder, and has what was recorded find its memory resident.
   Status finish(const std::shared_ptr<Residency>& residency);
 
-  /// Until the GPU is done with the command buffer, or, on an encoder of the host, as long as this is.
+  /// Until the GPU is done with the command buffer, or, on an encoder of the host, as long as this
+  /// is.
   void keep(std::shared_ptr<const void> object) { kept_->add(std::move(object)); }
   const std::shared_ptr<Kept>& kept() const { return kept_; }
 
@@ -70,17 +72,20 @@ class Commands {
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
-/// MARLIN_E_ARGUMENT when the host has committed this command buffer: Metal then ends a program that adds to it.
+/// MARLIN_E_ARGUMENT when the host has committed this command buffer: Metal then ends a program
+/// that adds to it.
 Status check_uncommitted(id<MTLCommandBuffer> buffer);
 
-/// Command buffers of the host on which there are streams: those of one command buffer share its encoder. Any thread.
+/// Command buffers of the host on which there are streams: those of one command buffer share its
+/// encoder. Any thread.
 class HostCommands {
  public:
   std::shared_ptr<Commands> of(id<MTLCommandBuffer> buffer);
 
  private:
   std::mutex mutex_;
-  std::map<const void*, std::weak_ptr<Commands>> all_;  // each holds its command buffer, so that no other has its address
+  std::map<const void*, std::weak_ptr<Commands>>
+      all_;  // each holds its command buffer, so that no other has its address
 };
 
 }  // namespace metal_marlin::metal

@@ -4,9 +4,10 @@ namespace metal_marlin::metal {
 
 Status check_uncommitted(id<MTLCommandBuffer> buffer) {
   if (buffer.status < MTLCommandBufferStatusCommitted) return {};
-  return Status::error(MARLIN_E_ARGUMENT,
-                       "the host's command buffer is committed (status %d), expected one that takes commands",
-                       static_cast<int>(buffer.status));
+  return Status::error(
+      MARLIN_E_ARGUMENT,
+      "the host's command buffer is committed (status %d), expected one that takes commands",
+      static_cast<int>(buffer.status));
 }
 
 Status Commands::check_open() const { return hosts_ ? check_uncommitted(buffer_) : Status(); }
@@ -17,7 +18,8 @@ Status Commands::open_compute() {
   end_encoder();
   compute_ = [buffer_ computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
   if (compute_ == nil)
-    return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made%s", hosts_ ? ": is one of the host's open?" : "");
+    return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made%s",
+                         hosts_ ? ": is one of the host's open?" : "");
   compute_.label = @"metal-marlin";
   unfinished_ = true;
   return {};
@@ -29,7 +31,8 @@ Status Commands::open_blit() {
   end_encoder();
   blit_ = [buffer_ blitCommandEncoder];
   if (blit_ == nil)
-    return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made%s", hosts_ ? ": is one of the host's open?" : "");
+    return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made%s",
+                         hosts_ ? ": is one of the host's open?" : "");
   blit_.label = @"metal-marlin copies";
   unfinished_ = true;
   return {};

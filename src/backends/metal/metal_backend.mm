@@ -13,9 +13,11 @@ uint32_t device_count() { return std::max(count_devices(), 1u); }
 
 void describe_device(uint32_t index, marlin_device_info& out) {
   const auto found = describe(index);
-  std::snprintf(out.name, sizeof out.name, "%s", found.ok() ? found.value().name.c_str() : "Apple GPU");
+  std::snprintf(out.name, sizeof out.name, "%s",
+                found.ok() ? found.value().name.c_str() : "Apple GPU");
   if (found.ok()) {
-    std::snprintf(out.isa_or_arch, sizeof out.isa_or_arch, "%s", found.value().architecture.c_str());
+    std::snprintf(out.isa_or_arch, sizeof out.isa_or_arch, "%s",
+                  found.value().architecture.c_str());
     out.memory_bytes = found.value().memory_bytes;
   }
   std::snprintf(out.why_not, sizeof out.why_not, "%s", found.status().message());

@@ -13,8 +13,9 @@ namespace {
 using device::BufferRef;
 using device::Capabilities;
 
-// The newest generation that the device belongs to, as n of MTLGPUFamilyApple<n>; 0: no GPU of Apple's. By numbers, as those
-// that are yet to come have no names; a device belongs to all that came before its own.
+// The newest generation that the device belongs to, as n of MTLGPUFamilyApple<n>; 0: no GPU of
+// Apple's. By numbers, as those that are yet to come have no names; a device belongs to all that
+// came before its own.
 int apple_family(id<MTLDevice> device) {
   int family = 0;
   while ([device supportsFamily:static_cast<MTLGPUFamily>(MTLGPUFamilyApple1 + family)]) ++family;
@@ -23,17 +24,21 @@ int apple_family(id<MTLDevice> device) {
 
 // Below Apple 10 (M5) tensor operations are emulated by what the other kernels use as well.
 bool has_tensors(id<MTLDevice> device, int family) {
-  constexpr auto kMetal4 = static_cast<MTLGPUFamily>(5002);  // MTLGPUFamilyMetal4, which SDKs before macOS 26 do not name
+  constexpr auto kMetal4 = static_cast<MTLGPUFamily>(
+      5002);  // MTLGPUFamilyMetal4, which SDKs before macOS 26 do not name
   if (@available(macOS 26.0, *)) return family >= 10 && [device supportsFamily:kMetal4];
   return false;
 }
 
 Result<Capabilities> capabilities_of(id<MTLDevice> device) {
-  constexpr int kOldest = 7;  // M1: the first with simdgroup matrices, and of the Macs with unified memory
+  constexpr int kOldest =
+      7;  // M1: the first with simdgroup matrices, and of the Macs with unified memory
   const int family = apple_family(device);
   if (family < kOldest || !device.hasUnifiedMemory) {
-    return Status::error(MARLIN_E_NO_DEVICE, "%s: expected a GPU of family Apple 7 (M1) or later with unified memory, found %d",
-                         device.name.UTF8String, family);
+    return Status::error(
+        MARLIN_E_NO_DEVICE,
+        "%s: expected a GPU of family Apple 7 (M1) or later with unified memory, found %d",
+        device.name.UTF8String, family);
   }
   Capabilities c;
   c.name = device.name.UTF8String;
@@ -56,37 +61,44 @@ id<MTLDevice> device_at(uint32_t index) {
   return index < all.count ? all[index] : nil;
 }
 
-Status no_such_device(uint32_t index) { return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %u", index); }
+Status no_such_device(uint32_t index) {
+  return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %u", index);
+}
 
 class MetalDevice final : public device::Device {
  public:
   explicit MetalDevice(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
   const Capabilities& capabilities() const override { return shared_->capabilities; }
 
-  Result<BufferRef> allocate(uint64_t bytes, device::Placement placement, const char* label) override {
+  Result<BufferRef> allocate(uint64_t bytes, device::Placement placement,
+                             const char* label) override {
     @autoreleasepool {
       if (bytes == 0) return Status::error(MARLIN_E_ARGUMENT, "a buffer of 0 bytes");
       id<MTLBuffer> buffer = nil;
-      // Memory is unified: shared storage is as fast as any. Metal finds what must wait for what by the buffers' own records.
+      // Memory is unified: shared storage is as fast as any. Metal finds what must wait for what by
+      // the buffers' own records.
       if (bytes <= shared_->capabilities.max_buffer_bytes)
         buffer = [shared_->device newBufferWithLength:bytes options:MTLResourceStorageModeShared];
       if (buffer == nil) {
-        return Status::error(MARLIN_E_MEMORY, "no buffer of %" PRIu64 " bytes; the device makes up to %" PRIu64, bytes,
-                             shared_->capabilities.max_buffer_bytes);
+        return Status::error(MARLIN_E_MEMORY,
+                             "no buffer of %" PRIu64 " bytes; the device makes up to %" PRIu64,
+                             bytes, shared_->capabilities.max_buffer_bytes);
       }
       if (label != nullptr) buffer.label = to_string(label);
-      return BufferRef(
-          std::make_shared<MetalBuffer>(buffer, placement == device::Placement::device ? shared_->residency : nullptr));
+      return BufferRef(std::make_shared<MetalBuffer>(
+          buffer, placement == device::Placement::device ? shared_->residency : nullptr));
     }
   }
 
   Result<BufferRef> wrap(void* host, uint64_t bytes) override {
     @autoreleasepool {
       const uint64_t page = shared_->capabilities.page_bytes;
-      if (host == nullptr || bytes == 0 || reinterpret_cast<uintptr_t>(host) % page != 0 || bytes % page != 0) {
+      if (host == nullptr || bytes == 0 || reinterpret_cast<uintptr_t>(host) % page != 0 ||
+          bytes % page != 0) {
         return Status::error(MARLIN_E_ARGUMENT,
-                             "memory at %p, %" PRIu64 " bytes: both must be multiples of a page (%" PRIu64 ")", host, bytes,
-                             page);
+                             "memory at %p, %" PRIu64
+                             " bytes: both must be multiples of a page (%" PRIu64 ")",
+                             host, bytes, page);
       }
       id<MTLBuffer> buffer = nil;
       if (bytes <= shared_->capabilities.max_buffer_bytes) {
@@ -96,7 +108,8 @@ class MetalDevice final : public device::Device {
                                                deallocator:nil];
       }
       if (buffer == nil)
-        return Status::error(MARLIN_E_MEMORY, "%" PRIu64 " bytes of the host's memory cannot be wrapped", bytes);
+        return Status::error(MARLIN_E_MEMORY,
+                             "%" PRIu64 " bytes of the host's memory cannot be wrapped", bytes);
       return BufferRef(std::make_shared<MetalBuffer>(buffer, nullptr));
     }
   }
@@ -105,12 +118,14 @@ class MetalDevice final : public device::Device {
     @autoreleasepool {
       id object = (__bridge id)native;
       if (![object conformsToProtocol:@protocol(MTLBuffer)] || !is_of([object device], *shared_))
-        return Status::error(MARLIN_E_ARGUMENT, "native memory is no MTLBuffer of %s", shared_->capabilities.name.c_str());
+        return Status::error(MARLIN_E_ARGUMENT, "native memory is no MTLBuffer of %s",
+                             shared_->capabilities.name.c_str());
       return BufferRef(std::make_shared<MetalBuffer>(static_cast<id<MTLBuffer>>(object), nullptr));
     }
   }
 
-  Result<device::KernelRef> kernel(std::string_view name, std::span<const device::Constant> constants) override {
+  Result<device::KernelRef> kernel(std::string_view name,
+                                   std::span<const device::Constant> constants) override {
     return shared_->pipelines.kernel(name, constants);
   }
 
@@ -155,7 +170,8 @@ Result<std::unique_ptr<device::Device>> create_device(const DeviceOptions& optio
 
 std::string user_cache_folder() {
   @autoreleasepool {
-    NSString* folder = NSSearchPathForDirectoriesInDomains(NSCachesDirectory, NSUserDomainMask, YES).firstObject;
+    NSString* folder =
+        NSSearchPathForDirectoriesInDomains(NSCachesDirectory, NSUserDomainMask, YES).firstObject;
     return folder == nil ? std::string() : std::string(folder.UTF8String) + "/metal-marlin";
   }
 }

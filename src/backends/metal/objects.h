@@ -13,7 +13,8 @@ namespace metal_marlin::metal {
 
 /// What a device and its streams hold together: whichever lives longest.
 struct Shared {
-  Shared(id<MTLDevice> the_device, device::Capabilities its_capabilities, const DeviceOptions& options)
+  Shared(id<MTLDevice> the_device, device::Capabilities its_capabilities,
+         const DeviceOptions& options)
       : device(the_device),
         capabilities(std::move(its_capabilities)),
         residency(std::make_shared<Residency>(the_device)),
@@ -21,7 +22,8 @@ struct Shared {
 
   id<MTLDevice> device;
   device::Capabilities capabilities;
-  const std::shared_ptr<Residency> residency;  // buffers hold it too: the GPU may use them when all else is gone
+  const std::shared_ptr<Residency>
+      residency;  // buffers hold it too: the GPU may use them when all else is gone
   Pipelines pipelines;
   HostCommands host_commands;
 };
@@ -29,7 +31,8 @@ struct Shared {
 class MetalBuffer final : public device::Buffer {
  public:
   /// `resident`: kept so until this object goes; null: Metal decides.
-  MetalBuffer(id<MTLBuffer> buffer, std::shared_ptr<Residency> resident) : buffer_(buffer), resident_(std::move(resident)) {
+  MetalBuffer(id<MTLBuffer> buffer, std::shared_ptr<Residency> resident)
+      : buffer_(buffer), resident_(std::move(resident)) {
     if (resident_) resident_->add(buffer_);
   }
   ~MetalBuffer() override {
@@ -40,7 +43,8 @@ class MetalBuffer final : public device::Buffer {
   }
   uint64_t bytes() const override { return buffer_.length; }
   std::byte* host() const override {
-    return buffer_.storageMode == MTLStorageModePrivate ? nullptr : static_cast<std::byte*>(buffer_.contents);
+    return buffer_.storageMode == MTLStorageModePrivate ? nullptr
+                                                        : static_cast<std::byte*>(buffer_.contents);
   }
   uint64_t address() const override { return buffer_.gpuAddress; }
   id<MTLBuffer> buffer() const { return buffer_; }
@@ -51,9 +55,12 @@ class MetalBuffer final : public device::Buffer {
 };
 
 /// Whether an object's device is this one: two objects may stand for one device.
-inline bool is_of(id<MTLDevice> device, const Shared& shared) { return device.registryID == shared.device.registryID; }
+inline bool is_of(id<MTLDevice> device, const Shared& shared) {
+  return device.registryID == shared.device.registryID;
+}
 
 /// A stream over the host's object or a queue of its own, checked.
-Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared, const device::StreamSource& source);
+Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared,
+                                                      const device::StreamSource& source);
 
 }  // namespace metal_marlin::metal

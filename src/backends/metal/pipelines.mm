@@ -5,18 +5,24 @@
 namespace metal_marlin::metal {
 namespace {
 
-// Metal copies and fills whole words, and only between encoders; these do the rest. One thread a byte: such ranges are short.
+// Metal copies and fills whole words, and only between encoders; these do the rest. One thread a
+// byte: such ranges are short.
 constexpr std::string_view kHelpers = R"(#include <metal_stdlib>
 using namespace metal;
-kernel void marlin_copy_bytes(device const uchar* from [[buffer(0)]], device uchar* to [[buffer(1)]],
-                              constant ulong& bytes [[buffer(2)]], uint3 group [[threadgroup_position_in_grid]],
-                              uint t [[thread_index_in_threadgroup]], uint3 groups [[threadgroups_per_grid]]) {
+kernel void marlin_copy_bytes(device const uchar* from [[buffer(0)]],
+                              device uchar* to [[buffer(1)]],
+                              constant ulong& bytes [[buffer(2)]],
+                              uint3 group [[threadgroup_position_in_grid]],
+                              uint t [[thread_index_in_threadgroup]],
+                              uint3 groups [[threadgroups_per_grid]]) {
   const ulong i = (ulong(group.y) * groups.x + group.x) * 256 + t;
   if (i < bytes) to[i] = from[i];
 }
 kernel void marlin_fill_bytes(device uchar* to [[buffer(0)]], constant uchar& value [[buffer(1)]],
-                              constant ulong& bytes [[buffer(2)]], uint3 group [[threadgroup_position_in_grid]],
-                              uint t [[thread_index_in_threadgroup]], uint3 groups [[threadgroups_per_grid]]) {
+                              constant ulong& bytes [[buffer(2)]],
+                              uint3 group [[threadgroup_position_in_grid]],
+                              uint t [[thread_index_in_threadgroup]],
+                              uint3 groups [[threadgroups_per_grid]]) {
   const ulong i = (ulong(group.y) * groups.x + group.x) * 256 + t;
   if (i < bytes) to[i] = value;
 }
@@ -39,9 +45,12 @@ MTLCompileOptions* compile_options(MTLLanguageVersion language) {
   return options;
 }
 
-Result<id<MTLLibrary>> compile_source(id<MTLDevice> device, std::string_view source, MTLLanguageVersion language) {
+Result<id<MTLLibrary>> compile_source(id<MTLDevice> device, std::string_view source,
+                                      MTLLanguageVersion language) {
   NSError* error = nil;
-  id<MTLLibrary> library = [device newLibraryWithSource:to_string(source) options:compile_options(language) error:&error];
+  id<MTLLibrary> library = [device newLibraryWithSource:to_string(source)
+                                                options:compile_options(language)
+                                                  error:&error];
   if (library == nil) return to_status(error, "compiling the kernels");
   return library;
 }
@@ -79,7 +88,8 @@ MTLFunctionConstantValues* constant_values(std::span<const device::Constant> con
 std::string key_of(std::string_view name, std::span<const device::Constant> constants) {
   std::string key(name);
   for (const device::Constant& c : constants) {
-    key += " " + std::to_string(c.index) + ":" + std::to_string(static_cast<int>(c.type)) + ":" + std::to_string(c.bits);
+    key += " " + std::to_string(c.index) + ":" + std::to_string(static_cast<int>(c.type)) + ":" +
+           std::to_string(c.bits);
   }
   return key;
 }
@@ -89,7 +99,8 @@ std::string key_of(std::string_view name, std::span<const device::Constant> cons
 Pipelines::Pipelines(id<MTLDevice> device, const DeviceOptions& options)
     : device_(device),
       base_{options.shaders.library, options.shaders.sources, kLanguage, {}, {}},
-      tensor_{options.shaders.tensor_library, options.shaders.tensor_sources, kTensorLanguage, {}, {}},
+      tensor_{
+          options.shaders.tensor_library, options.shaders.tensor_sources, kTensorLanguage, {}, {}},
       archive_(device, options.cache_folder, options.shaders, options.logger) {}
 
 Result<id<MTLLibrary>> Pipelines::library_with(Unit& unit, std::string_view name) {
@@ -98,8 +109,8 @@ Result<id<MTLLibrary>> Pipelines::library_with(Unit& unit, std::string_view name
   for (size_t i = 0; i < count; ++i) {
     if (i == unit.loaded.size()) {
       MARLIN_RETURN_IF_ERROR(unit.refused);
-      auto loaded =
-          unit.library.empty() ? compile_source(device_, unit.sources[i], unit.language) : load_compiled(device_, unit.library);
+      auto loaded = unit.library.empty() ? compile_source(device_, unit.sources[i], unit.language)
+                                         : load_compiled(device_, unit.library);
       if (!loaded.ok()) {
         if (&unit == &tensor_) unit.refused = loaded.status();
         return loaded.status();
@@ -123,7 +134,8 @@ Result<device::KernelRef> Pipelines::once(const std::string& key, const Make& ma
   @autoreleasepool {
     if (device::KernelRef found = find(key); found != nullptr) return found;
     const std::lock_guard<std::mutex> compiling(compiling_);
-    if (device::KernelRef found = find(key); found != nullptr) return found;  // by the thread before this one
+    if (device::KernelRef found = find(key); found != nullptr)
+      return found;  // by the thread before this one
     MARLIN_ASSIGN(device::KernelRef made, make());
     const std::lock_guard<std::mutex> lock(mutex_);
     compiled_.emplace(key, made);
@@ -131,11 +143,13 @@ Result<device::KernelRef> Pipelines::once(const std::string& key, const Make& ma
   }
 }
 
-Result<device::KernelRef> Pipelines::kernel(std::string_view name, std::span<const device::Constant> constants) {
+Result<device::KernelRef> Pipelines::kernel(std::string_view name,
+                                            std::span<const device::Constant> constants) {
   return once(key_of(name, constants), [&]() -> Result<device::KernelRef> {
     const bool tensor = name.ends_with("_tensor");
     const auto library = library_with(tensor ? tensor_ : base_, name);
-    auto made = library.ok() ? compile(library.value(), name, constants) : Result<device::KernelRef>(library.status());
+    auto made = library.ok() ? compile(library.value(), name, constants)
+                             : Result<device::KernelRef>(library.status());
     // Compilers differ in what they make of tensors: a kernel less, no failure of the device.
     if (tensor && made.status().code() == MARLIN_E_DEVICE)
       return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.status().message());
@@ -164,10 +178,11 @@ Result<device::KernelRef> Pipelines::compile(id<MTLLibrary> library, std::string
                                                       error:&error];
   if (descriptor.computeFunction == nil) return to_status(error, what.c_str());
   archive_.prepare(descriptor);
-  id<MTLComputePipelineState> pipeline = [device_ newComputePipelineStateWithDescriptor:descriptor
-                                                                                options:MTLPipelineOptionNone
-                                                                             reflection:nil
-                                                                                  error:&error];
+  id<MTLComputePipelineState> pipeline =
+      [device_ newComputePipelineStateWithDescriptor:descriptor
+                                             options:MTLPipelineOptionNone
+                                          reflection:nil
+                                               error:&error];
   if (pipeline == nil) return to_status(error, what.c_str());
   return device::KernelRef(std::make_shared<MetalKernel>(pipeline));
 }

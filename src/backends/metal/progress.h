@@ -1,5 +1,5 @@
-// How far a stream's command buffers have come. The GPU's side reports from a thread of Metal's, possibly after the stream is
-// gone.
+// How far a stream's command buffers have come. The GPU's side reports from a thread of Metal's,
+// possibly after the stream is gone.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,8 @@ class Progress {
       changed_.wait(lock, done);
     else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done))
       return Status::error(MARLIN_E_TIMEOUT, "%llu of %llu command buffers are done",
-                           static_cast<unsigned long long>(completed_), static_cast<unsigned long long>(target));
+                           static_cast<unsigned long long>(completed_),
+                           static_cast<unsigned long long>(target));
     busy_ = seconds_;
     seconds_ = 0;
     return failure_;

@@ -1,5 +1,5 @@
-// Memory that stays resident while it lives, where the system can be told so (macOS 15); elsewhere Metal makes resident what
-// each command buffer binds.
+// Memory that stays resident while it lives, where the system can be told so (macOS 15); elsewhere
+// Metal makes resident what each command buffer binds.
 #pragma once
 
 #import <Metal/Metal.h>

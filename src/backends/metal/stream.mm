@@ -17,8 +17,9 @@ constexpr uint32_t kHelperThreads = 256;
 Status in_range(const char* what, const BufferRef& buffer, uint64_t offset, uint64_t bytes) {
   if (buffer == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s: no buffer", what);
   if (offset <= buffer->bytes() && bytes <= buffer->bytes() - offset) return {};
-  return Status::error(MARLIN_E_ARGUMENT, "%s: bytes [%" PRIu64 ", %" PRIu64 " + %" PRIu64 ") of a buffer of %" PRIu64, what,
-                       offset, offset, bytes, buffer->bytes());
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "%s: bytes [%" PRIu64 ", %" PRIu64 " + %" PRIu64 ") of a buffer of %" PRIu64,
+                       what, offset, offset, bytes, buffer->bytes());
 }
 
 MTLSize native(const device::Size3& size) { return MTLSizeMake(size.x, size.y, size.z); }
@@ -26,10 +27,14 @@ uint64_t count(const device::Size3& size) { return uint64_t{size.x} * size.y * s
 
 class MetalStream final : public device::Stream {
  public:
-  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue) : shared_(std::move(shared)), queue_(queue) {}
+  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue)
+      : shared_(std::move(shared)), queue_(queue) {}
   /// On what the host records itself.
   MetalStream(std::shared_ptr<Shared> shared, std::shared_ptr<Commands> hosts)
-      : shared_(std::move(shared)), commands_(std::move(hosts)), is_hosts_(true), is_encoder_(commands_->buffer() == nil) {
+      : shared_(std::move(shared)),
+        commands_(std::move(hosts)),
+        is_hosts_(true),
+        is_encoder_(commands_->buffer() == nil) {
     if (!is_encoder_) report_when_done();
   }
 
@@ -47,7 +52,8 @@ class MetalStream final : public device::Stream {
       MARLIN_RETURN_IF_ERROR(commands_->open_compute());
       id<MTLComputeCommandEncoder> compute = commands_->compute();
       if (dispatch.label != nullptr) [compute pushDebugGroup:to_string(dispatch.label)];
-      [compute setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
+      [compute
+          setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
       commands_->keep(dispatch.kernel);
       for (const device::Argument& a : dispatch.arguments) {
         if (a.buffer != nullptr)
@@ -55,13 +61,15 @@ class MetalStream final : public device::Stream {
         else
           [compute setBytes:a.value.data() length:a.value.size() atIndex:a.index];
       }
-      [compute dispatchThreadgroups:native(dispatch.groups) threadsPerThreadgroup:native(dispatch.threads)];
+      [compute dispatchThreadgroups:native(dispatch.groups)
+              threadsPerThreadgroup:native(dispatch.threads)];
       if (dispatch.label != nullptr) [compute popDebugGroup];
       return {};
     }
   }
 
-  Status copy(const BufferRef& from, uint64_t from_offset, const BufferRef& to, uint64_t to_offset, uint64_t bytes) override {
+  Status copy(const BufferRef& from, uint64_t from_offset, const BufferRef& to, uint64_t to_offset,
+              uint64_t bytes) override {
     @autoreleasepool {
       MARLIN_RETURN_IF_ERROR(in_range("copy from", from, from_offset, bytes));
       MARLIN_RETURN_IF_ERROR(in_range("copy to", to, to_offset, bytes));
@@ -71,7 +79,11 @@ class MetalStream final : public device::Stream {
         return Status::error(MARLIN_E_ARGUMENT, "copy of %" PRIu64 " bytes onto itself", bytes);
       if (!is_encoder_ && (from_offset | to_offset | bytes) % 4 == 0) {
         MARLIN_ASSIGN(id<MTLBlitCommandEncoder> blit, open_blit());
-        [blit copyFromBuffer:use(from) sourceOffset:from_offset toBuffer:use(to) destinationOffset:to_offset size:bytes];
+        [blit copyFromBuffer:use(from)
+                 sourceOffset:from_offset
+                     toBuffer:use(to)
+            destinationOffset:to_offset
+                         size:bytes];
         return {};
       }
       const device::Argument arguments[] = {
@@ -121,7 +133,9 @@ class MetalStream final : public device::Stream {
   }
 
   Status wait(uint64_t timeout_ns) override {
-    if (is_hosts_) return Status::error(MARLIN_E_ARGUMENT, "only the host knows when its own command buffer is done");
+    if (is_hosts_)
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "only the host knows when its own command buffer is done");
     return progress_->wait(timeout_ns);
   }
   Status failure() const override { return progress_->failure(); }
@@ -135,30 +149,40 @@ class MetalStream final : public device::Stream {
 
   static Status check(const device::Dispatch& d) {
     if (d.kernel == nullptr) return Status::error(MARLIN_E_ARGUMENT, "dispatch: no kernel");
-    if (count(d.groups) == 0 || count(d.threads) == 0 || count(d.threads) > d.kernel->max_threads()) {
-      return Status::error(MARLIN_E_ARGUMENT, "dispatch: %u x %u x %u threadgroups of %u x %u x %u threads; at most %u threads",
-                           d.groups.x, d.groups.y, d.groups.z, d.threads.x, d.threads.y, d.threads.z, d.kernel->max_threads());
+    if (count(d.groups) == 0 || count(d.threads) == 0 ||
+        count(d.threads) > d.kernel->max_threads()) {
+      return Status::error(
+          MARLIN_E_ARGUMENT,
+          "dispatch: %u x %u x %u threadgroups of %u x %u x %u threads; at most %u threads",
+          d.groups.x, d.groups.y, d.groups.z, d.threads.x, d.threads.y, d.threads.z,
+          d.kernel->max_threads());
     }
     for (const device::Argument& a : d.arguments) {
       if (a.buffer != nullptr && a.offset >= a.buffer->bytes()) {
-        return Status::error(MARLIN_E_ARGUMENT, "dispatch: argument %u begins at byte %" PRIu64 " of %" PRIu64, a.index,
-                             a.offset, a.buffer->bytes());
+        return Status::error(MARLIN_E_ARGUMENT,
+                             "dispatch: argument %u begins at byte %" PRIu64 " of %" PRIu64,
+                             a.index, a.offset, a.buffer->bytes());
       }
-      if (a.buffer == nullptr && (a.value.empty() || a.value.size() > device::Argument::kMaxInline)) {
-        return Status::error(MARLIN_E_ARGUMENT, "dispatch: argument %u has %zu bytes; 1 to %zu may be inline", a.index,
+      if (a.buffer == nullptr &&
+          (a.value.empty() || a.value.size() > device::Argument::kMaxInline)) {
+        return Status::error(MARLIN_E_ARGUMENT,
+                             "dispatch: argument %u has %zu bytes; 1 to %zu may be inline", a.index,
                              a.value.size(), device::Argument::kMaxInline);
       }
     }
     return {};
   }
 
-  Status by_helper(std::string_view name, std::span<const device::Argument> arguments, uint64_t bytes) {
+  Status by_helper(std::string_view name, std::span<const device::Argument> arguments,
+                   uint64_t bytes) {
     constexpr uint64_t kMaxGroups = 65535;  // of one dimension
-    const uint64_t groups = (bytes + kHelperThreads - 1) / kHelperThreads, columns = std::min(groups, kMaxGroups);
+    const uint64_t groups = (bytes + kHelperThreads - 1) / kHelperThreads,
+                   columns = std::min(groups, kMaxGroups);
     device::Dispatch made;
     MARLIN_ASSIGN(made.kernel, shared_->pipelines.helper(name));
     made.arguments = arguments;
-    made.groups = {static_cast<uint32_t>(columns), static_cast<uint32_t>((groups + columns - 1) / columns), 1};
+    made.groups = {static_cast<uint32_t>(columns),
+                   static_cast<uint32_t>((groups + columns - 1) / columns), 1};
     made.threads = {kHelperThreads, 1, 1};
     return dispatch(made);
   }
@@ -188,7 +212,8 @@ class MetalStream final : public device::Stream {
     [commands_->buffer() addCompletedHandler:^(id<MTLCommandBuffer> done) {
       kept->let_go();  // first: who waits finds the memory free
       const bool failed = done.status == MTLCommandBufferStatusError;
-      progress->completed(failed ? to_status(done.error, "the GPU") : Status(), done.GPUEndTime - done.GPUStartTime);
+      progress->completed(failed ? to_status(done.error, "the GPU") : Status(),
+                          done.GPUEndTime - done.GPUStartTime);
     }];
   }
 
@@ -205,7 +230,8 @@ Status wrong_object(const char* expected) {
 
 }  // namespace
 
-Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared, const device::StreamSource& source) {
+Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared,
+                                                      const device::StreamSource& source) {
   const auto fits = [&](id object, Protocol* protocol) {
     return [object conformsToProtocol:protocol] && is_of([object device], *shared);
   };
@@ -215,25 +241,30 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
       id<MTLCommandQueue> queue = [shared->device newCommandQueue];
       if (queue == nil) return Status::error(MARLIN_E_MEMORY, "no command queue could be made");
       queue.label = @"metal-marlin";
-      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(std::move(shared), queue));
+      return std::unique_ptr<device::Stream>(
+          std::make_unique<MetalStream>(std::move(shared), queue));
     }
     case MARLIN_NATIVE_METAL_QUEUE:
       if (!fits(object, @protocol(MTLCommandQueue))) return wrong_object("MTLCommandQueue");
-      return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(std::move(shared), static_cast<id<MTLCommandQueue>>(object)));
+      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(
+          std::move(shared), static_cast<id<MTLCommandQueue>>(object)));
     case MARLIN_NATIVE_METAL_COMMAND_BUFFER: {
       if (!fits(object, @protocol(MTLCommandBuffer))) return wrong_object("MTLCommandBuffer");
       const auto buffer = static_cast<id<MTLCommandBuffer>>(object);
       MARLIN_RETURN_IF_ERROR(check_uncommitted(buffer));
-      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(shared, shared->host_commands.of(buffer)));
+      return std::unique_ptr<device::Stream>(
+          std::make_unique<MetalStream>(shared, shared->host_commands.of(buffer)));
     }
     case MARLIN_NATIVE_METAL_ENCODER: {
-      if (!fits(object, @protocol(MTLComputeCommandEncoder))) return wrong_object("MTLComputeCommandEncoder");
+      if (!fits(object, @protocol(MTLComputeCommandEncoder)))
+        return wrong_object("MTLComputeCommandEncoder");
       auto commands = std::make_shared<Commands>(static_cast<id<MTLComputeCommandEncoder>>(object));
-      return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(std::move(shared), std::move(commands)));
+      return std::unique_ptr<device::Stream>(
+          std::make_unique<MetalStream>(std::move(shared), std::move(commands)));
     }
     default:
-      return Status::error(MARLIN_E_ARGUMENT, "stream: kind %d is none of Metal's", static_cast<int>(source.kind));
+      return Status::error(MARLIN_E_ARGUMENT, "stream: kind %d is none of Metal's",
+                           static_cast<int>(source.kind));
   }
 }
 

@@ -12,15 +12,17 @@ using Kind = JsonEvent::Kind;
 
 /// What says how a model is quantized, here or in older files.
 bool is_quantization(std::string_view key) {
-  constexpr std::string_view kKeys[] = {"quantization_config", "compression_config", "quantization"};
+  constexpr std::string_view kKeys[] = {"quantization_config", "compression_config",
+                                        "quantization"};
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
-/// Writes a text again without the members that say how the model is quantized: at the top, and in text_config, where models
-/// that also see or hear have them.
+/// Writes a text again without the members that say how the model is quantized: at the top, and in
+/// text_config, where models that also see or hear have them.
 class Copier {
  public:
-  explicit Copier(const std::function<void(JsonWriter&)>& quantization) : quantization_(quantization) {}
+  explicit Copier(const std::function<void(JsonWriter&)>& quantization)
+      : quantization_(quantization) {}
 
   void visit(const JsonEvent& e) {
     if (skipping_ != 0) return skip(e);
@@ -82,16 +84,18 @@ class Copier {
 
 }  // namespace
 
-Result<std::string> config_text(std::string_view old, const std::function<void(JsonWriter&)>& quantization) {
+Result<std::string> config_text(std::string_view old,
+                                const std::function<void(JsonWriter&)>& quantization) {
   Copier copier(quantization);
   const std::string_view text = old.empty() ? "{}" : old;
-  MARLIN_RETURN_IF_ERROR(walk_json({text, "config.json", 0, text.size(), 64}, [&](const JsonEvent& e) -> Status {
-    if (e.depth == 0 || (e.depth == 1 && e.kind == Kind::array)) {
-      return Status::error(MARLIN_E_FORMAT, "config.json: byte 0: expected an object");
-    }
-    copier.visit(e);
-    return {};
-  }));
+  MARLIN_RETURN_IF_ERROR(
+      walk_json({text, "config.json", 0, text.size(), 64}, [&](const JsonEvent& e) -> Status {
+        if (e.depth == 0 || (e.depth == 1 && e.kind == Kind::array)) {
+          return Status::error(MARLIN_E_FORMAT, "config.json: byte 0: expected an object");
+        }
+        copier.visit(e);
+        return {};
+      }));
   return copier.text();
 }
 

@@ -17,29 +17,37 @@ constexpr uint64_t kCopyPiece = uint64_t{8} << 20;
 uint64_t input_bytes(const Checkpoint& input, const ConvertPlan& plan) {
   uint64_t total = 0;
   for (const Step& step : plan.steps) {
-    total += step.layer == kCopied ? input.tensors().view(step.tensor).bytes : input.layer(plan.layers[step.layer].index).bytes;
+    total += step.layer == kCopied ? input.tensors().view(step.tensor).bytes
+                                   : input.layer(plan.layers[step.layer].index).bytes;
   }
   return total;
 }
 
 class Conversion {
  public:
-  Conversion(const Checkpoint& input, const ConvertOptions& options, const ConvertPlan& plan, std::vector<OutputFile>& files)
-      : input_(input), options_(options), plan_(plan), files_(files), total_(input_bytes(input, plan)) {}
+  Conversion(const Checkpoint& input, const ConvertOptions& options, const ConvertPlan& plan,
+             std::vector<OutputFile>& files)
+      : input_(input),
+        options_(options),
+        plan_(plan),
+        files_(files),
+        total_(input_bytes(input, plan)) {}
 
   Status run() {
     for (size_t i = 0; i < plan_.files.size(); ++i) {
       MARLIN_RETURN_IF_ERROR(files_[i].write(0, std::as_bytes(std::span(plan_.files[i].header))));
     }
     for (const Step& step : plan_.steps) {
-      MARLIN_RETURN_IF_ERROR(step.layer == kCopied ? copy(step) : convert(plan_.layers[step.layer]));
+      MARLIN_RETURN_IF_ERROR(step.layer == kCopied ? copy(step)
+                                                   : convert(plan_.layers[step.layer]));
     }
     return {};
   }
 
  private:
   Status report_progress(uint64_t done, const std::string& name) const {
-    if (options_.host.progress == nullptr || options_.host.progress(options_.host.user, done, total_, name.c_str()) == 0)
+    if (options_.host.progress == nullptr ||
+        options_.host.progress(options_.host.user, done, total_, name.c_str()) == 0)
       return {};
     return Status::error(MARLIN_E_CANCELLED, "'%.150s': cancelled by the caller", name.c_str());
   }
@@ -66,16 +74,22 @@ class Conversion {
         return files_[to.file].write(to.offset + to.bytes / layer.experts * expert + offset, bytes);
       };
       const auto on_rows = [&](int64_t rows) {
-        const double share = (expert + static_cast<double>(rows) / static_cast<double>(layer.n)) / layer.experts;
-        return report_progress(done_ + static_cast<uint64_t>(share * static_cast<double>(layer.bytes)), layer.name);
+        const double share =
+            (expert + static_cast<double>(rows) / static_cast<double>(layer.n)) / layer.experts;
+        return report_progress(
+            done_ + static_cast<uint64_t>(share * static_cast<double>(layer.bytes)), layer.name);
       };
-      MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, planned.index, expert, options_.host));
-      MARLIN_ASSIGN(const auto source, quantized_source(floats, planned.index, *plan_.scheme, options_));
+      MARLIN_ASSIGN(const LayerFloats floats,
+                    floats_of(input_, planned.index, expert, options_.host));
+      MARLIN_ASSIGN(const auto source,
+                    quantized_source(floats, planned.index, *plan_.scheme, options_));
       const auto encoder = plan_.scheme->encoder(source->meta());
-      MARLIN_RETURN_IF_ERROR(encode_matrix(floats, *source, *plan_.scheme, *encoder, out, options_.host, on_rows, sums));
+      MARLIN_RETURN_IF_ERROR(encode_matrix(floats, *source, *plan_.scheme, *encoder, out,
+                                           options_.host, on_rows, sums));
     }
     done_ += layer.bytes;
-    for (const TensorView& part : input_.parts(planned.index)) input_.release({part.data, part.bytes});
+    for (const TensorView& part : input_.parts(planned.index))
+      input_.release({part.data, part.bytes});
     report_outcome(input_, plan_, planned, sums, options_);
     return {};
   }
@@ -93,12 +107,14 @@ Status write_files(const Checkpoint& input, const ConvertOptions& options, const
   NameChanges& names = options.names != nullptr ? *options.names : system;
   std::vector<OutputFile> files;
   for (const PlannedFile& planned : plan.files) {
-    MARLIN_ASSIGN(OutputFile file, OutputFile::create(folder.path() + planned.name, planned.bytes, names));
+    MARLIN_ASSIGN(OutputFile file,
+                  OutputFile::create(folder.path() + planned.name, planned.bytes, names));
     files.push_back(std::move(file));
   }
   MARLIN_RETURN_IF_ERROR(Conversion(input, options, plan, files).run());
   for (const SideFile& side : plan.side_files) {
-    MARLIN_ASSIGN(OutputFile file, OutputFile::create(folder.path() + side.name, side.text.size(), names));
+    MARLIN_ASSIGN(OutputFile file,
+                  OutputFile::create(folder.path() + side.name, side.text.size(), names));
     MARLIN_RETURN_IF_ERROR(file.write(0, std::as_bytes(std::span(side.text))));
     files.push_back(std::move(file));
   }
@@ -111,12 +127,15 @@ Status write_files(const Checkpoint& input, const ConvertOptions& options, const
 
 }  // namespace
 
-Status convert_checkpoint(const Checkpoint& input, const std::string& out_path, const ConvertOptions& options) {
+Status convert_checkpoint(const Checkpoint& input, const std::string& out_path,
+                          const ConvertOptions& options) {
   MARLIN_ASSIGN(const marlin_scheme number, choose_scheme(input, out_path, options.scheme));
   MARLIN_ASSIGN(OutputFolder folder, OutputFolder::find(out_path, number == MARLIN_SCHEME_GGUF));
-  MARLIN_ASSIGN(const ConvertPlan plan, plan_conversion(input, *scheme_row(number), folder.file(), options));
+  MARLIN_ASSIGN(const ConvertPlan plan,
+                plan_conversion(input, *scheme_row(number), folder.file(), options));
   MARLIN_RETURN_IF_ERROR(folder.check(input, plan, options.overwrite));
-  for (const PlannedLayer& skipped : plan.skipped) report_outcome(input, plan, skipped, {}, options);
+  for (const PlannedLayer& skipped : plan.skipped)
+    report_outcome(input, plan, skipped, {}, options);
   if (options.dry_run) {
     for (const PlannedLayer& layer : plan.layers) report_outcome(input, plan, layer, {}, options);
     return {};

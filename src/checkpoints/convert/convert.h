@@ -17,9 +17,11 @@ namespace metal_marlin {
 
 /// The host's callbacks; each may be null.
 struct ConvertHost {
-  int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes, const char* layer) = nullptr;
+  int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes,
+                      const char* layer) = nullptr;
   void (*layer_done)(void* user, const marlin_convert_outcome* outcome) = nullptr;
-  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user) = nullptr;
+  void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index),
+                       void* task_user) = nullptr;
   Logger log;
   void* user = nullptr;
 };
@@ -32,13 +34,15 @@ struct ConvertOptions {
   Sparsity sparsity = Sparsity::as_given;
   bool skip_unfit = false, overwrite = false, dry_run = false;
   uint64_t shard_bytes = 0;
-  std::vector<size_t> layers;                        ///< indices, ascending, none twice
-  std::vector<std::span<const float>> column_norms;  ///< of each of `layers`, empty: all 1; or no entries at all
+  std::vector<size_t> layers;  ///< indices, ascending, none twice
+  std::vector<std::span<const float>>
+      column_norms;  ///< of each of `layers`, empty: all 1; or no entries at all
   ConvertHost host;
   NameChanges* names = nullptr;  ///< the system's own when null
 };
 
 /// As the header says of marlin_checkpoint_convert.
-Status convert_checkpoint(const Checkpoint& input, const std::string& out_path, const ConvertOptions& options);
+Status convert_checkpoint(const Checkpoint& input, const std::string& out_path,
+                          const ConvertOptions& options);
 
 }  // namespace metal_marlin

@@ -38,19 +38,22 @@ Status of_layer(const Layer& layer, const Status& status) {
 
 /// Floats in a tensor of their own, which mean the same in any file.
 bool is_plain(const Layer& layer) {
-  return layer.format == MARLIN_FORMAT_NONE && is_float(layer.dtype) && (layer.flags & MARLIN_LAYER_SPARSE_2_4) == 0;
+  return layer.format == MARLIN_FORMAT_NONE && is_float(layer.dtype) &&
+         (layer.flags & MARLIN_LAYER_SPARSE_2_4) == 0;
 }
 
 class Planner {
  public:
-  Planner(const Checkpoint& input, const Scheme& scheme, const std::string& file, const ConvertOptions& options)
+  Planner(const Checkpoint& input, const Scheme& scheme, const std::string& file,
+          const ConvertOptions& options)
       : input_(input), options_(options), file_(file) {
     plan_.scheme = &scheme;
   }
 
   Result<ConvertPlan> run() {
     for (const size_t index : options_.layers) MARLIN_RETURN_IF_ERROR(add_layer(index));
-    if (plan_.layers.empty()) return Status::error(MARLIN_E_UNSUPPORTED, "no layer is left to quantize");
+    if (plan_.layers.empty())
+      return Status::error(MARLIN_E_UNSUPPORTED, "no layer is left to quantize");
     MARLIN_RETURN_IF_ERROR(check_others());
     assign_roles();
     MARLIN_RETURN_IF_ERROR(add_steps());
@@ -63,22 +66,25 @@ class Planner {
  private:
   Status add_layer(size_t index) {
     const Layer layer = input_.layer(index);
-    if (options_.host.progress != nullptr && options_.host.progress(options_.host.user, 0, 0, layer.name.c_str()) != 0) {
+    if (options_.host.progress != nullptr &&
+        options_.host.progress(options_.host.user, 0, 0, layer.name.c_str()) != 0) {
       return of_layer(layer, Status::error(MARLIN_E_CANCELLED, "cancelled by the caller"));
     }
     PlannedLayer planned;
     planned.index = index;
     auto parts = fit(index, planned.meta);
     if (!parts.ok()) {
-      const bool shape = parts.status().code() == MARLIN_E_SHAPE || parts.status().code() == MARLIN_E_UNSUPPORTED;
-      if (!options_.skip_unfit || !shape || !may_stay(layer)) return of_layer(layer, parts.status());
+      const bool shape =
+          parts.status().code() == MARLIN_E_SHAPE || parts.status().code() == MARLIN_E_UNSUPPORTED;
+      if (!options_.skip_unfit || !shape || !may_stay(layer))
+        return of_layer(layer, parts.status());
       planned.status = parts.status();
       plan_.skipped.push_back(std::move(planned));
       return {};
     }
     if (layer.format != MARLIN_FORMAT_NONE) {
-      const std::string text =
-          "layer '" + layer.name + "' is quantized already (" + format_name(layer.format) + "): decoded and quantized again";
+      const std::string text = "layer '" + layer.name + "' is quantized already (" +
+                               format_name(layer.format) + "): decoded and quantized again";
       options_.host.log(LogLevel::warning, text.c_str());
     }
     parts_.push_back(parts.take());
@@ -89,7 +95,9 @@ class Planner {
   /// What one expert of the layer will be, as far as its shape tells.
   Result<WeightMeta> expected_meta(const Layer& layer) const {
     const FormatRow* row = format_row(options_.format);
-    if (row == nullptr) return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", options_.format);
+    if (row == nullptr)
+      return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version",
+                           options_.format);
     WeightMeta meta;
     meta.format = options_.format;
     meta.n = layer.n;
@@ -110,9 +118,11 @@ class Planner {
     MARLIN_ASSIGN(meta, expected_meta(layer));
     MARLIN_RETURN_IF_ERROR(plan_.scheme->check(meta));
     if ((layer.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0) {
-      return Status::error(MARLIN_E_UNSUPPORTED, "%s: no form for rows that alternate gate and up", plan_.scheme->name);
+      return Status::error(MARLIN_E_UNSUPPORTED, "%s: no form for rows that alternate gate and up",
+                           plan_.scheme->name);
     }
-    EncoderTarget target{.base = base_of(layer), .tensor = layer.name, .experts = layer.experts, .meta = meta};
+    EncoderTarget target{
+        .base = base_of(layer), .tensor = layer.name, .experts = layer.experts, .meta = meta};
     if (!input_.origin().is_gguf) target.tensor += ".weight";
     MARLIN_ASSIGN(auto parts, plan_.scheme->parts(target));
     if (options_.format != MARLIN_INT4) return parts;
@@ -132,20 +142,25 @@ class Planner {
   }
   int64_t requested_group() const {
     if (options_.group_size != 0) return options_.group_size;
-    if (options_.format == MARLIN_INT4 && plan_.scheme->default_group != 0) return plan_.scheme->default_group;
+    if (options_.format == MARLIN_INT4 && plan_.scheme->default_group != 0)
+      return plan_.scheme->default_group;
     return format_row(options_.format)->default_group;
   }
 
   /// Floats may stay what they are anywhere; codes only where each tensor says itself what it is.
-  bool may_stay(const Layer& layer) const { return is_plain(layer) || (plan_.scheme->gguf && input_.origin().is_gguf); }
+  bool may_stay(const Layer& layer) const {
+    return is_plain(layer) || (plan_.scheme->gguf && input_.origin().is_gguf);
+  }
 
   Status check_others() const {
     const auto layers = input_.layers();
     for (size_t i = 0; i < layers.size(); ++i) {
       const Layer layer = layers[i];
-      if (may_stay(layer) || std::binary_search(options_.layers.begin(), options_.layers.end(), i)) continue;
+      if (may_stay(layer) || std::binary_search(options_.layers.begin(), options_.layers.end(), i))
+        continue;
       return Status::error(MARLIN_E_UNSUPPORTED,
-                           "layer '%.100s': is quantized already and not listed; beside newly quantized layers it could not be "
+                           "layer '%.100s': is quantized already and not listed; beside newly "
+                           "quantized layers it could not be "
                            "described: list it too, to decode it and quantize it again",
                            layer.name.c_str());
     }
@@ -179,7 +194,8 @@ class Planner {
       plan_.steps.push_back({.layer = roles_[t], .tensor = t, .output = first});
       if (roles_[t] == kCopied) {
         const TensorView view = tensors.view(t);
-        MARLIN_RETURN_IF_ERROR(add_tensor({.name = std::string(view.name), .type = view.type_name, .dims = view.dims}));
+        MARLIN_RETURN_IF_ERROR(add_tensor(
+            {.name = std::string(view.name), .type = view.type_name, .dims = view.dims}));
       } else {
         PlannedLayer& layer = plan_.layers[roles_[t]];
         const uint32_t experts = input_.layer(layer.index).experts;
@@ -187,7 +203,8 @@ class Planner {
         layer.parts = parts_[roles_[t]].size();
         for (Part& part : parts_[roles_[t]]) {
           if (experts > 1) part.dims.insert(part.dims.begin(), experts);
-          MARLIN_RETURN_IF_ERROR(add_tensor({.name = std::move(part.name), .type = part.type, .dims = std::move(part.dims)}));
+          MARLIN_RETURN_IF_ERROR(add_tensor(
+              {.name = std::move(part.name), .type = part.type, .dims = std::move(part.dims)}));
         }
       }
       std::vector<size_t>& group = groups_.emplace_back();
@@ -197,7 +214,8 @@ class Planner {
   }
 
   Status add_tensor(OutputTensor tensor) {
-    MARLIN_ASSIGN(tensor.bytes, plan_.scheme->gguf ? gguf_output_bytes(tensor) : safetensors_output_bytes(tensor));
+    MARLIN_ASSIGN(tensor.bytes, plan_.scheme->gguf ? gguf_output_bytes(tensor)
+                                                   : safetensors_output_bytes(tensor));
     plan_.tensors.push_back(std::move(tensor));
     return {};
   }
@@ -208,8 +226,10 @@ class Planner {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
     if (twice == names.end()) return {};
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.150s': would be written twice: the input has one of this name too",
-                         std::string(*twice).c_str());
+    return Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "tensor '%.150s': would be written twice: the input has one of this name too",
+        std::string(*twice).c_str());
   }
 
   Status lay_out() {
@@ -228,7 +248,8 @@ class Planner {
 
   /// The number of files.
   size_t assign_files() {
-    if (options_.shard_bytes != 0) return split_by_size(plan_.tensors, groups_, options_.shard_bytes);
+    if (options_.shard_bytes != 0)
+      return split_by_size(plan_.tensors, groups_, options_.shard_bytes);
     const TensorTable& tensors = input_.tensors();
     if (tensors.file_count() < 2 || file_ != "model.safetensors") return 1;
     // As the input has them; a shard that only held scales has nothing left.
@@ -248,12 +269,15 @@ class Planner {
     size_t next = 0;  // of the planned ones, which are in the input's order
     for (size_t i = 0; i < layers.size(); ++i) {
       while (next < plan_.layers.size() && plan_.layers[next].index < i) ++next;
-      if (next == plan_.layers.size() || plan_.layers[next].index != i) ignore.push_back(base_of(layers[i]));
+      if (next == plan_.layers.size() || plan_.layers[next].index != i)
+        ignore.push_back(base_of(layers[i]));
     }
-    // One description for all: the group that was asked for, or "one a row" where that is so everywhere.
+    // One description for all: the group that was asked for, or "one a row" where that is so
+    // everywhere.
     WeightMeta all = plan_.layers[0].meta;
     all.groups = 1;
-    for (const PlannedLayer& layer : plan_.layers) all.groups = std::max(all.groups, layer.meta.groups);
+    for (const PlannedLayer& layer : plan_.layers)
+      all.groups = std::max(all.groups, layer.meta.groups);
     all.group_size = requested_group();
     const auto describe = [&](JsonWriter& out) {
       out.begin('{');
@@ -268,7 +292,8 @@ class Planner {
     }
     plan_.side_files.push_back({"config.json", std::move(config)});
     if (plan_.files.size() > 1) {
-      plan_.side_files.push_back({file_ + ".index.json", safetensors_index(plan_.tensors, plan_.files)});
+      plan_.side_files.push_back(
+          {file_ + ".index.json", safetensors_index(plan_.tensors, plan_.files)});
     }
     return {};
   }
@@ -284,22 +309,24 @@ class Planner {
 
 }  // namespace
 
-Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path, marlin_scheme asked) {
+Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path,
+                                    marlin_scheme asked) {
   if (asked == MARLIN_SCHEME_AUTO) {
-    const bool gguf = out_path.ends_with(".gguf") || (input.origin().is_gguf && !out_path.ends_with(".safetensors"));
+    const bool gguf = out_path.ends_with(".gguf") ||
+                      (input.origin().is_gguf && !out_path.ends_with(".safetensors"));
     return gguf ? MARLIN_SCHEME_GGUF : MARLIN_SCHEME_COMPRESSED_TENSORS;
   }
   if (scheme_row(asked) != nullptr) return asked;
   return Status::error(MARLIN_E_ARGUMENT, "scheme: %d is none of this version", asked);
 }
 
-Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme, const std::string& file,
-                                    const ConvertOptions& options) {
+Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme,
+                                    const std::string& file, const ConvertOptions& options) {
   return Planner(input, scheme, file, options).run();
 }
 
-void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& planned, const QuantizeSums& sums,
-                    const ConvertOptions& options) {
+void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& planned,
+                    const QuantizeSums& sums, const ConvertOptions& options) {
   if (options.host.layer_done == nullptr) return;
   const Layer layer = input.layer(planned.index);
   marlin_convert_outcome outcome{};
@@ -323,7 +350,8 @@ void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const Plan
     outcome.flags = (planned.meta.zero_kind == ZeroKind::integer ? MARLIN_LAYER_ZEROS : 0u) |
                     (planned.meta.sparse ? MARLIN_LAYER_SPARSE_2_4 : 0u);
     outcome.bytes_after = 0;
-    for (size_t i = 0; i < planned.parts; ++i) outcome.bytes_after += plan.tensors[planned.first_tensor + i].bytes;
+    for (size_t i = 0; i < planned.parts; ++i)
+      outcome.bytes_after += plan.tensors[planned.first_tensor + i].bytes;
     outcome.squared_error = sums.squared_error;
     outcome.squared_norm = sums.squared_norm;
     outcome.kept_norm = sums.kept_norm;

@@ -46,15 +46,16 @@ struct ConvertPlan {
 };
 
 /// What MARLIN_SCHEME_AUTO stands for; MARLIN_E_ARGUMENT for a number that is no scheme.
-Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path, marlin_scheme asked);
+Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path,
+                                    marlin_scheme asked);
 
-/// `file`: the name of the one output file, or the stem of the shards' names. Reads floats only where the type of scales
-/// depends on them (INT4).
-Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme, const std::string& file,
-                                    const ConvertOptions& options);
+/// `file`: the name of the one output file, or the stem of the shards' names. Reads floats only
+/// where the type of scales depends on them (INT4).
+Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme,
+                                    const std::string& file, const ConvertOptions& options);
 
 /// Tells the host; skipped layers have a status.
-void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& layer, const QuantizeSums& sums,
-                    const ConvertOptions& options);
+void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& layer,
+                    const QuantizeSums& sums, const ConvertOptions& options);
 
 }  // namespace metal_marlin

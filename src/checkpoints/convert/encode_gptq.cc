@@ -1,5 +1,5 @@
-// GPTQ v2: words of eight codes along K, zero points in words of eight along N. Words and scales run across the rows of W, so
-// one layer's packed bytes are held until all rows are there.
+// GPTQ v2: words of eight codes along K, zero points in words of eight along N. Words and scales
+// run across the rows of W, so one layer's packed bytes are held until all rows are there.
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -28,9 +28,11 @@ class GptqEncoder final : public Encoder {
       }
       for (int64_t g = 0; g < meta_.groups; ++g) {
         const int64_t at = r * meta_.groups + g, n = first + r;
-        const uint32_t zero = meta_.zero_kind == ZeroKind::integer ? stripe.zeros[static_cast<size_t>(at)] : 8;
+        const uint32_t zero =
+            meta_.zero_kind == ZeroKind::integer ? stripe.zeros[static_cast<size_t>(at)] : 8;
         zeros_[static_cast<size_t>(g * (meta_.n / 8) + n / 8)] |= zero << (n % 8 * 4);
-        scales_[static_cast<size_t>(g * meta_.n + n)] = load<uint16_t>(stripe.scales.data() + 2 * at);
+        scales_[static_cast<size_t>(g * meta_.n + n)] =
+            load<uint16_t>(stripe.scales.data() + 2 * at);
       }
     }
     return {};
@@ -39,7 +41,8 @@ class GptqEncoder final : public Encoder {
   Status finish(const PartWriter& out) override {
     std::vector<int32_t> group_of(static_cast<size_t>(meta_.k));
     for (size_t k = 0; k < group_of.size(); ++k) {
-      group_of[k] = meta_.groups == 1 ? 0 : static_cast<int32_t>(static_cast<int64_t>(k) / meta_.group_size);
+      group_of[k] =
+          meta_.groups == 1 ? 0 : static_cast<int32_t>(static_cast<int64_t>(k) / meta_.group_size);
     }
     MARLIN_RETURN_IF_ERROR(out(0, 0, std::as_bytes(std::span(words_))));
     MARLIN_RETURN_IF_ERROR(out(1, 0, std::as_bytes(std::span(zeros_))));
@@ -55,16 +58,20 @@ class GptqEncoder final : public Encoder {
 
 Status check(const WeightMeta& meta) {
   if (meta.format == MARLIN_INT4) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED, "GPTQ: no layout for %s; it holds int4", format_name(meta.format));
+  return Status::error(MARLIN_E_UNSUPPORTED, "GPTQ: no layout for %s; it holds int4",
+                       format_name(meta.format));
 }
 
 Result<std::vector<Part>> parts(const EncoderTarget& target) {
   const WeightMeta& meta = target.meta;
   if (target.experts > 1) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "experts: GPTQ has no stacks of experts, found %u", target.experts);
+    return Status::error(MARLIN_E_UNSUPPORTED, "experts: GPTQ has no stacks of experts, found %u",
+                         target.experts);
   }
   if (meta.n % 8 != 0 || meta.k % 8 != 0) {
-    return Status::error(MARLIN_E_SHAPE, "n, k: GPTQ wants multiples of 8, found %" PRId64 ", %" PRId64, meta.n, meta.k);
+    return Status::error(MARLIN_E_SHAPE,
+                         "n, k: GPTQ wants multiples of 8, found %" PRId64 ", %" PRId64, meta.n,
+                         meta.k);
   }
   MARLIN_RETURN_IF_ERROR(expect_whole_groups(meta, "GPTQ"));
   MARLIN_RETURN_IF_ERROR(expect_f16_scales(meta, "GPTQ"));
@@ -100,17 +107,18 @@ void describe(const WeightMeta& meta, std::span<const std::string> ignore, JsonW
 
 }  // namespace
 
-const Scheme kGptq = {
-    .number = MARLIN_SCHEME_GPTQ,
-    .name = "GPTQ",
-    .gguf = false,
-    .divides = false,
-    .sparse = false,
-    .default_group = 0,
-    .check = check,
-    .parts = parts,
-    .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<GptqEncoder>(meta); },
-    .describe = describe,
-    .own_config = "quantize_config.json"};
+const Scheme kGptq = {.number = MARLIN_SCHEME_GPTQ,
+                      .name = "GPTQ",
+                      .gguf = false,
+                      .divides = false,
+                      .sparse = false,
+                      .default_group = 0,
+                      .check = check,
+                      .parts = parts,
+                      .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+                        return std::make_unique<GptqEncoder>(meta);
+                      },
+                      .describe = describe,
+                      .own_config = "quantize_config.json"};
 
 }  // namespace metal_marlin

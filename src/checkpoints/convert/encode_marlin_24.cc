@@ -1,5 +1,5 @@
-// compressed-tensors' marlin-24: 2:4 sparse INT4 in the tiles of a sparse matrix instruction. One layer's packed bytes are held
-// until all rows are there.
+// compressed-tensors' marlin-24: 2:4 sparse INT4 in the tiles of a sparse matrix instruction. One
+// layer's packed bytes are held until all rows are there.
 #include <bit>
 #include <cinttypes>
 
@@ -32,7 +32,8 @@ class Marlin24Encoder final : public Encoder {
       put_codes(n, codes);
       const int64_t place = marlin_24_permutes_scales(meta_.groups) ? interleaved_8(n) : n;
       for (int64_t g = 0; g < meta_.groups; ++g) {
-        scales_[static_cast<size_t>(g * meta_.n + place)] = load<uint16_t>(stripe.scales.data() + 2 * (r * meta_.groups + g));
+        scales_[static_cast<size_t>(g * meta_.n + place)] =
+            load<uint16_t>(stripe.scales.data() + 2 * (r * meta_.groups + g));
       }
     }
     return {};
@@ -45,15 +46,17 @@ class Marlin24Encoder final : public Encoder {
   }
 
  private:
-  /// A tile's word j has the kept codes 2 j, 2 j + 8, 2 j + 1, 2 j + 9 of one column, eight bits of each half. Columns 4 apart
-  /// share words; stripes are whole tiles wide, so that no two threads write one word.
+  /// A tile's word j has the kept codes 2 j, 2 j + 8, 2 j + 1, 2 j + 9 of one column, eight bits of
+  /// each half. Columns 4 apart share words; stripes are whole tiles wide, so that no two threads
+  /// write one word.
   void put_codes(int64_t n, const std::vector<uint8_t>& codes) {
     const TilePlace place = sparse_place(static_cast<int>(n % 64));
     auto tile = static_cast<size_t>(n / 64 * 128 + place.word);
     for (size_t k = 0; k < codes.size(); k += 16, tile += static_cast<size_t>(2 * meta_.n)) {
       for (size_t j = 0; j < 4; ++j) {
         const uint32_t four = uint32_t{codes[k + 2 * j]} | uint32_t{codes[k + 2 * j + 8]} << 4 |
-                              uint32_t{codes[k + 2 * j + 1]} << 16 | uint32_t{codes[k + 2 * j + 9]} << 20;
+                              uint32_t{codes[k + 2 * j + 1]} << 16 |
+                              uint32_t{codes[k + 2 * j + 9]} << 20;
         words_[tile + 4 * j] |= four << 4 * place.nibble;
       }
     }
@@ -80,15 +83,18 @@ class Marlin24Encoder final : public Encoder {
 Status check(const WeightMeta& meta) {
   if (meta.format == MARLIN_INT4 && meta.sparse && meta.zero_kind == ZeroKind::none) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
-                       "marlin-24: holds symmetric int4 that is pruned to 2:4 or obeys it; compressed-tensors holds %s%s%s",
-                       meta.sparse ? "" : "dense ", meta.zero_kind == ZeroKind::none ? "" : "asymmetric ",
+                       "marlin-24: holds symmetric int4 that is pruned to 2:4 or obeys it; "
+                       "compressed-tensors holds %s%s%s",
+                       meta.sparse ? "" : "dense ",
+                       meta.zero_kind == ZeroKind::none ? "" : "asymmetric ",
                        meta.format == MARLIN_INT4 ? "int4" : format_name(meta.format));
 }
 
 Result<std::vector<Part>> parts(const EncoderTarget& target) {
   const WeightMeta& meta = target.meta;
   if (target.experts > 1) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "experts: marlin-24 has no stacks of experts, found %u", target.experts);
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "experts: marlin-24 has no stacks of experts, found %u", target.experts);
   }
   if (meta.n % 64 != 0 || meta.k % 32 != 0) {
     return Status::error(MARLIN_E_SHAPE,
@@ -97,7 +103,8 @@ Result<std::vector<Part>> parts(const EncoderTarget& target) {
                          meta.n, meta.k);
   }
   if (meta.groups > 1 && meta.group_size != 128) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "group_size: marlin-24 has groups of 128 or one a row, found %" PRId64,
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "group_size: marlin-24 has groups of 128 or one a row, found %" PRId64,
                          meta.group_size);
   }
   MARLIN_RETURN_IF_ERROR(expect_whole_groups(meta, "marlin-24"));
@@ -127,17 +134,18 @@ void describe(const WeightMeta& meta, std::span<const std::string> ignore, JsonW
 
 }  // namespace
 
-const Scheme kMarlin24 = {
-    .number = MARLIN_SCHEME_MARLIN_24,
-    .name = "marlin-24",
-    .gguf = false,
-    .divides = false,
-    .sparse = true,
-    .default_group = 128,
-    .check = check,
-    .parts = parts,
-    .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> { return std::make_unique<Marlin24Encoder>(meta); },
-    .describe = describe,
-    .own_config = nullptr};
+const Scheme kMarlin24 = {.number = MARLIN_SCHEME_MARLIN_24,
+                          .name = "marlin-24",
+                          .gguf = false,
+                          .divides = false,
+                          .sparse = true,
+                          .default_group = 128,
+                          .check = check,
+                          .parts = parts,
+                          .encoder = [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+                            return std::make_unique<Marlin24Encoder>(meta);
+                          },
+                          .describe = describe,
+                          .own_config = nullptr};
 
 }  // namespace metal_marlin

@@ -18,15 +18,17 @@ Status expect_whole_groups(const WeightMeta& meta, const char* scheme) {
       (meta.groups == 1 && meta.group_size >= meta.k && !format_row(meta.format)->fixed_group)) {
     return {};
   }
-  return Status::error(MARLIN_E_SHAPE, "k: %s wants whole groups of %" PRId64 ", found rows of %" PRId64, scheme,
+  return Status::error(MARLIN_E_SHAPE,
+                       "k: %s wants whole groups of %" PRId64 ", found rows of %" PRId64, scheme,
                        meta.group_size, meta.k);
 }
 
 Status expect_f16_scales(const WeightMeta& meta, const char* scheme) {
   if (meta.scale_type == ScaleType::f16) return {};
-  return Status::error(
-      MARLIN_E_UNSUPPORTED,
-      "scales: %s holds float16, and these would overflow it or be subnormal; compressed-tensors holds float32", scheme);
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "scales: %s holds float16, and these would overflow it or be subnormal; "
+                       "compressed-tensors holds float32",
+                       scheme);
 }
 
 void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>& out) {

@@ -1,5 +1,5 @@
-// JSON as text, written from begin to end. (A tree of nlohmann::json is no alternative here: it is left broken when memory runs
-// out while it grows.)
+// JSON as text, written from begin to end. (A tree of nlohmann::json is no alternative here: it is
+// left broken when memory runs out while it grows.)
 #pragma once
 
 #include <string>
@@ -29,7 +29,8 @@ class JsonWriter {
   void new_line() { text_.append("\n").append(2 * counts_.size(), ' '); }
 
   std::string text_;
-  std::vector<size_t> counts_;  // of values (in objects: keys) so far in the objects and arrays around
+  std::vector<size_t>
+      counts_;  // of values (in objects: keys) so far in the objects and arrays around
   bool after_key_ = false;
 };
 

@@ -29,11 +29,14 @@ int NameChanges::link(const char* from, const char* to) noexcept {
   return error_of(::linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW));
 }
 
-int NameChanges::rename(const char* from, const char* to) noexcept { return error_of(std::rename(from, to)); }
+int NameChanges::rename(const char* from, const char* to) noexcept {
+  return error_of(std::rename(from, to));
+}
 
 int NameChanges::exchange(const char* a, const char* b) noexcept {
 #if defined(__linux__) && defined(SYS_renameat2)
-  constexpr unsigned kExchange = 2;  // RENAME_EXCHANGE, which not every C library names, as it has no renameat2() itself
+  constexpr unsigned kExchange =
+      2;  // RENAME_EXCHANGE, which not every C library names, as it has no renameat2() itself
   return error_of(static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, kExchange)));
 #elif defined(__APPLE__)
   return error_of(::renamex_np(a, b, RENAME_SWAP));

@@ -1,4 +1,5 @@
-// The system calls by which files get, lose and swap names. A test hands in others, which fail where it wants.
+// The system calls by which files get, lose and swap names. A test hands in others, which fail
+// where it wants.
 #pragma once
 
 namespace metal_marlin {
@@ -7,7 +8,8 @@ namespace metal_marlin {
 class NameChanges {
  public:
   virtual ~NameChanges() = default;
-  /// A new file in `folder`, open for writing, that has no name yet; -1 where the system or its disk cannot do that.
+  /// A new file in `folder`, open for writing, that has no name yet; -1 where the system or its
+  /// disk cannot do that.
   virtual int open_nameless(const char* folder) noexcept;
   /// A further name for the file that `from` is, or links to; EEXIST when `to` is taken.
   virtual int link(const char* from, const char* to) noexcept;

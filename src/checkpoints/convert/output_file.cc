@@ -27,8 +27,8 @@ std::string link_of(int fd) {
   char link[48];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   struct stat by_link{}, by_fd{};
-  const bool works = ::stat(link, &by_link) == 0 && ::fstat(fd, &by_fd) == 0 && by_link.st_dev == by_fd.st_dev &&
-                     by_link.st_ino == by_fd.st_ino;
+  const bool works = ::stat(link, &by_link) == 0 && ::fstat(fd, &by_fd) == 0 &&
+                     by_link.st_dev == by_fd.st_dev && by_link.st_ino == by_fd.st_ino;
   return works ? link : "";
 }
 
@@ -49,9 +49,11 @@ int reserve(int fd, uint64_t bytes) {
   return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
 }
 
-/// That a disk or system does not have the call at all; Linux says EPERM of links on a disk without them.
+/// That a disk or system does not have the call at all; Linux says EPERM of links on a disk without
+/// them.
 bool is_no_such_call(int number) {
-  return number == ENOSYS || number == EINVAL || number == ENOTSUP || number == EOPNOTSUPP || number == EPERM;
+  return number == ENOSYS || number == EINVAL || number == ENOTSUP || number == EOPNOTSUPP ||
+         number == EPERM;
 }
 
 constexpr const char* kCannotName = "cannot give the file its name";
@@ -63,13 +65,19 @@ Result<bool> is_taken(const std::string& path) {
   if (::lstat(path.c_str(), &found) != 0)
     return errno == ENOENT ? Result<bool>(false) : file_error(path, "cannot examine", errno);
   if (S_ISREG(found.st_mode)) return true;
-  if (S_ISDIR(found.st_mode)) return file_error(path, "expected a new name or a regular file", EISDIR);
-  const char* what = S_ISLNK(found.st_mode) ? "symbolic link" : S_ISFIFO(found.st_mode) ? "pipe" : "device or socket";
-  return Status::error(MARLIN_E_FILE, "%.120s: expected a new name or a regular file, found a %s", path.c_str(), what)
+  if (S_ISDIR(found.st_mode))
+    return file_error(path, "expected a new name or a regular file", EISDIR);
+  const char* what = S_ISLNK(found.st_mode)    ? "symbolic link"
+                     : S_ISFIFO(found.st_mode) ? "pipe"
+                                               : "device or socket";
+  return Status::error(MARLIN_E_FILE, "%.120s: expected a new name or a regular file, found a %s",
+                       path.c_str(), what)
       .with_native(EINVAL);
 }
 
-Status OutputFile::error(const char* what, int number) const { return file_error(path_, what, number); }
+Status OutputFile::error(const char* what, int number) const {
+  return file_error(path_, what, number);
+}
 
 Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes, NameChanges& names) {
   OutputFile file;
@@ -77,7 +85,8 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes, N
   file.names_ = &names;
   file.fd_ = open_nameless(folder_of(path), names);
   if (file.fd_ < 0) MARLIN_RETURN_IF_ERROR(file.claim_temporary_name(true));
-  if (const int number = reserve(file.fd_, bytes); number != 0) return file.error("cannot take room for the file", number);
+  if (const int number = reserve(file.fd_, bytes); number != 0)
+    return file.error("cannot take room for the file", number);
   return file;
 }
 
@@ -117,7 +126,8 @@ void OutputFile::swap(OutputFile& other) noexcept {
 Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes) const {
   constexpr size_t kPiece = size_t{1} << 30;  // Linux writes at most 2^31 bytes a call
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd_, bytes.data(), std::min(bytes.size(), kPiece), static_cast<off_t>(offset));
+    const ssize_t written =
+        ::pwrite(fd_, bytes.data(), std::min(bytes.size(), kPiece), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return error("cannot write", written < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -126,9 +136,12 @@ Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes) cons
   return {};
 }
 
-Status OutputFile::sync() const { return ::fsync(fd_) == 0 ? Status() : error("cannot write", errno); }
+Status OutputFile::sync() const {
+  return ::fsync(fd_) == 0 ? Status() : error("cannot write", errno);
+}
 
-/// What must be done before the first name changes: a file that replaces another needs a name to trade for that one's.
+/// What must be done before the first name changes: a file that replaces another needs a name to
+/// trade for that one's.
 Status OutputFile::prepare(bool replace) {
   MARLIN_ASSIGN(const bool taken, is_taken(path_));
   if (!taken) return {};
@@ -141,12 +154,14 @@ Status OutputFile::publish(bool replace) {
   return replace && taken && !temporary_.empty() ? replace_old() : give_name();
 }
 
-/// A link is what fails when the name is taken; only where there are no links the answer may be old.
+/// A link is what fails when the name is taken; only where there are no links the answer may be
+/// old.
 Status OutputFile::give_name() {
   const std::string from = temporary_.empty() ? link_of(fd_) : temporary_;
   int number = names_->link(from.c_str(), path_.c_str());
   if (number != 0 && is_no_such_call(number) && !temporary_.empty()) {
-    number = ::access(path_.c_str(), F_OK) == 0 ? EEXIST : names_->rename(temporary_.c_str(), path_.c_str());
+    number = ::access(path_.c_str(), F_OK) == 0 ? EEXIST
+                                                : names_->rename(temporary_.c_str(), path_.c_str());
     if (number == 0) temporary_.clear();
   }
   if (number != 0) return error(kCannotName, number);
@@ -156,12 +171,14 @@ Status OutputFile::give_name() {
 
 Status OutputFile::replace_old() {
   const int number = names_->exchange(temporary_.c_str(), path_.c_str());
-  if (number != 0) return is_no_such_call(number) ? replace_with_backup() : error(kCannotName, number);
+  if (number != 0)
+    return is_no_such_call(number) ? replace_with_backup() : error(kCannotName, number);
   name_ = Name::swapped;
   return {};
 }
 
-/// Where names cannot be swapped: the old file gets a second name, or on a disk without links another one.
+/// Where names cannot be swapped: the old file gets a second name, or on a disk without links
+/// another one.
 Status OutputFile::replace_with_backup() {
   backup_ = temporary_ + ".old";
   int number = names_->link(path_.c_str(), backup_.c_str());
@@ -170,7 +187,8 @@ Status OutputFile::replace_with_backup() {
   if (number != 0) return error("cannot keep the old file", number);
   number = names_->rename(temporary_.c_str(), path_.c_str());
   if (number != 0) {
-    (void)(moved ? names_->rename(backup_.c_str(), path_.c_str()) : names_->remove(backup_.c_str()));
+    (void)(moved ? names_->rename(backup_.c_str(), path_.c_str())
+                 : names_->remove(backup_.c_str()));
     return error(kCannotName, number);
   }
   temporary_.clear();
@@ -191,7 +209,8 @@ void OutputFile::undo() noexcept {
 
 void OutputFile::keep() noexcept {
   if (name_ == Name::backed_up) (void)names_->remove(backup_.c_str());
-  name_ = Name::unchanged;  // a swapped file's temporary_ is the old one's, which the destructor removes
+  name_ = Name::unchanged;  // a swapped file's temporary_ is the old one's, which the destructor
+                            // removes
 }
 
 Status publish_all(std::span<OutputFile> files, bool replace) {

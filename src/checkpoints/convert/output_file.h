@@ -11,19 +11,22 @@
 
 namespace metal_marlin {
 
-/// Until publish() the content has no name at all where the system can do that (O_TMPFILE), so that not even a killed process
-/// leaves anything behind; elsewhere it has a temporary name beside the final one, which the destructor removes.
+/// Until publish() the content has no name at all where the system can do that (O_TMPFILE), so that
+/// not even a killed process leaves anything behind; elsewhere it has a temporary name beside the
+/// final one, which the destructor removes.
 class OutputFile {
  public:
-  /// Takes room for `bytes` on the disk at once, where the system can: a full disk is an error before any work. Bytes that are
-  /// never written are 0. MARLIN_E_FILE with errno. `names` must outlive the file.
+  /// Takes room for `bytes` on the disk at once, where the system can: a full disk is an error
+  /// before any work. Bytes that are never written are 0. MARLIN_E_FILE with errno. `names` must
+  /// outlive the file.
   static Result<OutputFile> create(const std::string& path, uint64_t bytes, NameChanges& names);
   OutputFile(OutputFile&& other) noexcept { swap(other); }
   OutputFile& operator=(OutputFile&& other) noexcept {
     swap(other);
     return *this;
   }
-  /// Takes publish() back, too, unless keep() was called: the name is again what it was before, or free.
+  /// Takes publish() back, too, unless keep() was called: the name is again what it was before, or
+  /// free.
   ~OutputFile();
 
   /// May be called by several threads at once for different parts of the file.
@@ -59,15 +62,16 @@ class OutputFile {
   int fd_ = -1;
 };
 
-/// Whether a regular file has this name; an error when anything else has it, which is never replaced nor written through.
+/// Whether a regular file has this name; an error when anything else has it, which is never
+/// replaced nor written through.
 Result<bool> is_taken(const std::string& path);
 
-/// Gives the files their names, all or none: after an error every name is what it was before. `replace`: files of these names
-/// are replaced; else one of them is an error (EEXIST).
+/// Gives the files their names, all or none: after an error every name is what it was before.
+/// `replace`: files of these names are replaced; else one of them is an error (EEXIST).
 Status publish_all(std::span<OutputFile> files, bool replace);
 
-/// Makes the names of a folder last: what was published there survives a loss of power. Failures are of no consequence for
-/// whoever goes on running and are ignored.
+/// Makes the names of a folder last: what was published there survives a loss of power. Failures
+/// are of no consequence for whoever goes on running and are ignored.
 void sync_folder(const std::string& folder);
 
 }  // namespace metal_marlin

@@ -13,12 +13,15 @@
 namespace metal_marlin {
 namespace {
 
-bool is_same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 }  // namespace
 
 Result<OutputFolder> OutputFolder::find(const std::string& path, bool gguf) {
-  if (path.find('\0') != std::string::npos || path.empty()) return file_error(path, "no name of a file or folder", EINVAL);
+  if (path.find('\0') != std::string::npos || path.empty())
+    return file_error(path, "no name of a file or folder", EINVAL);
   OutputFolder folder;
   struct stat info{};
   const bool there = ::stat(path.c_str(), &info) == 0;
@@ -27,8 +30,9 @@ Result<OutputFolder> OutputFolder::find(const std::string& path, bool gguf) {
   const bool names_file = path.ends_with(".gguf") || path.ends_with(".safetensors");
   if (names_file && !(there && S_ISDIR(info.st_mode))) {
     if (!path.ends_with(ending)) {
-      return Status::error(MARLIN_E_ARGUMENT, "%.150s: expected a folder or a name in %s for this scheme", path.c_str(),
-                           ending);
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "%.150s: expected a folder or a name in %s for this scheme",
+                           path.c_str(), ending);
     }
     const size_t slash = path.rfind('/');
     folder.path_ = slash == std::string::npos ? "" : path.substr(0, slash + 1);
@@ -60,37 +64,48 @@ Status OutputFolder::make() {
   return {};
 }
 
-Status OutputFolder::check_file(const Checkpoint& input, const std::string& name, bool overwrite) const {
+Status OutputFolder::check_file(const Checkpoint& input, const std::string& name,
+                                bool overwrite) const {
   const std::string path = path_ + name;
   struct stat found{};  // behind links, too
   if (::stat(path.c_str(), &found) == 0 &&
       input.has_read({static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)})) {
-    return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name", path.c_str());
+    return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name",
+                         path.c_str());
   }
   MARLIN_ASSIGN(const bool taken, is_taken(path));
-  return overwrite || !taken ? Status() : file_error(path, "is there already and may not be replaced", EEXIST);
+  return overwrite || !taken ? Status()
+                             : file_error(path, "is there already and may not be replaced", EEXIST);
 }
 
 /// config.json describes every safetensors file of its folder.
 Status OutputFolder::check_side_files(const Checkpoint& input, const ConvertPlan& plan) const {
   if (plan.side_files.empty() || input.origin().is_gguf) return {};
-  const auto or_here = [](const std::string& folder) { return folder.empty() ? std::string(".") : folder; };
+  const auto or_here = [](const std::string& folder) {
+    return folder.empty() ? std::string(".") : folder;
+  };
   struct stat ours{}, theirs{};
-  if (::stat(or_here(path_).c_str(), &ours) != 0 || ::stat(or_here(input.origin().folder).c_str(), &theirs) != 0) return {};
+  if (::stat(or_here(path_).c_str(), &ours) != 0 ||
+      ::stat(or_here(input.origin().folder).c_str(), &theirs) != 0)
+    return {};
   if (!is_same_file(ours, theirs)) return {};
   return Status::error(MARLIN_E_ARGUMENT,
-                       "%.150s: holds the input, which the new config.json would describe wrongly; write to another folder",
+                       "%.150s: holds the input, which the new config.json would describe wrongly; "
+                       "write to another folder",
                        or_here(path_).c_str());
 }
 
 /// A reader of the folder would take these for the model, or for a part of it.
 Status OutputFolder::check_neighbors(const ConvertPlan& plan) const {
-  for (const char* name : {"model.safetensors.index.json", "model.safetensors", "quantize_config.json"}) {
+  for (const char* name :
+       {"model.safetensors.index.json", "model.safetensors", "quantize_config.json"}) {
     const auto is_it = [&](const auto& file) { return file.name == name; };
     if (std::any_of(plan.files.begin(), plan.files.end(), is_it)) continue;
     if (std::any_of(plan.side_files.begin(), plan.side_files.end(), is_it)) continue;
     if (::access((path_ + name).c_str(), F_OK) == 0) {
-      return file_error(path_ + name, "the folder holds another model's file, which this one would be taken for", EEXIST);
+      return file_error(path_ + name,
+                        "the folder holds another model's file, which this one would be taken for",
+                        EEXIST);
     }
   }
   return {};
@@ -98,8 +113,10 @@ Status OutputFolder::check_neighbors(const ConvertPlan& plan) const {
 
 Status OutputFolder::check(const Checkpoint& input, const ConvertPlan& plan, bool overwrite) const {
   MARLIN_RETURN_IF_ERROR(check_side_files(input, plan));
-  for (const PlannedFile& file : plan.files) MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
-  for (const SideFile& file : plan.side_files) MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
+  for (const PlannedFile& file : plan.files)
+    MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
+  for (const SideFile& file : plan.side_files)
+    MARLIN_RETURN_IF_ERROR(check_file(input, file.name, overwrite));
   return plan.scheme->gguf || file_ != "model.safetensors" ? Status() : check_neighbors(plan);
 }
 

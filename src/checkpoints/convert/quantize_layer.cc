@@ -14,10 +14,13 @@
 namespace metal_marlin {
 namespace {
 
-constexpr int64_t kStripeWeights = int64_t{1} << 18;  // few enough for a core's caches, many enough to outweigh a task
-constexpr uint32_t kBatch = 64;                       // stripes between two calls of progress; 1 without parallel_for
+constexpr int64_t kStripeWeights =
+    int64_t{1} << 18;            // few enough for a core's caches, many enough to outweigh a task
+constexpr uint32_t kBatch = 64;  // stripes between two calls of progress; 1 without parallel_for
 
-int64_t stripe_rows(int64_t k) { return std::max<int64_t>(1, kStripeWeights / k / kStripeRows) * kStripeRows; }
+int64_t stripe_rows(int64_t k) {
+  return std::max<int64_t>(1, kStripeWeights / k / kStripeRows) * kStripeRows;
+}
 
 struct TaskList {
   const std::function<Status(uint32_t)>& body;
@@ -35,7 +38,8 @@ void run_task(const TaskList& list, uint32_t index) noexcept {
 }
 
 /// The kept elements [n, k / 2] with the zeros between them.
-Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView& pattern, int64_t n, int64_t k) {
+Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView& pattern,
+                                      int64_t n, int64_t k) {
   std::vector<float> dense(static_cast<size_t>(n * k)), row(static_cast<size_t>(k / 2));
   std::vector<uint8_t> kept(static_cast<size_t>(k / 4));
   const auto width = static_cast<int64_t>(float_bytes(values.dtype));
@@ -51,14 +55,16 @@ Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView
 }
 
 /// Adds what a stripe of rows from `first` on differs from the floats that it was made of.
-void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t count,
-             QuantizeSums& sums) {
+void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& stripe, int64_t first,
+             int64_t count, QuantizeSums& sums) {
   const int64_t k = matrix.k, width = static_cast<int64_t>(float_bytes(matrix.dtype));
   std::vector<float> written(static_cast<size_t>(count * k)), row(static_cast<size_t>(k));
   decode_rows(meta, stripe, first, count, written.data());
   for (int64_t r = 0; r < count; ++r) {
-    decode_floats(matrix.dtype, static_cast<const uint8_t*>(matrix.data) + (first + r) * matrix.row_stride * width, k,
-                  row.data());
+    decode_floats(
+        matrix.dtype,
+        static_cast<const uint8_t*>(matrix.data) + (first + r) * matrix.row_stride * width, k,
+        row.data());
     const float* w = written.data() + r * k;
     for (int64_t i = 0; i < k; ++i) {
       const double x = row[static_cast<size_t>(i)], difference = double{w[i]} - x;
@@ -76,16 +82,18 @@ void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
     for (int64_t k = 0; k < meta.k; ++k) {
       if (is_kept(stripe.kept.data(), r * meta.k + k)) continue;
       const auto group = static_cast<size_t>(r * meta.groups + k / meta.group_size);
-      stripe.codes[static_cast<size_t>(r * meta.k + k)] = meta.zero_kind == ZeroKind::integer ? stripe.zeros[group]
-                                                          : meta.format == MARLIN_INT4        ? 8
-                                                                                              : 0;
+      stripe.codes[static_cast<size_t>(r * meta.k + k)] = meta.zero_kind == ZeroKind::integer
+                                                              ? stripe.zeros[group]
+                                                          : meta.format == MARLIN_INT4 ? 8
+                                                                                       : 0;
     }
   }
 }
 
 }  // namespace
 
-Status run_tasks(const ConvertHost& host, uint32_t count, const std::function<Status(uint32_t)>& body) {
+Status run_tasks(const ConvertHost& host, uint32_t count,
+                 const std::function<Status(uint32_t)>& body) {
   std::vector<Status> results(count);
   const TaskList list{body, results};
   if (host.parallel_for != nullptr && count > 1) {
@@ -97,7 +105,8 @@ Status run_tasks(const ConvertHost& host, uint32_t count, const std::function<St
   return {};
 }
 
-Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t expert, const ConvertHost& host) {
+Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t expert,
+                              const ConvertHost& host) {
   const Layer layer = input.layer(index);
   MARLIN_RETURN_IF_ERROR(layer.status);
   LayerFloats floats;
@@ -117,20 +126,24 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
   MARLIN_ASSIGN(const auto source, input.source(index, expert, {}));
   floats.decoded.resize(static_cast<size_t>(layer.n) * static_cast<size_t>(layer.k));
   const int64_t rows = stripe_rows(layer.k);
-  MARLIN_RETURN_IF_ERROR(run_tasks(host, static_cast<uint32_t>(ceil_div(layer.n, rows)), [&](uint32_t i) -> Status {
-    const int64_t first = i * rows, count = std::min(rows, layer.n - first);
-    Stripe stripe;
-    MARLIN_RETURN_IF_ERROR(source->read(first, count, stripe));
-    decode_rows(source->meta(), stripe, first, count, floats.decoded.data() + first * layer.k);
-    return {};
-  }));
+  MARLIN_RETURN_IF_ERROR(
+      run_tasks(host, static_cast<uint32_t>(ceil_div(layer.n, rows)), [&](uint32_t i) -> Status {
+        const int64_t first = i * rows, count = std::min(rows, layer.n - first);
+        Stripe stripe;
+        MARLIN_RETURN_IF_ERROR(source->read(first, count, stripe));
+        decode_rows(source->meta(), stripe, first, count, floats.decoded.data() + first * layer.k);
+        return {};
+      }));
   floats.matrix.data = floats.decoded.data();
   return floats;
 }
 
-Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer, const Scheme& scheme,
+Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer,
+                                                       const Scheme& scheme,
                                                        const ConvertOptions& options) {
-  const int64_t group = options.group_size != 0 ? options.group_size : options.format == MARLIN_INT4 ? scheme.default_group : 0;
+  const int64_t group = options.group_size != 0         ? options.group_size
+                        : options.format == MARLIN_INT4 ? scheme.default_group
+                                                        : 0;
   QuantizeOptions how;
   how.asymmetric = options.asymmetric;
   how.search_mse = options.search_mse;
@@ -138,14 +151,15 @@ Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats
   how.sparse.sparsity = options.sparsity;
   if (!options.column_norms.empty()) {
     const auto at = std::lower_bound(options.layers.begin(), options.layers.end(), layer);
-    how.sparse.column_norms = options.column_norms[static_cast<size_t>(at - options.layers.begin())];
+    how.sparse.column_norms =
+        options.column_norms[static_cast<size_t>(at - options.layers.begin())];
   }
   return make_quantized(floats.matrix, options.format, group, how);
 }
 
-Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme, Encoder& encoder,
-                     const PartWriter& out, const ConvertHost& host, const std::function<Status(int64_t)>& on_rows,
-                     QuantizeSums& sums) {
+Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme,
+                     Encoder& encoder, const PartWriter& out, const ConvertHost& host,
+                     const std::function<Status(int64_t)>& on_rows, QuantizeSums& sums) {
   const int64_t n = floats.matrix.n, rows = stripe_rows(floats.matrix.k);
   const uint32_t most = host.parallel_for != nullptr ? kBatch : 1;
   for (int64_t begin = 0; begin < n;) {

@@ -28,14 +28,19 @@ void append_string(std::string& out, std::string_view text) {
 
 /// Keys that describe the file and not the model; we write our own or none.
 bool is_of_file(std::string_view key) {
-  return key == "general.alignment" || key == "general.quantization_version" || key == "general.file_type";
+  return key == "general.alignment" || key == "general.quantization_version" ||
+         key == "general.file_type";
 }
 
-/// llama.cpp's number for a file that is mostly of this type, which it only shows; 0 when there is none.
-uint32_t file_type_of(std::string_view type) { return type == kGgufQ4_0 ? 2 : type == kGgufMxfp4 ? 38 : 0; }
+/// llama.cpp's number for a file that is mostly of this type, which it only shows; 0 when there is
+/// none.
+uint32_t file_type_of(std::string_view type) {
+  return type == kGgufQ4_0 ? 2 : type == kGgufMxfp4 ? 38 : 0;
+}
 
 /// The key-values, counted.
-Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTensor> tensors, uint64_t& count) {
+Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTensor> tensors,
+                               uint64_t& count) {
   std::string out;
   const auto add_u32 = [&](std::string_view key, uint32_t value) {
     append_string(out, key);
@@ -77,14 +82,18 @@ Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
   const GgufType type = gguf_type(tensor.type);
   MARLIN_ASSIGN(const uint64_t bytes, output_bytes(type.element, tensor, "GGUF"));
   if (tensor.name.size() > kMaxName) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': GGUF holds names of up to %zu bytes, found %zu",
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor '%.120s': GGUF holds names of up to %zu bytes, found %zu",
                          tensor.name.c_str(), kMaxName, tensor.name.size());
   }
   if (tensor.name.find('\0') != std::string::npos) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': its name holds a NUL, which GGUF cannot", tensor.name.c_str());
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor '%.120s': its name holds a NUL, which GGUF cannot",
+                         tensor.name.c_str());
   }
   if (tensor.dims.size() > kMaxRank) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': GGUF holds up to %zu dimensions, found %zu",
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor '%.120s': GGUF holds up to %zu dimensions, found %zu",
                          tensor.name.c_str(), kMaxRank, tensor.dims.size());
   }
   return bytes;
@@ -111,7 +120,9 @@ Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, Plann
   }
   out.resize(static_cast<size_t>(round_up(static_cast<int64_t>(out.size()), kAlignment)));
   const auto bytes = (at + Checked(out.size())).at_most(INT64_MAX);
-  if (!bytes) return Status::error(MARLIN_E_UNSUPPORTED, "%.150s: would be longer than 2^63 bytes", file.name.c_str());
+  if (!bytes)
+    return Status::error(MARLIN_E_UNSUPPORTED, "%.150s: would be longer than 2^63 bytes",
+                         file.name.c_str());
   for (OutputTensor& t : tensors) t.offset += out.size();
   file.bytes = *bytes;
   return {};

@@ -1,4 +1,5 @@
-// The header of a .safetensors file, byte for byte as the format's own writer makes it, and the index of several files.
+// The header of a .safetensors file, byte for byte as the format's own writer makes it, and the
+// index of several files.
 #include <algorithm>
 #include <iterator>
 
@@ -13,19 +14,24 @@ namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // readers refuse more
 
-/// The types in the order in which the format's own writer counts them; files have them from the last to the first.
-constexpr std::string_view kOrder[] = {"BOOL",    "F4",          "F6_E2M3",     "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3",
-                                       "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16",     "U16", "F16", "BF16",    "I32",
-                                       "U32",     "F32",         "C64",         "F64",     "I64", "U64"};
+/// The types in the order in which the format's own writer counts them; files have them from the
+/// last to the first.
+constexpr std::string_view kOrder[] = {
+    "BOOL",    "F4",          "F6_E2M3",     "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3",
+    "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16",     "U16", "F16", "BF16",    "I32",
+    "U32",     "F32",         "C64",         "F64",     "I64", "U64"};
 size_t rank_of(std::string_view type) {
-  return static_cast<size_t>(std::find(std::begin(kOrder), std::end(kOrder), type) - std::begin(kOrder));
+  return static_cast<size_t>(std::find(std::begin(kOrder), std::end(kOrder), type) -
+                             std::begin(kOrder));
 }
 
 }  // namespace
 
 Result<uint64_t> safetensors_output_bytes(const OutputTensor& tensor) {
   if (!is_utf8(tensor.name)) {  // names of a GGUF may be any bytes
-    return Status::error(MARLIN_E_UNSUPPORTED, "tensor '%.120s': safetensors holds names in UTF-8 only", tensor.name.c_str());
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor '%.120s': safetensors holds names in UTF-8 only",
+                         tensor.name.c_str());
   }
   return output_bytes(safetensors_type(tensor.type), tensor, "safetensors");
 }
@@ -45,7 +51,8 @@ Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFi
     header += ',';
     append_json_string(t->name, header);
     header.append(R"(:{"dtype":")").append(t->type).append(R"(","shape":[)");
-    for (size_t i = 0; i < t->dims.size(); ++i) header.append(i == 0 ? "" : ",").append(std::to_string(t->dims[i]));
+    for (size_t i = 0; i < t->dims.size(); ++i)
+      header.append(i == 0 ? "" : ",").append(std::to_string(t->dims[i]));
     header.append(R"(],"data_offsets":[)").append(std::to_string(at)).append(",");
     t->offset = at;
     at += t->bytes;
@@ -54,7 +61,8 @@ Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFi
   header += '}';
   header.resize(static_cast<size_t>(round_up(static_cast<int64_t>(header.size()), 8)), ' ');
   if (header.size() > kMaxHeader) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "%.120s: %zu tensors need a header of more than 100 MB", file.name.c_str(),
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "%.120s: %zu tensors need a header of more than 100 MB", file.name.c_str(),
                          members.size());
   }
   file.header.resize(8);
@@ -65,16 +73,23 @@ Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFi
   return {};
 }
 
-std::string safetensors_index(std::span<const OutputTensor> tensors, std::span<const PlannedFile> files) {
+std::string safetensors_index(std::span<const OutputTensor> tensors,
+                              std::span<const PlannedFile> files) {
   std::vector<const OutputTensor*> sorted;
   uint64_t total = 0;
   for (const OutputTensor& t : tensors) {
     sorted.push_back(&t);
     total += t.bytes;
   }
-  std::sort(sorted.begin(), sorted.end(), [](const OutputTensor* a, const OutputTensor* b) { return a->name < b->name; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const OutputTensor* a, const OutputTensor* b) { return a->name < b->name; });
   JsonWriter index;
-  index.begin('{').key("metadata").begin('{').key("total_size").number(std::to_string(total)).end('}');
+  index.begin('{')
+      .key("metadata")
+      .begin('{')
+      .key("total_size")
+      .number(std::to_string(total))
+      .end('}');
   index.key("weight_map").begin('{');
   for (const OutputTensor* t : sorted) index.key(t->name).string(files[t->file].name);
   index.end('}').end('}');

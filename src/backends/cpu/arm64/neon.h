@@ -10,8 +10,8 @@
 #include "backends/cpu/hot_loops.h"
 #include "backends/cpu/kernels.h"
 
-// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code, which NEON itself is part
-// of.
+// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code,
+// which NEON itself is part of.
 #define MARLIN_NEON_DOTPROD [[gnu::target("arch=armv8.2-a+dotprod")]]
 #define MARLIN_NEON_I8MM [[gnu::target("arch=armv8.2-a+i8mm")]]
 #define MARLIN_NEON_BF16 [[gnu::target("arch=armv8.2-a+bf16")]]
@@ -39,23 +39,30 @@ MARLIN_INLINE float32x4x2_t load_8_scales(const uint8_t* p, int64_t index) {
   } else if constexpr (kType == ScaleType::bf16) {
     return widened(vld1q_u16(reinterpret_cast<const uint16_t*>(p + 2 * index)));
   } else if constexpr (kType == ScaleType::e8m0) {
-    // 2^(e - 127): e is the exponent field, and with the highest mantissa bit set 0 becomes 2^-127 and 255 a NaN.
+    // 2^(e - 127): e is the exponent field, and with the highest mantissa bit set 0 becomes 2^-127
+    // and 255 a NaN.
     const uint8x8_t e = vld1_u8(p + index), edge = vcle_u8(vadd_u8(e, vdup_n_u8(1)), vdup_n_u8(1));
     return widened(vorrq_u16(vshll_n_u8(e, 7), vmovl_u8(vand_u8(edge, vdup_n_u8(0x40)))));
   } else {
-    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN. The shift drags copies of
-    // the sign into bit 14, which must be 0.
-    const uint8x8_t e = vld1_u8(p + index), nan = vceq_u8(vand_u8(e, vdup_n_u8(0x7f)), vdup_n_u8(0x7f));
-    const int16x8_t shifted = vshll_n_s8(vreinterpret_s8_u8(e), 7), nans = vmovl_s8(vreinterpret_s8_u8(nan));
-    const float32x4x2_t value = from_halves(vandq_u16(vreinterpretq_u16_s16(shifted), vdupq_n_u16(0xbfff)));
+    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN.
+    // The shift drags copies of the sign into bit 14, which must be 0.
+    const uint8x8_t e = vld1_u8(p + index),
+                    nan = vceq_u8(vand_u8(e, vdup_n_u8(0x7f)), vdup_n_u8(0x7f));
+    const int16x8_t shifted = vshll_n_s8(vreinterpret_s8_u8(e), 7),
+                    nans = vmovl_s8(vreinterpret_s8_u8(nan));
+    const float32x4x2_t value =
+        from_halves(vandq_u16(vreinterpretq_u16_s16(shifted), vdupq_n_u16(0xbfff)));
     const auto finish = [](float32x4_t x, int32x4_t all_ones) {
-      return vreinterpretq_f32_s32(vorrq_s32(vreinterpretq_s32_f32(vmulq_n_f32(x, 256.0f)), all_ones));
+      return vreinterpretq_f32_s32(
+          vorrq_s32(vreinterpretq_s32_f32(vmulq_n_f32(x, 256.0f)), all_ones));
     };
-    return {finish(value.val[0], vmovl_s16(vget_low_s16(nans))), finish(value.val[1], vmovl_high_s16(nans))};
+    return {finish(value.val[0], vmovl_s16(vget_low_s16(nans))),
+            finish(value.val[1], vmovl_high_s16(nans))};
   }
 }
 
-/// n scales (a multiple of 8) to `out`, times `factor`. Returns the largest magnitude; NaN if there is one.
+/// n scales (a multiple of 8) to `out`, times `factor`. Returns the largest magnitude; NaN if there
+/// is one.
 template <ScaleType kType>
 float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
   float32x4_t largest = vdupq_n_f32(0);
@@ -70,8 +77,10 @@ float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
   return vmaxvq_f32(largest);
 }
 
-/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of them.
-[[gnu::noinline]] inline float decode_scales_neon(ScaleType type, const uint8_t* p, int n, float factor, float* out) {
+/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of
+/// them.
+[[gnu::noinline]] inline float decode_scales_neon(ScaleType type, const uint8_t* p, int n,
+                                                  float factor, float* out) {
   switch (type) {
     case ScaleType::f32:
       return decode_scales_neon<ScaleType::f32>(p, n, factor, out);
@@ -90,19 +99,23 @@ float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
 /// Scales and zeros of a superblock, and where its codes are.
 struct SuperScales {
   float scale[8][kPanelColumns];
-  float zero[8][kPanelColumns];         ///< additive zeros
-  uint8_t offset[8][kPanelColumns][4];  ///< integer zeros: 16 - zero, for each of a column's 4 slots in a vector
-  float largest;                        ///< magnitude of all scales, or NaN
+  float zero[8][kPanelColumns];  ///< additive zeros
+  uint8_t offset[8][kPanelColumns]
+                [4];  ///< integer zeros: 16 - zero, for each of a column's 4 slots in a vector
+  float largest;      ///< magnitude of all scales, or NaN
   const uint8_t* super;
 };
 
 /// `factor` multiplies the scales.
-inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super, float factor, SuperScales& out) {
+inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super, float factor,
+                                SuperScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t* zeros = super + layout.zeros_offset();
   out.super = super;
-  out.largest = decode_scales_neon(layout.scale_type, super + layout.scales_offset(), n, factor, &out.scale[0][0]);
-  if (layout.zero_kind == ZeroKind::additive) decode_scales_neon(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
+  out.largest = decode_scales_neon(layout.scale_type, super + layout.scales_offset(), n, factor,
+                                   &out.scale[0][0]);
+  if (layout.zero_kind == ZeroKind::additive)
+    decode_scales_neon(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
   if (layout.zero_kind == ZeroKind::integer)
     for (int i = 0; i < n; i += 16) {
       const uint8x16_t offset = vsubq_u8(vdupq_n_u8(16), vld1q_u8(zeros + i));
@@ -111,10 +124,12 @@ inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super
     }
 }
 
-/// scale * d, but a finite scale times a finite d stays finite: where the integer sum is 0 an infinite factor would give NaN.
+/// scale * d, but a finite scale times a finite d stays finite: where the integer sum is 0 an
+/// infinite factor would give NaN.
 MARLIN_INLINE float32x4_t finite_product(float32x4_t scale, float32x4_t d) {
   const float32x4_t limit = vdupq_n_f32(FLT_MAX), product = vmulq_f32(scale, d);
-  const float32x4_t clamped = vmaxq_f32(vnegq_f32(limit), vminq_f32(limit, product));  // NaN stays NaN
+  const float32x4_t clamped =
+      vmaxq_f32(vnegq_f32(limit), vminq_f32(limit, product));  // NaN stays NaN
   return vbslq_f32(vcgtq_f32(vabsq_f32(scale), limit), product, clamped);
 }
 

@@ -1,11 +1,13 @@
-// BF16 activations: few rows by BFDOT, many by BFMMLA. Products are exact, each sum of two rounds to odd before and after it
-// meets the running sum (FEAT_EBF16 rounds better, but only where a mode is set that never is here). A step of two slots thus
-// costs two roundings of 2^-23 where gamma_K counts two of 2^-24, one of them of these two products alone: over a sum of K,
-// (K + 2) 2^-24 in all, and over partial sums of a block less. Subnormals are taken as 0, for which the accuracy rule allows
-// K * 2^-126.
+// BF16 activations: few rows by BFDOT, many by BFMMLA. Products are exact, each sum of two rounds
+// to odd before and after it meets the running sum (FEAT_EBF16 rounds better, but only where a mode
+// is set that never is here). A step of two slots thus costs two roundings of 2^-23 where gamma_K
+// counts two of 2^-24, one of them of these two products alone: over a sum of K, (K + 2) 2^-24 in
+// all, and over partial sums of a block less. Subnormals are taken as 0, for which the accuracy
+// rule allows K * 2^-126.
 //
-//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the dequantized weights carry their scale
-//   gemm, gemv: everything else keeps the bare codes, and the sums of a block are multiplied by the scales
+//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
+//   dequantized weights carry their scale gemm, gemv: everything else keeps the bare codes, and the
+//   sums of a block are multiplied by the scales
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"
@@ -22,7 +24,8 @@ struct Bfdot {
   static constexpr bool kInteger = false, kMatrix = false;
   template <int kLane>
   MARLIN_TARGET MARLIN_INLINE static void multiply_add(Sum& sum, uint8x16_t w, uint32x4_t x) {
-    // Given the intrinsic, clang 19 copies the lane into a vector each time: 121 instructions a block of 4 x 4, not 89.
+    // Given the intrinsic, clang 19 copies the lane into a vector each time: 121 instructions a
+    // block of 4 x 4, not 89.
     __asm__("bfdot %0.4s, %1.8h, %2.2h[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(kLane));
   }
 };
@@ -40,8 +43,8 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
   decode_super_scales(*args.layout, super, 1.0f, out);
 }
 
-void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
-                       float* sums) {
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t,
+                       const uint32_t* a_block, float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Bf16Codes<kCode, kSparse>;
     const InRegisters<Codes> codes(scales);
@@ -49,7 +52,8 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
     if constexpr (kSparse || kCode == CodeKind::u4zero || is_eight_bits(kCode))
       multiply_dequantized<Bfdot>(args, codes, walk, a_block, sums);
     else
-      multiply_scaled<Bfdot>(LookedUp(scales, Codes::kTable), walk, args.activations.tile_rows, a_block, sums);
+      multiply_scaled<Bfdot>(LookedUp(scales, Codes::kTable), walk, args.activations.tile_rows,
+                             a_block, sums);
   });
 }
 
@@ -60,10 +64,11 @@ void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>
   });
 }
 
-void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
-                 float* sums) {
+void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args,
+                      int64_t, const uint32_t* a_block, float* sums) {
   const Walk walk = walk_of(args, dequantized.scales, first);
-  multiply_scaled<Bfmmla>(FromDequantized(dequantized), walk, args.activations.tile_rows, a_block, sums);
+  multiply_scaled<Bfmmla>(FromDequantized(dequantized), walk, args.activations.tile_rows, a_block,
+                          sums);
 }
 
 template <bool kSparse>
@@ -76,27 +81,37 @@ void dequantize_prescaled(const PackedLayout& layout, const uint8_t* super, Dequ
     read_quad(codes, block, quad, v, group, w);
     for (uint8x16_t& pair : w) {
       const auto scaled = [&](float32x4_t x) { return vreinterpretq_u16_f32(vmulq_f32(x, scale)); };
-      pair = vreinterpretq_u8_u16(vtrn2q_u16(scaled(first_of_pair(pair)), scaled(second_of_pair(pair))));
+      pair = vreinterpretq_u8_u16(
+          vtrn2q_u16(scaled(first_of_pair(pair)), scaled(second_of_pair(pair))));
     }
     pair_steps(w);
     write_quad(w, out.weights[block][v / 4][quad][v % 4]);
   });
 }
 
-void dequantize_prescaled_any(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>& out) {
-  args.layout->sparse ? dequantize_prescaled<true>(*args.layout, super, out) : dequantize_prescaled<false>(*args.layout, super, out);
+void dequantize_prescaled_any(const PanelArgs& args, const uint8_t* super, int,
+                              Dequantized<4>& out) {
+  args.layout->sparse ? dequantize_prescaled<true>(*args.layout, super, out)
+                      : dequantize_prescaled<false>(*args.layout, super, out);
 }
 
-void prescaled_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
-                 float* sums) {
-  multiply_rows<Bfmmla, Scaling::prescaled, 4>(FromDequantized(dequantized), walk_of(args, dequantized.scales, first), a_block, sums);
+void prescaled_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args,
+                    int64_t, const uint32_t* a_block, float* sums) {
+  multiply_rows<Bfmmla, Scaling::prescaled, 4>(
+      FromDequantized(dequantized), walk_of(args, dequantized.scales, first), a_block, sums);
 }
 
 }  // namespace
 
-void cpu_neonbf16_prescaled_fp4_bf16(const PanelArgs& args) { walk_chunks<Dequantized<4>, dequantize_prescaled_any, prescaled_tile>(args); }
-void cpu_neonbf16_dequant_any_bf16(const PanelArgs& args) { walk_chunks<Dequantized<4>, dequantize, dequantized_tile>(args); }
-void cpu_neonbf16_gemv_any_bf16(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
+void cpu_neonbf16_prescaled_fp4_bf16(const PanelArgs& args) {
+  walk_chunks<Dequantized<4>, dequantize_prescaled_any, prescaled_tile>(args);
+}
+void cpu_neonbf16_dequant_any_bf16(const PanelArgs& args) {
+  walk_chunks<Dequantized<4>, dequantize, dequantized_tile>(args);
+}
+void cpu_neonbf16_gemv_any_bf16(const PanelArgs& args) {
+  walk_chunks<SuperScales, decode_scales, tile_in_registers>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

@@ -1,4 +1,5 @@
-// Packed codes (layout.h), dense and 2:4 sparse, as vectors of 4 columns x 4 slots, and what they stand for in INT8 and BF16.
+// Packed codes (layout.h), dense and 2:4 sparse, as vectors of 4 columns x 4 slots, and what they
+// stand for in INT8 and BF16.
 #pragma once
 
 #include "backends/cpu/arm64/neon.h"
@@ -13,17 +14,21 @@ struct Codes {
 template <CodeKind kCode, bool kSparse>
 struct CodeLines {
   static_assert(!(kSparse && is_eight_bits(kCode)));
-  static constexpr int kBytes = kSparse ? kSparseGroupBytes : is_eight_bits(kCode) ? 512 : 256;  ///< of a column group's block
-  static constexpr bool kCountsKept = kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
+  static constexpr int kBytes = kSparse                ? kSparseGroupBytes
+                                : is_eight_bits(kCode) ? 512
+                                                       : 256;  ///< of a column group's block
+  static constexpr bool kCountsKept =
+      kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
-  /// Where the codes of vector v of the panel are, for one block. The next vector of the column group is 16 bytes further.
+  /// Where the codes of vector v of the panel are, for one block. The next vector of the column
+  /// group is 16 bytes further.
   MARLIN_INLINE static const uint8_t* at(const uint8_t* super, int64_t block, int v) {
     return super + (block * kColumnGroups + v / 4) * kBytes + v % 4 * 16;
   }
 
-  /// 8 slots, number `octet` (0..3) of the block, from at(). Integer zeros are applied: the bytes hold code + 16 - zero, with
-  /// `offsets` the 16 - zero of each byte. What is not kept becomes the code of 0, so that nothing after this differs from
-  /// dense weights.
+  /// 8 slots, number `octet` (0..3) of the block, from at(). Integer zeros are applied: the bytes
+  /// hold code + 16 - zero, with `offsets` the 16 - zero of each byte. What is not kept becomes the
+  /// code of 0, so that nothing after this differs from dense weights.
   MARLIN_INLINE static Codes read(const uint8_t* from, const uint8_t* offsets, int octet) {
     const uint8x16_t fifteen = vdupq_n_u8(15);
     if constexpr (is_eight_bits(kCode)) {
@@ -33,11 +38,13 @@ struct CodeLines {
       if constexpr (kCode == CodeKind::u4zero) offset = vld1q_u8(offsets);
       if constexpr (kSparse) {
         const uint8x16_t unit = vld1q_u8(from + octet / 2 * 64);
-        const uint8x16_t kept = vaddq_u8(octet % 2 == 0 ? vandq_u8(unit, fifteen) : vshrq_n_u8(unit, 4), offset);
+        const uint8x16_t kept =
+            vaddq_u8(octet % 2 == 0 ? vandq_u8(unit, fifteen) : vshrq_n_u8(unit, 4), offset);
         return {expand(kept, from, 2 * octet), expand(kept, from, 2 * octet + 1)};
       } else {
         const uint8x16_t packed = vld1q_u8(from + octet * 64);
-        return {vaddq_u8(vandq_u8(packed, fifteen), offset), vaddq_u8(vshrq_n_u8(packed, 4), offset)};
+        return {vaddq_u8(vandq_u8(packed, fifteen), offset),
+                vaddq_u8(vshrq_n_u8(packed, 4), offset)};
       }
     }
   }
@@ -45,7 +52,9 @@ struct CodeLines {
   /// 1 where a code is kept, 0 elsewhere, as codes.
   MARLIN_INLINE static Codes kept(const uint8_t* from, int octet) {
     const uint8x16_t one = vdupq_n_u8(1);
-    const auto any = [&](int quad) { return vandq_u8(vorrq_u8(is_at(from, quad, 0), is_at(from, quad, 1)), one); };
+    const auto any = [&](int quad) {
+      return vandq_u8(vorrq_u8(is_at(from, quad, 0), is_at(from, quad, 1)), one);
+    };
     return {any(2 * octet), any(2 * octet + 1)};
   }
 
@@ -60,12 +69,15 @@ struct CodeLines {
   MARLIN_INLINE static uint8x16_t is_at(const uint8_t* from, int quad, int which) {
     const uint8x16_t slots = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
     const uint8x16_t positions = spread(vld1q_u8(from + kSparsePositions), quad / 4 + 2 * which);
-    const uint8x16_t shifted = vshlq_u8(positions, vdupq_n_s8(static_cast<int8_t>(-2 * (quad % 4))));
+    const uint8x16_t shifted =
+        vshlq_u8(positions, vdupq_n_s8(static_cast<int8_t>(-2 * (quad % 4))));
     return vceqq_u8(vandq_u8(shifted, vdupq_n_u8(3)), slots);
   }
 
   MARLIN_INLINE static uint8x16_t expand(uint8x16_t kept, const uint8_t* from, int quad) {
-    const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::u4 ? 8 : kCode == CodeKind::u4zero ? 16 : 0);
+    const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::u4       ? 8
+                                          : kCode == CodeKind::u4zero ? 16
+                                                                      : 0);
     return vbslq_u8(is_at(from, quad, 0), spread(kept, quad % 2),
                     vbslq_u8(is_at(from, quad, 1), spread(kept, quad % 2 + 2), nothing));
   }
@@ -74,8 +86,8 @@ struct CodeLines {
 /// Four steps of weights for one vector of columns.
 using Quad = uint8x16_t[4];
 
-/// Steps of 4 slots as signed bytes. FP4 is 2 * value; codes of u4 and u4zero are 8 and 16 too large, which the sums of the
-/// activations correct.
+/// Steps of 4 slots as signed bytes. FP4 is 2 * value; codes of u4 and u4zero are 8 and 16 too
+/// large, which the sums of the activations correct.
 template <CodeKind kCode, bool kSparse>
 struct Int8Codes {
   using Lines = CodeLines<kCode, kSparse>;
@@ -116,7 +128,8 @@ struct Bf16Table {
                                      -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
     for (int i = 0; i < 32; ++i) {
       const int zero = kCode == CodeKind::u4 ? 8 : kCode == CodeKind::u4zero ? 16 : 0;
-      const float value = kCode == CodeKind::fp4 ? kE2m1Values[i % 16] : static_cast<float>(i - zero);
+      const float value =
+          kCode == CodeKind::fp4 ? kE2m1Values[i % 16] : static_cast<float>(i - zero);
       low[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 16);
       high[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 24);
     }
@@ -129,7 +142,8 @@ MARLIN_INLINE void join_bytes(uint8x16_t low, uint8x16_t high, uint8x16_t& even,
   odd = vtrn2q_u8(low, high);
 }
 
-/// Steps of 2 slots as BF16, without scale: first_slot_of_pair (activations.h) puts slots 0 2, 4 6, 1 3, 5 7 of 8 into a quad.
+/// Steps of 2 slots as BF16, without scale: first_slot_of_pair (activations.h) puts slots 0 2, 4 6,
+/// 1 3, 5 7 of 8 into a quad.
 template <CodeKind kCode, bool kSparse>
 struct Bf16Codes {
   using Lines = CodeLines<kCode, kSparse>;
@@ -158,7 +172,9 @@ struct Bf16Codes {
       const int32x4_t x = vreinterpretq_s32_u8(code);
       // An int8 has 8 significant bits, so the upper half of its float is all of it.
       const auto uppers = [](int32x4_t a, int32x4_t b) {
-        const auto bits = [](int32x4_t i) { return vreinterpretq_u16_f32(vcvtq_f32_s32(vshrq_n_s32(i, 24))); };
+        const auto bits = [](int32x4_t i) {
+          return vreinterpretq_u16_f32(vcvtq_f32_s32(vshrq_n_s32(i, 24)));
+        };
         return vreinterpretq_u8_u16(vtrn2q_u16(bits(a), bits(b)));
       };
       even = uppers(vshlq_n_s32(x, 24), vshlq_n_s32(x, 8));
@@ -168,7 +184,8 @@ struct Bf16Codes {
     }
   }
   MARLIN_INLINE static uint8x16_t look_up(const uint8_t (&table)[32], uint8x16_t code) {
-    if constexpr (kCode == CodeKind::u4zero) return vqtbl2q_u8({vld1q_u8(table), vld1q_u8(table + 16)}, code);
+    if constexpr (kCode == CodeKind::u4zero)
+      return vqtbl2q_u8({vld1q_u8(table), vld1q_u8(table + 16)}, code);
     return vqtbl1q_u8(vld1q_u8(table), code);
   }
 };

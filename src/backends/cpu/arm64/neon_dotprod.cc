@@ -29,8 +29,8 @@ constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
   return code == CodeKind::u4add ? CodeKind::u4 : code == CodeKind::i8add ? CodeKind::i8 : code;
 }
 
-void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block,
-                       float* sums) {
+void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args,
+                       int64_t tile, const uint32_t* a_block, float* sums) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Int8Codes<same_bytes(kCode, kSparse), kSparse>;
     constexpr bool kCountsKept = CodeLines<kCode, kSparse>::kCountsKept;
@@ -49,7 +49,8 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
     else
       multiply_tile<Sdot, Scaling::blocks>(codes, walk, rows, a_block, sums);
     if constexpr (kCountsKept) {
-      // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a code is kept.
+      // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a
+      // code is kept.
       walk.scale = scales.zero;
       walk.first = false;
       multiply_dequantized<Sdot, true>(args, Kept<Codes>(scales), walk, a_block, sums);
@@ -62,7 +63,9 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
 void cpu_neondotprod_dequant_any_i8(const PanelArgs& args) {
   walk_chunks<Dequantized<2>, dequantize_int8<false>, dequantized_int8_tile<Sdot>>(args);
 }
-void cpu_neondotprod_gemv_any_i8(const PanelArgs& args) { walk_chunks<SuperScales, decode_scales, tile_in_registers>(args); }
+void cpu_neondotprod_gemv_any_i8(const PanelArgs& args) {
+  walk_chunks<SuperScales, decode_scales, tile_in_registers>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

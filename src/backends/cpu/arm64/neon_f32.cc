@@ -1,4 +1,5 @@
-// Activations of any type by FMLA, on any arm64 processor: weights are decoded to their value in F32, a superblock at a time.
+// Activations of any type by FMLA, on any arm64 processor: weights are decoded to their value in
+// F32, a superblock at a time.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"
@@ -14,12 +15,14 @@ struct Fmla {
   static constexpr bool kMatrix = false;
   template <int kLane>
   MARLIN_INLINE static void multiply_add(Sum& sum, uint8x16_t w, uint32x4_t x) {
-    // Given the intrinsic, g++ 12 copies sums between registers: 204 instructions a block of 4 x 4, not 158.
+    // Given the intrinsic, g++ 12 copies sums between registers: 204 instructions a block of 4 x 4,
+    // not 158.
     __asm__("fmla %0.4s, %1.4s, %2.s[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(kLane));
   }
 };
 
-/// Both slots of every BF16 pair of 8 slots: firsts are steps 0..3 of these, seconds 4..7 (slot_of_step in activations.h).
+/// Both slots of every BF16 pair of 8 slots: firsts are steps 0..3 of these, seconds 4..7
+/// (slot_of_step in activations.h).
 template <CodeKind kCode, bool kSparse>
 void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>& out) {
   using Codes = Bf16Codes<kCode, kSparse>;
@@ -27,7 +30,8 @@ void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>
   const InRegisters<Codes> codes(out.scales);
   const Kept<Codes> kept_codes(out.scales);
   for_quads<4>(layout, [&](int block, int octet, int v, int group) {
-    const float32x4_t scale = vld1q_f32(&out.scales.scale[group][4 * v]), zero = vld1q_f32(&out.scales.zero[group][4 * v]);
+    const float32x4_t scale = vld1q_f32(&out.scales.scale[group][4 * v]),
+                      zero = vld1q_f32(&out.scales.zero[group][4 * v]);
     const auto value = [&](float32x4_t x, float32x4_t kept) {
       if constexpr (!is_additive(kCode)) return vreinterpretq_u8_f32(vmulq_f32(x, scale));
       const uint8x16_t shifted = vreinterpretq_u8_f32(vfmaq_f32(zero, x, scale));
@@ -48,18 +52,23 @@ void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>
 }
 
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized<8>& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { dequantize<kCode, kSparse>(*args.layout, super, out); });
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    dequantize<kCode, kSparse>(*args.layout, super, out);
+  });
 }
 
-void prescaled_tile(const Dequantized<8>& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
-                 float* sums) {
-  multiply_tile<Fmla, Scaling::prescaled>(FromDequantized(dequantized), walk_of(args, dequantized.scales, first), args.activations.tile_rows,
-                                       a_block, sums);
+void prescaled_tile(const Dequantized<8>& dequantized, int, bool first, const PanelArgs& args,
+                    int64_t, const uint32_t* a_block, float* sums) {
+  multiply_tile<Fmla, Scaling::prescaled>(FromDequantized(dequantized),
+                                          walk_of(args, dequantized.scales, first),
+                                          args.activations.tile_rows, a_block, sums);
 }
 
 }  // namespace
 
-void cpu_neon_prescaled_any_f32(const PanelArgs& args) { walk_chunks<Dequantized<8>, dequantize_any, prescaled_tile>(args); }
+void cpu_neon_prescaled_any_f32(const PanelArgs& args) {
+  walk_chunks<Dequantized<8>, dequantize_any, prescaled_tile>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

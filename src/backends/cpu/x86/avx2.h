@@ -17,18 +17,24 @@ MARLIN_AVX2 MARLIN_INLINE __m256 load_8_scales(const uint8_t* p, int64_t index) 
   } else if constexpr (kType == ScaleType::f16) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 2 * index)));
   } else if constexpr (kType == ScaleType::bf16) {
-    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 2 * index)));
+    const __m256i wide =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 2 * index)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   } else if constexpr (kType == ScaleType::e8m0) {
-    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + index)));
-    const __m256i next = _mm256_and_si256(_mm256_add_epi32(e, _mm256_set1_epi32(1)), _mm256_set1_epi32(255));
+    const __m256i e =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + index)));
+    const __m256i next =
+        _mm256_and_si256(_mm256_add_epi32(e, _mm256_set1_epi32(1)), _mm256_set1_epi32(255));
     const __m256i edge = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), next);
-    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(e, 23), _mm256_and_si256(edge, _mm256_set1_epi32(0x400000))));
+    return _mm256_castsi256_ps(_mm256_or_si256(
+        _mm256_slli_epi32(e, 23), _mm256_and_si256(edge, _mm256_set1_epi32(0x400000))));
   } else {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + index));
-    const __m128i half = _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7), _mm_set1_epi16(static_cast<short>(0xbfff)));
+    const __m128i half = _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7),
+                                       _mm_set1_epi16(static_cast<short>(0xbfff)));
     const __m256i code = _mm256_and_si256(_mm256_cvtepu8_epi32(bytes), _mm256_set1_epi32(0x7f));
-    const __m256 nan = _mm256_castsi256_ps(_mm256_cmpeq_epi32(code, _mm256_set1_epi32(0x7f)));  // all ones is a NaN
+    const __m256 nan = _mm256_castsi256_ps(
+        _mm256_cmpeq_epi32(code, _mm256_set1_epi32(0x7f)));  // all ones is a NaN
     return _mm256_or_ps(_mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0f)), nan);
   }
 }
@@ -36,10 +42,12 @@ MARLIN_AVX2 MARLIN_INLINE __m256 load_8_scales(const uint8_t* p, int64_t index) 
 /// n scales (a multiple of 8) to `out`, times `factor`.
 template <ScaleType kType>
 MARLIN_AVX2 inline void decode_scales_avx2(const uint8_t* p, int n, float factor, float* out) {
-  for (int i = 0; i < n; i += 8) _mm256_storeu_ps(out + i, _mm256_mul_ps(load_8_scales<kType>(p, i), _mm256_set1_ps(factor)));
+  for (int i = 0; i < n; i += 8)
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(load_8_scales<kType>(p, i), _mm256_set1_ps(factor)));
 }
 
-MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int n, float factor, float* out) {
+MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int n, float factor,
+                                           float* out) {
   switch (type) {
     case ScaleType::f32:
       return decode_scales_avx2<ScaleType::f32>(p, n, factor, out);
@@ -69,17 +77,23 @@ struct CodeLines8 {
   static constexpr bool kCountsKept = kSparse && is_additive(kCode);
 
   /// Columns 8 half .. 8 half + 7 of a line; `zeros`: 8 integer zeros, applied as code + 16 - zero.
-  MARLIN_AVX2 MARLIN_INLINE static Codes8 read(const uint8_t* group, int line, int half, const uint8_t* zeros) {
+  MARLIN_AVX2 MARLIN_INLINE static Codes8 read(const uint8_t* group, int line, int half,
+                                               const uint8_t* zeros) {
     const __m256i fifteen = _mm256_set1_epi8(15);
     if constexpr (!kSparse) {
-      const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line * 64 + half * 32));
+      const __m256i packed =
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line * 64 + half * 32));
       if constexpr (kCode != CodeKind::u4zero) return {packed, packed};
-      return {_mm256_add_epi8(_mm256_and_si256(packed, fifteen), offset(zeros)),
-              _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), offset(zeros))};
+      return {
+          _mm256_add_epi8(_mm256_and_si256(packed, fifteen), offset(zeros)),
+          _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(packed, 4), fifteen), offset(zeros))};
     } else {
-      const __m256i unit = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line / 2 * 64 + half * 32));
-      const __m256i packed = _mm256_and_si256(line % 2 == 0 ? unit : _mm256_srli_epi16(unit, 4), fifteen);
-      const __m256i first = places(group, 2 * line, half), second = places(group, 2 * line + 1, half);
+      const __m256i unit =
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + line / 2 * 64 + half * 32));
+      const __m256i packed =
+          _mm256_and_si256(line % 2 == 0 ? unit : _mm256_srli_epi16(unit, 4), fifteen);
+      const __m256i first = places(group, 2 * line, half),
+                    second = places(group, 2 * line + 1, half);
       __m256i low = _mm256_shuffle_epi8(packed, first), high = _mm256_shuffle_epi8(packed, second);
       if constexpr (kCode == CodeKind::u4zero) {
         low = _mm256_add_epi8(low, offset(zeros));
@@ -108,7 +122,8 @@ struct CodeLines8 {
   /// Step kStep of 8 slots in the low bits of dwords; quad kQuad in the low bits of bytes.
   template <int kStep>
   MARLIN_AVX2 MARLIN_INLINE static __m256i dwords(Codes8 codes) {
-    if constexpr (kSplit) return _mm256_srli_epi32(kStep % 2 == 0 ? codes.low : codes.high, kStep / 2 * 8);
+    if constexpr (kSplit)
+      return _mm256_srli_epi32(kStep % 2 == 0 ? codes.low : codes.high, kStep / 2 * 8);
     return _mm256_srli_epi32(codes.low, kStep * 4);
   }
   template <int kQuad>
@@ -118,12 +133,16 @@ struct CodeLines8 {
   }
 
  private:
-  /// Where each byte of 8 columns x 4 slots comes from among the kept ones; above 127 where none is kept. Of two positions a <
-  /// b, the lowest 3 bits of a + 2 b tell all six pairs apart, and vpermd looks at 3 bits.
+  /// Where each byte of 8 columns x 4 slots comes from among the kept ones; above 127 where none is
+  /// kept. Of two positions a < b, the lowest 3 bits of a + 2 b tell all six pairs apart, and
+  /// vpermd looks at 3 bits.
   MARLIN_AVX2 MARLIN_INLINE static __m256i places(const uint8_t* group, int quad, int half) {
-    const __m256i positions = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + kSparsePositions + half * 32));
-    const __m256i a = _mm256_and_si256(_mm256_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)), _mm256_set1_epi32(3));
-    const __m256i b = _mm256_and_si256(_mm256_srl_epi32(positions, _mm_cvtsi32_si128(15 + 2 * quad)), _mm256_set1_epi32(6));
+    const __m256i positions =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + kSparsePositions + half * 32));
+    const __m256i a = _mm256_and_si256(_mm256_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)),
+                                       _mm256_set1_epi32(3));
+    const __m256i b = _mm256_and_si256(
+        _mm256_srl_epi32(positions, _mm_cvtsi32_si128(15 + 2 * quad)), _mm256_set1_epi32(6));
     const __m256i order = _mm256_setr_epi8(-128, -128, 0, 2,        // slots 2, 3: 8
                                            -128, -128, -128, -128,  // no such pair
                                            0, 2, -128, -128,        // 0, 1
@@ -132,8 +151,9 @@ struct CodeLines8 {
                                            -128, 0, 2, -128,        // 1, 2
                                            0, -128, -128, 2,        // 0, 3
                                            -128, 0, -128, 2);       // 1, 3
-    const __m256i own = _mm256_add_epi8(_mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)),
-                                        _mm256_set1_epi8(static_cast<char>(quad % 2)));
+    const __m256i own = _mm256_add_epi8(
+        _mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)),
+        _mm256_set1_epi8(static_cast<char>(quad % 2)));
     return _mm256_add_epi8(_mm256_permutevar8x32_epi32(order, _mm256_add_epi32(a, b)), own);
   }
 

@@ -1,5 +1,5 @@
-// Default compute with AVX2 and FMA: weights are decoded to their value in F32, a superblock at a time into L1, and multiplied
-// by tiles of up to 6 rows.
+// Default compute with AVX2 and FMA: weights are decoded to their value in F32, a superblock at a
+// time into L1, and multiplied by tiles of up to 6 rows.
 #if defined(__x86_64__)
 
 #include <bit>
@@ -22,20 +22,24 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
     const __m256i code = CodeLines8<kCode, kSparse>::template dwords<kStep>(codes);
     if constexpr (kCode == CodeKind::fp4) {
       const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
-      const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(code, 28), _mm256_set1_epi32(INT32_MIN));
+      const __m256i sign =
+          _mm256_and_si256(_mm256_slli_epi32(code, 28), _mm256_set1_epi32(INT32_MIN));
       // vpermps looks at the lowest 3 bits only.
       return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, code), _mm256_castsi256_ps(sign));
     }
     constexpr bool kShifted = kCode == CodeKind::u4zero;  // code + 16 - zero
-    const __m256 value = _mm256_cvtepi32_ps(_mm256_and_si256(code, _mm256_set1_epi32(kShifted ? 31 : 15)));
-    return is_additive(kCode) ? value : _mm256_sub_ps(value, _mm256_set1_ps(kShifted ? 16.0f : 8.0f));
+    const __m256 value =
+        _mm256_cvtepi32_ps(_mm256_and_si256(code, _mm256_set1_epi32(kShifted ? 31 : 15)));
+    return is_additive(kCode) ? value
+                              : _mm256_sub_ps(value, _mm256_set1_ps(kShifted ? 16.0f : 8.0f));
   }
 }
 
-/// Steps kStep.. of a line, 8 columns. `zero`: additive zero; `kept`: as CodeLines8::kept gives them, where a zero must not
-/// reach what is not kept.
+/// Steps kStep.. of a line, 8 columns. `zero`: additive zero; `kept`: as CodeLines8::kept gives
+/// them, where a zero must not reach what is not kept.
 template <CodeKind kCode, bool kSparse, int kStep = 0>
-MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero, float (*out)[kPanelColumns]) {
+MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero,
+                                          float (*out)[kPanelColumns]) {
   using Lines = CodeLines8<kCode, kSparse>;
   if constexpr (kStep < (is_eight_bits(kCode) ? 4 : 8)) {
     __m256 value = code_value<kCode, kSparse, kStep>(codes);
@@ -57,30 +61,36 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
   const uint8_t* zeros = super + layout.zeros_offset();
   alignas(32) float scale[8][kPanelColumns], zero[8][kPanelColumns];
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scale[0][0]);
-  if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &zero[0][0]);
+  if constexpr (is_additive(kCode))
+    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &zero[0][0]);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line) {
     const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
     auto* to = out.weights + (is_eight_bits(kCode) ? line / 2 * 8 + line % 2 : line * 8);
     for (int v = 0; v < 8; ++v) {
       const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
-      const Codes8 codes = Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
+      const Codes8 codes =
+          Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
       Codes8 kept = codes;
       if constexpr (Lines::kCountsKept) kept = Lines::kept(from, in_block, v % 2);
       const __m256 s = _mm256_load_ps(&scale[group][8 * v]);
-      stage_line<kCode, kSparse>(codes, kept, s, is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
+      stage_line<kCode, kSparse>(codes, kept, s,
+                                 is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
                                  reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
     }
   }
 }
 
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { dequantize<kCode, kSparse>(*args.layout, super, out); });
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    dequantize<kCode, kSparse>(*args.layout, super, out);
+  });
 }
 
-/// kRows rows x 8 kVectors columns: at most 12 sums, to leave room for weights and an activation in 16 registers.
+/// kRows rows x 8 kVectors columns: at most 12 sums, to leave room for weights and an activation in
+/// 16 registers.
 template <int kRows, int kVectors>
-MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool first, int64_t a_block_size,
-                                  const uint32_t* a_block, float* sums) {
+MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool first,
+                                  int64_t a_block_size, const uint32_t* a_block, float* sums) {
   __m256 acc[kRows][kVectors];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
@@ -94,7 +104,8 @@ MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool fi
       for (int v = 0; v < kVectors; ++v) w[v] = _mm256_load_ps(weights[step] + 8 * v);
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
-        const __m256 x = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
+        const __m256 x =
+            _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm256_fmadd_ps(w[v], x, acc[r][v]);
       }
@@ -106,14 +117,17 @@ MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool fi
 }
 
 template <int kRows>
-void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_size, const uint32_t* a_block, float* sums) {
+void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_size,
+                   const uint32_t* a_block, float* sums) {
   constexpr int kVectors = kRows == 1 ? 8 : kRows == 2 ? 4 : 2;
   for (int v = 0; v < 8; v += kVectors)
-    multiply_columns<kRows, kVectors>(reinterpret_cast<const float(*)[kPanelColumns]>(&dequantized.weights[0][8 * v]), first,
-                                      a_block_size, a_block, sums + 8 * v);
+    multiply_columns<kRows, kVectors>(
+        reinterpret_cast<const float(*)[kPanelColumns]>(&dequantized.weights[0][8 * v]), first,
+        a_block_size, a_block, sums + 8 * v);
 }
 
-void multiply_tile(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block, float* sums) {
+void multiply_tile(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t,
+                   const uint32_t* a_block, float* sums) {
   const int64_t size = args.activations.a_block_size();
   switch (args.activations.tile_rows) {
     case 1:
@@ -133,7 +147,9 @@ void multiply_tile(const Dequantized& dequantized, int, bool first, const PanelA
 
 }  // namespace
 
-void cpu_avx2_prescaled_any_f32(const PanelArgs& args) { walk_chunks<Dequantized, dequantize_any, multiply_tile>(args); }
+void cpu_avx2_prescaled_any_f32(const PanelArgs& args) {
+  walk_chunks<Dequantized, dequantize_any, multiply_tile>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

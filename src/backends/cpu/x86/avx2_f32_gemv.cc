@@ -1,10 +1,12 @@
-// Default compute with AVX2 and FMA for few rows: one walk over the packed stream, codes decoded in registers, partial sums of
-// a group times its scale.
+// Default compute with AVX2 and FMA for few rows: one walk over the packed stream, codes decoded in
+// registers, partial sums of a group times its scale.
 //
-// 4-bit codes are looked up as bytes (vpshufb), once for the low and once for the high byte of their value in BF16, which holds
-// all of them exactly. Interleaved, a dword is two slots of a column: shifted left by 16 it is the first as a float, without
-// its low half the second. That is 19 instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40.
-// Lanes are 4 columns x 2 pairs of slots, so a pair of activations is broadcast (activations.h: run).
+// 4-bit codes are looked up as bytes (vpshufb), once for the low and once for the high byte of
+// their value in BF16, which holds all of them exactly. Interleaved, a dword is two slots of a
+// column: shifted left by 16 it is the first as a float, without its low half the second. That is
+// 19 instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40.
+// Lanes are 4 columns x 2 pairs of slots, so a pair of activations is broadcast (activations.h:
+// run).
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -22,13 +24,15 @@ struct alignas(32) Scales {
   float zero[8][kPanelColumns];  ///< additive zeros
 };
 
-/// One byte, 0 (low) or 1, of the BF16 value of every code, of the codes from kFirst on where they are integers.
+/// One byte, 0 (low) or 1, of the BF16 value of every code, of the codes from kFirst on where they
+/// are integers.
 template <CodeKind kCode, int kByte, int kFirst>
 constexpr auto bytes_of_values() {
   std::array<uint8_t, 16> bytes{};
   for (int i = 0; i < 16; ++i) {
     const float value = kCode == CodeKind::fp4 ? kE2m1[i] : static_cast<float>(kFirst + i);
-    bytes[static_cast<size_t>(i)] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> (16 + 8 * kByte));
+    bytes[static_cast<size_t>(i)] =
+        static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> (16 + 8 * kByte));
   }
   return bytes;
 }
@@ -44,7 +48,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256i look_up(__m256i index) {
 template <CodeKind kCode>
 MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
   __m256i low, high;
-  if constexpr (kCode == CodeKind::u4zero) {  // code + 16 - zero; vpshufb gives 0 where bit 7 of an index is set
+  if constexpr (kCode == CodeKind::u4zero) {  // code + 16 - zero; vpshufb gives 0 where bit 7 of an
+                                              // index is set
     const __m256i positive = _mm256_sub_epi8(codes, _mm256_set1_epi8(16));
     const __m256i negative = _mm256_xor_si256(positive, _mm256_set1_epi8(-128));
     low = _mm256_or_si256(look_up<kCode, 0>(positive), look_up<kCode, 0, -16>(negative));
@@ -58,7 +63,8 @@ MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
   pairs[1] = _mm256_unpackhi_epi8(low, high);
 }
 
-/// Sums of kRows rows x 8 columns, in two parts: of the pairs above, or of the even and odd slots of 8-bit codes.
+/// Sums of kRows rows x 8 columns, in two parts: of the pairs above, or of the even and odd slots
+/// of 8-bit codes.
 template <int kRows>
 using Parts = __m256[kRows][2];
 
@@ -71,12 +77,15 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x, P
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     first[i] = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[i], 16));
-    second[i] = _mm256_castsi256_ps(_mm256_and_si256(pairs[i], _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+    second[i] = _mm256_castsi256_ps(
+        _mm256_and_si256(pairs[i], _mm256_set1_epi32(static_cast<int>(0xffff0000))));
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    const __m256 even = _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * r)));
-    const __m256 odd = _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * (kRows + r))));
+    const __m256 even =
+        _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * r)));
+    const __m256 odd =
+        _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * (kRows + r))));
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(first[i], even, sum[r][i]);
 #pragma GCC unroll 2
@@ -93,7 +102,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x, 
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const uint32_t* own = x + 2 * (kSlot % 2 * kRows + r) + kSlot / 2;
-      sum[r][kSlot % 2] = _mm256_fmadd_ps(w, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(*own))), sum[r][kSlot % 2]);
+      sum[r][kSlot % 2] = _mm256_fmadd_ps(
+          w, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(*own))), sum[r][kSlot % 2]);
     }
     multiply_bytes<kRows, kSlot + 1>(codes, x, sum);
   }
@@ -102,7 +112,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x, 
 /// Sums of 8 columns, in their order.
 template <CodeKind kCode>
 MARLIN_AVX2 MARLIN_INLINE __m256 total(const __m256 (&parts)[2]) {
-  return is_eight_bits(kCode) ? _mm256_add_ps(parts[0], parts[1]) : _mm256_hadd_ps(parts[0], parts[1]);
+  return is_eight_bits(kCode) ? _mm256_add_ps(parts[0], parts[1])
+                              : _mm256_hadd_ps(parts[0], parts[1]);
 }
 
 /// One tile and one superblock.
@@ -115,16 +126,16 @@ struct Walk {
   int64_t a_block_size;
 };
 
-/// Vectors of 8 columns at a time: two for one row hide the latency of FMA, where the registers of decoding leave room for
-/// them.
+/// Vectors of 8 columns at a time: two for one row hide the latency of FMA, where the registers of
+/// decoding leave room for them.
 template <CodeKind kCode, bool kSparse, int kRows>
 constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::u4zero ? 2 : 1;
 
-/// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums. kKept: by 1 where a code of
-/// 2:4 sparse weights is kept, for their additive zeros.
+/// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums.
+/// kKept: by 1 where a code of 2:4 sparse weights is kept, for their additive zeros.
 template <CodeKind kCode, bool kSparse, int kRows, bool kKept = false>
-MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vector, const float (*scales)[kPanelColumns],
-                                                float* sums) {
+MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vector,
+                                                const float (*scales)[kPanelColumns], float* sums) {
   using Lines = CodeLines8<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / 2;  // of a unit
   constexpr int kAtOnce = kVectors<kCode, kSparse, kRows>;
@@ -134,7 +145,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vect
       for (auto& row : part) row[0] = row[1] = _mm256_setzero_ps();
     for (const int end = unit + walk.units; unit < end; ++unit) {
       const uint8_t* block = walk.codes + unit / 2 * kColumnGroups * Lines::kBytes;
-      const uint32_t* x = walk.a_block + unit / 2 * walk.a_block_size + unit % 2 * (kBlockSlots / 2) * kRows;
+      const uint32_t* x =
+          walk.a_block + unit / 2 * walk.a_block_size + unit % 2 * (kBlockSlots / 2) * kRows;
 #pragma GCC unroll 4
       for (int i = 0; i < kLines; ++i, x += kBlockSlots / Lines::kLines * kRows) {
         const int line = unit % 2 * kLines + i;
@@ -144,7 +156,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vect
           const uint8_t* from = block + vector / 2 * Lines::kBytes;
           if (vector % 2 == 0) Lines::fetch(from, line, walk.ahead);
           const Codes8 codes = kKept ? Lines::kept(from, line, vector % 2)
-                                     : Lines::read(from, line, vector % 2, walk.zeros + group * kPanelColumns + 8 * vector);
+                                     : Lines::read(from, line, vector % 2,
+                                                   walk.zeros + group * kPanelColumns + 8 * vector);
           if constexpr (is_eight_bits(kCode)) {
             multiply_bytes<kRows>(codes.low, x, parts[v]);
           } else {
@@ -161,14 +174,16 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vect
       for (int v = 0; v < kAtOnce; ++v) {
         float* sum = sums + r * kPanelColumns + 8 * (first_vector + v);
         const __m256 scale = _mm256_load_ps(&scales[group][8 * (first_vector + v)]);
-        _mm256_store_ps(sum, _mm256_fmadd_ps(total<kCode>(parts[v][r]), scale, _mm256_load_ps(sum)));
+        _mm256_store_ps(sum,
+                        _mm256_fmadd_ps(total<kCode>(parts[v][r]), scale, _mm256_load_ps(sum)));
       }
   }
 }
 
 /// Additive zeros: adds them times the sums of the activations, one or two a block.
 template <int kRows>
-MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*zeros)[kPanelColumns], float* sums) {
+MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block,
+                           const float (*zeros)[kPanelColumns], float* sums) {
   for (int b = 0; b < kBlocksPerSuper; ++b)
     for (int part = 0; part < sums_per_block; ++part) {
       const float* zero = zeros[(2 * b + part) / walk.units];
@@ -177,7 +192,8 @@ MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*z
         const __m256 x = _mm256_set1_ps(std::bit_cast<float>(of_rows[r]));
         float* sum = sums + r * kPanelColumns;
         for (int c = 0; c < kPanelColumns; c += 8)
-          _mm256_store_ps(sum + c, _mm256_fmadd_ps(x, _mm256_load_ps(zero + c), _mm256_load_ps(sum + c)));
+          _mm256_store_ps(sum + c,
+                          _mm256_fmadd_ps(x, _mm256_load_ps(zero + c), _mm256_load_ps(sum + c)));
         fence();  // else the rows' sums are all loaded first
       }
     }
@@ -185,9 +201,11 @@ MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block, const float (*z
 
 /// One tile and one panel.
 template <CodeKind kCode, bool kSparse, int kRows>
-MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* a_block, float* sums) {
+MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* a_block,
+                                            float* sums) {
   const PackedLayout& layout = *args.layout;
-  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes), size = args.activations.a_block_size();
+  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes),
+                size = args.activations.a_block_size();
   const int n = layout.groups_per_super() * kPanelColumns;
   constexpr bool kCountsKept = CodeLines8<kCode, kSparse>::kCountsKept;
   Scales scales;
@@ -195,12 +213,16 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
     const uint8_t *super = args.panel + s * bytes, *zeros = super + layout.zeros_offset();
     fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
-    decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scales.scale[0][0]);
-    if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
-    const Walk walk{super, zeros, layout.slot_group / 16, ahead, a_block + s * kBlocksPerSuper * size, size};
+    decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f,
+                       &scales.scale[0][0]);
+    if constexpr (is_additive(kCode))
+      decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
+    const Walk walk{
+        super, zeros, layout.slot_group / 16, ahead, a_block + s * kBlocksPerSuper * size, size};
     for (int v = 0; v < 8; v += kVectors<kCode, kSparse, kRows>) {
       multiply_columns<kCode, kSparse, kRows>(walk, v, scales.scale, sums);
-      if constexpr (kCountsKept) multiply_columns<kCode, kSparse, kRows, true>(walk, v, scales.zero, sums);
+      if constexpr (kCountsKept)
+        multiply_columns<kCode, kSparse, kRows, true>(walk, v, scales.zero, sums);
     }
     if constexpr (is_additive(kCode) && !kCountsKept)
       add_zeros<kRows>(walk, args.activations.sums_per_block, scales.zero, sums);

@@ -1,8 +1,10 @@
-// INT8 compute with AVX2: codes are dequantized as bytes, a superblock at a time, and multiplied by vpmaddubsw, whose pair sums must
-// stay inside int16:
-//   4-bit  unsigned code u <= 15 (u4, u4add), 24 (fp4: 2 * value + 12), 31 (u4zero: code + 16 - zero), times |x| <= 127:
+// INT8 compute with AVX2: codes are dequantized as bytes, a superblock at a time, and multiplied by
+// vpmaddubsw, whose pair sums must stay inside int16:
+//   4-bit  unsigned code u <= 15 (u4, u4add), 24 (fp4: 2 * value + 12), 31 (u4zero: code + 16 -
+//   zero), times |x| <= 127:
 //          4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and are added as int16
-//   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened every step
+//   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened
+//   every step
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -43,8 +45,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
 MARLIN_AVX2 uint32_t largest_magnitude(const float* x, int n) {
   __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < n; i += 8)
-    largest =
-        _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(_mm256_load_ps(x + i)), _mm256_set1_epi32(0x7fffffff)));
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(_mm256_load_ps(x + i)),
+                                                         _mm256_set1_epi32(0x7fffffff)));
   alignas(32) uint32_t lanes[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
   return *std::max_element(lanes, lanes + 8);
@@ -57,15 +59,17 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t* zeros = super + layout.zeros_offset();
   // FP4 codes are multiplied as 2 * value.
-  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, kCode == CodeKind::fp4 ? 0.5f : 1.0f,
-                     &out.scale[0][0]);
+  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n,
+                     kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
   out.largest = largest_magnitude(&out.scale[0][0], n);
-  if constexpr (is_additive(kCode)) decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
+  if constexpr (is_additive(kCode))
+    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)
     for (int v = 0; v < 8; ++v) {
       const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
       const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
-      const Codes8 codes = Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
+      const Codes8 codes =
+          Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
       const auto to = [&](int step) { return reinterpret_cast<__m256i*>(out.codes[step][8 * v]); };
       if constexpr (is_eight_bits(kCode)) {
         _mm256_store_si256(to(line), codes.low);
@@ -82,7 +86,9 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
 }
 
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() { dequantize<kCode, kSparse>(*args.layout, super, out); });
+  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+    dequantize<kCode, kSparse>(*args.layout, super, out);
+  });
 }
 
 constexpr int kVectors = 2;  ///< of 8 columns, in a tile
@@ -99,31 +105,35 @@ struct Walk {
 /// 4 slots of 16 columns each, one after the other.
 using Steps = const uint8_t (*)[kPanelColumns][4];
 
-/// The value as it is now, of which the compiler knows nothing: it would add up the products of all steps in a tree of its own,
-/// keep them all until then, and spill half of them.
+/// The value as it is now, of which the compiler knows nothing: it would add up the products of all
+/// steps in a tree of its own, keep them all until then, and spill half of them.
 MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
 
 /// Integer sums of 16 slots.
 template <int kRows, bool kEight>
-MARLIN_AVX2 MARLIN_INLINE void dot_16(Steps codes, int column, const uint32_t* x, __m256i (&dot)[kRows][kVectors]) {
+MARLIN_AVX2 MARLIN_INLINE void dot_16(Steps codes, int column, const uint32_t* x,
+                                      __m256i (&dot)[kRows][kVectors]) {
   const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 4
   for (int step = 0; step < 4; ++step) {
     __m256i w[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) w[v] = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes[step][column + 8 * v]));
+    for (int v = 0; v < kVectors; ++v)
+      w[v] = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes[step][column + 8 * v]));
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) {
       const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         __m256i product =
-            kEight ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v])) : _mm256_maddubs_epi16(w[v], b);
+            kEight ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))
+                   : _mm256_maddubs_epi16(w[v], b);
         if (kEight) product = _mm256_madd_epi16(product, ones);
         if (step == 0)
           dot[r][v] = product;
         else
-          dot[r][v] = kEight ? _mm256_add_epi32(dot[r][v], product) : _mm256_add_epi16(dot[r][v], product);
+          dot[r][v] =
+              kEight ? _mm256_add_epi32(dot[r][v], product) : _mm256_add_epi16(dot[r][v], product);
         settle(dot[r][v]);
       }
     }
@@ -136,10 +146,11 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(Steps codes, int column, const uint32_t* x
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
 }
 
-/// Of one part of a block, 16 or 32 slots. With 3 rows, two sets of sums, two vectors of codes, one of activations and a
-/// product take all 16 registers.
+/// Of one part of a block, 16 or 32 slots. With 3 rows, two sets of sums, two vectors of codes, one
+/// of activations and a product take all 16 registers.
 template <int kRows, bool kEight, int kParts>
-MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t* x, __m256i (&dot)[kRows][kVectors]) {
+MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t* x,
+                                        __m256i (&dot)[kRows][kVectors]) {
   dot_16<kRows, kEight>(codes, column, x, dot);
   if constexpr (kParts == 1) {
     __m256i half[kRows][kVectors];
@@ -151,44 +162,52 @@ MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t*
   }
 }
 
-/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
+/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would
+/// give NaN. NaN stays NaN.
 MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
   const __m256 limit = _mm256_set1_ps(FLT_MAX), factor = _mm256_mul_ps(scale, d);
   const __m256 clamped = _mm256_max_ps(_mm256_set1_ps(-FLT_MAX), _mm256_min_ps(limit, factor));
-  const __m256 infinite = _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), scale), limit, _CMP_GT_OQ);
+  const __m256 infinite =
+      _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), scale), limit, _CMP_GT_OQ);
   return _mm256_blendv_ps(clamped, factor, infinite);
 }
 
-/// Adds zero * (count[r] * d[r]) to the sums. `count`: of the activations, or of those where a code is kept.
+/// Adds zero * (count[r] * d[r]) to the sums. `count`: of the activations, or of those where a code
+/// is kept.
 template <int kRows>
-MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d, const __m256i (&count)[kRows][kVectors],
-                                         float* sums) {
+MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
+                                         const __m256i (&count)[kRows][kVectors], float* sums) {
 #pragma GCC unroll 3
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       float* to = sums + r * kPanelColumns + 8 * v;
-      const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]), _mm256_set1_ps(std::bit_cast<float>(d[r])));
+      const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]),
+                                       _mm256_set1_ps(std::bit_cast<float>(d[r])));
       _mm256_store_ps(to, _mm256_fmadd_ps(sum, _mm256_load_ps(zero + 8 * v), _mm256_load_ps(to)));
     }
 }
 
-/// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no correction by the sums.
+/// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no
+/// correction by the sums.
 template <int kRows, bool kEight, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column, const uint32_t* a_block, float* sums) {
+MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column,
+                                                    const uint32_t* a_block, float* sums) {
   for (int b = 0; b < kBlocksPerSuper; ++b, a_block += walk.a_block_size)
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
       const int group = (b * 2 + part) >> walk.group_shift, first = part * 4;
       const uint32_t *const d = a_block + 8 * kRows, *const extra = d + (1 + part) * kRows;
-      const Steps codes = &walk.dequantized->codes[b * 8 + first], kept = &walk.dequantized->kept[b * 8 + first];
+      const Steps codes = &walk.dequantized->codes[b * 8 + first],
+                  kept = &walk.dequantized->kept[b * 8 + first];
       __m256i dot[kRows][kVectors];
       if (walk.counts_kept) {
         dot_part<kRows, false, kParts>(kept, column, a_block + first * kRows, dot);
         add_zeros<kRows>(&walk.dequantized->zero[group][column], d, dot, sums);
       } else if (walk.additive) {
 #pragma GCC unroll 3
-        for (int r = 0; r < kRows; ++r) dot[r][0] = dot[r][1] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+        for (int r = 0; r < kRows; ++r)
+          dot[r][0] = dot[r][1] = _mm256_set1_epi32(static_cast<int>(extra[r]));
         add_zeros<kRows>(&walk.dequantized->zero[group][column], d, dot, sums);
       }
       dot_part<kRows, kEight, kParts>(codes, column, a_block + first * kRows, dot);
@@ -199,25 +218,33 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column
         for (int r = 0; r < kRows; ++r) {
           float* to = sums + r * kPanelColumns + 8 * v;
           const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
-          // Unsigned codes: what they have too much is in the sum of the activations (activations.h).
-          const __m256i whole = _mm256_add_epi32(dot[r][v], _mm256_set1_epi32(walk.corrected ? static_cast<int>(extra[r]) : 0));
-          const __m256 factor = kClamp ? finite_product(scale, of_row) : _mm256_mul_ps(scale, of_row);
-          _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), factor, _mm256_load_ps(to)));
+          // Unsigned codes: what they have too much is in the sum of the activations
+          // (activations.h).
+          const __m256i whole = _mm256_add_epi32(
+              dot[r][v], _mm256_set1_epi32(walk.corrected ? static_cast<int>(extra[r]) : 0));
+          const __m256 factor =
+              kClamp ? finite_product(scale, of_row) : _mm256_mul_ps(scale, of_row);
+          _mm256_store_ps(to,
+                          _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), factor, _mm256_load_ps(to)));
         }
       }
     }
 }
 
 template <int kRows, bool kEight>
-void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* a_block, float* sums) {
-  const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true> : multiply_columns<kRows, kEight, 2, false>
+void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* a_block,
+                   float* sums) {
+  const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true>
+                                   : multiply_columns<kRows, kEight, 2, false>
                     : clamp ? multiply_columns<kRows, kEight, 1, true>
                            : multiply_columns<kRows, kEight, 1, false>;
-  for (int column = 0; column < kPanelColumns; column += 8 * kVectors) run(walk, column, a_block, sums + column);
+  for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
+    run(walk, column, a_block, sums + column);
 }
 
 template <int kRows>
-void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block, float* sums) {
+void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& args, int64_t tile,
+                   const uint32_t* a_block, float* sums) {
   const int group = args.layout->slot_group;
   const Walk walk{&dequantized,
                   std::countr_zero(static_cast<unsigned>(group / 16)),
@@ -225,7 +252,8 @@ void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& 
                   is_additive(args.code) && args.layout->sparse,
                   !is_additive(args.code) && args.layout->code_bits == 4,
                   args.activations.a_block_size()};
-  const auto* row_stats = reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
+  const auto* row_stats =
+      reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
   const bool clamp = !ScaleRange::of<false>(row_stats, kRows).holds(0, dequantized.largest);
   if (first) std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   if (args.layout->code_bits == 8)
@@ -234,7 +262,8 @@ void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& 
     multiply_rows<kRows, false>(walk, group == 16, clamp, a_block, sums);
 }
 
-void tile_any(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block, float* sums) {
+void tile_any(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t tile,
+              const uint32_t* a_block, float* sums) {
   switch (args.activations.tile_rows) {
     case 1:
       return multiply_tile<1>(dequantized, first, args, tile, a_block, sums);
@@ -247,7 +276,9 @@ void tile_any(const Dequantized& dequantized, int, bool first, const PanelArgs& 
 
 }  // namespace
 
-void cpu_avx2_dequant_any_i8(const PanelArgs& args) { walk_chunks<Dequantized, dequantize_any, tile_any>(args); }
+void cpu_avx2_dequant_any_i8(const PanelArgs& args) {
+  walk_chunks<Dequantized, dequantize_any, tile_any>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

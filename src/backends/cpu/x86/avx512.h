@@ -29,7 +29,9 @@ struct SuperShape {
   int64_t ahead;                 ///< fetch_distance()
 
   /// Fetches the scales and zeros that lie `ahead`.
-  MARLIN_INLINE void fetch_scales(const uint8_t* super) const { fetch_lines(super + ahead + scales, bytes - scales); }
+  MARLIN_INLINE void fetch_scales(const uint8_t* super) const {
+    fetch_lines(super + ahead + scales, bytes - scales);
+  }
 };
 
 /// 16 scales, as floats, exact. `index` counts scales.
@@ -40,46 +42,58 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) 
   } else if constexpr (kType == ScaleType::f16) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
   } else if constexpr (kType == ScaleType::bf16) {
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
+    const __m512i wide =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   } else if constexpr (kType == ScaleType::e8m0) {
     // 2^(e - 127): e is the exponent field. 0 is 2^-127, a subnormal, and 255 a NaN.
-    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index)));
+    const __m512i e =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index)));
     const __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x400000));
     const __mmask16 nan = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255));
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000)));
   } else {
-    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN. The shift drags copies of
-    // the sign into bit 14, which must be 0.
+    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN.
+    // The shift drags copies of the sign into bit 14, which must be 0.
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index));
-    const __m256i half =
-        _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7), _mm256_set1_epi16(static_cast<short>(0xbfff)));
-    const __mmask16 number = _mm_cmpneq_epi8_mask(_mm_and_si128(bytes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
-    return _mm512_mask_mul_ps(_mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)), number, _mm512_cvtph_ps(half),
-                              _mm512_set1_ps(256.0f));
+    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7),
+                                          _mm256_set1_epi16(static_cast<short>(0xbfff)));
+    const __mmask16 number =
+        _mm_cmpneq_epi8_mask(_mm_and_si128(bytes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
+    return _mm512_mask_mul_ps(_mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)), number,
+                              _mm512_cvtph_ps(half), _mm512_set1_ps(256.0f));
   }
 }
 
-/// The largest and the smallest magnitude in every lane, as bits: ordered like the floats, a NaN larger than all.
+/// The largest and the smallest magnitude in every lane, as bits: ordered like the floats, a NaN
+/// larger than all.
 struct Magnitudes {
   __m512i largest, smallest;
 };
-MARLIN_AVX512 MARLIN_INLINE Magnitudes no_magnitudes() { return {_mm512_setzero_si512(), _mm512_set1_epi32(0x7fffffff)}; }
-
-MARLIN_AVX512 MARLIN_INLINE void widen(Magnitudes& all, const Magnitudes& more) {
-  all = {_mm512_max_epu32(all.largest, more.largest), _mm512_min_epu32(all.smallest, more.smallest)};
+MARLIN_AVX512 MARLIN_INLINE Magnitudes no_magnitudes() {
+  return {_mm512_setzero_si512(), _mm512_set1_epi32(0x7fffffff)};
 }
 
-MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
+MARLIN_AVX512 MARLIN_INLINE void widen(Magnitudes& all, const Magnitudes& more) {
+  all = {_mm512_max_epu32(all.largest, more.largest),
+         _mm512_min_epu32(all.smallest, more.smallest)};
+}
+
+MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) {
+  return _mm512_set1_epi32(static_cast<int>(*x));
+}
 
 /// Decodes `groups` rows of scales to out[group][64], times `factor`, and returns their magnitudes.
 template <ScaleType kType>
-MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, int v0, int nv, float factor, float* out) {
+MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, int v0, int nv,
+                                                  float factor, float* out) {
   Magnitudes all = no_magnitudes();
   for (int g = 0; g < groups; ++g)
     for (int v = v0; v < v0 + nv; ++v) {
-      const __m512 s = _mm512_mul_ps(load_scales<kType>(p, g * kPanelColumns + 16 * v), _mm512_set1_ps(factor));
-      const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(s), _mm512_set1_epi32(0x7fffffff));
+      const __m512 s =
+          _mm512_mul_ps(load_scales<kType>(p, g * kPanelColumns + 16 * v), _mm512_set1_ps(factor));
+      const __m512i magnitude =
+          _mm512_and_si512(_mm512_castps_si512(s), _mm512_set1_epi32(0x7fffffff));
       all.largest = _mm512_max_epu32(all.largest, magnitude);
       all.smallest = _mm512_min_epu32(all.smallest, magnitude);
       _mm512_storeu_ps(out + g * kPanelColumns + 16 * v, s);
@@ -87,9 +101,12 @@ MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, 
   return all;
 }
 
-/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of them.
-MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0,
-                                                                    int nv, float factor, float* out) {
+/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of
+/// them.
+MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type,
+                                                                    const uint8_t* p, int groups,
+                                                                    int v0, int nv, float factor,
+                                                                    float* out) {
   switch (type) {
     case ScaleType::f32:
       return decode_scale_rows<ScaleType::f32>(p, groups, v0, nv, factor, out);
@@ -107,7 +124,8 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
 
 /// The float sums of a tile, 64 columns wide: from the chunk before, or 0 for the first; and back.
 template <int kRows>
-MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, __m512 (&acc)[kRows][kColumnGroups]) {
+MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums,
+                                           __m512 (&acc)[kRows][kColumnGroups]) {
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
@@ -116,17 +134,20 @@ MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, __m512
 }
 
 template <int kRows>
-MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGroups], float* sums) {
+MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGroups],
+                                            float* sums) {
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kColumnGroups; ++v) _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+    for (int v = 0; v < kColumnGroups; ++v)
+      _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
 }
 
 /// Memory to fetch while one pass over a panel runs, a few lines a block.
 ///
-/// One pass over the panel: its own bytes, some KB ahead. Several (more rows than a tile holds): the first pass finds the panel
-/// in L2, and each fetches its share of the next panel there, so that memory is busy all the time.
+/// One pass over the panel: its own bytes, some KB ahead. Several (more rows than a tile holds):
+/// the first pass finds the panel in L2, and each fetches its share of the next panel there, so
+/// that memory is busy all the time.
 struct PrefetchShare {
   const char* from = nullptr;
   uint64_t lines_per_block = 0;  ///< in 1 / 2^16: a division for every block would be noticeable
@@ -138,10 +159,12 @@ struct PrefetchShare {
   }
 };
 
-inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8_t* panel, int64_t pass, int64_t passes) {
+inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8_t* panel,
+                                         int64_t pass, int64_t passes) {
   const int64_t lines = layout.panel_bytes() / 64, blocks = layout.slots / kBlockSlots;
-  return {reinterpret_cast<const char*>(panel) + layout.panel_bytes() + 64 * (lines * pass / passes),
-          (static_cast<uint64_t>(lines) << 16) / static_cast<uint64_t>(passes * blocks) + 1};
+  return {
+      reinterpret_cast<const char*>(panel) + layout.panel_bytes() + 64 * (lines * pass / passes),
+      (static_cast<uint64_t>(lines) << 16) / static_cast<uint64_t>(passes * blocks) + 1};
 }
 
 }  // namespace metal_marlin::cpu

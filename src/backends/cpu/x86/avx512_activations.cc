@@ -1,4 +1,5 @@
-// Preparing activations 16 at a time. The same bits as prepare_activations gives, but for the order of float sums.
+// Preparing activations 16 at a time. The same bits as prepare_activations gives, but for the order
+// of float sums.
 #if defined(__x86_64__)
 
 #include <cmath>
@@ -23,16 +24,19 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_16(marlin_dtype dtype, const std::byte* 
 }
 
 /// Lanes beyond the row's end are masked off, so nothing outside it is touched.
-MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t row, int64_t block) {
+MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t row,
+                                               int64_t block) {
   const MatrixView& a = *args.a;
   if (args.slot_to_k != nullptr) {
     alignas(64) float x[kBlockSlots];
     gather_block(args, row, block, x);
     return {_mm512_load_ps(x), _mm512_load_ps(x + 16)};
   }
-  const int64_t element = static_cast<int64_t>(float_bytes(a.dtype)), first = block * kBlockSlots, left = a.cols - first;
+  const int64_t element = static_cast<int64_t>(float_bytes(a.dtype)), first = block * kBlockSlots,
+                left = a.cols - first;
   const uint32_t mask = left >= 32 ? ~0u : left <= 0 ? 0 : (1u << left) - 1;
-  const std::byte* from = static_cast<const std::byte*>(a.data) + (row * a.stride + (left > 0 ? first : 0)) * element;
+  const std::byte* from =
+      static_cast<const std::byte*>(a.data) + (row * a.stride + (left > 0 ? first : 0)) * element;
   return {load_16(a.dtype, from, static_cast<__mmask16>(mask)),
           load_16(a.dtype, from + 16 * element, static_cast<__mmask16>(mask >> 16))};
 }
@@ -51,7 +55,8 @@ MARLIN_AVX512 MARLIN_INLINE void store_strided(__m512i x, int rows, uint32_t* to
 }
 
 /// 16 steps of a row, from `first` on.
-MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first, int row, uint32_t* a_block) {
+MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first,
+                                             int row, uint32_t* a_block) {
   const int rows = layout.tile_rows;
   if (!layout.gathered || rows == 1) return store_strided(x, rows, a_block + first * rows + row);
   alignas(64) uint32_t steps[16];
@@ -63,16 +68,19 @@ MARLIN_AVX512 MARLIN_INLINE __m512i quotient(__m512 x, __m512 d) {
   constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
   const __m512 most = _mm512_set1_ps(127.0f), least = _mm512_set1_ps(-127.0f);
-  return _mm512_cvt_roundps_epi32(_mm512_max_ps(least, _mm512_min_ps(most, _mm512_div_ps(x, d))), kNearestEven);
+  return _mm512_cvt_roundps_epi32(_mm512_max_ps(least, _mm512_min_ps(most, _mm512_div_ps(x, d))),
+                                  kNearestEven);
 }
 
 /// Returns d.
-MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block) {
+MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& layout, int row,
+                                             uint32_t* a_block) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const __m512i low = _mm512_and_si512(_mm512_castps_si512(x.low), magnitude);
-  const uint32_t largest =
-      _mm512_reduce_max_epu32(_mm512_max_epu32(low, _mm512_and_si512(_mm512_castps_si512(x.high), magnitude)));
-  float d = largest >= 0x7f800000u ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(largest) / 127.0f;
+  const uint32_t largest = _mm512_reduce_max_epu32(
+      _mm512_max_epu32(low, _mm512_and_si512(_mm512_castps_si512(x.high), magnitude)));
+  float d = largest >= 0x7f800000u ? std::numeric_limits<float>::quiet_NaN()
+                                   : std::bit_cast<float>(largest) / 127.0f;
   if (d == 0) d = 1;
   __m512i q[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
   if (!std::isnan(d)) {
@@ -93,8 +101,10 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   return d;
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLayout& layout, uint32_t* extras) {
-  if (layout.sums_per_block == 1) extras[0] = std::bit_cast<uint32_t>(_mm512_reduce_add_ps(_mm512_add_ps(x.low, x.high)));
+MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLayout& layout,
+                                                  uint32_t* extras) {
+  if (layout.sums_per_block == 1)
+    extras[0] = std::bit_cast<uint32_t>(_mm512_reduce_add_ps(_mm512_add_ps(x.low, x.high)));
   if (layout.sums_per_block == 2) {
     extras[0] = std::bit_cast<uint32_t>(_mm512_reduce_add_ps(x.low));
     extras[layout.tile_rows] = std::bit_cast<uint32_t>(_mm512_reduce_add_ps(x.high));
@@ -104,39 +114,53 @@ MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLay
 /// The 16 steps of a block in BF16.
 MARLIN_AVX512 MARLIN_INLINE __m512i bf16_steps(Block32 x, const ActivationLayout& layout) {
   // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); gathered, neighbors.
-  const __m512i pairs_of_8 = _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
-  const __m512i neighbors = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i pairs_of_8 =
+      _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
+  const __m512i neighbors =
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i first = layout.gathered ? neighbors : pairs_of_8;
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(layout.gathered ? 1 : 2));
-  const __m512 a = _mm512_permutex2var_ps(x.low, first, x.high), b = _mm512_permutex2var_ps(x.low, second, x.high);
+  const __m512 a = _mm512_permutex2var_ps(x.low, first, x.high),
+               b = _mm512_permutex2var_ps(x.low, second, x.high);
   return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block) {
+MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row,
+                                            uint32_t* a_block) {
   store_steps(bf16_steps(x, layout), layout, 0, row, a_block);
   write_float_sums(x, layout, a_block + 16 * layout.tile_rows + row);
 }
 
 /// 16 of the steps of a block in F32.
 MARLIN_AVX512 MARLIN_INLINE __m512i f32_steps(__m512 x, const ActivationLayout& layout) {
-  const __m512i order = layout.gathered ? _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-                                        : _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+  const __m512i order =
+      layout.gathered ? _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+                      : _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
   return _mm512_castps_si512(_mm512_permutexvar_ps(order, x));
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block) {
+MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& layout, int row,
+                                           uint32_t* a_block) {
   store_steps(f32_steps(x.low, layout), layout, 0, row, a_block);
   store_steps(f32_steps(x.high, layout), layout, 16, row, a_block);
   write_float_sums(x, layout, a_block + 32 * layout.tile_rows + row);
 }
 
 struct Largest {
-  MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
-  MARLIN_AVX512 MARLIN_INLINE static __m128i of(__m128i a, __m128i b) { return _mm_max_epu32(a, b); }
+  MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) {
+    return _mm256_max_epu32(a, b);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static __m128i of(__m128i a, __m128i b) {
+    return _mm_max_epu32(a, b);
+  }
 };
 struct Sum {
-  MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
-  MARLIN_AVX512 MARLIN_INLINE static __m128i of(__m128i a, __m128i b) { return _mm_add_epi32(a, b); }
+  MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) {
+    return _mm256_add_epi32(a, b);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static __m128i of(__m128i a, __m128i b) {
+    return _mm_add_epi32(a, b);
+  }
 };
 
 /// Reduces four rows' vectors of dwords; that of row i is dword i.
@@ -145,26 +169,31 @@ MARLIN_AVX512 MARLIN_INLINE __m128i reduce_rows(const __m512i (&x)[4]) {
   __m128i row[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const __m256i half = Reduction::of(_mm512_castsi512_si256(x[i]), _mm512_extracti64x4_epi64(x[i], 1));
+    const __m256i half =
+        Reduction::of(_mm512_castsi512_si256(x[i]), _mm512_extracti64x4_epi64(x[i], 1));
     row[i] = Reduction::of(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
   }
-  const __m128i first = Reduction::of(_mm_unpacklo_epi32(row[0], row[1]), _mm_unpackhi_epi32(row[0], row[1]));
-  const __m128i second = Reduction::of(_mm_unpacklo_epi32(row[2], row[3]), _mm_unpackhi_epi32(row[2], row[3]));
+  const __m128i first =
+      Reduction::of(_mm_unpacklo_epi32(row[0], row[1]), _mm_unpackhi_epi32(row[0], row[1]));
+  const __m128i second =
+      Reduction::of(_mm_unpacklo_epi32(row[2], row[3]), _mm_unpackhi_epi32(row[2], row[3]));
   return Reduction::of(_mm_unpacklo_epi64(first, second), _mm_unpackhi_epi64(first, second));
 }
 
-MARLIN_AVX512 MARLIN_INLINE void store_dwords(__m128i x, uint32_t* to) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), x); }
+MARLIN_AVX512 MARLIN_INLINE void store_dwords(__m128i x, uint32_t* to) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), x);
+}
 
-/// Steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together: scattering dwords takes several times as
-/// long.
+/// Steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together: scattering
+/// dwords takes several times as long.
 template <int kLanes>
-MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout, int first, int row,
-                                            uint32_t* a_block) {
+MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout,
+                                            int first, int row, uint32_t* a_block) {
   const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
   const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
   // Lane l of number i holds step 4 l + i.
-  const __m512i steps[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
-                            _mm512_unpackhi_epi64(b, d)};
+  const __m512i steps[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c),
+                            _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
   uint32_t* const to = a_block + first * layout.tile_rows + row;
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
@@ -178,7 +207,8 @@ MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const Activat
 }
 
 /// write_int8 for four rows. Writes their d to `scales`.
-MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row,
+MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
+                                                 const ActivationLayout& layout, int row,
                                                  uint32_t* a_block, float (&scales)[4]) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest[4];
@@ -201,25 +231,30 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4], const Ac
     sums[0][i] = quotient(x[i].low, divisor);
     sums[1][i] = quotient(x[i].high, divisor);
     steps[i] = _mm512_castsi256_si512(
-        _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(sums[0][i])), _mm512_cvtepi32_epi8(sums[1][i]), 1));
+        _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(sums[0][i])),
+                                _mm512_cvtepi32_epi8(sums[1][i]), 1));
     if (layout.sums_per_block == 1) sums[0][i] = _mm512_add_epi32(sums[0][i], sums[1][i]);
   }
   store_rows<2>(steps, layout, 0, row, a_block);
   for (int p = 0; p < layout.sums_per_block; ++p) {
     const __m128i sum = reduce_rows<Sum>(sums[p]);
-    store_dwords(_mm_mullo_epi32(sum, _mm_set1_epi32(layout.sum_factor)), a_block + layout.sum_index(p, row));
+    store_dwords(_mm_mullo_epi32(sum, _mm_set1_epi32(layout.sum_factor)),
+                 a_block + layout.sum_index(p, row));
   }
 }
 
 /// Whether the block holds NaN or an infinity.
 MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
-  constexpr int kNanOrInfinity = 0x01 | 0x08 | 0x10 | 0x80;  // quiet NaN, +infinity, -infinity, signalling NaN
-  return (_mm512_fpclass_ps_mask(x.low, kNanOrInfinity) | _mm512_fpclass_ps_mask(x.high, kNanOrInfinity)) != 0;
+  constexpr int kNanOrInfinity =
+      0x01 | 0x08 | 0x10 | 0x80;  // quiet NaN, +infinity, -infinity, signalling NaN
+  return (_mm512_fpclass_ps_mask(x.low, kNanOrInfinity) |
+          _mm512_fpclass_ps_mask(x.high, kNanOrInfinity)) != 0;
 }
 
-/// Rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither gathered nor paired).
-MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout, int row, uint32_t* a_block,
-                                            DRange& range) {
+/// Rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither
+/// gathered nor paired).
+MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout,
+                                            int row, uint32_t* a_block, DRange& range) {
   __m512i steps[4];
   if (layout.form == ActivationForm::int8) {
     float scales[4];
@@ -240,8 +275,8 @@ MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const Activat
     write_float_sums(x[i], layout, a_block + layout.steps() * layout.tile_rows + row + i);
 }
 
-MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& layout, int row, uint32_t* a_block,
-                                           DRange& range) {
+MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& layout, int row,
+                                           uint32_t* a_block, DRange& range) {
   if (layout.form == ActivationForm::int8) {
     range.add(row, write_int8(x, layout, row, a_block));
   } else if (layout.form == ActivationForm::bf16) {
@@ -253,7 +288,8 @@ MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& la
 
 }  // namespace
 
-MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end) {
+MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin,
+                                              int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
   const bool int8 = layout.form == ActivationForm::int8, seeds_nan = layout.gathered && !int8;
   const bool together = layout.run == 1 && !layout.gathered && !layout.paired;
@@ -273,7 +309,8 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
       for (; r < rows; ++r) {
         const Block32 x = load_row(args, first + r, block);
         write_row(x, layout, r, a_block, range);
-        if (seeds_nan && non_finite(x)) row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
+        if (seeds_nan && non_finite(x))
+          row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
       }
     }
   }

@@ -1,10 +1,13 @@
-// BF16 activations for many rows, by vdpbf16ps. Two ways to apply scales, both exact up to the sums:
-//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the dequantized weights carry their scale
-//   and
-//         tiles are 6 rows x 64 columns. (Products below 2^-126 are BF16 subnormals, which vdpbf16ps takes as 0.)
-//   gemm: other sparse weights keep the bare codes, and a block's partial sums are multiplied by the scales: 3 rows x 64
-//   columns.
-//         (Dense ones are faster in register-decoded tiles; their additive zeros, and eight bits, no sparse kernel dequantizes.)
+// BF16 activations for many rows, by vdpbf16ps. Two ways to apply scales, both exact up to the
+// sums:
+//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
+//   dequantized weights carry their scale and
+//         tiles are 6 rows x 64 columns. (Products below 2^-126 are BF16 subnormals, which
+//         vdpbf16ps takes as 0.)
+//   gemm: other sparse weights keep the bare codes, and a block's partial sums are multiplied by
+//   the scales: 3 rows x 64 columns.
+//         (Dense ones are faster in register-decoded tiles; their additive zeros, and eight bits,
+//         no sparse kernel dequantizes.)
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -14,7 +17,8 @@ namespace metal_marlin::cpu {
 namespace {
 
 constexpr int kVectors = 4, kSteps = 16;
-// Scales and two sets of sums want room in L1 beside the weights (4 KB a block): 8 blocks of bare codes are slower by a tenth.
+// Scales and two sets of sums want room in L1 beside the weights (4 KB a block): 8 blocks of bare
+// codes are slower by a tenth.
 constexpr int kPrescaledRows = 6, kFoldBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
 
 template <int kBlocks>
@@ -31,7 +35,8 @@ struct Partial {
 
 /// Steps of a 4-bit line without scale.
 template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, __m512i table, uint8_t (*out)[kVectors][64]) {
+MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, __m512i table,
+                                            uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
     _mm512_store_si512(out[kStep][0], bf16_step<kCode, true, kStep>(codes, table));
     stage_line<kCode, kStep + 1>(codes, table, out);
@@ -39,7 +44,8 @@ MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, __m512i table, uint8_t 
 }
 
 template <CodeKind kCode>
-MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks, Partial& out) {
+MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks,
+                                 Partial& out) {
   using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const int parts = shape.shift == 0 ? 2 : 1;
@@ -55,8 +61,10 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
         const int group = (unit + line * 2 / Lines::kLines) >> shape.shift;
-        const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
-        stage_line<kCode>(codes, table, reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
+        const Codes codes =
+            Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
+        stage_line<kCode>(codes, table,
+                          reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
     for (int part = 0; part < parts; ++part)
       for (int v = 0; v < kVectors; ++v) {
@@ -68,26 +76,33 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
 
 void stage_partial_any(const PanelArgs& args, const uint8_t* super, int blocks, Partial& out) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    if constexpr (!is_additive(kCode) && !is_eight_bits(kCode)) stage_partial<kCode>(*args.layout, super, blocks, out);
+    if constexpr (!is_additive(kCode) && !is_eight_bits(kCode))
+      stage_partial<kCode>(*args.layout, super, blocks, out);
   });
 }
 
-/// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both products are cut to BF16 exactly.
+/// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both
+/// products are cut to BF16 exactly.
 template <bool kSparse, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __m512 scale, uint8_t (*out)[kVectors][64]) {
+MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __m512 scale,
+                                                   uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
     using Lines = CodeLines<CodeKind::fp4, kSparse>;
     // A dword's upper word, the pair's second slot, is 4 steps further.
-    const __m512 low = _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
-    const __m512 high = _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep + 4>(codes), table), scale);
+    const __m512 low =
+        _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
+    const __m512 high = _mm512_mul_ps(
+        _mm512_permutexvar_ps(Lines::template dwords<kStep + 4>(codes), table), scale);
     const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
-    _mm512_store_si512(out[kStep][0], _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
+    _mm512_store_si512(out[kStep][0],
+                       _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
     stage_folded_line<kSparse, kStep + 1>(codes, table, scale, out);
   }
 }
 
 template <bool kSparse>
-MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* super, int blocks, Prescaled& out) {
+MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* super, int blocks,
+                                        Prescaled& out) {
   using Lines = CodeLines<CodeKind::fp4, kSparse>;
   const SuperShape shape(*args.layout);
   const __m512 table = float_table<CodeKind::fp4>();
@@ -102,16 +117,19 @@ MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* su
 #pragma GCC unroll 4
       for (int line = 0; line < Lines::kLines; ++line) {
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
-        const __m512 scale = _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
-        stage_folded_line<kSparse>(Lines::read(from, line, _mm512_setzero_si512()), table, scale,
-                                   reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
+        const __m512 scale =
+            _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
+        stage_folded_line<kSparse>(
+            Lines::read(from, line, _mm512_setzero_si512()), table, scale,
+            reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
   }
 }
 
 /// One step (two slots) of kRows rows x 64 columns.
 template <int kRows>
-MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVectors][64], const uint32_t* x,
+MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVectors][64],
+                                                    const uint32_t* x,
                                                     __m512 (&sum)[kRows][kVectors]) {
   __m512i w[kVectors];
 #pragma GCC unroll 4
@@ -121,26 +139,30 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVe
     const __m512i b = _mm512_set1_epi32(static_cast<int>(x[r]));
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = _mm512_dpbf16_ps(sum[r][v], reinterpret_cast<__m512bh>(w[v]), reinterpret_cast<__m512bh>(b));
+      sum[r][v] = _mm512_dpbf16_ps(sum[r][v], reinterpret_cast<__m512bh>(w[v]),
+                                   reinterpret_cast<__m512bh>(b));
   }
   fence();
 }
 
 /// 24 sums, 4 vectors of weights and one of activations in registers.
-MARLIN_AVX512_BF16 void prescaled_tile(const Prescaled& dequantized, int blocks, bool first, const PanelArgs& args, int64_t,
-                                    const uint32_t* a_block, float* sums) {
+MARLIN_AVX512_BF16 void prescaled_tile(const Prescaled& dequantized, int blocks, bool first,
+                                       const PanelArgs& args, int64_t, const uint32_t* a_block,
+                                       float* sums) {
   const int64_t a_block_size = args.activations.a_block_size();
   __m512 acc[kPrescaledRows][kVectors];
   load_sums(first, sums, acc);
   for (int b = 0; b < blocks; ++b, a_block += a_block_size)
 #pragma GCC unroll 4
-    for (int step = 0; step < kSteps; ++step) multiply_step(dequantized.weights[b][step], a_block + step * kPrescaledRows, acc);
+    for (int step = 0; step < kSteps; ++step)
+      multiply_step(dequantized.weights[b][step], a_block + step * kPrescaledRows, acc);
   store_sums(acc, sums);
 }
 
 /// 12 partial sums and 12 sums. A group of more than 32 slots is scaled block by block.
 template <int kParts>
-MARLIN_AVX512_BF16 void partial_tile(const Partial& dequantized, int blocks, bool first, const uint32_t* a_block, float* sums) {
+MARLIN_AVX512_BF16 void partial_tile(const Partial& dequantized, int blocks, bool first,
+                                     const uint32_t* a_block, float* sums) {
   constexpr int kRows = kPartialRows;
   __m512 acc[kRows][kVectors];
   load_sums(first, sums, acc);
@@ -159,22 +181,27 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& dequantized, int blocks, boo
       for (int v = 0; v < kVectors; ++v) {
         const __m512 scale = _mm512_load_ps(&dequantized.scale[b][part][16 * v]);
 #pragma GCC unroll 3
-        for (int r = 0; r < kRows; ++r) acc[r][v] = _mm512_fmadd_ps(partial[r][v], scale, acc[r][v]);
+        for (int r = 0; r < kRows; ++r)
+          acc[r][v] = _mm512_fmadd_ps(partial[r][v], scale, acc[r][v]);
       }
     }
   store_sums(acc, sums);
 }
 
-void partial_tile_any(const Partial& dequantized, int blocks, bool first, const PanelArgs& args, int64_t, const uint32_t* a_block,
-                      float* sums) {
+void partial_tile_any(const Partial& dequantized, int blocks, bool first, const PanelArgs& args,
+                      int64_t, const uint32_t* a_block, float* sums) {
   args.layout->slot_group == 16 ? partial_tile<2>(dequantized, blocks, first, a_block, sums)
                                 : partial_tile<1>(dequantized, blocks, first, a_block, sums);
 }
 
 }  // namespace
 
-void cpu_avx512bf16_prescaled_fp4_bf16(const PanelArgs& args) { walk_chunks<Prescaled, dequantize_prescaled<false>, prescaled_tile>(args); }
-void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) { walk_chunks<Prescaled, dequantize_prescaled<true>, prescaled_tile>(args); }
+void cpu_avx512bf16_prescaled_fp4_bf16(const PanelArgs& args) {
+  walk_chunks<Prescaled, dequantize_prescaled<false>, prescaled_tile>(args);
+}
+void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) {
+  walk_chunks<Prescaled, dequantize_prescaled<true>, prescaled_tile>(args);
+}
 void cpu_avx512bf16_dequant_any_sparse_bf16(const PanelArgs& args) {
   walk_chunks<Partial, stage_partial_any, partial_tile_any>(args);
 }

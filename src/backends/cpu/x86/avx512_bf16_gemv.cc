@@ -17,8 +17,12 @@ void cpu_avx512bf16_gemv_fp4_bf16(const PanelArgs& args) { run<CodeKind::fp4>(ar
 void cpu_avx512bf16_gemv_i8_bf16(const PanelArgs& args) { run<CodeKind::i8>(args); }
 void cpu_avx512bf16_gemv_i8add_bf16(const PanelArgs& args) { run<CodeKind::i8add>(args); }
 void cpu_avx512bf16_gemv_u4_sparse_bf16(const PanelArgs& args) { run<CodeKind::u4, true>(args); }
-void cpu_avx512bf16_gemv_u4zero_sparse_bf16(const PanelArgs& args) { run<CodeKind::u4zero, true>(args); }
-void cpu_avx512bf16_gemv_u4add_sparse_bf16(const PanelArgs& args) { run<CodeKind::u4add, true>(args); }
+void cpu_avx512bf16_gemv_u4zero_sparse_bf16(const PanelArgs& args) {
+  run<CodeKind::u4zero, true>(args);
+}
+void cpu_avx512bf16_gemv_u4add_sparse_bf16(const PanelArgs& args) {
+  run<CodeKind::u4add, true>(args);
+}
 void cpu_avx512bf16_gemv_fp4_sparse_bf16(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu

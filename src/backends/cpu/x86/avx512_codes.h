@@ -7,8 +7,8 @@
 
 namespace metal_marlin::cpu {
 
-/// A line of 4-bit codes, 16 columns x 8 slots: one register of packed nibbles, or two of bytes, slots 0..3 and 4..7 of the
-/// line.
+/// A line of 4-bit codes, 16 columns x 8 slots: one register of packed nibbles, or two of bytes,
+/// slots 0..3 and 4..7 of the line.
 struct Codes {
   __m512i low, high;  ///< high: only when split
 };
@@ -16,16 +16,19 @@ struct Codes {
 template <CodeKind kCode, bool kSparse>
 struct CodeLines {
   static_assert(!(kSparse && is_eight_bits(kCode)));
-  static constexpr int kLines = is_eight_bits(kCode) ? 8 : 4;               ///< of a block
-  static constexpr int kBytes = kSparse ? kSparseGroupBytes : kLines * 64;  ///< of a block of a column group
-  static constexpr int kFetches = kBytes / 64;                              ///< cache lines of that
-  static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;      ///< Codes are bytes
-  static constexpr bool kClean = kSplit && kCode != CodeKind::fp4;          ///< bytes without a neighbor's bits above
-  static constexpr bool kCountsKept = kSparse && is_additive(kCode);        ///< zeros take part where codes are kept
+  static constexpr int kLines = is_eight_bits(kCode) ? 8 : 4;  ///< of a block
+  static constexpr int kBytes =
+      kSparse ? kSparseGroupBytes : kLines * 64;  ///< of a block of a column group
+  static constexpr int kFetches = kBytes / 64;    ///< cache lines of that
+  static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;  ///< Codes are bytes
+  static constexpr bool kClean =
+      kSplit && kCode != CodeKind::fp4;  ///< bytes without a neighbor's bits above
+  static constexpr bool kCountsKept =
+      kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
-  /// Line `line` of a block of a column group. Integer zeros are applied: the bytes hold code + `offset`, where every byte of a
-  /// column's dword is 16 - zero. What is not kept becomes the code of 0, so that nothing after this differs from dense
-  /// weights.
+  /// Line `line` of a block of a column group. Integer zeros are applied: the bytes hold code +
+  /// `offset`, where every byte of a column's dword is 16 - zero. What is not kept becomes the code
+  /// of 0, so that nothing after this differs from dense weights.
   MARLIN_AVX512 MARLIN_INLINE static Codes read(const uint8_t* group, int line, __m512i offset) {
     const __m512i fifteen = _mm512_set1_epi8(15);
     if constexpr (!kSparse) {
@@ -66,13 +69,15 @@ struct CodeLines {
     return _mm512_load_si512(group + kSparsePositions);
   }
 
-  /// Fetches cache line `line` of the block of a column group that lies `ahead`, as long as there is one.
+  /// Fetches cache line `line` of the block of a column group that lies `ahead`, as long as there
+  /// is one.
   MARLIN_INLINE static void fetch(const uint8_t* group, int line, int64_t ahead) {
     if (line < kFetches) fetch_line(group + ahead + line * 64);
   }
 
-  /// The codes of 4 slots in the low bits of bytes, kQuad 0 or 1; of 2 slots (h and h + 2: kStep is 2 h and the quad) in the
-  /// low bits of words; of one slot (kStep is twice the slot and the quad) in those of dwords.
+  /// The codes of 4 slots in the low bits of bytes, kQuad 0 or 1; of 2 slots (h and h + 2: kStep is
+  /// 2 h and the quad) in the low bits of words; of one slot (kStep is twice the slot and the quad)
+  /// in those of dwords.
   template <int kQuad>
   MARLIN_AVX512 MARLIN_INLINE static __m512i bytes(Codes codes) {
     if constexpr (kSplit) return kQuad == 0 ? codes.low : codes.high;
@@ -98,30 +103,37 @@ struct CodeLines {
     return line % 2 == 0 ? unit : _mm512_srli_epi16(unit, 4);
   }
 
-  /// Where each byte of 16 columns x 4 slots comes from in nibbles(); above 127 where none is kept. Of two positions a < b,
-  /// a + 2 b tells all six pairs apart.
+  /// Where each byte of 16 columns x 4 slots comes from in nibbles(); above 127 where none is kept.
+  /// Of two positions a < b, a + 2 b tells all six pairs apart.
   MARLIN_AVX512 MARLIN_INLINE static __m512i places(const uint8_t* group, int quad) {
     const __m512i positions = _mm512_load_si512(group + kSparsePositions);
-    const __m512i a = _mm512_and_si512(_mm512_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)), _mm512_set1_epi32(3));
-    const __m512i b = _mm512_and_si512(_mm512_srl_epi32(positions, _mm_cvtsi32_si128(15 + 2 * quad)), _mm512_set1_epi32(6));
+    const __m512i a = _mm512_and_si512(_mm512_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)),
+                                       _mm512_set1_epi32(3));
+    const __m512i b = _mm512_and_si512(
+        _mm512_srl_epi32(positions, _mm_cvtsi32_si128(15 + 2 * quad)), _mm512_set1_epi32(6));
     constexpr int kNone = static_cast<int>(0x80808080u);
-    const __m512i order =
-        _mm512_setr_epi32(kNone, kNone, static_cast<int>(0x80800200u), kNone, static_cast<int>(0x80028000u),
-                          static_cast<int>(0x80020080u), static_cast<int>(0x02808000u), static_cast<int>(0x02800080u),
-                          static_cast<int>(0x02008080u), kNone, kNone, kNone, kNone, kNone, kNone, kNone);
-    const __m512i own = _mm512_add_epi8(_mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)),
-                                        _mm512_set1_epi8(static_cast<char>(quad % 2)));
+    const __m512i order = _mm512_setr_epi32(
+        kNone, kNone, static_cast<int>(0x80800200u), kNone, static_cast<int>(0x80028000u),
+        static_cast<int>(0x80020080u), static_cast<int>(0x02808000u), static_cast<int>(0x02800080u),
+        static_cast<int>(0x02008080u), kNone, kNone, kNone, kNone, kNone, kNone, kNone);
+    const __m512i own = _mm512_add_epi8(
+        _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)),
+        _mm512_set1_epi8(static_cast<char>(quad % 2)));
     return _mm512_add_epi8(_mm512_permutexvar_epi32(_mm512_add_epi32(a, b), order), own);
   }
 };
 
-/// 16 - zero of a superblock's groups, in every byte of the column's dword: what CodeLines::read takes.
-MARLIN_AVX512 inline void decode_offsets(const uint8_t* zeros, int groups, int v0, int nv, uint32_t (*out)[kPanelColumns]) {
+/// 16 - zero of a superblock's groups, in every byte of the column's dword: what CodeLines::read
+/// takes.
+MARLIN_AVX512 inline void decode_offsets(const uint8_t* zeros, int groups, int v0, int nv,
+                                         uint32_t (*out)[kPanelColumns]) {
   for (int g = 0; g < groups; ++g)
     for (int v = v0; v < v0 + nv; ++v) {
       const auto* from = reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v);
-      const __m512i offset = _mm512_sub_epi32(_mm512_set1_epi32(16), _mm512_cvtepu8_epi32(_mm_loadu_si128(from)));
-      _mm512_store_si512(&out[g][16 * v], _mm512_mullo_epi32(offset, _mm512_set1_epi32(0x01010101)));
+      const __m512i offset =
+          _mm512_sub_epi32(_mm512_set1_epi32(16), _mm512_cvtepu8_epi32(_mm_loadu_si128(from)));
+      _mm512_store_si512(&out[g][16 * v],
+                         _mm512_mullo_epi32(offset, _mm512_set1_epi32(0x01010101)));
     }
 }
 

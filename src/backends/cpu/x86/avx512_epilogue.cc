@@ -1,4 +1,5 @@
-// Finishing sums 16 at a time. GELU by erf goes through the portable code; all other functions are x * sigmoid(t).
+// Finishing sums 16 at a time. GELU by erf goes through the portable code; all other functions are
+// x * sigmoid(t).
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -21,33 +22,42 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_c(marlin_dtype dtype, const std::byte* p
 MARLIN_AVX512 MARLIN_INLINE __m512i round_to_bf16(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
   const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
-  return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
+  const __m512i rounded = _mm512_srli_epi32(
+      _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+  return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high,
+                              _mm512_set1_epi32(0x40));
 }
 
-MARLIN_AVX512 MARLIN_INLINE void store_c(marlin_dtype dtype, std::byte* p, __mmask16 mask, __m512 x) {
+MARLIN_AVX512 MARLIN_INLINE void store_c(marlin_dtype dtype, std::byte* p, __mmask16 mask,
+                                         __m512 x) {
   if (dtype == MARLIN_F32) return _mm512_mask_storeu_ps(p, mask, x);
   if (dtype == MARLIN_F16)
-    return _mm256_mask_storeu_epi16(p, mask, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return _mm256_mask_storeu_epi16(
+        p, mask, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   _mm512_mask_cvtepi32_storeu_epi16(p, mask, round_to_bf16(x));
 }
 
-/// Tensor scale and bias of 16 columns. Divisors are 1 wherever there is a multiplier, so each path rounds the scale once.
+/// Tensor scale and bias of 16 columns. Divisors are 1 wherever there is a multiplier, so each path
+/// rounds the scale once.
 struct Linear {
   __m512 multiplier, divisor, bias;
   bool multiplies, divides;
 };
 
 MARLIN_AVX512 MARLIN_INLINE __m512 apply(const Linear& linear, __m512 x) {
-  if (linear.divides) return _mm512_add_ps(_mm512_div_ps(_mm512_mul_ps(x, linear.multiplier), linear.divisor), linear.bias);
-  return linear.multiplies ? _mm512_fmadd_ps(x, linear.multiplier, linear.bias) : _mm512_add_ps(x, linear.bias);
+  if (linear.divides)
+    return _mm512_add_ps(_mm512_div_ps(_mm512_mul_ps(x, linear.multiplier), linear.divisor),
+                         linear.bias);
+  return linear.multiplies ? _mm512_fmadd_ps(x, linear.multiplier, linear.bias)
+                           : _mm512_add_ps(x, linear.bias);
 }
 
-/// e^x, relative error below 1e-7: x = n ln 2 + r, e^r by Cephes' polynomial (expf), scaled by 2^n. Beyond +-104 the result is
-/// infinite or 0 in float32 anyway; NaN stays NaN.
+/// e^x, relative error below 1e-7: x = n ln 2 + r, e^r by Cephes' polynomial (expf), scaled by 2^n.
+/// Beyond +-104 the result is infinite or 0 in float32 anyway; NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 exponential(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-104.0f), _mm512_min_ps(_mm512_set1_ps(104.0f), x));
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT);
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)),
+                                        _MM_FROUND_TO_NEAREST_INT);
   // ln 2 in two parts: n times the first is exact.
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
@@ -64,17 +74,22 @@ MARLIN_AVX512 MARLIN_INLINE __m512 exponential(__m512 x) {
 /// x / (1 + e^-t); at x = -infinity its limit -0.
 MARLIN_AVX512 MARLIN_INLINE __m512 times_sigmoid(__m512 x, __m512 t) {
   const __m512 one = _mm512_set1_ps(1.0f), minus_zero = _mm512_set1_ps(-0.0f);
-  const __m512 result = _mm512_div_ps(x, _mm512_add_ps(one, exponential(_mm512_xor_ps(t, minus_zero))));
-  return _mm512_mask_mov_ps(result, _mm512_cmp_ps_mask(x, _mm512_set1_ps(-3.0e38f), _CMP_LT_OQ), minus_zero);
+  const __m512 result =
+      _mm512_div_ps(x, _mm512_add_ps(one, exponential(_mm512_xor_ps(t, minus_zero))));
+  return _mm512_mask_mov_ps(result, _mm512_cmp_ps_mask(x, _mm512_set1_ps(-3.0e38f), _CMP_LT_OQ),
+                            minus_zero);
 }
 
 MARLIN_AVX512 MARLIN_INLINE __m512 gelu_tanh(__m512 x) {
-  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_mul_ps(x, _mm512_set1_ps(0.044715f)));
-  return times_sigmoid(x, _mm512_mul_ps(_mm512_set1_ps(1.5957691216057308f), _mm512_add_ps(x, cube)));  // 2 sqrt(2 / pi)
+  const __m512 cube =
+      _mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_mul_ps(x, _mm512_set1_ps(0.044715f)));
+  return times_sigmoid(x, _mm512_mul_ps(_mm512_set1_ps(1.5957691216057308f),
+                                        _mm512_add_ps(x, cube)));  // 2 sqrt(2 / pi)
 }
 
 /// One-input functions of n columns; `buffer` holds 16 floats.
-MARLIN_AVX512 MARLIN_INLINE __m512 activate(marlin_epilogue epilogue, __m512 x, int64_t n, float* buffer) {
+MARLIN_AVX512 MARLIN_INLINE __m512 activate(marlin_epilogue epilogue, __m512 x, int64_t n,
+                                            float* buffer) {
   if (epilogue == MARLIN_EPILOGUE_NONE) return x;
   if (epilogue == MARLIN_EPILOGUE_SILU) return times_sigmoid(x, x);
   if (epilogue == MARLIN_EPILOGUE_GELU_TANH) return gelu_tanh(x);
@@ -89,16 +104,18 @@ MARLIN_AVX512 MARLIN_INLINE __m512 activate_pair(marlin_epilogue epilogue, __m51
   // SWIGLU_OAI; min and max give their second operand when one is NaN.
   const __m512 g = _mm512_min_ps(_mm512_set1_ps(7.0f), gate);
   const __m512 u = _mm512_max_ps(_mm512_set1_ps(-7.0f), _mm512_min_ps(_mm512_set1_ps(7.0f), up));
-  return _mm512_mul_ps(times_sigmoid(g, _mm512_mul_ps(_mm512_set1_ps(1.702f), g)), _mm512_add_ps(u, _mm512_set1_ps(1.0f)));
+  return _mm512_mul_ps(times_sigmoid(g, _mm512_mul_ps(_mm512_set1_ps(1.702f), g)),
+                       _mm512_add_ps(u, _mm512_set1_ps(1.0f)));
 }
 
 }  // namespace
 
-MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
-                                       float* sums) {
+MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row,
+                                       int64_t rows, float* sums) {
   const auto& weights = static_cast<const CpuWeights&>(*problem.weights);
   const MatrixView& c = problem.c;
-  const int64_t column = panel * kPanelColumns, columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
+  const int64_t column = panel * kPanelColumns,
+                columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
   const int64_t element = static_cast<int64_t>(float_bytes(c.dtype)),
                 bias_element = static_cast<int64_t>(float_bytes(problem.bias.dtype));
   for (int v = 0; v < 4 && 16 * v < columns; ++v) {
@@ -107,14 +124,19 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
     const bool scaled = !weights.column_multiplier.empty();
     Linear linear;
     // Adding -0 leaves every sum as it is.
-    linear.bias = problem.bias.present() ? load_c(problem.bias.dtype,
-                                                  static_cast<const std::byte*>(problem.bias.data) + first * bias_element, mask)
-                                         : _mm512_set1_ps(-0.0f);
-    linear.multiplier = scaled ? _mm512_loadu_ps(weights.column_multiplier.data() + first) : _mm512_set1_ps(1.0f);
+    linear.bias =
+        problem.bias.present()
+            ? load_c(problem.bias.dtype,
+                     static_cast<const std::byte*>(problem.bias.data) + first * bias_element, mask)
+            : _mm512_set1_ps(-0.0f);
+    linear.multiplier =
+        scaled ? _mm512_loadu_ps(weights.column_multiplier.data() + first) : _mm512_set1_ps(1.0f);
     linear.multiplies = scaled;
     linear.divides = !weights.column_divisor.empty();
-    linear.divisor = linear.divides ? _mm512_loadu_ps(weights.column_divisor.data() + first) : _mm512_set1_ps(1.0f);
-    linear.divides = linear.divides && _mm512_cmpneq_ps_mask(linear.divisor, _mm512_set1_ps(1.0f)) != 0;
+    linear.divisor = linear.divides ? _mm512_loadu_ps(weights.column_divisor.data() + first)
+                                    : _mm512_set1_ps(1.0f);
+    linear.divides =
+        linear.divides && _mm512_cmpneq_ps_mask(linear.divisor, _mm512_set1_ps(1.0f)) != 0;
     std::byte* to = static_cast<std::byte*>(c.data) + (first_row * c.stride + first) * element;
     for (int64_t r = 0; r < rows; ++r, to += c.stride * element) {
       float* sum = sums + r * kPanelColumns + 16 * v;
@@ -125,7 +147,8 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
   }
 }
 
-MARLIN_AVX512 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t row, const float* pair_sums) {
+MARLIN_AVX512 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t row,
+                                           const float* pair_sums) {
   const WeightMeta& meta = problem.weights->meta();
   const MatrixView& c = problem.c;
   const int64_t half = meta.n / 2, element = static_cast<int64_t>(float_bytes(c.dtype));
@@ -139,7 +162,8 @@ MARLIN_AVX512 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t r
     if (meta.gate_up_interleaved) {
       const uint32_t both = n == 16 ? ~0u : (1u << 2 * n) - 1;
       const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both), pair_sums + 2 * column);
-      const __m512 b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(both >> 16), pair_sums + 2 * column + 16);
+      const __m512 b =
+          _mm512_maskz_loadu_ps(static_cast<__mmask16>(both >> 16), pair_sums + 2 * column + 16);
       gate = _mm512_permutex2var_ps(a, even, b);
       up = _mm512_permutex2var_ps(a, odd, b);
     } else {

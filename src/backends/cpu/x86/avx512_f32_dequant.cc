@@ -1,5 +1,6 @@
-// F32 and F16 activations for many rows of sparse weights: weights are decoded to their value in F32 (so additive zeros cost
-// nothing), 4 blocks at a time into L1, and multiplied by tiles of 6 rows x 64 columns.
+// F32 and F16 activations for many rows of sparse weights: weights are decoded to their value in
+// F32 (so additive zeros cost nothing), 4 blocks at a time into L1, and multiplied by tiles of 6
+// rows x 64 columns.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -20,17 +21,18 @@ MARLIN_AVX512 MARLIN_INLINE __m512 weight(__m512 code, __m512 scale, __m512 zero
   return is_additive(kCode) ? _mm512_fmadd_ps(code, scale, zero) : _mm512_mul_ps(code, scale);
 }
 
-/// 8 slots of 16 columns from a 4-bit line. `kept`: as CodeLines::kept gives them, where a zero must not reach what is not
-/// kept.
+/// 8 slots of 16 columns from a 4-bit line. `kept`: as CodeLines::kept gives them, where a zero
+/// must not reach what is not kept.
 template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 table, __m512 scale, __m512 zero,
-                                            float (*out)[kVectors][16]) {
+MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 table, __m512 scale,
+                                            __m512 zero, float (*out)[kVectors][16]) {
   if constexpr (kStep < 8) {
     using Lines = CodeLines<kCode, true>;
     __m512 value = weight<kCode>(float_step<kCode, true, kStep>(codes, table), scale, zero);
     if constexpr (Lines::kCountsKept) {
       const __m512i one = _mm512_set1_epi32(1);
-      value = _mm512_maskz_mov_ps(_mm512_test_epi32_mask(Lines::template dwords<kStep>(kept), one), value);
+      value = _mm512_maskz_mov_ps(_mm512_test_epi32_mask(Lines::template dwords<kStep>(kept), one),
+                                  value);
     }
     _mm512_store_ps(out[kStep][0], value);
     stage_line<kCode, kStep + 1>(codes, kept, table, scale, zero, out);
@@ -38,7 +40,8 @@ MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 tabl
 }
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, int blocks, Dequantized& out) {
+MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, int blocks,
+                              Dequantized& out) {
   using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
@@ -49,9 +52,11 @@ MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, 
       const int group = (2 * b + line * 2 / Lines::kLines) >> shape.shift;
       for (int v = 0; v < kVectors; ++v) {
         const uint8_t* from = super + (b * kVectors + v) * Lines::kBytes;
-        const Codes codes = Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
+        const Codes codes =
+            Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
         const __m512 scale = _mm512_load_ps(&scales.scale[group][16 * v]);
-        const __m512 zero = is_additive(kCode) ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
+        const __m512 zero =
+            is_additive(kCode) ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
         const Codes kept = Lines::kCountsKept ? Lines::kept(from, line) : codes;
         stage_line<kCode>(codes, kept, table, scale, zero,
                           reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][line * 8][v]));
@@ -66,8 +71,9 @@ void dequantize_any(const PanelArgs& args, const uint8_t* super, int blocks, Deq
 }
 
 /// 24 sums, 4 vectors of weights and one of activations in registers.
-MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, bool first, const PanelArgs& args, int64_t,
-                                 const uint32_t* a_block, float* sums) {
+MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, bool first,
+                                 const PanelArgs& args, int64_t, const uint32_t* a_block,
+                                 float* sums) {
   const int64_t a_block_size = args.activations.a_block_size();
   __m512 acc[kRows][kVectors];
   load_sums(first, sums, acc);
@@ -79,7 +85,8 @@ MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, boo
       for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_ps(dequantized.weights[b][step][v]);
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
-        const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
+        const __m512 x =
+            _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_fmadd_ps(w[v], x, acc[r][v]);
       }
@@ -90,7 +97,9 @@ MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, boo
 
 }  // namespace
 
-void cpu_avx512_prescaled_any_sparse_f32(const PanelArgs& args) { walk_chunks<Dequantized, dequantize_any, multiply_tile>(args); }
+void cpu_avx512_prescaled_any_sparse_f32(const PanelArgs& args) {
+  walk_chunks<Dequantized, dequantize_any, multiply_tile>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

@@ -1,24 +1,29 @@
-// Codes to floats, 16 columns at a time: what the BF16 and F32 kernels share. Steps are in the order of activations.h.
+// Codes to floats, 16 columns at a time: what the BF16 and F32 kernels share. Steps are in the
+// order of activations.h.
 #pragma once
 
 #include "backends/cpu/x86/avx512_codes.h"
 
 namespace metal_marlin::cpu {
 
-/// Byte kByte of every dword, two's complement, as a float. An int8 has 8 significant bits, so it is exact in BF16 too.
+/// Byte kByte of every dword, two's complement, as a float. An int8 has 8 significant bits, so it
+/// is exact in BF16 too.
 ///
-/// Two shifts and a conversion, which share two pipes on Zen 4 and leave those of the multiplications alone. Where these have
-/// time left (kSpare), a logic operation, which any pipe can do, and a subtraction: the mantissa of 2^23 counts in ones, that
-/// of 2^15 from bit 8 on, and a byte there with its sign bit flipped adds 128 more than itself.
+/// Two shifts and a conversion, which share two pipes on Zen 4 and leave those of the
+/// multiplications alone. Where these have time left (kSpare), a logic operation, which any pipe
+/// can do, and a subtraction: the mantissa of 2^23 counts in ones, that of 2^15 from bit 8 on, and
+/// a byte there with its sign bit flipped adds 128 more than itself.
 template <int kByte, bool kSpare = false>
 MARLIN_AVX512 MARLIN_INLINE __m512 byte_to_float(__m512i x) {
   if constexpr (!kSpare) {
-    return _mm512_cvtepi32_ps(_mm512_srai_epi32(kByte == 3 ? x : _mm512_slli_epi32(x, 24 - 8 * kByte), 24));
+    return _mm512_cvtepi32_ps(
+        _mm512_srai_epi32(kByte == 3 ? x : _mm512_slli_epi32(x, 24 - 8 * kByte), 24));
   } else {
     constexpr int kPlace = kByte % 2 * 8, kFlipMasked = 0x78;  // power ^ (x & mask)
     if constexpr (kByte >= 2) x = _mm512_srli_epi32(x, 16);
     const __m512 power = _mm512_set1_ps((kPlace == 0 ? 0x1p23f : 0x1p15f) + 128);
-    const __m512i sum = _mm512_ternarylogic_epi32(_mm512_castps_si512(power), x, _mm512_set1_epi32(255 << kPlace), kFlipMasked);
+    const __m512i sum = _mm512_ternarylogic_epi32(_mm512_castps_si512(power), x,
+                                                  _mm512_set1_epi32(255 << kPlace), kFlipMasked);
     return _mm512_sub_ps(_mm512_castsi512_ps(sum), power);
   }
 }
@@ -27,26 +32,28 @@ MARLIN_AVX512 MARLIN_INLINE __m512 byte_to_float(__m512i x) {
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
   if constexpr (kCode == CodeKind::fp4)
-    return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f,
-                          -6.0f);
+    return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f,
+                          -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
   const float first = kCode == CodeKind::u4 ? -8.0f : 0.0f;
-  return _mm512_add_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_ps(first));
+  return _mm512_add_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                       _mm512_set1_ps(first));
 }
 
-/// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter; with integer zeros the index
-/// is code + 16 - zero and the table counts from -16.
+/// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter;
+/// with integer zeros the index is code + 16 - zero and the table counts from -16.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
-  const __m512 low =
-      kCode == CodeKind::u4zero ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f)) : float_table<kCode>();
+  const __m512 low = kCode == CodeKind::u4zero
+                         ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f))
+                         : float_table<kCode>();
   const __m512 high = float_table<kCode>();
   const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
   const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
   return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
 }
 
-/// Step kStep (0..7) of a 4-bit line, 8 slots, in F32: the value that the scale multiplies. With integer zeros the index is
-/// code
+/// Step kStep (0..7) of a 4-bit line, 8 slots, in F32: the value that the scale multiplies. With
+/// integer zeros the index is code
 /// + 16 - zero (CodeLines::read).
 template <CodeKind kCode, bool kSparse, int kStep>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_step(Codes codes, __m512 table) {
@@ -70,14 +77,16 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
-/// Weights of one step of a line of dense weights: of 8 slots with 4-bit codes, of 4 with 8-bit ones.
+/// Weights of one step of a line of dense weights: of 8 slots with 4-bit codes, of 4 with 8-bit
+/// ones.
 template <ActivationForm kForm, CodeKind kCode, int kStep, bool kSpare = false>
 MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
   if constexpr (kForm == ActivationForm::bf16) {
     if constexpr (is_eight_bits(kCode)) return bf16_byte_pair<kStep, kSpare>(codes.low);
     return bf16_step<kCode, false, kStep>(codes, table);
   } else {
-    if constexpr (is_eight_bits(kCode)) return _mm512_castps_si512(byte_to_float<kStep, kSpare>(codes.low));
+    if constexpr (is_eight_bits(kCode))
+      return _mm512_castps_si512(byte_to_float<kStep, kSpare>(codes.low));
     return _mm512_castps_si512(float_step<kCode, false, kStep>(codes, _mm512_castsi512_ps(table)));
   }
 }
@@ -92,10 +101,13 @@ struct alignas(64) FloatSuper {
 };
 
 template <CodeKind kCode>
-MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super, FloatSuper& out) {
-  decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f, &out.scale[0][0]);
+MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super,
+                                             FloatSuper& out) {
+  decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
+                    &out.scale[0][0]);
   const uint8_t* zeros = super + shape.zeros;
-  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, zeros, shape.groups, 0, 4, 1.0f, &out.zero[0][0]);
+  if constexpr (is_additive(kCode))
+    decode_scale_rows(shape.zero_type, zeros, shape.groups, 0, 4, 1.0f, &out.zero[0][0]);
   if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
 }
 

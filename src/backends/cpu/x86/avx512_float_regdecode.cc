@@ -1,5 +1,6 @@
-// Default compute of dense weights by register-decoded tiles (avx512_regdecode.h): BF16 activations by vdpbf16ps, F32 and F16 ones by FMA. The
-// sums of a group are multiplied by its scale, one FMA for every 16 (BF16) or 32 multiplications with groups of 32.
+// Default compute of dense weights by register-decoded tiles (avx512_regdecode.h): BF16 activations
+// by vdpbf16ps, F32 and F16 ones by FMA. The sums of a group are multiplied by its scale, one FMA
+// for every 16 (BF16) or 32 multiplications with groups of 32.
 #if defined(__x86_64__)
 
 #include <utility>
@@ -27,7 +28,8 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   }
 }
 
-/// sum += w * the activation, or pair of them, at x. In assembly, as g++ 12 would broadcast by an instruction of its own.
+/// sum += w * the activation, or pair of them, at x. In assembly, as g++ 12 would broadcast by an
+/// instruction of its own.
 template <ActivationForm kForm>
 MARLIN_AVX512 MARLIN_INLINE void multiply_broadcast(__m512& sum, __m512i w, const uint32_t* x) {
   if constexpr (kForm == ActivationForm::bf16)
@@ -36,28 +38,32 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_broadcast(__m512& sum, __m512i w, cons
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
 }
 
-/// Vectors of 16 columns at a time: as many as there must be for sums enough to hide what vdpbf16ps takes, 6 cycles.
+/// Vectors of 16 columns at a time: as many as there must be for sums enough to hide what vdpbf16ps
+/// takes, 6 cycles.
 template <ActivationForm kForm, int kRows>
 inline constexpr int kVectors = kForm == ActivationForm::bf16 && kRows <= 4 ? 2 : 1;
 
-/// Step kStep of 8 slots, whose codes are one line of 4 bits or two of 8: there every second step is of the same line
-/// (activations.h).
+/// Step kStep of 8 slots, whose codes are one line of 4 bits or two of 8: there every second step
+/// is of the same line (activations.h).
 template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int kStep>
-MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], __m512i table, const uint32_t* x,
-                                               __m512 (&part)[kWide][kRows]) {
+MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], __m512i table,
+                                               const uint32_t* x, __m512 (&part)[kWide][kRows]) {
   constexpr bool kEight = is_eight_bits(kCode);
 #pragma GCC unroll 2
   for (int i = 0; i < kWide; ++i) {
-    const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(lines[i][kEight ? kStep % 2 : 0], table);
+    const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(
+        lines[i][kEight ? kStep % 2 : 0], table);
 #pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
+    for (int r = 0; r < kRows; ++r)
+      multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
   }
   fence();
 }
 
 template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int... kStep>
-MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>, const Codes (&lines)[kWide][2],
-                                                __m512i table, const uint32_t* x, __m512 (&part)[kWide][kRows]) {
+MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>,
+                                                const Codes (&lines)[kWide][2], __m512i table,
+                                                const uint32_t* x, __m512 (&part)[kWide][kRows]) {
   (multiply_step<kForm, kCode, kRows, kWide, kStep>(lines, table, x, part), ...);
 }
 
@@ -68,9 +74,11 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
   constexpr int kLines = Lines::kLines / 4;                      // the same
-  const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
+  const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>()
+                                                      : _mm512_castps_si512(float_table<kCode>());
   const int units = args.layout->slot_group / 16;  // of a group
-  const int64_t super_bytes = args.layout->super_bytes(), a_block_size = args.activations.a_block_size();
+  const int64_t super_bytes = args.layout->super_bytes(),
+                a_block_size = args.activations.a_block_size();
   for (int v = 0; v < kColumnGroups; v += kWide) {
     const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;
     const uint32_t* packed_a = tile.a_block;
@@ -90,25 +98,31 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 #pragma GCC unroll 2
           for (int w = 0; w < kWide; ++w) {
             const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
-            const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(&super.offset[group][16 * (v + w)]) : table;
+            const __m512i offset = kCode == CodeKind::u4zero
+                                       ? _mm512_load_si512(&super.offset[group][16 * (v + w)])
+                                       : table;
 #pragma GCC unroll 2
             for (int j = 0; j < kLines; ++j) {
               lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
               if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
             }
           }
-          const uint32_t* const x = packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
+          const uint32_t* const x =
+              packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
           fetch_later_a_blocks<kSteps * kRegdecodeRows>(x, tile.blocks * a_block_size, v);
-          multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{}, lines, table, x, part);
+          multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{},
+                                                     lines, table, x, part);
         }
 #pragma GCC unroll 2
         for (int w = 0; w < kWide; ++w) {
           if constexpr (is_additive(kCode))
             for (int i = unit; i < unit + units; i += 2) {
-              const uint32_t* const sum = packed_a + i / 2 * a_block_size + (4 * kSteps + i % 2) * kRegdecodeRows;
+              const uint32_t* const sum =
+                  packed_a + i / 2 * a_block_size + (4 * kSteps + i % 2) * kRegdecodeRows;
               const __m512i zero = _mm512_load_si512(&super.zero[group][16 * (v + w)]);
 #pragma GCC unroll 12
-              for (int r = 0; r < kRows; ++r) multiply_broadcast<ActivationForm::f32>(acc[w][r], zero, sum + r);
+              for (int r = 0; r < kRows; ++r)
+                multiply_broadcast<ActivationForm::f32>(acc[w][r], zero, sum + r);
             }
           const __m512 scale = _mm512_load_ps(&super.scale[group][16 * (v + w)]);
 #pragma GCC unroll 12
@@ -125,12 +139,15 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 
 template <ActivationForm kForm, CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float*) {
-  dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
+  dispatch_rows<kRegdecodeRows>(
+      rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
 }
 
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() { walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args); });
+  with_code(args.code, [&]<CodeKind kCode>() {
+    walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// INT8 activations by vpdpbusd: weights as unsigned bytes (code + offset), activations signed, the offset undone by the block's
-// sum. Sums stay integers over a block of 32 slots (16 with groups of 16) and are then scaled in float.
+// INT8 activations by vpdpbusd: weights as unsigned bytes (code + offset), activations signed, the
+// offset undone by the block's sum. Sums stay integers over a block of 32 slots (16 with groups of
+// 16) and are then scaled in float.
 #pragma once
 
 #include "backends/cpu/x86/avx512_codes.h"
@@ -16,10 +17,12 @@ struct alignas(64) Int8Super {
 
 MARLIN_AVX512 MARLIN_INLINE bool holds(const ScaleRange& range, const Magnitudes& scales) {
   return (_mm512_cmpgt_epu32_mask(scales.largest, _mm512_set1_epi32(static_cast<int>(range.most))) |
-          _mm512_cmplt_epu32_mask(scales.smallest, _mm512_set1_epi32(static_cast<int>(range.least)))) == 0;
+          _mm512_cmplt_epu32_mask(scales.smallest,
+                                  _mm512_set1_epi32(static_cast<int>(range.least)))) == 0;
 }
 
-/// The product of a power of two and d, both within ScaleRange::exponents: any pipe adds integers, few multiply.
+/// The product of a power of two and d, both within ScaleRange::exponents: any pipe adds integers,
+/// few multiply.
 MARLIN_AVX512 MARLIN_INLINE __m512 add_exponents(__m512 power, __m512i d_less_one) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(power), d_less_one));
 }
@@ -27,20 +30,22 @@ MARLIN_AVX512 MARLIN_INLINE __m512i less_one(__m512 d) {
   return _mm512_sub_epi32(_mm512_castps_si512(d), _mm512_set1_epi32(0x3f800000));
 }
 
-/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv), a row of 64 for each of its groups; returns
-/// the scales' magnitudes.
+/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv), a row of 64 for
+/// each of its groups; returns the scales' magnitudes.
 template <CodeKind kCode>
-MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, const uint8_t* super, int v0, int nv, float* scale,
-                                                   float* zero) {
-  if constexpr (is_additive(kCode)) decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv, 1.0f, zero);
+MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, const uint8_t* super,
+                                                   int v0, int nv, float* scale, float* zero) {
+  if constexpr (is_additive(kCode))
+    decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv, 1.0f, zero);
   // FP4 codes are multiplied as 2 * value.
-  return decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0, nv, kCode == CodeKind::fp4 ? 0.5f : 1.0f,
-                           scale);
+  return decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0, nv,
+                           kCode == CodeKind::fp4 ? 0.5f : 1.0f, scale);
 }
 template <CodeKind kCode>
-MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const uint8_t* super, int v0, int nv,
-                                                  Int8Super& out) {
-  if constexpr (kCode == CodeKind::u4zero) decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
+MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const uint8_t* super,
+                                                  int v0, int nv, Int8Super& out) {
+  if constexpr (kCode == CodeKind::u4zero)
+    decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
   return decode_int8_scales<kCode>(shape, super, v0, nv, out.scale[0], out.zero[0]);
 }
 
@@ -52,7 +57,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
     return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
   } else if constexpr (kCode == CodeKind::fp4) {
     // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbor's bits not matter.
-    const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m512i table = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
   } else {
     const __m512i code = Lines::template bytes<kQuad>(codes);
@@ -60,49 +66,58 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
   }
 }
 
-/// The kept codes of 8 slots of 16 columns as the signed integers that the scale multiplies (FP4: 2 * value), from the low bits
-/// of bytes. `offset` as CodeLines::read takes it.
+/// The kept codes of 8 slots of 16 columns as the signed integers that the scale multiplies (FP4: 2
+/// * value), from the low bits of bytes. `offset` as CodeLines::read takes it.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset) {
   if constexpr (kCode == CodeKind::u4zero) {
     const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
     return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
   } else {
-    const __m128i values = kCode == CodeKind::fp4     ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-                           : kCode == CodeKind::u4 ? _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
-                                                      : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m128i values =
+        kCode == CodeKind::fp4
+            ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+        : kCode == CodeKind::u4
+            ? _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
+            : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_permutexvar_epi8(nibbles, _mm512_broadcast_i32x4(values));
   }
 }
 
-/// Which of 8 activations each byte of a dword of kept codes is multiplied by: the positions of half `half` (0, 1) of unit
-/// `unit` of a block. vpmultishiftqb brings any 8 bits of a qword to a byte; of these 2 count, and every second byte is of the
-/// second quad.
+/// Which of 8 activations each byte of a dword of kept codes is multiplied by: the positions of
+/// half `half` (0, 1) of unit `unit` of a block. vpmultishiftqb brings any 8 bits of a qword to a
+/// byte; of these 2 count, and every second byte is of the second quad.
 template <int kHalf>
 MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
-  // Byte 2 i + t of a dword: position i of quad t, at bit 16 i + 2 t; 4 bits further for each half of a unit.
-  const __m512i from = _mm512_add_epi8(_mm512_set1_epi64(0x32302220'12100200), _mm512_set1_epi8(4 * kHalf));
+  // Byte 2 i + t of a dword: position i of quad t, at bit 16 i + 2 t; 4 bits further for each half
+  // of a unit.
+  const __m512i from =
+      _mm512_add_epi8(_mm512_set1_epi64(0x32302220'12100200), _mm512_set1_epi8(4 * kHalf));
   const __m512i fields = _mm512_multishift_epi64_epi8(from, positions);
-  return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi8(3), _mm512_set1_epi32(0x04000400), 0xea);  // (a & b) | c
+  return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi8(3), _mm512_set1_epi32(0x04000400),
+                                   0xea);  // (a & b) | c
 }
 
-/// What unsigned_codes adds to the value, where the activations' sums do not carry it already (activations.h: sum_factor).
+/// What unsigned_codes adds to the value, where the activations' sums do not carry it already
+/// (activations.h: sum_factor).
 template <CodeKind kCode>
 inline constexpr int kUncorrected = kCode == CodeKind::i8add ? 128 : 0;
 
-/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would give NaN. NaN stays NaN.
+/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would
+/// give NaN. NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
   const __m512 limit = _mm512_set1_ps(FLT_MAX), product = _mm512_mul_ps(scale, d);
   const __mmask16 clamp = _mm512_cmp_ps_mask(_mm512_abs_ps(scale), limit, _CMP_LE_OQ);
-  return _mm512_mask_max_ps(product, clamp, _mm512_set1_ps(-FLT_MAX), _mm512_min_ps(limit, product));
+  return _mm512_mask_max_ps(product, clamp, _mm512_set1_ps(-FLT_MAX),
+                            _mm512_min_ps(limit, product));
 }
 
-/// A d beyond this may overflow a sum of groups of 64 or 128 that its scale has yet to make small: 4 blocks of 32 products of
-/// bytes are below 2^22. Such rows are scaled block by block.
+/// A d beyond this may overflow a sum of groups of 64 or 128 that its scale has yet to make small:
+/// 4 blocks of 32 products of bytes are below 2^22. Such rows are scaled block by block.
 inline constexpr float kOverflowProne = 0x1p100f;
 
-/// How a scale is multiplied by d. All give the same bits where they are right: where sums depend on it, what else is in the
-/// tile does not change a row.
+/// How a scale is multiplied by d. All give the same bits where they are right: where sums depend
+/// on it, what else is in the tile does not change a row.
 enum class Factor {
   product,    ///< nothing overflows
   finite,     ///< finite_product

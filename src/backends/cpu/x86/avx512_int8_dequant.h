@@ -1,9 +1,10 @@
-// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales: 8 blocks of a panel are decoded into L1 and
-// multiplied by tiles of 3 rows x 64 columns, whose integer and float sums all stay in registers. (Other dense weights have
-// register-decoded tiles, avx512_regdecode.h. Sparse ones take too long to decode for each tile.)
+// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales: 8 blocks of a
+// panel are decoded into L1 and multiplied by tiles of 3 rows x 64 columns, whose integer and float
+// sums all stay in registers. (Other dense weights have register-decoded tiles, avx512_regdecode.h.
+// Sparse ones take too long to decode for each tile.)
 //
-// vpdpbusd and everything that multiplies share two pipes, so what a block needs beside its 8 dot products sets the speed that
-// can be had: two multiplications 8 / 10, one 8 / 9.
+// vpdpbusd and everything that multiplies share two pipes, so what a block needs beside its 8 dot
+// products sets the speed that can be had: two multiplications 8 / 10, one 8 / 9.
 #pragma once
 
 #include "backends/cpu/x86/avx512_int8_paired_scales.h"
@@ -12,7 +13,8 @@ namespace metal_marlin::cpu {
 
 inline constexpr int kDequantRows = 3, kDequantVectors = 4, kStagedBlocks = 8;
 
-/// The product by a panel of sparse weights, or of FP4, without pairs of groups (avx512_int8_dequant.cc).
+/// The product by a panel of sparse weights, or of FP4, without pairs of groups
+/// (avx512_int8_dequant.cc).
 void dequant_int8(const PanelArgs& args);
 
 /// A chunk as the tiles read it.
@@ -20,7 +22,8 @@ struct DequantizedInt8 {
   uint8_t codes[kStagedBlocks][8][kDequantVectors][64];  ///< [block][step]
   union {
     float scale[kStagedBlocks * 2][kPanelColumns];  ///< one row a group
-    uint32_t pairs[kStagedBlocks][kPanelColumns];   ///< `paired`: pair_scales; their power is `smallest` and `largest`
+    uint32_t pairs[kStagedBlocks][kPanelColumns];   ///< `paired`: pair_scales; their power is
+                                                    ///< `smallest` and `largest`
   };
   uint32_t smallest, largest;  ///< magnitudes of scale, as bits
   bool paired;                 ///< groups of 16 lie in neighboring lanes (avx512_int8_paired.cc)
@@ -30,7 +33,8 @@ using Int8Sums = __m512i[kDequantRows][kDequantVectors];
 using FloatSums = __m512[kDequantRows][kDequantVectors];
 
 template <CodeKind kCode, bool kSparse>
-MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* super, int blocks, DequantizedInt8& out) {
+MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* super, int blocks,
+                                   DequantizedInt8& out) {
   using Lines = CodeLines<kCode, kSparse>;
   const SuperShape shape(layout);
   alignas(64) uint32_t offsets[8][kPanelColumns];
@@ -39,8 +43,10 @@ MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* su
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
       const int row = b / kBlocksPerSuper * shape.groups;
-      widen(all, decode_int8_scales<kCode>(shape, super, 0, kDequantVectors, out.scale[row], nullptr));
-      if constexpr (kCode == CodeKind::u4zero) decode_offsets(super + shape.zeros, shape.groups, 0, kDequantVectors, offsets);
+      widen(all,
+            decode_int8_scales<kCode>(shape, super, 0, kDequantVectors, out.scale[row], nullptr));
+      if constexpr (kCode == CodeKind::u4zero)
+        decode_offsets(super + shape.zeros, shape.groups, 0, kDequantVectors, offsets);
     }
     const uint8_t* codes = super + b % kBlocksPerSuper * kDequantVectors * Lines::kBytes;
     for (int line = 0; line < Lines::kLines; ++line)
@@ -50,7 +56,8 @@ MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* su
         const int group = (b % kBlocksPerSuper * 2 + line * 2 / Lines::kLines) >> shape.shift;
         const Codes packed = Lines::read(from, line, _mm512_load_si512(&offsets[group][16 * v]));
         _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, kSparse, 0>(packed));
-        _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, kSparse, 1>(packed));
+        _mm512_store_si512(out.codes[b][2 * line + 1][v],
+                           unsigned_codes<kCode, kSparse, 1>(packed));
       }
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);
@@ -58,10 +65,12 @@ MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* su
   out.paired = false;
 }
 
-/// Adds the dot products of kCount steps from step `first` of a block on. `index(step, row)` is where a packed A block has a step.
+/// Adds the dot products of kCount steps from step `first` of a block on. `index(step, row)` is
+/// where a packed A block has a step.
 template <int kCount, class Index>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_steps(const uint8_t (&codes)[8][kDequantVectors][64], int first,
-                                                const uint32_t* a_block, Index index, Int8Sums& dot) {
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_steps(const uint8_t (&codes)[8][kDequantVectors][64],
+                                                int first, const uint32_t* a_block, Index index,
+                                                Int8Sums& dot) {
 #pragma GCC unroll 8
   for (int step = first; step < first + kCount; ++step) {
     __m512i w[kDequantVectors];
@@ -82,13 +91,16 @@ MARLIN_AVX512 MARLIN_INLINE void fetch_a_blocks(const uint32_t* a_block) {
   _mm_prefetch(reinterpret_cast<const char*>(a_block) + 2112, _MM_HINT_T0);
 }
 
-/// 3 rows x 64 columns over the blocks of a chunk: 12 integer and 12 float sums, 4 vectors of codes and one of activations.
-/// Every block (of 16 slots with kParts = 2) has its scale.
+/// 3 rows x 64 columns over the blocks of a chunk: 12 integer and 12 float sums, 4 vectors of codes
+/// and one of activations. Every block (of 16 slots with kParts = 2) has its scale.
 template <int kParts, bool kPairedRecords, Factor kFactor>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8& dequantized, int blocks, bool first,
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8& dequantized,
+                                                          int blocks, bool first,
                                                           const uint32_t* a_block, float* sums) {
-  constexpr ActivationLayout kLayout{
-      .form = ActivationForm::int8, .tile_rows = kDequantRows, .sums_per_block = kParts, .paired = kPairedRecords};
+  constexpr ActivationLayout kLayout{.form = ActivationForm::int8,
+                                     .tile_rows = kDequantRows,
+                                     .sums_per_block = kParts,
+                                     .paired = kPairedRecords};
   constexpr int kSteps = 8 / kParts;
   FloatSums acc;
   load_sums(first, sums, acc);
@@ -104,13 +116,15 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8&
         for (int v = 0; v < kDequantVectors; ++v) dot[r][v] = start;
       }
       dot_steps<kSteps>(
-          dequantized.codes[b], part * kSteps, a_block, [&](int step, int r) { return kLayout.step_index(step, r); }, dot);
+          dequantized.codes[b], part * kSteps, a_block,
+          [&](int step, int r) { return kLayout.step_index(step, r); }, dot);
 #pragma GCC unroll 3
       for (int r = 0; r < kDequantRows; ++r) {
         const __m512 d = _mm512_castsi512_ps(broadcast(a_block + 8 * kDequantRows + r));
 #pragma GCC unroll 4
         for (int v = 0; v < kDequantVectors; ++v) {
-          const __m512 factor = factor_of<kFactor>(_mm512_load_ps(&dequantized.scale[b * kParts + part][16 * v]), d);
+          const __m512 factor =
+              factor_of<kFactor>(_mm512_load_ps(&dequantized.scale[b * kParts + part][16 * v]), d);
           acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
         }
       }
@@ -119,14 +133,16 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8&
   store_sums(acc, sums);
 }
 
-/// The same with a scale for every kGroup blocks: d multiplies the integer sums of a block, the scale those of a group, which
-/// are then added to the sums in memory. Of blocks with a scale of their own this takes (kGroup + 1) / 2 kGroup of the
-/// multiplications. `overflow_prone`: rows in which a d is so large that sums of a group might overflow; they are scaled block by block.
+/// The same with a scale for every kGroup blocks: d multiplies the integer sums of a block, the
+/// scale those of a group, which are then added to the sums in memory. Of blocks with a scale of
+/// their own this takes (kGroup + 1) / 2 kGroup of the multiplications. `overflow_prone`: rows in
+/// which a d is so large that sums of a group might overflow; they are scaled block by block.
 template <int kGroup, bool kSomeOverflowProne>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const DequantizedInt8& dequantized, int blocks, bool first,
-                                                          const bool (&overflow_prone)[kDequantRows], const uint32_t* a_block,
-                                                          float* sums) {
-  constexpr ActivationLayout kLayout{.form = ActivationForm::int8, .tile_rows = kDequantRows, .sums_per_block = 1};
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(
+    const DequantizedInt8& dequantized, int blocks, bool first,
+    const bool (&overflow_prone)[kDequantRows], const uint32_t* a_block, float* sums) {
+  constexpr ActivationLayout kLayout{
+      .form = ActivationForm::int8, .tile_rows = kDequantRows, .sums_per_block = 1};
   for (int b = 0; b < blocks; b += kGroup) {
     FloatSums part;
 #pragma GCC unroll 3
@@ -142,7 +158,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const DequantizedInt8&
 #pragma GCC unroll 4
         for (int v = 0; v < kDequantVectors; ++v) dot[r][v] = start;
       }
-      dot_steps<8>(dequantized.codes[b + i], 0, a_block, [&](int step, int r) { return kLayout.step_index(step, r); }, dot);
+      dot_steps<8>(
+          dequantized.codes[b + i], 0, a_block,
+          [&](int step, int r) { return kLayout.step_index(step, r); }, dot);
 #pragma GCC unroll 3
       for (int r = 0; r < kDequantRows; ++r) {
         const __m512 d = _mm512_castsi512_ps(broadcast(a_block + 8 * kDequantRows + r));
@@ -151,8 +169,10 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const DequantizedInt8&
         for (int v = 0; v < kDequantVectors; ++v) {
           const __m512 whole = _mm512_cvtepi32_ps(dot[r][v]);
           if (kSomeOverflowProne && overflow_prone[r]) {
-            const __m512 factor = finite_product(_mm512_load_ps(&dequantized.scale[b / kGroup][16 * v]), d);
-            const __m512 sum = first && b + i == 0 ? _mm512_setzero_ps() : _mm512_load_ps(row + 16 * v);
+            const __m512 factor =
+                finite_product(_mm512_load_ps(&dequantized.scale[b / kGroup][16 * v]), d);
+            const __m512 sum =
+                first && b + i == 0 ? _mm512_setzero_ps() : _mm512_load_ps(row + 16 * v);
             _mm512_store_ps(row + 16 * v, _mm512_fmadd_ps(whole, factor, sum));
           } else {
             part[r][v] = _mm512_fmadd_ps(whole, d, part[r][v]);
@@ -166,8 +186,11 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const DequantizedInt8&
 #pragma GCC unroll 4
       for (int v = 0; v < kDequantVectors; ++v) {
         const bool is_overflow_prone = kSomeOverflowProne && overflow_prone[r];
-        __m512 sum = first && b == 0 && !is_overflow_prone ? _mm512_setzero_ps() : _mm512_load_ps(row + 16 * v);
-        if (!is_overflow_prone) sum = _mm512_fmadd_ps(part[r][v], _mm512_load_ps(&dequantized.scale[b / kGroup][16 * v]), sum);
+        __m512 sum = first && b == 0 && !is_overflow_prone ? _mm512_setzero_ps()
+                                                           : _mm512_load_ps(row + 16 * v);
+        if (!is_overflow_prone)
+          sum = _mm512_fmadd_ps(part[r][v], _mm512_load_ps(&dequantized.scale[b / kGroup][16 * v]),
+                                sum);
         _mm512_store_ps(row + 16 * v, sum);
       }
     }

@@ -13,17 +13,19 @@ struct Pass {
   const PackedLayout* layout;
   const uint8_t* panel;
   const uint32_t* packed_a;  ///< of the tile
-  const float* row_stats;       ///< of the tile's rows (activations.h)
+  const float* row_stats;    ///< of the tile's rows (activations.h)
   int v0;
   bool alone;  ///< the only pass over the panel
   PrefetchShare next;
   float* sums;  ///< [kRows][64]
 };
 
-/// Integer sums of dense weights over one part (16 or 32 slots) of a block: kCount lines of every column group, from line
-/// `first` on. `group`: the block of column group v0; `ahead`: how far to fetch, or 0.
+/// Integer sums of dense weights over one part (16 or 32 slots) of a block: kCount lines of every
+/// column group, from line `first` on. `group`: the block of column group v0; `ahead`: how far to
+/// fetch, or 0.
 template <CodeKind kCode, int kRows, int kVectors, int kCount>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets, const uint32_t* x,
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
+                                                const uint32_t* offsets, const uint32_t* x,
                                                 int64_t ahead, __m512i (&dot)[kRows][kVectors]) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
@@ -33,7 +35,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const uint8_t* from = group + v * Lines::kBytes;
-      const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
+      const __m512i offset =
+          kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
       const Codes codes = Lines::read(from, first + line, offset);
       w[0][v] = unsigned_codes<kCode, false, 0>(codes);
       if constexpr (kQuads == 2) w[1][v] = unsigned_codes<kCode, false, 1>(codes);
@@ -43,7 +46,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
     for (int n = 0; n < kQuads; ++n) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const __m512i b = _mm512_set1_epi32(static_cast<int>(x[((first + line) * kQuads + n) * kRows + r]));
+        const __m512i b =
+            _mm512_set1_epi32(static_cast<int>(x[((first + line) * kQuads + n) * kRows + r]));
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
       }
@@ -52,10 +56,13 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
   }
 }
 
-/// 8 slots of sparse weights: activations q + 128 are gathered for the kept codes, whose own sum takes the 128 out again.
+/// 8 slots of sparse weights: activations q + 128 are gathered for the kept codes, whose own sum
+/// takes the 128 out again.
 template <CodeKind kCode, int kRows, int kVectors, int kHalf>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int unit, const uint32_t* offsets, const uint32_t* x,
-                                                    __m512i (&dot)[kRows][kVectors], __m512i (&kept)[kRows][kVectors],
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int unit,
+                                                    const uint32_t* offsets, const uint32_t* x,
+                                                    __m512i (&dot)[kRows][kVectors],
+                                                    __m512i (&kept)[kRows][kVectors],
                                                     __m512i (&bias)[kVectors]) {
   using Lines = CodeLines<kCode, true>;
   __m512i w[kVectors], control[kVectors];
@@ -65,26 +72,30 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int un
     const __m512i codes = Lines::unit(from, unit), positions = Lines::positions(from);
     const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : codes;
     w[v] = signed_codes<kCode>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4), offset);
-    control[v] = unit == 0 ? gather_control<kHalf>(positions) : gather_control<kHalf + 2>(positions);
+    control[v] =
+        unit == 0 ? gather_control<kHalf>(positions) : gather_control<kHalf + 2>(positions);
     bias[v] = _mm512_dpbusd_epi32(bias[v], _mm512_set1_epi8(static_cast<char>(128)), w[v]);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    const __m512i eight = _mm512_set1_epi64(load<int64_t>(x + ((2 * unit + kHalf) * kRows + r) * 2));
+    const __m512i eight =
+        _mm512_set1_epi64(load<int64_t>(x + ((2 * unit + kHalf) * kRows + r) * 2));
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const __m512i own = _mm512_shuffle_epi8(eight, control[v]);
       dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], own, w[v]);
-      if constexpr (Lines::kCountsKept) kept[r][v] = _mm512_dpbusd_epi32(kept[r][v], own, _mm512_set1_epi8(1));
+      if constexpr (Lines::kCountsKept)
+        kept[r][v] = _mm512_dpbusd_epi32(kept[r][v], own, _mm512_set1_epi8(1));
     }
   }
   fence();
 }
 
-/// The same of sparse weights, kCount units from unit `first` on. `kept` sums the activations of kept codes, where zeros need
-/// them.
+/// The same of sparse weights, kCount units from unit `first` on. `kept` sums the activations of
+/// kept codes, where zeros need them.
 template <CodeKind kCode, int kRows, int kVectors, int kCount>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first, const uint32_t* offsets, const uint32_t* x,
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first,
+                                               const uint32_t* offsets, const uint32_t* x,
                                                int64_t ahead, __m512i (&dot)[kRows][kVectors],
                                                __m512i (&kept)[kRows][kVectors]) {
   using Lines = CodeLines<kCode, true>;
@@ -111,12 +122,14 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first, 
     }
 }
 
-/// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations (activations.h); `clamp`: the
-/// fast way of multiplying scales by d is not right.
+/// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations
+/// (activations.h); `clamp`: the fast way of multiplying scales by d is not right.
 template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors>
-MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors], const __m512i (&kept)[kRows][kVectors],
-                                                 const Int8Super& super, int group, int v0, const uint32_t* extras, int part,
-                                                 bool clamp, __m512 (&acc)[kRows][kVectors]) {
+MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors],
+                                                 const __m512i (&kept)[kRows][kVectors],
+                                                 const Int8Super& super, int group, int v0,
+                                                 const uint32_t* extras, int part, bool clamp,
+                                                 __m512 (&acc)[kRows][kVectors]) {
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512 d = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(extras[r])));
@@ -125,8 +138,9 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
       const __m512i all = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
-        acc[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(kSparse ? kept[r][v] : all), d),
-                                    _mm512_load_ps(&super.zero[group][16 * (v0 + v)]), acc[r][v]);
+        acc[r][v] =
+            _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(kSparse ? kept[r][v] : all), d),
+                            _mm512_load_ps(&super.zero[group][16 * (v0 + v)]), acc[r][v]);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
@@ -156,7 +170,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
   const uint8_t* bytes = pass.panel;
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
-    const bool clamp = !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
+    const bool clamp =
+        !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
     if (pass.alone) shape.fetch_scales(bytes);
     for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
@@ -171,7 +186,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
           if constexpr (!is_additive(kCode) && !kSparse)
             start = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
           if constexpr (kUncorrected<kCode> != 0)
-            start = _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(extras[(1 + part) * kRows + r]));
+            start = _mm512_set1_epi32(-kUncorrected<kCode> *
+                                      static_cast<int>(extras[(1 + part) * kRows + r]));
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) {
             dot[r][v] = start;
@@ -181,21 +197,25 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
         const int group = (b * 2 + part) >> shape.shift;
         const uint32_t* offsets = &super.offset[group][16 * pass.v0];
         if constexpr (kSparse)
-          dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, a_block, ahead, dot, kept);
+          dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, a_block, ahead, dot,
+                                                       kept);
         else
-          dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, a_block, ahead, dot);
-        add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, super, group, pass.v0, extras, part, clamp, acc);
+          dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, a_block, ahead,
+                                                    dot);
+        add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, super, group, pass.v0,
+                                                                extras, part, clamp, acc);
       }
     }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
+    for (int v = 0; v < kVectors; ++v)
+      _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
 }
 
-/// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and 4 rows (2 where
-/// activations are gathered) take the columns in halves.
+/// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and
+/// 4 rows (2 where activations are gathered) take the columns in halves.
 template <CodeKind kCode, bool kSparse, int kRows, int kParts>
 void run_tiles(const PanelArgs& args) {
   constexpr int kVectors = kRows > (kSparse ? 1 : 2) ? 2 : 4;
@@ -241,7 +261,8 @@ void run_rows(const PanelArgs& args) {
 
 template <CodeKind kCode, bool kSparse = false>
 void run(const PanelArgs& args) {
-  return args.layout->slot_group == 16 ? run_rows<kCode, kSparse, 2>(args) : run_rows<kCode, kSparse, 1>(args);
+  return args.layout->slot_group == 16 ? run_rows<kCode, kSparse, 2>(args)
+                                       : run_rows<kCode, kSparse, 1>(args);
 }
 
 }  // namespace
@@ -253,8 +274,12 @@ void cpu_avx512vnni_gemv_fp4_i8(const PanelArgs& args) { run<CodeKind::fp4>(args
 void cpu_avx512vnni_gemv_i8_i8(const PanelArgs& args) { run<CodeKind::i8>(args); }
 void cpu_avx512vnni_gemv_i8add_i8(const PanelArgs& args) { run<CodeKind::i8add>(args); }
 void cpu_avx512vnni_gemv_u4_sparse_i8(const PanelArgs& args) { run<CodeKind::u4, true>(args); }
-void cpu_avx512vnni_gemv_u4zero_sparse_i8(const PanelArgs& args) { run<CodeKind::u4zero, true>(args); }
-void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) { run<CodeKind::u4add, true>(args); }
+void cpu_avx512vnni_gemv_u4zero_sparse_i8(const PanelArgs& args) {
+  run<CodeKind::u4zero, true>(args);
+}
+void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {
+  run<CodeKind::u4add, true>(args);
+}
 void cpu_avx512vnni_gemv_fp4_sparse_i8(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu

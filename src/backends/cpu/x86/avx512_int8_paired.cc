@@ -1,10 +1,11 @@
-// INT8 compute for many rows of FP4 with E4M3 scales in groups of 16 (NVFP4). With a scale every 16 slots, 8 dot products would
-// need 4 multiplications beside them. Here the two groups of a block lie in neighboring lanes: their sums, below 2^15, are
-// packed to int16, and one vpmaddwd multiplies them by the two scales (avx512_int8_paired_scales.h). That leaves 2
-// multiplications for 8 dot products, as groups of 32 have.
+// INT8 compute for many rows of FP4 with E4M3 scales in groups of 16 (NVFP4). With a scale every 16
+// slots, 8 dot products would need 4 multiplications beside them. Here the two groups of a block
+// lie in neighboring lanes: their sums, below 2^15, are packed to int16, and one vpmaddwd
+// multiplies them by the two scales (avx512_int8_paired_scales.h). That leaves 2 multiplications
+// for 8 dot products, as groups of 32 have.
 //
-// A lane is then (column, group): 16 columns take two vectors, with columns 0 1 4 5 8 9 12 13 and 2 3 6 7 10 11 14 15, and
-// vpackssdw brings them back into order.
+// A lane is then (column, group): 16 columns take two vectors, with columns 0 1 4 5 8 9 12 13 and 2
+// 3 6 7 10 11 14 15, and vpackssdw brings them back into order.
 //
 // A chunk with scales that do not fit is dequantized as the rest of INT8 is.
 #if defined(__x86_64__)
@@ -19,20 +20,24 @@ constexpr ActivationLayout kRecords{
     .form = ActivationForm::int8, .tile_rows = kDequantRows, .sums_per_block = 2, .paired = true};
 
 template <bool kSparse>
-MARLIN_AVX512 void dequantize_codes(const SuperShape& shape, const uint8_t* super, int blocks, DequantizedInt8& out) {
+MARLIN_AVX512 void dequantize_codes(const SuperShape& shape, const uint8_t* super, int blocks,
+                                    DequantizedInt8& out) {
   using Lines = CodeLines<CodeKind::fp4, kSparse>;
   for (int b = 0; b < blocks; ++b)
 #pragma GCC unroll 4
     for (int v = 0; v < kDequantVectors; ++v) {
-      const uint8_t* codes =
-          super + b / kBlocksPerSuper * shape.bytes + (b % kBlocksPerSuper * kDequantVectors + v) * Lines::kBytes;
-      auto* const to = reinterpret_cast<uint8_t(*)[kDequantVectors][64]>(out.codes[b][v / 2 * 4][v % 2 * 2]);
+      const uint8_t* codes = super + b / kBlocksPerSuper * shape.bytes +
+                             (b % kBlocksPerSuper * kDequantVectors + v) * Lines::kBytes;
+      auto* const to =
+          reinterpret_cast<uint8_t(*)[kDequantVectors][64]>(out.codes[b][v / 2 * 4][v % 2 * 2]);
 #pragma GCC unroll 2
       for (int line = 0; line < 2; ++line) {
         const Codes one = Lines::read(codes, line, _mm512_setzero_si512());
         const Codes two = Lines::read(codes, line + 2, _mm512_setzero_si512());
-        const __m512i a = unsigned_codes<CodeKind::fp4, kSparse, 0>(one), b2 = unsigned_codes<CodeKind::fp4, kSparse, 0>(two);
-        const __m512i c = unsigned_codes<CodeKind::fp4, kSparse, 1>(one), d = unsigned_codes<CodeKind::fp4, kSparse, 1>(two);
+        const __m512i a = unsigned_codes<CodeKind::fp4, kSparse, 0>(one),
+                      b2 = unsigned_codes<CodeKind::fp4, kSparse, 0>(two);
+        const __m512i c = unsigned_codes<CodeKind::fp4, kSparse, 1>(one),
+                      d = unsigned_codes<CodeKind::fp4, kSparse, 1>(two);
         _mm512_store_si512(to[2 * line][0], _mm512_unpacklo_epi32(a, b2));
         _mm512_store_si512(to[2 * line][1], _mm512_unpackhi_epi32(a, b2));
         _mm512_store_si512(to[2 * line + 1][0], _mm512_unpacklo_epi32(c, d));
@@ -48,18 +53,23 @@ void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Dequant
   if (pair_scales(shape, super, blocks, out.pairs, power)) {
     out.smallest = out.largest = std::bit_cast<uint32_t>(power);
     out.paired = true;
-    return layout.sparse ? dequantize_codes<true>(shape, super, blocks, out) : dequantize_codes<false>(shape, super, blocks, out);
+    return layout.sparse ? dequantize_codes<true>(shape, super, blocks, out)
+                         : dequantize_codes<false>(shape, super, blocks, out);
   }
   layout.sparse ? dequantize_int8<CodeKind::fp4, true>(layout, super, blocks, out)
                 : dequantize_int8<CodeKind::fp4, false>(layout, super, blocks, out);
 }
 
-MARLIN_AVX512 MARLIN_INLINE __m512i broadcast_pair(const uint32_t* x) { return _mm512_set1_epi64(load<int64_t>(x)); }
+MARLIN_AVX512 MARLIN_INLINE __m512i broadcast_pair(const uint32_t* x) {
+  return _mm512_set1_epi64(load<int64_t>(x));
+}
 
-/// 3 rows x 64 columns over the blocks of a chunk, 32 columns at a time: 12 sums of (column, group) and 12 float sums.
+/// 3 rows x 64 columns over the blocks of a chunk, 32 columns at a time: 12 sums of (column, group)
+/// and 12 float sums.
 template <Factor kFactor>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const DequantizedInt8& dequantized, int blocks, bool first,
-                                                         const uint32_t* a_block, float* sums) {
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const DequantizedInt8& dequantized,
+                                                          int blocks, bool first,
+                                                          const uint32_t* a_block, float* sums) {
   const __m512 power = _mm512_set1_ps(std::bit_cast<float>(dequantized.largest));
   FloatSums acc;
   load_sums(first, sums, acc);
@@ -78,23 +88,27 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const DequantizedInt8&
       for (int step = 0; step < 4; ++step) {
         __m512i w[kDequantVectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < kDequantVectors; ++v) w[v] = _mm512_load_si512(dequantized.codes[b][half * 4 + step][v]);
+        for (int v = 0; v < kDequantVectors; ++v)
+          w[v] = _mm512_load_si512(dequantized.codes[b][half * 4 + step][v]);
 #pragma GCC unroll 3
         for (int r = 0; r < kDequantRows; ++r) {
           const __m512i x = broadcast_pair(a_block + kRecords.step_index(step, r));
 #pragma GCC unroll 4
-          for (int v = 0; v < kDequantVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], x);
+          for (int v = 0; v < kDequantVectors; ++v)
+            dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], x);
         }
         fence();
       }
 #pragma GCC unroll 3
       for (int r = 0; r < kDequantRows; ++r) {
-        const __m512 factor = factor_of<kFactor>(power, _mm512_castsi512_ps(broadcast(a_block + 8 * kDequantRows + r)));
+        const __m512 factor = factor_of<kFactor>(
+            power, _mm512_castsi512_ps(broadcast(a_block + 8 * kDequantRows + r)));
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
           const int columns = half * 2 + v;
-          const __m512i both = _mm512_madd_epi16(_mm512_packs_epi32(dot[r][2 * v], dot[r][2 * v + 1]),
-                                                 _mm512_load_si512(&dequantized.pairs[b][16 * columns]));
+          const __m512i both =
+              _mm512_madd_epi16(_mm512_packs_epi32(dot[r][2 * v], dot[r][2 * v + 1]),
+                                _mm512_load_si512(&dequantized.pairs[b][16 * columns]));
           acc[r][columns] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(both), factor, acc[r][columns]);
         }
       }
@@ -103,12 +117,14 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const DequantizedInt8&
   store_sums(acc, sums);
 }
 
-void tile(const DequantizedInt8& dequantized, int blocks, bool first, const PanelArgs& args, int64_t tile, const uint32_t* a_block,
-          float* sums) {
-  const auto* row_stats = reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
+void tile(const DequantizedInt8& dequantized, int blocks, bool first, const PanelArgs& args,
+          int64_t tile, const uint32_t* a_block, float* sums) {
+  const auto* row_stats =
+      reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
   if (!dequantized.paired)
     multiply_blocks<2, true, Factor::finite>(dequantized, blocks, first, a_block, sums);
-  else if (ScaleRange::of<true>(row_stats, kDequantRows).holds(dequantized.smallest, dequantized.largest))
+  else if (ScaleRange::of<true>(row_stats, kDequantRows)
+               .holds(dequantized.smallest, dequantized.largest))
     multiply_paired<Factor::exponents>(dequantized, blocks, first, a_block, sums);
   else
     multiply_paired<Factor::finite>(dequantized, blocks, first, a_block, sums);
@@ -117,9 +133,12 @@ void tile(const DequantizedInt8& dequantized, int blocks, bool first, const Pane
 }  // namespace
 
 void cpu_avx512vnni_paired_fp4_i8(const PanelArgs& args) {
-  args.activations.paired ? walk_chunks<DequantizedInt8, dequantize, tile>(args) : dequant_int8(args);
+  args.activations.paired ? walk_chunks<DequantizedInt8, dequantize, tile>(args)
+                          : dequant_int8(args);
 }
-void cpu_avx512vnni_paired_fp4_sparse_i8(const PanelArgs& args) { cpu_avx512vnni_paired_fp4_i8(args); }
+void cpu_avx512vnni_paired_fp4_sparse_i8(const PanelArgs& args) {
+  cpu_avx512vnni_paired_fp4_i8(args);
+}
 
 }  // namespace metal_marlin::cpu
 

@@ -1,7 +1,8 @@
 // INT8 compute of dense weights by register-decoded tiles (avx512_regdecode.h).
 //
-// vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots needs beside its 8 dot products sets the
-// speed that can be had: 8 / 9 with one multiplication (powers of two; groups of 64 and more), 8 / 10 with two.
+// vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots needs beside
+// its 8 dot products sets the speed that can be had: 8 / 9 with one multiplication (powers of two;
+// groups of 64 and more), 8 / 10 with two.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -17,7 +18,8 @@ struct alignas(64) Chunk {
   union {
     float zero[2 * kRegdecodeBlocks][kPanelColumns];       ///< additive zeros
     uint32_t offset[2 * kRegdecodeBlocks][kPanelColumns];  ///< u4zero: decode_offsets
-    uint32_t pairs[kRegdecodeBlocks][kPanelColumns];       ///< FP4 with E4M3 scales: pair_scales, instead of scale
+    uint32_t pairs[kRegdecodeBlocks]
+                  [kPanelColumns];  ///< FP4 with E4M3 scales: pair_scales, instead of scale
   };
   uint32_t smallest, largest;  ///< magnitudes of scale, or the power of pairs, as bits
   bool paired;
@@ -27,7 +29,8 @@ struct alignas(64) Chunk {
 
   /// The codes of block b, columns 16 v and on.
   MARLIN_INLINE const uint8_t* group(int b, int v, int bytes) const {
-    return codes + b / kBlocksPerSuper * super_bytes + (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
+    return codes + b / kBlocksPerSuper * super_bytes +
+           (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
   }
 };
 using Tile = RegdecodeTile<Chunk>;
@@ -47,7 +50,8 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   Magnitudes all = no_magnitudes();
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     const int row = s * shape.groups;
-    widen(all, decode_int8_scales<kCode>(shape, super, 0, kColumnGroups, out.scale[row], out.zero[row]));
+    widen(all,
+          decode_int8_scales<kCode>(shape, super, 0, kColumnGroups, out.scale[row], out.zero[row]));
     if constexpr (kCode == CodeKind::u4zero)
       decode_offsets(super + shape.zeros, shape.groups, 0, kColumnGroups, out.offset + row);
   }
@@ -59,18 +63,23 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i start_of(const uint32_t* sum) {
   if constexpr (!is_additive(kCode)) return broadcast(sum);
-  return kUncorrected<kCode> == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(*sum));
+  return kUncorrected<kCode> == 0
+             ? _mm512_setzero_si512()
+             : _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(*sum));
 }
 
-/// sum + w * the 4 activations at x. In assembly, as g++ 12 would broadcast them by an instruction of its own.
+/// sum + w * the 4 activations at x. In assembly, as g++ 12 would broadcast them by an instruction
+/// of its own.
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_broadcast(__m512i& sum, __m512i w, const uint32_t* x) {
   __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
 }
 
-/// The sums of kCount lines of 16 columns, from line `first` on, of a block. `start`: the rows' sums of activations.
+/// The sums of kCount lines of 16 columns, from line `first` on, of a block. `start`: the rows'
+/// sums of activations.
 template <CodeKind kCode, int kRows, int kCount>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first, const uint32_t* offsets,
-                                                const uint32_t* a_block, const uint32_t* start, int64_t ahead,
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
+                                                const uint32_t* offsets, const uint32_t* a_block,
+                                                const uint32_t* start, int64_t ahead,
                                                 __m512i (&dot)[kRows]) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
@@ -78,7 +87,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
   for (int r = 0; r < kRows; ++r) dot[r] = start_of<kCode>(start + r);
 #pragma GCC unroll 8
   for (int line = first; line < first + kCount; ++line) {
-    const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets) : _mm512_setzero_si512();
+    const __m512i offset =
+        kCode == CodeKind::u4zero ? _mm512_load_si512(offsets) : _mm512_setzero_si512();
     const Codes codes = Lines::read(group, line, offset);
     if (ahead != 0) Lines::fetch(group, line, ahead);
     const uint32_t* const x = a_block + line * kQuads * kRegdecodeRows;
@@ -94,7 +104,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
   }
 }
 
-/// A scale, to be multiplied by the d of one row after another: factor_of, with what belongs to the scale done once.
+/// A scale, to be multiplied by the d of one row after another: factor_of, with what belongs to the
+/// scale done once.
 template <Factor kFactor>
 struct RowFactor {
   MARLIN_AVX512 MARLIN_INLINE explicit RowFactor(__m512 of) : scale(of) {
@@ -126,12 +137,14 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
         const uint32_t* const d = a_block + 8 * kRegdecodeRows;
         const uint32_t* const count = d + (1 + part) * kRegdecodeRows;
         __m512i dot[kRows];
-        dot_lines<kCode, kRows, kLines>(group, part * kLines, &chunk.offset[row][16 * v], a_block, count, tile.ahead, dot);
+        dot_lines<kCode, kRows, kLines>(group, part * kLines, &chunk.offset[row][16 * v], a_block,
+                                        count, tile.ahead, dot);
         const RowFactor<kFactor> factor(_mm512_load_ps(&chunk.scale[row][16 * v]));
 #pragma GCC unroll 12
         for (int r = 0; r < kRows; ++r) {
           if constexpr (is_additive(kCode)) {
-            const __m512 sum = _mm512_set1_ps(static_cast<float>(static_cast<int32_t>(count[r])) * std::bit_cast<float>(d[r]));
+            const __m512 sum = _mm512_set1_ps(static_cast<float>(static_cast<int32_t>(count[r])) *
+                                              std::bit_cast<float>(d[r]));
             acc[r] = _mm512_fmadd_ps(sum, _mm512_load_ps(&chunk.zero[row][16 * v]), acc[r]);
           }
           acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), factor.times(d + r), acc[r]);
@@ -143,8 +156,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   }
 }
 
-/// The same for groups of 64 and more: d multiplies the integer sums of a block, the scale those of a group. Three sets of
-/// sums.
+/// The same for groups of 64 and more: d multiplies the integer sums of a block, the scale those of
+/// a group. Three sets of sums.
 template <CodeKind kCode, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
@@ -166,13 +179,16 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
         const uint32_t* const count = d + kRegdecodeRows;
         __m512i dot[kRows];
         fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
-        dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0, &chunk.offset[row][16 * v], a_block, count,
+        dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0,
+                                               &chunk.offset[row][16 * v], a_block, count,
                                                tile.ahead, dot);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           if constexpr (is_additive(kCode))
-            counts[r] += static_cast<float>(static_cast<int32_t>(count[r])) * std::bit_cast<float>(d[r]);
-          part[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), _mm512_castsi512_ps(broadcast(d + r)), part[r]);
+            counts[r] +=
+                static_cast<float>(static_cast<int32_t>(count[r])) * std::bit_cast<float>(d[r]);
+          part[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]),
+                                    _mm512_castsi512_ps(broadcast(d + r)), part[r]);
         }
         fence();
       }
@@ -180,7 +196,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         if constexpr (is_additive(kCode))
-          acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(counts[r]), _mm512_load_ps(&chunk.zero[row][16 * v]), acc[r]);
+          acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(counts[r]),
+                                   _mm512_load_ps(&chunk.zero[row][16 * v]), acc[r]);
         acc[r] = _mm512_fmadd_ps(part[r], scale, acc[r]);
       }
     }
@@ -188,8 +205,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   }
 }
 
-/// The same for FP4 with E4M3 scales in groups of 16, where they fit in pairs: the sums of both groups of a block, below 2^15,
-/// become the halves of a dword, and one vpmaddwd multiplies them by two scales and adds them. Three sets of sums.
+/// The same for FP4 with E4M3 scales in groups of 16, where they fit in pairs: the sums of both
+/// groups of a block, below 2^15, become the halves of a dword, and one vpmaddwd multiplies them by
+/// two scales and adds them. Three sets of sums.
 template <Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   using Lines = CodeLines<CodeKind::fp4, false>;
@@ -205,13 +223,17 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
       const uint32_t* const d = a_block + 8 * kRegdecodeRows;
       fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
       __m512i low[kRows], high[kRows];
-      dot_lines<CodeKind::fp4, kRows, 2>(group, 0, nullptr, a_block, d + kRegdecodeRows, tile.ahead, low);
-      dot_lines<CodeKind::fp4, kRows, 2>(group, 2, nullptr, a_block, d + 2 * kRegdecodeRows, tile.ahead, high);
+      dot_lines<CodeKind::fp4, kRows, 2>(group, 0, nullptr, a_block, d + kRegdecodeRows, tile.ahead,
+                                         low);
+      dot_lines<CodeKind::fp4, kRows, 2>(group, 2, nullptr, a_block, d + 2 * kRegdecodeRows,
+                                         tile.ahead, high);
       const __m512i integers = _mm512_load_si512(&chunk.pairs[b][16 * v]);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const __m512i both = _mm512_mask_blend_epi16(0xaaaaaaaau, low[r], _mm512_slli_epi32(high[r], 16));
-        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(both, integers)), factor.times(d + r), acc[r]);
+        const __m512i both =
+            _mm512_mask_blend_epi16(0xaaaaaaaau, low[r], _mm512_slli_epi32(high[r], 16));
+        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(both, integers)),
+                                 factor.times(d + r), acc[r]);
       }
       fence();
     }
@@ -231,27 +253,38 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
   const int group = args.layout->slot_group;
   if (group > kBlockSlots) {
     if (*std::max_element(row_stats, row_stats + rows) <= kOverflowProne)
-      return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_groups<kCode, kRows>(part); });
+      return in_halves<8>(tile, rows,
+                          []<int kRows>(const Tile& part) { multiply_groups<kCode, kRows>(part); });
     return row_by_row(tile, rows, [&](int r, const Tile& row) {
-      row_stats[r] > kOverflowProne ? multiply_blocks<kCode, 1, Factor::finite, 1>(row) : multiply_groups<kCode, 1>(row);
+      row_stats[r] > kOverflowProne ? multiply_blocks<kCode, 1, Factor::finite, 1>(row)
+                                    : multiply_groups<kCode, 1>(row);
     });
   }
-  const auto holds = [&](const ScaleRange& range) { return range.holds(chunk.smallest, chunk.largest); };
+  const auto holds = [&](const ScaleRange& range) {
+    return range.holds(chunk.smallest, chunk.largest);
+  };
   if constexpr (kCode == CodeKind::fp4) {
     const bool powers = holds(ScaleRange::of<true>(row_stats, kRegdecodeRows));
     if (chunk.paired) {
       if (powers)
-        return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) { multiply_paired<Factor::exponents, kRows>(part); });
-      return row_by_row(tile, rows, [](int, const Tile& row) { multiply_paired<Factor::finite, 1>(row); });
+        return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) {
+          multiply_paired<Factor::exponents, kRows>(part);
+        });
+      return row_by_row(tile, rows,
+                        [](int, const Tile& row) { multiply_paired<Factor::finite, 1>(row); });
     }
     if (powers && args.layout->scale_type == ScaleType::e8m0 && group == kBlockSlots)
-      return dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, 1, Factor::exponents, kRows>(tile); });
+      return dispatch_rows<kRegdecodeRows>(
+          rows, [&]<int kRows>() { multiply_blocks<kCode, 1, Factor::exponents, kRows>(tile); });
   }
   const bool finite = holds(ScaleRange::of<false>(row_stats, kRegdecodeRows));
   const auto blocks = [&]<int kParts>() {
     if (finite)
-      return dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() { multiply_blocks<kCode, kParts, Factor::product, kRows>(tile); });
-    row_by_row(tile, rows, [](int, const Tile& row) { multiply_blocks<kCode, kParts, Factor::finite, 1>(row); });
+      return dispatch_rows<kRegdecodeRows>(
+          rows, [&]<int kRows>() { multiply_blocks<kCode, kParts, Factor::product, kRows>(tile); });
+    row_by_row(tile, rows, [](int, const Tile& row) {
+      multiply_blocks<kCode, kParts, Factor::finite, 1>(row);
+    });
   };
   group == kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
 }
@@ -259,7 +292,9 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
 }  // namespace
 
 void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() { walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kCode>>(args); });
+  with_code(args.code, [&]<CodeKind kCode>() {
+    walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kCode>>(args);
+  });
 }
 
 }  // namespace metal_marlin::cpu

@@ -1,9 +1,10 @@
 // Register-decoded tiles: up to 12 rows x 16 columns, for any number of rows from a few on.
 //
-// Codes are decoded in registers for each tile: an instruction or two for every 4 slots, which up to 12 rows share, cost less
-// than storing decoded weights (a 512-bit store takes two cycles on Zen 4) and reading back twice or four times the bytes. Only
-// scales and zeros are decoded in advance, a chunk at a time. Activations are broadcast by the instruction that multiplies
-// them: where another thread shares the core, what counts is the number of instructions.
+// Codes are decoded in registers for each tile: an instruction or two for every 4 slots, which up
+// to 12 rows share, cost less than storing decoded weights (a 512-bit store takes two cycles on Zen
+// 4) and reading back twice or four times the bytes. Only scales and zeros are decoded in advance,
+// a chunk at a time. Activations are broadcast by the instruction that multiplies them: where
+// another thread shares the core, what counts is the number of instructions.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +32,11 @@ struct RegdecodeTile {
 
 /// The sums of 16 columns.
 template <class Chunk, int kRows>
-MARLIN_AVX512 MARLIN_INLINE void load_sums(const RegdecodeTile<Chunk>& tile, const float* sums, __m512 (&acc)[kRows]) {
+MARLIN_AVX512 MARLIN_INLINE void load_sums(const RegdecodeTile<Chunk>& tile, const float* sums,
+                                           __m512 (&acc)[kRows]) {
 #pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
+  for (int r = 0; r < kRows; ++r)
+    acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
 }
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
@@ -41,17 +44,20 @@ MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* s
   for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
 }
 
-/// Fetches into L2, while 16 columns v of four are multiplied, a quarter of kDwords of the next tile's packed A blocks, which lie
-/// `later` behind this one's: activations of many rows lie in L3, and the first columns would wait for all.
+/// Fetches into L2, while 16 columns v of four are multiplied, a quarter of kDwords of the next
+/// tile's packed A blocks, which lie `later` behind this one's: activations of many rows lie in L3,
+/// and the first columns would wait for all.
 template <int kDwords>
 MARLIN_INLINE void fetch_later_a_blocks(const uint32_t* a_block, int64_t later, int v) {
   constexpr int kLines = (kDwords + 15) / 16;
 #pragma GCC unroll 8
   for (int line = 0; line < kLines; line += kColumnGroups)
-    if (line + v < kLines) fetch_line(reinterpret_cast<const uint8_t*>(a_block + later + 16 * (line + v)));
+    if (line + v < kLines)
+      fetch_line(reinterpret_cast<const uint8_t*>(a_block + later + 16 * (line + v)));
 }
 
-/// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds `rows`.
+/// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds
+/// `rows`.
 template <int kMost, class Call>
 MARLIN_INLINE void dispatch_rows(int rows, Call call) {
   if constexpr (kMost > 2)
@@ -72,8 +78,9 @@ void in_halves(const RegdecodeTile<Chunk>& tile, int rows, Call call) {
   one(tile.from_row(kHalf, false), rows - kHalf);
 }
 
-/// Multiplies a panel, chunk after chunk, by all tiles: kTile(args, tile, its rows, what is known of them (activations.h)).
-/// kDequantize(args, superblocks, blocks, chunk) decodes scales. The first tile fetches what comes later.
+/// Multiplies a panel, chunk after chunk, by all tiles: kTile(args, tile, its rows, what is known
+/// of them (activations.h)). kDequantize(args, superblocks, blocks, chunk) decodes scales. The
+/// first tile fetches what comes later.
 template <class Chunk, auto kDequantize, auto kTile>
 void walk_regdecode(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
@@ -85,12 +92,13 @@ void walk_regdecode(const PanelArgs& args) {
     for (int64_t index = args.tile_begin; index < args.tile_end; ++index) {
       const int64_t i = index - args.tile_begin;
       const RegdecodeTile<Chunk> tile{.chunk = chunk,
-                                 .blocks = blocks,
-                                 .first = block == 0,
-                                 .a_block = args.packed_a + act.offset(index, block),
-                                 .sums = args.sums + i * kRegdecodeRows * kPanelColumns,
-                                 .ahead = i == 0 ? fetch_distance(super_bytes) : 0};
-      kTile(args, tile, act.rows_of(index), reinterpret_cast<const float*>(args.packed_a + act.rows_offset(index)));
+                                      .blocks = blocks,
+                                      .first = block == 0,
+                                      .a_block = args.packed_a + act.offset(index, block),
+                                      .sums = args.sums + i * kRegdecodeRows * kPanelColumns,
+                                      .ahead = i == 0 ? fetch_distance(super_bytes) : 0};
+      kTile(args, tile, act.rows_of(index),
+            reinterpret_cast<const float*>(args.packed_a + act.rows_offset(index)));
     }
   }
 }

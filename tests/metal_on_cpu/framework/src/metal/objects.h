@@ -182,7 +182,8 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 - (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained options:(MTLCommandBufferErrorOption)options;
 /// Finds and says no when commands can no longer be added.
 - (BOOL)accepts:(const char*)what;
-/// Keeps the object as long as the commands may need it. Where references are unretained: finds later that it is gone too early.
+/// Keeps the object as long as the commands may need it. Where references are unretained: finds later that it is gone too
+/// early.
 - (void)keep:(id)object named:(const std::string&)name;
 - (void)use:(MOCBuffer*)buffer;
 - (std::string)describe;
