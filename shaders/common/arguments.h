@@ -5,12 +5,13 @@
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
-//               | "gemm_" codes "_" activation "_m" rows "_n" columns ( "_direct" | "_staged" |
-//               "_tensor" )
-//   codes       = "fp4" | "u4" | "i8" | "fp4_sparse" | "u4_sparse"            (s: 2:4 sparse)
-//   activation  = float | "i8"                                    (i8: from quantize, with
-//   a_scales) float       = "f32" | "f16" | "bf16" bytes       = "b2" | "b4" rows        rows of A
-//   that a threadgroup takes; columns: columns of C
+//               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
+//   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit gets A
+//   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
+//   activation  = float | "i8"                              i8: from quantize, with a_scales
+//   float       = "f32" | "f16" | "bf16"
+//   bytes       = "b2" | "b4"
+//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes
 #pragma once
 
 #include "layout.h"

@@ -7,10 +7,12 @@
 // S slots is that of operand A of an 8x8 simdgroup_matrix:
 //
 //   lane           (r, j): r = lane_row, 2 j = 2 lane_column the first column, of its two elements
-//   of an 8x8 matrix tile i         rows 8 i + r of the row block, i = 0..3 span           the S /
-//   4 consecutive slots S / 4 * j ..., S / 32 units of 8 slots each; unit w = 0..S / 32 - 1 step t
-//   = 0..3  of unit w: its slots t and 4 + t are the lane's two elements of the 8x8 matrix number 4
-//   w + t
+//                  of an 8x8 matrix
+//   tile i         rows 8 i + r of the row block, i = 0..3
+//   span           the S / 4 consecutive slots S / 4 * j ..., S / 32 units of 8 slots each; unit w
+//                  = 0..S / 32 - 1
+//   step t = 0..3  of unit w: its slots t and 4 + t are the lane's two elements of the 8x8 matrix
+//                  number 4 w + t
 //
 // The order of k inside a block is free because the activations are read in the same order. It is
 // chosen so that a lane needs one scale a tile and block with groups of 32 and more, that no two
@@ -18,27 +20,26 @@
 // bytes of half.
 //
 //   memory         [row block][block][word][lane][tile i], uint32: a lane's load of a word is a
-//   uint4, a simdgroup's is 512
-//                  consecutive bytes. Words a lane, tile and block of 128 / 64 / 32 slots:
+//                  uint4, a simdgroup's is 512 consecutive bytes. Words a lane, tile and block of
+//                  128 / 64 / 32 slots:
 //     4-bit        4 / 2 / 1: word w is unit w
 //     8-bit        8 / 4 / 2: words 2 w and 2 w + 1 are unit w
 //     4-bit 2:4    3 / 2 / 1: [codes of units 0, 1][codes of units 2, 3][positions] /
-//     [codes][positions] / [both]
+//                  [codes][positions] / [both]
 //
 // Bits of a unit: p = 0 are slots 0..3 (step t is slot t), p = 1 slots 4..7; they stand 16 bits
 // apart, so that one operation on a word handles a pair of halves (p = 0, p = 1) of the same step.
 //     FP4          bit of a 16-bit half  15 14 13 12 | 11 10 9 | 8 7 6 | 5 4 3 | 2 1 0
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3      five
-//                  shifts decode eight codes
+//                                         shifts decode eight codes
 //     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
 //     INT8         value + 128; word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of
-//     half p at bits
-//                  16 p + 8 (t % 2) + 7 and below
+//                  half p at bits 16 p + 8 (t % 2) + 7 and below
 //     2:4          of each unit 16 bits of kept codes, as nibbles: the first and second of slots
-//     0..3, then of 4..7; and 8 bits
-//                  of positions, 2 a code in the same order. Units follow each other from bit 0:
-//                  two units of codes a word, four units of positions; a block of 32 has its
-//                  positions at bits 23..16 of the only word. Unused bits are 0.
+//                  0..3, then of 4..7; and 8 bits of positions, 2 a code in the same order. Units
+//                  follow each other from bit 0: two units of codes a word, four units of
+//                  positions; a block of 32 has its positions at bits 23..16 of the only word.
+//                  Unused bits are 0.
 //
 // Scales: quads of four (the lane's tiles i = 0..3), [row block][quad g][r = 0..7][i], of the
 // scale's type. Quad g belongs to slot group g of 16, 32 or 64 slots; with groups of 128 and more

@@ -5,10 +5,9 @@
 // - 16-entry codebooks (NF4, IQ4_NL): a row whose `codebook` is theirs. Decoding is codebook[code]
 // * scale already.
 // - Two-level scales (Q4_K: a 6-bit scale and minimum a group of 32 times two float16 factors a
-// 256): the products d * scale
-//   and dmin * min have 17 bits, so float32 scales with float32 additive zeros hold such a matrix
-//   exactly today; a ScaleType of its own, decoded in decode_group, will hold it in its file's
-//   size.
+//   256): the products d * scale and dmin * min have 17 bits, so float32 scales with float32
+//   additive zeros hold such a matrix exactly today; a ScaleType of its own, decoded in
+//   decode_group, will hold it in its file's size.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +61,7 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 /// reads or allocates by it.
 /// - format is in the table; n and k are in 1..2^31-1; gate_up_interleaved: n is even
 /// - group_size as in resolve_group_size (a fixed group may exceed k); groups = ceil(k /
-/// group_size), or with a group_index
-///   1..2^31-1, and the index has k entries inside [0, groups)
+///   group_size), or with a group_index 1..2^31-1, and the index has k entries inside [0, groups)
 /// - scale type and kind and type of zeros are allowed; tensor scales begin at row 0 and ascend
 /// inside [0, n)
 /// - sparse: the format has 4-bit codes, k is a multiple of 4, and there is no group_index

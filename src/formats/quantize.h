@@ -2,27 +2,24 @@
 // the same codes:
 //
 // - Quotients are taken in double, where a quotient of two floats never falls on a false tie;
-// everything is rounded to nearest,
-//   ties to even. Scales are rounded to their stored type before codes are chosen.
+//   everything is rounded to nearest, ties to even. Scales are rounded to their stored type before
+//   codes are chosen.
 // - INT4 symmetric: s = max|w| / 7, code = round(w / s) + 8 in 1..15 (the MSE search may also use
-// 0).
-//   INT4 asymmetric: s = (max - min) / 15 with 0 inside [min, max], zero = round(-min / s), code =
-//   round(w / s) + zero in 0..15. INT8: s = max|w| / 127, code = round(w / s) in -127..127 (Q8_0's
-//   rule, but Q8_0 breaks ties away from zero and divides by the scale before its rounding to
-//   float16). FP4: s = max|w| / 6, code = nearest E2M1 to w / s, ties to the even code; the sign of
-//   w is kept, also of those that become 0. MXFP4: s = 2^(floor(log2(max|w|)) - 2), clamped to
+//   0). INT4 asymmetric: s = (max - min) / 15 with 0 inside [min, max], zero = round(-min / s),
+//   code = round(w / s) + zero in 0..15. INT8: s = max|w| / 127, code = round(w / s) in -127..127
+//   (Q8_0's rule, but Q8_0 breaks ties away from zero and divides by the scale before its rounding
+//   to float16). FP4: s = max|w| / 6, code = nearest E2M1 to w / s, ties to the even code; the sign
+//   of w is kept, also of those that become 0. MXFP4: s = 2^(floor(log2(max|w|)) - 2), clamped to
 //   E8M0; values above 6 s saturate (OCP MX v1.0). NVFP4: tensor scale t = float32(max of all |w| /
 //   2688), s = E4M3(max|w| / 6 / t), at least 2^-9; codes as FP4 of w / (s t). Where the file
 //   stores what t divides by, t is the exact reciprocal of float32(2688 / max of all |w|).
 // - A group of zeros has scale 1 (E8M0: 2^-127) and the codes of 0.
 // - Scales of INT4, INT8 and FP4 are float16. Where that is of no use, because the largest scale of
-// the matrix would overflow
-//   (> 65504) or be subnormal (< 2^-14), they are float32. No scale is rounded to 0: at least 2^-24
-//   (float32: 2^-126).
+//   the matrix would overflow (> 65504) or be subnormal (< 2^-14), they are float32. No scale is
+//   rounded to 0: at least 2^-24 (float32: 2^-126).
 // - MSE search: the scale with the least sum of squared errors over the group, ties to the larger
-// scale, among the rule's own
-//   scale times 0.70 + 0.35 i / 23, i = 0..23, rounded to the stored type; for E8M0 among e and e
-//   + 1.
+//   scale, among the rule's own scale times 0.70 + 0.35 i / 23, i = 0..23, rounded to the stored
+//   type; for E8M0 among e and e + 1.
 // - 2:4 sparsity (prune.h) comes first: all of the above sees 0 in place of what is not kept.
 #pragma once
 

@@ -32,7 +32,7 @@ class FewKernels final : public dv::Device {
 
  private:
   TestbedDevice bed_{
-      {.changes = {{"gemm.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[1] = value[t].x"}}}};
+      {.changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[1] = value[t].x"}}}};
 };
 
 }  // namespace

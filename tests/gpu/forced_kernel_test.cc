@@ -62,8 +62,8 @@ TEST(ForcedKernel, ConcernsTheBackendThatHasIt) {
   EXPECT_THAT(explained(MARLIN_BACKEND_METAL, "gemv_u4_f16_m1"), HasSubstr("kernel: gemv_u4_f16_m1\n"));
   EXPECT_THAT(explained(MARLIN_BACKEND_CPU, "gemv_u4_f16_m1"), HasSubstr("kernel: cpu_"));
   EXPECT_THAT(explained(MARLIN_BACKEND_CPU, "cpu_generic_dequant_any_f32"), HasSubstr("kernel: cpu_generic_dequant_any_f32\n"));
-  EXPECT_THAT(explained(MARLIN_BACKEND_METAL, "cpu_generic_dequant_any_f32"), HasSubstr("kernel: gemm_u4_f16_m32"));
-  EXPECT_THAT(explained(MARLIN_BACKEND_METAL, ""), HasSubstr("kernel: gemm_u4_f16_m32"));
+  EXPECT_THAT(explained(MARLIN_BACKEND_METAL, "cpu_generic_dequant_any_f32"), HasSubstr("kernel: regdecode_u4_f16_m32"));
+  EXPECT_THAT(explained(MARLIN_BACKEND_METAL, ""), HasSubstr("kernel: regdecode_u4_f16_m32"));
 }
 
 TEST(ForcedKernel, IsAnErrorOfAllWhenNobodyHasIt) {

@@ -36,7 +36,7 @@ TEST(APlantedMistake, IsFoundByTheProbeAndTheNextKernelServes) {
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
   EXPECT_TRUE(t.check());
-  EXPECT_EQ(t.explained("kernel").find("gemm_u4_bf16_m16"), 0u) << t.explain();
+  EXPECT_EQ(t.explained("kernel").find("regdecode_u4_bf16_m16"), 0u) << t.explain();
   EXPECT_NE(t.explained("unusable_here").find("gemv_u4_bf16_m1"), std::string::npos) << t.explain();
   EXPECT_EQ(t.explained("probe"), "agrees with the CPU on this device");
   ASSERT_FALSE(gpu.log.lines.empty());
@@ -45,7 +45,7 @@ TEST(APlantedMistake, IsFoundByTheProbeAndTheNextKernelServes) {
 
 TEST(APlantedMistake, InMatrixKernelsLeavesTheOthers) {
   Gpu gpu(
-      {.changes = {{"gemm.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[1] = value[t].x"}}});
+      {.changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[1] = value[t].x"}}});
   trial::Trial t(small_product(20));
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
@@ -84,7 +84,7 @@ TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {
 }
 
 TEST_F(TensorOperations, AreNotTriedWhereItDoesNot) {
-  const Gpu gpu({.changes = {{"gemm_tensor.metal", "kernel void", "no such kernel"}}, .tensor = false});
+  const Gpu gpu({.changes = {{"regdecode_tensor.metal", "kernel void", "no such kernel"}}, .tensor = false});
   EXPECT_EQ(served_by(gpu), kStaged);
   EXPECT_TRUE(gpu.log.lines.empty()) << gpu.log.lines[0];
 }
@@ -92,9 +92,9 @@ TEST_F(TensorOperations, AreNotTriedWhereItDoesNot) {
 /// A compiler, or a device, that makes of them what it should not: one line in the log, and the next kernel serves.
 TEST_F(TensorOperations, ThatAreRefusedAreLoggedOnceAndReplaced) {
   const TestbedOptions::Change changes[] = {
-      {"gemm_tensor.metal", "op.run(a_slice", "op.walk(a_slice"},
-      {"gemm_tensor.metal", "fma(product[i] *", "fma(float(half(product[i])) *"},
-      {"gemm_tensor.metal", "get_multidimensional_index(i)[0]]", "get_multidimensional_index(i)[1]]"}};
+      {"regdecode_tensor.metal", "op.run(a_slice", "op.walk(a_slice"},
+      {"regdecode_tensor.metal", "fma(product[i] *", "fma(float(half(product[i])) *"},
+      {"regdecode_tensor.metal", "get_multidimensional_index(i)[0]]", "get_multidimensional_index(i)[1]]"}};
   for (const auto& change : changes) {
     SCOPED_TRACE(change.to);
     const Gpu gpu({.changes = {change}});

@@ -129,7 +129,7 @@ Source source_of(const std::string& name) {
   const auto starts = [&](const char* with) { return name.starts_with(with); };
   if (starts("quantize_") || starts("gather_")) return {"prepare.metal", {}};
   if (starts("unpack_")) return {"unpack.metal", {}};
-  if (!starts("gemv_") && !starts("gemm_")) return {name + ".metal", {}};
+  if (!starts("gemv_") && !starts("regdecode_")) return {name + ".metal", {}};
   std::istringstream parts(name);
   std::string family, codes, activation, rows;
   for (std::string* part : {&family, &codes, &activation, &rows}) std::getline(parts, *part, '_');
@@ -141,7 +141,7 @@ Source source_of(const std::string& name) {
   Source source{
       family + ".metal",
       {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
-  if (name.ends_with("_tensor")) return {"gemm_tensor.metal", source.defines, true};
+  if (name.ends_with("_tensor")) return {"regdecode_tensor.metal", source.defines, true};
   source.defines.push_back(
       family == "gemv" ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + count + ")"
                        : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(name.ends_with("direct") ? "DIRECT" : "STAGED") +

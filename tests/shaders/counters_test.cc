@@ -10,7 +10,7 @@ namespace {
 
 /// The most that is accepted where a goal cannot be met; docs/decisions/0004-metal-kernels.md says why.
 double accepted(const Case& product, const Counted& counted, const std::string& quantity) {
-  const bool wide = counted.kernel.starts_with("gemm_m64"), staged = wide || counted.kernel.starts_with("gemm_m32");
+  const bool wide = counted.kernel.starts_with("regdecode_m64"), staged = wide || counted.kernel.starts_with("regdecode_m32");
   // Between two barriers no more than half of the 16 KB can be read while as much is written.
   if (staged && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
   // The four simdgroups that share K each load the only record of a row.

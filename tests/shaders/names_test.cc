@@ -9,8 +9,8 @@ namespace {
 
 std::vector<std::string> shipped_names() {
   std::vector<std::string> names;
-  for (const char* file : {"metal/gemv.metal", "metal/gemm.metal", "metal/unpack.metal", "metal/prepare.metal",
-                           "metal/finish.metal", "metal4/gemm_tensor.metal"}) {
+  for (const char* file : {"metal/gemv.metal", "metal/regdecode.metal", "metal/unpack.metal", "metal/prepare.metal",
+                           "metal/finish.metal", "metal4/regdecode_tensor.metal"}) {
     const auto of_file = library(file, {}, {}).kernel_names();
     names.insert(names.end(), of_file.begin(), of_file.end());
   }
@@ -19,8 +19,8 @@ std::vector<std::string> shipped_names() {
 
 TEST(Names, FollowTheGrammar) {
   const std::string codes = "(fp4|u4|i8|fp4_sparse|u4_sparse)", real = "(f32|f16|bf16)", activation = "(f32|f16|bf16|i8)";
-  const std::regex grammar("gemv_" + codes + "_" + activation + "_m[1-8]|gemm_" + codes + "_" + activation +
-                           "_m(8|16|32|64)_n(32|64|128)_(direct|staged|tensor)|unpack_" + codes + "|quantize_" + real +
+  const std::regex grammar("gemv_" + codes + "_" + activation + "_m[1-8]|regdecode_" + codes + "_" + activation +
+                           "_m(8|16|32|64)_n(32|64|128)_(direct|threadgroup|tensor)|unpack_" + codes + "|quantize_" + real +
                            "|gather_(b2|b4)|finish");
   std::set<std::string> seen;
   for (const std::string& name : shipped_names()) {

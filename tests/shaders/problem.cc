@@ -156,7 +156,7 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::CodeKind codes, const
           ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
           : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(row.columns == 32 ? "DIRECT" : "STAGED") + "(__VA_ARGS__," +
                 std::to_string(row.rows) + ")";
-  return library((row.tensor() ? "metal4/gemm_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
+  return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
                  {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting)
       .kernel(*name);
 }

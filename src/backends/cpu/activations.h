@@ -7,11 +7,10 @@
 //     steps 0 4 1 5 2 6 3 7, and the two sums of a row bf16: 16 steps of 2 slots as bfloat16; f32:
 //     32 steps of one float; extras: the sums of the slots, when has_sums()
 //   run: so many steps of a row lie together, row after row; matrix instructions take two at a
-//   time. f32 with a run of 2 has
-//     slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots
+//     time. f32 with a run of 2 has slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots
 //   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in
-//   their own order; the run is the
-//     steps that a position chooses among (two; f32: four); int8 holds q + 128, unsigned
+//     their own order; the run is the steps that a position chooses among (two; f32: four); int8
+//     holds q + 128, unsigned
 //
 // The packed A blocks of one chunk of blocks lie together, tile after tile, so that a kernel that
 // dequantizes a chunk of a panel walks them as one stream.

@@ -1,18 +1,17 @@
 // One row a kernel (kernels.inc): what it needs, what it serves, how to call it.
 //
-// Names: cpu_ISA_FORM_SHAPE_CODES, every part from its list:
+// Names: cpu_ISA_SHAPE_CODES[_sparse]_FORM, every part from its list:
 //   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, neon, neondotprod, neoni8mm, neonbf16
-//   FORM   how activations are multiplied: int8, bf16, f32
-//   SHAPE  gemv: weights are decoded in registers, for few rows; tall: likewise, in tiles of many
-//   rows and few columns; gemm:
-//          decoded once into cache, for many rows; fold: gemm with the scales multiplied into the
-//          decoded weights; pairs: gemm with two groups of 16 slots in neighboring lanes
-//   CODES  u4 (INT4, zero 8), u4zero (INT4, integer zeros), u4add (INT4, additive zeros), fp4
-//   (E2M1), i8, i8add (INT8);
-//          any: all of them
-//   _sparse at the end: of these codes the 2:4 sparse ones only. Without it a kernel serves dense
-//   weights; `any` also serves
-//          sparse ones where its row says so
+//   SHAPE  gemv: few rows; weights are decoded in registers while they are read once
+//          regdecode: many rows; weights are decoded in registers again for every tile
+//          dequant: many rows; a chunk of weights is decoded into cache once for all rows
+//          prescaled: dequant, with the scales multiplied into the decoded weights
+//          paired: dequant, with two scale groups of 16 slots in neighboring lanes
+//   CODES  u4 (INT4, zero 8), u4zero (INT4, integer zeros), u4add (INT4, additive zeros),
+//          fp4 (E2M1), i8, i8add (INT8); any: all of them
+//   FORM   how activations are multiplied: i8, bf16, f32
+// A kernel with _sparse in its name serves 2:4 sparse weights only. A kernel without it serves
+// dense weights; `any` also serves sparse weights where its row says so.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,7 @@
 //
 //   superblock = 4 blocks of 32 slots, each [v = 4 column groups of 16][line][64 bytes]
 //                4-bit: 4 lines a block; byte 4 c + i of line j holds column 16 v + c, slots 8 j +
-//                i (low nibble)
-//                       and 8 j + 4 + i (high nibble), i = 0..3
+//                       i (low nibble) and 8 j + 4 + i (high nibble), i = 0..3
 //                8-bit: 8 lines a block; byte 4 c + i of line j holds column 16 v + c, slot 4 j + i
 //                (two's complement) then scales [slot group][64 columns] of scale_type, then zeros
 //                [slot group][64 columns]
@@ -20,11 +19,10 @@
 // dense one:
 //
 //   [unit u = 0, 1][64 bytes]  byte 4 c + 2 i + t % 2 holds kept code i (0, 1) of column c in quad
-//   t = 0..3 of the unit's 16
-//                              slots: quads 0 and 1 in low nibbles, 2 and 3 in high ones
+//                              t = 0..3 of the unit's 16 slots: quads 0 and 1 in low nibbles, 2 and
+//                              3 in high ones
 //   [64 bytes]                 dword c: bits 2 t .. 2 t + 1 are the position of kept code 0 in quad
-//   t = 0..7 of the block, bits
-//                              16 + 2 t .. that of code 1, the larger
+//                              t = 0..7 of the block, bits 16 + 2 t .. that of code 1, the larger
 //
 // A dword of codes then stands for 8 slots (16 in BF16 words, one a shift), and its activations are
 // gathered by the positions, which need nothing but shifts: the multiplications are half of those

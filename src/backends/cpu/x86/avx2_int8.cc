@@ -4,7 +4,7 @@
 //   zero), times |x| <= 127:
 //          4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and are added as int16
 //   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened
-//   every step
+//          every step
 #if defined(__x86_64__)
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // C = f(A W^T) by simdgroup_matrix 8x8 with float32 sums. Per simdgroup a tile of C^T: 32 rows of W
-// by 8 TILES rows of A.
+//   by 8 TILES rows of A.
 //   operand A (8 n x 8 k)   weights: device memory -> registers -> decode -> thread_elements();
-//   never in threadgroup memory operand B (8 k x 8 m)   activations, as float
+//                           never in threadgroup memory
+//   operand B (8 k x 8 m)   activations, as float
 // The fragment holds the weight's value, so a group's scale needs no sums of its own.
 #include "product.h"
 
@@ -105,7 +106,7 @@ struct Tile {
 /// 32 rows of W a threadgroup; its four simdgroups share K and add up at the end. No barrier before
 /// that: for few rows of A, where the weights are what there is to read.
 template <typename Codes, typename T, ushort TILES>
-kernel void gemm_direct(PRODUCT_PARAMETERS(T)) {
+kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
   constexpr ushort kSimdgroups = 4;
   threadgroup float2 shared[kSimdgroups][TILES * 4][kLanes];
   const Walk<Codes> walk(codes, args, group.x, group.z);
@@ -172,7 +173,7 @@ struct Stage {
 
 /// 128 rows of W a threadgroup, 32 a simdgroup; all share the staged activations.
 template <typename Codes, typename T, ushort TILES>
-kernel void gemm_staged(PRODUCT_PARAMETERS(T)) {
+kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   typedef Stage<T, TILES> S;
   constexpr ushort kSimdgroups = 4;
   threadgroup typename S::Buffer shared[S::kBuffers];
@@ -221,11 +222,11 @@ kernel void gemm_staged(PRODUCT_PARAMETERS(T)) {
 }
 
 #define GEMM_DIRECT(name, Codes, a_name, T, ROWS)                                       \
-  template [[host_name("gemm_" #name "_" #a_name "_m" #ROWS "_n32_direct")]] [[kernel]] \
-  decltype(gemm_direct<Codes, T, ROWS / 8>) gemm_direct<Codes, T, ROWS / 8>;
+  template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n32_direct")]] [[kernel]] \
+  decltype(regdecode_direct<Codes, T, ROWS / 8>) regdecode_direct<Codes, T, ROWS / 8>;
 #define GEMM_STAGED(name, Codes, a_name, T, ROWS)                                        \
-  template [[host_name("gemm_" #name "_" #a_name "_m" #ROWS "_n128_staged")]] [[kernel]] \
-  decltype(gemm_staged<Codes, T, ROWS / 8>) gemm_staged<Codes, T, ROWS / 8>;
+  template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n128_threadgroup")]] [[kernel]] \
+  decltype(regdecode_threadgroup<Codes, T, ROWS / 8>) regdecode_threadgroup<Codes, T, ROWS / 8>;
 #include "instances.h"
 #define GEMM_TILES(name, Codes, a_name, T) \
   MARLIN_GEMM_TILES(GEMM_DIRECT, GEMM_STAGED, name, Codes, a_name, T)

@@ -162,7 +162,7 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
 }
 
 template <typename Codes, typename T>
-kernel void gemm_tensor(PRODUCT_PARAMETERS(T)) {
+kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
   threadgroup Stage<T> stage;
   const ushort thread_index = simdgroup * kLanes + lane;
   if (group_shift == 4) {
@@ -182,6 +182,6 @@ kernel void gemm_tensor(PRODUCT_PARAMETERS(T)) {
 #endif
 #include "../metal/instances.h"
 #define GEMM_TENSOR(name, Codes, a_name, T)                                      \
-  template [[host_name("gemm_" #name "_" #a_name "_m64_n64_tensor")]] [[kernel]] \
-  decltype(gemm_tensor<Codes, T>) gemm_tensor<Codes, T>;
+  template [[host_name("regdecode_" #name "_" #a_name "_m64_n64_tensor")]] [[kernel]] \
+  decltype(regdecode_tensor<Codes, T>) regdecode_tensor<Codes, T>;
 MARLIN_PRODUCTS(GEMM_TENSOR)
