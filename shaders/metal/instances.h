@@ -2,10 +2,10 @@
 // define fewer.
 #pragma once
 
-#define MARLIN_CODES(X, a_name, T)                                              \
-  X(fp4, Fp4, a_name, T)                                                        \
-  X(u4, U4, a_name, T) X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) \
-      X(u4_sparse, U4Sparse, a_name, T)
+#define MARLIN_CODES(X, a_name, T) \
+  X(fp4, Fp4, a_name, T)           \
+  X(u4, U4, a_name, T)             \
+  X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
 #ifndef MARLIN_PRODUCTS
 #define MARLIN_PRODUCTS(X)    \
   MARLIN_CODES(X, f32, float) \
@@ -18,7 +18,7 @@
   X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6) X(__VA_ARGS__, 8)
 #endif
 
-#ifndef MARLIN_GEMM_TILES
-#define MARLIN_GEMM_TILES(DIRECT, STAGED, ...) \
-  DIRECT(__VA_ARGS__, 16) STAGED(__VA_ARGS__, 32) STAGED(__VA_ARGS__, 64)
+#ifndef MARLIN_REGDECODE_TILES
+#define MARLIN_REGDECODE_TILES(DIRECT, THREADGROUP, ...) \
+  DIRECT(__VA_ARGS__, 16) THREADGROUP(__VA_ARGS__, 32) THREADGROUP(__VA_ARGS__, 64)
 #endif

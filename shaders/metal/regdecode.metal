@@ -221,13 +221,13 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   tile.write(int(row_block) * kRowBlock, group.z, factors, bias, c, partials, args);
 }
 
-#define GEMM_DIRECT(name, Codes, a_name, T, ROWS)                                       \
+#define REGDECODE_DIRECT(name, Codes, a_name, T, ROWS)                                       \
   template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n32_direct")]] [[kernel]] \
   decltype(regdecode_direct<Codes, T, ROWS / 8>) regdecode_direct<Codes, T, ROWS / 8>;
-#define GEMM_STAGED(name, Codes, a_name, T, ROWS)                                        \
+#define REGDECODE_THREADGROUP(name, Codes, a_name, T, ROWS)                                        \
   template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n128_threadgroup")]] [[kernel]] \
   decltype(regdecode_threadgroup<Codes, T, ROWS / 8>) regdecode_threadgroup<Codes, T, ROWS / 8>;
 #include "instances.h"
 #define GEMM_TILES(name, Codes, a_name, T) \
-  MARLIN_GEMM_TILES(GEMM_DIRECT, GEMM_STAGED, name, Codes, a_name, T)
+  MARLIN_REGDECODE_TILES(REGDECODE_DIRECT, REGDECODE_THREADGROUP, name, Codes, a_name, T)
 MARLIN_PRODUCTS(GEMM_TILES)

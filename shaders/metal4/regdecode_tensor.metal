@@ -136,8 +136,7 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
       for (ushort term = 0; term < (additive ? 2 : 1); term++) {
         const Place place{b, ushort(from),
                           ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
-        threadgroup_barrier(
-            mem_flags::mem_threadgroup);  // all have multiplied what was staged before
+        threadgroup_barrier(mem_flags::mem_threadgroup);  // the last stage was multiplied
         if (term == 0) stage_activations(stage, a, args, m0, place, thread_index);
         stage_weights<Codes, T, STEP>(stage, codes, scales, zeros, args, group.x, place, term == 1,
                                       thread_index);
@@ -181,7 +180,7 @@ kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
 #define MARLIN_PRODUCTS(X) MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat)
 #endif
 #include "../metal/instances.h"
-#define GEMM_TENSOR(name, Codes, a_name, T)                                      \
+#define GEMM_TENSOR(name, Codes, a_name, T)                                           \
   template [[host_name("regdecode_" #name "_" #a_name "_m64_n64_tensor")]] [[kernel]] \
   decltype(regdecode_tensor<Codes, T>) regdecode_tensor<Codes, T>;
 MARLIN_PRODUCTS(GEMM_TENSOR)

@@ -23,7 +23,7 @@ class FewKernels final : public dv::Device {
   Result<dv::BufferRef> wrap(void* host, uint64_t bytes) override { return bed_.wrap(host, bytes); }
   Result<dv::BufferRef> wrap_native(void* native) override { return bed_.wrap_native(native); }
   Result<dv::KernelRef> kernel(std::string_view name, std::span<const dv::Constant> constants) override {
-    const bool product = name.starts_with("gem");
+    const bool product = name.starts_with("gemv_") || name.starts_with("regdecode_");
     for (const std::string_view known : kKernels)
       if (!product || name == known) return bed_.kernel(name, constants);
     return Status::error(MARLIN_E_NOT_FOUND, "no kernel %.*s", static_cast<int>(name.size()), name.data());

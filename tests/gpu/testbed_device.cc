@@ -132,7 +132,12 @@ Source source_of(const std::string& name) {
   if (!starts("gemv_") && !starts("regdecode_")) return {name + ".metal", {}};
   std::istringstream parts(name);
   std::string family, codes, activation, rows;
-  for (std::string* part : {&family, &codes, &activation, &rows}) std::getline(parts, *part, '_');
+  for (std::string* part : {&family, &codes, &activation}) std::getline(parts, *part, '_');
+  if (activation == "sparse") {
+    codes += "_sparse";
+    std::getline(parts, activation, '_');
+  }
+  std::getline(parts, rows, '_');
   static const std::map<std::string, std::string> types = {
       {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"fp4_sparse", "Fp4Sparse"}, {"u4_sparse", "U4Sparse"}};
   static const std::map<std::string, std::string> floats = {
@@ -142,10 +147,10 @@ Source source_of(const std::string& name) {
       family + ".metal",
       {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
   if (name.ends_with("_tensor")) return {"regdecode_tensor.metal", source.defines, true};
-  source.defines.push_back(
-      family == "gemv" ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + count + ")"
-                       : "MARLIN_GEMM_TILES(DIRECT,STAGED,...)=" + std::string(name.ends_with("direct") ? "DIRECT" : "STAGED") +
-                             "(__VA_ARGS__," + count + ")");
+  source.defines.push_back(family == "gemv" ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + count + ")"
+                                            : "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
+                                                  std::string(name.ends_with("direct") ? "DIRECT" : "THREADGROUP") +
+                                                  "(__VA_ARGS__," + count + ")");
   return source;
 }
 

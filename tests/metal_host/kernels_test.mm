@@ -7,7 +7,7 @@ namespace metal_marlin::metal {
 
 const char* const kFewKernels = "#define MARLIN_PRODUCTS(X) X(fp4, Fp4, f16, half)\n"
                                 "#define MARLIN_GEMV_ROWS(X, ...) X(__VA_ARGS__, 1)\n"
-                                "#define MARLIN_GEMM_TILES(DIRECT, STAGED, ...) DIRECT(__VA_ARGS__, 16)\n";
+                                "#define MARLIN_REGDECODE_TILES(DIRECT, THREADGROUP, ...) DIRECT(__VA_ARGS__, 16)\n";
 
 namespace {
 
