@@ -10,7 +10,7 @@ from ._constant import Constant
 MARLIN_VERSION_MAJOR = 0
 MARLIN_VERSION_MINOR = 1
 MARLIN_VERSION_PATCH = 0
-# The table that marlin_get_api serves: the major changes when the ABI breaks, the minor when the table grows.
+# Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 MARLIN_ABI_MAJOR = 0
 MARLIN_ABI_MINOR = 1
 # marlin_gemm_desc::flags
@@ -21,43 +21,43 @@ MARLIN_GEMM_ACCUMULATE = 1
 MARLIN_PACK_ADDITIVE_ZEROS = 1
 # tensor_scale divides: compressed-tensors NVFP4
 MARLIN_PACK_DIVIDE_SCALE = 2
-# keep two of every 4 along K: see marlin_weights_pack
+# keep two of every 4 weights along K: see marlin_weights_pack
 MARLIN_PACK_PRUNE_2_4 = 4
 # rows alternate gate, up (gpt-oss); loading sets it
 MARLIN_PACK_GATE_UP_INTERLEAVED = 8
-# quantizing: search the scale of least squared error
+# when quantizing, search for the scale of least squared error
 MARLIN_PACK_SCALES_MSE = 16
-# dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+# dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
 MARLIN_PACK_OBEYS_2_4 = 32
 # marlin_layer_info::flags only
 # has integer zero points
 MARLIN_LAYER_ZEROS = 256
 # has a group index
 MARLIN_LAYER_ACT_ORDER = 512
-# of every 4 elements along K two are kept
+# two of every 4 weights along K are kept
 MARLIN_LAYER_SPARSE_2_4 = 1024
 # marlin_load_desc::flags
-# as the MARLIN_PACK_ flags of these names
+# as the MARLIN_PACK_ flags of the same names
 MARLIN_LOAD_PRUNE_2_4 = 4
 # for layers quantized on load
 MARLIN_LOAD_SCALES_MSE = 16
 MARLIN_LOAD_OBEYS_2_4 = 32
 # marlin_convert_desc::flags
-# as the MARLIN_PACK_ flags of these names
+# as the MARLIN_PACK_ flags of the same names
 MARLIN_CONVERT_PRUNE_2_4 = 4
 MARLIN_CONVERT_SCALES_MSE = 16
 MARLIN_CONVERT_OBEYS_2_4 = 32
 # INT4 with a zero point a group
 MARLIN_CONVERT_ASYMMETRIC = 64
-# a layer that the scheme cannot hold stays, with its outcome; else: an error
+# leave layers that the scheme cannot hold as they are; otherwise: an error
 MARLIN_CONVERT_SKIP_UNFIT = 128
-# replace files of the names that are written; else: MARLIN_E_FILE, EEXIST
+# replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
 MARLIN_CONVERT_OVERWRITE = 512
-# plan and check, report every outcome with its sizes, write nothing
+# plan, check and report every outcome with its sizes; write nothing
 MARLIN_CONVERT_DRY_RUN = 1024
 
 
-# values are pinned for ever and spaced by kind
+# values never change; they are spaced by kind
 class Status(Constant):
     OK = 0
     # a value that no caller may pass: NULL, unknown enum, overlap
@@ -89,7 +89,7 @@ class Status(Constant):
 
 
 class Backend(Constant):
-    # the first usable of CUDA, Metal, CPU
+    # the first usable backend of CUDA, Metal, CPU
     AUTO = 0
     CPU = 1
     METAL = 2
@@ -103,7 +103,7 @@ class DType(Constant):
     I8 = 4
     I32 = 5
     U32 = 6
-    # two a byte, low nibble first; cols counts nibbles and is even
+    # two per byte, low nibble first; cols counts nibbles and is even
     U4 = 7
     E8M0 = 8
     # the FN variant: no infinity, 0x7F and 0xFF are NaN
@@ -125,7 +125,7 @@ class Memory(Constant):
     BUFFER = 3
 
 
-# what a weight is worth; q is its code, s its group's scale
+# the value of a weight with code q in a group with scale s
 class Format(Constant):
     # in marlin_layer_info: floats, not quantized
     NONE = 0
@@ -137,14 +137,14 @@ class Format(Constant):
     MXFP4 = 3
     # e2m1(q) * e4m3 * tensor_scale, groups of 16
     NVFP4 = 4
-    # q * s (+ zero): the exact home of Q8_0
+    # q * s (+ zero); holds Q8_0 exactly
     INT8 = 5
 
 
 class Compute(Constant):
-    # activations as given, FP32 sums
+    # activations as given, sums in FP32
     DEFAULT = 0
-    # activations rounded to INT8 in blocks of 32 with their own scale
+    # activations rounded to INT8, one scale for each block of 32
     INT8 = 1
     # activations rounded to E4M3; CUDA only
     FP8 = 2
@@ -152,7 +152,7 @@ class Compute(Constant):
 
 # element order of pre-quantized input; docs/formats.md defines each bit by bit
 class Layout(Constant):
-    # packing: ROWS; opening a file: found from the file
+    # packing: ROWS; opening a file: detected
     AUTO = 0
     # U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]
     ROWS = 1
@@ -168,7 +168,7 @@ class Layout(Constant):
     AWQ_GEMV = 6
     # AutoAWQ "gemv_fast", llm-awq
     AWQ_GEMV_FAST = 7
-    # GGUF blocks: values hold the whole block bytes
+    # GGUF blocks: `values` holds whole blocks
     GGUF = 8
     # IST Marlin
     MARLIN = 9
@@ -176,7 +176,7 @@ class Layout(Constant):
     MARLIN_24 = 10
 
 
-# what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
+# GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
 class GptqZeroF(Constant):
     # by the config's meta.quantizer, else WRAP with a warning
     AUTO = 0
@@ -202,14 +202,14 @@ class Epilogue(Constant):
     SWIGLU_OAI = 6
 
 
-# what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
+# the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
 class Native(Constant):
     NONE = 0
     CUDA_STREAM = 1
     METAL_QUEUE = 2
     # uncommitted, no encoder open; flush, then commit
     METAL_COMMAND_BUFFER = 3
-    # encoded into; bindings are clobbered; the host ends it
+    # we encode into it and change its bindings; the host ends it
     METAL_ENCODER = 4
 
 
@@ -232,7 +232,7 @@ class marlin_context(c_void_p):
 
 
 class marlin_weights(c_void_p):
-    """packed weights on a device; immutable, shareable, never alias a file."""
+    """packed weights on a device; immutable, shareable, no alias of a file."""
 
 
 class marlin_stream(c_void_p):
@@ -250,10 +250,10 @@ class marlin_checkpoint(c_void_p):
 class marlin_error(Structure):
     struct_size: int
     status: int
-    # errno, CUresult, NSError.code; 0 when there is none
+    # errno, CUresult or NSError.code; 0 if there is none
     native_code: int
     reserved: int
-    # UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where
+    # UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
     message: bytes
     _fields_ = (
         ("struct_size", c_uint32),
@@ -268,7 +268,7 @@ class marlin_error(Structure):
 class marlin_matrix(Structure):
     # NULL: absent
     data: int | None
-    # added to data; the place for offsets into MTLBuffers
+    # added to data; use it for offsets into MTLBuffers
     offset_bytes: int
     rows: int
     cols: int
@@ -297,7 +297,7 @@ class marlin_device_info(Structure):
     # "avx512-vnni-bf16", "sm_90a", "apple9"
     isa_or_arch: bytes
     memory_bytes: int
-    # empty when the device is usable
+    # empty if the device is usable
     why_not: bytes
     _fields_ = (
         ("struct_size", c_uint32),
@@ -316,13 +316,13 @@ class marlin_context_desc(Structure):
     backend: int
     # marlin_device_info::index; 0 with AUTO
     device_index: int
-    # CPU threads to use; 0: as many as the process may run on (affinity, cgroup)
+    # CPU threads; 0: as many as affinity and cgroup allow the process
     threads: int
-    # CUcontext or id<MTLDevice> of the host; NULL: by index, and always with AUTO and CPU
+    # the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU
     native_device: int | None
-    # NULL result is MARLIN_E_MEMORY; align is a power of two
+    # returning NULL is MARLIN_E_MEMORY; align is a power of two
     alloc: Any
-    # both or neither of alloc and release
+    # give alloc and release, or neither
     release: Any
     # level 1 error, 2 warning, 3 info
     log: Any
@@ -347,7 +347,7 @@ class marlin_stream_desc(Structure):
     struct_size: int
     kind: int
     native: int | None
-    # the host's memory for temporaries, U8, any alignment, no gaps between rows, apart from all operands; marlin_prepare says how much; absent: the library's own, owned by the stream
+    # the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much. Absent: the stream owns memory of its own
     scratch: marlin_matrix
     _fields_ = (
         ("struct_size", c_uint32),
@@ -357,11 +357,11 @@ class marlin_stream_desc(Structure):
     )
 
 
-# One matrix W[n, k] to pack. Quantized values come with scales; float values (F32, F16, BF16 [n, k]) are quantized here.
+# One matrix W[n, k] to pack. Quantized values need scales. Float values (F32, F16 or BF16, [n, k]) are quantized here.
 class marlin_pack_desc(Structure):
     struct_size: int
     format: int
-    # elements of K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the whole row
+    # weights along K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the row
     group_size: int
     layout: int
     # out_features, in_features
@@ -374,7 +374,7 @@ class marlin_pack_desc(Structure):
     scales: marlin_matrix
     # ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0)
     zeros: marlin_matrix
-    # 2:4, values hold what is kept. ROWS: U8 bitmask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)]
+    # 2:4: values hold kept codes only. ROWS: U8 mask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)]
     sparse_meta: marlin_matrix
     # [1, k] I32, the group of each k (act-order); absent: k / group_size
     group_index: marlin_matrix
@@ -383,7 +383,7 @@ class marlin_pack_desc(Structure):
     flags: int
     # layout GPTQ_V1 only
     gptq_zero_f: int
-    # with PRUNE_2_4 only: [1, k] F32 >= 0; chosen by |w| * norm, as Wanda does; absent: all 1
+    # PRUNE_2_4 only: [1, k] F32 >= 0; pruning ranks by |w| * norm (Wanda); absent: all 1
     column_norms: marlin_matrix
     _fields_ = (
         ("struct_size", c_uint32),
@@ -404,7 +404,7 @@ class marlin_pack_desc(Structure):
     )
 
 
-# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Weights of E experts need expert_ids [T, top_k]; those of one may have them. Slot s of token t, row t top_k + s, is multiplied by expert expert_ids[t, s]; a token may name one twice. A has a row a token, [T, K] (gate and up), or one a slot, [T top_k, K] (down). C has a row a slot; or, with expert_scales, one a token, [T, N]: the sum of its slots' f(A W^T + bias) times their scales, in float32, in the order of s. An id outside [0, E) gives 0, its scale is not read: a host that has some experts passes id - first. CPU only so far, elsewhere MARLIN_E_UNSUPPORTED.
+# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. Only the CPU supports this so far; other backends return MARLIN_E_UNSUPPORTED.
 class marlin_gemm_desc(Structure):
     struct_size: int
     compute: int
@@ -415,7 +415,7 @@ class marlin_gemm_desc(Structure):
     a: marlin_matrix
     # [M, N]; N/2 columns for two-input epilogues
     c: marlin_matrix
-    # [1, N], of experts [1 or E, N], or absent; in the row order of the weights
+    # [1, N], for experts [1 or E, N], or absent; in the row order of the weights
     bias: marlin_matrix
     # [T, top_k] I32, or absent: no mixture of experts
     expert_ids: marlin_matrix
@@ -435,7 +435,7 @@ class marlin_gemm_desc(Structure):
     )
 
 
-# frozen; in elements of N, K and experts; count 0: all from first on
+# frozen; in elements of N, K and experts; count 0: everything from first on
 class marlin_shard(Structure):
     first: bytes
     count: bytes
@@ -448,20 +448,20 @@ class marlin_shard(Structure):
 class marlin_load_desc(Structure):
     struct_size: int
     flags: int
-    # names as marlin_checkpoint_layer lists them; several: one handle, N concatenated
+    # as marlin_checkpoint_layer names them; several names: one handle, concatenated along N
     layers: Any
-    # one a name, or NULL: everything
+    # one per name; or NULL: everything
     shards: Any
     layer_count: int
-    # 0 or 1: as the layers have them; more: of names of one each, expert by expert
+    # 0 or 1: as in the layers; above 1: each name is (a part of) one expert
     expert_count: int
-    # for layers that are not quantized: quantize to this; 0: they are an error
+    # quantize layers of floats to this format; 0: layers of floats are an error
     format: int
     # with format; 0: the format's own
     group_size: int
-    # LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL
+    # LOAD_PRUNE_2_4: one per name, absent or [1, K of the layer] as above; or NULL
     column_norms: Any
-    # On the calling thread: first, last, now and then. Counts elements of W. Not 0 cancels: MARLIN_E_CANCELLED. May be NULL.
+    # Called on the calling thread at the start, at the end and at intervals. It counts elements of W. A result other than 0 cancels the load: MARLIN_E_CANCELLED. May be NULL.
     progress: Any
     # given to progress
     user: int | None
@@ -483,7 +483,7 @@ class marlin_load_desc(Structure):
 class marlin_open_desc(Structure):
     struct_size: int
     flags: int
-    # MARLIN_LAYOUT_AUTO: found from config.json, tensor names and dtypes; else it is taken on trust
+    # AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust
     layout: int
     # for all GPTQ v1 layers of the file
     gptq_zero_f: int
@@ -497,26 +497,26 @@ class marlin_open_desc(Structure):
 
 class marlin_layer_info(Structure):
     struct_size: int
-    # would it load?
+    # MARLIN_OK if the layer can be loaded
     status: int
-    # lives as long as the checkpoint or weights it came from
+    # valid as long as its checkpoint or weights
     name: bytes | None
     n: int
     k: int
-    # 1 for a plain layer
+    # 1 for a layer without experts
     experts: int
     # k when one group spans the row
     group_size: int
-    # MARLIN_FORMAT_NONE: floats of `dtype`, can be quantized on load
+    # MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load
     format: int
-    # in the file; of packed weights: what their first part came in
+    # in the file; for packed weights: the layout of their first part
     layout: int
     flags: int
-    # of the scales; of the values when format is NONE
+    # of the scales; of the values if format is NONE
     dtype: int
     # in the file, or on the device
     bytes: int
-    # sum of w^2 over what pruning kept / over all, of whole layers; 1 when nothing was pruned or all is 0
+    # sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0
     kept_share: float
     _fields_ = (
         ("struct_size", c_uint32),
@@ -535,13 +535,13 @@ class marlin_layer_info(Structure):
     )
 
 
-# What became of one layer.
+# The result of converting one layer.
 class marlin_convert_outcome(Structure):
     struct_size: int
-    # MARLIN_OK: quantized; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
+    # MARLIN_OK: quantized; else the reason to leave it as it was (SKIP_UNFIT)
     status: int
     name: bytes | None
-    # the words for status, or ""
+    # the message that belongs to status, or ""
     reason: bytes | None
     n: int
     k: int
@@ -550,9 +550,9 @@ class marlin_convert_outcome(Structure):
     group_size: int
     # MARLIN_FORMAT_NONE: floats
     from_: int
-    # that was written
+    # of the written layer
     format: int
-    # MARLIN_LAYER_*, MARLIN_PACK_* of what was written
+    # MARLIN_LAYER_* and MARLIN_PACK_* of the written layer
     flags: int
     reserved: int
     # of all its tensors
@@ -586,7 +586,7 @@ class marlin_convert_outcome(Structure):
     )
 
 
-# Quantizing a checkpoint from file to file.
+# Quantizes a checkpoint from file to file.
 class marlin_convert_desc(Structure):
     struct_size: int
     flags: int
@@ -596,20 +596,20 @@ class marlin_convert_desc(Structure):
     # 0: the format's own (MARLIN_24: 128); >= k: the whole row
     group_size: int
     layer_count: int
-    # to quantize, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
+    # the layers to quantize, by name; all other tensors are copied unchanged
     layers: Any
-    # safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
+    # safetensors: most bytes of tensors in one file; 0: as many files as the input has
     shard_bytes: int
-    # Called on the calling thread, at least once a layer and every few million weights; total_bytes is of the input, and 0 while the files are being planned. What is not 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
+    # Called on the calling thread, at least once per layer and every few million weights. total_bytes is the size of the input, and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
     progress: Any
-    # in file order; lives during the call
+    # in file order; outcome is valid during the call
     layer_done: Any
     # as marlin_context_desc::log
     log: Any
     parallel_for: Any
-    # given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread
+    # given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
     user: int | None
-    # PRUNE_2_4: one for each of layers, in host memory, as in marlin_load_desc; or NULL
+    # PRUNE_2_4: one per layer, in host memory, as in marlin_load_desc; or NULL
     column_norms: Any
     _fields_ = (
         ("struct_size", c_uint32),
@@ -629,7 +629,7 @@ class marlin_convert_desc(Structure):
     )
 
 
-# append-only; inside struct_size no member is NULL
+# grows at its end only; no member inside struct_size is NULL
 class marlin_api(Structure):
     struct_size: int
     abi_major: int

@@ -17,7 +17,7 @@ namespace {
    rows,                                                                                           \
    columns,                                                                                        \
    threads,                                                                                        \
-   std::string_view(family) == "regdecode" && !std::string_view(suffix).ends_with("tensor"),            \
+   std::string_view(family) == "regdecode" && !std::string_view(suffix).ends_with("tensor"),       \
    std::string_view(suffix).ends_with("tensor")},
 #define MARLIN_GPU_HELPER(name, columns)
 constexpr ProductKernel kProducts[] = {

@@ -9,7 +9,7 @@ pub struct marlin_context {
     _bytes: [u8; 0],
     _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
 }
-/// packed weights on a device; immutable, shareable, never alias a file
+/// packed weights on a device; immutable, shareable, no alias of a file
 #[repr(C)]
 pub struct marlin_weights {
     _bytes: [u8; 0],
@@ -33,22 +33,22 @@ pub struct marlin_checkpoint {
     _bytes: [u8; 0],
     _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
 }
-/// values are pinned for ever and spaced by kind
+/// values never change; they are spaced by kind
 pub type marlin_status = i32;
 pub type marlin_backend = i32;
 pub type marlin_dtype = i32;
 /// where marlin_matrix::data points
 pub type marlin_memory = i32;
-/// what a weight is worth; q is its code, s its group's scale
+/// the value of a weight with code q in a group with scale s
 pub type marlin_format = i32;
 pub type marlin_compute = i32;
 /// element order of pre-quantized input; docs/formats.md defines each bit by bit
 pub type marlin_layout = i32;
-/// what a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
+/// GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
 pub type marlin_gptq_zero_f = i32;
 /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
 pub type marlin_epilogue = i32;
-/// what a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
+/// the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
 pub type marlin_native = i32;
 /// how a file names and stores its quantized layers
 pub type marlin_scheme = i32;
@@ -56,7 +56,7 @@ pub type marlin_scheme = i32;
 pub const MARLIN_VERSION_MAJOR: u32 = 0;
 pub const MARLIN_VERSION_MINOR: u32 = 1;
 pub const MARLIN_VERSION_PATCH: u32 = 0;
-/// The table that marlin_get_api serves: the major changes when the ABI breaks, the minor when the table grows.
+/// Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 pub const MARLIN_ABI_MAJOR: u32 = 0;
 pub const MARLIN_ABI_MINOR: u32 = 1;
 pub const MARLIN_OK: marlin_status = 0;
@@ -86,7 +86,7 @@ pub const MARLIN_E_CANCELLED: marlin_status = -33;
 pub const MARLIN_E_MEMORY: marlin_status = -40;
 /// a bug in this library; please report it with the message
 pub const MARLIN_E_INTERNAL: marlin_status = -90;
-/// the first usable of CUDA, Metal, CPU
+/// the first usable backend of CUDA, Metal, CPU
 pub const MARLIN_BACKEND_AUTO: marlin_backend = 0;
 pub const MARLIN_BACKEND_CPU: marlin_backend = 1;
 pub const MARLIN_BACKEND_METAL: marlin_backend = 2;
@@ -97,7 +97,7 @@ pub const MARLIN_BF16: marlin_dtype = 3;
 pub const MARLIN_I8: marlin_dtype = 4;
 pub const MARLIN_I32: marlin_dtype = 5;
 pub const MARLIN_U32: marlin_dtype = 6;
-/// two a byte, low nibble first; cols counts nibbles and is even
+/// two per byte, low nibble first; cols counts nibbles and is even
 pub const MARLIN_U4: marlin_dtype = 7;
 pub const MARLIN_E8M0: marlin_dtype = 8;
 /// the FN variant: no infinity, 0x7F and 0xFF are NaN
@@ -123,15 +123,15 @@ pub const MARLIN_FP4: marlin_format = 2;
 pub const MARLIN_MXFP4: marlin_format = 3;
 /// e2m1(q) \* e4m3 \* tensor_scale, groups of 16
 pub const MARLIN_NVFP4: marlin_format = 4;
-/// q \* s (+ zero): the exact home of Q8_0
+/// q \* s (+ zero); holds Q8_0 exactly
 pub const MARLIN_INT8: marlin_format = 5;
-/// activations as given, FP32 sums
+/// activations as given, sums in FP32
 pub const MARLIN_COMPUTE_DEFAULT: marlin_compute = 0;
-/// activations rounded to INT8 in blocks of 32 with their own scale
+/// activations rounded to INT8, one scale for each block of 32
 pub const MARLIN_COMPUTE_INT8: marlin_compute = 1;
 /// activations rounded to E4M3; CUDA only
 pub const MARLIN_COMPUTE_FP8: marlin_compute = 2;
-/// packing: ROWS; opening a file: found from the file
+/// packing: ROWS; opening a file: detected
 pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
 /// U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]
 pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
@@ -147,7 +147,7 @@ pub const MARLIN_LAYOUT_AWQ: marlin_layout = 5;
 pub const MARLIN_LAYOUT_AWQ_GEMV: marlin_layout = 6;
 /// AutoAWQ "gemv_fast", llm-awq
 pub const MARLIN_LAYOUT_AWQ_GEMV_FAST: marlin_layout = 7;
-/// GGUF blocks: values hold the whole block bytes
+/// GGUF blocks: `values` holds whole blocks
 pub const MARLIN_LAYOUT_GGUF: marlin_layout = 8;
 /// IST Marlin
 pub const MARLIN_LAYOUT_MARLIN: marlin_layout = 9;
@@ -176,7 +176,7 @@ pub const MARLIN_NATIVE_CUDA_STREAM: marlin_native = 1;
 pub const MARLIN_NATIVE_METAL_QUEUE: marlin_native = 2;
 /// uncommitted, no encoder open; flush, then commit
 pub const MARLIN_NATIVE_METAL_COMMAND_BUFFER: marlin_native = 3;
-/// encoded into; bindings are clobbered; the host ends it
+/// we encode into it and change its bindings; the host ends it
 pub const MARLIN_NATIVE_METAL_ENCODER: marlin_native = 4;
 /// GGUF to a name in .gguf or from a GGUF, else compressed-tensors
 pub const MARLIN_SCHEME_AUTO: marlin_scheme = 0;
@@ -196,39 +196,39 @@ pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
 pub const MARLIN_PACK_ADDITIVE_ZEROS: u32 = 1;
 /// tensor_scale divides: compressed-tensors NVFP4
 pub const MARLIN_PACK_DIVIDE_SCALE: u32 = 2;
-/// keep two of every 4 along K: see marlin_weights_pack
+/// keep two of every 4 weights along K: see marlin_weights_pack
 pub const MARLIN_PACK_PRUNE_2_4: u32 = 4;
 /// rows alternate gate, up (gpt-oss); loading sets it
 pub const MARLIN_PACK_GATE_UP_INTERLEAVED: u32 = 8;
-/// quantizing: search the scale of least squared error
+/// when quantizing, search for the scale of least squared error
 pub const MARLIN_PACK_SCALES_MSE: u32 = 16;
-/// dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+/// dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
 pub const MARLIN_PACK_OBEYS_2_4: u32 = 32;
 /// marlin_layer_info::flags only
 /// has integer zero points
 pub const MARLIN_LAYER_ZEROS: u32 = 256;
 /// has a group index
 pub const MARLIN_LAYER_ACT_ORDER: u32 = 512;
-/// of every 4 elements along K two are kept
+/// two of every 4 weights along K are kept
 pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
 /// marlin_load_desc::flags
-/// as the MARLIN_PACK_ flags of these names
+/// as the MARLIN_PACK_ flags of the same names
 pub const MARLIN_LOAD_PRUNE_2_4: u32 = 4;
 /// for layers quantized on load
 pub const MARLIN_LOAD_SCALES_MSE: u32 = 16;
 pub const MARLIN_LOAD_OBEYS_2_4: u32 = 32;
 /// marlin_convert_desc::flags
-/// as the MARLIN_PACK_ flags of these names
+/// as the MARLIN_PACK_ flags of the same names
 pub const MARLIN_CONVERT_PRUNE_2_4: u32 = 4;
 pub const MARLIN_CONVERT_SCALES_MSE: u32 = 16;
 pub const MARLIN_CONVERT_OBEYS_2_4: u32 = 32;
 /// INT4 with a zero point a group
 pub const MARLIN_CONVERT_ASYMMETRIC: u32 = 64;
-/// a layer that the scheme cannot hold stays, with its outcome; else: an error
+/// leave layers that the scheme cannot hold as they are; otherwise: an error
 pub const MARLIN_CONVERT_SKIP_UNFIT: u32 = 128;
-/// replace files of the names that are written; else: MARLIN_E_FILE, EEXIST
+/// replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
 pub const MARLIN_CONVERT_OVERWRITE: u32 = 512;
-/// plan and check, report every outcome with its sizes, write nothing
+/// plan, check and report every outcome with its sizes; write nothing
 pub const MARLIN_CONVERT_DRY_RUN: u32 = 1024;
 
 #[repr(C)]
@@ -236,10 +236,10 @@ pub const MARLIN_CONVERT_DRY_RUN: u32 = 1024;
 pub struct marlin_error {
     pub struct_size: u32,
     pub status: marlin_status,
-    /// errno, CUresult, NSError.code; 0 when there is none
+    /// errno, CUresult or NSError.code; 0 if there is none
     pub native_code: i32,
     pub reserved: u32,
-    /// UTF-8, NUL-terminated, control characters escaped: what was expected, what was found, and where
+    /// UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
     pub message: [c_char; 240],
 }
 impl Default for marlin_error {
@@ -258,7 +258,7 @@ impl Default for marlin_error {
 pub struct marlin_matrix {
     /// NULL: absent
     pub data: *mut c_void,
-    /// added to data; the place for offsets into MTLBuffers
+    /// added to data; use it for offsets into MTLBuffers
     pub offset_bytes: u64,
     pub rows: i64,
     pub cols: i64,
@@ -288,7 +288,7 @@ pub struct marlin_device_info {
     /// "avx512-vnni-bf16", "sm_90a", "apple9"
     pub isa_or_arch: [c_char; 32],
     pub memory_bytes: u64,
-    /// empty when the device is usable
+    /// empty if the device is usable
     pub why_not: [c_char; 160],
 }
 impl Default for marlin_device_info {
@@ -308,13 +308,13 @@ pub struct marlin_context_desc {
     pub backend: marlin_backend,
     /// marlin_device_info::index; 0 with AUTO
     pub device_index: i32,
-    /// CPU threads to use; 0: as many as the process may run on (affinity, cgroup)
+    /// CPU threads; 0: as many as affinity and cgroup allow the process
     pub threads: u32,
-    /// CUcontext or id\<MTLDevice\> of the host; NULL: by index, and always with AUTO and CPU
+    /// the host's CUcontext or id\<MTLDevice\>; NULL: by index. NULL with AUTO and CPU
     pub native_device: *mut c_void,
-    /// NULL result is MARLIN_E_MEMORY; align is a power of two
+    /// returning NULL is MARLIN_E_MEMORY; align is a power of two
     pub alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
-    /// both or neither of alloc and release
+    /// give alloc and release, or neither
     pub release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
     /// level 1 error, 2 warning, 3 info
     pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
@@ -338,7 +338,7 @@ pub struct marlin_stream_desc {
     pub struct_size: u32,
     pub kind: marlin_native,
     pub native: *mut c_void,
-    /// the host's memory for temporaries, U8, any alignment, no gaps between rows, apart from all operands; marlin_prepare says how much; absent: the library's own, owned by the stream
+    /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much. Absent: the stream owns memory of its own
     pub scratch: marlin_matrix,
 }
 impl Default for marlin_stream_desc {
@@ -351,13 +351,13 @@ impl Default for marlin_stream_desc {
     }
 }
 
-/// One matrix W\[n, k\] to pack. Quantized values come with scales; float values (F32, F16, BF16 \[n, k\]) are quantized here.
+/// One matrix W\[n, k\] to pack. Quantized values need scales. Float values (F32, F16 or BF16, \[n, k\]) are quantized here.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_pack_desc {
     pub struct_size: u32,
     pub format: marlin_format,
-    /// elements of K that share a scale; 0: the format's own (32, NVFP4 16); \>= k: the whole row
+    /// weights along K that share a scale; 0: the format's own (32, NVFP4 16); \>= k: the row
     pub group_size: u32,
     pub layout: marlin_layout,
     /// out_features, in_features
@@ -370,7 +370,7 @@ pub struct marlin_pack_desc {
     pub scales: marlin_matrix,
     /// ROWS: \[n, ceil(k/group)\] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0)
     pub zeros: marlin_matrix,
-    /// 2:4, values hold what is kept. ROWS: U8 bitmask \[n, ceil(k/8)\] or I16 nibbles \[n, ceil(k/16)\]
+    /// 2:4: values hold kept codes only. ROWS: U8 mask \[n, ceil(k/8)\] or I16 nibbles \[n, ceil(k/16)\]
     pub sparse_meta: marlin_matrix,
     /// \[1, k\] I32, the group of each k (act-order); absent: k / group_size
     pub group_index: marlin_matrix,
@@ -379,7 +379,7 @@ pub struct marlin_pack_desc {
     pub flags: u32,
     /// layout GPTQ_V1 only
     pub gptq_zero_f: marlin_gptq_zero_f,
-    /// with PRUNE_2_4 only: \[1, k\] F32 \>= 0; chosen by |w| \* norm, as Wanda does; absent: all 1
+    /// PRUNE_2_4 only: \[1, k\] F32 \>= 0; pruning ranks by |w| \* norm (Wanda); absent: all 1
     pub column_norms: marlin_matrix,
 }
 impl Default for marlin_pack_desc {
@@ -392,7 +392,7 @@ impl Default for marlin_pack_desc {
     }
 }
 
-/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Weights of E experts need expert_ids \[T, top_k\]; those of one may have them. Slot s of token t, row t top_k + s, is multiplied by expert expert_ids\[t, s\]; a token may name one twice. A has a row a token, \[T, K\] (gate and up), or one a slot, \[T top_k, K\] (down). C has a row a slot; or, with expert_scales, one a token, \[T, N\]: the sum of its slots' f(A W^T + bias) times their scales, in float32, in the order of s. An id outside \[0, E) gives 0, its scale is not read: a host that has some experts passes id - first. CPU only so far, elsewhere MARLIN_E_UNSUPPORTED.
+/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Mixture of experts: weights of E experts need expert_ids \[T, top_k\]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids\[t, s\]. A token may name one expert twice. A has one row per token, \[T, K\] (as for gate and up), or one per routed row, \[T top_k, K\] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, \[T, N\]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside \[0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. Only the CPU supports this so far; other backends return MARLIN_E_UNSUPPORTED.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_gemm_desc {
@@ -405,7 +405,7 @@ pub struct marlin_gemm_desc {
     pub a: marlin_matrix,
     /// \[M, N\]; N/2 columns for two-input epilogues
     pub c: marlin_matrix,
-    /// \[1, N\], of experts \[1 or E, N\], or absent; in the row order of the weights
+    /// \[1, N\], for experts \[1 or E, N\], or absent; in the row order of the weights
     pub bias: marlin_matrix,
     /// \[T, top_k\] I32, or absent: no mixture of experts
     pub expert_ids: marlin_matrix,
@@ -422,7 +422,7 @@ impl Default for marlin_gemm_desc {
     }
 }
 
-/// frozen; in elements of N, K and experts; count 0: all from first on
+/// frozen; in elements of N, K and experts; count 0: everything from first on
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_shard {
@@ -443,20 +443,20 @@ impl Default for marlin_shard {
 pub struct marlin_load_desc {
     pub struct_size: u32,
     pub flags: u32,
-    /// names as marlin_checkpoint_layer lists them; several: one handle, N concatenated
+    /// as marlin_checkpoint_layer names them; several names: one handle, concatenated along N
     pub layers: *const *const c_char,
-    /// one a name, or NULL: everything
+    /// one per name; or NULL: everything
     pub shards: *const marlin_shard,
     pub layer_count: u32,
-    /// 0 or 1: as the layers have them; more: of names of one each, expert by expert
+    /// 0 or 1: as in the layers; above 1: each name is (a part of) one expert
     pub expert_count: u32,
-    /// for layers that are not quantized: quantize to this; 0: they are an error
+    /// quantize layers of floats to this format; 0: layers of floats are an error
     pub format: marlin_format,
     /// with format; 0: the format's own
     pub group_size: u32,
-    /// LOAD_PRUNE_2_4: one a name, absent or as above over the whole layer's K; or NULL
+    /// LOAD_PRUNE_2_4: one per name, absent or \[1, K of the layer\] as above; or NULL
     pub column_norms: *const marlin_matrix,
-    /// On the calling thread: first, last, now and then. Counts elements of W. Not 0 cancels: MARLIN_E_CANCELLED. May be NULL.
+    /// Called on the calling thread at the start, at the end and at intervals. It counts elements of W. A result other than 0 cancels the load: MARLIN_E_CANCELLED. May be NULL.
     pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>,
     /// given to progress
     pub user: *mut c_void,
@@ -476,7 +476,7 @@ impl Default for marlin_load_desc {
 pub struct marlin_open_desc {
     pub struct_size: u32,
     pub flags: u32,
-    /// MARLIN_LAYOUT_AUTO: found from config.json, tensor names and dtypes; else it is taken on trust
+    /// AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust
     pub layout: marlin_layout,
     /// for all GPTQ v1 layers of the file
     pub gptq_zero_f: marlin_gptq_zero_f,
@@ -495,26 +495,26 @@ impl Default for marlin_open_desc {
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_layer_info {
     pub struct_size: u32,
-    /// would it load?
+    /// MARLIN_OK if the layer can be loaded
     pub status: marlin_status,
-    /// lives as long as the checkpoint or weights it came from
+    /// valid as long as its checkpoint or weights
     pub name: *const c_char,
     pub n: i64,
     pub k: i64,
-    /// 1 for a plain layer
+    /// 1 for a layer without experts
     pub experts: u32,
     /// k when one group spans the row
     pub group_size: u32,
-    /// MARLIN_FORMAT_NONE: floats of `dtype`, can be quantized on load
+    /// MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load
     pub format: marlin_format,
-    /// in the file; of packed weights: what their first part came in
+    /// in the file; for packed weights: the layout of their first part
     pub layout: marlin_layout,
     pub flags: u32,
-    /// of the scales; of the values when format is NONE
+    /// of the scales; of the values if format is NONE
     pub dtype: marlin_dtype,
     /// in the file, or on the device
     pub bytes: u64,
-    /// sum of w^2 over what pruning kept / over all, of whole layers; 1 when nothing was pruned or all is 0
+    /// sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0
     pub kept_share: f64,
 }
 impl Default for marlin_layer_info {
@@ -527,15 +527,15 @@ impl Default for marlin_layer_info {
     }
 }
 
-/// What became of one layer.
+/// The result of converting one layer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_convert_outcome {
     pub struct_size: u32,
-    /// MARLIN_OK: quantized; else why it stays as it was (MARLIN_CONVERT_SKIP_UNFIT)
+    /// MARLIN_OK: quantized; else the reason to leave it as it was (SKIP_UNFIT)
     pub status: marlin_status,
     pub name: *const c_char,
-    /// the words for status, or ""
+    /// the message that belongs to status, or ""
     pub reason: *const c_char,
     pub n: i64,
     pub k: i64,
@@ -544,9 +544,9 @@ pub struct marlin_convert_outcome {
     pub group_size: u32,
     /// MARLIN_FORMAT_NONE: floats
     pub from: marlin_format,
-    /// that was written
+    /// of the written layer
     pub format: marlin_format,
-    /// MARLIN_LAYER_\*, MARLIN_PACK_\* of what was written
+    /// MARLIN_LAYER_\* and MARLIN_PACK_\* of the written layer
     pub flags: u32,
     pub reserved: u32,
     /// of all its tensors
@@ -570,7 +570,7 @@ impl Default for marlin_convert_outcome {
     }
 }
 
-/// Quantizing a checkpoint from file to file.
+/// Quantizes a checkpoint from file to file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_convert_desc {
@@ -582,20 +582,20 @@ pub struct marlin_convert_desc {
     /// 0: the format's own (MARLIN_24: 128); \>= k: the whole row
     pub group_size: u32,
     pub layer_count: u32,
-    /// to quantize, as marlin_checkpoint_layer lists them; all other tensors are copied unchanged
+    /// the layers to quantize, by name; all other tensors are copied unchanged
     pub layers: *const *const c_char,
-    /// safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
+    /// safetensors: most bytes of tensors in one file; 0: as many files as the input has
     pub shard_bytes: u64,
-    /// Called on the calling thread, at least once a layer and every few million weights; total_bytes is of the input, and 0 while the files are being planned. What is not 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
+    /// Called on the calling thread, at least once per layer and every few million weights. total_bytes is the size of the input, and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
     pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done_bytes: u64, total_bytes: u64, layer: *const c_char) -> i32>,
-    /// in file order; lives during the call
+    /// in file order; outcome is valid during the call
     pub layer_done: Option<unsafe extern "C" fn(user: *mut c_void, outcome: *const marlin_convert_outcome)>,
     /// as marlin_context_desc::log
     pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
     pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
-    /// given to each of the four; any of them may be NULL, without parallel_for all runs on the calling thread
+    /// given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
     pub user: *mut c_void,
-    /// PRUNE_2_4: one for each of layers, in host memory, as in marlin_load_desc; or NULL
+    /// PRUNE_2_4: one per layer, in host memory, as in marlin_load_desc; or NULL
     pub column_norms: *const marlin_matrix,
 }
 impl Default for marlin_convert_desc {
@@ -608,7 +608,7 @@ impl Default for marlin_convert_desc {
     }
 }
 
-/// append-only; inside struct_size no member is NULL
+/// grows at its end only; no member inside struct_size is NULL
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_api {
@@ -646,53 +646,53 @@ pub struct marlin_api {
 
 #[cfg(feature = "link")]
 extern "C" {
-    /// Device `index` of all backends in the order of MARLIN_BACKEND_AUTO, unusable ones too. Past the end: MARLIN_E_NOT_FOUND.
+    /// Describes device `index`, counted over all backends in the order of MARLIN_BACKEND_AUTO. Unusable devices are included. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_device_get(index: u32, out: *mut marlin_device_info, err: *mut marlin_error) -> marlin_status;
-    /// desc NULL: all defaults. Starts no thread before the first work.
+    /// desc NULL: all defaults. The library starts no thread before the first work.
     pub fn marlin_context_create(desc: *const marlin_context_desc, out: *mut *mut marlin_context, err: *mut marlin_error) -> marlin_status;
-    /// Joins the threads once the last child is gone.
+    /// The threads end when the last handle of the context is destroyed.
     pub fn marlin_context_destroy(context: *mut marlin_context);
-    /// desc NULL: all defaults. Cheap: one a frame is fine.
+    /// desc NULL: all defaults. A stream is cheap: one per frame is fine.
     pub fn marlin_stream_create(context: *mut marlin_context, desc: *const marlin_stream_desc, out: *mut *mut marlin_stream, err: *mut marlin_error) -> marlin_status;
-    /// Submits what is recorded; does not wait. stream must not be NULL, here and in marlin_stream_wait.
+    /// Submits recorded work without waiting. stream must not be NULL, here and in marlin_stream_wait.
     pub fn marlin_stream_flush(stream: *mut marlin_stream, err: *mut marlin_error) -> marlin_status;
-    /// Waits until the work given so far is done. timeout_ns 0 polls, UINT64_MAX waits for ever; MARLIN_E_TIMEOUT.
+    /// Waits until all work so far is done, or returns MARLIN_E_TIMEOUT. timeout_ns 0 polls, UINT64_MAX waits for ever.
     pub fn marlin_stream_wait(stream: *mut marlin_stream, timeout_ns: u64, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_stream_destroy(stream: *mut marlin_stream);
-    /// bytes \> 0; zero-filled, aligned to 64 bytes.
+    /// bytes \> 0. The memory is zero-filled and aligned to 64 bytes.
     pub fn marlin_buffer_create(context: *mut marlin_context, bytes: u64, out: *mut *mut marlin_buffer, err: *mut marlin_error) -> marlin_status;
-    /// The host's view of it; NULL for NULL and for what is no buffer.
+    /// The host's view of the memory; NULL for NULL and for a handle of another kind.
     pub fn marlin_buffer_host(buffer: *mut marlin_buffer) -> *mut c_void;
     pub fn marlin_buffer_destroy(buffer: *mut marlin_buffer);
-    /// Packs part_count matrices, concatenated along N, into one handle. Parts must agree in k, format, group size and kinds of scales and zeros. expert_count above 1: the parts are those of as many experts, all of the first expert first, the same number and n for each; 0 is 1. The parts may be freed afterwards. PRUNE_2_4 keeps the two of the largest |w| (of codes: decoded) in every 4 along K, the lower k on ties, before any scale is chosen; what is sparse already stays as it is. k must be a multiple of 4, the format one of 4 bits, without group_index.
+    /// Packs part_count matrices, concatenated along N, into one handle. The parts must agree in k, format, group size and kinds of scales and zeros. With expert_count above 1, the parts belong to that many experts: all parts of the first expert come first, and every expert has the same number of parts with the same n. 0 means 1. The parts may be freed afterwards. PRUNE_2_4 keeps the two weights of largest |w| in every 4 along K, the lower k on ties, before any scale is chosen; codes are compared by their decoded values. Sparse weights stay as they are. k must be a multiple of 4, and the format must have 4-bit codes and no group_index.
     pub fn marlin_weights_pack(context: *mut marlin_context, parts: *const *const marlin_pack_desc, part_count: u32, expert_count: u32, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
-    /// Decodes rows to floats, bit-exact: the true value rounded once to float32 (then once to out's dtype). out is \[T, K\] F32, F16 or BF16 in the file's order of k. row_ids \[T, 1\] I32 (first_row is ignored; not of several experts: MARLIN_E_UNSUPPORTED), or NULL: the T rows from first_row on, expert e's from e N on. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL.
+    /// Decodes rows to floats, bit-exact: the true value is rounded once to float32, and then once to out's dtype. out is \[T, K\], F32, F16 or BF16, in the file's order of k. row_ids is \[T, 1\] I32, and first_row is then ignored; with several experts row_ids is MARLIN_E_UNSUPPORTED. row_ids NULL selects the T rows from first_row on; rows of expert e start at e N. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL.
     pub fn marlin_weights_unpack(stream: *mut marlin_stream, weights: *const marlin_weights, row_ids: *const marlin_matrix, first_row: i64, out: *const marlin_matrix, err: *mut marlin_error) -> marlin_status;
-    /// name is "" unless the weights were loaded from a file (then: the first layer's name).
+    /// The name is the first layer's name if the weights were loaded from a file, and "" otherwise.
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_weights_destroy(weights: *mut marlin_weights);
-    /// path: a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Reads headers and config.json only. desc NULL: all defaults.
+    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Opening reads headers and config.json only. desc NULL: all defaults.
     pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
-    /// Layers in file order, by the tensor's name without the layout's suffix. Past the end: MARLIN_E_NOT_FOUND.
+    /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
-    /// A borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. More than two dimensions: all but the last are rows; one or none: one row. It starts wherever the file has it, so an operand made of it may have to be copied to its natural alignment first. A type that marlin_dtype does not name is MARLIN_E_UNSUPPORTED.
+    /// Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions but the last count as rows; a tensor with one dimension or none has one row. The view starts where the file has the tensor: copy it to its natural alignment before it becomes an operand. A type without a marlin_dtype is MARLIN_E_UNSUPPORTED.
     pub fn marlin_checkpoint_tensor(checkpoint: *const marlin_checkpoint, name: *const c_char, out: *mut marlin_matrix, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_checkpoint_destroy(checkpoint: *mut marlin_checkpoint);
-    /// Loads and packs the named layers by stripes of rows. Names of stacks are concatenated expert by expert; all must have as many. With expert_count E, every layer_count / E names are one expert (e0.gate, e0.up, e1.gate, ...). A shard outside of its layer: MARLIN_E_SHAPE.
+    /// Loads and packs the named layers, a stripe of rows at a time. Stacks of experts are concatenated expert by expert and must have the same number of experts. With expert_count E, every layer_count / E names make one expert (e0.gate, e0.up, e1.gate, ...). A shard that exceeds its layer is MARLIN_E_SHAPE.
     pub fn marlin_weights_load(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, desc: *const marlin_load_desc, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_gemm(stream: *mut marlin_stream, desc: *const marlin_gemm_desc, err: *mut marlin_error) -> marlin_status;
-    /// Independent products in one submission; an A that several of them share is prepared once. All are validated first.
+    /// Runs independent products in one submission. All are validated first. An A that several products share is prepared once.
     pub fn marlin_gemm_many(stream: *mut marlin_stream, descs: *const *const marlin_gemm_desc, count: u32, err: *mut marlin_error) -> marlin_status;
-    /// Compiles and reserves for these products with M (of experts: T) up to max_m, so that later calls neither allocate nor compile. The data of a, c and expert_ids is not read and may be NULL. scratch_bytes (may be NULL): what a host's own scratch must hold.
+    /// Compiles kernels and reserves memory for these products with M (with experts: T) up to max_m, so that later calls neither compile nor allocate. The data of a, c and expert_ids is not read and may be NULL. \*scratch_bytes is the size that a host's own scratch memory needs; scratch_bytes may be NULL.
     pub fn marlin_prepare(stream: *mut marlin_stream, descs: *const *const marlin_gemm_desc, count: u32, max_m: i64, scratch_bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
-    /// Which kernel, which tiles, why: "kernel: NAME\\n", then "key: value\\n" lines, NUL-terminated and cut at capacity. \*needed (may be NULL) is the size with the NUL; text may be NULL when capacity is 0.
+    /// Names the kernel, its tiles and the reason: "kernel: NAME\\n", then "key: value\\n" lines. The text is cut at capacity and NUL-terminated. \*needed is its full size with the NUL; needed may be NULL. text may be NULL if capacity is 0.
     pub fn marlin_explain(desc: *const marlin_gemm_desc, text: *mut c_char, capacity: usize, needed: *mut usize, err: *mut marlin_error) -> marlin_status;
     /// major \<\< 16 | minor \<\< 8 | patch
     pub fn marlin_version() -> u32;
-    /// Static text like "MARLIN_E_SHAPE"; never NULL.
+    /// Static text such as "MARLIN_E_SHAPE"; never NULL.
     pub fn marlin_status_name(status: marlin_status) -> *const c_char;
-    /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24, whose words run across rows, hold one packed layer. The result does not depend on parallel_for. out_path: a .gguf or .safetensors file in an existing folder, or a folder (made when there is none) for model.gguf or model.safetensors, its index and shards. Beside safetensors go config.json, the input's with its quantization_config replaced, and for GPTQ quantize_config.json; a tokenizer and whatever else a model's folder holds is the caller's to copy. A GGUF keeps the key-values of a GGUF; made from safetensors it keeps the tensors' names and says no architecture. Layers that are quantized already are decoded and quantized again, with a warning. A layer that the scheme cannot hold, and a quantized layer that is not listed and that the output's config could not describe, is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name. Everything is written under other names, synced, and renamed at the end: whatever fails leaves old files as they were. Only regular files are replaced, and no input under any name. A process that limits the size of its files must ignore SIGXFSZ.
+    /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24 hold one packed layer, because their words run across rows. The result does not depend on parallel_for. out_path names a .gguf or .safetensors file in an existing folder, or a folder for model.gguf or for model.safetensors with its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names and names no architecture. A layer that is quantized already is decoded and quantized again, with a warning. A layer that the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed and that the output's config cannot describe. All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must ignore SIGXFSZ.
     pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
-    /// The only symbol a plugin host needs. Static storage; NULL when that major is not served.
+    /// The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
 }

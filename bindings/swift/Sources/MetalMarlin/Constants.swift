@@ -2,7 +2,7 @@
 // swift-format-ignore-file
 internal import CMetalMarlin
 
-/// Values are pinned for ever and spaced by kind
+/// Values never change; they are spaced by kind
 public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -66,7 +66,7 @@ public struct Backend: RawRepresentable, Hashable, Sendable, CustomStringConvert
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// The first usable of CUDA, Metal, CPU
+  /// The first usable backend of CUDA, Metal, CPU
   public static let auto = Backend(rawValue: MARLIN_BACKEND_AUTO)
   /// `MARLIN_BACKEND_CPU`
   public static let cpu = Backend(rawValue: MARLIN_BACKEND_CPU)
@@ -104,7 +104,7 @@ public struct DType: RawRepresentable, Hashable, Sendable, CustomStringConvertib
   public static let i32 = DType(rawValue: MARLIN_I32)
   /// `MARLIN_U32`
   public static let u32 = DType(rawValue: MARLIN_U32)
-  /// Two a byte, low nibble first; cols counts nibbles and is even
+  /// Two per byte, low nibble first; cols counts nibbles and is even
   public static let u4 = DType(rawValue: MARLIN_U4)
   /// `MARLIN_E8M0`
   public static let e8m0 = DType(rawValue: MARLIN_E8M0)
@@ -163,7 +163,7 @@ public struct Memory: RawRepresentable, Hashable, Sendable, CustomStringConverti
   }
 }
 
-/// What a weight is worth; q is its code, s its group's scale
+/// The value of a weight with code q in a group with scale s
 public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -178,7 +178,7 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let mxfp4 = Format(rawValue: MARLIN_MXFP4)
   /// e2m1(q) * e4m3 * tensor_scale, groups of 16
   public static let nvfp4 = Format(rawValue: MARLIN_NVFP4)
-  /// q * s (+ zero): the exact home of Q8_0
+  /// q * s (+ zero); holds Q8_0 exactly
   public static let int8 = Format(rawValue: MARLIN_INT8)
 
   /// The header's name.
@@ -200,9 +200,9 @@ public struct Compute: RawRepresentable, Hashable, Sendable, CustomStringConvert
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// Activations as given, FP32 sums
+  /// Activations as given, sums in FP32
   public static let `default` = Compute(rawValue: MARLIN_COMPUTE_DEFAULT)
-  /// Activations rounded to INT8 in blocks of 32 with their own scale
+  /// Activations rounded to INT8, one scale for each block of 32
   public static let int8 = Compute(rawValue: MARLIN_COMPUTE_INT8)
   /// Activations rounded to E4M3; CUDA only
   public static let fp8 = Compute(rawValue: MARLIN_COMPUTE_FP8)
@@ -223,7 +223,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// Packing: ROWS; opening a file: found from the file
+  /// Packing: ROWS; opening a file: detected
   public static let auto = Layout(rawValue: MARLIN_LAYOUT_AUTO)
   /// U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]
   public static let rows = Layout(rawValue: MARLIN_LAYOUT_ROWS)
@@ -239,7 +239,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let awqGemv = Layout(rawValue: MARLIN_LAYOUT_AWQ_GEMV)
   /// AutoAWQ "gemv_fast", llm-awq
   public static let awqGemvFast = Layout(rawValue: MARLIN_LAYOUT_AWQ_GEMV_FAST)
-  /// GGUF blocks: values hold the whole block bytes
+  /// GGUF blocks: `values` holds whole blocks
   public static let gguf = Layout(rawValue: MARLIN_LAYOUT_GGUF)
   /// IST Marlin
   public static let marlin = Layout(rawValue: MARLIN_LAYOUT_MARLIN)
@@ -265,7 +265,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   }
 }
 
-/// What a zero nibble 15 of GPTQ v1, which stores zero - 1, stands for: readers disagree
+/// GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
 public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -326,7 +326,7 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   }
 }
 
-/// What a stream is made from; the kind decides, not NULL (CUDA's legacy stream is NULL)
+/// The origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
 public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -339,7 +339,7 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let metalQueue = Native(rawValue: MARLIN_NATIVE_METAL_QUEUE)
   /// Uncommitted, no encoder open; flush, then commit
   public static let metalCommandBuffer = Native(rawValue: MARLIN_NATIVE_METAL_COMMAND_BUFFER)
-  /// Encoded into; bindings are clobbered; the host ends it
+  /// We encode into it and change its bindings; the host ends it
   public static let metalEncoder = Native(rawValue: MARLIN_NATIVE_METAL_ENCODER)
 
   /// The header's name.
@@ -393,13 +393,13 @@ public struct PackOptions: OptionSet, Hashable, Sendable {
   public static let additiveZeros = PackOptions(rawValue: MARLIN_PACK_ADDITIVE_ZEROS)
   /// tensor_scale divides: compressed-tensors NVFP4
   public static let divideScale = PackOptions(rawValue: MARLIN_PACK_DIVIDE_SCALE)
-  /// Keep two of every 4 along K: see marlin_weights_pack
+  /// Keep two of every 4 weights along K: see marlin_weights_pack
   public static let prune2of4 = PackOptions(rawValue: MARLIN_PACK_PRUNE_2_4)
   /// Rows alternate gate, up (gpt-oss); loading sets it
   public static let gateUpInterleaved = PackOptions(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
-  /// Quantizing: search the scale of least squared error
+  /// When quantizing, search for the scale of least squared error
   public static let scalesMse = PackOptions(rawValue: MARLIN_PACK_SCALES_MSE)
-  /// Dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+  /// Dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
   public static let obeys2of4 = PackOptions(rawValue: MARLIN_PACK_OBEYS_2_4)
 }
 
@@ -408,7 +408,7 @@ public struct LoadOptions: OptionSet, Hashable, Sendable {
   public let rawValue: UInt32
   public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-  /// As the MARLIN_PACK_ flags of these names
+  /// As the MARLIN_PACK_ flags of the same names
   public static let prune2of4 = LoadOptions(rawValue: MARLIN_LOAD_PRUNE_2_4)
   /// For layers quantized on load
   public static let scalesMse = LoadOptions(rawValue: MARLIN_LOAD_SCALES_MSE)
@@ -421,7 +421,7 @@ public struct ConversionOptions: OptionSet, Hashable, Sendable {
   public let rawValue: UInt32
   public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-  /// As the MARLIN_PACK_ flags of these names
+  /// As the MARLIN_PACK_ flags of the same names
   public static let prune2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_PRUNE_2_4)
   /// `MARLIN_CONVERT_SCALES_MSE`
   public static let scalesMse = ConversionOptions(rawValue: MARLIN_CONVERT_SCALES_MSE)
@@ -429,11 +429,11 @@ public struct ConversionOptions: OptionSet, Hashable, Sendable {
   public static let obeys2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_OBEYS_2_4)
   /// INT4 with a zero point a group
   public static let asymmetric = ConversionOptions(rawValue: MARLIN_CONVERT_ASYMMETRIC)
-  /// A layer that the scheme cannot hold stays, with its outcome; else: an error
+  /// Leave layers that the scheme cannot hold as they are; otherwise: an error
   public static let skipUnfit = ConversionOptions(rawValue: MARLIN_CONVERT_SKIP_UNFIT)
-  /// Replace files of the names that are written; else: MARLIN_E_FILE, EEXIST
+  /// Replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
   public static let overwrite = ConversionOptions(rawValue: MARLIN_CONVERT_OVERWRITE)
-  /// Plan and check, report every outcome with its sizes, write nothing
+  /// Plan, check and report every outcome with its sizes; write nothing
   public static let dryRun = ConversionOptions(rawValue: MARLIN_CONVERT_DRY_RUN)
 }
 
@@ -446,18 +446,18 @@ public struct LayerFlags: OptionSet, Hashable, Sendable {
   public static let additiveZeros = LayerFlags(rawValue: MARLIN_PACK_ADDITIVE_ZEROS)
   /// tensor_scale divides: compressed-tensors NVFP4
   public static let divideScale = LayerFlags(rawValue: MARLIN_PACK_DIVIDE_SCALE)
-  /// Keep two of every 4 along K: see marlin_weights_pack
+  /// Keep two of every 4 weights along K: see marlin_weights_pack
   public static let prune2of4 = LayerFlags(rawValue: MARLIN_PACK_PRUNE_2_4)
   /// Rows alternate gate, up (gpt-oss); loading sets it
   public static let gateUpInterleaved = LayerFlags(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
-  /// Quantizing: search the scale of least squared error
+  /// When quantizing, search for the scale of least squared error
   public static let scalesMse = LayerFlags(rawValue: MARLIN_PACK_SCALES_MSE)
-  /// Dense values obey 2:4: store them sparse; three non-zeros in a block: MARLIN_E_FORMAT
+  /// Dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
   public static let obeys2of4 = LayerFlags(rawValue: MARLIN_PACK_OBEYS_2_4)
   /// Has integer zero points
   public static let zeros = LayerFlags(rawValue: MARLIN_LAYER_ZEROS)
   /// Has a group index
   public static let actOrder = LayerFlags(rawValue: MARLIN_LAYER_ACT_ORDER)
-  /// Of every 4 elements along K two are kept
+  /// Two of every 4 weights along K are kept
   public static let sparse2of4 = LayerFlags(rawValue: MARLIN_LAYER_SPARSE_2_4)
 }
