@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Reads every source, and every header alone, with clang and libc++, whose headers include less of each other than those of
-libstdc++. Missing #include lines and warnings of clang show themselves on Linux so, and not first on macOS.
+"""Reads every source, and every header alone, with clang and libc++, whose headers include less of
+each other than those of libstdc++. Missing #include lines and warnings of clang show themselves on
+Linux so, and not first on macOS.
 
     sources_test.py [COMPILER]
 
-Prints "passed FILE (processor)", "FAILED FILE (processor): why" and "skipped WHAT: why". The exit status is 1 where something
-failed.
+Prints "passed FILE (processor)", "FAILED FILE (processor): why" and "skipped WHAT: why". The exit
+status is 1 where something failed.
 
-Most of the time would go into reading the same headers again, so they are precompiled. A file gets a precompiled header only if
-the file includes all that is in it, and a header that stands alone is read without help. No missing #include can hide.
+Most of the time would go into reading the same headers again, so they are precompiled. A file gets
+a precompiled header only if the file itself includes all that is in it, near or far, and every
+header is read by itself: no missing #include can hide.
 """
 import collections
 import concurrent.futures
@@ -23,9 +25,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDED_FROM = ["include", "src", ".", "tools"]
 WARNINGS = ["-Werror", "-Wall", "-Wextra"]
-# Later versions of libc++ include still less: these names are gone in the newest.
-FLAGS = ["-std=c++20", "-stdlib=libc++", "-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES", *WARNINGS,
-         *(f"-I{folder}" for folder in INCLUDED_FROM)]
+# The first definition has libc++ include as little as its later versions do. The second leaves
+# <cfloat> empty: on macOS the libc++ of LLVM 21 finds it so once <math.h> has been read.
+FLAGS = ["-std=c++20", "-stdlib=libc++", "-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES",
+         "-D_LIBCPP_FLOAT_H", *WARNINGS, *(f"-I{folder}" for folder in INCLUDED_FROM)]
 # A file gets the first of these of which it includes every header.
 PRECOMPILED = [
     ["<CLI/CLI.hpp>", "<nlohmann/json.hpp>"],
@@ -74,8 +77,9 @@ class Sources:
         found = []
         for quote, name in INCLUDE.findall(self.text(path)):
             folders = [str(pathlib.PurePath(path).parent)] if quote == '"' else []
-            at = [os.path.normpath(os.path.join(folder, name)) for folder in folders + INCLUDED_FROM]
-            found.append(next((it for it in at if (ROOT / it).is_file()), f"<{name}>"))
+            places = [os.path.join(folder, name) for folder in folders + INCLUDED_FROM]
+            ours = (os.path.normpath(place) for place in places if (ROOT / place).is_file())
+            found.append(next(ours, f"<{name}>"))
         return found
 
     def closure(self, path):
@@ -83,30 +87,35 @@ class Sources:
         if path.startswith("<"):
             return {path}
         if path not in self.closures:
-            self.closures[path] = {path}.union(*(self.closure(at) for at in self.includes(path)))
+            self.closures[path] = {path}.union(*map(self.closure, self.includes(path)))
         return self.closures[path]
 
     def mentions(self, path, pattern):
-        return any(re.search(pattern, self.text(at)) for at in self.closure(path) if not at.startswith("<"))
+        ours = (at for at in self.closure(path) if not at.startswith("<"))
+        return any(re.search(pattern, self.text(at)) for at in ours)
 
     def own_header(self, path):
-        """The header that a source includes before all else, so that both can be read at once. Where the source includes a
-        library that costs much to read, both are read apart: the precompiled library would help the header along."""
+        """The header that a source includes before all else, so that both can be read at once.
+        Where the source includes a library that costs much to read, both are read apart: the
+        library would be precompiled, and help the header along."""
         first = next(iter(self.includes(path)), "")
-        costly = any(name.startswith("<") and "/" in name for name in self.includes(path))
-        return first if not costly and first == str(pathlib.PurePath(path).with_suffix(".h")) else None
+        if any(name.startswith("<") and "/" in name for name in self.includes(path)):
+            return None
+        return first if first == str(pathlib.PurePath(path).with_suffix(".h")) else None
 
     def units(self):
-        """All that is read apart: each source, and each header but those that their source shows to stand alone. With each of
-        them the file that says which precompiled headers fit."""
-        names = sorted(str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*")
+        """All that is read apart: each source, and each header but those that their source shows to
+        stand alone. With each of them the file that says which precompiled headers fit."""
+        paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
                        if path.suffix in {".cc", ".h", ".hpp"})
-        names = [name for name in names if not self.mentions(name, r"#\s*import\s+<")]  # the hosts of Metal
+        names = [str(path.relative_to(ROOT)) for path in paths]
+        # What includes Apple's frameworks is for another compiler.
+        names = [name for name in names if not self.mentions(name, r"#\s*import\s+<")]
         own = {name: self.own_header(name) for name in names if name.endswith(".cc")}
         return {name: own.get(name) or name for name in names if name not in own.values()}
 
     def processors(self, path):
-        """Those for which the file has to be read: code that depends on none of them is read for one."""
+        """Those that the file has to be read for: one of them if it depends on none."""
         if re.search(r"/arm64/|_arm", path):
             return ["aarch64"]
         if re.search(r"/x86/|_x86", path) or not self.mentions(path, r"__aarch64__|arm_neon"):
@@ -116,7 +125,8 @@ class Sources:
 
 def run(compiler, processor, arguments):
     """What the compiler says against it."""
-    ran = subprocess.run([compiler, f"--target={processor}-linux-gnu", *FLAGS, *arguments], cwd=ROOT, capture_output=True, text=True)
+    command = [compiler, f"--target={processor}-linux-gnu", *FLAGS, *arguments]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return ran.stderr or (f"exit status {ran.returncode}" if ran.returncode else "")
 
 
@@ -126,8 +136,10 @@ def fitting(closure):
 
 def precompile(compiler, processor, names, at):
     lines = (name if name.startswith("<") else f'"{name}"' for name in names)
-    at.with_suffix(".h").write_text("".join(f"#include {line}\n" for line in lines))
-    return run(compiler, processor, ["-fpch-instantiate-templates", "-x", "c++-header", str(at.with_suffix(".h")), "-o", str(at)])
+    header = at.with_suffix(".h")
+    header.write_text("".join(f"#include {line}\n" for line in lines))
+    arguments = ["-fpch-instantiate-templates", "-x", "c++-header", str(header), "-o", str(at)]
+    return run(compiler, processor, arguments)
 
 
 def read(compiler, processor, path, precompiled):
@@ -152,27 +164,32 @@ def main():
     sources = Sources()
     units = sources.units()
     failed = False
-    with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    threads = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+    with tempfile.TemporaryDirectory() as name, threads as pool:
         folder = pathlib.Path(name)
-        most = "float most = FLT_MAX;\n"
-        there = [processor for processor in PROCESSORS if not read_text(compiler, processor, folder, f"#include <cfloat>\n{most}")]
+        use = "float most = std::numeric_limits<float>::max();\n"
+        there = [processor for processor in PROCESSORS
+                 if not read_text(compiler, processor, folder, f"#include <limits>\n{use}")]
         for processor in PROCESSORS:
             if processor not in there:
                 print(f"skipped {processor}: {compiler} has no libc++ or no C library for it")
-            elif "FLT_MAX" not in read_text(compiler, processor, folder, f"#include <vector>\n{most}"):
-                print(f"FAILED {processor}: a missing <cfloat> goes unseen")
+            elif not read_text(compiler, processor, folder, f"#include <cstdint>\n{use}"):
+                print(f"FAILED {processor}: a missing <limits> goes unseen")
                 failed = True
-        jobs = [(path, processor, fitting(sources.closure(decides))) for path, decides in units.items()
+        jobs = [(path, processor, fitting(sources.closure(decides)))
+                for path, decides in units.items()
                 for processor in sources.processors(path) if processor in there]
         wanted = collections.Counter((processor, names) for _, processor, names in jobs if names)
         headers = {}
         for number, ((processor, names), files) in enumerate(wanted.items()):
             if files > 1:
                 at = folder / f"{number}.pch"
-                headers[processor, names] = at, pool.submit(precompile, compiler, processor, names, at)
+                said = pool.submit(precompile, compiler, processor, names, at)
+                headers[processor, names] = at, said
         # A header that does not compile fails where it is read alone.
         ready = {key: at for key, (at, said) in headers.items() if not said.result()}
-        results = [pool.submit(read, compiler, processor, path, ready.get((processor, names))) for path, processor, names in jobs]
+        results = [pool.submit(read, compiler, processor, path, ready.get((processor, names)))
+                   for path, processor, names in jobs]
         for (path, processor, _), result in zip(jobs, results):
             said = result.result()
             if said:

@@ -16,8 +16,6 @@ constexpr size_t kHugePage = size_t{2} << 20;
 /// Blocks from this size on are on their own: the end of their last huge page is at most half as
 /// much again.
 constexpr size_t kLarge = 2 * kHugePage;
-/// A multiple of the page sizes there are.
-constexpr size_t kPages = size_t{64} << 10;
 
 // The sanitizers are to know where a block ends.
 #if defined(__SANITIZE_ADDRESS__)
@@ -80,7 +78,8 @@ void* PackedMemory::allocate(void* self, size_t size, size_t align) {
 void PackedMemory::release(void*, void* p, size_t size) {
   if (!in_slab(size)) return std::free(p);
   const auto begin = reinterpret_cast<uintptr_t>(p);
-#if defined(MADV_HUGEPAGE)  // Linux, where MADV_DONTNEED gives pages back
+#if defined(MADV_HUGEPAGE)                     // Linux, where MADV_DONTNEED gives pages back
+  constexpr size_t kPages = size_t{64} << 10;  // a multiple of all page sizes
   const uintptr_t first = (begin + kPages - 1) / kPages * kPages,
                   last = (begin + size) / kPages * kPages;
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);

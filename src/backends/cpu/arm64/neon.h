@@ -4,7 +4,6 @@
 #include <arm_neon.h>
 
 #include <bit>
-#include <cfloat>
 #include <cstdint>
 
 #include "backends/cpu/hot_loops.h"
@@ -127,7 +126,7 @@ inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super
 /// scale * d, but a finite scale times a finite d stays finite: where the integer sum is 0 an
 /// infinite factor would give NaN.
 MARLIN_INLINE float32x4_t finite_product(float32x4_t scale, float32x4_t d) {
-  const float32x4_t limit = vdupq_n_f32(FLT_MAX), product = vmulq_f32(scale, d);
+  const float32x4_t limit = vdupq_n_f32(kLargestFloat), product = vmulq_f32(scale, d);
   const float32x4_t clamped =
       vmaxq_f32(vnegq_f32(limit), vminq_f32(limit, product));  // NaN stays NaN
   return vbslq_f32(vcgtq_f32(vabsq_f32(scale), limit), product, clamped);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cfloat>
 
 #include "backends/cpu/arm64/neon_codes.h"
 #include "backends/cpu/chunks.h"
@@ -141,7 +140,7 @@ inline bool may_overflow(const PanelArgs& args, const SuperScales& scales, int64
       args.packed_a + args.activations.rows_offset(tile);  // DRange; none is negative
   const float largest_d =
       std::bit_cast<float>(*std::max_element(d, d + args.activations.tile_rows));
-  return !(scales.largest * largest_d <= FLT_MAX);
+  return !(scales.largest * largest_d <= kLargestFloat);
 }
 
 }  // namespace metal_marlin::cpu

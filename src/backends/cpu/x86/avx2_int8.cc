@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cfloat>
 
 #include "backends/cpu/x86/avx2.h"
 #include "backends/cpu/x86/scale_range.h"
@@ -165,8 +164,9 @@ MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t*
 /// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would
 /// give NaN. NaN stays NaN.
 MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
-  const __m256 limit = _mm256_set1_ps(FLT_MAX), factor = _mm256_mul_ps(scale, d);
-  const __m256 clamped = _mm256_max_ps(_mm256_set1_ps(-FLT_MAX), _mm256_min_ps(limit, factor));
+  const __m256 limit = _mm256_set1_ps(kLargestFloat), factor = _mm256_mul_ps(scale, d);
+  const __m256 clamped =
+      _mm256_max_ps(_mm256_set1_ps(-kLargestFloat), _mm256_min_ps(limit, factor));
   const __m256 infinite =
       _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), scale), limit, _CMP_GT_OQ);
   return _mm256_blendv_ps(clamped, factor, infinite);

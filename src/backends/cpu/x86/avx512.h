@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cfloat>
 #include <cstdint>
 
 #include "backends/cpu/fetch.h"

@@ -106,9 +106,9 @@ inline constexpr int kUncorrected = kCode == CodeKind::i8add ? 128 : 0;
 /// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would
 /// give NaN. NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
-  const __m512 limit = _mm512_set1_ps(FLT_MAX), product = _mm512_mul_ps(scale, d);
+  const __m512 limit = _mm512_set1_ps(kLargestFloat), product = _mm512_mul_ps(scale, d);
   const __mmask16 clamp = _mm512_cmp_ps_mask(_mm512_abs_ps(scale), limit, _CMP_LE_OQ);
-  return _mm512_mask_max_ps(product, clamp, _mm512_set1_ps(-FLT_MAX),
+  return _mm512_mask_max_ps(product, clamp, _mm512_set1_ps(-kLargestFloat),
                             _mm512_min_ps(limit, product));
 }
 

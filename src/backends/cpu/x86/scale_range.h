@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cfloat>
 #include <cstdint>
+#include <limits>
+
+#include "backends/cpu/hot_loops.h"
 
 namespace metal_marlin::cpu {
 
@@ -14,12 +16,13 @@ struct ScaleRange {
 
   /// Any d of the tile keeps the product finite.
   static ScaleRange finite(float largest_d) {
-    return {0, std::bit_cast<uint32_t>(std::min(FLT_MAX, FLT_MAX / std::max(1.0f, largest_d)))};
+    return {0, std::bit_cast<uint32_t>(
+                   std::min(kLargestFloat, kLargestFloat / std::max(1.0f, largest_d)))};
   }
   /// Scales that are powers of two: the product of one and any d of the tile is a normal number, so
   /// that it is the sum of their bits less those of 1.
   static ScaleRange exponents(float smallest_d, float largest_d) {
-    if (!(smallest_d >= FLT_MIN)) return {~0u, 0};
+    if (!(smallest_d >= std::numeric_limits<float>::min())) return {~0u, 0};
     constexpr int64_t kNormal = 0x00800000, kOne = 0x3f800000, kLargestPower = 0x7f000000,
                       kLargest = 0x7f7fffff;
     return {static_cast<uint32_t>(
