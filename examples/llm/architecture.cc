@@ -1,6 +1,7 @@
 #include "architecture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -70,8 +71,9 @@ void check_architecture(const std::string& where, const std::string& found) {
 
 void set(const std::string& where, const Key& key, double value, HyperParameters& hyper) {
   constexpr double kMost = 1 << 24;  // far above any model, and products of two still fit
-  if (key.whole ? !(value >= 1 && value <= kMost && value == static_cast<int64_t>(value))
-                : !(value > 0 && value < 1e12)) {
+  const bool in_range = key.whole ? value >= 1 && value <= kMost && value == std::trunc(value)
+                                  : value > 0 && value < 1e12;
+  if (!in_range) {
     fail(where, std::string(key.config) + ": " + std::to_string(value) + " is out of range");
   }
   if (key.whole)

@@ -23,7 +23,7 @@ constexpr ChatTemplate kTemplates[] = {
 const ChatTemplate& find_template(const Metadata& metadata) {
   const std::string& text = metadata.text("tokenizer.chat_template");
   for (const ChatTemplate& row : kTemplates) {
-    if (text.find(row.mark) != text.npos) return row;
+    if (text.find(row.mark) != std::string::npos) return row;
   }
   throw std::runtime_error(
       metadata.file() +

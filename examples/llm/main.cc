@@ -217,7 +217,8 @@ int time_lines(Model& model) {
     const Speed speed = time_tokens(model, prompt, generate);
     std::cout << R"({"prompt": )" << prompt << R"(, "prompt_seconds": )" << speed.prompt_seconds
               << R"(, "generate": )" << generate << R"(, "generate_seconds": )"
-              << speed.generate_seconds << "}" << std::endl;
+              << speed.generate_seconds << "}\n"
+              << std::flush;
   }
   return 0;
 }

@@ -29,7 +29,8 @@ Token Sampler::choose(std::span<const float> logits) {
   // The chosen few lie behind `end`, the most probable last.
   double rest = uniform() * share;
   for (auto at = heap_.end(); at-- != end;) {
-    if ((rest -= weight(at->first)) < 0) return -at->second;
+    rest -= weight(at->first);
+    if (rest < 0) return -at->second;
   }
   return -heap_.back().second;
 }

@@ -148,7 +148,7 @@ Tokenizer::Tokenizer(const Metadata& metadata)
     const size_t space = merge.find(' ');
     const auto id = [&](std::string_view name) {
       const auto at = ids.find(name);
-      if (space == merge.npos || at == ids.end()) {
+      if (space == std::string_view::npos || at == ids.end()) {
         throw std::runtime_error(metadata.file() + ": merge " + std::to_string(rank) +
                                  ": expected two tokens, found '" + merges[rank] + "'");
       }

@@ -17,6 +17,7 @@ def ranges(kind):
 
 
 print(f"// Written by unicode_classes.py from Unicode {unicodedata.unidata_version}.")
+print("// clang-format off")
 for kind, name in (("L", "kLetters"), ("N", "kNumbers")):
     print(f"constexpr CodeRange {name}[] = {{")
     all_ranges = list(ranges(kind))

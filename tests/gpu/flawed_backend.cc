@@ -31,8 +31,8 @@ class FewKernels final : public dv::Device {
   Result<std::unique_ptr<dv::Stream>> stream(const dv::StreamSource& source) override { return bed_.stream(source); }
 
  private:
-  TestbedDevice bed_{
-      {.changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[1] = value[t].x"}}}};
+  TestbedDevice bed_{{.changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x",
+                                   "w[t][i].thread_elements()[1] = value[t].x"}}}};
 };
 
 }  // namespace

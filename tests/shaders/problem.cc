@@ -154,8 +154,8 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::CodeKind codes, const
   const std::string only =
       std::string(row.family) == "gemv"
           ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
-          : "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(row.columns == 32 ? "DIRECT" : "THREADGROUP") + "(__VA_ARGS__," +
-                std::to_string(row.rows) + ")";
+          : "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(row.columns == 32 ? "DIRECT" : "THREADGROUP") +
+                "(__VA_ARGS__," + std::to_string(row.rows) + ")";
   return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
                  {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting)
       .kernel(*name);
