@@ -293,7 +293,7 @@ TEST(Plan, SaysWhatItCannotDo) {
   EXPECT_EQ(plan_gemm(p, 1, features, "cpu_no_such_kernel").status().code(), MARLIN_E_UNSUPPORTED);
   EXPECT_EQ(plan_gemm(p, 1, features, "cpu_avx512bf16_regdecode_any_bf16").status().code(), MARLIN_E_UNSUPPORTED)
       << "F32 activations";
-  EXPECT_EQ(plan_gemm(p, 1, CpuFeatures{}, "cpu_avx512_gemv_u4_f32").status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_gemm(p, 1, CpuFeatures{}, "cpu_avx512_gemv_any_f32").status().code(), MARLIN_E_UNSUPPORTED);
   p.compute = MARLIN_COMPUTE_FP8;
   EXPECT_EQ(plan_gemm(p, 1, features, "").status().code(), MARLIN_E_UNSUPPORTED);
   p.compute = MARLIN_COMPUTE_INT8;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/x86/avx512_int8.h"
 
 namespace metal_marlin::cpu {
@@ -259,28 +260,30 @@ void run_rows(const PanelArgs& args) {
   }
 }
 
-template <CodeKind kCode, bool kSparse = false>
+template <CodeKind kCode, bool kSparse>
 void run(const PanelArgs& args) {
   return args.layout->slot_group == 16 ? run_rows<kCode, kSparse, 2>(args)
                                        : run_rows<kCode, kSparse, 1>(args);
 }
 
+/// All codes, but for sparse ones with additive zeros, whose tiles have fewer rows.
+template <bool kSparse>
+void run_any(const PanelArgs& args) {
+  with_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (!kSparse)
+      run<kCode, false>(args);
+    else if constexpr (!is_eight_bits(kCode) && !is_additive(kCode))
+      run<kCode, true>(args);
+  });
+}
+
 }  // namespace
 
-void cpu_avx512vnni_gemv_u4_i8(const PanelArgs& args) { run<CodeKind::u4>(args); }
-void cpu_avx512vnni_gemv_u4zero_i8(const PanelArgs& args) { run<CodeKind::u4zero>(args); }
-void cpu_avx512vnni_gemv_u4add_i8(const PanelArgs& args) { run<CodeKind::u4add>(args); }
-void cpu_avx512vnni_gemv_fp4_i8(const PanelArgs& args) { run<CodeKind::fp4>(args); }
-void cpu_avx512vnni_gemv_i8_i8(const PanelArgs& args) { run<CodeKind::i8>(args); }
-void cpu_avx512vnni_gemv_i8add_i8(const PanelArgs& args) { run<CodeKind::i8add>(args); }
-void cpu_avx512vnni_gemv_u4_sparse_i8(const PanelArgs& args) { run<CodeKind::u4, true>(args); }
-void cpu_avx512vnni_gemv_u4zero_sparse_i8(const PanelArgs& args) {
-  run<CodeKind::u4zero, true>(args);
-}
+void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) { run_any<false>(args); }
+void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) { run_any<true>(args); }
 void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {
   run<CodeKind::u4add, true>(args);
 }
-void cpu_avx512vnni_gemv_fp4_sparse_i8(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu
 
