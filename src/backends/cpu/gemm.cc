@@ -24,10 +24,10 @@ constexpr int64_t kRowsOfReading = 8;
 /// its end is in another core's cache.
 constexpr int64_t kLeastCost = 1024;
 
-constexpr auto equal_cost = [](const Job&) { return int64_t{1}; };
+constexpr auto equal_cost = [](const GemmJob&) { return int64_t{1}; };
 
 /// Sets a job to its block of rows; with none left it has no work.
-void start_block(Job& job, int64_t block, int64_t width) {
+void start_block(GemmJob& job, int64_t block, int64_t width) {
   job.first_row = std::min(job.m, block * job.plan.m_block);
   job.rows = std::min(job.plan.m_block, job.m - job.first_row);
   if (job.rows == 0) return;
@@ -41,15 +41,17 @@ void start_block(Job& job, int64_t block, int64_t width) {
   job.row_items = ceil_div(tiles, job.tiles_per_item);
 }
 
-void prepare(std::span<Job> jobs, TaskRunner& runner) {
+void prepare(std::span<GemmJob> jobs, TaskRunner& runner) {
   int64_t dwords = 0;
-  for (const Job& job : jobs)
+  for (const GemmJob& job : jobs)
     if (job.prepares && job.rows != 0) dwords += static_cast<int64_t>(job.layout.bytes() / 4);
   run_items(
       jobs, runner, dwords <= kPrepareAlone, 1,
-      [](const Job& job) { return job.prepares && job.rows != 0 ? job.layout.tiles : int64_t{0}; },
+      [](const GemmJob& job) {
+        return job.prepares && job.rows != 0 ? job.layout.tiles : int64_t{0};
+      },
       equal_cost,
-      [](const Job& job, int64_t begin, int64_t end) {
+      [](const GemmJob& job, int64_t begin, int64_t end) {
         PrepareArgs args;
         args.a = &job.problem.a;
         args.first_row = job.first_row;
@@ -77,7 +79,7 @@ void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& arg
 
 /// Gives the sums of a panel for some rows, from `first` on, to C or to where its second step finds
 /// them.
-void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, float* sums) {
+void finish_rows(const GemmJob& job, int64_t panel, int64_t first, int64_t rows, float* sums) {
   if (is_two_input(job.problem.epilogue)) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
     store_pair_sums(job.problem, panel, rows, sums, stride, job.pair_sums + first * stride);
@@ -92,7 +94,7 @@ void finish_rows(const Job& job, int64_t panel, int64_t first, int64_t rows, flo
 
 /// Item i: panel i / row_items, rows of part i % row_items; neighbors share a panel. With parts of
 /// K: panel i / k_parts.
-void multiply_item(const Job& job, int64_t item, float* sums) {
+void multiply_item(const GemmJob& job, int64_t item, float* sums) {
   PackedLayout layout = job.weights->layout;
   const int64_t parts = job.plan.k_parts, part = item % parts;
   item /= parts;
@@ -117,14 +119,14 @@ void multiply_item(const Job& job, int64_t item, float* sums) {
 }
 
 /// Adds up the parts of K, always in the same order.
-void combine_parts(std::span<Job> jobs, TaskRunner& runner) {
+void combine_parts(std::span<GemmJob> jobs, TaskRunner& runner) {
   run_items(
       jobs, runner, true, 1,
-      [](const Job& job) {
+      [](const GemmJob& job) {
         return job.plan.k_parts > 1 && job.rows != 0 ? job.weights->layout.panels() : int64_t{0};
       },
       equal_cost,
-      [](const Job& job, int64_t begin, int64_t end) {
+      [](const GemmJob& job, int64_t begin, int64_t end) {
         for (int64_t panel = begin; panel < end; ++panel) {
           float* const sums = job.part_sums(panel, 0);
           for (int64_t part = 1; part < job.plan.k_parts; ++part) {
@@ -136,27 +138,27 @@ void combine_parts(std::span<Job> jobs, TaskRunner& runner) {
       });
 }
 
-void multiply(std::span<Job> jobs, TaskRunner& runner) {
+void multiply(std::span<GemmJob> jobs, TaskRunner& runner) {
   run_items(
-      jobs, runner, false, kLeastCost, [](const Job& job) { return job.items(); },
-      [](const Job& job) {
+      jobs, runner, false, kLeastCost, [](const GemmJob& job) { return job.items(); },
+      [](const GemmJob& job) {
         return ceil_div(job.weights->layout.superblocks(), job.plan.k_parts) *
                (kRowsOfReading + std::min(job.rows, job.tiles_per_item * job.layout.tile_rows));
       },
-      [](const Job& job, int64_t begin, int64_t end) {
+      [](const GemmJob& job, int64_t begin, int64_t end) {
         alignas(64) float sums[kRowsPerItem * kPanelColumns];
         for (int64_t item = begin; item < end; ++item) multiply_item(job, item, sums);
       });
 }
 
-void finish_two_input(std::span<Job> jobs, TaskRunner& runner) {
-  const auto rows = [](const Job& job) {
+void finish_two_input(std::span<GemmJob> jobs, TaskRunner& runner) {
+  const auto rows = [](const GemmJob& job) {
     return is_two_input(job.problem.epilogue) ? job.rows : int64_t{0};
   };
   int64_t elements = 0;
-  for (const Job& job : jobs) elements += rows(job) * job.weights->layout.n;
+  for (const GemmJob& job : jobs) elements += rows(job) * job.weights->layout.n;
   run_items(jobs, runner, elements <= kFinishAlone, 1, rows, equal_cost,
-            [](const Job& job, int64_t begin, int64_t end) {
+            [](const GemmJob& job, int64_t begin, int64_t end) {
               const int64_t stride = job.weights->layout.panels() * kPanelColumns;
               for (int64_t row = begin; row < end; ++row)
                 job.plan.row->steps.finish_pair_sums(job.problem, job.row_of_c(job.first_row + row),
@@ -170,14 +172,14 @@ uint64_t GemmPlan::bytes() const {
   return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes);
 }
 
-void Job::place(std::byte* memory) {
+void GemmJob::place(std::byte* memory) {
   if (prepares) packed_a = reinterpret_cast<uint32_t*>(memory);
   pair_sums = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes));
   parts = reinterpret_cast<float*>(memory + aligned(plan.activation_bytes) +
                                    aligned(plan.output_bytes));
 }
 
-bool same_preparation(const Job& a, const Job& b) {
+bool same_preparation(const GemmJob& a, const GemmJob& b) {
   const MatrixView &x = a.problem.a, &y = b.problem.a;
   return x.data == y.data && x.rows == y.rows && x.cols == y.cols && x.stride == y.stride &&
          x.dtype == y.dtype && a.plan.m_block == b.plan.m_block &&
@@ -186,10 +188,10 @@ bool same_preparation(const Job& a, const Job& b) {
          a.weights->slot_to_k == b.weights->slot_to_k;
 }
 
-void run_jobs(std::span<Job> jobs, TaskRunner& runner) {
+void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner) {
   for (int64_t block = 0;; ++block) {
     bool any = false;
-    for (Job& job : jobs) {
+    for (GemmJob& job : jobs) {
       start_block(job, block, runner.width());
       any = any || job.rows != 0;
     }
@@ -202,20 +204,20 @@ void run_jobs(std::span<Job> jobs, TaskRunner& runner) {
 }
 
 uint64_t scratch_bytes(std::span<const GemmPlan> plans, std::span<const GemmProblem>) {
-  uint64_t bytes = aligned(plans.size() * sizeof(Job));
+  uint64_t bytes = aligned(plans.size() * sizeof(GemmJob));
   for (const GemmPlan& plan : plans) bytes += plan.bytes();
   return bytes;
 }
 
 void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems,
               std::span<std::byte> scratch, TaskRunner& runner) {
-  auto* const jobs = reinterpret_cast<Job*>(scratch.data());
-  std::byte* free = scratch.data() + aligned(plans.size() * sizeof(Job));
+  auto* const jobs = reinterpret_cast<GemmJob*>(scratch.data());
+  std::byte* free = scratch.data() + aligned(plans.size() * sizeof(GemmJob));
   for (size_t i = 0; i < plans.size(); ++i) {
-    Job& job = *new (&jobs[i])
-                   Job{plans[i], problems[i], static_cast<const CpuWeights*>(problems[i].weights)};
+    GemmJob& job = *new (&jobs[i]) GemmJob{plans[i], problems[i],
+                                           static_cast<const CpuWeights*>(problems[i].weights)};
     job.m = problems[i].a.rows;
-    const Job* const twin = std::find_if(jobs, jobs + i, [&](const Job& other) {
+    const GemmJob* const twin = std::find_if(jobs, jobs + i, [&](const GemmJob& other) {
       return other.prepares && same_preparation(job, other);
     });
     job.prepares = twin == jobs + i;

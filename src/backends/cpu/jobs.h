@@ -15,7 +15,7 @@ namespace metal_marlin::cpu {
 
 /// One product, or one expert's part of one. Lives in the scratch memory, so that running allocates
 /// nothing.
-struct Job {
+struct GemmJob {
   GemmPlan plan = {};
   GemmProblem problem = {};
   const CpuWeights* weights = nullptr;
@@ -50,10 +50,10 @@ constexpr uint64_t aligned(uint64_t bytes) {
 }
 
 /// Whether the same rows would be prepared to the same packed A blocks.
-bool same_preparation(const Job& a, const Job& b);
+bool same_preparation(const GemmJob& a, const GemmJob& b);
 
 /// Runs jobs that have been placed.
-void run_jobs(std::span<Job> jobs, TaskRunner& runner);
+void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner);
 
 /// Elements below which finishing is not worth other threads.
 inline constexpr int64_t kFinishAlone = 16384;

@@ -48,7 +48,7 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Bf16Codes<kCode, kSparse>;
     const InRegisters<Codes> codes(scales);
-    const Walk walk = walk_of(args, scales, first);
+    const TileWalk walk = walk_of(args, scales, first);
     if constexpr (kSparse || kCode == CodeKind::u4zero || is_eight_bits(kCode))
       multiply_dequantized<Bfdot>(args, codes, walk, a_block, sums);
     else
@@ -66,7 +66,7 @@ void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>
 
 void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args,
                       int64_t, const uint32_t* a_block, float* sums) {
-  const Walk walk = walk_of(args, dequantized.scales, first);
+  const TileWalk walk = walk_of(args, dequantized.scales, first);
   multiply_scaled<Bfmmla>(FromDequantized(dequantized), walk, args.activations.tile_rows, a_block,
                           sums);
 }

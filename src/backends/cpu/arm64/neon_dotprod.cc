@@ -35,7 +35,7 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
     using Codes = Int8Codes<same_bytes(kCode, kSparse), kSparse>;
     constexpr bool kCountsKept = CodeLines<kCode, kSparse>::kCountsKept;
     const InRegisters<Codes> codes(scales);
-    Walk walk = walk_of(args, scales, first);
+    TileWalk walk = walk_of(args, scales, first);
     if (kCountsKept) walk.zero = nullptr;
     const int rows = args.activations.tile_rows;
     if (may_overflow(args, scales, tile))

@@ -66,11 +66,12 @@ MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
 /// Sums of kRows rows x 8 columns, in two parts: of the pairs above, or of the even and odd slots
 /// of 8-bit codes.
 template <int kRows>
-using Parts = __m256[kRows][2];
+using PartSums = __m256[kRows][2];
 
 /// Adds 4 slots of 4-bit codes. `x`: slots 0 and 2 of every row, then 1 and 3.
 template <CodeKind kCode, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x, Parts<kRows>& sum) {
+MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x,
+                                             PartSums<kRows>& sum) {
   __m256i pairs[2];
   decode<kCode>(codes, pairs);
   __m256 first[2], second[2];
@@ -95,7 +96,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x, P
 
 /// Adds 4 slots of 8-bit codes.
 template <int kRows, int kSlot = 0>
-MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x, Parts<kRows>& sum) {
+MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x,
+                                              PartSums<kRows>& sum) {
   if constexpr (kSlot < 4) {
     const __m256i top = kSlot == 3 ? codes : _mm256_slli_epi32(codes, 24 - 8 * kSlot);
     const __m256 w = _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
@@ -117,7 +119,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256 total(const __m256 (&parts)[2]) {
 }
 
 /// One tile and one superblock.
-struct Walk {
+struct CodeWalk {
   const uint8_t* codes;
   const uint8_t* zeros;  ///< integer zeros
   int units;             ///< of 16 slots, in a group
@@ -134,13 +136,13 @@ constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::u4zero ? 2
 /// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums.
 /// kKept: by 1 where a code of 2:4 sparse weights is kept, for their additive zeros.
 template <CodeKind kCode, bool kSparse, int kRows, bool kKept = false>
-MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vector,
+MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_vector,
                                                 const float (*scales)[kPanelColumns], float* sums) {
   using Lines = CodeLines8<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / 2;  // of a unit
   constexpr int kAtOnce = kVectors<kCode, kSparse, kRows>;
   for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; ++group) {
-    Parts<kRows> parts[kAtOnce];
+    PartSums<kRows> parts[kAtOnce];
     for (auto& part : parts)
       for (auto& row : part) row[0] = row[1] = _mm256_setzero_ps();
     for (const int end = unit + walk.units; unit < end; ++unit) {
@@ -182,7 +184,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vect
 
 /// Additive zeros: adds them times the sums of the activations, one or two a block.
 template <int kRows>
-MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block,
+MARLIN_AVX2 void add_zeros(const CodeWalk& walk, int sums_per_block,
                            const float (*zeros)[kPanelColumns], float* sums) {
   for (int b = 0; b < kBlocksPerSuper; ++b)
     for (int part = 0; part < sums_per_block; ++part) {
@@ -217,7 +219,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
                        &scales.scale[0][0]);
     if constexpr (is_additive(kCode))
       decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
-    const Walk walk{
+    const CodeWalk walk{
         super, zeros, layout.slot_group / 16, ahead, a_block + s * kBlocksPerSuper * size, size};
     for (int v = 0; v < 8; v += kVectors<kCode, kSparse, kRows>) {
       multiply_columns<kCode, kSparse, kRows>(walk, v, scales.scale, sums);

@@ -94,7 +94,7 @@ void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantize
 constexpr int kVectors = 2;  ///< of 8 columns, in a tile
 
 /// A superblock and a tile of rows.
-struct Walk {
+struct DequantizedWalk {
   const Dequantized* dequantized;
   int group_shift;  ///< log2 of the parts of 16 slots in a group
   bool additive, counts_kept;
@@ -191,7 +191,7 @@ MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
 /// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no
 /// correction by the sums.
 template <int kRows, bool kEight, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column,
+MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk& walk, int column,
                                                     const uint32_t* a_block, float* sums) {
   for (int b = 0; b < kBlocksPerSuper; ++b, a_block += walk.a_block_size)
 #pragma GCC unroll 2
@@ -232,7 +232,7 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column
 }
 
 template <int kRows, bool kEight>
-void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* a_block,
+void multiply_rows(const DequantizedWalk& walk, bool halves, bool clamp, const uint32_t* a_block,
                    float* sums) {
   const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true>
                                    : multiply_columns<kRows, kEight, 2, false>
@@ -246,12 +246,12 @@ template <int kRows>
 void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& args, int64_t tile,
                    const uint32_t* a_block, float* sums) {
   const int group = args.layout->slot_group;
-  const Walk walk{&dequantized,
-                  std::countr_zero(static_cast<unsigned>(group / 16)),
-                  is_additive(args.code),
-                  is_additive(args.code) && args.layout->sparse,
-                  !is_additive(args.code) && args.layout->code_bits == 4,
-                  args.activations.a_block_size()};
+  const DequantizedWalk walk{&dequantized,
+                             std::countr_zero(static_cast<unsigned>(group / 16)),
+                             is_additive(args.code),
+                             is_additive(args.code) && args.layout->sparse,
+                             !is_additive(args.code) && args.layout->code_bits == 4,
+                             args.activations.a_block_size()};
   const auto* row_stats =
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
   const bool clamp = !ScaleRange::of<false>(row_stats, kRows).holds(0, dequantized.largest);

@@ -12,14 +12,15 @@
 namespace metal_marlin::cpu {
 namespace {
 
-struct Chunk {
+struct ScaleChunk {
   FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
 };
-using Tile = RegdecodeTile<Chunk>;
+using Tile = RegdecodeTile<ScaleChunk>;
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
+                              ScaleChunk& out) {
   const SuperShape shape(*args.layout);
   out.codes = super;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
@@ -146,7 +147,7 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+    walk_regdecode<ScaleChunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });
 }
 

@@ -13,7 +13,7 @@ namespace metal_marlin::cpu {
 namespace {
 
 /// Scales and zeros of a chunk, a row of 64 for each group, and where its codes lie.
-struct alignas(64) Chunk {
+struct alignas(64) Int8ScaleChunk {
   float scale[2 * kRegdecodeBlocks][kPanelColumns];
   union {
     float zero[2 * kRegdecodeBlocks][kPanelColumns];       ///< additive zeros
@@ -33,10 +33,11 @@ struct alignas(64) Chunk {
            (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
   }
 };
-using Tile = RegdecodeTile<Chunk>;
+using Tile = RegdecodeTile<Int8ScaleChunk>;
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
+                              Int8ScaleChunk& out) {
   const SuperShape shape(*args.layout);
   out.codes = super;
   out.super_bytes = shape.bytes;
@@ -123,7 +124,7 @@ template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kLines = Lines::kLines / kParts, kABlock = (9 + kParts) * kRegdecodeRows;
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
@@ -162,7 +163,7 @@ template <CodeKind kCode, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kABlock = 10 * kRegdecodeRows;
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   const int length = 1 << chunk.shift;
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
@@ -212,7 +213,7 @@ template <Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   using Lines = CodeLines<CodeKind::fp4, false>;
   constexpr int kABlock = 11 * kRegdecodeRows;
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   const RowFactor<kFactor> factor(_mm512_set1_ps(std::bit_cast<float>(chunk.largest)));
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
@@ -249,7 +250,7 @@ void row_by_row(const Tile& tile, int rows, One one) {
 
 template <CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   const int group = args.layout->slot_group;
   if (group > kBlockSlots) {
     if (*std::max_element(row_stats, row_stats + rows) <= kOverflowProne)
@@ -293,7 +294,7 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
 
 void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kCode>>(args);
+    walk_regdecode<Int8ScaleChunk, dequantize<kCode>, multiply_tile<kCode>>(args);
   });
 }
 
