@@ -211,7 +211,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
       problems.push_back(o.problem);
       plans.push_back(plan_gemm(o.problem, 9, features, "").take());
     }
-    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans, problems)).take();
+    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans)).take();
     SerialRunner runner(3);
     run_gemm(plans, problems, {scratch.data(), scratch.size()}, runner);
     for (size_t i = 0; i < operands.size(); ++i) EXPECT_EQ(results(operands[i].problem), alone[i]) << i;

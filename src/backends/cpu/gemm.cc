@@ -203,7 +203,7 @@ void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner) {
   }
 }
 
-uint64_t scratch_bytes(std::span<const GemmPlan> plans, std::span<const GemmProblem>) {
+uint64_t scratch_bytes(std::span<const GemmPlan> plans) {
   uint64_t bytes = aligned(plans.size() * sizeof(GemmJob));
   for (const GemmPlan& plan : plans) bytes += plan.bytes();
   return bytes;

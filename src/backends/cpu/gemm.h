@@ -36,7 +36,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatu
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m,
                               const CpuFeatures& features, std::string_view kernel_override);
 /// Scratch bytes for these products run together.
-uint64_t scratch_bytes(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems);
+uint64_t scratch_bytes(std::span<const GemmPlan> plans);
 /// Runs them; scratch is 64-byte aligned and holds scratch_bytes(). An A that several share (same
 /// data, shape, stride, dtype, same preparation) is prepared once.
 void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems,
