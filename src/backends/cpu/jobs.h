@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/plan.h"
 #include "base/bits.h"
 #include "core/tasks.h"
 
@@ -43,11 +43,6 @@ struct GemmJob {
   void place(std::byte* memory);
   int64_t row_of_c(int64_t row) const { return rows_of_c != nullptr ? rows_of_c[row] : row; }
 };
-
-/// What lies one after another in scratch memory begins on cache lines.
-constexpr uint64_t aligned(uint64_t bytes) {
-  return (bytes + Block::kAlign - 1) / Block::kAlign * Block::kAlign;
-}
 
 /// Whether the same rows would be prepared to the same packed A blocks.
 bool same_preparation(const GemmJob& a, const GemmJob& b);

@@ -1,13 +1,12 @@
-// Which kernel runs a product, and how much memory it needs.
-#include "core/plan.h"
+#include "backends/cpu/plan.h"
 
 #include <algorithm>
 #include <array>
 #include <cinttypes>
 
 #include "backends/cpu/epilogue.h"
-#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
+#include "core/plan.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -103,7 +102,23 @@ Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& prob
   return plan;
 }
 
+const char* form_text(ActivationForm form) {
+  switch (form) {
+    case ActivationForm::int8:
+      return "int8 in blocks of 32";
+    case ActivationForm::bf16:
+      return "bf16 as given";
+    case ActivationForm::f32:
+      return "f32, exact";
+  }
+  return "";
+}
+
 }  // namespace
+
+uint64_t GemmPlan::bytes() const {
+  return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes);
+}
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
                            std::string_view kernel_override) {
@@ -143,10 +158,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem,
   append(text, "k_chunk: %" PRId64 "\n",
          std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
   if (plan.k_parts > 1) append(text, "k_parts: %" PRId64 "\n", plan.k_parts);
-  append(text, "activations: %s\n",
-         row.form == ActivationForm::int8   ? "int8 in blocks of 32"
-         : row.form == ActivationForm::bf16 ? "bf16 as given"
-                                            : "f32, exact");
+  append(text, "activations: %s\n", form_text(row.form));
   append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);
