@@ -42,10 +42,10 @@ void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* supe
   float* zeros = &out.zeros[0][0];
   if (layout.zero_kind == ZeroKind::additive)
     return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
+  const float fixed = code == CodeKind::u4 ? 8.0f : 0.0f;
   for (int i = 0; i < n; ++i)
-    zeros[i] = code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i])
-               : code == CodeKind::u4   ? 8.0f
-                                        : 0.0f;
+    zeros[i] =
+        code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i]) : fixed;
 }
 
 /// A code, and whether it is there at all: what 2:4 sparse weights do not keep is 0, whatever zero

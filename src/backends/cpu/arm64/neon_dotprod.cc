@@ -26,7 +26,8 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
 /// A kind of codes with the same bytes, which may share its tiles.
 constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
   if (sparse) return code;  // what is not kept differs
-  return code == CodeKind::u4add ? CodeKind::u4 : code == CodeKind::i8add ? CodeKind::i8 : code;
+  if (code == CodeKind::u4add) return CodeKind::u4;
+  return code == CodeKind::i8add ? CodeKind::i8 : code;
 }
 
 void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args,

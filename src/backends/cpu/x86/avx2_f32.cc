@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "backends/cpu/x86/avx2.h"
+#include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -21,7 +22,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
   } else {
     const __m256i code = CodeLines8<kCode, kSparse>::template dwords<kStep>(codes);
     if constexpr (kCode == CodeKind::fp4) {
-      const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+      const __m256 magnitudes = _mm256_setr_ps(kE2m1[0], kE2m1[1], kE2m1[2], kE2m1[3], kE2m1[4],
+                                               kE2m1[5], kE2m1[6], kE2m1[7]);
       const __m256i sign =
           _mm256_and_si256(_mm256_slli_epi32(code, 28), _mm256_set1_epi32(INT32_MIN));
       // vpermps looks at the lowest 3 bits only.
@@ -116,10 +118,17 @@ MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool fi
     for (int v = 0; v < kVectors; ++v) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[r][v]);
 }
 
+/// Vectors of a tile, by its rows.
+template <int kRows>
+constexpr int vectors_of_tile() {
+  if (kRows == 1) return 8;
+  return kRows == 2 ? 4 : 2;
+}
+
 template <int kRows>
 void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_size,
                    const uint32_t* a_block, float* sums) {
-  constexpr int kVectors = kRows == 1 ? 8 : kRows == 2 ? 4 : 2;
+  constexpr int kVectors = vectors_of_tile<kRows>();
   for (int v = 0; v < 8; v += kVectors)
     multiply_columns<kRows, kVectors>(
         reinterpret_cast<const float(*)[kPanelColumns]>(&dequantized.weights[0][8 * v]), first,

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cfloat>
 
+#include "backends/cpu/e2m1.h"
 #include "backends/cpu/x86/avx2.h"
 #include "backends/cpu/x86/scale_range.h"
 
@@ -28,6 +29,12 @@ struct Dequantized {
   uint32_t largest;  ///< magnitude of scale, as bits
 };
 
+template <size_t... kIndex>
+MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) {
+  constexpr auto kValues = doubled_e2m1<kE2m1Offset>();
+  return _mm_setr_epi8(kValues[kIndex]...);
+}
+
 /// Quad kQuad of 8 columns as the unsigned bytes of the table above.
 template <CodeKind kCode, bool kSparse, int kQuad>
 MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
@@ -35,8 +42,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
   if constexpr (kCode == CodeKind::u4zero) return bytes;
   const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
   if constexpr (kCode == CodeKind::fp4) {
-    const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), code);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(unsigned_e2m1(CodeIndices{})), code);
   }
   return code;
 }
@@ -234,10 +240,11 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk& walk,
 template <int kRows, bool kEight>
 void multiply_rows(const DequantizedWalk& walk, bool halves, bool clamp, const uint32_t* a_block,
                    float* sums) {
-  const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true>
-                                   : multiply_columns<kRows, kEight, 2, false>
-                    : clamp ? multiply_columns<kRows, kEight, 1, true>
-                           : multiply_columns<kRows, kEight, 1, false>;
+  const auto by_halves =
+      clamp ? multiply_columns<kRows, kEight, 2, true> : multiply_columns<kRows, kEight, 2, false>;
+  const auto by_blocks =
+      clamp ? multiply_columns<kRows, kEight, 1, true> : multiply_columns<kRows, kEight, 1, false>;
+  const auto run = halves ? by_halves : by_blocks;
   for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
     run(walk, column, a_block, sums + column);
 }
