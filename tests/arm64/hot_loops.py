@@ -15,10 +15,10 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "kernels"))
 import spills  # noqa: E402
 
-TILE = re.compile(r"^void .*?multiply_rows<.*?(\w+), \(.*?Scaling\)(\d), (\d), .*?(InRegisters|LookedUp|FromStaged)(.*?)> ?\(")
+TILE = re.compile(r"^void .*?multiply_rows<.*?(\w+), \(.*?Scaling\)(\d), (\d), .*?(InRegisters|LookedUp|FromDequantized)(.*?)> ?\(")
 DOTS = {"Sdot": "sdot", "Smmla": "smmla", "Bfdot": "bfdot", "Bfmmla": "bfmmla", "Fmla": "fmla"}
 STEPS = {"Sdot": 8, "Smmla": 8, "Bfdot": 16, "Bfmmla": 16, "Fmla": 32}
-SCALINGS = ["folded", "blocks", "halves", "clamped blocks", "clamped halves"]
+SCALINGS = ["prescaled", "blocks", "halves", "clamped blocks", "clamped halves"]
 CODES = ["u4", "u4zero", "u4add", "fp4", "i8", "i8add"]
 
 
@@ -35,7 +35,7 @@ def measure(math, scaling, rows, body):
         return None
     inner = hot[0]
     # Where weights carry their scale the inner loop is that over the quads of a block, elsewhere quads are unrolled.
-    block, quads = (hot[1], STEPS[math] // 4) if scaling == "folded" else (inner, 1)
+    block, quads = (hot[1], STEPS[math] // 4) if scaling == "prescaled" else (inner, 1)
     columns = quads * dots(inner) * (2 if math.endswith("mmla") else 1) // (STEPS[math] * rows)  # a matrix instruction does two
     count = (quads - 1) * (inner[1] - inner[0]) + block[1] - block[0]
     return count / columns, spills.stores(body[slice(*block)])
@@ -43,7 +43,7 @@ def measure(math, scaling, rows, body):
 
 def code_name(source, arguments):
     if source != "InRegisters":
-        return {"FromStaged": "staged", "LookedUp": "4-bit"}[source]
+        return {"FromDequantized": "dequantized", "LookedUp": "4-bit"}[source]
     kind, sparse = re.search(r"CodeKind\)(\d), (\w+)", arguments).groups()
     return CODES[int(kind)] + (" sparse" if sparse == "true" else "")
 

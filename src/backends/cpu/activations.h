@@ -50,10 +50,9 @@ struct ActivationLayout {
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, where not paired
 
-  int steps() const {
-    if (form == ActivationForm::int8) return 8;
-    return form == ActivationForm::bf16 ? 16 : 32;
-  }
+  int float_steps() const { return form == ActivationForm::bf16 ? 16 : 32; }
+  int nan_seeds() const { return gathered ? 1 : 0; }
+  int steps() const { return form == ActivationForm::int8 ? 8 : float_steps(); }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
   /// f32: slot of its block that a step multiplies.
   int slot(int step) const {
@@ -97,10 +96,7 @@ struct ActivationLayout {
   int64_t rows_offset(int64_t tile) const {
     return tiles * (blocks + blocks_behind) * a_block_size() + tile * row_stat_count() * tile_rows;
   }
-  int row_stat_count() const {
-    if (form == ActivationForm::int8) return 2;
-    return gathered ? 1 : 0;
-  }
+  int row_stat_count() const { return form == ActivationForm::int8 ? 2 : nan_seeds(); }
   uint64_t bytes() const { return static_cast<uint64_t>(rows_offset(tiles)) * 4; }
   bool operator==(const ActivationLayout&) const = default;
 };

@@ -1,6 +1,16 @@
-// Portable C++ kernels: every format, any processor, and what the others are checked against. A
-// superblock is decoded once into a buffer that stays in cache, value first, then all rows walk it;
-// loops run over 16 columns so that compilers vectorize them.
+// Portable C++ kernels: every format, any processor, and what the others are checked against.
+//
+//   packed stream --decode--> superblock in cache
+//                             floats: w    [v][step][16 columns]  values
+//                             int8:   code [v][slot][16 columns]  integers; kept: 1 or 0
+//   packed A block            x      a slot of a row
+//                             floats: acc[16] += x * w[v][step]
+//                             int8:   dot[16] += x * code[v][slot], then sums += dot * (scale * d)
+//
+//   M: tiles of kRows rows, 1 or 4. N: 16 columns at a time, which compilers vectorize. K:
+//   superblock, block, step.
+//
+// Decoding limits them: one function reads a code of any kind, slot by slot.
 #include <bit>
 #include <cstring>
 
@@ -85,7 +95,8 @@ void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
 /// their activations are 0, and their scales finite.
 using FloatSuper = float[4][kSuperSlots][16];
 
-void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super, FloatSuper& w) {
+void dequantize_float(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+                      FloatSuper& w) {
   SuperScales group;
   decode_super(layout, code, super, group);
   int step_of_slot[kSuperSlots];
@@ -116,7 +127,7 @@ void multiply_float(const PanelArgs& args) {
       static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
   alignas(64) FloatSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
-    stage_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
+    dequantize_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int v = 0; v < 4; ++v) {
         float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns + 16 * v;
@@ -143,8 +154,8 @@ struct IntSuper {
   int8_t kept[4][kSuperSlots][16];
 };
 
-void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& group,
-               IntSuper& w) {
+void dequantize_int(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+                    SuperScales& group, IntSuper& w) {
   decode_super(layout, code, super, group);
   for_codes(layout, super, [&](int slot, int v, int c, Code q) {
     int value = q.value;
@@ -188,7 +199,7 @@ void multiply_int8(const PanelArgs& args) {
   SuperScales group;
   IntSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
-    stage_int(layout, args.code, args.panel + s * layout.super_bytes(), group, w);
+    dequantize_int(layout, args.code, args.panel + s * layout.super_bytes(), group, w);
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int b = 0; b < kBlocksPerSuper; ++b) {
         const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);

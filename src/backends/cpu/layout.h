@@ -80,12 +80,14 @@ struct PackedLayout {
   int64_t scale_row_bytes() const {
     return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type));
   }
-  /// Of one zero, or 0 where there is none.
-  int64_t zero_bytes() const {
-    if (zero_kind == ZeroKind::none) return 0;
-    return zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
+  /// One expression: kernels inline this, and in other forms g++ gives them other registers.
+  int64_t zero_row_bytes() const {
+    return zero_kind == ZeroKind::none
+               ? 0
+               : kPanelColumns * (zero_kind == ZeroKind::integer
+                                      ? 1
+                                      : static_cast<int64_t>(scale_bytes(zero_type)));
   }
-  int64_t zero_row_bytes() const { return kPanelColumns * zero_bytes(); }
   // Offsets inside a superblock.
   int64_t scales_offset() const { return code_bytes(); }
   int64_t zeros_offset() const { return scales_offset() + groups_per_super() * scale_row_bytes(); }

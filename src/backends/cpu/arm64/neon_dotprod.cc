@@ -1,4 +1,10 @@
-// INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane.
+// INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane. neon_tile.inc
+// has the picture of a tile; a quad is 16 slots.
+//
+//   gemv     dense codes are decoded in registers (u4, u4zero, i8 in groups of 32 and more, fp4 in
+//            any), all others are dequantized for each tile. Additive zeros of sparse weights take
+//            a second tile, whose weights are 1 where a code is kept.
+//   dequant  a superblock is dequantized into L1 for all tiles.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"

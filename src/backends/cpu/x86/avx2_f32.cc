@@ -1,5 +1,21 @@
-// Default compute with AVX2 and FMA: weights are decoded to their value in F32, a superblock at a
-// time into L1, and multiplied by tiles of up to 6 rows.
+// Default compute with AVX2 and FMA for many rows: weights are decoded to their value in F32, a
+// superblock at a time into L1, and multiplied by all tiles.
+//
+//   packed stream --decode--> superblock in L1        registers
+//                             weights [step][64] ---> w[v]       8 columns, a slot
+//   packed A block            ----------------------> x          a slot of a row, in all lanes
+//                                                     acc[r][v]  += w[v] * x
+//   sums (in L1)              <---------------------> acc[r][v]  loaded and stored for each
+//                                                                superblock
+//
+//   M: tiles of up to 6 rows. N: 64 columns at a time with one row, 32 with two, 16 with more. K:
+//   superblock, block, step of a slot.
+//
+// Template parameters: kRows 1 to 6; kVectors of 8 columns follows from it; the decoder takes every
+// kCode, sparse ones but for 8 bits.
+//
+// Limits: at most 12 sums, to leave room for 2 vectors of weights and an activation in 16
+// registers. Decoded weights take 32 KB, all of a small L1.
 #if defined(__x86_64__)
 
 #include <bit>
@@ -40,8 +56,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
 /// Steps kStep.. of a line, 8 columns. `zero`: additive zero; `kept`: as CodeLines8::kept gives
 /// them, where a zero must not reach what is not kept.
 template <CodeKind kCode, bool kSparse, int kStep = 0>
-MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero,
-                                          float (*out)[kPanelColumns]) {
+MARLIN_AVX2 MARLIN_INLINE void decode_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero,
+                                           float (*out)[kPanelColumns]) {
   using Lines = CodeLines8<kCode, kSparse>;
   if constexpr (kStep < (is_eight_bits(kCode) ? 4 : 8)) {
     __m256 value = code_value<kCode, kSparse, kStep>(codes);
@@ -51,7 +67,7 @@ MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scal
       value = _mm256_and_ps(value, _mm256_castsi256_ps(_mm256_srai_epi32(bit, 31)));
     }
     _mm256_storeu_ps(out[is_eight_bits(kCode) ? 2 * kStep : kStep], value);
-    stage_line<kCode, kSparse, kStep + 1>(codes, kept, scale, zero, out);
+    decode_line<kCode, kSparse, kStep + 1>(codes, kept, scale, zero, out);
   }
 }
 
@@ -75,9 +91,9 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
       Codes8 kept = codes;
       if constexpr (Lines::kCountsKept) kept = Lines::kept(from, in_block, v % 2);
       const __m256 s = _mm256_load_ps(&scale[group][8 * v]);
-      stage_line<kCode, kSparse>(codes, kept, s,
-                                 is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
-                                 reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
+      decode_line<kCode, kSparse>(codes, kept, s,
+                                  is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
+                                  reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
     }
   }
 }

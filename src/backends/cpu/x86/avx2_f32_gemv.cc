@@ -1,12 +1,30 @@
 // Default compute with AVX2 and FMA for few rows: one walk over the packed stream, codes decoded in
 // registers, partial sums of a group times its scale.
 //
-// 4-bit codes are looked up as bytes (vpshufb), once for the low and once for the high byte of
-// their value in BF16, which holds all of them exactly. Interleaved, a dword is two slots of a
-// column: shifted left by 16 it is the first as a float, without its low half the second. That is
-// 19 instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40.
-// Lanes are 4 columns x 2 pairs of slots, so a pair of activations is broadcast (activations.h:
-// run).
+//   packed stream         registers, for 8 columns
+//   half a line      ---> codes            8 columns x 4 slots, one a byte
+//     two vpshufb    ---> low, high        the bytes of the values in BF16
+//     interleave     ---> pairs[i]         i = 0, 1: columns 0 1 4 5 and 2 3 6 7, 2 slots a dword
+//     << 16, mask    ---> first, second    the slots of a pair as floats
+//   packed A block   ---> even, odd        slots 0 and 2, 1 and 3 of a row, alternating lanes
+//                         parts[v][r][i]   += first * even, += second * odd
+//     vhaddps        ---> sums (in L1)     += total * scale, at the end of a scale group
+//
+//   4-bit codes are looked up as bytes, because BF16 holds all of their values exactly: 19
+//   instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40. 8-bit
+//   codes are shifted and converted, 8 columns x a slot at a time. Activations have a run of 2
+//   (activations.h).
+//
+//   M: a pass over the panel for each tile of kRows rows. N: 8 columns at a time (16 where kVectors
+//   is 2). K: superblock, scale group, unit of 16 slots, line.
+//
+// Template parameters: kCode and kSparse in every combination but 8-bit codes with 2:4 sparsity;
+// kRows 1 to 4; kVectors 2 for one row of dense codes without integer zeros, else 1; kKept: 1 where
+// a code is kept, instead of its value, for the additive zeros of sparse weights.
+//
+// Limits: 16 registers, of which 2 kRows kVectors hold sums. FMA, shuffles and shifts share three
+// ports; 64 weights take 42 instructions with one row (58 with integer zeros, whose 32 values need
+// four tables).
 #if defined(__x86_64__)
 
 #include <algorithm>

@@ -1,10 +1,27 @@
 // INT8 compute with AVX2: codes are dequantized as bytes, a superblock at a time, and multiplied by
 // vpmaddubsw, whose pair sums must stay inside int16:
 //   4-bit  unsigned code u <= 15 (u4, u4add), 24 (fp4: 2 * value + 12), 31 (u4zero: code + 16 -
-//   zero), times |x| <= 127:
-//          4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and are added as int16
+//          zero), times |x| <= 127: 4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and
+//          are added as int16
 //   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened
-//   every step
+//          every step
+//
+//   packed stream --decode--> superblock in L1       registers
+//                             codes [step][64][4] ---> w[v]       8 columns x 4 slots, v = 0, 1
+//   packed A block            -----------------------> b          4 slots of a row, in all lanes
+//                                                      dot[r][v]  int16 sums of 16 slots, then
+//                                                                 vpmaddwd to int32
+//   sums (in L1)   <-- sums[r] += float(dot[r][v] + the sum of the activations) * (scale[v] * d[r])
+//
+//   M: tiles of up to 3 rows. N: 16 columns at a time, four times. K: superblock, block, part,
+//   16 slots, step of 4 slots.
+//
+// Template parameters: kRows 1 to 3; kEight: 8-bit codes; kParts 2 with groups of 16, else 1;
+// kClamp: scale * d may overflow; dequantize takes every kCode, sparse ones but for 8 bits.
+//
+// Limits: at 3 rows two sets of 6 sums, two vectors of codes, one of activations and a product take
+// all 16 registers. 16 slots of 8 columns take 4 vpmaddubsw, 3 additions and a vpmaddwd for a row;
+// 8-bit codes 4 more instructions for signs, and 3 more vpmaddwd.
 #if defined(__x86_64__)
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// BF16 activations for few rows, by vdpbf16ps.
+// BF16 activations for few rows, by vdpbf16ps. The picture is in avx512_float_gemv.inc.
 #if defined(__x86_64__)
 
 #include "backends/cpu/x86/avx512.h"

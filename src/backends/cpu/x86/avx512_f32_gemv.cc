@@ -1,4 +1,4 @@
-// F32 and F16 activations for few rows, by FMA.
+// F32 and F16 activations for few rows, by FMA. The picture is in avx512_float_gemv.inc.
 #if defined(__x86_64__)
 
 #include "backends/cpu/x86/avx512.h"
