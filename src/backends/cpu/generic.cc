@@ -118,6 +118,20 @@ void dequantize_float(const PackedLayout& layout, CodeKind code, const uint8_t* 
   });
 }
 
+/// Adds the products of a block to 16 columns of every row of a tile. `w`: [step][16 columns].
+template <int kRows>
+void add_float_block(const float (*w)[16], const uint32_t* a_block, float* sums) {
+  for (int r = 0; r < kRows; ++r) {
+    float acc[16];
+    std::memcpy(acc, sums + r * kPanelColumns, sizeof acc);
+    for (int i = 0; i < kBlockSlots; ++i) {
+      const float x = std::bit_cast<float>(a_block[i * kRows + r]);
+      for (int c = 0; c < 16; ++c) acc[c] += x * w[i][c];
+    }
+    std::memcpy(sums + r * kPanelColumns, acc, sizeof acc);
+  }
+}
+
 template <int kRows>
 void multiply_float(const PanelArgs& args) {
   const PackedLayout& layout = *args.layout;
@@ -131,18 +145,9 @@ void multiply_float(const PanelArgs& args) {
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int v = 0; v < 4; ++v) {
         float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns + 16 * v;
-        for (int b = 0; b < kBlocksPerSuper; ++b) {
-          const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);
-          for (int r = 0; r < kRows; ++r) {
-            float acc[16];
-            std::memcpy(acc, sums + r * kPanelColumns, sizeof acc);
-            for (int i = 0; i < kBlockSlots; ++i) {
-              const float x = std::bit_cast<float>(a_block[i * kRows + r]);
-              for (int c = 0; c < 16; ++c) acc[c] += x * w[v][b * kBlockSlots + i][c];
-            }
-            std::memcpy(sums + r * kPanelColumns, acc, sizeof acc);
-          }
-        }
+        for (int b = 0; b < kBlocksPerSuper; ++b)
+          add_float_block<kRows>(w[v] + b * kBlockSlots,
+                                 args.packed_a + act.offset(tile, s * kBlocksPerSuper + b), sums);
       }
   }
 }
@@ -187,12 +192,30 @@ void add_int_part(const IntSuper& w, int v, int first, const int8_t* x, int coun
   }
 }
 
+/// Adds the products of block `b` of a superblock to 64 columns of every row of a tile.
+template <int kRows>
+void add_int8_block(const PanelArgs& args, const SuperScales& group, const IntSuper& w, int b,
+                    const uint32_t* a_block, float* sums) {
+  const int part = args.layout->slot_group == 16 ? 16 : kBlockSlots;
+  const double factor = args.code == CodeKind::fp4 ? 0.5 : 1.0;
+  for (int r = 0; r < kRows; ++r, sums += kPanelColumns) {
+    int8_t x[kBlockSlots];
+    for (int i = 0; i < 8; ++i) store(x + 4 * i, a_block[i * kRows + r]);
+    const double d = static_cast<double>(std::bit_cast<float>(a_block[8 * kRows + r]));
+    for (int first = 0; first < kBlockSlots; first += part)
+      for (int v = 0; v < 4; ++v) {
+        const int slot = b * kBlockSlots + first, g = slot / args.layout->slot_group;
+        add_int_part(w, v, slot, x + first, part, group.scales[g] + 16 * v,
+                     is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor,
+                     sums + 16 * v);
+      }
+  }
+}
+
 template <int kRows>
 void multiply_int8(const PanelArgs& args) {
   const PackedLayout& layout = *args.layout;
   const ActivationLayout& act = args.activations;
-  const int part = layout.slot_group == 16 ? 16 : kBlockSlots;
-  const double factor = args.code == CodeKind::fp4 ? 0.5 : 1.0;
   std::memset(
       args.sums, 0,
       static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
@@ -203,19 +226,8 @@ void multiply_int8(const PanelArgs& args) {
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int b = 0; b < kBlocksPerSuper; ++b) {
         const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);
-        for (int r = 0; r < kRows; ++r) {
-          int8_t x[kBlockSlots];
-          for (int i = 0; i < 8; ++i) store(x + 4 * i, a_block[i * kRows + r]);
-          const double d = static_cast<double>(std::bit_cast<float>(a_block[8 * kRows + r]));
-          float* sums = args.sums + ((tile - args.tile_begin) * kRows + r) * kPanelColumns;
-          for (int first = 0; first < kBlockSlots; first += part)
-            for (int v = 0; v < 4; ++v) {
-              const int slot = b * kBlockSlots + first, g = slot / layout.slot_group;
-              add_int_part(w, v, slot, x + first, part, group.scales[g] + 16 * v,
-                           is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor,
-                           sums + 16 * v);
-            }
-        }
+        add_int8_block<kRows>(args, group, w, b, a_block,
+                              args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
       }
   }
 }
