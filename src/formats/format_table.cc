@@ -16,15 +16,14 @@ constexpr uint32_t kFloatScales = bit(ScaleType::f32) | bit(ScaleType::f16) | bi
 // type has not: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. Their importers hand out the
 // values themselves.
 constexpr FormatRow kTable[] = {
-    {MARLIN_INT4, "INT4", "int4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales,
+    {MARLIN_INT4, "INT4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::integer) | bit(ZeroKind::additive)},
-    {MARLIN_FP4, "FP4", "fp4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales,
-     bit(ZeroKind::none)},
-    {MARLIN_MXFP4, "MXFP4", "mxfp4", 4, kE2m1, 32, true, ScaleType::e8m0,
+    {MARLIN_FP4, "FP4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales, bit(ZeroKind::none)},
+    {MARLIN_MXFP4, "MXFP4", 4, kE2m1, 32, true, ScaleType::e8m0,
      kFloatScales | bit(ScaleType::e8m0), bit(ZeroKind::none)},
-    {MARLIN_NVFP4, "NVFP4", "nvfp4", 4, kE2m1, 16, true, ScaleType::e4m3,
+    {MARLIN_NVFP4, "NVFP4", 4, kE2m1, 16, true, ScaleType::e4m3,
      kFloatScales | bit(ScaleType::e4m3), bit(ZeroKind::none)},
-    {MARLIN_INT8, "INT8", "int8", 8, nullptr, 32, false, ScaleType::f16, kFloatScales,
+    {MARLIN_INT8, "INT8", 8, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::additive)},
 };
 
@@ -37,8 +36,6 @@ constexpr struct {
     {ScaleType::bf16, MARLIN_BF16, "BF16"}, {ScaleType::e8m0, MARLIN_E8M0, "E8M0"},
     {ScaleType::e4m3, MARLIN_E4M3, "E4M3"},
 };
-
-constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool is_group_size(int64_t g, int64_t k) {
   return g == k || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0);
@@ -129,16 +126,6 @@ std::span<const FormatRow> format_table() { return kTable; }
 const FormatRow* format_row(marlin_format format) {
   for (const FormatRow& row : kTable) {
     if (row.format == format) return &row;
-  }
-  return nullptr;
-}
-
-const FormatRow* format_by_spelling(std::string_view spelling) {
-  for (const FormatRow& row : kTable) {
-    const std::string_view own = row.spelling;
-    bool same = own.size() == spelling.size();
-    for (size_t i = 0; same && i < own.size(); ++i) same = lower(spelling[i]) == own[i];
-    if (same) return &row;
   }
   return nullptr;
 }

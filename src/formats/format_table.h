@@ -22,9 +22,8 @@ namespace metal_marlin {
 
 struct FormatRow {
   marlin_format format;
-  const char* name;      ///< "MXFP4"
-  const char* spelling;  ///< on a command line: "mxfp4"
-  int code_bits;         ///< 4 or 8
+  const char* name;  ///< "MXFP4"
+  int code_bits;     ///< 4 or 8
   const float*
       codebook;  ///< the worth of each code in units of its scale; null: codes are integers
   int64_t default_group;   ///< also the only one when fixed_group
@@ -41,8 +40,6 @@ struct FormatRow {
 std::span<const FormatRow> format_table();
 /// Null for a number that is no format (MARLIN_FORMAT_NONE too).
 const FormatRow* format_row(marlin_format format);
-/// By `spelling`, in any case; null when there is none.
-const FormatRow* format_by_spelling(std::string_view spelling);
 /// The format's name, or "unknown"; for messages.
 const char* format_name(marlin_format format);
 

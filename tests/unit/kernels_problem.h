@@ -279,7 +279,7 @@ inline void run(const GemmProblem& problem, const CpuFeatures& features, std::st
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const GemmPlan plans[] = {plan.value()};
   const GemmProblem problems[] = {problem};
-  Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans, problems)).take();
+  Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans)).take();
   SerialRunner runner(width);
   run_gemm(plans, problems, {scratch.data(), scratch.size()}, runner);
 }

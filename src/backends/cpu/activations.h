@@ -49,9 +49,9 @@ struct ActivationLayout {
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, where not paired
 
-  int steps() const {
-    return form == ActivationForm::int8 ? 8 : form == ActivationForm::bf16 ? 16 : 32;
-  }
+  int float_steps() const { return form == ActivationForm::bf16 ? 16 : 32; }
+  int nan_seeds() const { return gathered ? 1 : 0; }
+  int steps() const { return form == ActivationForm::int8 ? 8 : float_steps(); }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
   /// f32: slot of its block that a step multiplies.
   int slot(int step) const {
@@ -95,7 +95,7 @@ struct ActivationLayout {
   int64_t rows_offset(int64_t tile) const {
     return tiles * (blocks + blocks_behind) * a_block_size() + tile * row_stat_count() * tile_rows;
   }
-  int row_stat_count() const { return form == ActivationForm::int8 ? 2 : gathered ? 1 : 0; }
+  int row_stat_count() const { return form == ActivationForm::int8 ? 2 : nan_seeds(); }
   uint64_t bytes() const { return static_cast<uint64_t>(rows_offset(tiles)) * 4; }
   bool operator==(const ActivationLayout&) const = default;
 };
@@ -107,8 +107,10 @@ class DRange {
   /// `row_stats`: at ActivationLayout::rows_offset.
   DRange(uint32_t* row_stats, int rows)
       : largest_(reinterpret_cast<float*>(row_stats)), smallest_(largest_ + rows) {
-    for (int r = 0; r < rows; ++r)
-      largest_[r] = 0, smallest_[r] = std::numeric_limits<float>::max();
+    for (int r = 0; r < rows; ++r) {
+      largest_[r] = 0;
+      smallest_[r] = std::numeric_limits<float>::max();
+    }
   }
   /// A NaN makes the smallest 0 and does not count as the largest.
   void add(int row, float d) {

@@ -147,8 +147,7 @@ class CpuBackend final : public Backend {
       workspace.problems.push_back(problem);
       workspace.plans.push_back(plan);
     }
-    if (!workspace.problems.empty())
-      bytes = std::max(bytes, scratch_bytes(workspace.plans, workspace.problems));
+    if (!workspace.problems.empty()) bytes = std::max(bytes, scratch_bytes(workspace.plans));
     if (bytes == 0) return {};
 
     if (!scratch) {
@@ -187,7 +186,7 @@ class CpuBackend final : public Backend {
       workspace.problems.push_back(problem);
       workspace.plans.push_back(plan);
     }
-    bytes = std::max(bytes, scratch_bytes(workspace.plans, workspace.problems));
+    bytes = std::max(bytes, scratch_bytes(workspace.plans));
     if (!has_host_scratch) MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, allocator_).status());
     runner_->run(runner_->width(), [](uint32_t) {});  // starts the threads
     return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere

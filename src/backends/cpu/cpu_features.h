@@ -18,10 +18,9 @@ enum Feature : uint32_t {
 };
 
 struct CpuFeatures {
-  uint32_t bits = 0;                                   // of Feature
-  std::string name;                                    // "avx512-vnni-bf16", "avx2", "generic"
-  std::string model;                                   // the processor's own name
-  uint64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // per core, per core, whole; 0 unknown
+  uint32_t bits = 0;  // of Feature
+  std::string name;   // "avx512-vnni-bf16", "avx2", "generic"
+  std::string model;  // the processor's own name
   bool has(uint32_t all) const { return (bits & all) == all; }
 };
 
@@ -35,7 +34,7 @@ CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
 /// "avx512-vnni-bf16", "avx2", "neon-dotprod-i8mm-bf16", "generic".
 std::string feature_name(uint32_t bits);
 
-/// What the hardware and the operating system allow: bits, model and caches; no name. One file an
+/// What the hardware and the operating system allow: bits and model; no name. One file an
 /// architecture.
 CpuFeatures detect_hardware();
 

@@ -28,11 +28,6 @@ uint32_t detect_bits() {
          (read_number("hw.optional.arm.FEAT_BF16") != 0 ? kArmBf16 : 0u);
 }
 
-void detect_caches(CpuFeatures& out) {
-  out.l1d_bytes = read_number("hw.perflevel0.l1dcachesize");
-  out.l2_bytes = read_number("hw.perflevel0.l2cachesize");
-}
-
 std::string detect_model() {
   char text[128] = {};
   size_t size = sizeof text - 1;
@@ -60,28 +55,6 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
-/// "48K", "1024K", "32M".
-uint64_t parse_size(const std::string& text) {
-  uint64_t value = 0;
-  size_t i = 0;
-  for (; i < text.size() && i < 15 && text[i] >= '0' && text[i] <= '9'; ++i)
-    value = value * 10 + uint64_t(text[i] - '0');
-  return value << (text.substr(i) == "K" ? 10 : text.substr(i) == "M" ? 20 : 0);
-}
-
-void detect_caches(CpuFeatures& out) {
-  for (int i = 0; i < 8; ++i) {
-    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
-    const std::string level = read_line(folder + "level");
-    if (level.empty()) return;
-    if (read_line(folder + "type") == "Instruction") continue;
-    const uint64_t bytes = parse_size(read_line(folder + "size"));
-    if (level == "1") out.l1d_bytes = bytes;
-    if (level == "2") out.l2_bytes = bytes;
-    if (level == "3") out.l3_bytes = bytes;
-  }
-}
-
 std::string detect_model() {
   const std::string model = read_line("/proc/device-tree/model");
   return model.empty() ? "arm64" : model;
@@ -95,7 +68,6 @@ CpuFeatures detect_hardware() {
   CpuFeatures out;
   out.bits = detect_bits();
   out.model = detect_model();
-  detect_caches(out);
   return out;
 }
 

@@ -52,23 +52,6 @@ uint32_t detect_bits() {
   return bits;
 }
 
-/// Leaf 4 (Intel) and leaf 0x8000001D (AMD) list one cache a subleaf, in the same encoding, until
-/// type 0.
-void detect_caches(uint32_t leaf, CpuFeatures& out) {
-  for (uint32_t subleaf = 0; subleaf < 8; ++subleaf) {
-    const Registers r = cpuid(leaf, subleaf);
-    const uint32_t type = r.eax & 31, level = r.eax >> 5 & 7;
-    if (type == 0) return;
-    if (type == 2) continue;  // instructions
-    const uint64_t line = (r.ebx & 0xfff) + 1, partitions = (r.ebx >> 12 & 0x3ff) + 1,
-                   ways = (r.ebx >> 22) + 1;
-    const uint64_t bytes = line * partitions * ways * (uint64_t{r.ecx} + 1);
-    if (level == 1) out.l1d_bytes = bytes;
-    if (level == 2) out.l2_bytes = bytes;
-    if (level == 3) out.l3_bytes = bytes;
-  }
-}
-
 std::string detect_model() {
   char text[49] = {};
   for (uint32_t i = 0; i < 3; ++i) {
@@ -87,9 +70,6 @@ CpuFeatures detect_hardware() {
   CpuFeatures out;
   out.bits = detect_bits();
   out.model = detect_model();
-  detect_caches(4, out);
-  const bool topology_extensions = bit(cpuid(0x80000001).ecx, 22);
-  if (topology_extensions) detect_caches(0x8000001d, out);
   return out;
 }
 

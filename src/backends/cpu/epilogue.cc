@@ -31,9 +31,14 @@ float gelu_erf(float x) {
   return x < -3.0e38f ? -0.0f : 0.5f * x * std::erfc(-x * kSqrtHalf);
 }
 
-/// gpt-oss: clamped gate and up. std::fmin would turn NaN into the limit.
+/// x within limits. std::fmin and std::fmax would turn NaN into the limit.
+float at_most(float x, float limit) { return x > limit ? limit : x; }
+float at_least(float x, float limit) { return x < limit ? limit : x; }
+
+/// gpt-oss: clamped gate and up.
 float swiglu_oai(float gate, float up) {
-  const float g = gate > 7.0f ? 7.0f : gate, u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+  const float g = at_most(gate, 7.0f);
+  const float u = at_least(at_most(up, 7.0f), -7.0f);
   return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
 }
 

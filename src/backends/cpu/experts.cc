@@ -34,11 +34,11 @@ GemmProblem problem_of(const GemmProblem& problem, size_t expert) {
 }
 
 /// Some tokens while they run.
-struct Chunk {
+struct TokenChunk {
   const GemmProblem* problem;
   int64_t first_token, tokens, top_k, experts;
   // In scratch:
-  Job* jobs;           ///< one an expert that has rows
+  GemmJob* jobs;       ///< one an expert that has rows
   int32_t* expert_of;  ///< [routed_rows]: as the ids say, `experts` where they are outside
   int32_t* rows_of_a;  ///< [routed_rows], sorted by expert
   int32_t* rows_of_c;  ///< the same of C, or of the results
@@ -69,11 +69,11 @@ class Cutter {
   uint64_t used_ = 0;
 };
 
-uint64_t cut(const ExpertPlan& plan, std::byte* memory, Chunk& chunk) {
+uint64_t cut(const ExpertPlan& plan, std::byte* memory, TokenChunk& chunk) {
   Cutter cutter(memory);
   const auto routed_rows = static_cast<uint64_t>(plan.routed_rows),
              experts = static_cast<uint64_t>(plan.experts);
-  chunk.jobs = cutter.take<Job>(std::min(routed_rows, experts));
+  chunk.jobs = cutter.take<GemmJob>(std::min(routed_rows, experts));
   chunk.expert_of = cutter.take<int32_t>(routed_rows);
   chunk.rows_of_a = cutter.take<int32_t>(routed_rows);
   chunk.rows_of_c = cutter.take<int32_t>(routed_rows);
@@ -86,7 +86,7 @@ uint64_t cut(const ExpertPlan& plan, std::byte* memory, Chunk& chunk) {
 
 /// Counting sort. Ids are read once: whoever changes them meanwhile changes results, not where they
 /// are written.
-void sort_by_expert(const Chunk& chunk) {
+void sort_by_expert(const TokenChunk& chunk) {
   const MatrixView& ids = chunk.problem->routing.ids;
   std::fill_n(chunk.first, chunk.experts + 2, 0);
   for (int64_t t = 0; t < chunk.tokens; ++t) {
@@ -115,13 +115,13 @@ void sort_by_expert(const Chunk& chunk) {
   }
 }
 
-Result<std::span<Job>> make_jobs(const Chunk& chunk, const CpuFeatures& features,
-                                 std::string_view kernel_override) {
+Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const CpuFeatures& features,
+                                     std::string_view kernel_override) {
   size_t made = 0;
   for (int64_t e = 0; e < chunk.experts; ++e) {
     const int32_t first = chunk.first[e], m = chunk.first[e + 1] - first;
     if (m == 0) continue;
-    Job& job = *new (&chunk.jobs[made++]) Job{};
+    GemmJob& job = *new (&chunk.jobs[made++]) GemmJob{};
     job.problem = problem_of(*chunk.problem, static_cast<size_t>(e));
     if (chunk.sums()) {
       const int64_t columns = chunk.problem->c.cols;
@@ -139,8 +139,9 @@ Result<std::span<Job>> make_jobs(const Chunk& chunk, const CpuFeatures& features
 
 /// One token's activations are prepared once for all experts that have nothing but it, which is
 /// what decoding is made of.
-void share_lone_rows(const Chunk& chunk, std::span<Job> jobs, size_t wave_begin, size_t index) {
-  Job& job = jobs[index];
+void share_lone_rows(const TokenChunk& chunk, std::span<GemmJob> jobs, size_t wave_begin,
+                     size_t index) {
+  GemmJob& job = jobs[index];
   if (job.m != 1 || !chunk.row_a_token()) return;
   int32_t& lone = chunk.lone_job[job.rows_of_a[0] - chunk.first_token];
   const auto before = static_cast<size_t>(lone);
@@ -153,7 +154,8 @@ void share_lone_rows(const Chunk& chunk, std::span<Job> jobs, size_t wave_begin,
 }
 
 /// As many jobs at a time as their scratch allows.
-void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, TaskRunner& runner) {
+void run_waves(const TokenChunk& chunk, std::span<GemmJob> jobs, uint64_t wave_bytes,
+               TaskRunner& runner) {
   std::fill_n(chunk.lone_job, chunk.tokens, -1);
   for (size_t begin = 0, end = 0; begin < jobs.size(); begin = end) {
     for (uint64_t used = 0; end < jobs.size() && used + jobs[end].plan.bytes() <= wave_bytes;
@@ -169,7 +171,7 @@ void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, Tas
 /// A token's results times their scales, added up in the order of its routed rows. (A function of
 /// its own in the library too, so that the check for spilled sums knows it: here they are in memory
 /// on purpose.)
-[[gnu::noinline]] void sum_token(const Chunk& chunk, int64_t token) {
+[[gnu::noinline]] void sum_token(const TokenChunk& chunk, int64_t token) {
   const MatrixView &scales = chunk.problem->routing.scales, &c = chunk.problem->c;
   const int64_t row = chunk.first_token + token, first = token * chunk.top_k;
   const size_t element = float_bytes(scales.dtype);
@@ -190,7 +192,7 @@ void run_waves(const Chunk& chunk, std::span<Job> jobs, uint64_t wave_bytes, Tas
 }
 
 /// The result of a routed row without expert is 0.
-void clear_slot(const Chunk& chunk, int64_t routed_row) {
+void clear_slot(const TokenChunk& chunk, int64_t routed_row) {
   const MatrixView& c = chunk.problem->c;
   if (chunk.expert_of[routed_row] != chunk.experts || chunk.problem->accumulate) return;
   const size_t element = float_bytes(c.dtype);
@@ -199,16 +201,16 @@ void clear_slot(const Chunk& chunk, int64_t routed_row) {
               static_cast<size_t>(c.cols) * element);
 }
 
-void finish(const Chunk& chunk, TaskRunner& runner) {
+void finish(const TokenChunk& chunk, TaskRunner& runner) {
   const int64_t without = chunk.routed_rows() - chunk.first[chunk.experts];
   if (!chunk.sums() && without == 0) return;
   const bool alone =
       (chunk.sums() ? chunk.routed_rows() : without) * chunk.problem->c.cols <= kFinishAlone;
   run_items(
       std::span(&chunk, 1), runner, alone, 1,
-      [](const Chunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
-      [](const Chunk&) { return int64_t{1}; },
-      [](const Chunk& one, int64_t begin, int64_t end) {
+      [](const TokenChunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
+      [](const TokenChunk&) { return int64_t{1}; },
+      [](const TokenChunk& one, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) one.sums() ? sum_token(one, i) : clear_slot(one, i);
       });
 }
@@ -216,7 +218,7 @@ void finish(const Chunk& chunk, TaskRunner& runner) {
 }  // namespace
 
 uint64_t ExpertPlan::bytes() const {
-  Chunk counted;
+  TokenChunk counted;
   return cut(*this, nullptr, counted);
 }
 
@@ -257,7 +259,7 @@ Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
                    TaskRunner& runner) {
   const int64_t tokens = problem.routing.ids.rows;
   MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, tokens, features, kernel_override));
-  Chunk chunk{};
+  TokenChunk chunk{};
   chunk.problem = &problem;
   chunk.top_k = problem.routing.ids.cols;
   chunk.experts = plan.experts;
@@ -265,7 +267,7 @@ Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
   for (; chunk.first_token < tokens; chunk.first_token += plan.tokens) {
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
-    MARLIN_ASSIGN(const std::span<Job> jobs, make_jobs(chunk, features, kernel_override));
+    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, features, kernel_override));
     run_waves(chunk, jobs, plan.wave_bytes, runner);
     finish(chunk, runner);
   }

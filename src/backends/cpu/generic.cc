@@ -1,6 +1,16 @@
-// Portable C++ kernels: every format, any processor, and what the others are checked against. A
-// superblock is decoded once into a buffer that stays in cache, value first, then all rows walk it;
-// loops run over 16 columns so that compilers vectorize them.
+// Portable C++ kernels: every format, any processor, and what the others are checked against.
+//
+//   packed stream --decode--> superblock in cache
+//                             floats: w    [v][step][16 columns]  values
+//                             int8:   code [v][slot][16 columns]  integers; kept: 1 or 0
+//   packed A block            x      a slot of a row
+//                             floats: acc[16] += x * w[v][step]
+//                             int8:   dot[16] += x * code[v][slot], then sums += dot * (scale * d)
+//
+//   M: tiles of kRows rows, 1 or 4. N: 16 columns at a time, which compilers vectorize. K:
+//   superblock, block, step.
+//
+// Decoding limits them: one function reads a code of any kind, slot by slot.
 #include <bit>
 #include <cstring>
 
@@ -42,10 +52,10 @@ void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* supe
   float* zeros = &out.zeros[0][0];
   if (layout.zero_kind == ZeroKind::additive)
     return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
+  const float fixed = code == CodeKind::u4 ? 8.0f : 0.0f;
   for (int i = 0; i < n; ++i)
-    zeros[i] = code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i])
-               : code == CodeKind::u4   ? 8.0f
-                                        : 0.0f;
+    zeros[i] =
+        code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i]) : fixed;
 }
 
 /// A code, and whether it is there at all: what 2:4 sparse weights do not keep is 0, whatever zero
@@ -85,7 +95,8 @@ void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
 /// their activations are 0, and their scales finite.
 using FloatSuper = float[4][kSuperSlots][16];
 
-void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super, FloatSuper& w) {
+void dequantize_float(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+                      FloatSuper& w) {
   SuperScales group;
   decode_super(layout, code, super, group);
   int step_of_slot[kSuperSlots];
@@ -107,6 +118,20 @@ void stage_float(const PackedLayout& layout, CodeKind code, const uint8_t* super
   });
 }
 
+/// Adds the products of a block to 16 columns of every row of a tile. `w`: [step][16 columns].
+template <int kRows>
+void add_float_block(const float (*w)[16], const uint32_t* a_block, float* sums) {
+  for (int r = 0; r < kRows; ++r) {
+    float acc[16];
+    std::memcpy(acc, sums + r * kPanelColumns, sizeof acc);
+    for (int i = 0; i < kBlockSlots; ++i) {
+      const float x = std::bit_cast<float>(a_block[i * kRows + r]);
+      for (int c = 0; c < 16; ++c) acc[c] += x * w[i][c];
+    }
+    std::memcpy(sums + r * kPanelColumns, acc, sizeof acc);
+  }
+}
+
 template <int kRows>
 void multiply_float(const PanelArgs& args) {
   const PackedLayout& layout = *args.layout;
@@ -116,22 +141,13 @@ void multiply_float(const PanelArgs& args) {
       static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
   alignas(64) FloatSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
-    stage_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
+    dequantize_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int v = 0; v < 4; ++v) {
         float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns + 16 * v;
-        for (int b = 0; b < kBlocksPerSuper; ++b) {
-          const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);
-          for (int r = 0; r < kRows; ++r) {
-            float acc[16];
-            std::memcpy(acc, sums + r * kPanelColumns, sizeof acc);
-            for (int i = 0; i < kBlockSlots; ++i) {
-              const float x = std::bit_cast<float>(a_block[i * kRows + r]);
-              for (int c = 0; c < 16; ++c) acc[c] += x * w[v][b * kBlockSlots + i][c];
-            }
-            std::memcpy(sums + r * kPanelColumns, acc, sizeof acc);
-          }
-        }
+        for (int b = 0; b < kBlocksPerSuper; ++b)
+          add_float_block<kRows>(w[v] + b * kBlockSlots,
+                                 args.packed_a + act.offset(tile, s * kBlocksPerSuper + b), sums);
       }
   }
 }
@@ -143,8 +159,8 @@ struct IntSuper {
   int8_t kept[4][kSuperSlots][16];
 };
 
-void stage_int(const PackedLayout& layout, CodeKind code, const uint8_t* super, SuperScales& group,
-               IntSuper& w) {
+void dequantize_int(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+                    SuperScales& group, IntSuper& w) {
   decode_super(layout, code, super, group);
   for_codes(layout, super, [&](int slot, int v, int c, Code q) {
     int value = q.value;
@@ -176,35 +192,42 @@ void add_int_part(const IntSuper& w, int v, int first, const int8_t* x, int coun
   }
 }
 
+/// Adds the products of block `b` of a superblock to 64 columns of every row of a tile.
+template <int kRows>
+void add_int8_block(const PanelArgs& args, const SuperScales& group, const IntSuper& w, int b,
+                    const uint32_t* a_block, float* sums) {
+  const int part = args.layout->slot_group == 16 ? 16 : kBlockSlots;
+  const double factor = args.code == CodeKind::fp4 ? 0.5 : 1.0;
+  for (int r = 0; r < kRows; ++r, sums += kPanelColumns) {
+    int8_t x[kBlockSlots];
+    for (int i = 0; i < 8; ++i) store(x + 4 * i, a_block[i * kRows + r]);
+    const double d = static_cast<double>(std::bit_cast<float>(a_block[8 * kRows + r]));
+    for (int first = 0; first < kBlockSlots; first += part)
+      for (int v = 0; v < 4; ++v) {
+        const int slot = b * kBlockSlots + first, g = slot / args.layout->slot_group;
+        add_int_part(w, v, slot, x + first, part, group.scales[g] + 16 * v,
+                     is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor,
+                     sums + 16 * v);
+      }
+  }
+}
+
 template <int kRows>
 void multiply_int8(const PanelArgs& args) {
   const PackedLayout& layout = *args.layout;
   const ActivationLayout& act = args.activations;
-  const int part = layout.slot_group == 16 ? 16 : kBlockSlots;
-  const double factor = args.code == CodeKind::fp4 ? 0.5 : 1.0;
   std::memset(
       args.sums, 0,
       static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
   SuperScales group;
   IntSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
-    stage_int(layout, args.code, args.panel + s * layout.super_bytes(), group, w);
+    dequantize_int(layout, args.code, args.panel + s * layout.super_bytes(), group, w);
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int b = 0; b < kBlocksPerSuper; ++b) {
         const uint32_t* a_block = args.packed_a + act.offset(tile, s * kBlocksPerSuper + b);
-        for (int r = 0; r < kRows; ++r) {
-          int8_t x[kBlockSlots];
-          for (int i = 0; i < 8; ++i) store(x + 4 * i, a_block[i * kRows + r]);
-          const double d = static_cast<double>(std::bit_cast<float>(a_block[8 * kRows + r]));
-          float* sums = args.sums + ((tile - args.tile_begin) * kRows + r) * kPanelColumns;
-          for (int first = 0; first < kBlockSlots; first += part)
-            for (int v = 0; v < 4; ++v) {
-              const int slot = b * kBlockSlots + first, g = slot / layout.slot_group;
-              add_int_part(w, v, slot, x + first, part, group.scales[g] + 16 * v,
-                           is_additive(args.code) ? group.zeros[g] + 16 * v : nullptr, d, factor,
-                           sums + 16 * v);
-            }
-        }
+        add_int8_block<kRows>(args, group, w, b, a_block,
+                              args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
       }
   }
 }

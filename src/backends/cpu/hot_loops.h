@@ -1,4 +1,9 @@
 // What inner loops need on every processor.
+//
+// The loops of a tile nest deeper than three in some kernels. Those over registers (rows r, vectors
+// v) are unrolled and leave none behind. The others stay in one function on purpose: in functions
+// of their own, though inlined, g++ 12 gives their pointers and counters other registers, and some
+// tiles become a few per cent longer.
 #pragma once
 
 #include <limits>

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/plan.h"
 #include "base/bits.h"
 #include "core/tasks.h"
 
@@ -15,7 +15,7 @@ namespace metal_marlin::cpu {
 
 /// One product, or one expert's part of one. Lives in the scratch memory, so that running allocates
 /// nothing.
-struct Job {
+struct GemmJob {
   GemmPlan plan = {};
   GemmProblem problem = {};
   const CpuWeights* weights = nullptr;
@@ -44,16 +44,11 @@ struct Job {
   int64_t row_of_c(int64_t row) const { return rows_of_c != nullptr ? rows_of_c[row] : row; }
 };
 
-/// What lies one after another in scratch memory begins on cache lines.
-constexpr uint64_t aligned(uint64_t bytes) {
-  return (bytes + Block::kAlign - 1) / Block::kAlign * Block::kAlign;
-}
-
 /// Whether the same rows would be prepared to the same packed A blocks.
-bool same_preparation(const Job& a, const Job& b);
+bool same_preparation(const GemmJob& a, const GemmJob& b);
 
 /// Runs jobs that have been placed.
-void run_jobs(std::span<Job> jobs, TaskRunner& runner);
+void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner);
 
 /// Elements below which finishing is not worth other threads.
 inline constexpr int64_t kFinishAlone = 16384;

@@ -1,19 +1,21 @@
-// One row a kernel (kernels.inc): what it needs, what it serves, how to call it.
+// One row a kernel (kernels.inc): its contract. A row states which instructions the kernel needs,
+// which products it serves, and how its activations must be laid out.
 //
-// Names: cpu_ISA_SHAPE_CODES[_sparse]_FORM, every part from its list:
+// Names are cpu_ISA_SHAPE_CODES_FORM, every part from its list:
 //   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, neon, neondotprod, neoni8mm, neonbf16
-//   SHAPE  gemv: few rows; weights are decoded in registers while they are read once
-//          regdecode: many rows; weights are decoded in registers again for every tile
-//          dequant: many rows; a chunk of weights is decoded into cache once for all rows
+//   SHAPE  gemv: few rows; codes are decoded in registers while the weights are read once
+//          regdecode: many rows; codes are decoded in registers again for every tile
+//          dequant: many rows; a chunk is decoded into cache once, then all rows are multiplied
 //          prescaled: dequant, with the scales multiplied into the decoded weights
 //          paired: dequant, with two scale groups of 16 slots in neighboring lanes
-//   CODES  u4 (INT4, zero 8), u4zero (INT4, integer zeros), u4add (INT4, additive zeros),
-//          fp4 (E2M1), i8, i8add (INT8); any: all of them
-//   FORM   how activations are multiplied: i8, bf16, f32
-// A kernel with _sparse in its name serves 2:4 sparse weights only. A kernel without it serves
-// dense weights; `any` also serves sparse weights where its row says so.
+//   CODES  u4 (INT4, zero point 8), u4zero (INT4, integer zero points), u4add (INT4, additive
+//          zeros), fp4 (E2M1), i8, i8add (INT8); any: several of them, as the row says. With
+//          _sparse behind, a kernel serves 2:4 sparse weights of these codes only; without it,
+//          dense ones, and an `any` kernel also sparse ones where its row says so.
+//   FORM   the type in which activations are multiplied: i8, bf16, f32
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -32,7 +34,7 @@ constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 8; }
 inline constexpr uint32_t kSparseCodes = sparse(CodeKind::u4) | sparse(CodeKind::u4zero) |
                                          sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
-CodeKind code_kind(const CpuWeights& weights);
+inline constexpr uint32_t kAnyScale = 0x1f;
 constexpr bool is_eight_bits(CodeKind kind) {
   return kind == CodeKind::i8 || kind == CodeKind::i8add;
 }
@@ -61,54 +63,61 @@ struct KernelSteps {
   void (*finish_pair_sums)(const GemmProblem& problem, int64_t row, const float* pair_sums);
 };
 
-struct KernelRow {
-  std::string_view name;
-  uint32_t features;  ///< of Feature, all needed
-  ActivationForm form;
-  uint32_t codes;   ///< of bit(CodeKind) and sparse(CodeKind)
-  uint32_t scales;  ///< of bit(ScaleType)
-  bool bf16_only;   ///< serves BF16 activations only
-  int64_t m_min,
-      m_max;         ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
-  int tile_rows;     ///< most rows of a tile
-  bool fit_tiles;    ///< smaller tiles when that leaves fewer rows unused
-  int chunk_blocks;  ///< blocks pair_sums at a time; 0: no dequantizing, K is walked once
-  MultiplyPanel multiply;
-  KernelSteps steps;
+/// For which weights the packed A blocks hold the sums of their slots (activations.h:
+/// sums_per_block).
+enum class BlockSums : uint8_t {
+  additive_zeros,  ///< those with additive zeros, which multiply the plain sum
+  always,          ///< all: sums correct the offset of unsigned codes, too
 };
 
-/// Kernels of sparse weights alone that do not dequantize them pick activations by the positions of
-/// kept codes (activations.h: gathered).
-constexpr bool gathers(const KernelRow& row) {
-  return (row.codes & (sparse(CodeKind{0}) - 1)) == 0 && row.chunk_blocks == 0;
-}
-/// INT8 kernels of E4M3 scales alone take groups of 16 in pairs (activations.h: paired).
-constexpr bool pairs_groups(const KernelRow& row) {
-  return row.form == ActivationForm::int8 && row.scales == bit(ScaleType::e4m3);
-}
-/// Matrix instructions (SMMLA, BFMMLA) take two steps of a row at a time, and so do floats with
-/// AVX2 that are not pair_sums (activations.h: run).
-constexpr bool pairs_steps(const KernelRow& row) {
-  return (row.features & kI8mm) != 0 ||
-         (row.form == ActivationForm::f32 && row.features == kAvx2 && row.chunk_blocks == 0);
-}
+/// The contract of a kernel. Kernels.inc names the fields that differ from these defaults.
+struct KernelRow {
+  std::string_view name;
+  MultiplyPanel multiply = nullptr;
 
-/// Kernels of register-decoded tiles leave out the rows that the last tile has not (activations.h:
-/// cut_last).
+  // What it needs and serves.
+  uint32_t features = 0;                      ///< of Feature, all needed
+  ActivationForm form = ActivationForm::f32;  ///< f32 and bf16 serve MARLIN_COMPUTE_DEFAULT
+  uint32_t codes = 0;                         ///< of bit(CodeKind) and sparse(CodeKind)
+  uint32_t scales = kAnyScale;                ///< of bit(ScaleType)
+  bool bf16_only = false;                     ///< serves BF16 activations only
+  int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
+  int64_t m_max = 0;  ///< the most; 0: no limit
+
+  // How its activations are laid out (activations.h). A kernel reads them in this layout only.
+  int tile_rows = 0;       ///< most rows of a tile
+  bool fit_tiles = false;  ///< smaller tiles when that leaves fewer rows unused
+  int chunk_blocks = 0;    ///< blocks of a chunk; 0: no dequantizing, K is walked once
+  bool cut_last = false;   ///< the last tile holds the rows that there are
+  bool gathered = false;   ///< in the order of slots, to be picked by positions of kept codes
+  bool paired = false;     ///< with groups of 16 slots: slots i and 16 + i lie together
+  int run = 1;             ///< steps of a row that lie together
+  BlockSums sums = BlockSums::additive_zeros;
+
+  KernelSteps steps = {};
+};
+
+/// Rows of a register-decoded tile with AVX-512.
 inline constexpr int kRegdecodeRows = 12;
-constexpr bool cuts_last_tile(const KernelRow& row) { return row.tile_rows == kRegdecodeRows; }
+/// A multiple of every kernel's tile_rows, so that a full block of rows leaves no tile unfilled.
+inline constexpr int kRowUnit = 12;
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();
+CodeKind code_kind(const CpuWeights& weights);
 /// How activations of m rows are laid out for a kernel and these weights.
 ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weights, int64_t m);
 
 // The kernels named by kernels.inc. All follow MultiplyPanel; sums of a row are formed in one order
 // that depends on nothing but K and the group size.
-#define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, \
-                          fit_tiles, chunk_blocks)                                                 \
-  void name(const PanelArgs& args);
+#define MARLIN_CPU_KERNEL(kernel, ...) void kernel(const PanelArgs& args);
 #include "backends/cpu/kernels.inc"
 #undef MARLIN_CPU_KERNEL
+
+inline constexpr size_t kKernelCount = 0
+#define MARLIN_CPU_KERNEL(kernel, ...) +1
+#include "backends/cpu/kernels.inc"
+#undef MARLIN_CPU_KERNEL
+    ;
 
 }  // namespace metal_marlin::cpu

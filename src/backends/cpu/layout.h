@@ -78,6 +78,7 @@ struct PackedLayout {
   int64_t scale_row_bytes() const {
     return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type));
   }
+  /// One expression: kernels inline this, and in other forms g++ gives them other registers.
   int64_t zero_row_bytes() const {
     return zero_kind == ZeroKind::none
                ? 0

@@ -1,47 +1,16 @@
-// Which kernel runs a product, and how much memory it needs.
-#include "core/plan.h"
+#include "backends/cpu/plan.h"
 
 #include <algorithm>
 #include <array>
 #include <cinttypes>
 
 #include "backends/cpu/epilogue.h"
-#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
+#include "core/plan.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
-constexpr KernelSteps steps_for([[maybe_unused]] uint32_t features) {
-#if defined(__x86_64__)
-  if ((features & kAvx512) != 0)
-    return {prepare_activations_avx512, finish_panel_avx512, finish_pair_sums_avx512};
-#endif
-  return {prepare_activations, finish_panel, finish_pair_sums};
-}
-
-constexpr KernelRow kRows[] = {
-#define MARLIN_CPU_KERNEL(name, features, form, codes, scales, bf16_only, m_min, m_max, tile_rows, \
-                          fit_tiles, chunk_blocks)                                                 \
-  {#name,                                                                                          \
-   features,                                                                                       \
-   ActivationForm::form,                                                                           \
-   codes,                                                                                          \
-   scales,                                                                                         \
-   bf16_only,                                                                                      \
-   m_min,                                                                                          \
-   m_max,                                                                                          \
-   tile_rows,                                                                                      \
-   fit_tiles,                                                                                      \
-   chunk_blocks,                                                                                   \
-   name,                                                                                           \
-   steps_for(features)},
-#include "backends/cpu/kernels.inc"
-#undef MARLIN_CPU_KERNEL
-};
-
-/// A multiple of every tile's rows, so that a full block of rows leaves no tile unfilled.
-constexpr int64_t kRowUnit = 12;
 /// Activations of one block of rows stay well inside a last-level cache, and scratch stays bounded
 /// for any M.
 constexpr int64_t kActivationBudget = 8 << 20;
@@ -65,23 +34,6 @@ bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& 
   return (row.codes & code) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
 }
 
-/// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros
-/// need the plain sum.
-int sum_factor(CodeKind kind) {
-  switch (kind) {
-    case CodeKind::u4:
-      return -8;
-    case CodeKind::u4zero:
-      return -16;
-    case CodeKind::fp4:
-      return -12;
-    case CodeKind::i8:
-      return -128;
-    default:
-      return 1;
-  }
-}
-
 int64_t pair_sum_columns(const CpuWeights& weights) {
   return weights.layout.panels() * kPanelColumns;
 }
@@ -94,7 +46,7 @@ int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
   if (is_two_input(problem.epilogue))
     rows = std::min(rows, kOutputBudget / (pair_sum_columns(weights) * 4));
-  return std::max(kRowUnit, rows / kRowUnit * kRowUnit);
+  return std::max<int64_t>(kRowUnit, rows / kRowUnit * kRowUnit);
 }
 
 /// Rows of one tile only: more rows are pieces enough.
@@ -104,49 +56,7 @@ int64_t parts_of_k(const PackedLayout& layout, const ActivationLayout& activatio
       1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));
 }
 
-}  // namespace
-
-std::span<const KernelRow> kernel_rows() { return kRows; }
-
-CodeKind code_kind(const CpuWeights& weights) {
-  const bool additive = weights.layout.zero_kind == ZeroKind::additive;
-  switch (weights.meta().format) {
-    case MARLIN_INT4:
-      return additive                                        ? CodeKind::u4add
-             : weights.layout.zero_kind == ZeroKind::integer ? CodeKind::u4zero
-                                                             : CodeKind::u4;
-    case MARLIN_INT8:
-      return additive ? CodeKind::i8add : CodeKind::i8;
-    default:
-      return CodeKind::fp4;
-  }
-}
-
-ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weights, int64_t m) {
-  const CodeKind kind = code_kind(weights);
-  ActivationLayout layout;
-  layout.form = row.form;
-  layout.tile_rows = row.tile_rows;
-  if (row.fit_tiles) layout.tile_rows = static_cast<int>(ceil_div(m, ceil_div(m, row.tile_rows)));
-  layout.rows = m;
-  layout.tiles = ceil_div(m, layout.tile_rows);
-  layout.blocks = weights.layout.slots / kBlockSlots;
-  layout.chunk_blocks = row.chunk_blocks != 0 ? row.chunk_blocks : static_cast<int>(layout.blocks);
-  if (row.form == ActivationForm::int8 || is_additive(kind))
-    layout.sums_per_block = weights.layout.slot_group == 16 ? 2 : 1;
-  if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
-  layout.cut_last = cuts_last_tile(row);
-  layout.gathered = gathers(row);
-  layout.paired = pairs_groups(row) && layout.sums_per_block == 2;
-  layout.run = layout.gathered && row.form == ActivationForm::f32 ? 4
-               : layout.gathered || pairs_steps(row)              ? 2
-                                                                  : 1;
-  return layout;
-}
-
-namespace {
-
-using Candidates = std::array<KernelCandidate, std::size(kRows)>;
+using Candidates = std::array<KernelCandidate, kKernelCount>;
 
 /// For any M.
 Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view kernel_override) {
@@ -161,7 +71,7 @@ Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view k
   // shows when K is 1 or 2.
   const bool portable_only = weights.layout.k < kBlockSlots && kernel_override.empty();
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const KernelRow& row = kRows[i];
+    const KernelRow& row = kernel_rows()[i];
     const bool fits = serves(row, problem, weights) && !(portable_only && row.features != 0);
     candidates[i] = {row.name, row.features, row.m_min, row.m_max, fits};
   }
@@ -175,7 +85,7 @@ Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& prob
   MARLIN_ASSIGN(const size_t index, choose_kernel(candidates, features.bits, m, kernel_override));
 
   GemmPlan plan;
-  plan.row = &kRows[index];
+  plan.row = &kernel_rows()[index];
   const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
   plan.m_block = std::min(m, round_up(ceil_div(m, blocks), kRowUnit));
   // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every
@@ -192,7 +102,23 @@ Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& prob
   return plan;
 }
 
+const char* form_text(ActivationForm form) {
+  switch (form) {
+    case ActivationForm::int8:
+      return "int8 in blocks of 32";
+    case ActivationForm::bf16:
+      return "bf16 as given";
+    case ActivationForm::f32:
+      return "f32, exact";
+  }
+  return "";
+}
+
 }  // namespace
+
+uint64_t GemmPlan::bytes() const {
+  return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes);
+}
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
                            std::string_view kernel_override) {
@@ -208,7 +134,8 @@ Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m,
   MARLIN_ASSIGN(GemmPlan largest, plan_with(candidates, problem, max_m, features, kernel_override));
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!candidates[i].serves) continue;
-    for (const int64_t m : {kRows[i].m_min - 1, kRows[i].m_max, int64_t{kRows[i].tile_rows}}) {
+    const KernelRow& row = kernel_rows()[i];
+    for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}}) {
       if (m < 1 || m >= max_m) continue;
       MARLIN_ASSIGN(const GemmPlan plan,
                     plan_with(candidates, problem, m, features, kernel_override));
@@ -231,10 +158,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem,
   append(text, "k_chunk: %" PRId64 "\n",
          std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
   if (plan.k_parts > 1) append(text, "k_parts: %" PRId64 "\n", plan.k_parts);
-  append(text, "activations: %s\n",
-         row.form == ActivationForm::int8   ? "int8 in blocks of 32"
-         : row.form == ActivationForm::bf16 ? "bf16 as given"
-                                            : "f32, exact");
+  append(text, "activations: %s\n", form_text(row.form));
   append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);

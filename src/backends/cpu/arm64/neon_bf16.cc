@@ -5,9 +5,15 @@
 // all, and over partial sums of a block less. Subnormals are taken as 0, for which the accuracy
 // rule allows K * 2^-126.
 //
-//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
-//   dequantized weights carry their scale gemm, gemv: everything else keeps the bare codes, and the
-//   sums of a block are multiplied by the scales
+//   prescaled: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
+//     dequantized weights carry their scale
+//   dequant, gemv: everything else keeps the bare codes, and the sums of a block are multiplied by
+//     the scales
+//
+// neon_tile.inc has the picture of a tile: Math is Bfdot (a lane of x: 2 slots of a row) or Bfmmla
+// (2 columns x 4 slots times 2 rows x 4 slots). Dense 4-bit codes without integer zeros are decoded
+// in registers for gemv, by one tile with the table as an argument; all other codes are dequantized
+// for each tile. A quad is 8 slots.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"
@@ -48,7 +54,7 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     using Codes = Bf16Codes<kCode, kSparse>;
     const InRegisters<Codes> codes(scales);
-    const Walk walk = walk_of(args, scales, first);
+    const TileWalk walk = walk_of(args, scales, first);
     if constexpr (kSparse || kCode == CodeKind::u4zero || is_eight_bits(kCode))
       multiply_dequantized<Bfdot>(args, codes, walk, a_block, sums);
     else
@@ -66,7 +72,7 @@ void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>
 
 void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args,
                       int64_t, const uint32_t* a_block, float* sums) {
-  const Walk walk = walk_of(args, dequantized.scales, first);
+  const TileWalk walk = walk_of(args, dequantized.scales, first);
   multiply_scaled<Bfmmla>(FromDequantized(dequantized), walk, args.activations.tile_rows, a_block,
                           sums);
 }

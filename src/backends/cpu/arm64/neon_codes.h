@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/arm64/neon.h"
+#include "backends/cpu/e2m1.h"
 
 namespace metal_marlin::cpu {
 
@@ -11,12 +12,17 @@ struct Codes {
   uint8x16_t low, high;
 };
 
+/// The code, or with integer zeros code + 16 - zero, that stands for 0.
+template <CodeKind kCode>
+inline constexpr uint8_t kCodeOfZero = kCode == CodeKind::u4zero ? 16 : 0;
+template <>
+inline constexpr uint8_t kCodeOfZero<CodeKind::u4> = 8;
+
 template <CodeKind kCode, bool kSparse>
 struct CodeLines {
   static_assert(!(kSparse && is_eight_bits(kCode)));
-  static constexpr int kBytes = kSparse                ? kSparseGroupBytes
-                                : is_eight_bits(kCode) ? 512
-                                                       : 256;  ///< of a column group's block
+  static constexpr int kDenseBytes = is_eight_bits(kCode) ? 512 : 256;
+  static constexpr int kBytes = kSparse ? kSparseGroupBytes : kDenseBytes;  ///< of a block
   static constexpr bool kCountsKept =
       kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
@@ -75,9 +81,7 @@ struct CodeLines {
   }
 
   MARLIN_INLINE static uint8x16_t expand(uint8x16_t kept, const uint8_t* from, int quad) {
-    const uint8x16_t nothing = vdupq_n_u8(kCode == CodeKind::u4       ? 8
-                                          : kCode == CodeKind::u4zero ? 16
-                                                                      : 0);
+    const uint8x16_t nothing = vdupq_n_u8(kCodeOfZero<kCode>);
     return vbslq_u8(is_at(from, quad, 0), spread(kept, quad % 2),
                     vbslq_u8(is_at(from, quad, 1), spread(kept, quad % 2 + 2), nothing));
   }
@@ -111,8 +115,12 @@ struct Int8Codes {
  private:
   MARLIN_INLINE static uint8x16_t value(uint8x16_t code) {
     if constexpr (kCode != CodeKind::fp4) return code;
-    const int8x16_t doubled = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    return vreinterpretq_u8_s8(vqtbl1q_s8(doubled, code));
+    return vreinterpretq_u8_s8(vqtbl1q_s8(doubled(CodeIndices{}), code));
+  }
+  template <size_t... kIndex>
+  MARLIN_INLINE static int8x16_t doubled(std::index_sequence<kIndex...>) {
+    constexpr auto kValues = doubled_e2m1();
+    return int8x16_t{kValues[kIndex]...};
   }
 };
 
@@ -124,12 +132,9 @@ template <CodeKind kCode>
 struct Bf16Table {
   uint8_t low[32], high[32];
   constexpr Bf16Table() : low{}, high{} {
-    constexpr float kE2m1Values[] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
     for (int i = 0; i < 32; ++i) {
-      const int zero = kCode == CodeKind::u4 ? 8 : kCode == CodeKind::u4zero ? 16 : 0;
       const float value =
-          kCode == CodeKind::fp4 ? kE2m1Values[i % 16] : static_cast<float>(i - zero);
+          kCode == CodeKind::fp4 ? kE2m1[i % 16] : static_cast<float>(i - kCodeOfZero<kCode>);
       low[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 16);
       high[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 24);
     }

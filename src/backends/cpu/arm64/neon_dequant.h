@@ -113,7 +113,7 @@ MARLIN_INLINE void read_quad(const Weights& weights, int block, int quad, int v,
   weights.read(weights.at(block, v), weights.offsets_at(group, v), quad, 0, w);
 }
 
-/// Stages what a source of weights (InRegisters, Kept) reads of a superblock.
+/// Dequantizes what a source of weights (InRegisters, Kept) reads of a superblock.
 template <bool kPaired, class Weights>
 void dequantize_codes(const PackedLayout& layout, Weights weights,
                       Dequantized<Weights::kQuads>& out) {

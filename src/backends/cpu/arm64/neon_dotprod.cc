@@ -1,4 +1,10 @@
-// INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane.
+// INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane. neon_tile.inc
+// has the picture of a tile; a quad is 16 slots.
+//
+//   gemv     dense codes are decoded in registers (u4, u4zero, i8 in groups of 32 and more, fp4 in
+//            any), all others are dequantized for each tile. Additive zeros of sparse weights take
+//            a second tile, whose weights are 1 where a code is kept.
+//   dequant  a superblock is dequantized into L1 for all tiles.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"
@@ -26,7 +32,8 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
 /// A kind of codes with the same bytes, which may share its tiles.
 constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
   if (sparse) return code;  // what is not kept differs
-  return code == CodeKind::u4add ? CodeKind::u4 : code == CodeKind::i8add ? CodeKind::i8 : code;
+  if (code == CodeKind::u4add) return CodeKind::u4;
+  return code == CodeKind::i8add ? CodeKind::i8 : code;
 }
 
 void tile_in_registers(const SuperScales& scales, int, bool first, const PanelArgs& args,
@@ -35,7 +42,7 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
     using Codes = Int8Codes<same_bytes(kCode, kSparse), kSparse>;
     constexpr bool kCountsKept = CodeLines<kCode, kSparse>::kCountsKept;
     const InRegisters<Codes> codes(scales);
-    Walk walk = walk_of(args, scales, first);
+    TileWalk walk = walk_of(args, scales, first);
     if (kCountsKept) walk.zero = nullptr;
     const int rows = args.activations.tile_rows;
     if (may_overflow(args, scales, tile))

@@ -1,5 +1,6 @@
 // Activations of any type by FMLA, on any arm64 processor: weights are decoded to their value in
-// F32, a superblock at a time.
+// F32, a superblock at a time, with scales and zeros. neon_tile.inc has the picture of a tile: a
+// vector is 4 columns x a slot, a quad 4 slots, and prescaled weights need no second set of sums.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"

@@ -1,10 +1,27 @@
-// Default compute with AVX2 and FMA: weights are decoded to their value in F32, a superblock at a
-// time into L1, and multiplied by tiles of up to 6 rows.
+// Default compute with AVX2 and FMA for many rows: weights are decoded to their value in F32, a
+// superblock at a time into L1, and multiplied by all tiles.
+//
+//   packed stream --decode--> superblock in L1        registers
+//                             weights [step][64] ---> w[v]       8 columns, a slot
+//   packed A block            ----------------------> x          a slot of a row, in all lanes
+//                                                     acc[r][v]  += w[v] * x
+//   sums (in L1)              <---------------------> acc[r][v]  loaded and stored for each
+//                                                                superblock
+//
+//   M: tiles of up to 6 rows. N: 64 columns at a time with one row, 32 with two, 16 with more. K:
+//   superblock, block, step of a slot.
+//
+// Template parameters: kRows 1 to 6; kVectors of 8 columns follows from it; the decoder takes every
+// kCode, sparse ones but for 8 bits.
+//
+// Limits: at most 12 sums, to leave room for 2 vectors of weights and an activation in 16
+// registers. Decoded weights take 32 KB, all of a small L1.
 #if defined(__x86_64__)
 
 #include <bit>
 
 #include "backends/cpu/x86/avx2.h"
+#include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -21,7 +38,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
   } else {
     const __m256i code = CodeLines8<kCode, kSparse>::template dwords<kStep>(codes);
     if constexpr (kCode == CodeKind::fp4) {
-      const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+      const __m256 magnitudes = _mm256_setr_ps(kE2m1[0], kE2m1[1], kE2m1[2], kE2m1[3], kE2m1[4],
+                                               kE2m1[5], kE2m1[6], kE2m1[7]);
       const __m256i sign =
           _mm256_and_si256(_mm256_slli_epi32(code, 28), _mm256_set1_epi32(INT32_MIN));
       // vpermps looks at the lowest 3 bits only.
@@ -38,8 +56,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
 /// Steps kStep.. of a line, 8 columns. `zero`: additive zero; `kept`: as CodeLines8::kept gives
 /// them, where a zero must not reach what is not kept.
 template <CodeKind kCode, bool kSparse, int kStep = 0>
-MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero,
-                                          float (*out)[kPanelColumns]) {
+MARLIN_AVX2 MARLIN_INLINE void decode_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero,
+                                           float (*out)[kPanelColumns]) {
   using Lines = CodeLines8<kCode, kSparse>;
   if constexpr (kStep < (is_eight_bits(kCode) ? 4 : 8)) {
     __m256 value = code_value<kCode, kSparse, kStep>(codes);
@@ -49,7 +67,7 @@ MARLIN_AVX2 MARLIN_INLINE void stage_line(Codes8 codes, Codes8 kept, __m256 scal
       value = _mm256_and_ps(value, _mm256_castsi256_ps(_mm256_srai_epi32(bit, 31)));
     }
     _mm256_storeu_ps(out[is_eight_bits(kCode) ? 2 * kStep : kStep], value);
-    stage_line<kCode, kSparse, kStep + 1>(codes, kept, scale, zero, out);
+    decode_line<kCode, kSparse, kStep + 1>(codes, kept, scale, zero, out);
   }
 }
 
@@ -73,9 +91,9 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
       Codes8 kept = codes;
       if constexpr (Lines::kCountsKept) kept = Lines::kept(from, in_block, v % 2);
       const __m256 s = _mm256_load_ps(&scale[group][8 * v]);
-      stage_line<kCode, kSparse>(codes, kept, s,
-                                 is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
-                                 reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
+      decode_line<kCode, kSparse>(codes, kept, s,
+                                  is_additive(kCode) ? _mm256_load_ps(&zero[group][8 * v]) : s,
+                                  reinterpret_cast<float(*)[kPanelColumns]>(&to[0][8 * v]));
     }
   }
 }
@@ -116,10 +134,17 @@ MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool fi
     for (int v = 0; v < kVectors; ++v) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[r][v]);
 }
 
+/// Vectors of a tile, by its rows.
+template <int kRows>
+constexpr int vectors_of_tile() {
+  if (kRows == 1) return 8;
+  return kRows == 2 ? 4 : 2;
+}
+
 template <int kRows>
 void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_size,
                    const uint32_t* a_block, float* sums) {
-  constexpr int kVectors = kRows == 1 ? 8 : kRows == 2 ? 4 : 2;
+  constexpr int kVectors = vectors_of_tile<kRows>();
   for (int v = 0; v < 8; v += kVectors)
     multiply_columns<kRows, kVectors>(
         reinterpret_cast<const float(*)[kPanelColumns]>(&dequantized.weights[0][8 * v]), first,

@@ -1,12 +1,30 @@
 // Default compute with AVX2 and FMA for few rows: one walk over the packed stream, codes decoded in
 // registers, partial sums of a group times its scale.
 //
-// 4-bit codes are looked up as bytes (vpshufb), once for the low and once for the high byte of
-// their value in BF16, which holds all of them exactly. Interleaved, a dword is two slots of a
-// column: shifted left by 16 it is the first as a float, without its low half the second. That is
-// 19 instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40.
-// Lanes are 4 columns x 2 pairs of slots, so a pair of activations is broadcast (activations.h:
-// run).
+//   packed stream         registers, for 8 columns
+//   half a line      ---> codes            8 columns x 4 slots, one a byte
+//     two vpshufb    ---> low, high        the bytes of the values in BF16
+//     interleave     ---> pairs[i]         i = 0, 1: columns 0 1 4 5 and 2 3 6 7, 2 slots a dword
+//     << 16, mask    ---> first, second    the slots of a pair as floats
+//   packed A block   ---> even, odd        slots 0 and 2, 1 and 3 of a row, alternating lanes
+//                         parts[v][r][i]   += first * even, += second * odd
+//     vhaddps        ---> sums (in L1)     += total * scale, at the end of a scale group
+//
+//   4-bit codes are looked up as bytes, because BF16 holds all of their values exactly: 19
+//   instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40. 8-bit
+//   codes are shifted and converted, 8 columns x a slot at a time. Activations have a run of 2
+//   (activations.h).
+//
+//   M: a pass over the panel for each tile of kRows rows. N: 8 columns at a time (16 where kVectors
+//   is 2). K: superblock, scale group, unit of 16 slots, line.
+//
+// Template parameters: kCode and kSparse in every combination but 8-bit codes with 2:4 sparsity;
+// kRows 1 to 4; kVectors 2 for one row of dense codes without integer zeros, else 1; kKept: 1 where
+// a code is kept, instead of its value, for the additive zeros of sparse weights.
+//
+// Limits: 16 registers, of which 2 kRows kVectors hold sums. FMA, shuffles and shifts share three
+// ports; 64 weights take 42 instructions with one row (58 with integer zeros, whose 32 values need
+// four tables).
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -66,11 +84,12 @@ MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
 /// Sums of kRows rows x 8 columns, in two parts: of the pairs above, or of the even and odd slots
 /// of 8-bit codes.
 template <int kRows>
-using Parts = __m256[kRows][2];
+using PartSums = __m256[kRows][2];
 
 /// Adds 4 slots of 4-bit codes. `x`: slots 0 and 2 of every row, then 1 and 3.
 template <CodeKind kCode, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x, Parts<kRows>& sum) {
+MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x,
+                                             PartSums<kRows>& sum) {
   __m256i pairs[2];
   decode<kCode>(codes, pairs);
   __m256 first[2], second[2];
@@ -95,7 +114,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x, P
 
 /// Adds 4 slots of 8-bit codes.
 template <int kRows, int kSlot = 0>
-MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x, Parts<kRows>& sum) {
+MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x,
+                                              PartSums<kRows>& sum) {
   if constexpr (kSlot < 4) {
     const __m256i top = kSlot == 3 ? codes : _mm256_slli_epi32(codes, 24 - 8 * kSlot);
     const __m256 w = _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
@@ -117,7 +137,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256 total(const __m256 (&parts)[2]) {
 }
 
 /// One tile and one superblock.
-struct Walk {
+struct CodeWalk {
   const uint8_t* codes;
   const uint8_t* zeros;  ///< integer zeros
   int units;             ///< of 16 slots, in a group
@@ -134,13 +154,13 @@ constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::u4zero ? 2
 /// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums.
 /// kKept: by 1 where a code of 2:4 sparse weights is kept, for their additive zeros.
 template <CodeKind kCode, bool kSparse, int kRows, bool kKept = false>
-MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vector,
+MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_vector,
                                                 const float (*scales)[kPanelColumns], float* sums) {
   using Lines = CodeLines8<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / 2;  // of a unit
   constexpr int kAtOnce = kVectors<kCode, kSparse, kRows>;
   for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; ++group) {
-    Parts<kRows> parts[kAtOnce];
+    PartSums<kRows> parts[kAtOnce];
     for (auto& part : parts)
       for (auto& row : part) row[0] = row[1] = _mm256_setzero_ps();
     for (const int end = unit + walk.units; unit < end; ++unit) {
@@ -182,7 +202,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Walk& walk, int first_vect
 
 /// Additive zeros: adds them times the sums of the activations, one or two a block.
 template <int kRows>
-MARLIN_AVX2 void add_zeros(const Walk& walk, int sums_per_block,
+MARLIN_AVX2 void add_zeros(const CodeWalk& walk, int sums_per_block,
                            const float (*zeros)[kPanelColumns], float* sums) {
   for (int b = 0; b < kBlocksPerSuper; ++b)
     for (int part = 0; part < sums_per_block; ++part) {
@@ -217,7 +237,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
                        &scales.scale[0][0]);
     if constexpr (is_additive(kCode))
       decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
-    const Walk walk{
+    const CodeWalk walk{
         super, zeros, layout.slot_group / 16, ahead, a_block + s * kBlocksPerSuper * size, size};
     for (int v = 0; v < 8; v += kVectors<kCode, kSparse, kRows>) {
       multiply_columns<kCode, kSparse, kRows>(walk, v, scales.scale, sums);

@@ -1,15 +1,33 @@
 // INT8 compute with AVX2: codes are dequantized as bytes, a superblock at a time, and multiplied by
 // vpmaddubsw, whose pair sums must stay inside int16:
 //   4-bit  unsigned code u <= 15 (u4, u4add), 24 (fp4: 2 * value + 12), 31 (u4zero: code + 16 -
-//   zero), times |x| <= 127:
-//          4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and are added as int16
+//          zero), times |x| <= 127: 4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and
+//          are added as int16
 //   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened
 //          every step
+//
+//   packed stream --decode--> superblock in L1       registers
+//                             codes [step][64][4] ---> w[v]       8 columns x 4 slots, v = 0, 1
+//   packed A block            -----------------------> b          4 slots of a row, in all lanes
+//                                                      dot[r][v]  int16 sums of 16 slots, then
+//                                                                 vpmaddwd to int32
+//   sums (in L1)   <-- sums[r] += float(dot[r][v] + the sum of the activations) * (scale[v] * d[r])
+//
+//   M: tiles of up to 3 rows. N: 16 columns at a time, four times. K: superblock, block, part,
+//   16 slots, step of 4 slots.
+//
+// Template parameters: kRows 1 to 3; kEight: 8-bit codes; kParts 2 with groups of 16, else 1;
+// kClamp: scale * d may overflow; dequantize takes every kCode, sparse ones but for 8 bits.
+//
+// Limits: at 3 rows two sets of 6 sums, two vectors of codes, one of activations and a product take
+// all 16 registers. 16 slots of 8 columns take 4 vpmaddubsw, 3 additions and a vpmaddwd for a row;
+// 8-bit codes 4 more instructions for signs, and 3 more vpmaddwd.
 #if defined(__x86_64__)
 
 #include <algorithm>
 #include <bit>
 
+#include "backends/cpu/e2m1.h"
 #include "backends/cpu/x86/avx2.h"
 #include "backends/cpu/x86/scale_range.h"
 
@@ -27,6 +45,12 @@ struct Dequantized {
   uint32_t largest;  ///< magnitude of scale, as bits
 };
 
+template <size_t... kIndex>
+MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) {
+  constexpr auto kValues = doubled_e2m1<kE2m1Offset>();
+  return _mm_setr_epi8(kValues[kIndex]...);
+}
+
 /// Quad kQuad of 8 columns as the unsigned bytes of the table above.
 template <CodeKind kCode, bool kSparse, int kQuad>
 MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
@@ -34,8 +58,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
   if constexpr (kCode == CodeKind::u4zero) return bytes;
   const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
   if constexpr (kCode == CodeKind::fp4) {
-    const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), code);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(unsigned_e2m1(CodeIndices{})), code);
   }
   return code;
 }
@@ -93,7 +116,7 @@ void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantize
 constexpr int kVectors = 2;  ///< of 8 columns, in a tile
 
 /// A superblock and a tile of rows.
-struct Walk {
+struct DequantizedWalk {
   const Dequantized* dequantized;
   int group_shift;  ///< log2 of the parts of 16 slots in a group
   bool additive, counts_kept;
@@ -191,7 +214,7 @@ MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
 /// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no
 /// correction by the sums.
 template <int kRows, bool kEight, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column,
+MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk& walk, int column,
                                                     const uint32_t* a_block, float* sums) {
   for (int b = 0; b < kBlocksPerSuper; ++b, a_block += walk.a_block_size)
 #pragma GCC unroll 2
@@ -232,12 +255,13 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const Walk& walk, int column
 }
 
 template <int kRows, bool kEight>
-void multiply_rows(const Walk& walk, bool halves, bool clamp, const uint32_t* a_block,
+void multiply_rows(const DequantizedWalk& walk, bool halves, bool clamp, const uint32_t* a_block,
                    float* sums) {
-  const auto run = halves  ? clamp ? multiply_columns<kRows, kEight, 2, true>
-                                   : multiply_columns<kRows, kEight, 2, false>
-                    : clamp ? multiply_columns<kRows, kEight, 1, true>
-                           : multiply_columns<kRows, kEight, 1, false>;
+  const auto by_halves =
+      clamp ? multiply_columns<kRows, kEight, 2, true> : multiply_columns<kRows, kEight, 2, false>;
+  const auto by_blocks =
+      clamp ? multiply_columns<kRows, kEight, 1, true> : multiply_columns<kRows, kEight, 1, false>;
+  const auto run = halves ? by_halves : by_blocks;
   for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
     run(walk, column, a_block, sums + column);
 }
@@ -246,12 +270,12 @@ template <int kRows>
 void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& args, int64_t tile,
                    const uint32_t* a_block, float* sums) {
   const int group = args.layout->slot_group;
-  const Walk walk{&dequantized,
-                  std::countr_zero(static_cast<unsigned>(group / 16)),
-                  is_additive(args.code),
-                  is_additive(args.code) && args.layout->sparse,
-                  !is_additive(args.code) && args.layout->code_bits == 4,
-                  args.activations.a_block_size()};
+  const DequantizedWalk walk{&dequantized,
+                             std::countr_zero(static_cast<unsigned>(group / 16)),
+                             is_additive(args.code),
+                             is_additive(args.code) && args.layout->sparse,
+                             !is_additive(args.code) && args.layout->code_bits == 4,
+                             args.activations.a_block_size()};
   const auto* row_stats =
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
   const bool clamp = !ScaleRange::of<false>(row_stats, kRows).holds(0, dequantized.largest);

@@ -23,6 +23,12 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_16(marlin_dtype dtype, const std::byte* 
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+/// 32 bits, of which the lowest n are ones.
+MARLIN_INLINE uint32_t lowest_bits(int64_t n) {
+  if (n >= 32) return ~0u;
+  return n <= 0 ? 0 : (1u << n) - 1;
+}
+
 /// Lanes beyond the row's end are masked off, so nothing outside it is touched.
 MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t row,
                                                int64_t block) {
@@ -34,7 +40,7 @@ MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t 
   }
   const int64_t element = static_cast<int64_t>(float_bytes(a.dtype)), first = block * kBlockSlots,
                 left = a.cols - first;
-  const uint32_t mask = left >= 32 ? ~0u : left <= 0 ? 0 : (1u << left) - 1;
+  const uint32_t mask = lowest_bits(left);
   const std::byte* from =
       static_cast<const std::byte*>(a.data) + (row * a.stride + (left > 0 ? first : 0)) * element;
   return {load_16(a.dtype, from, static_cast<__mmask16>(mask)),

@@ -1,13 +1,30 @@
-// BF16 activations for many rows, by vdpbf16ps. Two ways to apply scales, both exact up to the
-// sums:
-//   fold: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
-//   dequantized weights carry their scale and
-//         tiles are 6 rows x 64 columns. (Products below 2^-126 are BF16 subnormals, which
-//         vdpbf16ps takes as 0.)
-//   gemm: other sparse weights keep the bare codes, and a block's partial sums are multiplied by
-//   the scales: 3 rows x 64 columns.
-//         (Dense ones are faster in register-decoded tiles; their additive zeros, and eight bits,
-//         no sparse kernel dequantizes.)
+// BF16 activations for many rows, by vdpbf16ps: a chunk is decoded into L1 and multiplied by all
+// tiles. Two ways to apply scales, both exact up to the sums:
+//   prescaled: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
+//     decoded weights carry their scale. (Products below 2^-126 are BF16 subnormals, which
+//     vdpbf16ps takes as 0.)
+//   dequant: other sparse weights keep the bare codes, and a block's partial sums are multiplied by
+//     the scales. (Dense ones are faster in register-decoded tiles; no sparse kernel but that of
+//     F32 dequantizes additive zeros, and 8-bit codes are never sparse.)
+//
+//   packed stream --decode--> chunk in L1            registers
+//                             weights [block][step] ---> w[v]  dword c: column 16 v + c, slots h
+//                                     [v][64 bytes]            and h + 2
+//   packed A block            -------------------------> b     2 slots of a row, in all lanes
+//                             prescaled:   acc[r][v]     += w[v] * b
+//                             dequant:     partial[r][v] += w[v] * b, and for each part of a block
+//                                          acc[r][v]     += partial[r][v] * scale[v]
+//   sums (in L1)              <----------------------> acc[r][v]  loaded and stored once a chunk
+//
+//   M: tiles of 6 rows (prescaled) or 3. N: all 64 columns. K: chunk of 8 (prescaled) or 4 blocks,
+//   block, part, step of 2 slots.
+//
+// Template parameters: kSparse of the prescaled decoder: either; kCode of the other one: u4,
+// u4zero or fp4, all sparse; kParts 2 with groups of 16, else 1.
+//
+// Limits: 24 sums (or 12 and 12), 4 vectors of weights and one of activations take 29 of 32
+// registers. A block takes 64 vdpbf16ps for a row, beside which partial sums cost 4 FMA (8 with
+// groups of 16). Decoded weights take 4 KB a block.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -19,33 +36,33 @@ namespace {
 constexpr int kVectors = 4, kSteps = 16;
 // Scales and two sets of sums want room in L1 beside the weights (4 KB a block): 8 blocks of bare
 // codes are slower by a tenth.
-constexpr int kPrescaledRows = 6, kFoldBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
+constexpr int kPrescaledRows = 6, kPrescaledBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
 
 template <int kBlocks>
-using StagedWeights = uint8_t[kBlocks][kSteps][kVectors][64];
+using DecodedWeights = uint8_t[kBlocks][kSteps][kVectors][64];
 
 struct Prescaled {
-  StagedWeights<kFoldBlocks> weights;
+  DecodedWeights<kPrescaledBlocks> weights;
 };
 
 struct Partial {
-  StagedWeights<kPartialBlocks> weights;
+  DecodedWeights<kPartialBlocks> weights;
   float scale[kPartialBlocks][2][kPanelColumns];  ///< one row a block, or two with groups of 16
 };
 
 /// Steps of a 4-bit line without scale.
 template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, __m512i table,
-                                            uint8_t (*out)[kVectors][64]) {
+MARLIN_AVX512 MARLIN_INLINE void decode_line(Codes codes, __m512i table,
+                                             uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
     _mm512_store_si512(out[kStep][0], bf16_step<kCode, true, kStep>(codes, table));
-    stage_line<kCode, kStep + 1>(codes, table, out);
+    decode_line<kCode, kStep + 1>(codes, table, out);
   }
 }
 
 template <CodeKind kCode>
-MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* super, int blocks,
-                                 Partial& out) {
+MARLIN_AVX512 void dequantize_partial(const PackedLayout& layout, const uint8_t* super, int blocks,
+                                      Partial& out) {
   using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const int parts = shape.shift == 0 ? 2 : 1;
@@ -63,8 +80,8 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
         const int group = (unit + line * 2 / Lines::kLines) >> shape.shift;
         const Codes codes =
             Lines::read(from, line, _mm512_load_si512(&scales.offset[group][16 * v]));
-        stage_line<kCode>(codes, table,
-                          reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
+        decode_line<kCode>(codes, table,
+                           reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
     for (int part = 0; part < parts; ++part)
       for (int v = 0; v < kVectors; ++v) {
@@ -74,18 +91,18 @@ MARLIN_AVX512 void stage_partial(const PackedLayout& layout, const uint8_t* supe
   }
 }
 
-void stage_partial_any(const PanelArgs& args, const uint8_t* super, int blocks, Partial& out) {
+void dequantize_partial_any(const PanelArgs& args, const uint8_t* super, int blocks, Partial& out) {
   with_code(args.code, [&]<CodeKind kCode>() {
     if constexpr (!is_additive(kCode) && !is_eight_bits(kCode))
-      stage_partial<kCode>(*args.layout, super, blocks, out);
+      dequantize_partial<kCode>(*args.layout, super, blocks, out);
   });
 }
 
 /// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both
 /// products are cut to BF16 exactly.
 template <bool kSparse, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __m512 scale,
-                                                   uint8_t (*out)[kVectors][64]) {
+MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table, __m512 scale,
+                                                       uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
     using Lines = CodeLines<CodeKind::fp4, kSparse>;
     // A dword's upper word, the pair's second slot, is 4 steps further.
@@ -96,7 +113,7 @@ MARLIN_AVX512 MARLIN_INLINE void stage_folded_line(Codes codes, __m512 table, __
     const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
     _mm512_store_si512(out[kStep][0],
                        _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
-    stage_folded_line<kSparse, kStep + 1>(codes, table, scale, out);
+    decode_prescaled_line<kSparse, kStep + 1>(codes, table, scale, out);
   }
 }
 
@@ -119,7 +136,7 @@ MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* su
         const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
         const __m512 scale =
             _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
-        stage_folded_line<kSparse>(
+        decode_prescaled_line<kSparse>(
             Lines::read(from, line, _mm512_setzero_si512()), table, scale,
             reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
       }
@@ -203,7 +220,7 @@ void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) {
   walk_chunks<Prescaled, dequantize_prescaled<true>, prescaled_tile>(args);
 }
 void cpu_avx512bf16_dequant_any_sparse_bf16(const PanelArgs& args) {
-  walk_chunks<Partial, stage_partial_any, partial_tile_any>(args);
+  walk_chunks<Partial, dequantize_partial_any, partial_tile_any>(args);
 }
 
 }  // namespace metal_marlin::cpu

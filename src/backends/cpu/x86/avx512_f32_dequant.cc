@@ -1,6 +1,19 @@
-// F32 and F16 activations for many rows of sparse weights: weights are decoded to their value in
-// F32 (so additive zeros cost nothing), 4 blocks at a time into L1, and multiplied by tiles of 6
-// rows x 64 columns.
+// F32 and F16 activations for many rows of 2:4 sparse weights, by FMA: a chunk is decoded to its
+// values in F32 in L1 (so additive zeros cost nothing) and multiplied by all tiles.
+//
+//   packed stream --decode--> chunk in L1            registers
+//                             weights [block][step] ---> w[v]       lane c: column 16 v + c, a slot
+//                                     [v][16]
+//   packed A block            -------------------------> x          a slot of a row, in all lanes
+//                                                        acc[r][v]  += w[v] * x
+//   sums (in L1)              <------------------------> acc[r][v]  loaded and stored once a chunk
+//
+//   M: tiles of 6 rows. N: all 64 columns. K: chunk of 4 blocks, block, step of a slot.
+//
+// Template parameter: kCode u4, u4zero, u4add or fp4, all sparse.
+//
+// Limits: 24 sums, 4 vectors of weights and one of activations take 29 of 32 registers. A block
+// takes 128 FMA for a row. Decoded weights take 8 KB a block, so a chunk fills 32 KB.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -24,8 +37,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512 weight(__m512 code, __m512 scale, __m512 zero
 /// 8 slots of 16 columns from a 4-bit line. `kept`: as CodeLines::kept gives them, where a zero
 /// must not reach what is not kept.
 template <CodeKind kCode, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 table, __m512 scale,
-                                            __m512 zero, float (*out)[kVectors][16]) {
+MARLIN_AVX512 MARLIN_INLINE void decode_line(Codes codes, Codes kept, __m512 table, __m512 scale,
+                                             __m512 zero, float (*out)[kVectors][16]) {
   if constexpr (kStep < 8) {
     using Lines = CodeLines<kCode, true>;
     __m512 value = weight<kCode>(float_step<kCode, true, kStep>(codes, table), scale, zero);
@@ -35,7 +48,7 @@ MARLIN_AVX512 MARLIN_INLINE void stage_line(Codes codes, Codes kept, __m512 tabl
                                   value);
     }
     _mm512_store_ps(out[kStep][0], value);
-    stage_line<kCode, kStep + 1>(codes, kept, table, scale, zero, out);
+    decode_line<kCode, kStep + 1>(codes, kept, table, scale, zero, out);
   }
 }
 
@@ -58,8 +71,8 @@ MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, 
         const __m512 zero =
             is_additive(kCode) ? _mm512_load_ps(&scales.zero[group][16 * v]) : scale;
         const Codes kept = Lines::kCountsKept ? Lines::kept(from, line) : codes;
-        stage_line<kCode>(codes, kept, table, scale, zero,
-                          reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][line * 8][v]));
+        decode_line<kCode>(codes, kept, table, scale, zero,
+                           reinterpret_cast<float(*)[kVectors][16]>(out.weights[b][line * 8][v]));
       }
     }
 }

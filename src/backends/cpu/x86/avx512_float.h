@@ -2,6 +2,7 @@
 // order of activations.h.
 #pragma once
 
+#include "backends/cpu/e2m1.h"
 #include "backends/cpu/x86/avx512_codes.h"
 
 namespace metal_marlin::cpu {
@@ -28,12 +29,15 @@ MARLIN_AVX512 MARLIN_INLINE __m512 byte_to_float(__m512i x) {
   }
 }
 
+template <size_t... kIndex>
+MARLIN_AVX512 MARLIN_INLINE __m512 e2m1_table(std::index_sequence<kIndex...>) {
+  return _mm512_set_ps(kE2m1[15 - kIndex]...);
+}
+
 /// Values of 4-bit codes as floats; with integer zeros, of codes whose zero is 0.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
-  if constexpr (kCode == CodeKind::fp4)
-    return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f,
-                          -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+  if constexpr (kCode == CodeKind::fp4) return e2m1_table(CodeIndices{});
   const float first = kCode == CodeKind::u4 ? -8.0f : 0.0f;
   return _mm512_add_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                        _mm512_set1_ps(first));

@@ -1,6 +1,23 @@
 // Default compute of dense weights by register-decoded tiles (avx512_regdecode.h): BF16 activations
-// by vdpbf16ps, F32 and F16 ones by FMA. The sums of a group are multiplied by its scale, one FMA
-// for every 16 (BF16) or 32 multiplications with groups of 32.
+// by vdpbf16ps, F32 and F16 ones by FMA.
+//
+//   packed stream         registers, for one column group (BF16, 4 rows and fewer: two)
+//   line of codes    ---> lines      a dword a column
+//     shift, lookup  ---> w          lane c: column 16 v + c; F32 one slot, BF16 two
+//   packed A block   ---> memory operand of the multiplication, broadcast to all lanes
+//                         part[r]    += w * x[r]                  until the scale group ends
+//   chunk's scales   ---> acc[r]     += part[r] * scale, and the sums of x[r] * additive zero
+//   sums (in L1)     <--> acc[r]     loaded and stored once a chunk
+//
+//   M: tiles of up to 12 rows. N: 16 (or 32) columns at a time, four (or two) times. K: chunk of 12
+//   blocks, superblock, scale group, 8 slots, step. Codes are decoded again for every tile.
+//
+// Template parameters: kForm bf16 or f32; kCode any, dense; kRows 2, 4, .. 12, the least that holds
+// the rows of the tile; kWide follows from kForm and kRows.
+//
+// Limits: two sets of 12 sums, w, a table and a scale in 32 registers. A block of 32 slots, 12 rows
+// and 16 columns takes in BF16 192 vdpbf16ps, 12 FMA for scales (24 with groups of 16) and 16
+// lookups; in F32 384 FMA, 12 FMA for scales, 32 lookups and as many shifts.
 #if defined(__x86_64__)
 
 #include <utility>
@@ -12,14 +29,15 @@
 namespace metal_marlin::cpu {
 namespace {
 
-struct Chunk {
+struct ScaleChunk {
   FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
 };
-using Tile = RegdecodeTile<Chunk>;
+using Tile = RegdecodeTile<ScaleChunk>;
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
+                              ScaleChunk& out) {
   const SuperShape shape(*args.layout);
   out.codes = super;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
@@ -146,7 +164,7 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+    walk_regdecode<ScaleChunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });
 }
 

@@ -3,6 +3,7 @@
 // 16) and are then scaled in float.
 #pragma once
 
+#include "backends/cpu/e2m1.h"
 #include "backends/cpu/x86/avx512_codes.h"
 #include "backends/cpu/x86/scale_range.h"
 
@@ -49,6 +50,14 @@ MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const
   return decode_int8_scales<kCode>(shape, super, v0, nv, out.scale[0], out.zero[0]);
 }
 
+/// Of every 4-bit code the integer that the scale multiplies (FP4: 2 * value), plus kOffset.
+template <CodeKind kCode, int kOffset, size_t... kIndex>
+MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex...>) {
+  constexpr auto kDoubled = doubled_e2m1<kOffset>();
+  if constexpr (kCode == CodeKind::fp4) return _mm_setr_epi8(kDoubled[kIndex]...);
+  return _mm_setr_epi8(static_cast<char>(static_cast<int>(kIndex) + kOffset)...);
+}
+
 /// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or all of an 8-bit one.
 template <CodeKind kCode, bool kSparse, int kQuad>
 MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
@@ -57,8 +66,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
     return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
   } else if constexpr (kCode == CodeKind::fp4) {
     // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbor's bits not matter.
-    const __m512i table = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m512i table =
+        _mm512_broadcast_i32x4(integers_of_codes<CodeKind::fp4, kE2m1Offset>(CodeIndices{}));
     return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
   } else {
     const __m512i code = Lines::template bytes<kQuad>(codes);
@@ -74,13 +83,9 @@ MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset
     const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
     return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
   } else {
-    const __m128i values =
-        kCode == CodeKind::fp4
-            ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-        : kCode == CodeKind::u4
-            ? _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
-            : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_permutexvar_epi8(nibbles, _mm512_broadcast_i32x4(values));
+    constexpr int kOffset = kCode == CodeKind::u4 ? -8 : 0;
+    return _mm512_permutexvar_epi8(
+        nibbles, _mm512_broadcast_i32x4(integers_of_codes<kCode, kOffset>(CodeIndices{})));
   }
 }
 

@@ -1,17 +1,39 @@
-// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales: 8 blocks of a
-// panel are decoded into L1 and multiplied by tiles of 3 rows x 64 columns, whose integer and float
-// sums all stay in registers. (Other dense weights have register-decoded tiles, avx512_regdecode.h.
-// Sparse ones take too long to decode for each tile.)
+// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales: a chunk of 8
+// blocks is decoded into L1 and multiplied by all tiles. (Other dense weights have register-decoded
+// tiles, avx512_regdecode.h. Sparse ones take too long to decode for each tile.)
 //
-// vpdpbusd and everything that multiplies share two pipes, so what a block needs beside its 8 dot
-// products sets the speed that can be had: two multiplications 8 / 10, one 8 / 9.
+//   packed stream --decode--> chunk in L1           registers
+//                             codes [block][step] ---> w[v]       unsigned bytes, a dword a column:
+//                                   [v][64 bytes]                 4 slots
+//   packed A block            ------------------------> x         4 signed bytes of a row, in all
+//                                                                 lanes
+//                                                      dot[r][v]  += w[v] . x; starts from the sum
+//                                                                 of the activations
+//                             scale [group][64] -----> acc[r][v]  += float(dot[r][v]) * (scale[v]
+//                                                                 * d[r])         multiply_blocks
+//   sums (in L1)              <----------------------> acc[r][v]  loaded and stored once a chunk
+//
+//   With groups of 64 and 128 (multiply_groups) part[r][v] += float(dot[r][v]) * d[r], and at the
+//   end of a group the sums in memory += part[r][v] * scale[v].
+//
+//   M: tiles of 3 rows, all by one chunk before the next is decoded. N: all 64 columns. K: chunk of
+//   8 blocks, block, part, step.
+//
+// Template parameters: kParts 2 with groups of 16, else 1; kPairedRecords: packed A blocks are
+// paired, only with kParts 2; kFactor: exponents only with kParts 1; kGroup: blocks of a group, 2
+// or 4; kSomeOverflowProne: some row of the tile is.
+//
+// Limits: 12 integer and 12 float sums, 4 vectors of codes and one of activations take 29 of 32
+// registers. vpdpbusd and everything that multiplies share two pipes, so what a block needs for a
+// row and a vector beside its 8 dot products sets the speed that can be had: two multiplications
+// 8 / 10, one 8 / 9. A chunk (16 KB of codes, 4 KB of scales) leaves room in L1 for activations.
 #pragma once
 
 #include "backends/cpu/x86/avx512_int8_paired_scales.h"
 
 namespace metal_marlin::cpu {
 
-inline constexpr int kDequantRows = 3, kDequantVectors = 4, kStagedBlocks = 8;
+inline constexpr int kDequantRows = 3, kDequantVectors = 4, kDequantBlocks = 8;
 
 /// The product by a panel of sparse weights, or of FP4, without pairs of groups
 /// (avx512_int8_dequant.cc).
@@ -19,11 +41,11 @@ void dequant_int8(const PanelArgs& args);
 
 /// A chunk as the tiles read it.
 struct DequantizedInt8 {
-  uint8_t codes[kStagedBlocks][8][kDequantVectors][64];  ///< [block][step]
+  uint8_t codes[kDequantBlocks][8][kDequantVectors][64];  ///< [block][step]
   union {
-    float scale[kStagedBlocks * 2][kPanelColumns];  ///< one row a group
-    uint32_t pairs[kStagedBlocks][kPanelColumns];   ///< `paired`: pair_scales; their power is
-                                                    ///< `smallest` and `largest`
+    float scale[kDequantBlocks * 2][kPanelColumns];  ///< one row a group
+    uint32_t pairs[kDequantBlocks][kPanelColumns];   ///< `paired`: pair_scales; their power is
+                                                     ///< `smallest` and `largest`
   };
   uint32_t smallest, largest;  ///< magnitudes of scale, as bits
   bool paired;                 ///< groups of 16 lie in neighboring lanes (avx512_int8_paired.cc)

@@ -1,8 +1,37 @@
 // INT8 compute for few rows: one walk over the packed stream, codes decoded in registers.
+//
+//   packed stream         registers, for kVectors column groups from v0 on
+//   line of codes    ---> w[n][v]    unsigned bytes, a dword a column: 4 slots; n = 0, 1: the
+//                                    quads of a 4-bit line
+//   packed A block   ---> b          4 slots of a row as signed bytes, in all lanes
+//                         dot[r][v]  += w . b (vpdpbusd); starts from the sum of the activations,
+//                                    which undoes the offset of the codes
+//   d, scales        ---> acc[r][v]  += float(dot[r][v]) * (scale[v] * d[r])  after every part
+//   sums             <--- acc[r][v]  after the last superblock
+//
+//   2:4 sparse: w holds the kept codes of 8 slots as signed bytes, and vpshufb picks 4 of 8
+//   activations (q + 128, unsigned) by the positions; bias[v], the sum of the codes times 128, is
+//   subtracted from all rows.
+//
+//   M: a pass for each tile of kRows rows. N: 64 columns, or 32 at a time where kVectors is 2: two
+//   passes. K: superblock, block of 32 slots, part, line.
+//
+// Template parameters of run_pass:
+//   kCode, kSparse  all but 8-bit codes with 2:4 sparsity
+//   kExponents      scales are powers of two and are multiplied by adding: only fp4, kParts 1
+//   kRows           dense 1 to 3 (more rows have register-decoded tiles), sparse 1 to 4, sparse
+//                   with additive zeros 1 and 2
+//   kVectors        4 up to 2 rows (sparse: 1 row), 2 beyond
+//   kParts          2 with groups of 16 slots, else 1
+//
+// Limits: two sets of sums (dot, acc) and decoded codes must fit in 32 registers. vpdpbusd takes 4
+// cycles on two pipes, so 8 sums keep it busy; everything that multiplies shares these pipes, so
+// beside the 8 dot products of a block, 2 multiplications for scale and d count (1 with exponents).
 #if defined(__x86_64__)
 
 #include <algorithm>
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/x86/avx512_int8.h"
 
 namespace metal_marlin::cpu {
@@ -259,28 +288,30 @@ void run_rows(const PanelArgs& args) {
   }
 }
 
-template <CodeKind kCode, bool kSparse = false>
+template <CodeKind kCode, bool kSparse>
 void run(const PanelArgs& args) {
   return args.layout->slot_group == 16 ? run_rows<kCode, kSparse, 2>(args)
                                        : run_rows<kCode, kSparse, 1>(args);
 }
 
+/// All codes, but for sparse ones with additive zeros, whose tiles have fewer rows.
+template <bool kSparse>
+void run_any(const PanelArgs& args) {
+  with_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (!kSparse)
+      run<kCode, false>(args);
+    else if constexpr (!is_eight_bits(kCode) && !is_additive(kCode))
+      run<kCode, true>(args);
+  });
+}
+
 }  // namespace
 
-void cpu_avx512vnni_gemv_u4_i8(const PanelArgs& args) { run<CodeKind::u4>(args); }
-void cpu_avx512vnni_gemv_u4zero_i8(const PanelArgs& args) { run<CodeKind::u4zero>(args); }
-void cpu_avx512vnni_gemv_u4add_i8(const PanelArgs& args) { run<CodeKind::u4add>(args); }
-void cpu_avx512vnni_gemv_fp4_i8(const PanelArgs& args) { run<CodeKind::fp4>(args); }
-void cpu_avx512vnni_gemv_i8_i8(const PanelArgs& args) { run<CodeKind::i8>(args); }
-void cpu_avx512vnni_gemv_i8add_i8(const PanelArgs& args) { run<CodeKind::i8add>(args); }
-void cpu_avx512vnni_gemv_u4_sparse_i8(const PanelArgs& args) { run<CodeKind::u4, true>(args); }
-void cpu_avx512vnni_gemv_u4zero_sparse_i8(const PanelArgs& args) {
-  run<CodeKind::u4zero, true>(args);
-}
+void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) { run_any<false>(args); }
+void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) { run_any<true>(args); }
 void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {
   run<CodeKind::u4add, true>(args);
 }
-void cpu_avx512vnni_gemv_fp4_sparse_i8(const PanelArgs& args) { run<CodeKind::fp4, true>(args); }
 
 }  // namespace metal_marlin::cpu
 

@@ -4,10 +4,25 @@
 // multiplies them by the two scales (avx512_int8_paired_scales.h). That leaves 2 multiplications
 // for 8 dot products, as groups of 32 have.
 //
-// A lane is then (column, group): 16 columns take two vectors, with columns 0 1 4 5 8 9 12 13 and 2
-// 3 6 7 10 11 14 15, and vpackssdw brings them back into order.
+//   chunk in L1              registers
+//   codes [block][step] ---> w[i]       i = 0..3: lane pair (group 0, group 1) of 8 columns
+//   packed A block      ---> x          slots 4 s.. of group 0 and of group 1, alternating lanes
+//                            dot[r][i]  += w[i] . x over 4 steps
+//     vpackssdw         ---> 16 columns x (group 0, group 1) as int16
+//   pairs [block][64]   ---> vpmaddwd: the sum of both groups times their scales
+//   d times power       ---> acc[r][v]  += float(..) * (power * d[r])
 //
-// A chunk with scales that do not fit is dequantized as the rest of INT8 is.
+//   16 columns take two vectors, with columns 0 1 4 5 8 9 12 13 and 2 3 6 7 10 11 14 15, and
+//   vpackssdw brings them back into order. M: tiles of 3 rows. N: 64 columns, 32 at a time in a
+//   block. K: chunk of 8 blocks, block, step.
+//
+// Template parameters: kFactor exponents or finite; kSparse either. A chunk with scales that do not
+// fit is dequantized and multiplied as the rest of INT8 is (avx512_int8_dequant.h), with the packed
+// A blocks of pairs.
+//
+// Limits: 12 sums of (column, group), 12 float sums, 4 vectors of codes and one of activations take
+// 29 of 32 registers; for a row and a vector of 16 columns 8 dot products, one vpmaddwd and one FMA
+// share two pipes: 8 / 10.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"

@@ -1,8 +1,33 @@
 // INT8 compute of dense weights by register-decoded tiles (avx512_regdecode.h).
 //
-// vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots needs beside
-// its 8 dot products sets the speed that can be had: 8 / 9 with one multiplication (powers of two;
-// groups of 64 and more), 8 / 10 with two.
+//   packed stream         registers, for one column group
+//   line of codes    ---> low, high  unsigned bytes, a dword a column: 4 slots each
+//   packed A block   ---> memory operand of vpdpbusd: 4 signed bytes, broadcast to all lanes
+//                         dot[r]     += low . x[r], then high . x[r]; starts from the sum of the
+//                                    activations, which undoes the offset of the codes
+//   chunk's scales   ---> acc[r]     += float(dot[r]) * (scale * d[r])            multiply_blocks
+//                         part[r]    += float(dot[r]) * d[r], and for each group
+//                         acc[r]     += part[r] * scale                           multiply_groups
+//   sums (in L1)     <--> acc[r]     loaded and stored once a chunk
+//
+//   M: tiles of up to 12 rows, in two halves of more than 8 rows where a row takes
+//   three registers. N: 16 columns at a
+//   time, four times. K: chunk of 12 blocks, block, part, line. Codes are decoded again for every
+//   tile.
+//
+// The functions and their template parameters (kCode: any, dense):
+//   multiply_blocks  kParts 1 with groups of 32, 2 with groups of 16; kFactor product with kRows 2,
+//                    4, .. 12, exponents likewise (fp4 with E8M0 scales, kParts 1), finite with
+//                    kRows 1. With groups of 64 and more for overflow-prone rows: kParts 1, finite.
+//   multiply_groups  groups of 64 and 128; kRows 2, 4, 6, 8, and 1 beside overflow-prone rows
+//   multiply_paired  fp4 with E4M3 scales that fit in pairs; exponents with kRows 2, 4, 6, 8, or
+//                    finite with kRows 1
+//
+// Limits: vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots
+// needs for a row beside its 8 dot products sets the speed that can be had: 8 / 9 with one
+// multiplication (powers of two; groups of 64 and more), 8 / 10 with two. Lookups (FP4) take a pipe
+// of the dot products half of the time: 96 dot products, 12 FMA and 8 lookups for 12 rows give 0.86
+// of the peak. Two sets of 12 sums leave 8 registers; three sets have room for 8 rows.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -13,7 +38,7 @@ namespace metal_marlin::cpu {
 namespace {
 
 /// Scales and zeros of a chunk, a row of 64 for each group, and where its codes lie.
-struct alignas(64) Chunk {
+struct alignas(64) Int8ScaleChunk {
   float scale[2 * kRegdecodeBlocks][kPanelColumns];
   union {
     float zero[2 * kRegdecodeBlocks][kPanelColumns];       ///< additive zeros
@@ -33,10 +58,11 @@ struct alignas(64) Chunk {
            (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
   }
 };
-using Tile = RegdecodeTile<Chunk>;
+using Tile = RegdecodeTile<Int8ScaleChunk>;
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
+                              Int8ScaleChunk& out) {
   const SuperShape shape(*args.layout);
   out.codes = super;
   out.super_bytes = shape.bytes;
@@ -123,7 +149,7 @@ template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kLines = Lines::kLines / kParts, kABlock = (9 + kParts) * kRegdecodeRows;
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
@@ -162,7 +188,7 @@ template <CodeKind kCode, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kABlock = 10 * kRegdecodeRows;
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   const int length = 1 << chunk.shift;
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
@@ -212,7 +238,7 @@ template <Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   using Lines = CodeLines<CodeKind::fp4, false>;
   constexpr int kABlock = 11 * kRegdecodeRows;
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   const RowFactor<kFactor> factor(_mm512_set1_ps(std::bit_cast<float>(chunk.largest)));
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
@@ -249,7 +275,7 @@ void row_by_row(const Tile& tile, int rows, One one) {
 
 template <CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
-  const Chunk& chunk = tile.chunk;
+  const Int8ScaleChunk& chunk = tile.chunk;
   const int group = args.layout->slot_group;
   if (group > kBlockSlots) {
     if (*std::max_element(row_stats, row_stats + rows) <= kOverflowProne)
@@ -293,7 +319,7 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
 
 void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    walk_regdecode<Chunk, dequantize<kCode>, multiply_tile<kCode>>(args);
+    walk_regdecode<Int8ScaleChunk, dequantize<kCode>, multiply_tile<kCode>>(args);
   });
 }
 
