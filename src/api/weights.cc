@@ -9,6 +9,7 @@
 #include "api/operand.h"
 #include "checkpoints/checkpoint.h"
 #include "formats/format_table.h"
+#include "sources/concat.h"
 
 namespace metal_marlin::api {
 

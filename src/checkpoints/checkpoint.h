@@ -55,18 +55,6 @@ struct SourceOptions {
 /// A source that reads these operands; they must outlive it. Float values are quantized. Checks
 /// every shape, dtype and code.
 Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& operands);
-/// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source,
-/// which it owns. Group indices stay global where first_k is no multiple of the group size.
-Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source,
-                                                 int64_t first_n, int64_t count_n, int64_t first_k,
-                                                 int64_t count_k);
-/// The parts one below the other; they must agree in k, format, groups and kinds of scales and
-/// zeros.
-Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts);
-/// Lets the experts of one stack agree in all but what a column's group and a row's tensor scale
-/// are; an error where they cannot.
-Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts);
-
 struct Layer {
   std::string name;
   int64_t n = 0, k = 0;

@@ -7,24 +7,10 @@
 #include "formats/format_table.h"
 #include "formats/prune.h"
 #include "formats/quantize.h"
+#include "sources/interleave.h"
 
 namespace metal_marlin {
 namespace {
-
-/// Another source whose rows alternate gate and up: quantizers know nothing of that.
-class InterleavedSource final : public WeightSource {
- public:
-  explicit InterleavedSource(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {
-    meta_ = source_->meta();
-    meta_.gate_up_interleaved = true;
-  }
-  Status read(int64_t first, int64_t count, Stripe& out) const override {
-    return source_->read(first, count, out);
-  }
-
- private:
-  std::unique_ptr<WeightSource> source_;
-};
 
 Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const SparseRule& rule) {
   if (o.layout != MARLIN_LAYOUT_ROWS && o.layout != MARLIN_LAYOUT_AUTO) {
@@ -37,9 +23,7 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const Sp
   MARLIN_ASSIGN(auto source, quantize_floats(o, {o.format, o.group_size,
                                                  (o.flags & MARLIN_PACK_SCALES_MSE) != 0, rule}));
   if ((o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) == 0) return source;
-  auto interleaved = std::make_unique<InterleavedSource>(std::move(source));
-  MARLIN_RETURN_IF_ERROR(check_meta(interleaved->meta()));
-  return std::unique_ptr<WeightSource>(std::move(interleaved));
+  return make_interleaved(std::move(source));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "checkpoint_files.h"
+#include "sources/concat.h"
+#include "sources/shard.h"
 
 namespace metal_marlin::testing {
 namespace {

@@ -1,10 +1,10 @@
-// Rows and columns of a matrix.
+#include "sources/shard.h"
+
 #include <algorithm>
 #include <cinttypes>
-#include <string>
+#include <vector>
 
 #include "base/bits.h"
-#include "checkpoints/checkpoint.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin {

@@ -1,9 +1,9 @@
-// Several matrices, one below the other, as one.
+#include "sources/concat.h"
+
 #include <algorithm>
 #include <cinttypes>
 #include <optional>
 
-#include "checkpoints/checkpoint.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 
