@@ -1,14 +1,12 @@
-// GGUF's blocks: Q4_0, Q4_1, Q8_0, MXFP4, NVFP4. A row of W is a row of blocks, which hold codes
-// and scales together.
+#include "layouts/gguf.h"
+
 #include <array>
 #include <cinttypes>
 
 #include "base/bits.h"
-#include "checkpoints/gguf_file.h"
-#include "checkpoints/nonstandard_scales.h"
-#include "checkpoints/operands.h"
-#include "checkpoints/recognize.h"
 #include "formats/format_table.h"
+#include "layouts/layout_table.h"
+#include "layouts/nonstandard_scales.h"
 
 namespace metal_marlin {
 namespace {
@@ -153,14 +151,7 @@ bool any_scale_is_480(const LayoutOperands& o) {
   return false;
 }
 
-struct BlockRow {
-  const char* type;
-  marlin_format format;
-  bool additive;
-  int64_t elements, bytes;
-  marlin_dtype scales;
-};
-constexpr BlockRow kBlocks[] = {
+constexpr GgufBlock kBlocks[] = {
     {kGgufQ4_0, MARLIN_INT4, false, BlockQ40::kElements, BlockQ40::kBytes, MARLIN_F16},
     {kGgufQ4_1, MARLIN_INT4, true, BlockQ41::kElements, BlockQ41::kBytes, MARLIN_F16},
     {kGgufQ8_0, MARLIN_INT8, false, BlockQ80::kElements, BlockQ80::kBytes, MARLIN_F16},
@@ -187,18 +178,23 @@ std::unique_ptr<WeightSource> make_block_source(WeightMeta meta, const LayoutOpe
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_gguf(const LayoutOperands& o, Depth depth) {
+const GgufBlock* gguf_block(std::string_view type) {
+  for (const GgufBlock& block : kBlocks) {
+    if (type == block.type) return &block;
+  }
+  return nullptr;
+}
+
+Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth depth) {
   const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
-  const BlockRow* row = nullptr;
-  for (const BlockRow& r : kBlocks) {
+  const GgufBlock* row = nullptr;
+  for (const GgufBlock& r : kBlocks) {
     if (r.format == o.format && r.additive == additive) row = &r;
   }
   if (row == nullptr) {
     return Status::error(MARLIN_E_UNSUPPORTED, "layout: no GGUF block type that is read holds %s%s",
                          format_name(o.format), additive ? " with additive zeros" : "");
   }
-  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index})
-    MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   LayoutOperands with_scales = o;
   with_scales.scales.dtype = row->scales;  // the blocks hold them
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(with_scales, 0, depth));
@@ -223,41 +219,6 @@ Result<std::unique_ptr<WeightSource>> make_gguf(const LayoutOperands& o, Depth d
     meta.scale_type = ScaleType::f16;
   MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
   return make_block_source(std::move(meta), o, additive);
-}
-
-std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& tensor) {
-  if (!finder.is_gguf || tensor.dims.size() < 2 || tensor.dims.size() > 3 || tensor.dtype != 0)
-    return std::nullopt;
-  Finding found;
-  found.layer.name = tensor.name;
-  found.layer.layout = MARLIN_LAYOUT_GGUF;
-  found.take_matrix(tensor);
-  const BlockRow* row = nullptr;
-  for (const BlockRow& r : kBlocks) {
-    if (tensor.type_name == r.type) row = &r;
-  }
-  if (row == nullptr) {
-    found.layer.status =
-        view_error(tensor, MARLIN_E_UNSUPPORTED, "type %.*s is not read by this version",
-                   static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
-    return found;
-  }
-  LayoutOperands& o = found.operands;
-  o.layout = MARLIN_LAYOUT_GGUF;
-  o.format = row->format;
-  o.flags = row->additive ? MARLIN_PACK_ADDITIVE_ZEROS : 0;
-  o.n = found.layer.n;
-  o.k = found.layer.k;
-  o.values.dtype = MARLIN_U8;
-  o.values.dims.back() = o.k / row->elements * row->bytes;
-  o.values.row_stride = o.values.dims.back();
-  const std::string_view suffix = ".weight";
-  if (tensor.name.ends_with(suffix)) {
-    o.tensor_scale =
-        finder.find(tensor.name.substr(0, tensor.name.size() - suffix.size()), ".scale");
-  }
-  found.make = make_gguf;
-  return found;
 }
 
 }  // namespace metal_marlin

@@ -1,24 +1,12 @@
-// MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and
-// `biases` in the affine mode.
+// MLX: `weight`, `scales`, and `biases` in the affine mode. The config names the mode, of all
+// layers or of one.
 #include <algorithm>
+#include <string>
 
-#include "checkpoints/nonstandard_scales.h"
-#include "checkpoints/recognize.h"
-#include "checkpoints/rows_source.h"
+#include "checkpoints/recognizers/recognizers.h"
 
 namespace metal_marlin {
 namespace {
-
-bool any_byte(const RowsParts& parts, uint8_t a, uint8_t b) {
-  for (int64_t n = 0; n < parts.meta.n; ++n) {
-    const std::byte* row = parts.scales + n * parts.scale_stride;
-    const bool found = std::any_of(row, row + parts.meta.groups, [&](std::byte s) {
-      return std::to_integer<uint8_t>(s) == a || std::to_integer<uint8_t>(s) == b;
-    });
-    if (found) return true;
-  }
-  return false;
-}
 
 /// "affine", "mxfp4" or "nvfp4": what the config says, else what the tensors can be.
 std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
@@ -40,32 +28,13 @@ void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, Finding& 
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_mlx(const LayoutOperands& operands, Depth depth) {
-  MARLIN_RETURN_IF_ERROR(expect_dtype(operands.values, {MARLIN_U32}));
-  LayoutOperands rows = operands;
-  rows.values.dtype = MARLIN_U8;
-  rows.values.dims.back() *= 4;
-  rows.values.row_stride *= 4;
-  MARLIN_ASSIGN(RowsParts parts, check_rows(rows, depth));
-  if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 &&
-      any_byte(parts, 0xff, 0xff)) {
-    parts.meta.scale_type = ScaleType::bf16;
-    parts.scale_meaning = &kMlxE8m0;
-  } else if (depth == Depth::full && parts.meta.scale_type == ScaleType::e4m3 &&
-             any_byte(parts, 0x7f, 0xff)) {
-    parts.meta.scale_type = ScaleType::f16;
-    parts.scale_meaning = &kMlxE4m3;
-  }
-  return make_rows_source(std::move(parts));
-}
-
 std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight");
   if (!base || tensor.dtype != MARLIN_U32 || tensor.dims.size() < 2 || tensor.dims.size() > 3)
     return std::nullopt;
   Finding found;
   found.layer.name = *base;
-  found.layer.layout = MARLIN_LAYOUT_ROWS;
+  found.set_layout(LayoutId::mlx);
   found.take_matrix(tensor);
   LayoutOperands& o = found.operands;
   o.scales = finder.find(*base, ".scales");
@@ -78,7 +47,6 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
   const TensorView biases = finder.find(*base, ".biases");
   const QuantConfig::Mlx mlx = finder.config.mlx_of(*base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
-  found.make = make_mlx;
   const int64_t bits = mlx.bits.value_or(4);
   if (bits != 4) {
     found.layer.k = 0;

@@ -1,6 +1,9 @@
 // MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All keep rows of
 // bytes, low nibble = even k, and a byte E8M0 for 32; they differ in names only.
-#include "checkpoints/recognize.h"
+#include <algorithm>
+#include <utility>
+
+#include "checkpoints/recognizers/recognizers.h"
 
 namespace metal_marlin {
 namespace {
@@ -13,7 +16,7 @@ Finding make_finding(std::string_view name, const TensorView& values, const Tens
   Finding found;
   found.layer.name = name;
   found.layer.format = MARLIN_MXFP4;
-  found.layer.layout = MARLIN_LAYOUT_ROWS;
+  found.set_layout(LayoutId::rows);
   found.take_matrix(values);
   LayoutOperands& o = found.operands;
   o.format = MARLIN_MXFP4;
@@ -21,7 +24,6 @@ Finding make_finding(std::string_view name, const TensorView& values, const Tens
   found.layer.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 2;
   o.n = found.layer.n;
   o.k = found.layer.k;
-  found.make = make_rows;
   return found;
 }
 

@@ -1,4 +1,4 @@
-#include "checkpoints/columns.h"
+#include "layouts/columns.h"
 
 #include "base/bits.h"
 

@@ -4,10 +4,9 @@
 #include <cinttypes>
 
 #include "base/bits.h"
-#include "checkpoints/marlin_tiles.h"
-#include "checkpoints/recognize.h"
-#include "checkpoints/sparse.h"
-#include "formats/format_table.h"
+#include "layouts/layout_table.h"
+#include "layouts/marlin_tiles.h"
+#include "layouts/sparse_meta.h"
 
 namespace metal_marlin {
 namespace {
@@ -20,7 +19,7 @@ int64_t transposed_64(int64_t n) { return n / 64 * 64 + n % 8 * 8 + n % 64 / 8; 
 int64_t pairs_of_32(int64_t n) { return n / 32 * 32 + n % 8 / 2 * 8 + n % 32 / 8 * 2 + n % 2; }
 int64_t in_order(int64_t n) { return n; }
 
-struct Parts {
+struct MarlinOperands {
   WeightMeta meta;
   const std::byte *words = nullptr, *scales = nullptr;
   ScalePlace scale_place = in_order;
@@ -29,7 +28,7 @@ struct Parts {
 
 class MarlinSource final : public WeightSource {
  public:
-  explicit MarlinSource(Parts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+  explicit MarlinSource(MarlinOperands parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.resize(static_cast<size_t>(count * meta_.k));
@@ -104,7 +103,7 @@ class MarlinSource final : public WeightSource {
     }
   }
 
-  Parts parts_;
+  MarlinOperands parts_;
 };
 
 Status expect_multiple(const TensorView& view, const char* what, int64_t unit, int64_t found) {
@@ -115,17 +114,8 @@ Status expect_multiple(const TensorView& view, const char* what, int64_t unit, i
 }
 
 /// All but the metadata and the order of the scales. `tile_k`: elements of K in a row of words.
-Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) {
-  if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: Marlin holds INT4, found %s",
-                         format_name(o.format));
-  }
-  if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
-    return Status::error(MARLIN_E_ARGUMENT, "flags: Marlin has no additive zeros");
-  }
-  for (const TensorView* view : {&o.zeros, &o.group_index})
-    MARLIN_RETURN_IF_ERROR(expect_absent(*view));
-  Parts parts;
+Result<MarlinOperands> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) {
+  MarlinOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
   MARLIN_RETURN_IF_ERROR(expect_multiple(o.values, "n", 64, o.n));
   MARLIN_RETURN_IF_ERROR(expect_multiple(o.values, "k", tile_k, o.k));
@@ -147,10 +137,10 @@ Result<Parts> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) 
 /// scales whenever there are groups.
 enum class Writer { ist, compressed_tensors };
 
-Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth depth,
+Result<std::unique_ptr<WeightSource>> read_sparse(const LayoutOperands& o, Depth depth,
                                                   Writer writer) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_I16}));
-  MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 32));
+  MARLIN_ASSIGN(MarlinOperands parts, check_tiles(o, depth, 32));
   const bool ist = writer == Writer::ist;
   MARLIN_RETURN_IF_ERROR(
       expect_shape(o.sparse_meta, ist ? o.n : o.k / 32, ist ? o.k / 16 : 2 * o.n));
@@ -168,75 +158,19 @@ Result<std::unique_ptr<WeightSource>> make_sparse(const LayoutOperands& o, Depth
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_marlin(const LayoutOperands& o, Depth depth) {
-  MARLIN_ASSIGN(Parts parts, check_tiles(o, depth, 16));
+Result<std::unique_ptr<WeightSource>> read_marlin(const LayoutOperands& o, Depth depth) {
+  MARLIN_ASSIGN(MarlinOperands parts, check_tiles(o, depth, 16));
   parts.scale_place = parts.meta.groups > 1 ? transposed_64 : pairs_of_32;
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return std::unique_ptr<WeightSource>(std::make_unique<MarlinSource>(std::move(parts)));
 }
 
-Result<std::unique_ptr<WeightSource>> make_marlin_24(const LayoutOperands& o, Depth depth) {
-  return make_sparse(o, depth, Writer::compressed_tensors);
+Result<std::unique_ptr<WeightSource>> read_marlin_24(const LayoutOperands& o, Depth depth) {
+  return read_sparse(o, depth, Writer::compressed_tensors);
 }
 
-Result<std::unique_ptr<WeightSource>> make_layer_24(const LayoutOperands& o, Depth depth) {
-  return make_sparse(o, depth, Writer::ist);
-}
-
-namespace {
-
-struct Names {
-  const char *values, *scales, *meta;  // meta null: dense
-  int64_t tile_k;
-  SourceMaker make;
-};
-constexpr Names kNames[] = {
-    {".weight_packed", ".scale_packed", ".meta", 32, make_marlin_24},
-    {".B", ".s", ".meta", 32, make_layer_24},
-    {".B", ".s", nullptr, 16, make_marlin},
-};
-
-/// Codes of 8 bits have the same names and twice the words.
-Status check_width(const Finder& finder, const TensorView& words, int64_t n) {
-  const int64_t bits =
-      finder.config.bits.value_or(n <= INT32_MAX && cols_of(words) == 4 * n ? 8 : 4);
-  if (bits == 4) return {};
-  return view_error(words, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, found %" PRId64 " bits",
-                    bits);
-}
-
-}  // namespace
-
-std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& tensor) {
-  for (const Names& names : kNames) {
-    const auto base = without_suffix(tensor.name, names.values);
-    if (!base || tensor.dims.size() != 2 || is_float(tensor.dtype)) continue;
-    const TensorView scales = finder.find(*base, names.scales);
-    const TensorView meta = names.meta != nullptr ? finder.find(*base, names.meta) : TensorView{};
-    // Any one of the companions tells the family; a missing one is then reported by name.
-    if (names.meta != nullptr ? !present(meta) : !present(scales)) continue;
-    Finding found;
-    found.layer.name = *base;
-    found.layer.format = MARLIN_INT4;
-    found.layer.layout = names.meta != nullptr ? MARLIN_LAYOUT_MARLIN_24 : MARLIN_LAYOUT_MARLIN;
-    LayoutOperands& o = found.operands;
-    o.layout = found.layer.layout;
-    o.format = MARLIN_INT4;
-    o.values = tensor;
-    o.scales = scales;
-    o.sparse_meta = meta;
-    if (!present(scales)) {
-      found.set_missing(names.scales);
-      return found;
-    }
-    found.layer.n = o.n = cols_of(scales);
-    found.layer.k = o.k = std::min<int64_t>(tensor.dims[0], INT32_MAX) * names.tile_k;
-    o.group_size = group_size_of(finder.config, o.k, rows_of(scales)).value_or(0);
-    found.layer.status = check_width(finder, tensor, o.n);
-    found.make = names.make;
-    return found;
-  }
-  return std::nullopt;
+Result<std::unique_ptr<WeightSource>> read_sparse_marlin(const LayoutOperands& o, Depth depth) {
+  return read_sparse(o, depth, Writer::ist);
 }
 
 }  // namespace metal_marlin

@@ -1,24 +1,18 @@
-// AutoAWQ "gemv": words of eight codes along K, [N, K / 8], zeros likewise, [N, groups / 8].
-// AutoAWQ "gemv_fast" and llm-awq: 16-bit units of four codes, four rows of W woven into one,
-// scales and additive zeros [groups, N]. Both pad the groups.
+#include "layouts/awq_gemv.h"
+
 #include <cinttypes>
 
 #include "base/bits.h"
-#include "checkpoints/columns.h"
-#include "checkpoints/nibbles.h"
-#include "checkpoints/rows_source.h"
-#include "formats/format_table.h"
+#include "layouts/columns.h"
+#include "layouts/layout_table.h"
+#include "layouts/nibbles.h"
+#include "layouts/rows.h"
 
 namespace metal_marlin {
 namespace {
 
 /// What both share.
 Result<WeightMeta> begin_gemv(const LayoutOperands& o, Depth depth) {
-  if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ holds INT4, found %s",
-                         format_name(o.format));
-  }
-  MARLIN_RETURN_IF_ERROR(expect_absent(o.group_index));
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(o, 0, depth));
   if (!awq_gemv_groups(o.k, meta.group_size)) {
     return view_error(o.values, MARLIN_E_UNSUPPORTED,
@@ -30,14 +24,16 @@ Result<WeightMeta> begin_gemv(const LayoutOperands& o, Depth depth) {
   return meta;
 }
 
-struct FastParts {
+struct GemvFastOperands {
   WeightMeta meta;
   const std::byte *units = nullptr, *scales = nullptr, *zeros = nullptr;
 };
 
 class GemvFastSource final : public WeightSource {
  public:
-  explicit GemvFastSource(FastParts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+  explicit GemvFastSource(GemvFastOperands parts) : parts_(std::move(parts)) {
+    meta_ = parts_.meta;
+  }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.resize(static_cast<size_t>(count * meta_.k));
@@ -64,7 +60,7 @@ class GemvFastSource final : public WeightSource {
     }
   }
 
-  FastParts parts_;
+  GemvFastOperands parts_;
 };
 
 }  // namespace
@@ -76,11 +72,8 @@ std::optional<int64_t> awq_gemv_groups(int64_t k, int64_t group_size) {
   return round_up(ceil_div(k / group_size, 8), multiple) * 8;
 }
 
-Result<std::unique_ptr<WeightSource>> make_awq_gemv(const LayoutOperands& o, Depth depth) {
-  if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
-    return Status::error(MARLIN_E_ARGUMENT, "flags: AWQ \"gemv\" has no additive zeros");
-  }
-  RowsParts parts;
+Result<std::unique_ptr<WeightSource>> read_awq_gemv(const LayoutOperands& o, Depth depth) {
+  RowsOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_gemv(o, depth));
   if (o.k % 8 != 0)
     return view_error(o.values, MARLIN_E_SHAPE, "k: expected a multiple of 8, found %" PRId64, o.k);
@@ -104,8 +97,8 @@ Result<std::unique_ptr<WeightSource>> make_awq_gemv(const LayoutOperands& o, Dep
   return make_rows_source(std::move(parts));
 }
 
-Result<std::unique_ptr<WeightSource>> make_awq_gemv_fast(const LayoutOperands& o, Depth depth) {
-  FastParts parts;
+Result<std::unique_ptr<WeightSource>> read_awq_gemv_fast(const LayoutOperands& o, Depth depth) {
+  GemvFastOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_gemv(o, depth));
   if (o.n % 4 != 0 || o.k % 64 != 0) {
     return view_error(o.values, MARLIN_E_SHAPE,

@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "checkpoints/recognize.h"
+#include "checkpoints/recognizers/recognizers.h"
+#include "layouts/awq_gemv.h"
 
 namespace metal_marlin {
 namespace {
 
-struct Parts {
+struct QweightTensors {
   TensorView qweight, scales, qzeros, g_idx;
 };
 
 /// What the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with scales [G, N];
 /// AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO when that is none or several.
-marlin_layout layout_of_shapes(const Parts& p) {
+marlin_layout layout_of_shapes(const QweightTensors& p) {
   if (p.qweight.dtype == MARLIN_I16) return MARLIN_LAYOUT_AWQ_GEMV_FAST;
   if (present(p.g_idx)) return MARLIN_LAYOUT_GPTQ_V1;
   if (p.qweight.dims.size() != 2 || p.scales.dims.size() != 2) return MARLIN_LAYOUT_AUTO;
@@ -25,14 +26,8 @@ marlin_layout layout_of_shapes(const Parts& p) {
   return gptq ? MARLIN_LAYOUT_GPTQ_V1 : awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
 }
 
-bool is_qweight_layout(marlin_layout layout) {
-  return layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2 ||
-         layout == MARLIN_LAYOUT_AWQ || layout == MARLIN_LAYOUT_AWQ_GEMV ||
-         layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
-}
-
 /// AUTO when the config names a variant that is unknown to us.
-marlin_layout layout_of_config(const QuantConfig& config, const Parts& p) {
+marlin_layout layout_of_config(const QuantConfig& config, const QweightTensors& p) {
   if (config.method == "gptq") {
     if (config.format == "gptq_v2") return MARLIN_LAYOUT_GPTQ_V2;
     return config.format.empty() || config.format == "gptq" ? MARLIN_LAYOUT_GPTQ_V1
@@ -45,8 +40,8 @@ marlin_layout layout_of_config(const QuantConfig& config, const Parts& p) {
   return config.format.empty() || config.format == "gemm" ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AUTO;
 }
 
-marlin_layout layout_of(const Finder& finder, const Parts& p) {
-  if (is_qweight_layout(finder.layout)) return finder.layout;
+marlin_layout layout_of(const Finder& finder, const QweightTensors& p) {
+  if (finds(RecognizerId::qweight, finder.layout)) return finder.layout;
   if (finder.config.method == "gptq" || finder.config.method == "awq")
     return layout_of_config(finder.config, p);
   const marlin_layout layout = layout_of_shapes(p);
@@ -55,7 +50,7 @@ marlin_layout layout_of(const Finder& finder, const Parts& p) {
              : layout;
 }
 
-Status unknown_layout(const Finder& finder, const Parts& p) {
+Status unknown_layout(const Finder& finder, const QweightTensors& p) {
   return view_error(
       p.qweight, MARLIN_E_UNSUPPORTED,
       "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
@@ -105,7 +100,7 @@ marlin_gptq_zero_f zero_f_of(std::string_view quantizer) {
   return MARLIN_GPTQ_ZERO_F_AUTO;
 }
 
-void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
+void set_gptq(const Finder& finder, const QweightTensors& p, Finding& found) {
   LayoutOperands& o = found.operands;
   o.group_index = p.g_idx;
   found.layer.n = cols_of(p.qweight);
@@ -116,16 +111,15 @@ void set_gptq(const Finder& finder, const Parts& p, Finding& found) {
     found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
   o.zero_f =
       finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f : zero_f_of(finder.config.quantizer);
-  found.make = finder.config.symmetric.value_or(false) ? make_gptq_symmetric : make_gptq;
+  o.symmetric = finder.config.symmetric.value_or(false);
 }
 
-void set_awq(const Parts& p, Finding& found) {
+void set_awq(const QweightTensors& p, Finding& found) {
   found.layer.n = cols_of(p.scales);
   found.layer.k = rows_of(p.qweight);
-  found.make = make_awq;
 }
 
-void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
+void set_gemv(const Finder& finder, const QweightTensors& p, Finding& found) {
   LayoutOperands& o = found.operands;
   const bool fast = o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
   found.layer.n = o.n = fast ? cols_of(p.scales) : rows_of(p.qweight);
@@ -134,7 +128,6 @@ void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
   if (fast) o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   found.layer.status =
       set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
-  found.make = fast ? make_awq_gemv_fast : make_awq_gemv;
 }
 
 }  // namespace
@@ -142,25 +135,25 @@ void set_gemv(const Finder& finder, const Parts& p, Finding& found) {
 std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".qweight");
   if (!base) return std::nullopt;
-  Parts p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"),
-          finder.find(*base, ".g_idx")};
+  QweightTensors p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"),
+                   finder.find(*base, ".g_idx")};
   if (!present(p.qzeros)) p.qzeros = finder.find(*base, ".scaled_zeros");  // llm-awq
   const marlin_layout layout = layout_of(finder, p);
   Finding found;
   found.layer.name = *base;
   found.layer.format = MARLIN_INT4;
-  found.layer.layout = layout;
   LayoutOperands& o = found.operands;
-  o.layout = layout;
   o.format = MARLIN_INT4;
   o.values = p.qweight;
   o.scales = p.scales;
   o.zeros = p.qzeros;
   const bool gptq = layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2;
   if (layout == MARLIN_LAYOUT_AUTO) {
+    found.layer.layout = o.layout = MARLIN_LAYOUT_AUTO;
     found.layer.status = unknown_layout(finder, p);
     return found;
   }
+  found.set_layout(*caller_layout(layout));
   const int64_t bits = finder.config.bits.value_or(4);
   if (bits != 4) {
     found.layer.status =

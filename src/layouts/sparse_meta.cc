@@ -1,4 +1,4 @@
-#include "checkpoints/sparse.h"
+#include "layouts/sparse_meta.h"
 
 #include <cinttypes>
 

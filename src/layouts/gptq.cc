@@ -7,11 +7,10 @@
 #include <string>
 
 #include "base/bits.h"
-#include "checkpoints/columns.h"
-#include "checkpoints/nibbles.h"
-#include "checkpoints/operands.h"
-#include "checkpoints/sparse.h"
-#include "formats/format_table.h"
+#include "layouts/columns.h"
+#include "layouts/layout_table.h"
+#include "layouts/nibbles.h"
+#include "layouts/sparse_meta.h"
 
 namespace metal_marlin {
 namespace {
@@ -22,7 +21,7 @@ constexpr uint8_t kNaturalOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 /// them.
 enum class Zeros { none, plain, packed };
 
-struct Parts {
+struct WordsOperands {
   WeightMeta meta;
   const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
   Zeros zeros_as = Zeros::none;
@@ -33,7 +32,7 @@ struct Parts {
 
 class WordsSource final : public WeightSource {
  public:
-  explicit WordsSource(Parts parts) : parts_(std::move(parts)) {
+  explicit WordsSource(WordsOperands parts) : parts_(std::move(parts)) {
     meta_ = parts_.meta;
     warning_ = parts_.warning;
   }
@@ -101,18 +100,13 @@ class WordsSource final : public WeightSource {
     }
   }
 
-  Parts parts_;
+  WordsOperands parts_;
 };
 
 /// Everything but the zeros.
-Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
-  Parts parts;
+Result<WordsOperands> check_words(const LayoutOperands& o, Depth depth) {
+  WordsOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
-  if (format_row(o.format)->code_bits != 4) {
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "layout: words of eight codes hold 4-bit formats, found %s",
-                         format_name(o.format));
-  }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U32, MARLIN_I32}));
   MARLIN_RETURN_IF_ERROR(
       expect_shape(o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k, 8), o.n));
@@ -127,7 +121,8 @@ Result<Parts> check_words(const LayoutOperands& o, Depth depth) {
   return parts;
 }
 
-Result<std::unique_ptr<WeightSource>> finish(Parts parts, const LayoutOperands& o, Depth depth) {
+Result<std::unique_ptr<WeightSource>> finish(WordsOperands parts, const LayoutOperands& o,
+                                             Depth depth) {
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   if (parts.meta.sparse && depth == Depth::full) {
     MARLIN_RETURN_IF_ERROR(check_all_kept(parts.meta, [&](int64_t n, uint8_t* kept) {
@@ -137,7 +132,7 @@ Result<std::unique_ptr<WeightSource>> finish(Parts parts, const LayoutOperands& 
   return std::unique_ptr<WeightSource>(std::make_unique<WordsSource>(std::move(parts)));
 }
 
-Status check_plain_zeros(const LayoutOperands& o, Depth depth, Parts& parts) {
+Status check_plain_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
   WeightMeta& meta = parts.meta;
   const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
   if (!present(o.zeros)) {
@@ -169,7 +164,7 @@ struct ZeroWord {
   int64_t group, index;
 };
 template <class Holds>
-std::optional<ZeroWord> find_zeros(const Parts& parts, Holds holds) {
+std::optional<ZeroWord> find_zeros(const WordsOperands& parts, Holds holds) {
   const int64_t words = ceil_div(parts.meta.n, 8), in_last = parts.meta.n - (words - 1) * 8;
   const uint32_t last = 0xffffffffu >> 4 * (8 - in_last);
   for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
@@ -189,7 +184,7 @@ bool has_nibble_15(uint32_t word, uint32_t used) {
 /// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantizers choose from 0..15. How the
 /// writer's neighbors in the word look then depends on the writer. Files without a 15 mean the same
 /// to all readers.
-void choose_zero(const LayoutOperands& o, Depth depth, Parts& parts) {
+void choose_zero(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
   const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;
   if (reading == MARLIN_GPTQ_ZERO_F_CARRY) {
     parts.zero = {.add_to_word = 0x11111111u};
@@ -210,15 +205,8 @@ void choose_zero(const LayoutOperands& o, Depth depth, Parts& parts) {
           .message();
 }
 
-Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
-  if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: GPTQ holds INT4, found %s",
-                         format_name(o.format));
-  }
-  if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
-    return Status::error(MARLIN_E_ARGUMENT, "flags: GPTQ has no additive zeros");
-  }
-  MARLIN_ASSIGN(Parts parts, check_words(o, depth));
+Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
+  MARLIN_ASSIGN(WordsOperands parts, check_words(o, depth));
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
   if (!present(o.zeros)) return parts;
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
@@ -230,35 +218,40 @@ Result<Parts> check_gptq(const LayoutOperands& o, Depth depth) {
   return parts;
 }
 
-bool all_zeros_are_8(const Parts& parts, bool v1) {
+bool all_zeros_are_8(const WordsOperands& parts, bool v1) {
   const uint32_t expected = v1 ? 0x77777777u : 0x88888888u;
   return !find_zeros(parts,
                      [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
 }
 
-}  // namespace
-
-Result<std::unique_ptr<WeightSource>> make_k8n(const LayoutOperands& operands, Depth depth) {
-  MARLIN_ASSIGN(Parts parts, check_words(operands, depth));
-  MARLIN_RETURN_IF_ERROR(check_plain_zeros(operands, depth, parts));
-  return finish(std::move(parts), operands, depth);
-}
-
-Result<std::unique_ptr<WeightSource>> make_gptq(const LayoutOperands& operands, Depth depth) {
-  MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
-  return finish(std::move(parts), operands, depth);
-}
-
-Result<std::unique_ptr<WeightSource>> make_gptq_symmetric(const LayoutOperands& operands,
-                                                          Depth depth) {
-  MARLIN_ASSIGN(Parts parts, check_gptq(operands, depth));
-  if (depth == Depth::header ||
-      (present(operands.zeros) &&
-       all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1))) {
+/// v1 and v2.
+Result<std::unique_ptr<WeightSource>> read_gptq(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(WordsOperands parts, check_gptq(operands, depth));
+  const bool drops_zeros =
+      operands.symmetric && (depth == Depth::header ||
+                             (present(operands.zeros) &&
+                              all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1)));
+  if (drops_zeros) {
     parts.zeros_as = Zeros::none;
     parts.meta.zero_kind = ZeroKind::none;
   }
   return finish(std::move(parts), operands, depth);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> read_k8n(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(WordsOperands parts, check_words(operands, depth));
+  MARLIN_RETURN_IF_ERROR(check_plain_zeros(operands, depth, parts));
+  return finish(std::move(parts), operands, depth);
+}
+
+Result<std::unique_ptr<WeightSource>> read_gptq_v1(const LayoutOperands& operands, Depth depth) {
+  return read_gptq(operands, depth);
+}
+
+Result<std::unique_ptr<WeightSource>> read_gptq_v2(const LayoutOperands& operands, Depth depth) {
+  return read_gptq(operands, depth);
 }
 
 }  // namespace metal_marlin

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "checkpoints/operands.h"
 #include "formats/weights.h"
+#include "layouts/operands.h"
 
 namespace metal_marlin {
 
@@ -18,8 +18,8 @@ namespace metal_marlin {
 /// AWQ "gemv").
 enum class ZeroForm : uint8_t { plain, words_along_n, words_along_k };
 
-/// Where the parts lie; strides in bytes between rows of W. All memory is borrowed.
-struct RowsParts {
+/// Where the operands lie; strides in bytes between rows of W. All memory is borrowed.
+struct RowsOperands {
   WeightMeta meta;  ///< checked
   const std::byte* codes = nullptr;
   int64_t code_stride = 0;
@@ -34,8 +34,8 @@ struct RowsParts {
   TensorView sparse_meta;  ///< when meta.sparse: as check_row_meta takes it; codes are the kept
                            ///< ones, K / 2 a row
 };
-std::unique_ptr<WeightSource> make_rows_source(RowsParts parts);
-/// The parts of operands in the layout ROWS, checked.
-Result<RowsParts> check_rows(const LayoutOperands& operands, Depth depth);
+std::unique_ptr<WeightSource> make_rows_source(RowsOperands parts);
+/// Operands in the layout ROWS, checked.
+Result<RowsOperands> check_rows(const LayoutOperands& operands, Depth depth);
 
 }  // namespace metal_marlin

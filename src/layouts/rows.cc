@@ -4,18 +4,18 @@
 #include <string>
 
 #include "base/bits.h"
-#include "checkpoints/nibbles.h"
-#include "checkpoints/operands.h"
-#include "checkpoints/rows_source.h"
-#include "checkpoints/sparse.h"
 #include "formats/format_table.h"
+#include "layouts/layout_table.h"
+#include "layouts/nibbles.h"
+#include "layouts/rows.h"
+#include "layouts/sparse_meta.h"
 
 namespace metal_marlin {
 namespace {
 
 class RowsSource final : public WeightSource {
  public:
-  explicit RowsSource(RowsParts parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+  explicit RowsSource(RowsOperands parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     if (meta_.sparse) {
@@ -99,7 +99,7 @@ class RowsSource final : public WeightSource {
     }
   }
 
-  RowsParts parts_;
+  RowsOperands parts_;
 };
 
 /// Codes: bytes between rows after checking shape and dtype.
@@ -125,7 +125,7 @@ Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   return v.row_stride / 2;
 }
 
-Status check_zeros(const LayoutOperands& o, Depth depth, RowsParts& parts) {
+Status check_zeros(const LayoutOperands& o, Depth depth, RowsOperands& parts) {
   const TensorView& v = o.zeros;
   WeightMeta& meta = parts.meta;
   const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
@@ -158,12 +158,12 @@ Status check_zeros(const LayoutOperands& o, Depth depth, RowsParts& parts) {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_rows_source(RowsParts parts) {
+std::unique_ptr<WeightSource> make_rows_source(RowsOperands parts) {
   return std::make_unique<RowsSource>(std::move(parts));
 }
 
-Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
-  RowsParts parts;
+Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth) {
+  RowsOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
   if (parts.meta.sparse) {
     MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));
@@ -185,8 +185,8 @@ Result<RowsParts> check_rows(const LayoutOperands& o, Depth depth) {
   return parts;
 }
 
-Result<std::unique_ptr<WeightSource>> make_rows(const LayoutOperands& operands, Depth depth) {
-  MARLIN_ASSIGN(RowsParts parts, check_rows(operands, depth));
+Result<std::unique_ptr<WeightSource>> read_rows(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(RowsOperands parts, check_rows(operands, depth));
   return make_rows_source(std::move(parts));
 }
 

@@ -1,22 +1,13 @@
-// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed
-// along N. And "sparse-24-bitmask": pruned floats. The FP4 formats of the same writer are in
-// mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
+// compressed-tensors "pack-quantized" and "sparse-24-bitmask", which holds pruned floats. The FP4
+// formats of the same writer are in mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
+#include <algorithm>
 #include <cinttypes>
 
 #include "base/bits.h"
-#include "checkpoints/recognize.h"
-#include "checkpoints/rows_source.h"
-#include "formats/format_table.h"
+#include "checkpoints/recognizers/recognizers.h"
 
 namespace metal_marlin {
 namespace {
-
-bool has_minus_one(const TensorView& index) {
-  for (int64_t k = 0; k < cols_of(index); ++k) {
-    if (load<int32_t>(index.data + 4 * k) == -1) return true;
-  }
-  return false;
-}
 
 /// Two numbers that are data but as small as a header.
 struct Shape {
@@ -73,37 +64,6 @@ Status check_bitmask(const TensorView& shape, const LayoutOperands& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_compressed_tensors(const LayoutOperands& operands,
-                                                              Depth depth) {
-  LayoutOperands o = operands;
-  if (present(o.group_index)) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(o.group_index, {MARLIN_I32}));
-    MARLIN_RETURN_IF_ERROR(expect_shape(o.group_index, 1, o.k));
-    if (depth == Depth::full && has_minus_one(o.group_index))
-      o.group_index = {};  // the writer's "none"
-  }
-  RowsParts parts;
-  MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
-  MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, ceil_div(o.k, 8)));
-  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups));
-  parts.codes = o.values.data;
-  parts.code_stride = cols_of(o.values) * 4;
-  parts.scales = o.scales.data;
-  parts.scale_stride = parts.meta.groups * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
-  if (present(o.zeros)) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
-    MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, ceil_div(o.n, 8), parts.meta.groups));
-    parts.meta.zero_kind = ZeroKind::integer;
-    parts.zeros = o.zeros.data;
-    parts.zero_stride = parts.meta.groups * 4;
-    parts.zero_form = ZeroForm::words_along_n;
-  }
-  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
-  return make_rows_source(std::move(parts));
-}
-
 std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
                                                     const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".weight_packed");
@@ -112,7 +72,7 @@ std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
   Finding found;
   found.layer.name = *base;
   found.layer.format = MARLIN_INT4;
-  found.layer.layout = MARLIN_LAYOUT_ROWS;
+  found.set_layout(LayoutId::compressed_tensors);
   LayoutOperands& o = found.operands;
   o.format = MARLIN_INT4;
   o.values = tensor;
@@ -125,7 +85,6 @@ std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
-  found.make = make_compressed_tensors;
   return found;
 }
 

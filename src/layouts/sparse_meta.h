@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/bits.h"
-#include "checkpoints/operands.h"
+#include "layouts/operands.h"
 
 namespace metal_marlin {
 

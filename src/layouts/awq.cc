@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "base/bits.h"
-#include "checkpoints/columns.h"
-#include "checkpoints/nibbles.h"
-#include "checkpoints/operands.h"
-#include "formats/format_table.h"
+#include "layouts/columns.h"
+#include "layouts/layout_table.h"
+#include "layouts/nibbles.h"
 
 namespace metal_marlin {
 namespace {
@@ -14,14 +13,14 @@ namespace {
 /// Column 8 c + j is this nibble of word c.
 constexpr uint8_t kNibbleOf[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-struct Parts {
+struct AwqOperands {
   WeightMeta meta;
   const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
 };
 
 class AwqSource final : public WeightSource {
  public:
-  explicit AwqSource(Parts parts) : parts_(std::move(parts)), words_(parts_.meta.n / 8) {
+  explicit AwqSource(AwqOperands parts) : parts_(std::move(parts)), words_(parts_.meta.n / 8) {
     meta_ = parts_.meta;
   }
 
@@ -66,22 +65,14 @@ class AwqSource final : public WeightSource {
     }
   }
 
-  Parts parts_;
+  AwqOperands parts_;
   int64_t words_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> make_awq(const LayoutOperands& o, Depth depth) {
-  if (o.format != MARLIN_INT4) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: AWQ holds INT4, found %s",
-                         format_name(o.format));
-  }
-  if ((o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0) {
-    return Status::error(MARLIN_E_ARGUMENT, "flags: AWQ \"gemm\" has no additive zeros");
-  }
-  MARLIN_RETURN_IF_ERROR(expect_absent(o.group_index));
-  Parts parts;
+Result<std::unique_ptr<WeightSource>> read_awq(const LayoutOperands& o, Depth depth) {
+  AwqOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
   if (o.n % 8 != 0) {
     return view_error(o.values, MARLIN_E_SHAPE, "n: AWQ packs multiples of 8 columns, found %lld",
