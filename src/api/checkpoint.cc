@@ -5,6 +5,7 @@
 #include "api/errors.h"
 #include "api/weights.h"
 #include "base/checked.h"
+#include "layouts/layout_table.h"
 
 using namespace metal_marlin;
 
@@ -15,8 +16,9 @@ Result<marlin_checkpoint*> open(const char* path, const marlin_open_desc* desc) 
   MARLIN_ASSIGN(const marlin_open_desc d, api::read_optional_descriptor(desc, "desc"));
   if (d.flags != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags);
-  if (d.layout < MARLIN_LAYOUT_AUTO || d.layout > MARLIN_LAYOUT_MARLIN_24)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->layout is %d, expected 0..10", d.layout);
+  if (caller_layout(d.layout) == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->layout is %d, expected 0..%d", d.layout,
+                         last_layout());
   if (!api::is_known(d.gptq_zero_f))
     return Status::error(MARLIN_E_ARGUMENT, "desc->gptq_zero_f is %d, expected 0..3",
                          d.gptq_zero_f);

@@ -1,13 +1,13 @@
-#include <atomic>
 #include <cinttypes>
 #include <memory>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "api/checkpoint.h"
 #include "api/errors.h"
 #include "api/weights.h"
+#include "sources/shard.h"
+#include "sources/watch.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -52,24 +52,24 @@ Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* 
 }
 
 /// What one of the names stands for: some experts of a layer, and the rows and columns of each.
-struct Part {
+struct LayerPart {
   Layer layer;
   size_t index;
   Range n, k, experts;
   SourceOptions options;
 };
 
-Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d,
-                       const marlin_context& context) {
+Result<LayerPart> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d,
+                            const marlin_context& context) {
   const auto index = find_layer(files, d.layers[i]);
   if (!index.ok()) return prefixed("desc->layers", i, index.status());
   const Layer layer = files.layer(index.value());
   const marlin_shard shard = d.shards != nullptr ? d.shards[i] : marlin_shard{};
-  const auto read = [&]() -> Result<Part> {
+  const auto read = [&]() -> Result<LayerPart> {
     if (!layer.status.ok()) return layer.status;
-    Part part{layer, index.value(),
-              {},    {},
-              {},    {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
+    LayerPart part{layer, index.value(),
+                   {},    {},
+                   {},    {d.format, d.group_size, (d.flags & MARLIN_LOAD_SCALES_MSE) != 0, {}}};
     MARLIN_ASSIGN(part.n, range_of(shard.first[0], shard.count[0], layer.n, "N"));
     MARLIN_ASSIGN(part.k, range_of(shard.first[1], shard.count[1], layer.k, "K"));
     MARLIN_ASSIGN(part.experts, range_of(shard.first[2], shard.count[2], layer.experts, "experts"));
@@ -86,7 +86,7 @@ Result<Part> read_part(const Checkpoint& files, uint32_t i, const marlin_load_de
 }
 
 /// One expert of a part, counted from its first.
-Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const Part& part,
+Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const LayerPart& part,
                                                 int64_t expert) {
   auto source =
       files.source(part.index, static_cast<uint32_t>(part.experts.first + expert), part.options);
@@ -98,7 +98,7 @@ Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const P
 
 /// How many experts the parts make: those that each name has, or, with desc->expert_count, as many
 /// as there are names for.
-Result<int64_t> count_experts(std::span<const Part> parts, uint32_t expert_count) {
+Result<int64_t> count_experts(std::span<const LayerPart> parts, uint32_t expert_count) {
   const int64_t each = expert_count > 1 ? 1 : parts[0].experts.count;
   for (uint32_t i = 0; i < parts.size(); ++i)
     if (parts[i].experts.count != each)
@@ -115,47 +115,11 @@ Result<int64_t> count_experts(std::span<const Part> parts, uint32_t expert_count
   return int64_t{expert_count};
 }
 
-/// How much has been read of all experts.
-struct Watch {
-  int32_t (*progress)(void*, uint64_t, uint64_t);
-  void* user;
-  uint64_t total = 0;  ///< elements
-  std::thread::id caller = std::this_thread::get_id();
-  std::atomic<uint64_t> done{0};
-
-  Status report() const {
-    if (progress(user, done.load(std::memory_order_relaxed), total) == 0) return {};
-    return Status::error(MARLIN_E_CANCELLED, "desc->progress asked to stop");
-  }
-};
-
-/// Tells the host how much has been read, on the host's own thread, and stops where the host says
-/// so.
-class WatchedSource final : public WeightSource {
- public:
-  WatchedSource(std::unique_ptr<WeightSource> source, Watch& watch)
-      : source_(std::move(source)), watch_(watch) {
-    meta_ = source_->meta();
-    watch_.total += static_cast<uint64_t>(meta_.n) * static_cast<uint64_t>(meta_.k);
-  }
-
-  Status read(int64_t first, int64_t count, Stripe& out) const override {
-    MARLIN_RETURN_IF_ERROR(source_->read(first, count, out));
-    watch_.done.fetch_add(static_cast<uint64_t>(count) * static_cast<uint64_t>(meta_.k),
-                          std::memory_order_relaxed);
-    return std::this_thread::get_id() == watch_.caller ? watch_.report() : Status();
-  }
-
- private:
-  std::unique_ptr<WeightSource> source_;
-  Watch& watch_;
-};
-
 Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts,
                                         const Layer& first, const marlin_load_desc& d) {
   if (d.progress == nullptr) return make_weights(context, experts, first.layout, first.name);
   Watch watch{d.progress, d.user};
-  for (auto& expert : experts) expert = std::make_unique<WatchedSource>(std::move(expert), watch);
+  for (auto& expert : experts) expert = make_watched(std::move(expert), watch);
   MARLIN_RETURN_IF_ERROR(watch.report());
   MARLIN_ASSIGN(auto* weights, make_weights(context, experts, first.layout, first.name));
   std::unique_ptr<marlin_weights> owned(weights);
@@ -166,15 +130,15 @@ Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts
 Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files,
                              const marlin_load_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
-  std::vector<Part> parts;
+  std::vector<LayerPart> parts;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
-    MARLIN_ASSIGN(Part part, read_part(files, i, d, context));
+    MARLIN_ASSIGN(LayerPart part, read_part(files, i, d, context));
     parts.push_back(std::move(part));
   }
   MARLIN_ASSIGN(const int64_t expert_count, count_experts(parts, d.expert_count));
   Sources sources;
   for (int64_t e = 0; e < parts[0].experts.count; ++e)
-    for (const Part& part : parts) {
+    for (const LayerPart& part : parts) {
       MARLIN_ASSIGN(auto source, source_of(files, part, e));
       warn(context, *source);
       sources.push_back(std::move(source));

@@ -7,8 +7,10 @@
 
 #include "api/errors.h"
 #include "api/operand.h"
-#include "checkpoints/checkpoint.h"
 #include "formats/format_table.h"
+#include "layouts/layout_table.h"
+#include "layouts/source.h"
+#include "sources/concat.h"
 
 namespace metal_marlin::api {
 
@@ -76,8 +78,9 @@ Status check_pack_desc(const marlin_pack_desc& d) {
   if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
     return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1 (INT4) .. 5 (INT8)",
                          d.format);
-  if (d.layout < MARLIN_LAYOUT_AUTO || d.layout > MARLIN_LAYOUT_MARLIN_24)
-    return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..10", d.layout);
+  if (caller_layout(d.layout) == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..%d", d.layout,
+                         last_layout());
   if (d.n <= 0 || d.k <= 0)
     return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more",
                          d.n, d.k);

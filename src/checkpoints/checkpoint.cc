@@ -5,9 +5,10 @@
 #include "base/bits.h"
 #include "checkpoints/config.h"
 #include "checkpoints/gguf_file.h"
-#include "checkpoints/open.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/safetensors_file.h"
+#include "formats/prune.h"
+#include "layouts/layout_table.h"
 
 namespace metal_marlin {
 namespace {
@@ -104,8 +105,8 @@ class FileCheckpoint final : public Checkpoint {
     }
     const LayoutOperands one =
         found.stacked ? expert_slice(found.operands, expert, layer.experts) : found.operands;
-    MARLIN_ASSIGN(auto source, found.make != nullptr ? codes(found.make, one, options)
-                                                     : quantize(layer, one, options));
+    MARLIN_ASSIGN(auto source, found.row != nullptr ? codes(*found.row, one, options)
+                                                    : quantize(layer, one, options));
     return std::unique_ptr<WeightSource>(
         std::make_unique<MappedSource>(std::move(source), *folder_, one));
   }
@@ -115,9 +116,9 @@ class FileCheckpoint final : public Checkpoint {
     return {tensors_, config_, reading_.is_gguf, reading_.layout, reading_.zero_f};
   }
 
-  static Result<std::unique_ptr<WeightSource>> codes(SourceMaker make, const LayoutOperands& o,
+  static Result<std::unique_ptr<WeightSource>> codes(const LayoutRow& row, const LayoutOperands& o,
                                                      const SourceOptions& options) {
-    MARLIN_ASSIGN(auto source, make(o, Depth::full));
+    MARLIN_ASSIGN(auto source, read_layout(row, o, Depth::full));
     if (options.sparse.sparsity == Sparsity::as_given) return source;
     return make_sparse(std::move(source), options.sparse);
   }
@@ -140,17 +141,13 @@ class FileCheckpoint final : public Checkpoint {
   const LayerTable layers_;  // last: the others find them
 };
 
-bool is_known_layout(marlin_layout layout) {
-  return layout >= MARLIN_LAYOUT_AUTO && layout <= MARLIN_LAYOUT_MARLIN_24;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
                                                     const std::string& file,
                                                     marlin_layout override_layout,
                                                     marlin_gptq_zero_f zero_f) {
-  if (!is_known_layout(override_layout)) {
+  if (caller_layout(override_layout) == nullptr) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
   TensorTable tensors;

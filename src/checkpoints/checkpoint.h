@@ -1,4 +1,4 @@
-// An open checkpoint: its tensors, and the layers that an importer recognized in them.
+// An open checkpoint: its tensors, and the layers that a recognizer found among them.
 #pragma once
 
 #include <cstdint>
@@ -10,62 +10,13 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoints/folder.h"
 #include "checkpoints/mapped_file.h"
-#include "formats/prune.h"
 #include "formats/weights.h"
+#include "layouts/floats.h"
+#include "layouts/tensor_view.h"
 
 namespace metal_marlin {
-
-/// Where a tensor's bytes are and what they mean. For tensors of a file the data is mapped and read
-/// only.
-struct TensorView {
-  std::string_view name;     ///< for messages; "values" etc. for operands given by pointer
-  std::string_view file;     ///< for messages; empty for operands
-  uint64_t file_offset = 0;  ///< for messages
-  marlin_dtype dtype = 0;    ///< 0: a type the C ABI has no name for (see type_name)
-  std::string_view type_name;
-  std::vector<int64_t> dims;  ///< outermost first; the last is contiguous
-  int64_t row_stride = 0;  ///< elements between rows of the last dimension; the last dim unless an
-                           ///< operand is strided
-  const std::byte* data = nullptr;
-  uint64_t bytes = 0;
-};
-
-/// The operands of one matrix in some layout: what marlin_pack_desc carries and what an importer
-/// collects from a file.
-struct LayoutOperands {
-  marlin_layout layout = MARLIN_LAYOUT_ROWS;
-  marlin_format format = MARLIN_FORMAT_NONE;
-  int64_t n = 0, k = 0, group_size = 0;                         ///< group_size 0: the format's own
-  uint32_t flags = 0;                                           ///< MARLIN_PACK_*
-  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;          ///< GPTQ v1
-  TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
-  TensorView sparse_meta;               ///< 2:4: values hold the kept elements only
-  std::span<const float> column_norms;  ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
-};
-
-/// What becomes of a layer on its way out of a file.
-struct SourceOptions {
-  marlin_format quantize_to = MARLIN_FORMAT_NONE;  ///< layers of floats; NONE: they are an error
-  int64_t group_size = 0;                          ///< with quantize_to; 0: the format's own
-  bool search_mse = false;  ///< with quantize_to: the scales of least squared error
-  SparseRule sparse{};      ///< of layers of floats and of codes
-};
-
-/// A source that reads these operands; they must outlive it. Float values are quantized. Checks
-/// every shape, dtype and code.
-Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& operands);
-/// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source,
-/// which it owns. Group indices stay global where first_k is no multiple of the group size.
-Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source,
-                                                 int64_t first_n, int64_t count_n, int64_t first_k,
-                                                 int64_t count_k);
-/// The parts one below the other; they must agree in k, format, groups and kinds of scales and
-/// zeros.
-Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts);
-/// Lets the experts of one stack agree in all but what a column's group and a row's tensor scale
-/// are; an error where they cannot.
-Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts);
 
 struct Layer {
   std::string name;
@@ -153,6 +104,12 @@ class Checkpoint {
   virtual Result<std::unique_ptr<WeightSource>> source(size_t layer, uint32_t expert,
                                                        const SourceOptions& options) const = 0;
 };
+
+/// The same from any Folder. `file` is a .safetensors, .safetensors.index.json or .gguf of the
+/// folder; what else it needs is read from there.
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(
+    std::unique_ptr<Folder> folder, const std::string& file, marlin_layout override_layout,
+    marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
 
 inline size_t Layers::size() const { return checkpoint_.layer_count(); }
 inline Layer Layers::operator[](size_t index) const { return checkpoint_.layer(index); }

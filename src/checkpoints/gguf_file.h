@@ -34,11 +34,4 @@ struct GgufType {
 };
 GgufType gguf_type(std::string_view name);
 
-/// Numbers of the block types that importers read; the table of all types is in gguf_file.cc.
-inline constexpr const char* kGgufQ4_0 = "Q4_0";
-inline constexpr const char* kGgufQ4_1 = "Q4_1";
-inline constexpr const char* kGgufQ8_0 = "Q8_0";
-inline constexpr const char* kGgufMxfp4 = "MXFP4";
-inline constexpr const char* kGgufNvfp4 = "NVFP4";
-
 }  // namespace metal_marlin

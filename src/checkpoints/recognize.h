@@ -1,7 +1,8 @@
-// Finding layers among the tensors of a checkpoint. One recognizer a family of files, each in its
-// importer's file.
+// Finding layers among the tensors of a checkpoint. What names, types and the config of a family of
+// files announce is told by its recognizer (recognizers/).
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,8 +10,8 @@
 
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/config.h"
-#include "checkpoints/operands.h"
 #include "checkpoints/tensor_table.h"
+#include "layouts/layout_table.h"
 
 namespace metal_marlin {
 
@@ -32,10 +33,15 @@ struct Finder {
 struct Finding {
   Layer layer;  ///< name, layout and flags that only the recognizer knows; or why it is not served
   LayoutOperands operands;  ///< of all experts
-  SourceMaker make =
-      nullptr;           ///< null when layer.status tells why, and for floats (layer.format NONE)
+  /// How the codes are read; null for floats (layer.format NONE) and for layers that are not read.
+  const LayoutRow* row = nullptr;
   bool stacked = false;  ///< operands have the experts as first dimension
 
+  void set_layout(const LayoutRow& found) {
+    row = &found;
+    layer.layout = operands.layout = found.number;
+  }
+  void set_layout(LayoutId id) { set_layout(layout_row(id)); }
   /// values, n and k of a tensor [n, k] or [experts, n, k].
   void take_matrix(const TensorView& tensor) {
     operands.values = tensor;
@@ -48,20 +54,6 @@ struct Finding {
   /// The layer is listed, but a part of it is nowhere in the files.
   void set_missing(std::string_view part);
 };
-
-/// Each looks at one tensor: nothing unless it is the codes (or floats) of a layer of its family.
-std::optional<Finding> recognize_qweight(const Finder& finder,
-                                         const TensorView& tensor);  // GPTQ and AWQ
-std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_compressed_tensors(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorView& tensor);
-std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& tensor);
 
 /// The layers of a checkpoint in their tensors' order. Small a layer, because a hostile header can
 /// name a million of them: only which tensor makes it and its name are kept; all else is found anew

@@ -10,16 +10,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "checkpoints/checkpoint.h"
+#include "layouts/tensor_view.h"
 
 namespace metal_marlin {
-
-/// How the elements of a tensor lie in a file: `block` of them take `bytes` bytes.
-struct ElementType {
-  const char* name;
-  uint16_t block, bytes;
-  marlin_dtype dtype;  ///< 0: the C ABI has no name for it
-};
 
 /// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in
 /// a common pool, and a dimension takes fewer bytes there than any header spends on it.

@@ -7,6 +7,9 @@
 #include <sstream>
 
 #include "checkpoint_files.h"
+#include "layouts/source.h"
+#include "sources/concat.h"
+#include "sources/shard.h"
 
 namespace metal_marlin::testing {
 namespace {

@@ -13,7 +13,6 @@
 
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/folder.h"
-#include "checkpoints/open.h"
 #include "formats/decode.h"
 
 namespace metal_marlin::testing {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint_files.h"
+#include "layouts/source.h"
 
 namespace metal_marlin::testing {
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint_operands.h"
+#include "sources/concat.h"
+#include "sources/shard.h"
 
 namespace metal_marlin::testing {
 namespace {

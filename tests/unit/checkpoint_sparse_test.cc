@@ -6,6 +6,8 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "sources/concat.h"
+#include "sources/shard.h"
 
 namespace metal_marlin::testing {
 namespace {

@@ -6,7 +6,8 @@
 
 #include "base/bits.h"
 #include "checkpoints/convert/config_text.h"
-#include "checkpoints/operands.h"
+#include "checkpoints/convert/write_gguf.h"
+#include "checkpoints/convert/write_safetensors.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/tensor_table.h"
 #include "formats/format_table.h"

@@ -6,6 +6,7 @@
 #include "checkpoints/convert/encoder.h"
 #include "checkpoints/gguf_file.h"
 #include "formats/format_table.h"
+#include "layouts/gguf.h"
 
 namespace metal_marlin {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/bits.h"
 #include "checkpoints/convert/encoder.h"
-#include "checkpoints/marlin_tiles.h"
 #include "formats/format_table.h"
+#include "layouts/marlin_tiles.h"
 
 namespace metal_marlin {
 namespace {

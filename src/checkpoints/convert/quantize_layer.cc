@@ -4,12 +4,11 @@
 #include <new>
 
 #include "base/bits.h"
-#include "checkpoints/operands.h"
-#include "checkpoints/sparse.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
+#include "layouts/sparse_meta.h"
 
 namespace metal_marlin {
 namespace {

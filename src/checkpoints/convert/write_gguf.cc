@@ -1,10 +1,11 @@
-// GGUF, version 3.
+#include "checkpoints/convert/write_gguf.h"
+
 #include <algorithm>
 
 #include "base/bits.h"
 #include "base/checked.h"
-#include "checkpoints/convert/output_plan.h"
 #include "checkpoints/gguf_file.h"
+#include "layouts/gguf.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,12 +1,11 @@
-// The header of a .safetensors file, byte for byte as the format's own writer makes it, and the
-// index of several files.
+#include "checkpoints/convert/write_safetensors.h"
+
 #include <algorithm>
 #include <iterator>
 
 #include "base/bits.h"
 #include "base/utf8.h"
 #include "checkpoints/convert/json_writer.h"
-#include "checkpoints/convert/output_plan.h"
 #include "checkpoints/safetensors_file.h"
 
 namespace metal_marlin {

@@ -1,0 +1,20 @@
+// The header of a GGUF file, version 3.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/convert/output_plan.h"
+
+namespace metal_marlin {
+
+/// Bytes of a tensor; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name when GGUF cannot hold
+/// it.
+Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor);
+/// Lays out all tensors in their order, with the key-values of an input that is a GGUF: fills in
+/// their offsets and the file's header and size.
+Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file);
+
+}  // namespace metal_marlin

@@ -1,0 +1,64 @@
+// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All keep rows of
+// bytes, low nibble = even k, and a byte E8M0 for 32; they differ in names only.
+#include <algorithm>
+#include <utility>
+
+#include "checkpoints/recognizers/recognizers.h"
+
+namespace metal_marlin {
+namespace {
+
+bool is_bytes(const TensorView& v) { return v.dtype == MARLIN_U8 && v.dims.size() >= 2; }
+bool is_e8m0(const TensorView& v) { return v.dtype == MARLIN_U8 || v.dtype == MARLIN_E8M0; }
+
+/// [..., N, bytes of a row] and its scales [..., N, K / 32].
+Finding make_finding(std::string_view name, const TensorView& values, const TensorView& scales) {
+  Finding found;
+  found.layer.name = name;
+  found.layer.format = MARLIN_MXFP4;
+  found.set_layout(LayoutId::rows);
+  found.take_matrix(values);
+  LayoutOperands& o = found.operands;
+  o.format = MARLIN_MXFP4;
+  o.scales = scales;
+  found.layer.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 2;
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  return found;
+}
+
+}  // namespace
+
+std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView& tensor) {
+  // Transformers writes down_proj_blocks, the original files mlp2_weight.blocks.
+  for (const auto& [blocks, scales] :
+       {std::pair{"_blocks", "_scales"}, std::pair{".blocks", ".scales"}}) {
+    const auto base = without_suffix(tensor.name, blocks);
+    if (!base || tensor.dtype != MARLIN_U8 || tensor.dims.size() != 4 || tensor.dims[3] != 16)
+      continue;
+    TensorView rows = tensor;
+    rows.dims = {tensor.dims[0], tensor.dims[1], std::min<int64_t>(tensor.dims[2], INT32_MAX) * 16};
+    rows.row_stride = rows.dims[2];
+    Finding found = make_finding(*base, rows, finder.find(*base, scales));
+    const bool gate_up = base->ends_with("gate_up_proj") || base->ends_with("mlp1_weight");
+    if (gate_up) found.operands.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
+    if (!present(found.operands.scales)) found.set_missing(scales);
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor) {
+  for (const char* suffix : {".weight_packed", ".weight"}) {
+    const auto base = without_suffix(tensor.name, suffix);
+    if (!base || !is_bytes(tensor)) continue;
+    const TensorView scales = finder.find(*base, ".weight_scale");
+    const bool has_global = present(finder.find(*base, ".weight_global_scale")) ||
+                            present(finder.find(*base, ".weight_scale_2"));
+    if (!present(scales) || !is_e8m0(scales) || has_global) continue;
+    return make_finding(*base, tensor, scales);
+  }
+  return std::nullopt;
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,183 @@
+// `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ
+// share. Which one it is follows from the caller's word, the config, or the shapes, in this order.
+#include <algorithm>
+#include <cinttypes>
+
+#include "checkpoints/recognizers/recognizers.h"
+#include "layouts/awq_gemv.h"
+
+namespace metal_marlin {
+namespace {
+
+struct QweightTensors {
+  TensorView qweight, scales, qzeros, g_idx;
+};
+
+/// What the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with scales [G, N];
+/// AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO when that is none or several.
+marlin_layout layout_of_shapes(const QweightTensors& p) {
+  if (p.qweight.dtype == MARLIN_I16) return MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  if (present(p.g_idx)) return MARLIN_LAYOUT_GPTQ_V1;
+  if (p.qweight.dims.size() != 2 || p.scales.dims.size() != 2) return MARLIN_LAYOUT_AUTO;
+  const bool gptq = p.scales.dims[1] == p.qweight.dims[1];
+  const bool awq = p.qweight.dims[1] <= INT64_MAX / 8 && p.scales.dims[1] == 8 * p.qweight.dims[1];
+  const bool gemv = p.scales.dims[0] == p.qweight.dims[0] && p.scales.dims[1] % 8 == 0;
+  if (gptq + awq + gemv != 1) return MARLIN_LAYOUT_AUTO;
+  return gptq ? MARLIN_LAYOUT_GPTQ_V1 : awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
+}
+
+/// AUTO when the config names a variant that is unknown to us.
+marlin_layout layout_of_config(const QuantConfig& config, const QweightTensors& p) {
+  if (config.method == "gptq") {
+    if (config.format == "gptq_v2") return MARLIN_LAYOUT_GPTQ_V2;
+    return config.format.empty() || config.format == "gptq" ? MARLIN_LAYOUT_GPTQ_V1
+                                                            : MARLIN_LAYOUT_AUTO;
+  }
+  if (p.qweight.dtype == MARLIN_I16 || config.format == "gemv_fast" || config.format == "llm-awq") {
+    return MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  }
+  if (config.format == "gemv") return MARLIN_LAYOUT_AWQ_GEMV;
+  return config.format.empty() || config.format == "gemm" ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AUTO;
+}
+
+marlin_layout layout_of(const Finder& finder, const QweightTensors& p) {
+  if (finds(RecognizerId::qweight, finder.layout)) return finder.layout;
+  if (finder.config.method == "gptq" || finder.config.method == "awq")
+    return layout_of_config(finder.config, p);
+  const marlin_layout layout = layout_of_shapes(p);
+  return layout == MARLIN_LAYOUT_GPTQ_V1 && finder.config.format == "gptq_v2"
+             ? MARLIN_LAYOUT_GPTQ_V2
+             : layout;
+}
+
+Status unknown_layout(const Finder& finder, const QweightTensors& p) {
+  return view_error(
+      p.qweight, MARLIN_E_UNSUPPORTED,
+      "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
+      finder.config.method.c_str(), finder.config.format.c_str());
+}
+
+/// The group size of a "gemv" layer whose scales are padded to this many groups: one that the
+/// config names, the first if none of them fits, for then the shapes' check tells what was
+/// expected; without a config the only one that fits.
+Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& found) {
+  LayoutOperands& o = found.operands;
+  const auto fits = [&](int64_t size) {
+    const auto groups = awq_gemv_groups(o.k, size);
+    return groups &&
+           (*groups == padded || (o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST && o.k / size == padded));
+  };
+  const GroupSizes& named = finder.config.group_sizes;
+  o.group_size = named.first().value_or(0);
+  std::optional<uint32_t> best;
+  // The padding is less than 32 groups, so few sizes can fit, however many are named.
+  for (int64_t groups = std::max<int64_t>(padded - 31, 1); groups <= std::min(padded, o.k);
+       ++groups) {
+    const auto place = named.place_of(o.k / groups);
+    if (!place || !fits(o.k / groups) || (best && *best < *place)) continue;
+    best = place;
+    o.group_size = o.k / groups;
+  }
+  if (o.group_size != 0) return {};
+  for (const int64_t size : {int64_t{32}, int64_t{64}, int64_t{128}, o.k}) {
+    if (!fits(size) || size == o.group_size) continue;
+    if (o.group_size != 0) {
+      return view_error(o.scales, MARLIN_E_UNSUPPORTED,
+                        "cannot tell the group size (%" PRId64 " or %" PRId64
+                        "): expected one in config.json",
+                        o.group_size, size);
+    }
+    o.group_size = size;
+  }
+  return {};
+}
+
+/// How a writer's own reader takes a zero nibble 15; AUTO when it is unknown to us.
+marlin_gptq_zero_f zero_f_of(std::string_view quantizer) {
+  if (quantizer.starts_with("gptqmodel")) return MARLIN_GPTQ_ZERO_F_CARRY;
+  if (quantizer.starts_with("auto_gptq") || quantizer.starts_with("autogptq"))
+    return MARLIN_GPTQ_ZERO_F_WRAP;
+  return MARLIN_GPTQ_ZERO_F_AUTO;
+}
+
+void set_gptq(const Finder& finder, const QweightTensors& p, Finding& found) {
+  LayoutOperands& o = found.operands;
+  o.group_index = p.g_idx;
+  found.layer.n = cols_of(p.qweight);
+  found.layer.k = present(p.g_idx) ? cols_of(p.g_idx) : rows_of(p.qweight) * 8;
+  // Files without act-order have a g_idx too, which is k / group; the data is read when the layer
+  // is.
+  if (present(p.g_idx) && finder.config.act_order.value_or(true))
+    found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
+  o.zero_f =
+      finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f : zero_f_of(finder.config.quantizer);
+  o.symmetric = finder.config.symmetric.value_or(false);
+}
+
+void set_awq(const QweightTensors& p, Finding& found) {
+  found.layer.n = cols_of(p.scales);
+  found.layer.k = rows_of(p.qweight);
+}
+
+void set_gemv(const Finder& finder, const QweightTensors& p, Finding& found) {
+  LayoutOperands& o = found.operands;
+  const bool fast = o.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST;
+  found.layer.n = o.n = fast ? cols_of(p.scales) : rows_of(p.qweight);
+  found.layer.k = o.k =
+      fast ? cols_of(p.qweight) : std::min<int64_t>(cols_of(p.qweight), INT32_MAX) * 8;
+  if (fast) o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
+  found.layer.status =
+      set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
+}
+
+}  // namespace
+
+std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".qweight");
+  if (!base) return std::nullopt;
+  QweightTensors p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"),
+                   finder.find(*base, ".g_idx")};
+  if (!present(p.qzeros)) p.qzeros = finder.find(*base, ".scaled_zeros");  // llm-awq
+  const marlin_layout layout = layout_of(finder, p);
+  Finding found;
+  found.layer.name = *base;
+  found.layer.format = MARLIN_INT4;
+  LayoutOperands& o = found.operands;
+  o.format = MARLIN_INT4;
+  o.values = p.qweight;
+  o.scales = p.scales;
+  o.zeros = p.qzeros;
+  const bool gptq = layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2;
+  if (layout == MARLIN_LAYOUT_AUTO) {
+    found.layer.layout = o.layout = MARLIN_LAYOUT_AUTO;
+    found.layer.status = unknown_layout(finder, p);
+    return found;
+  }
+  found.set_layout(*caller_layout(layout));
+  const int64_t bits = finder.config.bits.value_or(4);
+  if (bits != 4) {
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
+                   static_cast<long long>(bits));
+    return found;
+  }
+  if (!present(p.scales)) {
+    found.set_missing(".scales");
+    return found;
+  }
+  if (!present(p.qzeros) && !gptq) {
+    found.set_missing(".qzeros");
+    return found;
+  }
+  if (layout == MARLIN_LAYOUT_AWQ_GEMV || layout == MARLIN_LAYOUT_AWQ_GEMV_FAST) {
+    set_gemv(finder, p, found);
+    return found;
+  }
+  gptq ? set_gptq(finder, p, found) : set_awq(p, found);
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  o.group_size = group_size_of(finder.config, o.k, rows_of(p.scales)).value_or(0);
+  return found;
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,26 @@
+// Floats in rows: quantized as they are read.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "formats/prune.h"
+#include "formats/weights.h"
+#include "layouts/operands.h"
+
+namespace metal_marlin {
+
+/// What becomes of a layer on its way out of a file.
+struct SourceOptions {
+  marlin_format quantize_to = MARLIN_FORMAT_NONE;  ///< layers of floats; NONE: they are an error
+  int64_t group_size = 0;                          ///< with quantize_to; 0: the format's own
+  bool search_mse = false;  ///< with quantize_to: the scales of least squared error
+  SparseRule sparse{};      ///< of layers of floats and of codes
+};
+
+/// Floats [n, k] with any row stride, quantized as they are read; with sparse_meta (as in ROWS) the
+/// kept ones, [n, k / 2].
+Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& operands,
+                                                      const SourceOptions& options);
+
+}  // namespace metal_marlin

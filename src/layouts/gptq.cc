@@ -1,0 +1,257 @@
+// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros
+// packed along N. K8N may be 2:4 sparse: words of eight kept codes, and words of eight metadata
+// nibbles, [ceil(K / 32), N].
+#include <algorithm>
+#include <cinttypes>
+#include <optional>
+#include <string>
+
+#include "base/bits.h"
+#include "layouts/columns.h"
+#include "layouts/layout_table.h"
+#include "layouts/nibbles.h"
+#include "layouts/sparse_meta.h"
+
+namespace metal_marlin {
+namespace {
+
+constexpr uint8_t kNaturalOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/// How zeros are kept: not at all, as K8N has them ([groups, N] bytes or floats), or as GPTQ packs
+/// them.
+enum class Zeros { none, plain, packed };
+
+struct WordsOperands {
+  WeightMeta meta;
+  const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
+  Zeros zeros_as = Zeros::none;
+  PackedZero zero;
+  std::string warning;
+  TensorView sparse_meta;  // when meta.sparse
+};
+
+class WordsSource final : public WeightSource {
+ public:
+  explicit WordsSource(WordsOperands parts) : parts_(std::move(parts)) {
+    meta_ = parts_.meta;
+    warning_ = parts_.warning;
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    if (meta_.sparse) {
+      MARLIN_RETURN_IF_ERROR(read_kept(first, count, out));
+    } else {
+      read_codes(first, count, meta_.k, out.codes);
+      out.kept.clear();
+    }
+    gather_columns(parts_.scales, meta_.n, scale_bytes(meta_.scale_type), meta_.groups, first,
+                   count, out.scales);
+    switch (parts_.zeros_as) {
+      case Zeros::none:
+        out.zeros.clear();
+        break;
+      case Zeros::plain:
+        gather_columns(parts_.zeros, meta_.n,
+                       meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type),
+                       meta_.groups, first, count, out.zeros);
+        break;
+      case Zeros::packed:
+        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero,
+                              meta_.groups, first, count, out.zeros);
+    }
+    return {};
+  }
+
+ private:
+  /// Rows of `width` codes.
+  void read_codes(int64_t first, int64_t count, int64_t width, std::vector<uint8_t>& out) const {
+    out.resize(static_cast<size_t>(count * width));
+    // Eight words of a column are one cache line of its row; neighboring columns share the lines of
+    // the words.
+    for (int64_t k = 0; k < width; k += 64) {
+      for (int64_t n = 0; n < count; ++n) {
+        read_line(first + n, k, std::min<int64_t>(64, width - k), out.data() + n * width + k);
+      }
+    }
+  }
+
+  Status read_kept(int64_t first, int64_t count, Stripe& out) const {
+    const int64_t blocks = meta_.k / 4;
+    std::vector<uint8_t> codes;
+    read_codes(first, count, meta_.k / 2, codes);
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    out.kept.resize(static_cast<size_t>(count * blocks));
+    for (int64_t r = 0; r < count; ++r) {
+      uint8_t* kept = out.kept.data() + r * blocks;
+      MARLIN_RETURN_IF_ERROR(read_word_meta(parts_.sparse_meta, first + r, meta_.k, kept));
+      spread_kept(codes.data() + r * 2 * blocks, kept, blocks, out.codes.data() + r * meta_.k);
+    }
+    return {};
+  }
+
+  void read_line(int64_t n, int64_t k, int64_t left, uint8_t* to) const {
+    const std::byte* from = parts_.words + (k / 8 * meta_.n + n) * 4;
+    const int64_t stride = meta_.n * 4;
+    for (int64_t i = 0; i + 8 <= left; i += 8, from += stride)
+      store(to + i, spread_nibbles(load<uint32_t>(from)));
+    if (const int64_t rest = left % 8; rest != 0) {
+      const uint64_t codes = spread_nibbles(load<uint32_t>(from));
+      std::memcpy(to + left - rest, &codes, static_cast<size_t>(rest));
+    }
+  }
+
+  WordsOperands parts_;
+};
+
+/// Everything but the zeros.
+Result<WordsOperands> check_words(const LayoutOperands& o, Depth depth) {
+  WordsOperands parts;
+  MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U32, MARLIN_I32}));
+  MARLIN_RETURN_IF_ERROR(
+      expect_shape(o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k, 8), o.n));
+  if (parts.meta.sparse) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_U32, MARLIN_I32}));
+    MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ceil_div(o.k, 32), o.n));
+    parts.sparse_meta = o.sparse_meta;
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, parts.meta.groups, o.n));
+  parts.words = o.values.data;
+  parts.scales = o.scales.data;
+  return parts;
+}
+
+Result<std::unique_ptr<WeightSource>> finish(WordsOperands parts, const LayoutOperands& o,
+                                             Depth depth) {
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
+  if (parts.meta.sparse && depth == Depth::full) {
+    MARLIN_RETURN_IF_ERROR(check_all_kept(parts.meta, [&](int64_t n, uint8_t* kept) {
+      return read_word_meta(parts.sparse_meta, n, parts.meta.k, kept);
+    }));
+  }
+  return std::unique_ptr<WeightSource>(std::make_unique<WordsSource>(std::move(parts)));
+}
+
+Status check_plain_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
+  WeightMeta& meta = parts.meta;
+  const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
+  if (!present(o.zeros)) {
+    if (!additive) return {};
+    return Status::error(MARLIN_E_ARGUMENT, "zeros: the flags promise additive zeros, found none");
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, meta.groups, meta.n));
+  parts.zeros = o.zeros.data;
+  parts.zeros_as = Zeros::plain;
+  if (additive) {
+    meta.zero_kind = ZeroKind::additive;
+    MARLIN_ASSIGN(meta.zero_type, float_type(o.zeros));
+    return {};
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_U8}));
+  meta.zero_kind = ZeroKind::integer;
+  if (depth == Depth::header) return {};
+  const std::byte* end = parts.zeros + meta.groups * meta.n;
+  const std::byte* bad =
+      std::find_if(parts.zeros, end, [](std::byte z) { return std::to_integer<int>(z) > 15; });
+  if (bad == end) return {};
+  return view_error(
+      o.zeros, MARLIN_E_FORMAT, "group %" PRId64 ", column %" PRId64 ": expected 0..15, found %d",
+      (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
+}
+
+/// The first word of packed zeros for which `holds(word, bits of it that stand for columns)`.
+struct ZeroWord {
+  int64_t group, index;
+};
+template <class Holds>
+std::optional<ZeroWord> find_zeros(const WordsOperands& parts, Holds holds) {
+  const int64_t words = ceil_div(parts.meta.n, 8), in_last = parts.meta.n - (words - 1) * 8;
+  const uint32_t last = 0xffffffffu >> 4 * (8 - in_last);
+  for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
+    const bool is_last = i % words == words - 1;
+    if (holds(load<uint32_t>(parts.zeros + 4 * i), is_last ? last : 0xffffffffu))
+      return ZeroWord{i / words, i % words};
+  }
+  return std::nullopt;
+}
+
+/// Whether any of these nibbles is 15: the complement has a nibble of 0.
+bool has_nibble_15(uint32_t word, uint32_t used) {
+  const uint32_t x = ~(word & used);
+  return ((x - 0x11111111u) & ~x & 0x88888888u) != 0;
+}
+
+/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantizers choose from 0..15. How the
+/// writer's neighbors in the word look then depends on the writer. Files without a 15 mean the same
+/// to all readers.
+void choose_zero(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
+  const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;
+  if (reading == MARLIN_GPTQ_ZERO_F_CARRY) {
+    parts.zero = {.add_to_word = 0x11111111u};
+  } else {
+    parts.zero = {.add = 1,
+                  .mask = static_cast<uint8_t>(reading == MARLIN_GPTQ_ZERO_F_SIXTEEN ? 31 : 15)};
+  }
+  if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO || depth == Depth::header) return;
+  const auto found = find_zeros(parts, has_nibble_15);
+  if (!found) return;
+  parts.warning =
+      view_error(
+          o.zeros, MARLIN_OK,
+          "group %" PRId64 ", word %" PRId64
+          " has a zero nibble 15, which readers of GPTQ v1 take for 0 or 16; it was taken for 0 "
+          "(gptq_zero_f chooses)",
+          found->group, found->index)
+          .message();
+}
+
+Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
+  MARLIN_ASSIGN(WordsOperands parts, check_words(o, depth));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
+  if (!present(o.zeros)) return parts;
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, parts.meta.groups, ceil_div(o.n, 8)));
+  parts.zeros = o.zeros.data;
+  parts.zeros_as = Zeros::packed;
+  parts.meta.zero_kind = ZeroKind::integer;
+  if (o.layout == MARLIN_LAYOUT_GPTQ_V1) choose_zero(o, depth, parts);
+  return parts;
+}
+
+bool all_zeros_are_8(const WordsOperands& parts, bool v1) {
+  const uint32_t expected = v1 ? 0x77777777u : 0x88888888u;
+  return !find_zeros(parts,
+                     [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
+}
+
+/// v1 and v2.
+Result<std::unique_ptr<WeightSource>> read_gptq(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(WordsOperands parts, check_gptq(operands, depth));
+  const bool drops_zeros =
+      operands.symmetric && (depth == Depth::header ||
+                             (present(operands.zeros) &&
+                              all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1)));
+  if (drops_zeros) {
+    parts.zeros_as = Zeros::none;
+    parts.meta.zero_kind = ZeroKind::none;
+  }
+  return finish(std::move(parts), operands, depth);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> read_k8n(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(WordsOperands parts, check_words(operands, depth));
+  MARLIN_RETURN_IF_ERROR(check_plain_zeros(operands, depth, parts));
+  return finish(std::move(parts), operands, depth);
+}
+
+Result<std::unique_ptr<WeightSource>> read_gptq_v1(const LayoutOperands& operands, Depth depth) {
+  return read_gptq(operands, depth);
+}
+
+Result<std::unique_ptr<WeightSource>> read_gptq_v2(const LayoutOperands& operands, Depth depth) {
+  return read_gptq(operands, depth);
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,44 @@
+// MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and
+// `biases` in the affine mode.
+#include <algorithm>
+
+#include "layouts/layout_table.h"
+#include "layouts/nonstandard_scales.h"
+#include "layouts/rows.h"
+
+namespace metal_marlin {
+namespace {
+
+bool any_byte(const RowsOperands& parts, uint8_t a, uint8_t b) {
+  for (int64_t n = 0; n < parts.meta.n; ++n) {
+    const std::byte* row = parts.scales + n * parts.scale_stride;
+    const bool found = std::any_of(row, row + parts.meta.groups, [&](std::byte s) {
+      return std::to_integer<uint8_t>(s) == a || std::to_integer<uint8_t>(s) == b;
+    });
+    if (found) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> read_mlx(const LayoutOperands& operands, Depth depth) {
+  MARLIN_RETURN_IF_ERROR(expect_dtype(operands.values, {MARLIN_U32}));
+  LayoutOperands rows = operands;
+  rows.values.dtype = MARLIN_U8;
+  rows.values.dims.back() *= 4;
+  rows.values.row_stride *= 4;
+  MARLIN_ASSIGN(RowsOperands parts, check_rows(rows, depth));
+  if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 &&
+      any_byte(parts, 0xff, 0xff)) {
+    parts.meta.scale_type = ScaleType::bf16;
+    parts.scale_meaning = &kMlxE8m0;
+  } else if (depth == Depth::full && parts.meta.scale_type == ScaleType::e4m3 &&
+             any_byte(parts, 0x7f, 0xff)) {
+    parts.meta.scale_type = ScaleType::f16;
+    parts.scale_meaning = &kMlxE4m3;
+  }
+  return make_rows_source(std::move(parts));
+}
+
+}  // namespace metal_marlin

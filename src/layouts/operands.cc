@@ -1,0 +1,187 @@
+#include "layouts/operands.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <string>
+
+#include "base/bits.h"
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+
+namespace {
+
+Status absent(const TensorView& view) {
+  return Status::error(MARLIN_E_ARGUMENT, "%.*s: expected this operand, found none",
+                       static_cast<int>(std::min<size_t>(view.name.size(), 80)), view.name.data());
+}
+
+/// Says which tensor it was, for an error that a file's content caused.
+Status in_file(const TensorView& view, const Status& status) {
+  return status.ok() || view.file.empty() ? status
+                                          : view_error(view, status.code(), "%s", status.message());
+}
+
+}  // namespace
+
+Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided) {
+  if (!present(view)) return absent(view);
+  if (rows_of(view) != rows || cols_of(view) != cols) {
+    std::string found;
+    for (const int64_t d : view.dims)
+      found.append(found.empty() ? "" : ", ").append(std::to_string(d));
+    return view_error(view, MARLIN_E_SHAPE, "expected [%" PRId64 ", %" PRId64 "], found [%.60s]",
+                      rows, cols, found.c_str());
+  }
+  if (!strided && rows > 1 && view.row_stride != cols) {
+    return view_error(view, MARLIN_E_UNSUPPORTED,
+                      "row_stride: this layout takes contiguous rows of %" PRId64
+                      ", found %" PRId64,
+                      cols, view.row_stride);
+  }
+  return {};
+}
+
+namespace {
+
+const char* dtype_name(marlin_dtype dtype) {
+  static constexpr const char* kNames[] = {"F32", "F16",  "BF16", "I8", "I32", "U32",
+                                           "U4",  "E8M0", "E4M3", "U8", "I16", "I64"};
+  return dtype >= 1 && dtype <= static_cast<marlin_dtype>(std::size(kNames)) ? kNames[dtype - 1]
+                                                                             : "unknown";
+}
+
+}  // namespace
+
+Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed) {
+  if (!present(view)) return absent(view);
+  if (std::find(allowed.begin(), allowed.end(), view.dtype) != allowed.end()) return {};
+  std::string names;
+  for (const marlin_dtype dtype : allowed)
+    names.append(names.empty() ? "" : ", ").append(dtype_name(dtype));
+  const std::string found =
+      view.type_name.empty() ? dtype_name(view.dtype) : std::string(view.type_name);
+  return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %.60s, found %.20s", names.c_str(),
+                    found.c_str());
+}
+
+Result<ScaleType> float_type(const TensorView& view) {
+  MARLIN_RETURN_IF_ERROR(expect_dtype(view, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
+  return view.dtype == MARLIN_F32   ? ScaleType::f32
+         : view.dtype == MARLIN_F16 ? ScaleType::f16
+                                    : ScaleType::bf16;
+}
+
+Status expect_absent(const TensorView& view) {
+  return present(view) ? view_error(view, MARLIN_E_ARGUMENT, "expected none in this layout")
+                       : Status();
+}
+
+namespace {
+
+/// Scales as U8 mean the format's own byte type.
+Result<ScaleType> scale_type(const LayoutOperands& o) {
+  if (o.scales.dtype == 0 && !present(o.scales)) return absent(o.scales);
+  if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_MXFP4) return ScaleType::e8m0;
+  if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_NVFP4) return ScaleType::e4m3;
+  if (const auto type = scale_type_of(o.scales.dtype)) return *type;
+  return view_error(o.scales, MARLIN_E_UNSUPPORTED, "dtype: expected a type of scales, found %s",
+                    dtype_name(o.scales.dtype));
+}
+
+Result<std::vector<int32_t>> read_group_index(const LayoutOperands& o, int64_t groups) {
+  std::vector<int32_t> index(static_cast<size_t>(o.k));
+  for (size_t i = 0; i < index.size(); ++i) {
+    index[i] = load<int32_t>(o.group_index.data + i * 4);
+    if (index[i] < 0 || index[i] >= groups) {
+      return view_error(o.group_index, MARLIN_E_FORMAT,
+                        "entry %zu (byte %zu of it): expected 0..%" PRId64 ", found %d", i, i * 4,
+                        groups - 1, index[i]);
+    }
+  }
+  return index;
+}
+
+}  // namespace
+
+Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales, Depth depth) {
+  const FormatRow* row = format_row(o.format);
+  if (row == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", o.format);
+  if (o.n < 1 || o.n > INT32_MAX || o.k < 1 || o.k > INT32_MAX) {
+    return Status::error(
+        MARLIN_E_SHAPE, "n, k: expected 1..2147483647 each, found %" PRId64 ", %" PRId64, o.n, o.k);
+  }
+  WeightMeta meta;
+  meta.format = o.format;
+  meta.n = o.n;
+  meta.k = o.k;
+  const auto group_size = resolve_group_size(*row, o.group_size, o.k);
+  if (!group_size.ok()) return in_file(o.values, group_size.status());
+  meta.group_size = group_size.value();
+  meta.groups = ceil_div(o.k, meta.group_size);
+  MARLIN_ASSIGN(meta.scale_type, scale_type(o));
+  meta.gate_up_interleaved = (o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0;
+  if (present(o.sparse_meta)) {
+    meta.sparse = true;
+    MARLIN_RETURN_IF_ERROR(in_file(o.values, check_meta(meta)));  // shapes below rely on k % 4 == 0
+  }
+  if (present(o.group_index)) {
+    MARLIN_RETURN_IF_ERROR(expect_shape(o.group_index, 1, o.k));
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.group_index, {MARLIN_I32}));
+    if (depth == Depth::full) {
+      MARLIN_ASSIGN(std::vector<int32_t> index, read_group_index(o, groups_in_scales));
+      bool plain = groups_in_scales == meta.groups;
+      for (int64_t k = 0; plain && k < o.k; ++k)
+        plain = index[static_cast<size_t>(k)] == k / meta.group_size;
+      if (!plain) meta.group_index = std::move(index);
+    }
+    // Otherwise the shape of the scales is checked against what was found, not against k and the
+    // group size.
+    if (depth == Depth::header || !meta.group_index.empty()) meta.groups = groups_in_scales;
+  }
+  if (present(o.tensor_scale)) {
+    MARLIN_RETURN_IF_ERROR(expect_shape(o.tensor_scale, 1, 1));
+    MARLIN_RETURN_IF_ERROR(expect_dtype(o.tensor_scale, {MARLIN_F32}));
+    const float value = depth == Depth::full ? load<float>(o.tensor_scale.data) : 1.0f;
+    // Writers take it from the largest weight. Of a matrix of zeros that gives 0 or infinity, and
+    // then NaN for all its scales.
+    if (!std::isfinite(value) || value == 0) {
+      return view_error(o.tensor_scale, MARLIN_E_FORMAT,
+                        "expected a finite tensor scale other than 0, found %g",
+                        static_cast<double>(value));
+    }
+    meta.tensor_scales = {{0, value, (o.flags & MARLIN_PACK_DIVIDE_SCALE) != 0}};
+  }
+  return meta;
+}
+
+Status check_source_meta(const WeightMeta& meta, const LayoutOperands& operands, Depth depth) {
+  if (depth == Depth::full) return in_file(operands.values, check_meta(meta));
+  WeightMeta without_index = meta;
+  without_index.groups = ceil_div(meta.k, meta.group_size);
+  return in_file(operands.values, check_meta(without_index));
+}
+
+namespace {
+
+void slice(TensorView& view, int64_t expert, int64_t experts) {
+  if (!present(view) || view.dims.empty() || view.dims[0] != experts) return;
+  view.bytes /= static_cast<uint64_t>(experts);
+  view.data += static_cast<uint64_t>(expert) * view.bytes;
+  view.file_offset += static_cast<uint64_t>(expert) * view.bytes;
+  view.dims.erase(view.dims.begin());
+}
+
+}  // namespace
+
+LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int64_t experts) {
+  LayoutOperands one = operands;
+  for (TensorView* view :
+       {&one.values, &one.scales, &one.zeros, &one.tensor_scale, &one.sparse_meta})
+    slice(*view, expert, experts);
+  return one;
+}
+
+}  // namespace metal_marlin

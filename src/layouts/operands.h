@@ -1,0 +1,56 @@
+// The operands of a layout: what they are, the checks of each, and what they say about the matrix
+// as a whole.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "base/status.h"
+#include "formats/weights.h"
+#include "layouts/tensor_view.h"
+
+namespace metal_marlin {
+
+/// The operands of one matrix in some layout: what marlin_pack_desc carries and what a recognizer
+/// collects from a file.
+struct LayoutOperands {
+  marlin_layout layout = MARLIN_LAYOUT_ROWS;
+  marlin_format format = MARLIN_FORMAT_NONE;
+  int64_t n = 0, k = 0, group_size = 0;                 ///< group_size 0: the format's own
+  uint32_t flags = 0;                                   ///< MARLIN_PACK_*
+  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< GPTQ v1
+  bool symmetric =
+      false;  ///< GPTQ of a file that calls itself so: zeros that are all 8 are dropped
+  TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
+  TensorView sparse_meta;               ///< 2:4: values hold the kept elements only
+  std::span<const float> column_norms;  ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
+};
+
+/// How far a source is built: `header` checks shapes and types and reads no data (the source may
+/// not be read), which tells whether a layer of a file would load; `full` reads and checks group
+/// indices and zeros too.
+enum class Depth { header, full };
+
+/// MARLIN_E_ARGUMENT when absent, MARLIN_E_SHAPE unless it is [rows, cols]. `strided`: rows may lie
+/// apart.
+Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided = false);
+Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed);
+/// F32, F16 or BF16; MARLIN_E_UNSUPPORTED otherwise.
+Result<ScaleType> float_type(const TensorView& view);
+/// MARLIN_E_ARGUMENT when the layout has no place for this operand and it is given.
+Status expect_absent(const TensorView& view);
+
+/// The meta that follows from format, sizes, scales' type, group_index, tensor_scale and flags; no
+/// zeros yet. groups comes from `groups_in_scales` when there is a group index that is not k /
+/// group_size, else from k and the group size.
+Result<WeightMeta> begin_meta(const LayoutOperands& operands, int64_t groups_in_scales,
+                              Depth depth);
+
+/// check_meta, as far as this depth allows: at Depth::header a group index has not been read.
+Status check_source_meta(const WeightMeta& meta, const LayoutOperands& operands, Depth depth);
+
+/// One matrix of operands whose first dimension is the expert.
+LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int64_t experts);
+
+}  // namespace metal_marlin

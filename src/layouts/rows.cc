@@ -1,0 +1,193 @@
+// ROWS: [N, ceil(K / 2)] bytes, low nibble = even k; INT8: [N, K]; 2:4 sparse: [N, K / 4] and
+// metadata. Scales and zeros are [N, groups].
+#include <algorithm>
+#include <string>
+
+#include "base/bits.h"
+#include "formats/format_table.h"
+#include "layouts/layout_table.h"
+#include "layouts/nibbles.h"
+#include "layouts/rows.h"
+#include "layouts/sparse_meta.h"
+
+namespace metal_marlin {
+namespace {
+
+class RowsSource final : public WeightSource {
+ public:
+  explicit RowsSource(RowsOperands parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    if (meta_.sparse) {
+      MARLIN_RETURN_IF_ERROR(read_kept(first, count, out));
+    } else {
+      read_codes(first, count, out.codes);
+      out.kept.clear();
+    }
+    read_scales(first, count, out.scales);
+    read_zeros(first, count, out.zeros);
+    return {};
+  }
+
+ private:
+  void read_codes(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
+    out.resize(static_cast<size_t>(count * meta_.k));
+    const bool bytes = format_row(meta_.format)->code_bits == 8;
+    for (int64_t r = 0; r < count; ++r) {
+      const std::byte* from = parts_.codes + (first + r) * parts_.code_stride;
+      uint8_t* to = out.data() + r * meta_.k;
+      if (bytes) {
+        std::memcpy(to, from, static_cast<size_t>(meta_.k));
+      } else {
+        unpack_nibbles(from, meta_.k, to);
+      }
+    }
+  }
+
+  Status read_kept(int64_t first, int64_t count, Stripe& out) const {
+    const int64_t blocks = meta_.k / 4;
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    out.kept.resize(static_cast<size_t>(count * blocks));
+    std::vector<uint8_t> codes(static_cast<size_t>(meta_.k / 2));
+    for (int64_t r = 0; r < count; ++r) {
+      uint8_t* kept = out.kept.data() + r * blocks;
+      MARLIN_RETURN_IF_ERROR(read_row_meta(parts_.sparse_meta, first + r, meta_.k, kept));
+      unpack_nibbles(parts_.codes + (first + r) * parts_.code_stride, meta_.k / 2, codes.data());
+      spread_kept(codes.data(), kept, blocks, out.codes.data() + r * meta_.k);
+    }
+    return {};
+  }
+
+  void read_scales(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
+    const size_t row = static_cast<size_t>(meta_.groups) * scale_bytes(meta_.scale_type);
+    out.resize(static_cast<size_t>(count) * row);
+    for (int64_t r = 0; r < count; ++r) {
+      const std::byte* from = parts_.scales + (first + r) * parts_.scale_stride;
+      uint8_t* to = out.data() + static_cast<size_t>(r) * row;
+      if (parts_.scale_meaning == nullptr) {
+        std::memcpy(to, from, row);
+      } else {
+        for (int64_t g = 0; g < meta_.groups; ++g) {
+          store(to + 2 * g, (*parts_.scale_meaning)[std::to_integer<uint8_t>(from[g])]);
+        }
+      }
+    }
+  }
+
+  void read_zeros(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
+    if (meta_.zero_kind == ZeroKind::none) return out.clear();
+    const size_t size = meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type);
+    const size_t row = static_cast<size_t>(meta_.groups) * size;
+    out.resize(static_cast<size_t>(count) * row);
+    for (int64_t r = 0; r < count; ++r) {
+      uint8_t* to = out.data() + static_cast<size_t>(r) * row;
+      const int64_t n = first + r;
+      switch (parts_.zero_form) {
+        case ZeroForm::plain:
+          std::memcpy(to, parts_.zeros + n * parts_.zero_stride, row);
+          break;
+        case ZeroForm::words_along_n:
+          for (int64_t g = 0; g < meta_.groups; ++g) {
+            to[g] = static_cast<uint8_t>(
+                load<uint32_t>(parts_.zeros + n / 8 * parts_.zero_stride + 4 * g) >> n % 8 * 4 &
+                15u);
+          }
+          break;
+        case ZeroForm::words_along_k:
+          unpack_nibbles(parts_.zeros + n * parts_.zero_stride, meta_.groups, to);
+      }
+    }
+  }
+
+  RowsOperands parts_;
+};
+
+/// Codes: bytes between rows after checking shape and dtype.
+Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
+  const TensorView& v = o.values;
+  const int64_t k = present(o.sparse_meta) ? o.k / 2 : o.k;
+  if (code_bits == 8) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_I8}));
+    MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
+    return v.row_stride;
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8, MARLIN_U4}));
+  if (v.dtype == MARLIN_U8) {
+    MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, ceil_div(k, 2), true));
+    return v.row_stride;
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, round_up(k, 2), true));
+  if (v.row_stride % 2 != 0) {
+    return view_error(v, MARLIN_E_ARGUMENT,
+                      "row_stride: expected whole bytes of U4, found %lld nibbles",
+                      static_cast<long long>(v.row_stride));
+  }
+  return v.row_stride / 2;
+}
+
+Status check_zeros(const LayoutOperands& o, Depth depth, RowsOperands& parts) {
+  const TensorView& v = o.zeros;
+  WeightMeta& meta = parts.meta;
+  const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
+  if (!present(v)) {
+    if (!additive) return {};
+    return Status::error(MARLIN_E_ARGUMENT, "zeros: the flags promise additive zeros, found none");
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(v, meta.n, meta.groups, true));
+  parts.zeros = v.data;
+  if (additive) {
+    meta.zero_kind = ZeroKind::additive;
+    MARLIN_ASSIGN(meta.zero_type, float_type(v));
+    parts.zero_stride = v.row_stride * static_cast<int64_t>(scale_bytes(meta.zero_type));
+    return {};
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8}));
+  meta.zero_kind = ZeroKind::integer;
+  parts.zero_stride = v.row_stride;
+  for (int64_t n = 0; depth == Depth::full && n < meta.n; ++n) {
+    const std::byte* row = v.data + n * v.row_stride;
+    const std::byte* bad = std::find_if(row, row + meta.groups,
+                                        [](std::byte z) { return std::to_integer<int>(z) > 15; });
+    if (bad != row + meta.groups) {
+      return view_error(v, MARLIN_E_FORMAT, "row %lld, group %td: expected 0..15, found %d",
+                        static_cast<long long>(n), bad - row, std::to_integer<int>(*bad));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> make_rows_source(RowsOperands parts) {
+  return std::make_unique<RowsSource>(std::move(parts));
+}
+
+Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth) {
+  RowsOperands parts;
+  MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
+  if (parts.meta.sparse) {
+    MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));
+    parts.sparse_meta = o.sparse_meta;
+  }
+  MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups, true));
+  parts.codes = o.values.data;
+  parts.scales = o.scales.data;
+  parts.scale_stride =
+      o.scales.row_stride * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
+  MARLIN_RETURN_IF_ERROR(check_zeros(o, depth, parts));
+  MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
+  if (parts.meta.sparse && depth == Depth::full) {
+    MARLIN_RETURN_IF_ERROR(check_all_kept(parts.meta, [&](int64_t n, uint8_t* kept) {
+      return read_row_meta(parts.sparse_meta, n, parts.meta.k, kept);
+    }));
+  }
+  return parts;
+}
+
+Result<std::unique_ptr<WeightSource>> read_rows(const LayoutOperands& operands, Depth depth) {
+  MARLIN_ASSIGN(RowsOperands parts, check_rows(operands, depth));
+  return make_rows_source(std::move(parts));
+}
+
+}  // namespace metal_marlin

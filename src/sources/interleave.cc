@@ -1,0 +1,32 @@
+#include "sources/interleave.h"
+
+#include <utility>
+
+#include "formats/format_table.h"
+
+namespace metal_marlin {
+namespace {
+
+class InterleavedSource final : public WeightSource {
+ public:
+  explicit InterleavedSource(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {
+    meta_ = source_->meta();
+    meta_.gate_up_interleaved = true;
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    return source_->read(first, count, out);
+  }
+
+ private:
+  std::unique_ptr<WeightSource> source_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_interleaved(std::unique_ptr<WeightSource> source) {
+  auto interleaved = std::make_unique<InterleavedSource>(std::move(source));
+  MARLIN_RETURN_IF_ERROR(check_meta(interleaved->meta()));
+  return std::unique_ptr<WeightSource>(std::move(interleaved));
+}
+
+}  // namespace metal_marlin
