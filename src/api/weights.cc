@@ -92,7 +92,7 @@ Status check_pack_desc(const marlin_pack_desc& d) {
   return {};
 }
 
-/// An operand of a part as importers take it; empty when absent. `name` has static storage.
+/// An operand of a part as readers take it; empty when absent. `name` has static storage.
 Result<TensorView> tensor_view(const marlin_matrix& m, const char* name,
                                const marlin_context& context) {
   TensorView view;

@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "base/checked.h"
 #include "checkpoints/sort_mapped.h"
+#include "layouts/gguf_types.h"
 
 namespace metal_marlin {
 namespace {
@@ -20,24 +21,6 @@ constexpr uint64_t kMaxKey = 65535;    // of the specification
 constexpr uint64_t kMinKeyValue = 13;  // key length, value type, one byte
 constexpr uint64_t kMinTensor = 24;    // name length, rank, type, offset
 constexpr uint32_t kMaxAlignment = 1u << 20;
-
-/// Indexed by ggml's type number; a null name is a number never used or withdrawn.
-constexpr ElementType kTypes[] = {
-    {"F32", 1, 4, MARLIN_F32},   {"F16", 1, 2, MARLIN_F16}, {"Q4_0", 32, 18, 0},
-    {"Q4_1", 32, 20, 0},         {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},
-    {"Q5_0", 32, 22, 0},         {"Q5_1", 32, 24, 0},       {"Q8_0", 32, 34, 0},
-    {"Q8_1", 32, 36, 0},         {"Q2_K", 256, 84, 0},      {"Q3_K", 256, 110, 0},
-    {"Q4_K", 256, 144, 0},       {"Q5_K", 256, 176, 0},     {"Q6_K", 256, 210, 0},
-    {"Q8_K", 256, 292, 0},       {"IQ2_XXS", 256, 66, 0},   {"IQ2_XS", 256, 74, 0},
-    {"IQ3_XXS", 256, 98, 0},     {"IQ1_S", 256, 50, 0},     {"IQ4_NL", 32, 18, 0},
-    {"IQ3_S", 256, 110, 0},      {"IQ2_S", 256, 82, 0},     {"IQ4_XS", 256, 136, 0},
-    {"I8", 1, 1, MARLIN_I8},     {"I16", 1, 2, MARLIN_I16}, {"I32", 1, 4, MARLIN_I32},
-    {"I64", 1, 8, MARLIN_I64},   {"F64", 1, 8, 0},          {"IQ1_M", 256, 56, 0},
-    {"BF16", 1, 2, MARLIN_BF16}, {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},
-    {nullptr, 1, 1, 0},          {"TQ1_0", 256, 54, 0},     {"TQ2_0", 256, 66, 0},
-    {nullptr, 1, 1, 0},          {nullptr, 1, 1, 0},        {nullptr, 1, 1, 0},
-    {"MXFP4", 32, 17, 0},        {"NVFP4", 64, 36, 0},
-};
 
 enum ValueType : int32_t {
   kU8,
@@ -326,12 +309,13 @@ class Reader {
       t.dims[t.rank - 1 - i] = dim;
     }
     MARLIN_ASSIGN(const int32_t type, take<int32_t>("tensor type"));
-    if (type < 0 || type >= static_cast<int32_t>(std::size(kTypes)) ||
-        kTypes[type].name == nullptr) {
+    const std::span<const GgufType> types = gguf_types();
+    if (type < 0 || type >= static_cast<int32_t>(types.size()) ||
+        types[static_cast<size_t>(type)].element.name == nullptr) {
       return error(at_ - 4, "tensor '%.*s': type: %d is no type of this version", length,
                    t.name.data(), type);
     }
-    t.type = &kTypes[type];
+    t.type = &types[static_cast<size_t>(type)].element;
     MARLIN_ASSIGN(t.offset, take<uint64_t>("tensor offset"));
     const int64_t inner = t.rank == 0 ? 1 : t.dims[t.rank - 1];
     const auto bytes = tensor_bytes(*t.type, t.shape());
@@ -387,14 +371,6 @@ class Reader {
 Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
                                                   std::span<const std::byte> bytes) {
   return Reader(name, bytes).read_key_values();
-}
-
-GgufType gguf_type(std::string_view name) {
-  for (size_t i = 0; i < std::size(kTypes); ++i) {
-    if (kTypes[i].name != nullptr && name == kTypes[i].name)
-      return {&kTypes[i], static_cast<int32_t>(i)};
-  }
-  return {};
 }
 
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table) {

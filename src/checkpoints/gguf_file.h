@@ -27,11 +27,4 @@ struct GgufKeyValue {
 Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
                                                   std::span<const std::byte> bytes);
 
-/// ggml's number of a type; element is null when there is none of this name.
-struct GgufType {
-  const ElementType* element = nullptr;
-  int32_t number = 0;
-};
-GgufType gguf_type(std::string_view name);
-
 }  // namespace metal_marlin

@@ -7,21 +7,18 @@
 namespace metal_marlin {
 namespace {
 
-constexpr uint32_t format_bit(marlin_format format) { return 1u << format; }
-
-#define FOUR_BITS                                                                \
-  (format_bit(MARLIN_INT4) | format_bit(MARLIN_FP4) | format_bit(MARLIN_MXFP4) | \
-   format_bit(MARLIN_NVFP4))
-#define ANY_FORMAT (FOUR_BITS | format_bit(MARLIN_INT8))
+constexpr uint32_t kInt4 = 1u << MARLIN_INT4, kMxfp4 = 1u << MARLIN_MXFP4,
+                   kNvfp4 = 1u << MARLIN_NVFP4, kInt8 = 1u << MARLIN_INT8,
+                   kFourBits = kInt4 | 1u << MARLIN_FP4 | kMxfp4 | kNvfp4,
+                   kAnyFormat = kFourBits | kInt8;
 
 constexpr LayoutRow kLayouts[] = {
 #define MARLIN_LAYOUT(id, number, name, holds, formats, takes) \
-  {number, name, read_##id, holds, formats, takes},
+  {number, name, read_##id, nullptr, holds, formats, takes},
+#define MARLIN_WRITTEN_LAYOUT(id, number, name, holds, formats, takes) \
+  {number, name, read_##id, id##_encoder, holds, formats, takes},
 #include "layouts/layouts.inc"
 };
-
-#undef ANY_FORMAT
-#undef FOUR_BITS
 
 Status check_row(const LayoutRow& row, const LayoutOperands& o) {
   if (!row.has_place(Takes::sparse_meta)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));

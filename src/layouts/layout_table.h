@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "formats/weights.h"
+#include "layouts/encoder.h"
 #include "layouts/operands.h"
 
 namespace metal_marlin {
@@ -29,10 +30,12 @@ enum class LayoutId : uint8_t {
 #include "layouts/layouts.inc"
 };
 
+/// The columns are described in layouts.inc.
 struct LayoutRow {
   marlin_layout number;
   const char* name;
   LayoutReader read;
+  LayoutEncoder (*encoder)();  ///< null: it is not written
   const char* holds;
   uint32_t formats, takes;
 
@@ -54,9 +57,12 @@ marlin_layout last_layout();
 Result<std::unique_ptr<WeightSource>> read_layout(const LayoutRow& row,
                                                   const LayoutOperands& operands, Depth depth);
 
-// The readers, each in its layout's file.
+// The readers and encoders, each in its layout's file.
 #define MARLIN_LAYOUT(id, ...) \
   Result<std::unique_ptr<WeightSource>> read_##id(const LayoutOperands& operands, Depth depth);
+#define MARLIN_WRITTEN_LAYOUT(id, ...) \
+  MARLIN_LAYOUT(id, )                  \
+  LayoutEncoder id##_encoder();
 #include "layouts/layouts.inc"
 
 }  // namespace metal_marlin

@@ -1,15 +1,52 @@
 // IST Marlin (`B`, `s`), its 2:4 form (`B`, `s`, `meta`) and compressed-tensors' marlin-24
 // (`weight_packed`, `scale_packed`, `meta`): codes in tiles of 16 x 64 whose words hold what one
 // thread of an m16n8k16 instruction wants, and scales in the order of its accumulators.
+#include <bit>
 #include <cinttypes>
 
 #include "base/bits.h"
+#include "formats/format_table.h"
+#include "layouts/encoder.h"
 #include "layouts/layout_table.h"
-#include "layouts/marlin_tiles.h"
 #include "layouts/sparse_meta.h"
 
 namespace metal_marlin {
 namespace {
+
+/// Where a tile of 16 along K and 64 along N keeps a column: its four words are `word` + 0, 4, 8,
+/// 12 of 128; in word j the codes of k = 2 j, 2 j + 8, 2 j + 1, 2 j + 9 are nibbles `nibble` + 0,
+/// 1, 4, 5.
+struct TilePlace {
+  int word, nibble;
+};
+/// Word 4 t + w of thread t holds columns 16 w + t / 4 and that + 8.
+constexpr TilePlace dense_place(int column) {
+  return {16 * (column % 8) + column / 16, column / 8 % 2 * 2};
+}
+/// Word 4 t + j holds columns 8 (t / 4) + j and that + 4.
+constexpr TilePlace sparse_place(int column) {
+  return {16 * (column / 8) + column % 4, column / 4 % 2 * 2};
+}
+
+/// 2:4 with groups: stored j is {0, 4, 1, 5, 2, 6, 3, 7}[j].
+constexpr int64_t interleaved_8(int64_t n) { return n / 8 * 8 + n % 4 * 2 + n % 8 / 4; }
+
+/// marlin-24's writer compares the group size with the K that is left of two in four: two groups a
+/// column stay in order.
+constexpr bool marlin_24_permutes_scales(int64_t groups) { return groups > 2; }
+
+/// Where the 16 bits of metadata for blocks 4 c .. 4 c + 3 of column n are, in units of 16 bits: in
+/// the order in which the sparse instruction reads them (CUTLASS's interleaved columns), rows
+/// shuffled in 64s, then 2 x 2 pieces transposed.
+constexpr int64_t sparse_meta_place(int64_t n, int64_t c, int64_t columns) {
+  int64_t row = n / 64 * 64 + n % 2 * 2 + n % 8 / 4 + n % 4 / 2 * 32 + n % 64 / 8 * 4, column = c;
+  if (row % 2 != column % 2) {
+    const int64_t swap = row % 2 == 0 ? 1 : -1;
+    row += swap;
+    column -= swap;
+  }
+  return column / 2 * 2 * columns + 2 * row + column % 2;
+}
 
 /// Where scale n of a row of scales is stored.
 using ScalePlace = int64_t (*)(int64_t n);
@@ -171,6 +208,119 @@ Result<std::unique_ptr<WeightSource>> read_marlin_24(const LayoutOperands& o, De
 
 Result<std::unique_ptr<WeightSource>> read_sparse_marlin(const LayoutOperands& o, Depth depth) {
   return read_sparse(o, depth, Writer::ist);
+}
+
+namespace {
+
+/// Holds one layer's packed bytes until all rows are there.
+class Marlin24Encoder final : public Encoder {
+ public:
+  explicit Marlin24Encoder(const WeightMeta& meta)
+      : meta_(meta),
+        words_(static_cast<size_t>(meta.k / 32 * 2 * meta.n)),
+        scales_(static_cast<size_t>(meta.groups * meta.n)),
+        pattern_(static_cast<size_t>(meta.k / 16 * meta.n)) {}
+
+  Status encode(const Stripe& stripe, int64_t first, int64_t count, const TensorWriter&) override {
+    std::vector<uint8_t> codes(static_cast<size_t>(meta_.k / 2));
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t n = first + r;
+      const uint8_t* kept = stripe.kept.data() + r * (meta_.k / 4);
+      put_pattern(n, kept);
+      size_t next = 0;
+      for (int64_t k = 0; k < meta_.k; ++k) {
+        if (is_kept(kept, k)) codes[next++] = stripe.codes[static_cast<size_t>(r * meta_.k + k)];
+      }
+      put_codes(n, codes);
+      const int64_t place = marlin_24_permutes_scales(meta_.groups) ? interleaved_8(n) : n;
+      for (int64_t g = 0; g < meta_.groups; ++g) {
+        scales_[static_cast<size_t>(g * meta_.n + place)] =
+            load<uint16_t>(stripe.scales.data() + 2 * (r * meta_.groups + g));
+      }
+    }
+    return {};
+  }
+
+  Status finish(const TensorWriter& out) override {
+    MARLIN_RETURN_IF_ERROR(out(0, 0, std::as_bytes(std::span(words_))));
+    MARLIN_RETURN_IF_ERROR(out(1, 0, std::as_bytes(std::span(scales_))));
+    return out(2, 0, std::as_bytes(std::span(pattern_)));
+  }
+
+ private:
+  /// A tile's word j has the kept codes 2 j, 2 j + 8, 2 j + 1, 2 j + 9 of one column, eight bits of
+  /// each half. Columns 4 apart share words; stripes are whole tiles wide, so that no two threads
+  /// write one word.
+  void put_codes(int64_t n, const std::vector<uint8_t>& codes) {
+    const TilePlace place = sparse_place(static_cast<int>(n % 64));
+    auto tile = static_cast<size_t>(n / 64 * 128 + place.word);
+    for (size_t k = 0; k < codes.size(); k += 16, tile += static_cast<size_t>(2 * meta_.n)) {
+      for (size_t j = 0; j < 4; ++j) {
+        const uint32_t four = uint32_t{codes[k + 2 * j]} | uint32_t{codes[k + 2 * j + 8]} << 4 |
+                              uint32_t{codes[k + 2 * j + 1]} << 16 |
+                              uint32_t{codes[k + 2 * j + 9]} << 20;
+        words_[tile + 4 * j] |= four << 4 * place.nibble;
+      }
+    }
+  }
+
+  void put_pattern(int64_t n, const uint8_t* kept) {
+    for (int64_t c = 0; c < meta_.k / 16; ++c) {
+      unsigned unit = 0;
+      for (int i = 0; i < 4; ++i) {
+        const unsigned mask = kept[4 * c + i];
+        const int low = std::countr_zero(mask), high = std::bit_width(mask) - 1;
+        unit |= static_cast<unsigned>(high << 2 | low) << 4 * i;
+      }
+      pattern_[static_cast<size_t>(sparse_meta_place(n, c, meta_.n))] = static_cast<uint16_t>(unit);
+    }
+  }
+
+  WeightMeta meta_;
+  std::vector<uint32_t> words_;    // [K / 32][2 N]
+  std::vector<uint16_t> scales_;   // [groups][N]
+  std::vector<uint16_t> pattern_;  // [K / 32][2 N]
+};
+
+Status check_encoding(const WeightMeta& meta) {
+  if (meta.format == MARLIN_INT4 && meta.sparse && meta.zero_kind == ZeroKind::none) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "marlin-24: holds symmetric int4 that is pruned to 2:4 or obeys it; "
+                       "compressed-tensors holds %s%s%s",
+                       meta.sparse ? "" : "dense ",
+                       meta.zero_kind == ZeroKind::none ? "" : "asymmetric ",
+                       meta.format == MARLIN_INT4 ? "int4" : format_name(meta.format));
+}
+
+Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint32_t experts) {
+  if (experts > 1) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "experts: marlin-24 has no stacks of experts, found %u", experts);
+  }
+  if (meta.n % 64 != 0 || meta.k % 32 != 0) {
+    return Status::error(MARLIN_E_SHAPE,
+                         "n, k: marlin-24 wants multiples of 64 and 32, found %" PRId64 ", %" PRId64
+                         "; compressed-tensors holds it with zeros",
+                         meta.n, meta.k);
+  }
+  if (meta.groups > 1 && meta.group_size != 128) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "group_size: marlin-24 has groups of 128 or one a row, found %" PRId64,
+                         meta.group_size);
+  }
+  MARLIN_RETURN_IF_ERROR(expect_whole_groups(meta, "marlin-24"));
+  MARLIN_RETURN_IF_ERROR(expect_f16_scales(meta, "marlin-24"));
+  return std::vector<EncodedTensor>{{TensorRole::values, "I32", {meta.k / 32, 2 * meta.n}},
+                                    {TensorRole::scales, "F16", {meta.groups, meta.n}},
+                                    {TensorRole::sparse_meta, "I16", {meta.k / 32, 2 * meta.n}}};
+}
+
+}  // namespace
+
+LayoutEncoder marlin_24_encoder() {
+  return {check_encoding, encoded_tensors, [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+            return std::make_unique<Marlin24Encoder>(meta);
+          }};
 }
 
 }  // namespace metal_marlin

@@ -38,7 +38,7 @@ PRECOMPILED = [
     ["include/metal_marlin/metal_marlin.hpp"],
     ["examples/llm/model.h"],
     ["examples/llm/architecture.h"],
-    ["src/checkpoints/convert/encoder.h"],
+    ["src/layouts/encoder.h"],
     ["src/checkpoints/checkpoint.h"],
     ["src/backends/cpu/kernels.h", "src/backends/cpu/x86/intrinsics.h"],
     ["src/backends/cpu/kernels.h"],

@@ -69,8 +69,9 @@ class Conversion {
     const Layer layer = input_.layer(planned.index);
     QuantizeSums sums;
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      const PartWriter out = [&](size_t part, uint64_t offset, std::span<const std::byte> bytes) {
-        const OutputTensor& to = plan_.tensors[planned.first_tensor + part];
+      const TensorWriter out = [&](size_t tensor, uint64_t offset,
+                                   std::span<const std::byte> bytes) {
+        const OutputTensor& to = plan_.tensors[planned.first_tensor + tensor];
         return files_[to.file].write(to.offset + to.bytes / layer.experts * expert + offset, bytes);
       };
       const auto on_rows = [&](int64_t rows) {
@@ -83,7 +84,7 @@ class Conversion {
                     floats_of(input_, planned.index, expert, options_.host));
       MARLIN_ASSIGN(const auto source,
                     quantized_source(floats, planned.index, *plan_.scheme, options_));
-      const auto encoder = plan_.scheme->encoder(source->meta());
+      const auto encoder = plan_.scheme->encoder().make(source->meta());
       MARLIN_RETURN_IF_ERROR(encode_matrix(floats, *source, *plan_.scheme, *encoder, out,
                                            options_.host, on_rows, sums));
     }

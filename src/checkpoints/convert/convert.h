@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "checkpoints/checkpoint.h"
-#include "checkpoints/convert/encoder.h"
 #include "checkpoints/convert/name_changes.h"
 #include "formats/prune.h"
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kDropped = SIZE_MAX - 1;  // a role: of a tensor that the layer's new parts replace
 
-/// Tensors of a layer that importers do not need and that would contradict what is written.
+/// Tensors of a layer that readers do not need and that would contradict what is written.
 constexpr const char* kLeftovers[] = {".weight_shape",
                                       ".weight_g_idx",
                                       ".weight_zero_point",
@@ -73,13 +73,13 @@ class Planner {
     }
     PlannedLayer planned;
     planned.index = index;
-    auto parts = fit(index, planned.meta);
-    if (!parts.ok()) {
-      const bool shape =
-          parts.status().code() == MARLIN_E_SHAPE || parts.status().code() == MARLIN_E_UNSUPPORTED;
+    auto tensors = fit(index, planned.meta);
+    if (!tensors.ok()) {
+      const bool shape = tensors.status().code() == MARLIN_E_SHAPE ||
+                         tensors.status().code() == MARLIN_E_UNSUPPORTED;
       if (!options_.skip_unfit || !shape || !may_stay(layer))
-        return of_layer(layer, parts.status());
-      planned.status = parts.status();
+        return of_layer(layer, tensors.status());
+      planned.status = tensors.status();
       plan_.skipped.push_back(std::move(planned));
       return {};
     }
@@ -88,7 +88,7 @@ class Planner {
                                format_name(layer.format) + "): decoded and quantized again";
       options_.host.log(LogLevel::warning, text.c_str());
     }
-    parts_.push_back(parts.take());
+    tensors_.push_back(tensors.take());
     plan_.layers.push_back(std::move(planned));
     return {};
   }
@@ -112,21 +112,21 @@ class Planner {
     return meta;
   }
 
-  /// The layer's parts, or why it does not fit.
-  Result<std::vector<Part>> fit(size_t index, WeightMeta& meta) const {
+  /// The layer's tensors, or why it does not fit.
+  Result<std::vector<NamedTensor>> fit(size_t index, WeightMeta& meta) const {
     const Layer layer = input_.layer(index);
     MARLIN_RETURN_IF_ERROR(layer.status);
     MARLIN_ASSIGN(meta, expected_meta(layer));
-    MARLIN_RETURN_IF_ERROR(plan_.scheme->check(meta));
+    MARLIN_RETURN_IF_ERROR(plan_.scheme->encoder().check(meta));
     if ((layer.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0) {
       return Status::error(MARLIN_E_UNSUPPORTED, "%s: no form for rows that alternate gate and up",
                            plan_.scheme->name);
     }
-    EncoderTarget target{
+    SchemeTarget target{
         .base = base_of(layer), .tensor = layer.name, .experts = layer.experts, .meta = meta};
     if (!input_.origin().is_gguf) target.tensor += ".weight";
-    MARLIN_ASSIGN(auto parts, plan_.scheme->parts(target));
-    if (options_.format != MARLIN_INT4) return parts;
+    MARLIN_ASSIGN(auto tensors, scheme_tensors(*plan_.scheme, target));
+    if (options_.format != MARLIN_INT4) return tensors;
     // The values decide whether float16 holds the scales, and so the size of that tensor.
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
       MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, index, expert, options_.host));
@@ -134,7 +134,7 @@ class Planner {
       if (source->meta().scale_type == ScaleType::f32) meta.scale_type = ScaleType::f32;
     }
     target.meta = meta;
-    return plan_.scheme->parts(target);
+    return scheme_tensors(*plan_.scheme, target);
   }
 
   std::string base_of(const Layer& layer) const {
@@ -201,11 +201,12 @@ class Planner {
         PlannedLayer& layer = plan_.layers[roles_[t]];
         const uint32_t experts = input_.layer(layer.index).experts;
         layer.first_tensor = first;
-        layer.parts = parts_[roles_[t]].size();
-        for (Part& part : parts_[roles_[t]]) {
-          if (experts > 1) part.dims.insert(part.dims.begin(), experts);
+        layer.tensors = tensors_[roles_[t]].size();
+        for (NamedTensor& named : tensors_[roles_[t]]) {
+          std::vector<int64_t>& dims = named.tensor.dims;
+          if (experts > 1) dims.insert(dims.begin(), experts);
           MARLIN_RETURN_IF_ERROR(add_tensor(
-              {.name = std::move(part.name), .type = part.type, .dims = std::move(part.dims)}));
+              {.name = std::move(named.name), .type = named.tensor.type, .dims = std::move(dims)}));
         }
       }
       std::vector<size_t>& group = groups_.emplace_back();
@@ -303,9 +304,9 @@ class Planner {
   const ConvertOptions& options_;
   const std::string& file_;
   ConvertPlan plan_;
-  std::vector<std::vector<Part>> parts_;     // of plan_.layers
-  std::vector<size_t> roles_;                // of the input's tensors
-  std::vector<std::vector<size_t>> groups_;  // the output tensors of each step
+  std::vector<std::vector<NamedTensor>> tensors_;  // of plan_.layers
+  std::vector<size_t> roles_;                      // of the input's tensors
+  std::vector<std::vector<size_t>> groups_;        // the output tensors of each step
 };
 
 }  // namespace
@@ -351,7 +352,7 @@ void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const Plan
     outcome.flags = (planned.meta.zero_kind == ZeroKind::integer ? MARLIN_LAYER_ZEROS : 0u) |
                     (planned.meta.sparse ? MARLIN_LAYER_SPARSE_2_4 : 0u);
     outcome.bytes_after = 0;
-    for (size_t i = 0; i < planned.parts; ++i)
+    for (size_t i = 0; i < planned.tensors; ++i)
       outcome.bytes_after += plan.tensors[planned.first_tensor + i].bytes;
     outcome.squared_error = sums.squared_error;
     outcome.squared_norm = sums.squared_norm;

@@ -9,18 +9,18 @@
 #include "base/status.h"
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/convert/convert.h"
-#include "checkpoints/convert/encoder.h"
 #include "checkpoints/convert/output_plan.h"
 #include "checkpoints/convert/quantize_layer.h"
+#include "checkpoints/convert/scheme.h"
 
 namespace metal_marlin {
 
 struct PlannedLayer {
   size_t index = 0;         ///< among the input's layers
   WeightMeta meta;          ///< of its first expert, without the tensor scale's value
-  size_t first_tensor = 0;  ///< of its parts among the plan's tensors, in the scheme's order
-  size_t parts = 0;
-  Status status;  ///< why it is skipped
+  size_t first_tensor = 0;  ///< of its own among the plan's tensors, in the encoder's order
+  size_t tensors = 0;       ///< how many
+  Status status;            ///< why it is skipped
 };
 
 /// One piece of work, in the order of the input's tensors.

@@ -157,7 +157,7 @@ Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats
 }
 
 Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme,
-                     Encoder& encoder, const PartWriter& out, const ConvertHost& host,
+                     Encoder& encoder, const TensorWriter& out, const ConvertHost& host,
                      const std::function<Status(int64_t)>& on_rows, QuantizeSums& sums) {
   const int64_t n = floats.matrix.n, rows = stripe_rows(floats.matrix.k);
   const uint32_t most = host.parallel_for != nullptr ? kBatch : 1;

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/convert/convert.h"
-#include "checkpoints/convert/encoder.h"
+#include "checkpoints/convert/scheme.h"
 #include "formats/quantize.h"
 
 namespace metal_marlin {
@@ -41,7 +41,7 @@ Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats
 /// Encodes all rows, a batch of stripes at a time. After each batch on_rows(rows so far) may stop
 /// it.
 Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme,
-                     Encoder& encoder, const PartWriter& out, const ConvertHost& host,
+                     Encoder& encoder, const TensorWriter& out, const ConvertHost& host,
                      const std::function<Status(int64_t)>& on_rows, QuantizeSums& sums);
 
 }  // namespace metal_marlin

@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "base/checked.h"
 #include "checkpoints/gguf_file.h"
-#include "layouts/gguf.h"
+#include "layouts/gguf_types.h"
 
 namespace metal_marlin {
 namespace {
@@ -31,12 +31,6 @@ void append_string(std::string& out, std::string_view text) {
 bool is_of_file(std::string_view key) {
   return key == "general.alignment" || key == "general.quantization_version" ||
          key == "general.file_type";
-}
-
-/// llama.cpp's number for a file that is mostly of this type, which it only shows; 0 when there is
-/// none.
-uint32_t file_type_of(std::string_view type) {
-  return type == kGgufQ4_0 ? 2 : type == kGgufMxfp4 ? 38 : 0;
 }
 
 /// The key-values, counted.
@@ -69,10 +63,10 @@ Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTe
   }
   add_u32("general.quantization_version", 2);  // of ggml's block types
   for (const OutputTensor& t : tensors) {
-    if (const uint32_t type = file_type_of(t.type); type != 0) {
-      add_u32("general.file_type", type);
-      break;
-    }
+    const GgufType* type = gguf_type(t.type);
+    if (type == nullptr || type->block == nullptr || type->block->file_type == 0) continue;
+    add_u32("general.file_type", type->block->file_type);
+    break;
   }
   return out;
 }
@@ -80,8 +74,9 @@ Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTe
 }  // namespace
 
 Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
-  const GgufType type = gguf_type(tensor.type);
-  MARLIN_ASSIGN(const uint64_t bytes, output_bytes(type.element, tensor, "GGUF"));
+  const GgufType* type = gguf_type(tensor.type);
+  MARLIN_ASSIGN(const uint64_t bytes,
+                output_bytes(type != nullptr ? &type->element : nullptr, tensor, "GGUF"));
   if (tensor.name.size() > kMaxName) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "tensor '%.120s': GGUF holds names of up to %zu bytes, found %zu",
@@ -114,7 +109,7 @@ Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, Plann
     append_string(out, t.name);
     append(out, static_cast<uint32_t>(t.dims.size()));
     for (auto dim = t.dims.rbegin(); dim != t.dims.rend(); ++dim) append(out, *dim);
-    append(out, gguf_type(t.type).number);
+    append(out, gguf_number(*gguf_type(t.type)));  // gguf_output_bytes() has found it
     t.offset = at.get().value_or(0);
     append(out, t.offset);
     at = (at + Checked(t.bytes)).round_up(kAlignment);

@@ -1,6 +1,6 @@
 // GGUF: each tensor's type says itself what it holds.
-#include "layouts/gguf.h"
 #include "checkpoints/recognizers/recognizers.h"
+#include "layouts/gguf_types.h"
 
 namespace metal_marlin {
 
@@ -11,20 +11,20 @@ std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& te
   found.layer.name = tensor.name;
   found.set_layout(LayoutId::gguf);
   found.take_matrix(tensor);
-  const GgufBlock* block = gguf_block(tensor.type_name);
-  if (block == nullptr) {
+  const GgufType* type = gguf_type(tensor.type_name);
+  if (type == nullptr || type->block == nullptr) {
     found.layer.status =
         view_error(tensor, MARLIN_E_UNSUPPORTED, "type %.*s is not read by this version",
                    static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
     return found;
   }
   LayoutOperands& o = found.operands;
-  o.format = block->format;
-  o.flags = block->additive ? MARLIN_PACK_ADDITIVE_ZEROS : 0;
+  o.format = type->block->format;
+  o.flags = type->block->additive ? MARLIN_PACK_ADDITIVE_ZEROS : 0;
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.values.dtype = MARLIN_U8;
-  o.values.dims.back() = o.k / block->elements * block->bytes;
+  o.values.dims.back() = o.k / type->element.block * type->element.bytes;
   o.values.row_stride = o.values.dims.back();
   const std::string_view suffix = ".weight";
   if (tensor.name.ends_with(suffix)) {

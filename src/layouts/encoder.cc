@@ -1,4 +1,4 @@
-#include "checkpoints/convert/encoder.h"
+#include "layouts/encoder.h"
 
 #include <cinttypes>
 
@@ -6,29 +6,22 @@
 
 namespace metal_marlin {
 
-const Scheme* scheme_row(marlin_scheme number) {
-  for (const Scheme* scheme : {&kCompressedTensors, &kGptq, &kMarlin24, &kGguf}) {
-    if (scheme->number == number) return scheme;
-  }
-  return nullptr;
-}
-
-Status expect_whole_groups(const WeightMeta& meta, const char* scheme) {
+Status expect_whole_groups(const WeightMeta& meta, const char* name) {
   if (meta.k % meta.group_size == 0 ||
       (meta.groups == 1 && meta.group_size >= meta.k && !format_row(meta.format)->fixed_group)) {
     return {};
   }
   return Status::error(MARLIN_E_SHAPE,
-                       "k: %s wants whole groups of %" PRId64 ", found rows of %" PRId64, scheme,
+                       "k: %s wants whole groups of %" PRId64 ", found rows of %" PRId64, name,
                        meta.group_size, meta.k);
 }
 
-Status expect_f16_scales(const WeightMeta& meta, const char* scheme) {
+Status expect_f16_scales(const WeightMeta& meta, const char* name) {
   if (meta.scale_type == ScaleType::f16) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "scales: %s holds float16, and these would overflow it or be subnormal; "
                        "compressed-tensors holds float32",
-                       scheme);
+                       name);
 }
 
 void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>& out) {

@@ -1,0 +1,153 @@
+#include "checkpoints/convert/scheme.h"
+
+#include <string_view>
+
+namespace metal_marlin {
+namespace {
+
+void describe_compressed_tensors(const WeightMeta& meta, std::span<const std::string> ignore,
+                                 JsonWriter& config) {
+  const bool int4 = meta.format == MARLIN_INT4, channel = int4 && meta.groups == 1;
+  const char* format = int4                          ? "pack-quantized"
+                       : meta.format == MARLIN_MXFP4 ? "mxfp4-pack-quantized"
+                                                     : "nvfp4-pack-quantized";
+  config.key("quant_method").string("compressed-tensors");
+  config.key("format").string(format);
+  config.key("quantization_status").string("compressed");
+  config.key("config_groups").begin('{').key("group_0").begin('{');
+  config.key("targets").begin('[').string("Linear").end(']');
+  config.key("weights").begin('{');
+  config.key("num_bits").number("4");
+  config.key("type").string(int4 ? "int" : "float");
+  config.key("symmetric").boolean(meta.zero_kind == ZeroKind::none);
+  config.key("strategy")
+      .string(channel                       ? "channel"
+              : meta.format == MARLIN_NVFP4 ? "tensor_group"
+                                            : "group");
+  if (!channel) config.key("group_size").number(std::to_string(meta.group_size));
+  config.key("dynamic").boolean(false);
+  config.end('}');
+  config.key("input_activations").null();
+  config.key("output_activations").null();
+  config.key("format").string(format);
+  config.end('}').end('}');
+  config.key("ignore").begin('[');
+  for (const std::string& name : ignore) config.string(name);
+  config.end(']');
+}
+
+/// A regular expression that matches this name and no other.
+std::string exactly(const std::string& name) {
+  std::string pattern = "-:^";
+  for (const char c : name) {
+    if (std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern + "$";
+}
+
+void describe_gptq(const WeightMeta& meta, std::span<const std::string> ignore,
+                   JsonWriter& config) {
+  config.key("quant_method").string("gptq");
+  config.key("bits").number("4");
+  config.key("group_size").number(std::to_string(meta.groups == 1 ? -1 : meta.group_size));
+  config.key("desc_act").boolean(false);
+  config.key("sym").boolean(meta.zero_kind == ZeroKind::none);
+  config.key("lm_head").boolean(false);
+  config.key("checkpoint_format").string("gptq_v2");
+  if (ignore.empty()) return;
+  config.key("dynamic").begin('{');  // GPTQModel's way to say which modules are floats
+  for (const std::string& name : ignore) config.key(exactly(name)).begin('{').end('}');
+  config.end('}');
+}
+
+void describe_marlin_24(const WeightMeta& meta, std::span<const std::string> ignore,
+                        JsonWriter& config) {
+  config.key("quant_method").string("compressed-tensors");
+  config.key("format").string("marlin-24");
+  config.key("quantization_status").string("compressed");
+  config.key("config_groups").begin('{').key("group_0").begin('{');
+  config.key("targets").begin('[').string("Linear").end(']');
+  config.key("weights").begin('{');
+  config.key("num_bits").number("4");
+  config.key("type").string("int");
+  config.key("symmetric").boolean(true);
+  config.key("strategy").string(meta.groups == 1 ? "channel" : "group");
+  if (meta.groups > 1) config.key("group_size").number(std::to_string(meta.group_size));
+  config.end('}').end('}').end('}');
+  config.key("ignore").begin('[');
+  for (const std::string& name : ignore) config.string(name);
+  config.end(']');
+}
+
+// Suffixes: values, scales, zeros, group index, tensor scale, 2:4 metadata, shape.
+constexpr Scheme kSchemes[] = {
+    {.number = MARLIN_SCHEME_COMPRESSED_TENSORS,
+     .name = "compressed-tensors",
+     .gguf = false,
+     .divides = true,
+     .sparse = false,
+     .default_group = 0,
+     .layout = LayoutId::compressed_tensors,
+     .suffixes = {".weight_packed", ".weight_scale", ".weight_zero_point", nullptr,
+                  ".weight_global_scale", nullptr, ".weight_shape"},
+     .describe = describe_compressed_tensors,
+     .own_config = nullptr},
+    {.number = MARLIN_SCHEME_GPTQ,
+     .name = "GPTQ",
+     .gguf = false,
+     .divides = false,
+     .sparse = false,
+     .default_group = 0,
+     .layout = LayoutId::gptq_v2,
+     .suffixes = {".qweight", ".scales", ".qzeros", ".g_idx", nullptr, nullptr, nullptr},
+     .describe = describe_gptq,
+     .own_config = "quantize_config.json"},
+    {.number = MARLIN_SCHEME_MARLIN_24,
+     .name = "marlin-24",
+     .gguf = false,
+     .divides = false,
+     .sparse = true,
+     .default_group = 128,
+     .layout = LayoutId::marlin_24,
+     .suffixes = {".weight_packed", ".scale_packed", nullptr, nullptr, nullptr, ".meta", nullptr},
+     .describe = describe_marlin_24,
+     .own_config = nullptr},
+    {.number = MARLIN_SCHEME_GGUF,
+     .name = "GGUF",
+     .gguf = true,
+     .divides = false,
+     .sparse = false,
+     .default_group = 0,
+     .layout = LayoutId::gguf,
+     .suffixes = {nullptr, nullptr, nullptr, nullptr, ".scale", nullptr, nullptr},
+     .describe = nullptr,
+     .own_config = nullptr},
+};
+
+}  // namespace
+
+const Scheme* scheme_row(marlin_scheme number) {
+  for (const Scheme& scheme : kSchemes) {
+    if (scheme.number == number) return &scheme;
+  }
+  return nullptr;
+}
+
+Result<std::vector<NamedTensor>> scheme_tensors(const Scheme& scheme, const SchemeTarget& target) {
+  MARLIN_ASSIGN(std::vector<EncodedTensor> tensors,
+                scheme.encoder().tensors(target.meta, target.experts));
+  std::vector<NamedTensor> named;
+  for (EncodedTensor& tensor : tensors) {
+    const char* suffix = scheme.suffixes[static_cast<size_t>(tensor.role)];
+    if (scheme.gguf && suffix != nullptr && !target.tensor.ends_with(".weight")) {
+      return Status::error(
+          MARLIN_E_UNSUPPORTED,
+          "GGUF: the tensor scale of an NVFP4 tensor is found by its name in .weight");
+    }
+    named.push_back({suffix == nullptr ? target.tensor : target.base + suffix, std::move(tensor)});
+  }
+  return named;
+}
+
+}  // namespace metal_marlin

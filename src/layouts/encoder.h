@@ -1,0 +1,82 @@
+// How a layout stores a matrix: canonical weights to the bytes of its operands, the readers'
+// inverse. Each is in the file of its reader.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/weights.h"
+
+namespace metal_marlin {
+
+/// Stripes begin at a multiple of this many rows: no two of them share a word, whatever a layout
+/// packs along N.
+inline constexpr int64_t kStripeRows = 64;
+
+/// What a tensor of a layer is for. `shape` holds n and k.
+enum class TensorRole : uint8_t {
+  values,
+  scales,
+  zeros,
+  group_index,
+  tensor_scale,
+  sparse_meta,
+  shape
+};
+inline constexpr size_t kTensorRoles = 7;
+
+/// One tensor of a layer.
+struct EncodedTensor {
+  TensorRole role;
+  std::string_view type;      ///< as the container spells it
+  std::vector<int64_t> dims;  ///< of one expert
+};
+
+/// Writes bytes of tensor number `tensor`, counted from the begin of the expert at hand. May be
+/// called by several threads at once.
+using TensorWriter =
+    std::function<Status(size_t tensor, uint64_t offset, std::span<const std::byte> bytes)>;
+
+/// Stores one matrix (one expert of a layer).
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  /// Rows [first, first + count); first is a multiple of kStripeRows. Several threads may store
+  /// different rows at once.
+  virtual Status encode(const Stripe& stripe, int64_t first, int64_t count,
+                        const TensorWriter& out) = 0;
+  /// Called once, when all rows were stored.
+  virtual Status finish(const TensorWriter& out) = 0;
+};
+
+/// The encoder's side of a layout.
+struct LayoutEncoder {
+  /// Whether the layout has a form for this format at all, and with these options.
+  Status (*check)(const WeightMeta& meta);
+  /// The layer's tensors; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE when this matrix does not fit.
+  /// `meta` is that of one expert, whose tensor scale may differ from expert to expert.
+  Result<std::vector<EncodedTensor>> (*tensors)(const WeightMeta& meta, uint32_t experts);
+  /// `meta` is the source's own, for which tensors() succeeded.
+  std::unique_ptr<Encoder> (*make)(const WeightMeta& meta);
+};
+
+/// MARLIN_E_SHAPE unless k is whole groups, or one.
+Status expect_whole_groups(const WeightMeta& meta, const char* name);
+
+/// MARLIN_E_UNSUPPORTED when the scales are float32, as those of very large or very small weights
+/// are.
+Status expect_f16_scales(const WeightMeta& meta, const char* name);
+
+/// Appends count codes as nibbles, low first; an odd last byte has 0 in its upper half.
+void append_nibbles(const uint8_t* codes, int64_t count, std::vector<std::byte>& out);
+inline std::span<const std::byte> bytes_of(const std::vector<uint8_t>& v) {
+  return std::as_bytes(std::span(v));
+}
+
+}  // namespace metal_marlin

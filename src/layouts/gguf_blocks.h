@@ -1,0 +1,162 @@
+// GGUF's block types: one struct each. It says which codes and scales a block holds, how a block
+// becomes canonical and, where the type is written, the inverse. ggml's FP4 values are integers
+// times a scale, so a code 8 (-0) would read as +0: it is read and written as 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/bits.h"
+#include "formats/weights.h"
+#include "layouts/nonstandard_scales.h"
+
+namespace metal_marlin::gguf {
+
+inline constexpr uint64_t kLowNibbles = 0x0f0f0f0f0f0f0f0fu;
+
+/// 16 bytes of codes: element j is the low nibble of byte j, element 16 + j the high one.
+inline void split_16(const std::byte* from, uint8_t* to) {
+  const auto a = load<uint64_t>(from), b = load<uint64_t>(from + 8);
+  store(to, a & kLowNibbles);
+  store(to + 8, b & kLowNibbles);
+  store(to + 16, a >> 4 & kLowNibbles);
+  store(to + 24, b >> 4 & kLowNibbles);
+}
+
+/// ggml's FP4 values are integers times a scale, so its code 8 is 0 and not -0: eight codes with 8
+/// made 0. Bit 3 of a byte stays when the bits below are not all zero, for then adding 7 to them
+/// reaches it.
+constexpr uint64_t without_negative_zero(uint64_t codes) {
+  constexpr uint64_t kMagnitudes = 0x0707070707070707u;
+  return codes & (((codes & kMagnitudes) + kMagnitudes) | kMagnitudes);
+}
+
+inline void split_16_fp4(const std::byte* from, uint8_t* to) {
+  const auto a = load<uint64_t>(from), b = load<uint64_t>(from + 8);
+  store(to, without_negative_zero(a & kLowNibbles));
+  store(to + 8, without_negative_zero(b & kLowNibbles));
+  store(to + 16, without_negative_zero(a >> 4 & kLowNibbles));
+  store(to + 24, without_negative_zero(b >> 4 & kLowNibbles));
+}
+
+/// `half` bytes: byte j has code j in its low and code half + j in its high nibble.
+inline void put_halves(const uint8_t* codes, int64_t half, bool fp4, std::byte* to) {
+  const auto code = [&](int64_t i) { return fp4 && codes[i] == 8 ? 0u : unsigned{codes[i]}; };
+  for (int64_t j = 0; j < half; ++j) to[j] = static_cast<std::byte>(code(j) | code(half + j) << 4);
+}
+
+// kFormat, kScales: what a block holds; kElements codes in kBytes, scales for kGroup of them each.
+// kAdditive: it holds additive zeros, too, of float16. In read(), `s` and `z` point at the block's
+// first scale and zero. kFileType: llama.cpp's number for a file that is mostly of this type, which
+// it only shows.
+struct Q4_0 {
+  static constexpr const char* kName = "Q4_0";
+  static constexpr marlin_format kFormat = MARLIN_INT4;
+  static constexpr int64_t kElements = 32, kBytes = 18, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::f16;
+  static constexpr uint32_t kFileType = 2;
+  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
+    store(s, load<uint16_t>(block));
+    split_16(block + 2, codes);
+  }
+  static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
+    std::memcpy(block, s, 2);
+    put_halves(codes, 16, false, block + 2);
+  }
+};
+
+struct Q4_1 {
+  static constexpr const char* kName = "Q4_1";
+  static constexpr marlin_format kFormat = MARLIN_INT4;
+  static constexpr int64_t kElements = 32, kBytes = 20, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::f16;
+  static constexpr bool kAdditive = true;
+  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t* z) {
+    store(s, load<uint16_t>(block));
+    store(z, load<uint16_t>(block + 2));
+    split_16(block + 4, codes);
+  }
+};
+
+struct Q8_0 {
+  static constexpr const char* kName = "Q8_0";
+  static constexpr marlin_format kFormat = MARLIN_INT8;
+  static constexpr int64_t kElements = 32, kBytes = 34, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::f16;
+  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
+    store(s, load<uint16_t>(block));
+    std::memcpy(codes, block + 2, 32);
+  }
+};
+
+struct Mxfp4 {
+  static constexpr const char* kName = "MXFP4";
+  static constexpr marlin_format kFormat = MARLIN_MXFP4;
+  static constexpr int64_t kElements = 32, kBytes = 17, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::e8m0;
+  static constexpr uint32_t kFileType = 38;
+  /// ggml's own validation rejects the byte; its kernels make 2^128 of it, which no float scale
+  /// holds.
+  static constexpr uint8_t kNoScale = 0xff;
+  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
+    *s = std::to_integer<uint8_t>(*block);
+    split_16_fp4(block + 1, codes);
+  }
+  static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
+    std::memcpy(block, s, 1);
+    put_halves(codes, 16, true, block + 1);
+  }
+};
+
+/// Four groups of 16; element 16 g + j is the low nibble of byte 8 g + j, element 16 g + 8 + j the
+/// high one.
+struct Nvfp4Codes {
+  static constexpr int64_t kElements = 64, kBytes = 36, kGroup = 16;
+  static void read_codes(const std::byte* block, uint8_t* codes) {
+    for (int g = 0; g < 4; ++g) {
+      const auto x = load<uint64_t>(block + 4 + 8 * g);
+      store(codes + 16 * g, without_negative_zero(x & kLowNibbles));
+      store(codes + 16 * g + 8, without_negative_zero(x >> 4 & kLowNibbles));
+    }
+  }
+};
+
+/// For matrices with a scale byte 0xFF, which means 480: no E4M3.
+struct Nvfp4AsF16 : Nvfp4Codes {
+  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
+    for (int g = 0; g < 4; ++g) store(s + 2 * g, kGgufE4m3[std::to_integer<uint8_t>(block[g])]);
+    read_codes(block, codes);
+  }
+};
+
+struct Nvfp4 : Nvfp4Codes {
+  static constexpr const char* kName = "NVFP4";
+  static constexpr marlin_format kFormat = MARLIN_NVFP4;
+  static constexpr ScaleType kScales = ScaleType::e4m3;
+  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
+    for (int g = 0; g < 4; ++g) {
+      const auto b = std::to_integer<uint8_t>(block[g]);
+      s[g] = b == 0x7f ? uint8_t{0} : static_cast<uint8_t>(b & 0x7f);
+    }
+    read_codes(block, codes);
+  }
+  static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
+    std::memcpy(block, s, 4);
+    for (int g = 0; g < 4; ++g) put_halves(codes + 16 * g, 8, true, block + 4 + 8 * g);
+  }
+
+  /// The same blocks with scales of float16, and whether any of `count` blocks
+  /// needs that.
+  using WithF16Scales = Nvfp4AsF16;
+  static bool needs_f16_scales(const std::byte* blocks, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto four = load<uint32_t>(blocks + i * kBytes);
+      // A byte of ones in four: their complement has a zero byte.
+      if (((~four - 0x01010101u) & four & 0x80808080u) != 0) return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace metal_marlin::gguf

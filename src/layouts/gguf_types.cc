@@ -1,0 +1,158 @@
+#include "layouts/gguf_types.h"
+
+#include "layouts/gguf_blocks.h"
+
+namespace metal_marlin {
+namespace {
+
+template <class Block>
+class GgufSource final : public WeightSource {
+ public:
+  GgufSource(WeightMeta meta, const TensorView& values) : values_(values) {
+    meta_ = std::move(meta);
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    const int64_t blocks = meta_.k / Block::kElements;
+    const int64_t groups = meta_.groups / blocks;  // a block
+    const bool additive = meta_.zero_kind == ZeroKind::additive;
+    const int64_t scale_step = groups * static_cast<int64_t>(scale_bytes(meta_.scale_type)),
+                  zero_step = additive ? 2 : 0;
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    out.scales.resize(static_cast<size_t>(count * blocks * scale_step));
+    out.zeros.resize(static_cast<size_t>(count * blocks * zero_step));
+    const std::byte* block = values_.data + first * blocks * Block::kBytes;
+    uint8_t *codes = out.codes.data(), *scales = out.scales.data(), *zeros = out.zeros.data();
+    for (int64_t i = 0; i < count * blocks; ++i) {
+      Block::read(block, codes, scales, zeros);
+      if constexpr (requires { Block::kNoScale; }) {
+        if (*scales == Block::kNoScale) return scale_error(block);
+      }
+      block += Block::kBytes;
+      codes += Block::kElements;
+      scales += scale_step;
+      zeros += zero_step;
+    }
+    return {};
+  }
+
+ private:
+  Status scale_error(const std::byte* block) const
+    requires requires { Block::kNoScale; }
+  {
+    return view_error(values_, MARLIN_E_FORMAT,
+                      "scale at byte %td of it: 0x%02X is no scale of GGUF's %s",
+                      block - values_.data, unsigned{Block::kNoScale}, Block::kName);
+  }
+
+  TensorView values_;
+};
+
+template <class Block>
+Result<std::unique_ptr<WeightSource>> read_blocks(WeightMeta meta, const LayoutOperands& o,
+                                                  Depth depth) {
+  if constexpr (requires { typename Block::WithF16Scales; }) {
+    const int64_t count = o.n * (o.k / Block::kElements);
+    if (depth == Depth::full && Block::needs_f16_scales(o.values.data, count)) {
+      using Other = typename Block::WithF16Scales;
+      meta.scale_type = ScaleType::f16;
+      MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
+      return std::unique_ptr<WeightSource>(
+          std::make_unique<GgufSource<Other>>(std::move(meta), o.values));
+    }
+  }
+  MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
+  return std::unique_ptr<WeightSource>(
+      std::make_unique<GgufSource<Block>>(std::move(meta), o.values));
+}
+
+template <class Block>
+void write_blocks(const uint8_t* codes, const uint8_t* scales, int64_t count, std::byte* blocks) {
+  constexpr auto kStep =
+      Block::kElements / Block::kGroup * static_cast<int64_t>(scale_bytes(Block::kScales));
+  for (int64_t b = 0; b < count; ++b) {
+    Block::write(codes + b * Block::kElements, scales + b * kStep, blocks + b * Block::kBytes);
+  }
+}
+
+template <class Block>
+constexpr GgufBlock block_row() {
+  GgufBlock row{Block::kFormat,     Block::kScales, false, Block::kGroup,
+                read_blocks<Block>, nullptr,        0};
+  if constexpr (requires { Block::kAdditive; }) row.additive = Block::kAdditive;
+  if constexpr (requires { &Block::write; }) row.write = write_blocks<Block>;
+  if constexpr (requires { Block::kFileType; }) row.file_type = Block::kFileType;
+  return row;
+}
+template <class Block>
+constexpr GgufBlock kBlock = block_row<Block>();
+
+template <class Block>
+constexpr GgufType blocks() {
+  return {{Block::kName, static_cast<uint16_t>(Block::kElements),
+           static_cast<uint16_t>(Block::kBytes), 0},
+          &kBlock<Block>};
+}
+
+constexpr GgufType kUnused = {{nullptr, 1, 1, 0}};
+
+// clang-format off
+constexpr GgufType kTypes[] = {
+    {{"F32", 1, 4, MARLIN_F32}},
+    {{"F16", 1, 2, MARLIN_F16}},
+    blocks<gguf::Q4_0>(),
+    blocks<gguf::Q4_1>(),
+    kUnused,
+    kUnused,
+    {{"Q5_0", 32, 22, 0}},
+    {{"Q5_1", 32, 24, 0}},
+    blocks<gguf::Q8_0>(),
+    {{"Q8_1", 32, 36, 0}},
+    {{"Q2_K", 256, 84, 0}},
+    {{"Q3_K", 256, 110, 0}},
+    {{"Q4_K", 256, 144, 0}},
+    {{"Q5_K", 256, 176, 0}},
+    {{"Q6_K", 256, 210, 0}},
+    {{"Q8_K", 256, 292, 0}},
+    {{"IQ2_XXS", 256, 66, 0}},
+    {{"IQ2_XS", 256, 74, 0}},
+    {{"IQ3_XXS", 256, 98, 0}},
+    {{"IQ1_S", 256, 50, 0}},
+    {{"IQ4_NL", 32, 18, 0}},
+    {{"IQ3_S", 256, 110, 0}},
+    {{"IQ2_S", 256, 82, 0}},
+    {{"IQ4_XS", 256, 136, 0}},
+    {{"I8", 1, 1, MARLIN_I8}},
+    {{"I16", 1, 2, MARLIN_I16}},
+    {{"I32", 1, 4, MARLIN_I32}},
+    {{"I64", 1, 8, MARLIN_I64}},
+    {{"F64", 1, 8, 0}},
+    {{"IQ1_M", 256, 56, 0}},
+    {{"BF16", 1, 2, MARLIN_BF16}},
+    kUnused,
+    kUnused,
+    kUnused,
+    {{"TQ1_0", 256, 54, 0}},
+    {{"TQ2_0", 256, 66, 0}},
+    kUnused,
+    kUnused,
+    kUnused,
+    blocks<gguf::Mxfp4>(),
+    blocks<gguf::Nvfp4>(),
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const GgufType> gguf_types() { return kTypes; }
+
+const GgufType* gguf_type(std::string_view name) {
+  for (const GgufType& type : kTypes) {
+    if (type.element.name != nullptr && name == type.element.name) return &type;
+  }
+  return nullptr;
+}
+
+int32_t gguf_number(const GgufType& type) { return static_cast<int32_t>(&type - kTypes); }
+
+}  // namespace metal_marlin
