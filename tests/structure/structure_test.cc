@@ -53,6 +53,9 @@ TEST(StructureRules, FindAnArrowThatTurnsBack) {
                    {"src/backends/metal/host.mm", "#import \"backends/gpu/probe.h\"\n"},
                    {"shaders/metal/tile.h", "#include \"shaders/common/layout.h\"\n"},
                    {"shaders/common/layout.h", "#include \"shaders/metal/tile.h\"\n"},
+                   {"src/checkpoints/names.h", "#include \"layouts/rows.h\"\n"},
+                   {"src/layouts/rows.h", "#include \"checkpoints/names.h\"\n"},
+                   {"src/sources/shard.h", "#include \"layouts/rows.h\"\n"},
                    {"src/api/gemm.cc", "#include <backends/cpu/gemm.h>\n"},
                    {"src/api/backends.cc", "#include \"backends/cpu/gemm.h\"\n"},
                    {"tools/main.cc", "#include \"core/plan.h\"\n"},
@@ -60,12 +63,14 @@ TEST(StructureRules, FindAnArrowThatTurnsBack) {
                    {"tests/metal_on_cpu/host.mm", "#import \"core/plan.h\"\n"},
                    {"src/base/a.h", "#include \"nowhere.h\"\n"}});
   const Breaches found = include_arrows(tree.root());
-  EXPECT_EQ(found.size(), 10u);
+  EXPECT_EQ(found.size(), 12u);
   EXPECT_THAT(found, Contains(HasSubstr("src/backends/cpu/probe.cc:1: backends/cpu may not include backends/gpu")));
   EXPECT_THAT(found, Contains(HasSubstr("src/backends/gpu/probe.h:1: backends/gpu may not include backends/cpu")));
   EXPECT_THAT(found, Contains(HasSubstr("src/backends/gpu/probe.h:2: backends/gpu may not include shaders/metal")));
   EXPECT_THAT(found, Contains(HasSubstr("shaders/common/layout.h:1: shaders/common may not include shaders/metal")));
   EXPECT_THAT(found, Contains(HasSubstr("tests/metal_on_cpu/host.mm:1: tests/metal_on_cpu may not include core")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/layouts/rows.h:1: layouts may not include checkpoints")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/sources/shard.h:1: sources may not include layouts")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/plan.h:1: core may not include backends/cpu")));
   EXPECT_THAT(found, Contains(HasSubstr("src/api/gemm.cc:1: api may not include backends/cpu")));
   EXPECT_THAT(found, Contains(HasSubstr("tools/main.cc:1: tools may not include core")));
