@@ -33,7 +33,8 @@ constexpr bool in_slab(size_t size) { return MARLIN_SHARES_SLABS && size < kLarg
 
 void* huge_pages(size_t size, size_t align) {
   const auto whole = Checked(size).round_up(align).at_most(PTRDIFF_MAX);
-  void* const p = whole ? std::aligned_alloc(align, *whole) : nullptr;
+  if (!whole) return nullptr;
+  void* const p = std::aligned_alloc(align, *whole);
 #if defined(MADV_HUGEPAGE)
   if (p != nullptr) madvise(p, *whole, MADV_HUGEPAGE);  // advice: no harm when refused
 #endif

@@ -72,7 +72,7 @@ Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view k
   const bool portable_only = weights.layout.k < kBlockSlots && kernel_override.empty();
   for (size_t i = 0; i < candidates.size(); ++i) {
     const KernelRow& row = kernel_rows()[i];
-    const bool fits = serves(row, problem, weights) && !(portable_only && row.features != 0);
+    const bool fits = serves(row, problem, weights) && (!portable_only || row.features == 0);
     candidates[i] = {row.name, row.features, row.m_min, row.m_max, fits};
   }
   return candidates;

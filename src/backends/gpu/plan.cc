@@ -191,9 +191,11 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
                          "%" PRId64 " rows of %" PRId64
                          " prepared activations do not fit the address space",
                          m, layout.slots);
+  // Their sum is valid, and so is each. NOLINTBEGIN(bugprone-unchecked-optional-access)
   plan.activation_bytes = *activations.get();
   plan.activation_scale_bytes = *scales.get();
   plan.partial_bytes = *partials.get();
+  // NOLINTEND(bugprone-unchecked-optional-access)
   return plan;
 }
 
