@@ -59,7 +59,8 @@ QUOTED = re.compile(r"'([^']*)'")
 
 
 def first_type(rest):
-    return plain(re.sub(r"\bAPI_AVAILABLE\(.*?\)\) ?", "", QUOTED.search(rest).group(1)))
+    # Newer versions of clang print the macro without its arguments.
+    return plain(re.sub(r"\bAPI_AVAILABLE\b(\(.*?\)\))? ?", "", QUOTED.search(rest).group(1)))
 
 
 def read_headers(lines):
