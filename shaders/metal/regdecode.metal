@@ -228,6 +228,6 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n128_threadgroup")]] [[kernel]] \
   decltype(regdecode_threadgroup<Codes, T, ROWS / 8>) regdecode_threadgroup<Codes, T, ROWS / 8>;
 #include "instances.h"
-#define GEMM_TILES(name, Codes, a_name, T) \
+#define REGDECODE_TILES(name, Codes, a_name, T) \
   MARLIN_REGDECODE_TILES(REGDECODE_DIRECT, REGDECODE_THREADGROUP, name, Codes, a_name, T)
-MARLIN_PRODUCTS(GEMM_TILES)
+MARLIN_PRODUCTS(REGDECODE_TILES)

@@ -1,5 +1,5 @@
-// Rows of A in the order and type that a kernel reads: tiles of a few rows, blocks of 32 slots, one
-// packed A block a block.
+// Rows of A in the order and type that a kernel reads: tiles of a few rows, and blocks of 32 slots.
+// Each tile has one packed A block for each block of slots.
 //
 //   packed A block (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
 //     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or

@@ -192,7 +192,7 @@ void run_waves(const TokenChunk& chunk, std::span<GemmJob> jobs, uint64_t wave_b
 }
 
 /// The result of a routed row without expert is 0.
-void clear_slot(const TokenChunk& chunk, int64_t routed_row) {
+void clear_routed_row(const TokenChunk& chunk, int64_t routed_row) {
   const MatrixView& c = chunk.problem->c;
   if (chunk.expert_of[routed_row] != chunk.experts || chunk.problem->accumulate) return;
   const size_t element = float_bytes(c.dtype);
@@ -211,7 +211,8 @@ void finish(const TokenChunk& chunk, TaskRunner& runner) {
       [](const TokenChunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
       [](const TokenChunk&) { return int64_t{1}; },
       [](const TokenChunk& one, int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) one.sums() ? sum_token(one, i) : clear_slot(one, i);
+        for (int64_t i = begin; i < end; ++i)
+          one.sums() ? sum_token(one, i) : clear_routed_row(one, i);
       });
 }
 
