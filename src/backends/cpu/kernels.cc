@@ -24,11 +24,6 @@ constexpr KernelRow kRows[] = {
 constexpr bool names_codes_and_scales(const KernelRow& row) {
   return row.codes != 0 && row.scales != 0 && (row.scales & ~kAnyScale) == 0;
 }
-constexpr bool names_steps(const KernelRow& row) {
-  const KernelSteps& steps = row.steps;
-  return steps.prepare != nullptr && steps.finish_panel != nullptr &&
-         steps.finish_pair_sums != nullptr;
-}
 constexpr bool serves_some_m(const KernelRow& row) {
   return row.m_min >= 1 && (row.m_max == 0 || row.m_max >= row.m_min);
 }
@@ -64,7 +59,6 @@ constexpr bool keeps_activations_exact(const KernelRow& row) {
   return row.bf16_only == (row.form == ActivationForm::bf16);
 }
 static_assert(std::ranges::all_of(kRows, names_codes_and_scales));
-static_assert(std::ranges::all_of(kRows, names_steps));
 static_assert(std::ranges::all_of(kRows, serves_some_m));
 static_assert(std::ranges::all_of(kRows, fills_row_unit));
 static_assert(std::ranges::all_of(kRows, decodes_superblocks));

@@ -55,12 +55,13 @@ struct PanelArgs {
 };
 using MultiplyPanel = void (*)(const PanelArgs&);
 
-/// What surrounds a kernel, in the instructions that it needs anyway.
+/// The steps around a kernel, in the instructions that it needs anyway. They are references, so that
+/// a row without them does not compile.
 struct KernelSteps {
-  void (*prepare)(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
-  void (*finish_panel)(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
+  void (&prepare)(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
+  void (&finish_panel)(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
                        float* sums);
-  void (*finish_pair_sums)(const GemmProblem& problem, int64_t row, const float* pair_sums);
+  void (&finish_pair_sums)(const GemmProblem& problem, int64_t row, const float* pair_sums);
 };
 
 /// For which weights the packed A blocks hold the sums of their slots (activations.h:
@@ -94,7 +95,7 @@ struct KernelRow {
   int run = 1;             ///< steps of a row that lie together
   BlockSums sums = BlockSums::additive_zeros;
 
-  KernelSteps steps = {};
+  KernelSteps steps;
 };
 
 /// Rows of a register-decoded tile with AVX-512.
