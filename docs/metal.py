@@ -2,12 +2,12 @@
 """Draws docs/metal/*.svg and writes the computed parts of docs/metal.md.
 
     docs/metal.py                       writes drawings and the table of predicted times
-    docs/metal.py --check               exits with 1, and says what, when they are not what would be written
-    docs/metal.py --counters PROGRAM    writes the tables of counted work, by build/release/tests/shaders/metal_counters
+    docs/metal.py --check               exits with 1 and names each file that differs from what it would write
+    docs/metal.py --counters PROGRAM    writes the tables of counted work; PROGRAM is build/release/tests/shaders/metal_counters
     docs/metal.py --check-counters PROGRAM
-    docs/metal.py --layout              where each bit of a code lies, for the test that holds this against the packer
+    docs/metal.py --layout              prints the place of each bit of a code, for the test that compares it with the packer
 
-Nothing is placed by hand: positions follow place(), tiles come from src/backends/gpu/kernels.inc.
+No position is written by hand: positions follow place(), and tiles come from src/backends/gpu/kernels.inc.
 """
 import math
 import pathlib
@@ -38,7 +38,7 @@ LANES = {(lane_row(lane), lane_column(lane)): lane for lane in range(32)}
 
 
 def place(kind, row, slot):
-    """Of the code at `row` of a row block and `slot` of a block: (word, lane, tile, bit numbers of the code, highest first)."""
+    """(word, lane, tile, bit numbers, highest first) of the code at `row` of a row block and `slot` of a block."""
     span, unit, half, step = slot // 32, slot % 32 // 8, slot % 8 // 4, slot % 4
     word, first = unit, 16 * half
     if kind == "fp4":
@@ -53,7 +53,7 @@ def place(kind, row, slot):
 
 
 def place_kept(row, quad, second):
-    """Of a kept code of 2:4 sparse weights: (word, lane, tile, its bits), and its word and bits of the position."""
+    """(word, lane, tile, bits) of a kept code of 2:4 sparse weights, and the word and bits of its position."""
     span, unit, half = quad // 8, quad % 8 // 2, quad % 2
     index = 2 * half + second
     code = 16 * (unit % 2) + 4 * index
@@ -76,22 +76,22 @@ def print_layout():
 
 
 def fragment():
-    card = Card("Who holds what: the lanes of an 8×8 simdgroup_matrix", "as on every Apple GPU so far; checked on the device at hand")
+    card = Card("The lane of each element of an 8×8 simdgroup_matrix", "as on every Apple GPU so far; the probe checks it on the device")
     card.grid("lane of\neach element", range(8), range(8), lambda r, c: (LANES[r, c // 2], "code" if c // 2 % 2 == 0 else "code2"),
               lambda r: f"row {r}", lambda c: f"column {c}", 24)
-    card.note("A lane is (r, j): row r, columns 2j and 2j + 1. Of weights (operand A) it holds rows 8i + r of the row block, i = 0…3.")
+    card.note("Lane (r, j) holds row r, columns 2j and 2j + 1. Of weights (operand A), it holds rows 8i + r of the row block, i = 0…3.")
     card.strip("128 slots of a row", [(f"j = {j}: slots {32 * j}…{32 * j + 31}", 1, "code" if j % 2 == 0 else "code2") for j in range(4)], None)
     card.strip("lane (r, j)", [(f"unit {w}: 8 slots", 1, "code" if w % 2 == 0 else "code2") for w in range(4)], None)
     card.strip("a unit", [(f"+{s}\np {s // 4} t {s % 4}", 1, "code" if s < 4 else "code2") for s in range(8)], None, height=42)
-    card.note("Slots t and 4 + t of unit w are the lane's two elements of matrix 4w + t: one span is one group of 32, so one scale a lane.")
+    card.note("Slots t and 4 + t of unit w are the lane's two elements of matrix 4w + t. A span is one group of 32 with one scale.")
     card.strip("in memory, word w", [(f"lane {lane}\ni 0 1 2 3", 1, "code" if lane % 2 == 0 else "code2") for lane in range(7)] +
                [("… lane 31", 1, "pad")], None, height=42)
-    card.note("A lane loads its four tiles as one uint4; a simdgroup 512 consecutive bytes: eight whole cache lines.")
+    card.note("A lane loads its four tiles as one uint4. A simdgroup loads 512 consecutive bytes: eight whole cache lines.")
     return card
 
 
 def fields(names):
-    """Cells of a word from the name of each bit, 0 first: neighbors of one name are one field."""
+    """The cells of a word, from the names of its bits, 0 first. Neighboring bits of one name are one field."""
     cells = []
     for bit in range(31, -1, -1):
         name, kind = names.get(bit, ("0", "pad"))
@@ -103,7 +103,7 @@ def fields(names):
 
 
 def words_of(kind, slots):
-    """{word: {bit: (name, color)}} of a lane and tile, for these slots of its span."""
+    """{word: {bit: (name, color)}} of a lane and tile, for these slots of the lane's span."""
     words = {}
     for slot in slots:
         word, _, _, bits = place(kind, 0, slot)
@@ -116,7 +116,7 @@ def words_of(kind, slots):
 def words():
     card = Card("The bits of a unit: eight codes, slots 0…7", MSB)
     card.strip("FP4: one word", fields(words_of("fp4", range(8))[0]))
-    card.note("s: sign. A field is e e m, placed so that masks and five shifts by 3 make pairs of halves (slot t, slot 4 + t).")
+    card.note("s is a sign, and a field is e e m. Masks and five shifts by 3 turn the fields into pairs of halves (slots t and 4 + t).")
     card.strip("INT4: one word", fields(words_of("u4", range(8))[0]))
     eight = words_of("i8", range(8))
     card.strip("INT8: two words\nslots 0 1 4 5", fields(eight[0]), height=42)
@@ -131,7 +131,7 @@ def words():
             positions.update({bit: (name, "meta") for bit in at})
     card.strip("4-bit 2:4: codes\nof units 0, 1", fields(codes), height=42)
     card.strip("positions of\nunits 0…3", fields(positions), height=42)
-    card.note("aq, bq: the first and second kept code of quad q (slots 4q…4q + 3) of the lane's span, and their places in it.")
+    card.note("aq and bq are the first and second kept code of quad q (slots 4q…4q + 3) of the lane's span, and their positions.")
     return card
 
 
@@ -147,9 +147,9 @@ CHIPS = {
 }
 SHAPES = ((4096, 4096), (11776, 4096))  # N, K
 ROWS = (1, 8, 32, 64, 512)
-ALUS = 128              # of a core; each a multiplication and addition a cycle, FP32 as FP16
-BITS = 4.25             # MXFP4: codes, and a byte of scale for 32
-DECODE = (8 + 5 * 4) / 8 + 1  # ALU cycles a weight: of 13 operations for eight codes 5 are shifts, of quarter rate; the scale
+ALUS = 128              # of a core; each does one multiply-add per cycle, in FP32 or FP16
+BITS = 4.25             # MXFP4: codes, and one byte of scale for 32 codes
+DECODE = (8 + 5 * 4) / 8 + 1  # ALU cycles per weight: 8 operations and 5 shifts at a quarter of the rate for eight codes; the scale
 
 
 def kernels():
@@ -198,7 +198,7 @@ def roofline():
             memory, alu = times[m]
             chart.mark(m, rate(m), color, memory > alu)
         chart.legend(chip, color)
-    chart.notes("disc: memory binds", "ring: arithmetic binds")
+    chart.notes("disc: memory limits", "ring: arithmetic limits")
     return chart.svg()
 
 
@@ -209,7 +209,7 @@ COUNTED = re.compile(r"```text\n\$ metal-marlin bench --metal-counters ?([^\n]*)
 
 
 def comparable(table):
-    """Without registers, which follow the compiler at hand, and without alignment, which follows the widest cell."""
+    """The table without registers, which depend on the compiler, and without alignment, which depends on the widest cell."""
     lines = table.splitlines()
     cut = lines[0].find("registers") if lines else 0
     return [re.sub(" +", " ", line[:cut] + line[cut + len("registers"):]).strip() for line in lines if set(line) - set("- ")]
@@ -228,7 +228,7 @@ def counters(program, check):
     renewed_page, count = COUNTED.subn(renewed, page)
     if check:
         for options in wrong:
-            print(f"docs/metal.md: the table of `{options}` is not what is counted; write it with docs/metal.py --counters {program}")
+            print(f"docs/metal.md: the table of `{options}` differs from the counts; write it with docs/metal.py --counters {program}")
         return 1 if wrong or count == 0 else 0
     PAGE.write_text(renewed_page, "utf-8")
     return 0
@@ -249,7 +249,7 @@ def main(arguments):
         PAGE.write_text(written, "utf-8")
     elif written != page:
         wrong = 1
-        print("docs/metal.md: the predicted times are not what docs/metal.py writes")
+        print("docs/metal.md: the predicted times differ from those that docs/metal.py writes")
     return wrong
 
 
