@@ -1,5 +1,5 @@
-// The one integer type for sizes that come from a file or a caller: a wrapped product or sum is
-// remembered, never used.
+// The one integer type for sizes that come from a file or a caller. It remembers that a product or
+// sum wrapped, and never returns the wrapped value.
 #pragma once
 
 #include <concepts>

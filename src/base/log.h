@@ -1,4 +1,4 @@
-// The host's logger, or none. Nothing is ever printed, and what the host gets can be.
+// The host's logger, or none. The library prints nothing; every text is safe for a host to print.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Memory that comes from the host's allocator when it gave one.
+// Memory from the host's allocator, or from the system if the host gave none.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ struct Allocator {
   static Allocator system();
 };
 
-/// Owns one aligned allocation; movable; releases it through the allocator that made it.
+/// Owns one aligned allocation and releases it through the allocator that made it. Movable.
 class Block {
  public:
   static constexpr size_t kAlign = 64;
   Block() = default;
-  /// Uninitialized memory of at least `size` bytes (a multiple of 64 is asked for); size 0 gives an
-  /// empty Block.
+  /// Uninitialized memory of at least `size` bytes (rounded up to a multiple of 64). Size 0 gives
+  /// an empty Block.
   static Result<Block> allocate(const Allocator& allocator, size_t size, size_t align = kAlign);
   Block(Block&& other) noexcept { swap(other); }
   Block& operator=(Block&& other) noexcept {

@@ -8,15 +8,15 @@
 namespace metal_marlin {
 namespace {
 
-/// Of a sequence of `length` bytes that utf8_length() has accepted.
+/// Decodes a sequence of `length` bytes that utf8_length() has accepted.
 unsigned code_point(const unsigned char* p, size_t length) {
   unsigned value = length == 1 ? p[0] : p[0] & (0x7fu >> length);
   for (size_t i = 1; i < length; ++i) value = value << 6 | (p[i] & 0x3fu);
   return value;
 }
 
-/// DEL and C1; marks, embeddings, overrides and isolates of direction; separators of lines and
-/// paragraphs.
+/// True for DEL and C1, for marks, embeddings, overrides and isolates of direction, and for
+/// separators of lines and paragraphs.
 bool is_hidden(unsigned c) {
   return (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);

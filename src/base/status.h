@@ -1,6 +1,6 @@
-// Errors as values. A Status is OK or carries a pinned code of the C ABI and a message that says
-// what was expected, what was found and where. It never allocates, so that reporting "out of
-// memory" cannot fail.
+// Errors as values. A Status is OK, or it carries a pinned code of the C ABI and a message that
+// says what was expected, what was found and where. A Status never allocates, so that reporting
+// "out of memory" cannot fail.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace metal_marlin {
 class [[nodiscard]] Status {
  public:
   Status() { message_[0] = '\0'; }
-  /// printf-style message; cut at the size of marlin_error::message.
+  /// Formats the message as printf does, and cuts it at the size of marlin_error::message.
   [[gnu::format(printf, 2, 3)]] static Status error(marlin_status code, const char* format, ...);
   /// Attaches errno, CUresult or NSError.code.
   Status with_native(int32_t native) const {
@@ -52,7 +52,7 @@ class [[nodiscard]] Result {
 
 }  // namespace metal_marlin
 
-/// Returns the Status of `expr` from the enclosing function when it is an error.
+/// Returns the Status of `expr` from the enclosing function if it is an error.
 #define MARLIN_RETURN_IF_ERROR(expr)                                          \
   do {                                                                        \
     if (::metal_marlin::Status marlin_status_ = (expr); !marlin_status_.ok()) \

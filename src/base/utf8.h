@@ -6,7 +6,8 @@
 
 namespace metal_marlin {
 
-/// Bytes of the sequence that begins at `p`, which ends with a NUL, or 0 when it is none.
+/// The length in bytes of the sequence that begins at `p`, or 0 if it is not valid UTF-8. The text
+/// ends with a NUL.
 inline size_t utf8_length(const unsigned char* p) {
   const auto follows = [p](int i, unsigned low = 0x80, unsigned high = 0xbf) {
     return p[i] >= low && p[i] <= high;
