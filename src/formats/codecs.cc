@@ -19,10 +19,10 @@ constexpr uint32_t significand(uint32_t magnitude) { return (magnitude & 0x7ffff
 
 }  // namespace
 
-// Both encoders below work on bits only, so that neither a host's flush-to-zero mode nor its
-// rounding mode can touch them. In the normal range of the target the exponent is rebiased and the
-// mantissa's tail rounded off; a carry runs into the exponent and gives the next binade, which is
-// right. Below it the significand is shifted to units of the target's smallest step.
+// Both encoders below work on bits only, so that neither the flush-to-zero mode nor the rounding
+// mode of the host affects them. In the normal range of the target, they rebias the exponent and
+// round the mantissa. A carry into the exponent gives the next binade, which is the right result.
+// Below the normal range, they shift the significand to units of the target's smallest step.
 
 uint16_t f32_to_f16(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu,
@@ -60,8 +60,8 @@ uint8_t f32_to_e4m3(float f) {
   return static_cast<uint8_t>(sign | b);
 }
 
-// A processor that flushes subnormals would flush float's on the way to double and back; their bits
-// are moved by hand.
+// A processor that flushes subnormals would flush subnormal floats on the way to double and back.
+// The functions below therefore move their bits by hand.
 
 double f32_to_f64(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);
@@ -73,9 +73,9 @@ double f32_to_f64(float f) {
 float f64_to_f32(double x) {
   const double magnitude = std::fabs(x);
   if (!(magnitude < 0x1p-126)) return static_cast<float>(x);
-  // Counted in float's smallest step and added to 2^52, where doubles are the integers: the sum
-  // rounds to nearest even, and the low bits of its pattern are the float's pattern (2^23 steps are
-  // the smallest normal number).
+  // The magnitude is counted in float's smallest step and added to 2^52, where doubles are the
+  // integers. The sum rounds to nearest even, and its low bits are the bits of the float (2^23
+  // steps are the smallest normal number).
   const double steps = magnitude * 0x1p149 + 0x1p52;
   const auto pattern = static_cast<uint32_t>(std::bit_cast<uint64_t>(steps) & 0xffffffffu);
   return std::bit_cast<float>(pattern | (std::signbit(x) ? 0x80000000u : 0u));

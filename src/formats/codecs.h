@@ -1,5 +1,5 @@
-// Scalar codecs of the number types, each once. All are exact where the target can hold the value,
-// else round to nearest even.
+// The scalar codecs of the number types. Each is exact if the target can hold the value; otherwise
+// it rounds to nearest even.
 #pragma once
 
 #include <bit>
@@ -25,8 +25,8 @@ constexpr float f16_to_f32(uint16_t h) {
                  mantissa = h & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112u) << 23 | mantissa << 13);
-  // Subnormal: mantissa * 2^-24, normalized by hand so that a host's flush-to-zero mode cannot
-  // touch it.
+  // A subnormal is mantissa * 2^-24. It is normalized by hand, so that the flush-to-zero mode of
+  // the host does not affect it.
   if (mantissa == 0) return std::bit_cast<float>(sign);
   const int shift = std::countl_zero(mantissa) - 21;
   return std::bit_cast<float>(sign | static_cast<uint32_t>(113 - shift) << 23 |
@@ -51,9 +51,9 @@ constexpr float e4m3_to_f32(uint8_t b) {
 /// Saturates at 448; NaN stays NaN.
 uint8_t f32_to_e4m3(float f);
 
-/// Exact, and right also under a host's denormals-are-zero.
+/// Exact, even if the host has set denormals-are-zero.
 double f32_to_f64(float f);
-/// Right also where the result is subnormal under a host's flush-to-zero. The rounding mode must be
+/// Right even for a subnormal result if the host has set flush-to-zero. The rounding mode must be
 /// to nearest.
 float f64_to_f32(double x);
 
@@ -64,9 +64,9 @@ constexpr size_t float_bytes(marlin_dtype d) {
 
 /// One stored scale as float32; exact.
 float decode_scale(ScaleType type, const uint8_t* p);
-/// n floats from F32, F16 or BF16 memory of any alignment; exact.
+/// Reads n floats from F32, F16 or BF16 memory of any alignment; exact.
 void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to);
-/// n floats to F32, F16 or BF16 memory; rounds to nearest even.
+/// Writes n floats to F32, F16 or BF16 memory; rounds to nearest even.
 void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to);
 
 }  // namespace metal_marlin

@@ -10,17 +10,17 @@
 namespace metal_marlin {
 namespace {
 
-// Every value is computed in double, where the products are exact and nothing is subnormal, and
-// rounded once at the end; so 2^-127 * 0.5 is 2^-128 also where a host has set flush-to-zero. (The
-// rounding mode must be to nearest.)
+// Every value is computed in double, where the products are exact and nothing is subnormal, and is
+// rounded once at the end. Therefore 2^-127 * 0.5 is 2^-128 even if the host has set flush-to-zero.
+// (The rounding mode must be to nearest.)
 
-/// hi is a sum or product rounded to nearest and lo its exact error: the same number rounded to
-/// odd, after which rounding to float is as if done once (53 >= 2 * 24 + 2; Boldo and Melquiond,
-/// "Emulation of FMA and correctly rounded sums", 2008).
+/// hi is a sum or product rounded to nearest, and lo is its exact error. Returns the same number
+/// rounded to odd. Rounding this number to float gives the same result as a single rounding (53 >=
+/// 2 * 24 + 2; Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 double round_to_odd(double hi, double lo) {
   const auto bits = std::bit_cast<uint64_t>(hi);
   if (lo == 0 || !std::isfinite(hi) || (bits & 1u) != 0) return hi;
-  // Even and inexact: the odd neighbor lies towards the error.
+  // hi is even and inexact: the odd neighbor lies in the direction of the error.
   return std::bit_cast<double>((lo > 0) == (hi > 0) ? bits + 1 : bits - 1);
 }
 
@@ -34,7 +34,8 @@ double multiply_to_odd(double a, double b) {
   return round_to_odd(product, std::fma(a, b, -product));
 }
 
-/// The value without tensor scale. Exact for a code without additive zero: at most 8 + 24 bits.
+/// The value without tensor scale. Without an additive zero it is exact: it has at most 8 + 24
+/// bits.
 double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
   const double scale = f32_to_f64(group.scale);
   const FormatRow* row = format_row(meta.format);
@@ -71,10 +72,10 @@ float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group,
   const double value = value_in_double(meta, code, group);
   if (tensor == nullptr) return f64_to_f32(value);
   const double factor = f32_to_f64(tensor->value);
-  // The quotient of a number of at most 31 bits by one of 24 is either exactly half-way between two
-  // floats or at least 2^-49 (relative) away from it, so the rounding to double in between changes
-  // nothing. A product has at most 28 + 24 bits and is exact, but for INT8 with float32 scales (31
-  // + 24).
+  // The quotient of a number of at most 31 bits and a number of 24 bits is either exactly halfway
+  // between two floats or at least 2^-49 (relative) away from the halfway point. The intermediate
+  // rounding to double therefore changes nothing. A product has at most 28 + 24 bits and is exact,
+  // except for INT8 with float32 scales (31 + 24).
   if (tensor->divide) return f64_to_f32(value / factor);
   return f64_to_f32(meta.format == MARLIN_INT8 ? multiply_to_odd(value, factor) : value * factor);
 }

@@ -1,5 +1,5 @@
-// The true value of a weight: the exact real number that its code and scales stand for, rounded
-// once to float32.
+// The true value of a weight: the exact real number that its code and scales define, rounded once
+// to float32.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace metal_marlin {
 
-/// What one group's scale and zero mean, decoded once.
+/// The decoded scale and zero of one group.
 struct GroupScale {
   float scale = 1;
   float zero = 0;  ///< integer zero point, or the additive zero
 };
 GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t row, int64_t group);
-/// The value of one code (without tensor scale when `tensor` is null). Rounds once, and right also
-/// under a host's flush-to-zero; a tensor scale on top of an additive zero, which check_meta
-/// (format_table.h) refuses, would round twice.
+/// The value of one code (without tensor scale if `tensor` is null). It is rounded once, even if
+/// the host has set flush-to-zero. A tensor scale together with an additive zero would round twice;
+/// check_meta (format_table.h) refuses it.
 float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group,
                    const TensorScale* tensor);
 /// The tensor scale of a row, or null.

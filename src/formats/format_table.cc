@@ -13,8 +13,8 @@ constexpr uint32_t bit(ZeroKind k) { return 1u << static_cast<int>(k); }
 constexpr uint32_t kFloatScales = bit(ScaleType::f32) | bit(ScaleType::f16) | bit(ScaleType::bf16);
 
 // MXFP4 and NVFP4 also take float scales, because some writers give a byte a meaning that the OCP
-// type has not: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. Their readers hand out the
-// values themselves.
+// type does not have: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. The readers of these files
+// return the scales as floats.
 constexpr FormatRow kTable[] = {
     {MARLIN_INT4, "INT4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::integer) | bit(ZeroKind::additive)},

@@ -23,8 +23,8 @@ uint8_t keep_of_block(const double (&magnitude)[4], const SparseRule& rule, int6
   if (rule.column_norms.empty()) return keep_two_largest(magnitude);
   double score[4];
   for (int i = 0; i < 4; ++i) {
-    // A magnitude below 0 stands for what is pruned already. f32_to_f64: right also under
-    // denormals-are-zero.
+    // A magnitude below 0 stands for an element that is pruned already. f32_to_f64 is right even
+    // under denormals-are-zero.
     const double norm = f32_to_f64(rule.column_norms[static_cast<size_t>(column + i)]);
     score[i] = magnitude[i] < 0 ? magnitude[i] : magnitude[i] * norm;
   }
@@ -50,7 +50,7 @@ class SparseSource final : public WeightSource {
     return keep(first, count, out);
   }
 
-  /// Reads all rows once and puts the norms of what was there and of what is kept into the meta.
+  /// Reads all rows once and writes the norms of all elements and of the kept ones into the meta.
   Status sum_norms() {
     KeptNorm norm;
     Stripe stripe;
@@ -69,7 +69,7 @@ class SparseSource final : public WeightSource {
   }
 
  private:
-  /// Masks, by the rule, of a stripe as the source gave it: rows [first, first + count).
+  /// Sets the masks by the rule for a stripe of the source: rows [first, first + count).
   Status keep(int64_t first, int64_t count, Stripe& out) const {
     const bool was_sparse = source_->meta().sparse;
     const int64_t blocks = meta_.k / 4;
@@ -97,7 +97,7 @@ class SparseSource final : public WeightSource {
     return {};
   }
 
-  /// Of each code of one group, in any unit.
+  /// The magnitude of each code of one group, in any unit.
   struct Magnitudes {
     double of[16];
   };
@@ -146,7 +146,7 @@ Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, i
                          "2:4 sparse rows %" PRId64 "..%" PRId64 ": expected %" PRId64
                          " masks, found %zu",
                          first, first + rows - 1, rows * quads, stripe.kept.size());
-  // Bit m: the mask m has two bits. (Counting bits is a call without the right instruction set.)
+  // Bit m is set if the mask m has two bits. (On the baseline, counting bits would be a call.)
   constexpr unsigned kTwoOfFour = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 9 | 1u << 10 | 1u << 12;
   const auto bad = std::find_if(stripe.kept.begin(), stripe.kept.end(), [](uint8_t kept) {
     return kept > 15 || (kTwoOfFour >> kept & 1u) == 0;

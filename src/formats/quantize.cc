@@ -12,13 +12,12 @@
 namespace metal_marlin {
 namespace {
 
-/// Rounds |x| < 2^51 to an integer, ties to even: at 1.5 * 2^52 doubles are the integers.
+/// Rounds |x| < 2^51 to an integer, ties to even: near 1.5 * 2^52, doubles are the integers.
 double round_even(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
 
-// --- scales
-// -------------------------------------------------------------------------------------------------
+// --- scales -------------------------------------------------------------------------------------
 
-/// What a stored type can hold of positive numbers.
+/// The positive numbers that a stored type can hold.
 struct ScaleRange {
   int bits;     ///< of significand
   double step;  ///< between its smallest numbers
@@ -62,11 +61,10 @@ uint8_t* store_scale(ScaleType type, double scale, uint8_t* out) {
   return out + scale_bytes(type);
 }
 
-// --- codes: `encode` takes w / s, `value` gives what the code stands for in units of s
-// ----------------------------------------
+// --- codes: `encode` takes w / s, `value` gives the value of the code in units of s -------------
 
 struct E2m1Coder {
-  /// Counts the midpoints below x; a tie counts where the code above is the even one.
+  /// Counts the midpoints below x. A tie counts if the code above it is the even one.
   uint8_t encode(double x) const {
     const double a = std::fabs(x);
     const int code =
@@ -101,8 +99,7 @@ double squared_error(std::span<const double> w, double scale, Coder coder) {
   return sum;
 }
 
-// --- the source
-// -------------------------------------------------------------------------------------------------
+// --- the source ---------------------------------------------------------------------------------
 
 /// The extremes of some numbers, 0 included.
 struct Extremes {
@@ -130,7 +127,7 @@ class QuantizedSource final : public WeightSource {
   Status read(int64_t first, int64_t count, Stripe& out) const override;
 
  private:
-  /// A group's numbers, and where its scale, zero and codes go.
+  /// The numbers of a group, and the destinations of its scale, zero and codes.
   struct Group {
     std::span<const double> w;
     uint8_t *codes, *scale, *zero;
@@ -147,14 +144,14 @@ class QuantizedSource final : public WeightSource {
 
   Status read_row(int64_t row, Row& out) const;
   Status read_kept(int64_t row, Row& out) const;
-  /// Looks at all rows: the largest magnitude of what is kept, and into the meta what pruning keeps
-  /// of the norm.
+  /// Reads all rows. Returns the largest magnitude of the kept elements, and writes the norms of
+  /// all elements and of the kept ones into the meta.
   Result<double> scan();
   void quantize(const Group& group) const;
   template <class CoderOf>
   void quantize_on_grid(const Group& group, double scale, CoderOf coder_of) const;
   void quantize_mx(const Group& group, double magnitude) const;
-  /// `scale` is what is stored, `unit` what a code counts in.
+  /// `scale` is the stored scale; `unit` is the unit of the codes.
   template <class Coder>
   void write(const Group& group, double scale, double unit, Coder coder) const;
 
@@ -163,7 +160,7 @@ class QuantizedSource final : public WeightSource {
   double tensor_scale_ = 1;
 };
 
-/// Spreads the kept elements, which fill the first half of a row, over the whole of it.
+/// Moves the kept elements, which fill the first half of a row, to their places in the row.
 Status QuantizedSource::read_kept(int64_t row, Row& out) const {
   MARLIN_RETURN_IF_ERROR(matrix_.kept(row, out.kept.data()));
   for (size_t b = out.kept.size(); b-- > 0;) {  // from the back, where the room is
@@ -291,7 +288,7 @@ void QuantizedSource::write(const Group& group, double scale, double unit, Coder
   store_scale(meta_.scale_type, scale, group.scale);
 }
 
-/// `coder_of(unit)` is how codes are chosen when they count in `unit` = scale * tensor scale.
+/// `coder_of(unit)` chooses codes that count in `unit` = scale * tensor scale.
 template <class CoderOf>
 void QuantizedSource::quantize_on_grid(const Group& group, double scale, CoderOf coder_of) const {
   double best = round_scale(meta_.scale_type, scale);

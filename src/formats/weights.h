@@ -1,6 +1,6 @@
-// Canonical weights: what a matrix is worth, free of any file's or device's layout. A WeightSource
-// hands them out a stripe of rows at a time, so that packing a layer never holds a second copy of
-// it.
+// Canonical weights: the codes, scales and zeros of a matrix, independent of the layout of any file
+// or device. A WeightSource returns them a stripe of rows at a time, so that packing a layer never
+// holds a second copy of it.
 #pragma once
 
 #include <cstdint>
@@ -24,57 +24,57 @@ enum class ZeroKind : uint8_t {
   additive,  ///< INT4, INT8: value = q * scale + zero, rounded once; INT4's q counts from 0
 };
 
-/// Rows from first_row on (up to the next entry's first_row) carry this factor on top of their
-/// group scales.
+/// Rows from first_row on (up to the first_row of the next entry) have this factor in addition to
+/// their group scales.
 struct TensorScale {
   int64_t first_row = 0;
   float value = 1;
   bool divide = false;  ///< the file stores the reciprocal: weight / value
 };
 
-/// Everything about a matrix W[n, k] but its elements.
+/// Everything about a matrix W[n, k] except its elements.
 struct WeightMeta {
   marlin_format format = MARLIN_FORMAT_NONE;
   int64_t n = 0, k = 0;
   int64_t group_size = 0;  ///< elements of k that share a scale; k when one scale spans the row
-  int64_t groups = 0;      ///< scales a row: ceil(k / group_size), or what group_index refers to
+  int64_t groups = 0;      ///< scales per row: ceil(k / group_size), or the bound of group_index
   ScaleType scale_type = ScaleType::f16;
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;    ///< of additive zeros: f32, f16 or bf16
   std::vector<int32_t> group_index;        ///< [k] in [0, groups), or empty: k / group_size
   std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
   bool gate_up_interleaved = false;        ///< rows alternate gate, up
-  bool sparse = false;  ///< 2:4: of every 4 elements along k two are kept, the others are 0
-  /// Of pruned weights: the sums of w^2 before pruning and over what was kept, of whole layers also
-  /// in a shard. Both are 0 where nothing was pruned.
+  bool sparse = false;  ///< 2:4: two of every 4 elements along k are kept, the others are 0
+  /// For pruned weights: the sums of w^2 over all elements and over the kept ones, of the whole
+  /// layer even in a shard. Both are 0 if nothing was pruned.
   double squared_norm = 0, kept_norm = 0;
 };
 
 /// Some whole rows of canonical weights.
 struct Stripe {
-  std::vector<uint8_t> codes;   ///< [rows][k], one byte a code: 0..15, or the bits of an int8;
-                                ///< anything where not kept
+  std::vector<uint8_t> codes;   ///< [rows][k], one byte per code: 0..15, or the bits of an int8;
+                                ///< undefined for elements that are not kept
   std::vector<uint8_t> scales;  ///< [rows][groups], little-endian, of meta.scale_type
   std::vector<uint8_t>
-      zeros;  ///< [rows][groups]: a byte each (integer) or of meta.zero_type (additive); or empty
-  /// [rows][k / 4] when meta.sparse, else empty: bit i of a byte says that element 4 j + i is kept
-  /// (its code may well stand for 0); exactly two bits are set. An element that is not kept is
-  /// exactly +0.0, whatever its code, scale and zero.
+      zeros;  ///< [rows][groups]: bytes (integer) or of meta.zero_type (additive); or empty
+  /// [rows][k / 4] if meta.sparse, else empty. Bit i of byte j says that element 4 j + i is kept
+  /// (its value may be 0). Exactly two bits are set. An element that is not kept is exactly +0.0,
+  /// whatever its code, scale and zero are.
   std::vector<uint8_t> kept;
 };
-/// Whether element i is kept: of the row whose masks begin at `kept`, or of all rows, since rows
-/// are whole blocks of four.
+/// Whether element i is kept. `kept` is the beginning of the masks of a row or of all rows, because
+/// rows are whole blocks of four.
 inline bool is_kept(const uint8_t* kept, int64_t i) { return (kept[i / 4] >> (i % 4) & 1) != 0; }
 
-/// A matrix that can be read by rows. Reading is const and may happen from several threads at once.
+/// A matrix that can be read by rows. Reading is const, and several threads may read at once.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const WeightMeta& meta() const { return meta_; }
-  /// What the host's log should say about how this matrix was read, because the file left it open;
-  /// "" when nothing.
+  /// A warning for the host's log about a reading of this matrix that the file left open, or "".
   const std::string& warning() const { return warning_; }
-  /// Fills `out` (resized; its memory is reused) with rows [first, first + count), inside [0, n).
+  /// Fills `out` with rows [first, first + count), which lie inside [0, n). Resizes `out` and
+  /// reuses its memory.
   virtual Status read(int64_t first, int64_t count, Stripe& out) const = 0;
 
  protected:
