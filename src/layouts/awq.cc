@@ -1,5 +1,5 @@
-// AutoAWQ "gemm": words of eight codes along N, [K, N / 8], in the order that the kernel's fast
-// unpacking wants; zeros likewise.
+// AutoAWQ "gemm": words of eight codes along N, [K, N / 8], in the order that the fast unpacking of
+// its kernel needs. Zeros have the same layout.
 #include <algorithm>
 
 #include "base/bits.h"
@@ -41,7 +41,8 @@ class AwqSource final : public WeightSource {
   }
 
  private:
-  /// Codes of columns 8 word .. 8 word + 15 and k .. k + 7, as far as they are asked for and exist.
+  /// Reads the codes of columns 8 word .. 8 word + 15 and of k .. k + 7, as far as they exist and
+  /// the caller needs them.
   void read_tile(int64_t word, int64_t k, int64_t first, int64_t count, uint8_t* out) const {
     const int64_t depth = std::min<int64_t>(8, meta_.k - k);
     const bool both = word + 1 < words_;

@@ -11,7 +11,7 @@
 namespace metal_marlin {
 namespace {
 
-/// What both share.
+/// The checks that both layouts share.
 Result<WeightMeta> begin_gemv(const LayoutOperands& o, Depth depth) {
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(o, 0, depth));
   if (!awq_gemv_groups(o.k, meta.group_size)) {
@@ -46,8 +46,8 @@ class GemvFastSource final : public WeightSource {
   }
 
  private:
-  /// 64 codes of each of four rows in turn; among 32 codes, nibble 8 i + j of the stream is element
-  /// 8 (j % 4) + 2 i + j / 4.
+  /// The stream holds 64 codes of each of four rows in turn. Among 32 codes, nibble 8 i + j of the
+  /// stream is element 8 (j % 4) + 2 i + j / 4.
   void read_row(int64_t n, uint8_t* to) const {
     const std::byte* from = parts_.units + (n / 4 * meta_.k + n % 4 * 16) * 2;
     for (int64_t k = 0; k < meta_.k; k += 32) {

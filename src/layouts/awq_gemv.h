@@ -1,6 +1,6 @@
-// AutoAWQ "gemv": words of eight codes along K, [N, K / 8], zeros likewise, [N, groups / 8].
-// AutoAWQ "gemv_fast" and llm-awq: 16-bit units of four codes, four rows of W woven into one,
-// scales and additive zeros [groups, N]. Both pad the groups.
+// AutoAWQ "gemv": words of eight codes along K, [N, K / 8], and words of eight zeros, [N, groups /
+// 8]. AutoAWQ "gemv_fast" and llm-awq: 16-bit units of four codes, four interleaved rows of W,
+// scales and additive zeros [groups, N]. Both layouts pad the groups.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace metal_marlin {
 
-/// Groups of a row to which both pad, with zeros: a multiple of 8. Nothing for a group size that
-/// their writer has not.
+/// The number of groups of a row, a multiple of 8, to which both layouts pad with zeros. Nothing
+/// for a group size that their writer does not support.
 std::optional<int64_t> awq_gemv_groups(int64_t k, int64_t group_size);
 
 }  // namespace metal_marlin

@@ -1,6 +1,6 @@
 // compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed
-// along N. The FP4 formats of the same writer are read as the layout ROWS, of which the encoder
-// here writes that writer's form; marlin-24 is in marlin.cc.
+// along N. The FP4 formats of the same writer are read as the layout ROWS, and the encoder here
+// writes them. marlin-24 is in marlin.cc.
 #include "base/bits.h"
 #include "formats/format_table.h"
 #include "layouts/encoder.h"
@@ -73,7 +73,8 @@ class CompressedTensorsEncoder final : public Encoder {
 
   Status encode(const Stripe& stripe, int64_t first, int64_t count,
                 const TensorWriter& out) override {
-    // Words of eight codes are bytes of two in order; a row ends with a whole word.
+    // The bytes of a word of eight codes hold two codes each, in order. A row ends with a whole
+    // word.
     const int64_t row_bytes = int4_ ? ceil_div(meta_.k, 8) * 4 : meta_.k / 2;
     std::vector<std::byte> rows;
     rows.reserve(static_cast<size_t>(count * row_bytes));

@@ -1,5 +1,5 @@
-// How a layout stores a matrix: canonical weights to the bytes of its operands, the readers'
-// inverse. Each is in the file of its reader.
+// Encoders turn canonical weights into the bytes of the operands of a layout: the inverse of the
+// readers. Each encoder is in the file of its reader.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace metal_marlin {
 
-/// Stripes begin at a multiple of this many rows: no two of them share a word, whatever a layout
-/// packs along N.
+/// Stripes begin at a multiple of this many rows, so that no two stripes share a word in any layout
+/// that packs along N.
 inline constexpr int64_t kStripeRows = 64;
 
-/// What a tensor of a layer is for. `shape` holds n and k.
+/// The role of a tensor in a layer. `shape` holds n and k.
 enum class TensorRole : uint8_t {
   values,
   scales,
@@ -38,8 +38,8 @@ struct EncodedTensor {
   std::vector<int64_t> dims;  ///< of one expert
 };
 
-/// Writes bytes of tensor number `tensor`, counted from the begin of the expert at hand. May be
-/// called by several threads at once.
+/// Writes bytes of tensor number `tensor`; the position counts from the beginning of the current
+/// expert. Several threads may call it at once.
 using TensorWriter =
     std::function<Status(size_t tensor, uint64_t offset, std::span<const std::byte> bytes)>;
 
@@ -55,22 +55,22 @@ class Encoder {
   virtual Status finish(const TensorWriter& out) = 0;
 };
 
-/// The encoder's side of a layout.
+/// The encoder of a layout.
 struct LayoutEncoder {
-  /// Whether the layout has a form for this format at all, and with these options.
+  /// Checks whether the layout has a form for this format with these options.
   Status (*check)(const WeightMeta& meta);
-  /// The layer's tensors; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE when this matrix does not fit.
-  /// `meta` is that of one expert, whose tensor scale may differ from expert to expert.
+  /// The tensors of the layer; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE if this matrix does not fit.
+  /// `meta` describes one expert; the tensor scale may differ from expert to expert.
   Result<std::vector<EncodedTensor>> (*tensors)(const WeightMeta& meta, uint32_t experts);
   /// `meta` is the source's own, for which tensors() succeeded.
   std::unique_ptr<Encoder> (*make)(const WeightMeta& meta);
 };
 
-/// MARLIN_E_SHAPE unless k is whole groups, or one.
+/// MARLIN_E_SHAPE unless k is a multiple of the group size or there is one group.
 Status expect_whole_groups(const WeightMeta& meta, const char* name);
 
-/// MARLIN_E_UNSUPPORTED when the scales are float32, as those of very large or very small weights
-/// are.
+/// MARLIN_E_UNSUPPORTED if the scales are float32, as they are for very large or very small
+/// weights.
 Status expect_f16_scales(const WeightMeta& meta, const char* name);
 
 /// Appends count codes as nibbles, low first; an odd last byte has 0 in its upper half.

@@ -1,4 +1,4 @@
-// Floats in rows: quantized as they are read.
+// Floats in rows, which are quantized when they are read.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace metal_marlin {
 
-/// What becomes of a layer on its way out of a file.
+/// How a layer is converted when it is read from a file.
 struct SourceOptions {
   marlin_format quantize_to = MARLIN_FORMAT_NONE;  ///< layers of floats; NONE: they are an error
   int64_t group_size = 0;                          ///< with quantize_to; 0: the format's own
@@ -18,8 +18,8 @@ struct SourceOptions {
   SparseRule sparse{};      ///< of layers of floats and of codes
 };
 
-/// Floats [n, k] with any row stride, quantized as they are read; with sparse_meta (as in ROWS) the
-/// kept ones, [n, k / 2].
+/// Quantizes floats [n, k] with any row stride when they are read. With sparse_meta (as in ROWS),
+/// the floats are the kept ones, [n, k / 2].
 Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& operands,
                                                       const SourceOptions& options);
 

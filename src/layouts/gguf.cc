@@ -1,5 +1,5 @@
-// GGUF's blocks: a row of W is a row of blocks, which hold codes and scales together. What a type
-// of blocks holds is in gguf_blocks.h.
+// GGUF blocks: a row of W is a row of blocks, which hold codes and scales together. gguf_blocks.h
+// describes the types of blocks.
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -11,8 +11,8 @@
 namespace metal_marlin {
 namespace {
 
-/// The type that a file names, else the one that a caller means; null when no type of blocks that
-/// are read holds this.
+/// The type that a file names, else the type that a caller means. Null if no type of blocks that
+/// the library reads holds these operands.
 const GgufType* type_of(const LayoutOperands& o, bool additive) {
   const GgufType* named = gguf_type(o.values.type_name);
   if (named != nullptr && named->block != nullptr) return named;
@@ -23,7 +23,7 @@ const GgufType* type_of(const LayoutOperands& o, bool additive) {
   return nullptr;
 }
 
-/// Null when no type of blocks that are written holds this.
+/// Null if no type of blocks that the library writes holds this format.
 const GgufType* written_type(marlin_format format) {
   for (const GgufType& type : gguf_types()) {
     if (type.block != nullptr && type.block->format == format && type.block->write != nullptr)
@@ -88,7 +88,7 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
   std::vector<EncodedTensor> all;
   all.push_back({TensorRole::values, element.name, {meta.n, meta.k}});
   if (meta.format != MARLIN_NVFP4) return all;
-  // One number a matrix: a vector over the experts when there are several.
+  // One number per matrix: a vector over the experts if there are several.
   EncodedTensor scale{TensorRole::tensor_scale, "F32", {}};
   if (experts == 1) scale.dims.push_back(1);
   all.push_back(std::move(scale));

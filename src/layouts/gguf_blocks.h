@@ -1,6 +1,6 @@
-// GGUF's block types: one struct each. It says which codes and scales a block holds, how a block
-// becomes canonical and, where the type is written, the inverse. ggml's FP4 values are integers
-// times a scale, so a code 8 (-0) would read as +0: it is read and written as 0.
+// The types of GGUF blocks, one struct each. A struct says which codes and scales a block holds,
+// how a block becomes canonical and, if the library writes the type, the inverse. ggml's FP4 values
+// are integers times a scale, so ggml reads a code 8 (-0) as +0. It is read and written as 0 here.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,8 @@ inline void split_16(const std::byte* from, uint8_t* to) {
   store(to + 24, b >> 4 & kLowNibbles);
 }
 
-/// ggml's FP4 values are integers times a scale, so its code 8 is 0 and not -0: eight codes with 8
-/// made 0. Bit 3 of a byte stays when the bits below are not all zero, for then adding 7 to them
-/// reaches it.
+/// Replaces code 8 by 0 in eight codes, because ggml's code 8 is 0 and not -0. Bit 3 of a byte
+/// stays if the bits below are not all zero, because adding 7 to them then carries into bit 3.
 constexpr uint64_t without_negative_zero(uint64_t codes) {
   constexpr uint64_t kMagnitudes = 0x0707070707070707u;
   return codes & (((codes & kMagnitudes) + kMagnitudes) | kMagnitudes);
@@ -40,16 +39,16 @@ inline void split_16_fp4(const std::byte* from, uint8_t* to) {
   store(to + 24, without_negative_zero(b >> 4 & kLowNibbles));
 }
 
-/// `half` bytes: byte j has code j in its low and code half + j in its high nibble.
+/// Writes `half` bytes: byte j has code j in its low nibble and code half + j in its high nibble.
 inline void put_halves(const uint8_t* codes, int64_t half, bool fp4, std::byte* to) {
   const auto code = [&](int64_t i) { return fp4 && codes[i] == 8 ? 0u : unsigned{codes[i]}; };
   for (int64_t j = 0; j < half; ++j) to[j] = static_cast<std::byte>(code(j) | code(half + j) << 4);
 }
 
-// kFormat, kScales: what a block holds; kElements codes in kBytes, scales for kGroup of them each.
-// kAdditive: it holds additive zeros, too, of float16. In read(), `s` and `z` point at the block's
-// first scale and zero. kFileType: llama.cpp's number for a file that is mostly of this type, which
-// it only shows.
+// kFormat and kScales say what a block holds: kElements codes in kBytes, and a scale for each
+// kGroup codes. With kAdditive, it also holds additive zeros of float16. In read(), `s` and `z`
+// point at the first scale and zero of the block. kFileType is llama.cpp's number for a file that
+// is mostly of this type; llama.cpp only prints it.
 struct Q4_0 {
   static constexpr const char* kName = "Q4_0";
   static constexpr marlin_format kFormat = MARLIN_INT4;
@@ -96,7 +95,7 @@ struct Mxfp4 {
   static constexpr int64_t kElements = 32, kBytes = 17, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::e8m0;
   static constexpr uint32_t kFileType = 38;
-  /// ggml's own validation rejects the byte; its kernels make 2^128 of it, which no float scale
+  /// ggml's own validation rejects this byte. Its kernels read it as 2^128, which no float scale
   /// holds.
   static constexpr uint8_t kNoScale = 0xff;
   static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
@@ -122,7 +121,7 @@ struct Nvfp4Codes {
   }
 };
 
-/// For matrices with a scale byte 0xFF, which means 480: no E4M3.
+/// For matrices with a scale byte 0xFF, which means 480 and is not an E4M3 number.
 struct Nvfp4AsF16 : Nvfp4Codes {
   static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
     for (int g = 0; g < 4; ++g) store(s + 2 * g, kGgufE4m3[std::to_integer<uint8_t>(block[g])]);
@@ -146,13 +145,12 @@ struct Nvfp4 : Nvfp4Codes {
     for (int g = 0; g < 4; ++g) put_halves(codes + 16 * g, 8, true, block + 4 + 8 * g);
   }
 
-  /// The same blocks with scales of float16, and whether any of `count` blocks
-  /// needs that.
+  /// The same blocks with float16 scales, and whether any of `count` blocks needs them.
   using WithF16Scales = Nvfp4AsF16;
   static bool needs_f16_scales(const std::byte* blocks, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const auto four = load<uint32_t>(blocks + i * kBytes);
-      // A byte of ones in four: their complement has a zero byte.
+      // One of the four bytes is all ones if their complement has a zero byte.
       if (((~four - 0x01010101u) & four & 0x80808080u) != 0) return true;
     }
     return false;

@@ -1,5 +1,4 @@
-// The types of a GGUF's tensors, by ggml's numbers: the only list of them, for reading and for
-// writing.
+// The types of GGUF tensors, by ggml's numbers. This is the only list, for reading and for writing.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@ struct GgufBlock {
   ScaleType scales;
   bool additive;  ///< holds additive zeros, too
   int64_t group;  ///< elements that share a scale
-  /// A source of these operands; `meta` lacks no more than the check of the whole.
+  /// A source of these operands. `meta` is complete, but not yet checked as a whole.
   Result<std::unique_ptr<WeightSource>> (*read)(WeightMeta meta, const LayoutOperands& operands,
                                                 Depth depth);
   /// Makes `count` blocks of canonical codes and scales; null: the type is not written.
@@ -30,13 +29,13 @@ struct GgufBlock {
 };
 
 struct GgufType {
-  ElementType element;               ///< name null: a number never used or withdrawn
-  const GgufBlock* block = nullptr;  ///< null: it is no type of blocks that are read
+  ElementType element;               ///< name null: the number was never used or was withdrawn
+  const GgufBlock* block = nullptr;  ///< null: the library does not read it as blocks
 };
 
 /// Indexed by ggml's number.
 std::span<const GgufType> gguf_types();
-/// Null when there is none of this name.
+/// Null if no type has this name.
 const GgufType* gguf_type(std::string_view name);
 int32_t gguf_number(const GgufType& type);
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint8_t kNaturalOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/// How zeros are kept: not at all, as K8N has them ([groups, N] bytes or floats), or as GPTQ packs
-/// them.
+/// The form of the zeros: none, the form of K8N ([groups, N] bytes or floats), or GPTQ's packed
+/// form.
 enum class Zeros { none, plain, packed };
 
 struct WordsOperands {
@@ -65,7 +65,7 @@ class WordsSource final : public WeightSource {
   }
 
  private:
-  /// Rows of `width` codes.
+  /// Reads rows of `width` codes.
   void read_codes(int64_t first, int64_t count, int64_t width, std::vector<uint8_t>& out) const {
     out.resize(static_cast<size_t>(count * width));
     // Eight words of a column are one cache line of its row; neighboring columns share the lines of
@@ -105,7 +105,7 @@ class WordsSource final : public WeightSource {
   WordsOperands parts_;
 };
 
-/// Everything but the zeros.
+/// Checks everything except the zeros.
 Result<WordsOperands> check_words(const LayoutOperands& o, Depth depth) {
   WordsOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
@@ -177,15 +177,15 @@ std::optional<ZeroWord> find_zeros(const WordsOperands& parts, Holds holds) {
   return std::nullopt;
 }
 
-/// Whether any of these nibbles is 15: the complement has a nibble of 0.
+/// Whether any of these nibbles is 15, that is, whether the complement has a nibble of 0.
 bool has_nibble_15(uint32_t word, uint32_t used) {
   const uint32_t x = ~(word & used);
   return ((x - 0x11111111u) & ~x & 0x88888888u) != 0;
 }
 
-/// v1 stores zero - 1, and 15 can only be the -1 of a zero 0: quantizers choose from 0..15. How the
-/// writer's neighbors in the word look then depends on the writer. Files without a 15 mean the same
-/// to all readers.
+/// v1 stores zero - 1. Quantizers choose zeros from 0..15, so a stored 15 can only be the -1 of a
+/// zero 0. The neighboring nibbles in its word then depend on the writer. Files without a 15 mean
+/// the same to all readers.
 void choose_zero(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
   const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;
   if (reading == MARLIN_GPTQ_ZERO_F_CARRY) {
@@ -226,7 +226,7 @@ bool all_zeros_are_8(const WordsOperands& parts, bool v1) {
                      [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
 }
 
-/// v1 and v2.
+/// Reads v1 and v2.
 Result<std::unique_ptr<WeightSource>> read_gptq(const LayoutOperands& operands, Depth depth) {
   MARLIN_ASSIGN(WordsOperands parts, check_gptq(operands, depth));
   const bool drops_zeros =
@@ -258,8 +258,8 @@ Result<std::unique_ptr<WeightSource>> read_gptq_v2(const LayoutOperands& operand
 
 namespace {
 
-/// Words and scales run across the rows of W, so one layer's packed bytes are held until all rows
-/// are there.
+/// Words and scales run across the rows of W, so the encoder holds the packed bytes of one layer
+/// until it has all rows.
 class GptqEncoder final : public Encoder {
  public:
   explicit GptqEncoder(const WeightMeta& meta)

@@ -1,4 +1,4 @@
-// The table of layouts (layouts.inc): all that is known of one without reading its data.
+// The table of layouts (layouts.inc): all properties of a layout that do not depend on data.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace metal_marlin {
 
-/// Builds the source of one layout. It relies on read_layout() having compared the operands with
-/// the layout's row.
+/// Builds the source of one layout. It relies on read_layout(), which compares the operands with
+/// the row of the layout first.
 using LayoutReader = Result<std::unique_ptr<WeightSource>> (*)(const LayoutOperands& operands,
                                                                Depth depth);
 
-/// What a layout may have a place for: bits of LayoutRow::takes.
+/// The operands and options that a layout may have: bits of LayoutRow::takes.
 struct Takes {
   static constexpr uint32_t callers = 1;  ///< memory of a caller of the C ABI
   static constexpr uint32_t scales = 2, zeros = 4, group_index = 8, sparse_meta = 16;  ///< operands
@@ -48,12 +48,12 @@ struct LayoutRow {
 /// All rows, in the order of LayoutId.
 std::span<const LayoutRow> layout_table();
 const LayoutRow& layout_row(LayoutId id);
-/// The row of a number that a caller gives (AUTO means ROWS); null when there is none.
+/// The row of a number that a caller gives (AUTO means ROWS), or null.
 const LayoutRow* caller_layout(marlin_layout number);
 /// The largest of these numbers.
 marlin_layout last_layout();
 
-/// The source of operands in this layout. An operand that the layout has no place for is an error.
+/// The source of operands in this layout. An operand that the layout does not have is an error.
 Result<std::unique_ptr<WeightSource>> read_layout(const LayoutRow& row,
                                                   const LayoutOperands& operands, Depth depth);
 

@@ -1,6 +1,6 @@
 // IST Marlin (`B`, `s`), its 2:4 form (`B`, `s`, `meta`) and compressed-tensors' marlin-24
-// (`weight_packed`, `scale_packed`, `meta`): codes in tiles of 16 x 64 whose words hold what one
-// thread of an m16n8k16 instruction wants, and scales in the order of its accumulators.
+// (`weight_packed`, `scale_packed`, `meta`). Codes are in tiles of 16 x 64, whose words hold the
+// operand of one thread of an m16n8k16 instruction. Scales have the order of its accumulators.
 #include <bit>
 #include <cinttypes>
 
@@ -13,17 +13,17 @@
 namespace metal_marlin {
 namespace {
 
-/// Where a tile of 16 along K and 64 along N keeps a column: its four words are `word` + 0, 4, 8,
-/// 12 of 128; in word j the codes of k = 2 j, 2 j + 8, 2 j + 1, 2 j + 9 are nibbles `nibble` + 0,
-/// 1, 4, 5.
+/// The place of a column in a tile of 16 along K and 64 along N. Its four words are `word` + 0, 4,
+/// 8, 12 of 128. In word j, the codes of k = 2 j, 2 j + 8, 2 j + 1, 2 j + 9 are nibbles `nibble` +
+/// 0, 1, 4, 5.
 struct TilePlace {
   int word, nibble;
 };
-/// Word 4 t + w of thread t holds columns 16 w + t / 4 and that + 8.
+/// Word 4 t + w of thread t holds columns 16 w + t / 4 and 16 w + t / 4 + 8.
 constexpr TilePlace dense_place(int column) {
   return {16 * (column % 8) + column / 16, column / 8 % 2 * 2};
 }
-/// Word 4 t + j holds columns 8 (t / 4) + j and that + 4.
+/// Word 4 t + j holds columns 8 (t / 4) + j and 8 (t / 4) + j + 4.
 constexpr TilePlace sparse_place(int column) {
   return {16 * (column / 8) + column % 4, column / 4 % 2 * 2};
 }
@@ -31,13 +31,13 @@ constexpr TilePlace sparse_place(int column) {
 /// 2:4 with groups: stored j is {0, 4, 1, 5, 2, 6, 3, 7}[j].
 constexpr int64_t interleaved_8(int64_t n) { return n / 8 * 8 + n % 4 * 2 + n % 8 / 4; }
 
-/// marlin-24's writer compares the group size with the K that is left of two in four: two groups a
-/// column stay in order.
+/// The writer of marlin-24 compares the group size with half of K, because it keeps two of four.
+/// Two groups per column therefore stay in order.
 constexpr bool marlin_24_permutes_scales(int64_t groups) { return groups > 2; }
 
-/// Where the 16 bits of metadata for blocks 4 c .. 4 c + 3 of column n are, in units of 16 bits: in
-/// the order in which the sparse instruction reads them (CUTLASS's interleaved columns), rows
-/// shuffled in 64s, then 2 x 2 pieces transposed.
+/// The place of the 16 bits of metadata for blocks 4 c .. 4 c + 3 of column n, in units of 16 bits.
+/// They have the order in which the sparse instruction reads them (CUTLASS's interleaved columns):
+/// rows are shuffled in 64s, and then 2 x 2 pieces are transposed.
 constexpr int64_t sparse_meta_place(int64_t n, int64_t c, int64_t columns) {
   int64_t row = n / 64 * 64 + n % 2 * 2 + n % 8 / 4 + n % 4 / 2 * 32 + n % 64 / 8 * 4, column = c;
   if (row % 2 != column % 2) {
@@ -48,9 +48,9 @@ constexpr int64_t sparse_meta_place(int64_t n, int64_t c, int64_t columns) {
   return column / 2 * 2 * columns + 2 * row + column % 2;
 }
 
-/// Where scale n of a row of scales is stored.
+/// The place of scale n in a row of scales.
 using ScalePlace = int64_t (*)(int64_t n);
-/// Marlin with groups: an 8 x 8 transposition.
+/// Marlin with groups transposes 8 x 8 scales.
 int64_t transposed_64(int64_t n) { return n / 64 * 64 + n % 8 * 8 + n % 64 / 8; }
 /// Marlin with one group a column: stored 8 i + j is 2 i + {0, 1, 8, 9, 16, 17, 24, 25}[j].
 int64_t pairs_of_32(int64_t n) { return n / 32 * 32 + n % 8 / 2 * 8 + n % 32 / 8 * 2 + n % 2; }
@@ -99,7 +99,7 @@ class MarlinSource final : public WeightSource {
   }
 
  private:
-  /// `depth` codes (of kept elements, when sparse) of column n.
+  /// Reads `depth` codes (of kept elements, if sparse) of column n.
   void read_column(int64_t n, TilePlace place, int64_t depth, uint8_t* to) const {
     const std::byte* tile = parts_.words + (n / 64 * 128 + place.word) * 4;
     const int64_t next_tile = meta_.n / 64 * 128 * 4;
@@ -150,7 +150,8 @@ Status expect_multiple(const TensorView& view, const char* what, int64_t unit, i
                     found);
 }
 
-/// All but the metadata and the order of the scales. `tile_k`: elements of K in a row of words.
+/// Checks all except the metadata and the order of the scales. `tile_k` is the number of elements
+/// of K in a row of words.
 Result<MarlinOperands> check_tiles(const LayoutOperands& o, Depth depth, int64_t tile_k) {
   MarlinOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
@@ -170,7 +171,7 @@ Result<MarlinOperands> check_tiles(const LayoutOperands& o, Depth depth, int64_t
   return parts;
 }
 
-/// The two writers shape the same n * k / 16 metadata of 16 bits differently, and IST permutes
+/// The two writers give the same n * k / 16 metadata of 16 bits different shapes, and IST permutes
 /// scales whenever there are groups.
 enum class Writer { ist, compressed_tensors };
 
@@ -212,7 +213,7 @@ Result<std::unique_ptr<WeightSource>> read_sparse_marlin(const LayoutOperands& o
 
 namespace {
 
-/// Holds one layer's packed bytes until all rows are there.
+/// Holds the packed bytes of one layer until it has all rows.
 class Marlin24Encoder final : public Encoder {
  public:
   explicit Marlin24Encoder(const WeightMeta& meta)
@@ -248,9 +249,9 @@ class Marlin24Encoder final : public Encoder {
   }
 
  private:
-  /// A tile's word j has the kept codes 2 j, 2 j + 8, 2 j + 1, 2 j + 9 of one column, eight bits of
-  /// each half. Columns 4 apart share words; stripes are whole tiles wide, so that no two threads
-  /// write one word.
+  /// Word j of a tile has the kept codes 2 j, 2 j + 8, 2 j + 1, 2 j + 9 of one column, eight bits
+  /// of each half. Columns 4 apart share words. Stripes are whole tiles wide, so that no two
+  /// threads write the same word.
   void put_codes(int64_t n, const std::vector<uint8_t>& codes) {
     const TilePlace place = sparse_place(static_cast<int>(n % 64));
     auto tile = static_cast<size_t>(n / 64 * 128 + place.word);

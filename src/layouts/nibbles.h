@@ -1,4 +1,4 @@
-// Moving 4-bit codes: one byte a code out of words of eight.
+// Unpacks 4-bit codes from words of eight codes to one byte per code.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ constexpr uint64_t spread_nibbles(uint32_t word) {
   return (x | x << 4) & 0x0f0f0f0f0f0f0f0fu;
 }
 
-/// k codes from ceil(k / 2) bytes, low nibble first.
+/// Unpacks k codes from ceil(k / 2) bytes, low nibble first.
 inline void unpack_nibbles(const std::byte* from, int64_t k, uint8_t* to) {
   int64_t i = 0;
   for (; i + 8 <= k; i += 8) store(to + i, spread_nibbles(load<uint32_t>(from + i / 2)));
@@ -25,9 +25,9 @@ inline void unpack_nibbles(const std::byte* from, int64_t k, uint8_t* to) {
     to[i] = static_cast<uint8_t>(std::to_integer<uint32_t>(from[i / 2]) >> (i % 2 * 4) & 15u);
 }
 
-/// Transposes two 8 x 8 matrices of nibbles at once: rows are x[0..7], one matrix in the lower and
-/// one in the upper half of each. Three rounds of swapping blocks of 4, 2 and 1 (Warren, "Hacker's
-/// Delight", 7-3).
+/// Transposes two 8 x 8 matrices of nibbles at once. The rows are x[0..7]; one matrix is in the
+/// lower half of each, and the other is in the upper half. Three rounds swap blocks of 4, 2 and 1
+/// (Warren, "Hacker's Delight", 7-3).
 constexpr void transpose_nibbles(uint64_t (&x)[8]) {
   constexpr uint64_t kLow[3] = {0x0000ffff0000ffffu, 0x00ff00ff00ff00ffu, 0x0f0f0f0f0f0f0f0fu};
   for (int round = 0, half = 4; half > 0; ++round, half /= 2) {

@@ -8,8 +8,8 @@
 
 namespace metal_marlin {
 
-/// The float16 of an E4M3 magnitude (0..127) in which 0x7F goes on as 480 instead of being NaN.
-/// Bias 15 against 7; subnormals m * 2^-9 are normal in float16.
+/// The float16 of an E4M3 magnitude (0..127) in which 0x7F is 480 instead of NaN. The bias is 15
+/// instead of 7; subnormals m * 2^-9 are normal in float16.
 constexpr uint16_t e4m3_magnitude_to_f16(unsigned byte) {
   const unsigned exponent = byte >> 3, mantissa = byte & 7u;
   if (exponent != 0) return static_cast<uint16_t>((exponent + 8) << 10 | mantissa << 7);
@@ -26,8 +26,8 @@ inline constexpr std::array<uint16_t, 256> kMlxE4m3 = [] {
   return table;
 }();
 
-/// MLX: E8M0 in which 0xFF is infinity, as bfloat16: the byte is its exponent, and 2^-127 is
-/// subnormal.
+/// MLX: E8M0 in which 0xFF is infinity, as bfloat16. The byte is the exponent of the bfloat16, and
+/// 2^-127 is subnormal.
 inline constexpr std::array<uint16_t, 256> kMlxE8m0 = [] {
   std::array<uint16_t, 256> table{};
   for (unsigned b = 0; b < 256; ++b) table[b] = static_cast<uint16_t>(b == 0 ? 0x0040u : b << 7);

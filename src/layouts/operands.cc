@@ -17,7 +17,7 @@ Status absent(const TensorView& view) {
                        static_cast<int>(std::min<size_t>(view.name.size(), 80)), view.name.data());
 }
 
-/// Says which tensor it was, for an error that a file's content caused.
+/// Adds the name of the tensor to an error that the content of a file caused.
 Status in_file(const TensorView& view, const Status& status) {
   return status.ok() || view.file.empty() ? status
                                           : view_error(view, status.code(), "%s", status.message());
@@ -80,7 +80,7 @@ Status expect_absent(const TensorView& view) {
 
 namespace {
 
-/// Scales as U8 mean the format's own byte type.
+/// U8 scales mean the byte type of the format.
 Result<ScaleType> scale_type(const LayoutOperands& o) {
   if (o.scales.dtype == 0 && !present(o.scales)) return absent(o.scales);
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_MXFP4) return ScaleType::e8m0;
@@ -137,16 +137,16 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
         plain = index[static_cast<size_t>(k)] == k / meta.group_size;
       if (!plain) meta.group_index = std::move(index);
     }
-    // Otherwise the shape of the scales is checked against what was found, not against k and the
-    // group size.
+    // Without this condition, the shape of the scales would be compared with itself and not with k
+    // and the group size.
     if (depth == Depth::header || !meta.group_index.empty()) meta.groups = groups_in_scales;
   }
   if (present(o.tensor_scale)) {
     MARLIN_RETURN_IF_ERROR(expect_shape(o.tensor_scale, 1, 1));
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.tensor_scale, {MARLIN_F32}));
     const float value = depth == Depth::full ? load<float>(o.tensor_scale.data) : 1.0f;
-    // Writers take it from the largest weight. Of a matrix of zeros that gives 0 or infinity, and
-    // then NaN for all its scales.
+    // Writers compute it from the largest weight. For a matrix of zeros, this gives 0 or infinity,
+    // and all its scales are then NaN.
     if (!std::isfinite(value) || value == 0) {
       return view_error(o.tensor_scale, MARLIN_E_FORMAT,
                         "expected a finite tensor scale other than 0, found %g",

@@ -1,5 +1,5 @@
-// The operands of a layout: what they are, the checks of each, and what they say about the matrix
-// as a whole.
+// The operands of a layout, the checks of each operand, and the properties of the matrix that
+// follow from them.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace metal_marlin {
 
-/// The operands of one matrix in some layout: what marlin_pack_desc carries and what a recognizer
-/// collects from a file.
+/// The operands of one matrix in some layout, from a marlin_pack_desc or collected by a recognizer
+/// from a file.
 struct LayoutOperands {
   marlin_layout layout = MARLIN_LAYOUT_ROWS;
   marlin_format format = MARLIN_FORMAT_NONE;
@@ -27,23 +27,23 @@ struct LayoutOperands {
   std::span<const float> column_norms;  ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
 };
 
-/// How far a source is built: `header` checks shapes and types and reads no data (the source may
-/// not be read), which tells whether a layer of a file would load; `full` reads and checks group
-/// indices and zeros too.
+/// How far a source is built. `header` checks shapes and types and reads no data. It finds out
+/// whether a layer of a file would load; the source must not be read. `full` also reads and checks
+/// group indices and zeros.
 enum class Depth { header, full };
 
-/// MARLIN_E_ARGUMENT when absent, MARLIN_E_SHAPE unless it is [rows, cols]. `strided`: rows may lie
-/// apart.
+/// MARLIN_E_ARGUMENT if the view is absent, MARLIN_E_SHAPE unless it is [rows, cols]. With
+/// `strided` there may be gaps between rows.
 Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided = false);
 Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed);
 /// F32, F16 or BF16; MARLIN_E_UNSUPPORTED otherwise.
 Result<ScaleType> float_type(const TensorView& view);
-/// MARLIN_E_ARGUMENT when the layout has no place for this operand and it is given.
+/// MARLIN_E_ARGUMENT if this operand, which the layout does not have, is given.
 Status expect_absent(const TensorView& view);
 
-/// The meta that follows from format, sizes, scales' type, group_index, tensor_scale and flags; no
-/// zeros yet. groups comes from `groups_in_scales` when there is a group index that is not k /
-/// group_size, else from k and the group size.
+/// The meta that follows from format, sizes, type of scales, group_index, tensor_scale and flags,
+/// without zeros. With a group index that is not k / group_size, `groups` comes from
+/// `groups_in_scales`; otherwise it comes from k and the group size.
 Result<WeightMeta> begin_meta(const LayoutOperands& operands, int64_t groups_in_scales,
                               Depth depth);
 

@@ -102,7 +102,7 @@ class RowsSource final : public WeightSource {
   RowsOperands parts_;
 };
 
-/// Codes: bytes between rows after checking shape and dtype.
+/// Checks shape and dtype of the codes and returns the bytes between rows.
 Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   const TensorView& v = o.values;
   const int64_t k = present(o.sparse_meta) ? o.k / 2 : o.k;

@@ -1,4 +1,4 @@
-// From operands given by pointer to a source.
+// Makes a source from operands that are given by pointer.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace metal_marlin {
 
-/// A source that reads these operands; they must outlive it. Float values are quantized. Checks
+/// A source that reads these operands, which must outlive it. It quantizes float values. Checks
 /// every shape, dtype and code.
 Result<std::unique_ptr<WeightSource>> make_source(const LayoutOperands& operands);
 

@@ -1,5 +1,5 @@
-// 2:4 sparsity as files and callers state it: which two of every four elements along K are kept,
-// and the kept codes without the gaps between them.
+// 2:4 sparsity in the form of files and callers: metadata say which two of every four elements
+// along K are kept, and the kept codes have no gaps between them.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ inline constexpr std::array<uint8_t, 16> kKeptOfNibble = [] {
   return table;
 }();
 
-/// Spreads 2 * blocks kept codes over 4 * blocks elements; the places between become 0. Each mask
-/// has exactly two bits.
+/// Spreads 2 * blocks kept codes over 4 * blocks elements; the other elements become 0. Each mask
+/// must have exactly two bits.
 inline void spread_kept(const uint8_t* kept_codes, const uint8_t* kept, int64_t blocks,
                         uint8_t* codes) {
   for (int64_t b = 0; b < blocks; ++b) {
@@ -35,20 +35,20 @@ inline void spread_kept(const uint8_t* kept_codes, const uint8_t* kept, int64_t 
   }
 }
 
-/// Metadata of the layout ROWS: U8 [n, ceil(k / 8)] a mask, bit i of byte b stands for element 8 b
-/// + i; or I16 [n, ceil(k / 16)] four nibbles, the lowest first.
+/// Checks metadata of the layout ROWS. They are masks, U8 [n, ceil(k / 8)], in which bit i of byte
+/// b stands for element 8 b + i, or four nibbles each, I16 [n, ceil(k / 16)], the lowest first.
 Status check_row_meta(const TensorView& view, int64_t n, int64_t k);
-/// Masks of the k / 4 blocks of one row. MARLIN_E_FORMAT with row and block unless each keeps two,
-/// and unless what is left of the last unit is 0.
+/// Reads the masks of the k / 4 blocks of one row. MARLIN_E_FORMAT with row and block unless each
+/// mask keeps two elements and the unused bits of the last unit are 0.
 Status read_row_meta(const TensorView& view, int64_t row, int64_t k, uint8_t* kept);
-/// The same, from metadata words [ceil(k / 32), n] of eight nibbles along K (K8N).
+/// Reads the same masks from metadata words [ceil(k / 32), n] of eight nibbles along K (K8N).
 Status read_word_meta(const TensorView& view, int64_t row, int64_t k, uint8_t* kept);
-/// MARLIN_E_FORMAT: block `block` of row `row` has the metadata nibble `nibble`, which is none of
-/// the six.
+/// MARLIN_E_FORMAT: block `block` of row `row` has the metadata nibble `nibble`, which is not one
+/// of the six valid nibbles.
 Status nibble_error(const TensorView& view, int64_t row, int64_t block, unsigned nibble);
 
-/// Reads the masks of all rows once, so that a source that is handed out has none that is
-/// malformed. `read(row, kept)` fills k / 4 masks.
+/// Reads the masks of all rows once, so that no source with a malformed mask is returned.
+/// `read(row, kept)` fills k / 4 masks.
 template <class Read>
 Status check_all_kept(const WeightMeta& meta, Read read) {
   std::vector<uint8_t> kept(static_cast<size_t>(meta.k / 4));

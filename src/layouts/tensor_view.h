@@ -1,4 +1,4 @@
-// Tensors as they lie in memory or in a mapped file.
+// Tensors in memory or in a mapped file.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ struct ElementType {
   marlin_dtype dtype;  ///< 0: the C ABI has no name for it
 };
 
-/// Where a tensor's bytes are and what they mean. For tensors of a file the data is mapped and read
-/// only.
+/// The place and meaning of the bytes of a tensor. The data of a tensor in a file are mapped and
+/// read-only.
 struct TensorView {
   std::string_view name;     ///< for messages; "values" etc. for operands given by pointer
   std::string_view file;     ///< for messages; empty for operands
@@ -34,8 +34,8 @@ struct TensorView {
 
 inline bool present(const TensorView& view) { return view.data != nullptr; }
 bool is_float(marlin_dtype dtype);
-/// All dimensions but the last as rows, and the last: [] and [c] are one row. Strides follow
-/// view.row_stride.
+/// The number of rows: the product of all dimensions except the last. [] and [c] are one row.
+/// Strides follow view.row_stride.
 int64_t rows_of(const TensorView& view);
 int64_t cols_of(const TensorView& view);
 
