@@ -10,9 +10,9 @@
 namespace metal_marlin {
 namespace {
 
-/// Importers hand out 16-bit floats instead of bytes for the rare matrix whose bytes have an odd
-/// meaning. Such a matrix still goes with its neighbors: these floats hold every value of the byte
-/// type.
+/// For the rare matrix whose scale bytes have a nonstandard meaning, importers return 16-bit floats
+/// instead of bytes. Such a matrix can still be joined with its neighbors, because these floats
+/// hold every value of the byte type.
 std::optional<ScaleType> common_scale_type(ScaleType a, ScaleType b) {
   const auto pair = [&](ScaleType x, ScaleType y) {
     return (a == x && b == y) || (a == y && b == x);
@@ -53,7 +53,7 @@ class ConcatSource final : public WeightSource {
   }
 
  private:
-  /// Reads from one part as many of these rows as it has.
+  /// Reads as many of these rows from one part as the part has.
   Result<int64_t> read_part(size_t at, int64_t first, int64_t count, Stripe& out) const {
     const WeightSource& part = *parts_[at];
     const int64_t row = first - first_[at], rows = std::min(count, part.meta().n - row);
@@ -63,7 +63,7 @@ class ConcatSource final : public WeightSource {
     return rows;
   }
 
-  /// Bytes to 16-bit floats.
+  /// Turns bytes into 16-bit floats.
   void widen_scales(ScaleType from, std::vector<uint8_t>& scales) const {
     std::vector<uint8_t> wide(scales.size() * 2);
     for (size_t i = 0; i < scales.size(); ++i) {
@@ -77,8 +77,8 @@ class ConcatSource final : public WeightSource {
   std::vector<int64_t> first_;  // rows
 };
 
-/// Merges what differs harmlessly into `meta` (made from the first one); an error for what must be
-/// the same. `one` is "part" or "expert".
+/// Merges harmless differences into `meta`, which comes from the first part. A difference in a
+/// property that must be the same is an error. `one` is "part" or "expert".
 Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& meta) {
   const auto must_agree = [&](const char* what, int64_t expected, int64_t found) {
     if (expected == found) return Status();
@@ -113,7 +113,7 @@ Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& 
   return {};
 }
 
-/// One below the other; a part without tensor scale has 1.
+/// The tensor scales of the parts, one below the other. A part without tensor scale has 1.
 std::vector<TensorScale> concat_tensor_scales(
     const std::vector<std::unique_ptr<WeightSource>>& parts) {
   std::vector<TensorScale> all;

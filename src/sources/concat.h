@@ -9,11 +9,11 @@
 
 namespace metal_marlin {
 
-/// The parts one below the other; they must agree in k, format, groups and kinds of scales and
-/// zeros.
+/// Joins the parts one below the other. They must agree in k, format, groups and kinds of scales
+/// and zeros.
 Result<std::unique_ptr<WeightSource>> make_concat(std::vector<std::unique_ptr<WeightSource>> parts);
-/// Lets the experts of one stack agree in all but what a column's group and a row's tensor scale
-/// are; an error where they cannot.
+/// Makes the experts of one stack agree in everything except the group index and the tensor scales.
+/// It is an error if they cannot agree.
 Status make_alike(std::vector<std::unique_ptr<WeightSource>>& experts);
 
 }  // namespace metal_marlin

@@ -8,7 +8,8 @@
 
 namespace metal_marlin {
 
-/// Another source whose rows alternate gate and up: quantizers know nothing of that.
+/// Marks the rows of another source as alternating gate and up, because quantizers do not know
+/// this.
 Result<std::unique_ptr<WeightSource>> make_interleaved(std::unique_ptr<WeightSource> source);
 
 }  // namespace metal_marlin

@@ -54,8 +54,8 @@ class ShardSource final : public WeightSource {
   int64_t first_n_, first_k_, first_group_;
 };
 
-/// The groups of columns [first, first + count): renumbered from 0 where the cut is at a group's
-/// begin, else kept.
+/// The groups of columns [first, first + count). They are renumbered from 0 if the cut is at the
+/// beginning of a group; otherwise they keep their numbers.
 Result<int64_t> shard_groups(int64_t first, int64_t count, const WeightMeta& whole,
                              WeightMeta& part) {
   if (!whole.group_index.empty()) {

@@ -1,4 +1,4 @@
-// How much of some matrices has been read, told to the host.
+// Reports to the host how much of some matrices has been read.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace metal_marlin {
 
-/// How much has been read of all sources that it watches.
+/// The progress of reading all sources that it watches.
 struct Watch {
   int32_t (*progress)(void*, uint64_t, uint64_t);
   void* user;
@@ -19,12 +19,12 @@ struct Watch {
   std::thread::id caller = std::this_thread::get_id();
   std::atomic<uint64_t> done{0};
 
-  /// MARLIN_E_CANCELLED when the host asks to stop.
+  /// MARLIN_E_CANCELLED if the host asks to stop.
   Status report() const;
 };
 
-/// Another source. It tells the host how much has been read, on the host's own thread, and stops
-/// where the host says so. `watch` outlives it.
+/// Wraps a source so that it reports its progress to the host, on the host's own thread, and stops
+/// if the host asks for it. `watch` must outlive it.
 std::unique_ptr<WeightSource> make_watched(std::unique_ptr<WeightSource> source, Watch& watch);
 
 }  // namespace metal_marlin
