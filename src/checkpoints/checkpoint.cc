@@ -13,8 +13,8 @@
 namespace metal_marlin {
 namespace {
 
-/// Gives a layer's pages back when it has been read: loading a model then needs the memory of one
-/// tensor, not of the file.
+/// Releases the pages of a layer when it has been read, so that loading a model needs the memory of
+/// one tensor and not of the file.
 class MappedSource final : public WeightSource {
  public:
   MappedSource(std::unique_ptr<WeightSource> source, const Folder& folder, const LayoutOperands& o)
@@ -39,7 +39,7 @@ class MappedSource final : public WeightSource {
   std::span<const std::byte> values_, scales_;
 };
 
-/// How the caller reads what names leave open.
+/// The caller's choice for layers whose names are ambiguous.
 struct Reading {
   bool is_gguf = false;
   marlin_layout layout = MARLIN_LAYOUT_AUTO;

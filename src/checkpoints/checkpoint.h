@@ -33,7 +33,7 @@ struct Layer {
 
 class TensorTable;
 
-/// Where a checkpoint came from.
+/// The origin of a checkpoint.
 struct Origin {
   bool is_gguf = false;  ///< else safetensors
   std::string
@@ -43,7 +43,7 @@ struct Origin {
 
 class Checkpoint;
 
-/// The layers of a checkpoint, each described anew whenever it is asked for.
+/// The layers of a checkpoint. Each is described anew on every request.
 class Layers {
  public:
   explicit Layers(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
@@ -82,17 +82,18 @@ class Checkpoint {
 
   Layers layers() const { return Layers(*this); }
   virtual size_t layer_count() const = 0;
-  /// Costs a few look-ups of tensors; precondition: index < layer_count(), here and below.
+  /// Costs a few look-ups of tensors. Precondition, here and below: index < layer_count().
   virtual Layer layer(size_t index) const = 0;
   /// Lives as long as the checkpoint.
   virtual const char* layer_name(size_t index) const = 0;
   /// The first layer of this name.
   virtual std::optional<size_t> find_layer(std::string_view name) const = 0;
   virtual Result<TensorView> tensor(std::string_view name) const = 0;
-  /// All that the files hold, in their order.
+  /// All tensors of the files, in their order.
   virtual const TensorTable& tensors() const = 0;
   virtual const Origin& origin() const = 0;
-  /// Whether this file of the disk was read for it: a shard, the index, config.json and its like.
+  /// Whether this file of the disk was read for the checkpoint: a shard, the index, config.json or
+  /// another config.
   virtual bool has_read(const FileId& file) const = 0;
   /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if
   /// it has one.
@@ -105,8 +106,8 @@ class Checkpoint {
                                                        const SourceOptions& options) const = 0;
 };
 
-/// The same from any Folder. `file` is a .safetensors, .safetensors.index.json or .gguf of the
-/// folder; what else it needs is read from there.
+/// Opens a checkpoint in any Folder. `file` is a .safetensors, .safetensors.index.json or .gguf of
+/// the folder; all other files that it needs are read from the folder, too.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(
     std::unique_ptr<Folder> folder, const std::string& file, marlin_layout override_layout,
     marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);

@@ -11,12 +11,12 @@
 namespace metal_marlin {
 namespace {
 
-/// quantization_config of config.json, and the whole of the other files, which leave the method to
-/// their name.
+/// Takes quantization_config of config.json, or the whole of another file, whose name implies the
+/// method.
 void take_quantization(ConfigSection& q, const char* default_method, QuantConfig& config) {
   config.method = q.quant_method.value_or("");
   if (config.method.empty()) config.method = default_method;
-  // AWQ calls its variant "version"; in others that is the version of the writer.
+  // AWQ calls its variant "version"; in other configs, "version" is the version of the writer.
   if (config.method == "awq") config.format = q.version.value_or("");
   if (config.format.empty())
     config.format = q.checkpoint_format ? *q.checkpoint_format : q.format.value_or("");
@@ -40,7 +40,7 @@ void take_mlx(ConfigSection& q, QuantConfig& config) {
               });
 }
 
-/// Nothing when there is no such file. `text` is what it holds.
+/// Returns nothing if there is no such file. `text` receives its content.
 Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name,
                                                 std::string_view& text) {
   const auto bytes = folder.open(name);

@@ -1,4 +1,4 @@
-// What the files beside the tensors say about how they were quantized.
+// Reads from the config files beside the tensors how the tensors were quantized.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace metal_marlin {
 
-/// Everything is optional: tensors' names and types decide where nothing is said. Texts are in
-/// lower case and cut after 64 bytes, which is more than any that has a meaning.
+/// Everything is optional; the names and types of tensors decide if the config says nothing. Texts
+/// are in lower case and cut after 64 bytes, which is longer than any text with a meaning.
 struct QuantConfig {
   std::string_view
       text;  ///< of config.json as it is; "" when there is none; lives as long as the folder
@@ -32,11 +32,11 @@ struct QuantConfig {
     std::string mode;  ///< "affine", "mxfp4", "nvfp4" or ""
   };
   Mlx mlx;  ///< for all layers
-  /// The same with what `text` says of this layer alone.
+  /// The same for one layer, with the members of `text` that belong to this layer alone.
   Mlx mlx_of(std::string_view layer) const;
 
-  /// A layer that differs. There may be as many as a writer likes, so it is small: texts stay where
-  /// they are.
+  /// A layer that differs. A file may have any number of them, so the struct is small: its texts
+  /// stay in the file.
   struct MlxLayer {
     static constexpr int32_t kNone = INT32_MIN;
     uint32_t name = 0, mode = 0;               ///< among JsonStrings of `text`; mode 0: none
@@ -45,13 +45,12 @@ struct QuantConfig {
   std::vector<MlxLayer> mlx_layers;  ///< by name
 };
 
-/// Reads config.json and, when it says nothing about quantization, quantize_config.json,
-/// quant_config.json and hf_quant_config.json. Files that are not there are no error; malformed
-/// ones are.
+/// Reads config.json and, if it says nothing about quantization, quantize_config.json,
+/// quant_config.json and hf_quant_config.json. A malformed file is an error; a missing file is not.
 Result<QuantConfig> read_config(Folder& folder);
 
-/// The size of the groups of a row of k elements that has this many scales: one that the config
-/// names, else k / groups. Nothing when none fits.
+/// The group size of a row of k elements that has this many scales: a size that the config names,
+/// else k / groups. Nothing if no size fits.
 std::optional<int64_t> group_size_of(const QuantConfig& config, int64_t k, int64_t groups);
 
 }  // namespace metal_marlin

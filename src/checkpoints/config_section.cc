@@ -63,7 +63,7 @@ class ConfigReader {
     member,
     other
   };
-  /// An object or array around.
+  /// An enclosing object or array.
   struct Level {
     Place place = Place::other;
     ConfigSection* section = nullptr;
@@ -126,8 +126,8 @@ class ConfigReader {
       const auto size = group_size_ ? group_size_ : q_group_size_;
       if (size && *size > 0) level.section->config_groups.push_back(*size);
     }
-    // Of the members of a section: one that is no part of the other writers' configs is a layer of
-    // MLX, whatever it is called.
+    // A member of a section that is not part of another writer's config is a layer of MLX, whatever
+    // its name is.
     const bool member = level.place == Place::member || level.place == Place::meta ||
                         level.place == Place::config_groups;
     if (!member || levels_.back().place != Place::section) return;
@@ -185,8 +185,8 @@ class ConfigReader {
 
   ConfigSections sections_;
   std::vector<Level> levels_;
-  std::string key_;  // the last one: of the value that comes; cut where it is longer than any that
-                     // is asked for
+  std::string key_;  // the last key, which belongs to the next value; cut if it is longer than any
+                     // known key
   uint32_t key_begin_ = 0;
   QuantConfig::MlxLayer layer_;  // of the member of a section that is being read
   std::optional<int64_t> group_size_, q_group_size_;  // of the weights of a config group

@@ -1,4 +1,4 @@
-// The members of a config that say how a model is quantized, taken from a walk through its text.
+// Collects the members of a config that say how a model is quantized, in one walk through its text.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace metal_marlin {
 
-/// One object of a config, as it stands: the members that any writer uses, and nothing else. Texts
-/// as in QuantConfig.
+/// The members of one object of a config that any writer uses, and nothing else. Texts are as in
+/// QuantConfig.
 struct ConfigSection {
   bool is_there = false, is_object = false;
   std::optional<std::string> quant_method, version, checkpoint_format, format, mode;
@@ -26,18 +26,18 @@ struct ConfigSection {
       mlx_layers;  ///< of members that are objects, in the text's order; not of the root
 };
 
-/// The places where writers put it.
+/// The places where writers put these members.
 struct ConfigSections {
   ConfigSection root, quantization, quantization_config;
   ConfigSection inner_quantization,
       inner_quantization_config;  ///< in text_config, of models that also see or hear
 };
 
-/// Walks through the text of the file `name` and keeps no value that is not in ConfigSection, so
-/// that memory stays below a few times the text whatever it holds.
+/// Walks through the text of the file `name` and keeps only the values of ConfigSection, so that
+/// the memory stays below a few times the size of the text.
 Result<ConfigSections> read_config_sections(std::string_view text, std::string_view name);
 
-/// As QuantConfig has it.
+/// The text in the form of QuantConfig.
 std::string config_word(std::string_view text);
 
 }  // namespace metal_marlin

@@ -10,8 +10,8 @@
 namespace metal_marlin {
 namespace {
 
-// POSIX and not std::filesystem, whose iterators end the process when memory runs out: they
-// allocate in noexcept functions.
+// This file uses POSIX and not std::filesystem, whose iterators allocate in noexcept functions and
+// therefore end the process if memory runs out.
 
 class DiskFolder final : public Folder {
  public:

@@ -1,4 +1,4 @@
-// Where the files of a checkpoint come from: a folder of the disk, or memory.
+// The source of the files of a checkpoint: a folder of the disk, or memory.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace metal_marlin {
 
-/// Owns the bytes of every file that it opened, until it dies. Used by one thread while a
-/// checkpoint is opened; release() may be called by any thread at any time.
+/// Owns the bytes of every file that it opened. One thread uses it while a checkpoint is opened;
+/// any thread may call release() at any time.
 class Folder {
  public:
   virtual ~Folder() = default;
-  /// The whole content of a file of this folder. MARLIN_E_FILE with native code ENOENT when there
-  /// is none.
+  /// The whole content of a file of this folder. MARLIN_E_FILE with native code ENOENT if there is
+  /// no such file.
   virtual Result<std::span<const std::byte>> open(const std::string& name) = 0;
   /// These bytes will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
-  /// Where it is on the disk, with a slash at its end; "" for the current folder and for memory.
+  /// Its path on the disk, with a slash at the end; "" for the current folder and for memory.
   virtual std::string path() const { return {}; }
   /// Whether it opened this file of the disk, under whatever name.
   virtual bool has_opened(const FileId&) const { return false; }
@@ -30,9 +30,9 @@ class Folder {
 /// The folder `path` of the disk ("" is the current one); files are mapped.
 std::unique_ptr<Folder> disk_folder(const std::string& path);
 
-/// What marlin_checkpoint_open takes, apart: the folder and the name of the file in it. A folder is
-/// searched for model.safetensors.index.json, model.safetensors, model.gguf, then for the only file
-/// with one of these endings.
+/// The path of marlin_checkpoint_open, split into the folder and the name of the file in it. If the
+/// path is a folder, the file is model.safetensors.index.json, model.safetensors or model.gguf, or
+/// else the only file with one of these endings.
 struct CheckpointPath {
   std::string folder, file;
 };

@@ -71,8 +71,8 @@ class Reader {
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
     MARLIN_RETURN_IF_ERROR(check_keys());
     MARLIN_RETURN_IF_ERROR(check_whole());
-    // Twice, because where the data begin is known only behind the last tensor: keeping all until
-    // then would take more bytes than the header has.
+    // The tensors are read twice, because the begin of the data is known only after the last
+    // tensor. Keeping all of them until then would take more bytes than the header has.
     const uint64_t first = at_;
     size_t pool = 0;
     for (uint64_t i = 0; i < tensor_count_; ++i) {
@@ -132,7 +132,7 @@ class Reader {
       return error(4, "version: expected 2 or 3, found %u", version);
     MARLIN_ASSIGN(tensor_count_, take<uint64_t>("tensor count"));
     MARLIN_ASSIGN(key_values_, take<uint64_t>("key-value count"));
-    // The least that each can take bounds both counts, so that no loop and no allocation is longer
+    // The smallest size of an entry bounds both counts, so that no loop and no allocation is longer
     // than the file.
     if (tensor_count_ > left() / kMinTensor) {
       return error(8,
@@ -183,7 +183,7 @@ class Reader {
                  static_cast<int>(key.size()), key.data(), static_cast<int64_t>(value));
   }
 
-  /// A value >= 0 of any type of integers: writers differ.
+  /// Reads a value >= 0 of any integer type, because writers use different types.
   Result<uint64_t> take_count(std::string_view key, int32_t type, uint64_t type_at) {
     switch (type) {
       case kU8:
@@ -209,7 +209,7 @@ class Reader {
     }
   }
 
-  /// A part alone would look like a whole model that lacks layers.
+  /// Refuses a part of a split model, which would look like a whole model without some layers.
   Status check_whole() const {
     if (parts_ == 0) return {};
     if (part_ >= parts_) {

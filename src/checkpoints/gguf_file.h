@@ -13,17 +13,17 @@
 namespace metal_marlin {
 
 /// Adds the tensors of one file in its order, dimensions outermost first (the file has them
-/// innermost first). Reads the header only; of the key-values it heeds general.alignment and those
-/// of a split model, whose parts are MARLIN_E_UNSUPPORTED. Every count is bounded by the bytes left
-/// before anything is allocated.
+/// innermost first). Reads only the header. The only key-values that matter are general.alignment
+/// and those of a split model, whose parts are MARLIN_E_UNSUPPORTED. Every count is bounded by the
+/// remaining bytes before anything is allocated.
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table);
 
-/// One key-value as the file has it: key, type and value are `bytes`.
+/// One key-value of the file; `bytes` are its key, type and value.
 struct GgufKeyValue {
   std::string_view key;
   std::span<const std::byte> bytes;
 };
-/// All of them, in the file's order.
+/// All key-values, in the order of the file.
 Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
                                                   std::span<const std::byte> bytes);
 

@@ -29,7 +29,7 @@ std::optional<int64_t> GroupSizes::first_between(int64_t least, int64_t most) co
   const auto index_from = [&](auto at) {
     return static_cast<size_t>(at - sizes_.begin()) + sizes_.size();
   };
-  // Nodes [begin, end) of one level after the other, from the sizes upwards.
+  // The loop visits nodes [begin, end) of one level after the other, from the sizes upwards.
   size_t begin = index_from(std::partition_point(sizes_.begin(), sizes_.end(),
                                                  [&](const Size& s) { return s.value < least; }));
   size_t end = index_from(std::partition_point(sizes_.begin(), sizes_.end(),

@@ -1,5 +1,5 @@
-// The group sizes that a config names: as many as its writer likes, asked once or more for every
-// layer.
+// The group sizes that a config names. Their number is unbounded, and every layer looks up sizes at
+// least once.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace metal_marlin {
 
-/// Which of several sizes counts is the one that the config names first.
+/// If several sizes fit, the size that the config names first counts.
 class GroupSizes {
  public:
   GroupSizes() = default;
-  /// Each positive, in the config's order; those named again are left out.
+  /// All sizes must be positive and in the order of the config. Repeated sizes are ignored.
   explicit GroupSizes(std::span<const int64_t> sizes);
 
-  /// The first of all.
+  /// The first size of all.
   std::optional<int64_t> first() const;
-  /// The first of those in [least, most].
+  /// The first size in [least, most].
   std::optional<int64_t> first_between(int64_t least, int64_t most) const;
-  /// The place of a size in the config's order, or nothing when it is not named.
+  /// The place of a size in the order of the config, or nothing if the config does not name it.
   std::optional<uint32_t> place_of(int64_t size) const;
 
  private:
@@ -29,8 +29,8 @@ class GroupSizes {
     uint32_t place;
   };
   std::vector<Size> sizes_;  // by value
-  /// Heap of which of sizes_ has the lowest place: node i stands for the better of nodes 2 i and 2
-  /// i + 1, and the nodes from sizes_.size() on for sizes_ themselves.
+  /// A heap that finds the element of sizes_ with the lowest place. Node i stands for the better of
+  /// nodes 2 i and 2 i + 1, and the nodes from sizes_.size() on stand for the elements of sizes_.
   std::vector<uint32_t> first_;
 };
 

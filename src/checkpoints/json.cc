@@ -13,7 +13,7 @@ namespace {
 
 using Kind = JsonEvent::Kind;
 
-/// Tells where the parser is, which its events do not.
+/// Reports the position of the parser, which its events do not have.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -40,7 +40,7 @@ class CountingIterator {
   const char** furthest_;
 };
 
-/// What nlohmann::json::sax_parse calls; false stops it.
+/// The callbacks of nlohmann::json::sax_parse. A callback that returns false stops the parser.
 class Handler {
  public:
   using number_integer_t = nlohmann::json::number_integer_t;
@@ -98,8 +98,8 @@ class Handler {
         {kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(), begin});
     return status_.ok();
   }
-  /// Of the string that has just been read: behind the last quote before its end that no odd number
-  /// of backslashes precedes.
+  /// The begin of the string that has just been read. It follows the last quote before the end of
+  /// the string that has no odd number of backslashes before it.
   uint32_t begin_of_string() const {
     const char* const text = json_.text.data();
     for (auto begin = static_cast<size_t>(at_ - text) - 1; begin > 1; --begin) {
@@ -108,7 +108,7 @@ class Handler {
       while (escapes < begin - 1 && text[begin - 2 - escapes] == '\\') ++escapes;
       if (escapes % 2 == 0) return static_cast<uint32_t>(begin);
     }
-    return 1;  // the text is nothing but this string
+    return 1;  // the text is only this string
   }
   bool open(Kind kind) {
     if (static_cast<int>(first_keys_.size()) >= json_.max_depth) {
@@ -124,7 +124,7 @@ class Handler {
     return true;
   }
 
-  /// Names the first key of the object that ends which an earlier one equals.
+  /// Names the first key of the ending object that repeats an earlier key.
   bool check_keys() {
     const std::span<uint32_t> keys = std::span(keys_).subspan(first_keys_.back());
     strings_.sort(keys);
@@ -147,12 +147,12 @@ class Handler {
   Status status_;
 };
 
-/// The bytes of a string of a well-formed text, decoded one after the other. Stays inside the text
-/// even when that is a file whose content another process has changed meanwhile.
+/// Decodes the bytes of a string of a well-formed text one after the other. Stays inside the text
+/// even if the text is a file whose content another process has changed meanwhile.
 class Characters {
  public:
   Characters(std::string_view text, size_t begin) : text_(text), at_(begin) {}
-  /// 0..255, or -1 behind the last.
+  /// The next byte, 0..255, or -1 after the last.
   int next() {
     if (decoded_ != 0) return take_decoded();
     const char c = peek();
@@ -196,7 +196,7 @@ class Characters {
     return value;
   }
 
-  /// UTF-8: hands out the first byte and keeps the others, none of which is 0.
+  /// Encodes as UTF-8. Returns the first byte and keeps the others, none of which is 0.
   int encode(uint32_t code) {
     static constexpr uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
     const uint32_t more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;

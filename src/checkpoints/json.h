@@ -1,6 +1,6 @@
-// JSON from files that nobody vouches for: bounded in size and depth, no key twice, errors as
-// values with a byte offset. There is no tree of values, which would take fifty times the bytes of
-// a hostile text: readers take from a walk what they need.
+// Reads JSON from untrusted files. Size and depth are bounded, no object may repeat a key, and
+// errors are values with a byte offset. There is no tree of values, because a tree would take fifty
+// times the bytes of a hostile text. Readers walk through the text and take what they need.
 #pragma once
 
 #include <cstdint>
@@ -45,21 +45,21 @@ struct JsonEvent {
   uint32_t begin = 0;   ///< of key and string: the byte of JsonText::text behind its first quote
 };
 
-/// Calls visit for every event until it returns an error. MARLIN_E_FORMAT for a text that is too
-/// long, too deep, malformed or names a key of one object twice.
+/// Calls `visit` for every event until it returns an error. A text that is too long, too deep or
+/// malformed, or that repeats a key of an object, is MARLIN_E_FORMAT.
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit);
 
-/// Keys and strings of a text that walk_json has seen, each named by its JsonEvent::begin. A list
-/// of names costs four bytes a name this way, however many and long a writer makes them.
+/// The keys and strings of a text that walk_json has seen, each identified by its JsonEvent::begin.
+/// A list of names therefore costs four bytes per name, however long the names are.
 class JsonStrings {
  public:
   explicit JsonStrings(std::string_view text) : text_(text) {}
-  /// Decoded, and cut after `most` bytes.
+  /// The decoded text, cut after `most` bytes.
   std::string get(uint32_t begin, size_t most = SIZE_MAX) const;
-  /// Below, equal to or above 0, by their bytes. Reads no further than the first difference.
+  /// Compares by bytes: below, equal to or above 0. Reads no further than the first difference.
   int compare(uint32_t a, uint32_t b) const;
   int compare(uint32_t a, std::string_view b) const;
-  /// By their bytes, equal ones by their place.
+  /// Sorts by bytes, and equal texts by their place.
   void sort(std::span<uint32_t> begins) const;
 
  private:

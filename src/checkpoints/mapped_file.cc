@@ -19,8 +19,8 @@ struct Descriptor {
   }
 };
 
-// strerror_r returns the text with glibc and a number elsewhere; unlike strerror it shares no
-// buffer.
+// strerror_r returns the text with glibc and a number in other C libraries. Unlike strerror, it has
+// no shared buffer.
 [[maybe_unused]] const char* text_of(const char* returned, const char*) { return returned; }
 [[maybe_unused]] const char* text_of(int, const char* buffer) { return buffer; }
 
@@ -35,7 +35,7 @@ Status file_error(const std::string& path, const char* what, int error) {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   if (path.find('\0') != std::string::npos) return file_error(path, "name with a NUL", EINVAL);
-  // O_NONBLOCK: opening a pipe without a writer would wait for one.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return file_error(path, "cannot open", errno);
   struct stat info{};
@@ -65,7 +65,7 @@ void MappedFile::release_pages(std::span<const std::byte> part) {
   if (before >= part.size()) return;
   std::byte* begin = const_cast<std::byte*>(part.data()) + before;
   const size_t whole = (part.size() - before) / page * page;
-  // A failure leaves the pages where they are, which is correct too.
+  // After a failure, the pages stay in memory, which is correct, too.
   if (whole != 0) (void)::madvise(begin, whole, MADV_DONTNEED);
 }
 

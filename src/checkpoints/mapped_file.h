@@ -1,4 +1,4 @@
-// A file of the disk as read-only memory.
+// Maps a file of the disk as read-only memory.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ namespace metal_marlin {
 /// MARLIN_E_FILE about a file or folder; `error` is an errno.
 Status file_error(const std::string& path, const char* what, int error);
 
-/// What tells a file from all others, whatever its names.
+/// The identity of a file, whatever its names are.
 struct FileId {
   uint64_t device = 0, inode = 0;
   bool operator==(const FileId&) const = default;
 };
 
-/// Owns one mapping of a whole regular file. Nothing is read before it is touched.
+/// Owns one mapping of a whole regular file. The system reads a page at its first access.
 class MappedFile {
  public:
-  /// MARLIN_E_FILE with errno as native code when the system refuses, and for folders, pipes and
+  /// MARLIN_E_FILE with errno as native code if the system refuses, and for folders, pipes and
   /// devices; MARLIN_E_FORMAT for an empty file. Never blocks on a pipe.
   static Result<MappedFile> open(const std::string& path);
   MappedFile(MappedFile&& other) noexcept
@@ -36,9 +36,9 @@ class MappedFile {
   ~MappedFile();
   std::span<const std::byte> bytes() const { return bytes_; }
   const FileId& id() const { return id_; }
-  /// Gives back the physical pages that lie wholly inside `part`, a piece of some mapping of this
-  /// class; they are read again when touched. Keeps the memory of loading at one tensor instead of
-  /// the whole file.
+  /// Releases the physical pages that lie wholly inside `part`, a piece of some mapping of this
+  /// class. The system reads them again at the next access. Loading therefore needs the memory of
+  /// one tensor instead of the whole file.
   static void release_pages(std::span<const std::byte> part);
 
  private:

@@ -52,7 +52,7 @@ LayerTable LayerTable::find(const Finder& finder) {
   LayerTable table;
   const std::span<const Recognizer> all = recognizers();
   const size_t tensors = finder.tensors.size();
-  // At most so many: growing in steps would take more.
+  // There are at most so many layers. Growing in steps would take more memory.
   table.records_.reserve(tensors);
   table.names_.reserve(finder.tensors.name_bytes() + tensors);
   for (size_t i = 0; i < tensors; ++i) {

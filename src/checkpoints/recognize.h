@@ -1,5 +1,5 @@
-// Finding layers among the tensors of a checkpoint. What names, types and the config of a family of
-// files announce is told by its recognizer (recognizers/).
+// Finds layers among the tensors of a checkpoint. Each family of files has a recognizer, which
+// reads the names, the types and the config (recognizers/).
 #pragma once
 
 #include <algorithm>
@@ -15,25 +15,25 @@
 
 namespace metal_marlin {
 
-/// Where recognizers look.
+/// The data that recognizers see.
 struct Finder {
   const TensorTable& tensors;
   const QuantConfig& config;
   bool is_gguf = false;
-  marlin_layout layout = MARLIN_LAYOUT_AUTO;            ///< the caller's, taken on trust
+  marlin_layout layout = MARLIN_LAYOUT_AUTO;            ///< the caller's, which is not checked
   marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< likewise
 
-  /// The tensor base + suffix; data == nullptr when there is none.
+  /// The tensor base + suffix; data == nullptr if there is none.
   TensorView find(std::string_view base, std::string_view suffix) const {
     return tensors.view(std::string(base) + std::string(suffix));
   }
 };
 
-/// One layer: what is listed and how it is read.
+/// One layer: its entry in the list, and how it is read.
 struct Finding {
-  Layer layer;  ///< name, layout and flags that only the recognizer knows; or why it is not served
+  Layer layer;  ///< name, layout and flags, which only the recognizer knows; or a reason (status)
   LayoutOperands operands;  ///< of all experts
-  /// How the codes are read; null for floats (layer.format NONE) and for layers that are not read.
+  /// The layout of the codes; null for floats (layer.format NONE) and for layers that are not read.
   const LayoutRow* row = nullptr;
   bool stacked = false;  ///< operands have the experts as first dimension
 
@@ -42,7 +42,7 @@ struct Finding {
     layer.layout = operands.layout = found.number;
   }
   void set_layout(LayoutId id) { set_layout(layout_row(id)); }
-  /// values, n and k of a tensor [n, k] or [experts, n, k].
+  /// Takes values, n and k from a tensor [n, k] or [experts, n, k].
   void take_matrix(const TensorView& tensor) {
     operands.values = tensor;
     stacked = tensor.dims.size() > 2;
@@ -51,23 +51,23 @@ struct Finding {
     layer.k = tensor.dims.back();
     layer.n = tensor.dims[tensor.dims.size() - 2];
   }
-  /// The layer is listed, but a part of it is nowhere in the files.
+  /// Marks a layer that is listed although the files lack a part of it.
   void set_missing(std::string_view part);
 };
 
-/// The layers of a checkpoint in their tensors' order. Small a layer, because a hostile header can
-/// name a million of them: only which tensor makes it and its name are kept; all else is found anew
-/// when it is asked for.
+/// The layers of a checkpoint in the order of their tensors. A hostile header can name a million
+/// layers, so an entry is small: it has only the tensor and the name of the layer. Everything else
+/// is found anew on every request.
 class LayerTable {
  public:
-  /// Looks at headers (and weight_shape, which is one) only.
+  /// Reads only headers and weight_shape, which is as small as a header.
   static LayerTable find(const Finder& finder);
   size_t size() const { return records_.size(); }
   /// Ends with a NUL; lives as long as the table.
   const char* name(size_t index) const { return names_.data() + records_[index].name; }
   /// The first layer of this name.
   std::optional<size_t> find(std::string_view name) const;
-  /// As the layer's recognizer finds it, not described yet.
+  /// The finding of the layer's recognizer, which describe() has not completed yet.
   Finding finding(const Finder& finder, size_t index) const;
 
  private:
@@ -80,10 +80,11 @@ class LayerTable {
   std::vector<uint32_t> by_name_;
 };
 
-/// Fills in what the operands say of the layer, by building the source as far as headers allow.
+/// Completes the description of the layer from its operands, by building the source as far as
+/// headers allow.
 void describe(Finding& found);
 
-/// name without suffix, or nothing.
+/// `name` without `suffix`, or nothing if it does not end in `suffix`.
 std::optional<std::string_view> without_suffix(std::string_view name, std::string_view suffix);
 
 }  // namespace metal_marlin

@@ -52,7 +52,7 @@ const ElementType* find_type(std::string_view name) {
 }
 
 /// Follows the header {name: {dtype, shape, data_offsets}, "__metadata__": {text: text}} event by
-/// event and adds each tensor where its object ends: a header of 100 MB never becomes a tree.
+/// event, and adds each tensor when its object ends. A header of 100 MB never becomes a tree.
 class HeaderReader {
  public:
   HeaderReader(const std::string& file, std::string_view header, std::span<const std::byte> bytes,
@@ -236,14 +236,14 @@ class HeaderReader {
   int offsets_ = 0;
 };
 
-/// Only a name inside the folder: an index must not make us open files elsewhere.
+/// Accepts only names inside the folder, because an index must not open files in other folders.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-/// Calls visit for each entry of an index's weight_map: the tensor's name and the event of its
-/// shard's.
+/// Calls `visit` for each entry of the weight_map of an index, with the name of the tensor and the
+/// event of the name of its shard.
 Status walk_index(const std::string& name, std::string_view text,
                   const std::function<Status(uint32_t tensor, const JsonEvent& shard)>& visit) {
   uint32_t tensor = 0;
@@ -329,7 +329,7 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
   MARLIN_ASSIGN(const std::vector<uint32_t> shards, shards_of(name, text));
   for (const uint32_t begin : shards) {
     const std::string shard = strings.get(begin);
-    if (!is_plain_name(shard)) {  // it was one before, but this is a file that others may write
+    if (!is_plain_name(shard)) {  // checked before, but other processes may have changed the file
       return Status::error(MARLIN_E_FORMAT,
                            "%.60s: byte %u: weight_map: the file changes while it is read",
                            name.c_str(), begin);
@@ -338,7 +338,7 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
   }
   MARLIN_RETURN_IF_ERROR(table.finish());
-  // The map is walked again rather than kept: it is as long as all names together.
+  // The map is walked again instead of being kept, because it is as long as all names together.
   return walk_index(name, text, [&](uint32_t tensor, const JsonEvent& shard) {
     const auto at = table.find(strings.get(tensor));
     if (at && table.file_name(table.file(*at)) == shard.text) return Status();

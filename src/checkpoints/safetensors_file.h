@@ -12,18 +12,18 @@
 
 namespace metal_marlin {
 
-/// Adds the tensors of one file, in the order of their data. Reads the header only. Everything is
-/// checked: the header's length, every dtype and shape, and that the tensors' ranges follow each
-/// other from the header's end to the file's end without hole or overlap, each as long as shape and
-/// dtype say.
+/// Adds the tensors of one file, in the order of their data. Reads only the header and checks all
+/// of it: its length, every dtype and shape, and that the ranges of the tensors follow each other
+/// from the end of the header to the end of the file without gap or overlap, each as long as its
+/// shape and dtype require.
 Status read_safetensors(const std::string& name, std::span<const std::byte> bytes,
                         TensorTable& table);
 
-/// The type that a header calls `name`; null when the format has none.
+/// The type that a header calls `name`, or null.
 const ElementType* safetensors_type(std::string_view name);
 
-/// Adds the tensors of all shards that an index names. A shard's name must be a plain file name;
-/// each tensor must be where the index says.
+/// Adds the tensors of all shards that an index names. The name of a shard must be a plain file
+/// name, and each tensor must be in the shard that the index names.
 Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table);
 
 }  // namespace metal_marlin

@@ -1,4 +1,4 @@
-// Sorting by what a mapped file says.
+// Sorts by the content of a mapped file.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,9 @@
 
 namespace metal_marlin {
 
-/// Sorts by an order that reads a mapped file. Another process may change the file meanwhile, and
-/// then the order contradicts itself: std::sort leaves its range in such a case, a heap only ends
-/// in a wrong order.
+/// Sorts by an order that reads a mapped file. If another process changes the file meanwhile, the
+/// order may contradict itself. std::sort may then leave its range; a heap sort only gives a wrong
+/// order.
 template <class T, class Less>
 void sort_mapped(std::span<T> items, Less less) {
   std::make_heap(items.begin(), items.end(), less);

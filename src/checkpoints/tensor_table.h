@@ -1,4 +1,4 @@
-// All tensors of a checkpoint, over all its files: where they are, not what they mean.
+// The places of all tensors of a checkpoint, over all its files.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,24 @@
 
 namespace metal_marlin {
 
-/// Small a tensor, because a hostile header can name a million of them: names and dimensions lie in
-/// a common pool, and a dimension takes fewer bytes there than any header spends on it.
+/// A hostile header can name a million tensors, so an entry is small: names and dimensions lie in a
+/// common pool, where a dimension takes fewer bytes than in any header.
 class TensorTable {
  public:
-  /// The file's bytes must outlive the table. Returns its number.
+  /// Adds a file, whose bytes must outlive the table, and returns its number.
   uint32_t add_file(std::string name, std::span<const std::byte> bytes);
-  /// Makes room for exactly this many tensors with this sum of their pool_bytes, if they are the
-  /// first.
+  /// If these are the first tensors, reserves memory for exactly this many, with this sum of their
+  /// pool_bytes.
   void reserve(size_t tensors, size_t pool_bytes);
   static size_t pool_bytes(std::string_view name, std::span<const int64_t> dims);
-  /// The range [offset, offset + bytes) lies inside the file; dims are >= 0 and outermost first.
+  /// The range [offset, offset + bytes) must lie inside the file. dims are >= 0 and outermost
+  /// first.
   void add(uint32_t file, std::string_view name, const ElementType& type,
            std::span<const int64_t> dims, uint64_t offset, uint64_t bytes);
-  /// Sorts the tensors from `first` on by where they lie in their file.
+  /// Sorts the tensors from `first` on by their offset in the file.
   void sort_by_offset(size_t first);
-  /// Call once after the last add, before find. MARLIN_E_FORMAT when two tensors have one name.
+  /// Must be called once after the last add and before find. Two tensors of one name are
+  /// MARLIN_E_FORMAT.
   Status finish();
 
   size_t size() const { return records_.size(); }
@@ -47,7 +49,7 @@ class TensorTable {
   }  ///< in its file
   TensorView view(size_t index) const;
   std::optional<size_t> find(std::string_view name) const;
-  /// A view with data == nullptr when there is none.
+  /// A view with data == nullptr if there is no such tensor.
   TensorView view(std::string_view name) const;
 
  private:
@@ -69,7 +71,7 @@ class TensorTable {
   size_t name_bytes_ = 0;
 };
 
-/// Bytes of a tensor, or nothing when a product wraps or the elements are no whole number of
+/// Bytes of a tensor, or nothing if a product wraps or if the elements are not a whole number of
 /// blocks.
 std::optional<uint64_t> tensor_bytes(const ElementType& type, std::span<const int64_t> dims);
 

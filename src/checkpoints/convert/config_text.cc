@@ -10,15 +10,15 @@ namespace {
 
 using Kind = JsonEvent::Kind;
 
-/// What says how a model is quantized, here or in older files.
+/// Whether the value of this key says how a model is quantized, now or in older files.
 bool is_quantization(std::string_view key) {
   constexpr std::string_view kKeys[] = {"quantization_config", "compression_config",
                                         "quantization"};
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
-/// Writes a text again without the members that say how the model is quantized: at the top, and in
-/// text_config, where models that also see or hear have them.
+/// Copies a text without the members that say how the model is quantized. They are at the top, or
+/// in text_config for models that also see or hear.
 class Copier {
  public:
   explicit Copier(const std::function<void(JsonWriter&)>& quantization)

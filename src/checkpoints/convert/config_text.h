@@ -10,8 +10,8 @@
 
 namespace metal_marlin {
 
-/// config.json: the input's (`old`, or "" when there is none) with its quantization_config replaced
-/// by the object that `quantization` writes, all else as it was.
+/// The new config.json: a copy of the input's (`old`, or "" if there is none), in which the object
+/// that `quantization` writes replaces quantization_config.
 Result<std::string> config_text(std::string_view old,
                                 const std::function<void(JsonWriter&)>& quantization);
 

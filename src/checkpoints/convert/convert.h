@@ -1,4 +1,4 @@
-// Writing a checkpoint again with some layers quantized: the flow of marlin_checkpoint_convert.
+// Copies a checkpoint and quantizes some of its layers: the flow of marlin_checkpoint_convert.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ struct ConvertOptions {
   uint64_t shard_bytes = 0;
   std::vector<size_t> layers;  ///< indices, ascending, none twice
   std::vector<std::span<const float>>
-      column_norms;  ///< of each of `layers`, empty: all 1; or no entries at all
+      column_norms;  ///< for each of `layers` (empty: all 1), or no entries at all
   ConvertHost host;
-  NameChanges* names = nullptr;  ///< the system's own when null
+  NameChanges* names = nullptr;  ///< null: the system calls
 };
 
-/// As the header says of marlin_checkpoint_convert.
+/// Does the work of marlin_checkpoint_convert, as the header describes it.
 Status convert_checkpoint(const Checkpoint& input, const std::string& out_path,
                           const ConvertOptions& options);
 

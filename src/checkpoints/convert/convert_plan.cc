@@ -15,9 +15,9 @@
 namespace metal_marlin {
 namespace {
 
-constexpr size_t kDropped = SIZE_MAX - 1;  // a role: of a tensor that the layer's new parts replace
+constexpr size_t kDropped = SIZE_MAX - 1;  // the role of a tensor that new parts replace
 
-/// Tensors of a layer that readers do not need and that would contradict what is written.
+/// Tensors of a layer that readers do not need and that would contradict the new tensors.
 constexpr const char* kLeftovers[] = {".weight_shape",
                                       ".weight_g_idx",
                                       ".weight_zero_point",
@@ -37,7 +37,7 @@ Status of_layer(const Layer& layer, const Status& status) {
       .with_native(status.native_code());
 }
 
-/// Floats in a tensor of their own, which mean the same in any file.
+/// Whether the layer is a single tensor of floats, which means the same in any file.
 bool is_plain(const Layer& layer) {
   return layer.format == MARLIN_FORMAT_NONE && is_float(layer.dtype) &&
          (layer.flags & MARLIN_LAYER_SPARSE_2_4) == 0;
@@ -93,7 +93,7 @@ class Planner {
     return {};
   }
 
-  /// What one expert of the layer will be, as far as its shape tells.
+  /// The meta that one expert of the layer will have, as far as it follows from the shape.
   Result<WeightMeta> expected_meta(const Layer& layer) const {
     const FormatRow* row = format_row(options_.format);
     if (row == nullptr)
@@ -112,7 +112,7 @@ class Planner {
     return meta;
   }
 
-  /// The layer's tensors, or why it does not fit.
+  /// The new tensors of the layer, or the reason why the layer does not fit.
   Result<std::vector<NamedTensor>> fit(size_t index, WeightMeta& meta) const {
     const Layer layer = input_.layer(index);
     MARLIN_RETURN_IF_ERROR(layer.status);
@@ -127,7 +127,7 @@ class Planner {
     if (!input_.origin().is_gguf) target.tensor += ".weight";
     MARLIN_ASSIGN(auto tensors, scheme_tensors(*plan_.scheme, target));
     if (options_.format != MARLIN_INT4) return tensors;
-    // The values decide whether float16 holds the scales, and so the size of that tensor.
+    // The values decide whether float16 can hold the scales, and thus the size of their tensor.
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
       MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, index, expert, options_.host));
       MARLIN_ASSIGN(const auto source, quantized_source(floats, index, *plan_.scheme, options_));
@@ -148,7 +148,8 @@ class Planner {
     return format_row(options_.format)->default_group;
   }
 
-  /// Floats may stay what they are anywhere; codes only where each tensor says itself what it is.
+  /// Whether the layer may stay unchanged. Floats may, in any container. Codes may only in a
+  /// container whose tensors describe themselves.
   bool may_stay(const Layer& layer) const {
     return is_plain(layer) || (plan_.scheme->gguf && input_.origin().is_gguf);
   }
@@ -168,7 +169,7 @@ class Planner {
     return {};
   }
 
-  /// Of each tensor of the input: the layer that it is the values of, kCopied or kDropped.
+  /// Finds for each tensor of the input the layer whose values it holds, or kCopied or kDropped.
   void assign_roles() {
     const TensorTable& tensors = input_.tensors();
     roles_.assign(tensors.size(), kCopied);
@@ -248,13 +249,13 @@ class Planner {
     return {};
   }
 
-  /// The number of files.
+  /// Assigns tensors to files and returns the number of files.
   size_t assign_files() {
     if (options_.shard_bytes != 0)
       return split_by_size(plan_.tensors, groups_, options_.shard_bytes);
     const TensorTable& tensors = input_.tensors();
     if (tensors.file_count() < 2 || file_ != "model.safetensors") return 1;
-    // As the input has them; a shard that only held scales has nothing left.
+    // The files are those of the input. A shard that held only scales has nothing left.
     std::vector<size_t> renumbered(tensors.file_count(), SIZE_MAX);
     size_t count = 0;
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
@@ -274,8 +275,8 @@ class Planner {
       if (next == plan_.layers.size() || plan_.layers[next].index != i)
         ignore.push_back(base_of(layers[i]));
     }
-    // One description for all: the group that was asked for, or "one a row" where that is so
-    // everywhere.
+    // One description covers all layers: the requested group, or "one per row" if this holds for
+    // every layer.
     WeightMeta all = plan_.layers[0].meta;
     all.groups = 1;
     for (const PlannedLayer& layer : plan_.layers)

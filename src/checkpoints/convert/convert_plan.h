@@ -1,4 +1,5 @@
-// What a conversion writes where: decided and checked before any file is opened for writing.
+// The plan of a conversion: what it writes, and where. It is made and checked before any file is
+// opened for writing.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ struct PlannedLayer {
   Status status;            ///< why it is skipped
 };
 
-/// One piece of work, in the order of the input's tensors.
+/// A piece of work. The pieces have the order of the input's tensors.
 inline constexpr size_t kCopied = SIZE_MAX;
 struct Step {
   size_t layer = kCopied;  ///< index into ConvertPlan::layers, or kCopied
@@ -45,16 +46,16 @@ struct ConvertPlan {
   std::vector<SideFile> side_files;  ///< in the order in which they appear: an index last
 };
 
-/// What MARLIN_SCHEME_AUTO stands for; MARLIN_E_ARGUMENT for a number that is no scheme.
+/// Resolves MARLIN_SCHEME_AUTO; MARLIN_E_ARGUMENT for a number that is not a scheme.
 Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& out_path,
                                     marlin_scheme asked);
 
-/// `file`: the name of the one output file, or the stem of the shards' names. Reads floats only
-/// where the type of scales depends on them (INT4).
+/// `file` is the name of the one output file, or the stem of the names of shards. Reads floats only
+/// if the type of the scales depends on them (INT4).
 Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme,
                                     const std::string& file, const ConvertOptions& options);
 
-/// Tells the host; skipped layers have a status.
+/// Reports a layer to the host; skipped layers have a status.
 void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const PlannedLayer& layer,
                     const QuantizeSums& sums, const ConvertOptions& options);
 

@@ -11,7 +11,7 @@ void append_json_string(std::string_view text, std::string& out) {
     if (c == '"' || c == '\\') {
       out.append(1, '\\').append(1, c);
     } else if (byte < 0x20) {
-      // The short forms where there are any, as other writers have them.
+      // Like other writers, use the short form if there is one.
       constexpr std::string_view kShort = "btn\0fr";  // for 8..13; 11 has none
       char escape[8];
       const bool is_short = byte >= 8 && byte <= 13 && byte != 11;
@@ -28,7 +28,7 @@ void append_json_string(std::string_view text, std::string& out) {
   out += '"';
 }
 
-/// What stands before a value or a key.
+/// Writes the text before a value or a key.
 void JsonWriter::separate() {
   if (after_key_) {
     after_key_ = false;

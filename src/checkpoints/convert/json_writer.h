@@ -1,5 +1,5 @@
-// JSON as text, written from begin to end. (A tree of nlohmann::json is no alternative here: it is
-// left broken when memory runs out while it grows.)
+// Writes JSON as text from beginning to end. (A tree of nlohmann::json is no alternative: it breaks
+// if memory runs out while it grows.)
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace metal_marlin {
 
-/// `text` is UTF-8.
+/// `text` must be UTF-8.
 void append_json_string(std::string_view text, std::string& out);
 
-/// Indented by two spaces. The caller keeps to the grammar.
+/// Indents by two spaces. The caller must keep the grammar.
 class JsonWriter {
  public:
   JsonWriter& begin(char bracket);  ///< '{' or '['

@@ -22,7 +22,7 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-/// How a file without a name is found again; "" where that does not work.
+/// The path by which a file without a name can be linked; "" if this does not work.
 std::string link_of(int fd) {
   char link[48];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -39,7 +39,7 @@ int open_nameless(const std::string& folder, NameChanges& names) {
   return -1;
 }
 
-/// 0 or an errno.
+/// Reserves space on the disk. Returns 0 or an errno.
 int reserve(int fd, uint64_t bytes) {
   if (bytes > INT64_MAX) return EFBIG;
 #if defined(__linux__)
@@ -49,8 +49,8 @@ int reserve(int fd, uint64_t bytes) {
   return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
 }
 
-/// That a disk or system does not have the call at all; Linux says EPERM of links on a disk without
-/// them.
+/// Whether the error means that the disk or system does not have the call at all. Linux returns
+/// EPERM for links on a disk without links.
 bool is_no_such_call(int number) {
   return number == ENOSYS || number == EINVAL || number == ENOTSUP || number == EOPNOTSUPP ||
          number == EPERM;
@@ -90,7 +90,7 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes, N
   return file;
 }
 
-/// Creates the file under a free temporary name, or gives that to the file as it is.
+/// Creates the file under a free temporary name, or gives this name to the existing file.
 Status OutputFile::claim_temporary_name(bool create) {
   for (int i = 0; i < kNames; ++i) {
     std::string name = path_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(i);
@@ -140,8 +140,8 @@ Status OutputFile::sync() const {
   return ::fsync(fd_) == 0 ? Status() : error("cannot write", errno);
 }
 
-/// What must be done before the first name changes: a file that replaces another needs a name to
-/// trade for that one's.
+/// Does the work that must precede the first change of a name: a file that replaces another needs a
+/// name that it can swap.
 Status OutputFile::prepare(bool replace) {
   MARLIN_ASSIGN(const bool taken, is_taken(path_));
   if (!taken) return {};
@@ -154,8 +154,7 @@ Status OutputFile::publish(bool replace) {
   return replace && taken && !temporary_.empty() ? replace_old() : give_name();
 }
 
-/// A link is what fails when the name is taken; only where there are no links the answer may be
-/// old.
+/// A link fails if the name is taken. Only on a disk without links, the check may be outdated.
 Status OutputFile::give_name() {
   const std::string from = temporary_.empty() ? link_of(fd_) : temporary_;
   int number = names_->link(from.c_str(), path_.c_str());
@@ -177,8 +176,8 @@ Status OutputFile::replace_old() {
   return {};
 }
 
-/// Where names cannot be swapped: the old file gets a second name, or on a disk without links
-/// another one.
+/// For disks on which names cannot be swapped. The old file gets a second name or, on a disk
+/// without links, another name.
 Status OutputFile::replace_with_backup() {
   backup_ = temporary_ + ".old";
   int number = names_->link(path_.c_str(), backup_.c_str());
@@ -196,7 +195,7 @@ Status OutputFile::replace_with_backup() {
   return {};
 }
 
-/// An old file that cannot have its name back stays under its other one.
+/// An old file that cannot get its name back keeps its other name.
 void OutputFile::undo() noexcept {
   if (name_ == Name::given) (void)names_->remove(path_.c_str());
   if (name_ == Name::backed_up) (void)names_->rename(backup_.c_str(), path_.c_str());

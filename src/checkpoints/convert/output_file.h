@@ -1,4 +1,4 @@
-// Files that appear under their names only when they are complete, and all together.
+// Output files, which appear under their names all together, and only when they are complete.
 #pragma once
 
 #include <cstddef>
@@ -11,33 +11,33 @@
 
 namespace metal_marlin {
 
-/// Until publish() the content has no name at all where the system can do that (O_TMPFILE), so that
-/// not even a killed process leaves anything behind; elsewhere it has a temporary name beside the
-/// final one, which the destructor removes.
+/// If the system supports it (O_TMPFILE), the file has no name until publish(), so that not even a
+/// killed process leaves a file behind. Otherwise it has a temporary name beside the final one, and
+/// the destructor removes it.
 class OutputFile {
  public:
-  /// Takes room for `bytes` on the disk at once, where the system can: a full disk is an error
-  /// before any work. Bytes that are never written are 0. MARLIN_E_FILE with errno. `names` must
-  /// outlive the file.
+  /// Reserves `bytes` on the disk at once if the system can, so that a full disk is an error before
+  /// any work. Bytes that are never written are 0. Errors are MARLIN_E_FILE with errno. `names`
+  /// must outlive the file.
   static Result<OutputFile> create(const std::string& path, uint64_t bytes, NameChanges& names);
   OutputFile(OutputFile&& other) noexcept { swap(other); }
   OutputFile& operator=(OutputFile&& other) noexcept {
     swap(other);
     return *this;
   }
-  /// Takes publish() back, too, unless keep() was called: the name is again what it was before, or
-  /// free.
+  /// Also undoes publish() unless keep() was called: the name belongs to the old file again, or it
+  /// is free.
   ~OutputFile();
 
-  /// May be called by several threads at once for different parts of the file.
+  /// Several threads may write different parts of the file at once.
   Status write(uint64_t offset, std::span<const std::byte> bytes) const;
-  /// Waits until the disk has everything.
+  /// Waits until all data are on the disk.
   Status sync() const;
   const std::string& path() const { return path_; }
 
  private:
   friend Status publish_all(std::span<OutputFile> files, bool replace);
-  /// Where publish() has left the name and the file that had it before.
+  /// The state of the name and of the file that had it before, after publish().
   enum class Name {
     unchanged,
     given,      ///< nothing had it
@@ -62,16 +62,16 @@ class OutputFile {
   int fd_ = -1;
 };
 
-/// Whether a regular file has this name; an error when anything else has it, which is never
-/// replaced nor written through.
+/// Whether a regular file has this name. It is an error if anything else has it, because such a
+/// thing is never replaced or written through.
 Result<bool> is_taken(const std::string& path);
 
-/// Gives the files their names, all or none: after an error every name is what it was before.
-/// `replace`: files of these names are replaced; else one of them is an error (EEXIST).
+/// Gives the files their names, all or none: after an error every name is as it was before. With
+/// `replace`, existing files of these names are replaced; otherwise they are an error (EEXIST).
 Status publish_all(std::span<OutputFile> files, bool replace);
 
-/// Makes the names of a folder last: what was published there survives a loss of power. Failures
-/// are of no consequence for whoever goes on running and are ignored.
+/// Syncs a folder, so that published names survive a loss of power. Failures do not affect a
+/// process that continues to run, so they are ignored.
 void sync_folder(const std::string& folder);
 
 }  // namespace metal_marlin

@@ -54,7 +54,7 @@ OutputFolder::OutputFolder(OutputFolder&& other) noexcept
       made_(std::exchange(other.made_, false)) {}
 
 OutputFolder::~OutputFolder() {
-  if (made_) ::rmdir(path_.c_str());  // fails, as it should, when somebody put something there
+  if (made_) ::rmdir(path_.c_str());  // fails, as it should, if the folder is not empty
 }
 
 Status OutputFolder::make() {

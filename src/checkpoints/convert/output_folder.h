@@ -1,4 +1,4 @@
-// Where a converted checkpoint goes.
+// The folder of a converted checkpoint.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace metal_marlin {
 
 class OutputFolder {
  public:
-  /// A path that ends in .gguf or .safetensors names the file, any other the folder for model.gguf
-  /// or model.safetensors. Touches nothing.
+  /// A path that ends in .gguf or .safetensors names the file. Any other path names the folder for
+  /// model.gguf or model.safetensors. Changes nothing on the disk.
   static Result<OutputFolder> find(const std::string& path, bool gguf);
   OutputFolder(OutputFolder&& other) noexcept;
   OutputFolder& operator=(OutputFolder&&) = delete;
-  /// Removes the folder when this made it and nobody called keep().
+  /// Removes the folder if this object made it and keep() was not called.
   ~OutputFolder();
 
   const std::string& path() const {
@@ -25,11 +25,11 @@ class OutputFolder {
   }  ///< with a slash at its end, or "" for the current one
   const std::string& file() const { return file_; }
 
-  /// That every file of the plan may be written: none was read as input, none is a link or a
-  /// folder, none is there unless it may be replaced, and no file that is not written would take
-  /// part in the model.
+  /// Checks that every file of the plan may be written: none was read as input, none is a link or a
+  /// folder, none exists unless it may be replaced, and no other file would become part of the
+  /// model.
   Status check(const Checkpoint& input, const ConvertPlan& plan, bool overwrite) const;
-  /// Makes the folder when there is none (not its parents).
+  /// Makes the folder if it does not exist (but not its parents).
   Status make();
   void keep() { made_ = false; }
 

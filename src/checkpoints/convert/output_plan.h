@@ -1,5 +1,5 @@
-// What goes where in the files of a converted checkpoint, before any of it is written: sizes follow
-// from shapes.
+// The places of tensors in the files of a converted checkpoint, before anything is written. Sizes
+// follow from shapes.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +31,14 @@ struct PlannedFile {
   uint64_t bytes = 0;  ///< of the whole file
 };
 
-/// Bytes of a tensor. What both containers share: a null type means that the container has none of
-/// this name.
+/// Bytes of a tensor, for both containers. A null type means that the container has no type of this
+/// name.
 Result<uint64_t> output_bytes(const ElementType* type, const OutputTensor& tensor,
                               const char* container);
 
-/// Which file each tensor goes to. `groups` are indices of tensors that belong together (the parts
-/// of a layer, or one tensor), in the order of the input. At most `limit` bytes of tensors a file
-/// unless one group alone has more. Returns the number of files, at least 1.
+/// Assigns each tensor to a file. `groups` are indices of tensors that belong together (the parts
+/// of a layer, or one tensor), in the order of the input. A file has at most `limit` bytes of
+/// tensors, unless one group alone has more. Returns the number of files, at least 1.
 size_t split_by_size(std::span<OutputTensor> tensors, std::span<const std::vector<size_t>> groups,
                      uint64_t limit);
 

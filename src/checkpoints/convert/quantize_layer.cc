@@ -53,7 +53,7 @@ Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView
   return dense;
 }
 
-/// Adds what a stripe of rows from `first` on differs from the floats that it was made of.
+/// Adds the differences between a stripe of rows from `first` on and the floats of its source.
 void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& stripe, int64_t first,
              int64_t count, QuantizeSums& sums) {
   const int64_t k = matrix.k, width = static_cast<int64_t>(float_bytes(matrix.dtype));
@@ -75,7 +75,7 @@ void compare(const FloatMatrix& matrix, const WeightMeta& meta, const Stripe& st
   }
 }
 
-/// Codes that stand for 0 where nothing is kept.
+/// Writes codes of the value 0 to the places that are not kept.
 void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t k = 0; k < meta.k; ++k) {

@@ -36,7 +36,7 @@ void describe_compressed_tensors(const WeightMeta& meta, std::span<const std::st
   config.end(']');
 }
 
-/// A regular expression that matches this name and no other.
+/// A regular expression that matches only this name.
 std::string exactly(const std::string& name) {
   std::string pattern = "-:^";
   for (const char c : name) {

@@ -27,13 +27,14 @@ void append_string(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-/// Keys that describe the file and not the model; we write our own or none.
+/// Whether a key describes the file and not the model. We write our own value or none for such
+/// keys.
 bool is_of_file(std::string_view key) {
   return key == "general.alignment" || key == "general.quantization_version" ||
          key == "general.file_type";
 }
 
-/// The key-values, counted.
+/// The key-values, after their number.
 Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTensor> tensors,
                                uint64_t& count) {
   std::string out;
@@ -55,7 +56,7 @@ Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTe
     }
   }
   if (!has_architecture) {
-    // The names are those of the input, whatever its architecture calls them in a GGUF.
+    // The tensors keep the names of the input, which the architecture may not use in a GGUF.
     append_string(out, "general.architecture");
     append(out, int32_t{kString});
     append_string(out, "unknown");

@@ -10,11 +10,10 @@
 
 namespace metal_marlin {
 
-/// Bytes of a tensor; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name when GGUF cannot hold
-/// it.
+/// Bytes of a tensor; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name if GGUF cannot hold it.
 Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor);
-/// Lays out all tensors in their order, with the key-values of an input that is a GGUF: fills in
-/// their offsets and the file's header and size.
+/// Lays out all tensors in their order: fills in their offsets and the header and size of the file.
+/// If the input is a GGUF, the header has its key-values.
 Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file);
 
 }  // namespace metal_marlin

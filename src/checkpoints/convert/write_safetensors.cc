@@ -13,8 +13,7 @@ namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // readers refuse more
 
-/// The types in the order in which the format's own writer counts them; files have them from the
-/// last to the first.
+/// The types in the order of the format's own writer. Files have them from the last to the first.
 constexpr std::string_view kOrder[] = {
     "BOOL",    "F4",          "F6_E2M3",     "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3",
     "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16",     "U16", "F16", "BF16",    "I32",

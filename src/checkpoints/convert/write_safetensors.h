@@ -1,4 +1,4 @@
-// The header of a .safetensors file, byte for byte as the format's own writer makes it, and the
+// Makes the header of a .safetensors file, byte for byte like the format's own writer, and the
 // index of several files.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace metal_marlin {
 
-/// Bytes of a tensor; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name when safetensors cannot
+/// Bytes of a tensor; MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name if safetensors cannot
 /// hold it.
 Result<uint64_t> safetensors_output_bytes(const OutputTensor& tensor);
-/// Lays out the tensors of file number `index`: fills in their offsets and the file's header and
-/// size. The order is by type, widest first, then by name, which is the order of the format's own
-/// writer and aligns each type.
+/// Lays out the tensors of file number `index`: fills in their offsets and the header and size of
+/// the file. The order is by type, widest first, and then by name. This is the order of the
+/// format's own writer, and it aligns each type.
 Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFile& file);
 /// The text of model.safetensors.index.json.
 std::string safetensors_index(std::span<const OutputTensor> tensors,

@@ -9,7 +9,7 @@
 namespace metal_marlin {
 namespace {
 
-/// Two numbers that are data but as small as a header.
+/// Two numbers, which are data of the file, but as small as a header.
 struct Shape {
   int64_t n, k;
 };
@@ -21,7 +21,7 @@ Result<Shape> read_shape(const TensorView& shape) {
                wide ? load<int64_t>(shape.data + 8) : load<int32_t>(shape.data + 4)};
 }
 
-/// n and k from weight_shape; from the codes when it is absent.
+/// Takes n and k from weight_shape, or from the codes if it is absent.
 Status take_shape(const TensorView& shape, Finding& found) {
   const TensorView& codes = found.operands.values;
   found.layer.n = rows_of(codes);
@@ -45,7 +45,7 @@ Status take_shape(const TensorView& shape, Finding& found) {
   return {};
 }
 
-/// sparse-24-bitmask: floats [n, k / 2], a mask of k bits a row, and the shape of the whole.
+/// sparse-24-bitmask: floats [n, k / 2], a mask of k bits per row, and the shape of the matrix.
 Status check_bitmask(const TensorView& shape, const LayoutOperands& o) {
   MARLIN_RETURN_IF_ERROR(float_type(o.values).status());
   if (o.n < 1 || o.n > INT32_MAX || o.k < 1 || o.k % 4 != 0 || o.values.dims.size() != 2) {

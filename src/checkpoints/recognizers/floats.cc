@@ -1,4 +1,4 @@
-// Matrices of floats, which are quantized as they are read.
+// Matrices of floats, which are quantized when they are read.
 #include "checkpoints/recognizers/recognizers.h"
 
 namespace metal_marlin {
@@ -7,7 +7,7 @@ std::optional<Finding> recognize_floats(const Finder& finder, const TensorView& 
   const auto base = without_suffix(tensor.name, ".weight");
   if (!base || !is_float(tensor.dtype) || tensor.dims.size() < 2 || tensor.dims.size() > 3)
     return std::nullopt;
-  // Three dimensions are experts only where the name says so: convolutions have them too.
+  // Three dimensions mean experts only if the name says so, because convolutions have three, too.
   const bool experts = tensor.name.find("expert") != std::string_view::npos ||
                        tensor.name.find("_exps") != std::string_view::npos ||
                        tensor.name.find("switch_mlp") != std::string_view::npos;

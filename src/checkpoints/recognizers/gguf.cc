@@ -1,4 +1,4 @@
-// GGUF: each tensor's type says itself what it holds.
+// GGUF: the type of each tensor says what it holds.
 #include "checkpoints/recognizers/recognizers.h"
 #include "layouts/gguf_types.h"
 

@@ -36,7 +36,7 @@ std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& 
     if (!base || tensor.dims.size() != 2 || is_float(tensor.dtype)) continue;
     const TensorView scales = finder.find(*base, names.scales);
     const TensorView meta = names.meta != nullptr ? finder.find(*base, names.meta) : TensorView{};
-    // Any one of the companions tells the family; a missing one is then reported by name.
+    // Any one of the companion tensors identifies the family. A missing one is reported by name.
     if (names.meta != nullptr ? !present(meta) : !present(scales)) continue;
     Finding found;
     found.layer.name = *base;

@@ -1,5 +1,5 @@
-// MLX: `weight`, `scales`, and `biases` in the affine mode. The config names the mode, of all
-// layers or of one.
+// MLX: `weight`, `scales`, and `biases` in the affine mode. The config names the mode of all layers
+// or of one.
 #include <algorithm>
 #include <string>
 
@@ -8,7 +8,7 @@
 namespace metal_marlin {
 namespace {
 
-/// "affine", "mxfp4" or "nvfp4": what the config says, else what the tensors can be.
+/// "affine", "mxfp4" or "nvfp4": from the config, else from the tensors.
 std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
                     const TensorView& scales, bool has_biases) {
   if (!config.mode.empty()) return config.mode;

@@ -1,5 +1,5 @@
-// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All keep rows of
-// bytes, low nibble = even k, and a byte E8M0 for 32; they differ in names only.
+// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All have rows of
+// bytes, low nibble = even k, and one byte of E8M0 for 32 codes. Only their names differ.
 #include <algorithm>
 #include <utility>
 

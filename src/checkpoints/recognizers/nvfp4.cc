@@ -1,5 +1,5 @@
 // NVFP4 in safetensors: ModelOpt (its tensor scale multiplies) and compressed-tensors (its tensor
-// scale divides). Scales of activations (input_scale, input_global_scale) are no part of the
+// scale divides). Scales of activations (input_scale, input_global_scale) are not part of the
 // weights.
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // `.qweight` + `.scales` (+ `.qzeros`, `.g_idx`): the names that GPTQ and all variants of AWQ
-// share. Which one it is follows from the caller's word, the config, or the shapes, in this order.
+// share. The caller, the config or the shapes, in this order, decide between them.
 #include <algorithm>
 #include <cinttypes>
 
@@ -13,8 +13,8 @@ struct QweightTensors {
   TensorView qweight, scales, qzeros, g_idx;
 };
 
-/// What the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with scales [G, N];
-/// AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO when that is none or several.
+/// The layout that the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with
+/// scales [G, N]; AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO if they allow none or several.
 marlin_layout layout_of_shapes(const QweightTensors& p) {
   if (p.qweight.dtype == MARLIN_I16) return MARLIN_LAYOUT_AWQ_GEMV_FAST;
   if (present(p.g_idx)) return MARLIN_LAYOUT_GPTQ_V1;
@@ -26,7 +26,7 @@ marlin_layout layout_of_shapes(const QweightTensors& p) {
   return gptq ? MARLIN_LAYOUT_GPTQ_V1 : awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
 }
 
-/// AUTO when the config names a variant that is unknown to us.
+/// AUTO if the config names an unknown variant.
 marlin_layout layout_of_config(const QuantConfig& config, const QweightTensors& p) {
   if (config.method == "gptq") {
     if (config.format == "gptq_v2") return MARLIN_LAYOUT_GPTQ_V2;
@@ -57,9 +57,9 @@ Status unknown_layout(const Finder& finder, const QweightTensors& p) {
       finder.config.method.c_str(), finder.config.format.c_str());
 }
 
-/// The group size of a "gemv" layer whose scales are padded to this many groups: one that the
-/// config names, the first if none of them fits, for then the shapes' check tells what was
-/// expected; without a config the only one that fits.
+/// Sets the group size of a "gemv" layer whose scales are padded to this many groups. It is a size
+/// that the config names. If none of these fits, it is the first, so that the check of the shapes
+/// reports what was expected. Without a config, it is the only size that fits.
 Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& found) {
   LayoutOperands& o = found.operands;
   const auto fits = [&](int64_t size) {
@@ -70,7 +70,7 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
   const GroupSizes& named = finder.config.group_sizes;
   o.group_size = named.first().value_or(0);
   std::optional<uint32_t> best;
-  // The padding is less than 32 groups, so few sizes can fit, however many are named.
+  // The padding is less than 32 groups, so only few sizes can fit, however many the config names.
   for (int64_t groups = std::max<int64_t>(padded - 31, 1); groups <= std::min(padded, o.k);
        ++groups) {
     const auto place = named.place_of(o.k / groups);
@@ -92,7 +92,7 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
   return {};
 }
 
-/// How a writer's own reader takes a zero nibble 15; AUTO when it is unknown to us.
+/// How the writer's own reader reads a zero nibble of 15; AUTO if the writer is unknown.
 marlin_gptq_zero_f zero_f_of(std::string_view quantizer) {
   if (quantizer.starts_with("gptqmodel")) return MARLIN_GPTQ_ZERO_F_CARRY;
   if (quantizer.starts_with("auto_gptq") || quantizer.starts_with("autogptq"))
@@ -105,8 +105,8 @@ void set_gptq(const Finder& finder, const QweightTensors& p, Finding& found) {
   o.group_index = p.g_idx;
   found.layer.n = cols_of(p.qweight);
   found.layer.k = present(p.g_idx) ? cols_of(p.g_idx) : rows_of(p.qweight) * 8;
-  // Files without act-order have a g_idx too, which is k / group; the data is read when the layer
-  // is.
+  // Files without act-order have a g_idx, too, which is k / group. Its data are read only when the
+  // layer is read.
   if (present(p.g_idx) && finder.config.act_order.value_or(true))
     found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
   o.zero_f =

@@ -1,5 +1,5 @@
-// The table of recognizers (recognizers.inc): how files announce the layouts that they hold. It
-// refers to the rows of the table of layouts, which knows nothing of files.
+// The table of recognizers (recognizers.inc): how files announce their layouts. It refers to the
+// rows of the table of layouts, which does not know files.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ enum class RecognizerId : uint8_t {
 };
 
 struct Recognizer {
-  /// Looks at one tensor: nothing unless it is the codes (or floats) of a layer of its family.
+  /// Looks at one tensor. Returns nothing unless it is the codes (or floats) of a layer of the
+  /// family.
   std::optional<Finding> (*recognize)(const Finder& finder, const TensorView& tensor);
   std::span<const LayoutId> layouts;  ///< that it finds
 };
 
-/// All, in the order of RecognizerId.
+/// All recognizers, in the order of RecognizerId.
 std::span<const Recognizer> recognizers();
 /// Whether this recognizer finds layers in the layout that a caller calls `number`.
 bool finds(RecognizerId id, marlin_layout number);
 
-// Each in its own file.
+// The recognizers, each in its own file.
 #define MARLIN_RECOGNIZER(id, ...) \
   std::optional<Finding> recognize_##id(const Finder& finder, const TensorView& tensor);
 #include "checkpoints/recognizers/recognizers.inc"

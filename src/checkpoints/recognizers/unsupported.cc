@@ -1,4 +1,4 @@
-// Codes that are known and not read: they are listed with the reason.
+// Codes that are known but not read. They are listed with the reason.
 #include "checkpoints/recognizers/recognizers.h"
 
 namespace metal_marlin {
