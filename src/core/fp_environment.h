@@ -1,4 +1,4 @@
-// The floating-point modes that results rely on: round to nearest, subnormals kept, no traps.
+// The floating-point modes on which results rely: round to nearest, keep subnormals, no traps.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace metal_marlin {
 
-/// Sets the default modes on this thread; at the end of its scope the modes are those that it
-/// found, and so are the exception flags. Hosts do set flush-to-zero, and new threads inherit it. A
-/// register is written only where that changes it: writing takes longer than reading.
+/// Sets the default modes on this thread, and restores the old modes and exception flags at the end
+/// of its scope. Hosts do set flush-to-zero, and new threads inherit it. A register is written only
+/// if its value changes, because writing takes longer than reading.
 ///
-/// Two places have one: the boundary of the ABI, for the thread that calls, and the task runners,
-/// for every other thread.
+/// Two places use this class: the boundary of the ABI, for the calling thread, and the task
+/// runners, for every other thread.
 class FpEnvironment {
  public:
   FpEnvironment(const FpEnvironment&) = delete;
@@ -36,11 +36,10 @@ class FpEnvironment {
   }
 
  private:
-  static constexpr uint32_t kDefault =
-      0x1f80;  // MXCSR at power-up: every exception masked, nothing else
+  static constexpr uint32_t kDefault = 0x1f80;  // MXCSR at power-up: all exceptions are masked
   static constexpr uint32_t kFlags = 0x3f;
-  // Nothing here computes with x87, but the C library takes the rounding of decimal numbers from
-  // its control word.
+  // The library does not compute with x87, but the C library takes the rounding of decimal numbers
+  // from the x87 control word.
   static constexpr uint16_t kDefaultX87 = 0x37f;
 
   static void set_x87(uint16_t word) { __asm__ volatile("fldcw %0" : : "m"(word)); }

@@ -7,11 +7,12 @@
 namespace metal_marlin {
 namespace {
 
-/// So few products are compared each with each, which takes less time than sorting and no memory.
+/// Up to this many products are compared pairwise, which takes less time than sorting and no
+/// memory.
 constexpr size_t kFew = 8;
 
-/// What of `other` the C of `writer` overlaps, as the caller calls it, or null. Both C are compared
-/// where `other` is the later.
+/// The caller's name of the operand of `other` that the C of `writer` overlaps, or null. The two C
+/// are compared if `other` is the later product.
 const char* overlapped(const GemmProblem& writer, const GemmProblem& other, bool later) {
   if (later && overlap(writer.c, other.c)) return "c";
   for (const Input& input : inputs_of(other))
@@ -56,8 +57,8 @@ void Independence::collect(std::span<const GemmProblem> problems) {
             [](const Operand& x, const Operand& y) { return x.begin < y.begin; });
 }
 
-/// Whether a product's matrices repeat with the same stride, and each one's first row ends before
-/// the first of all repeats: then two of them overlap where their first rows do.
+/// Whether the matrices of a product repeat with the same stride, and the first row of each matrix
+/// ends before the first repetition of any. Then two of them overlap if their first rows overlap.
 bool Independence::lie_in_the_same_rows(Operands operands) {
   int64_t stride = 0;  // in bytes; 0: there are single rows only
   for (const Operand& o : operands) {
@@ -100,7 +101,7 @@ bool Independence::pairs_conflict(Operands operands, size_t last_writer) {
 bool Independence::conflict(size_t last_writer) const {
   const Operands all = operands_;
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-    // Operands whose ranges hang together; nothing else touches them.
+    // The operands of one cluster of overlapping ranges. No other operand touches them.
     uintptr_t reach = all[begin].end;
     bool written = false;
     for (end = begin; end < all.size() && (end == begin || all[end].begin < reach); ++end) {
@@ -123,7 +124,7 @@ Status Independence::check(std::span<const GemmProblem> problems) {
   }
   collect(problems);
   if (!conflict(problems.size() - 1)) return {};
-  // The first that is in a conflict, by bisection: with more writers there are no fewer conflicts.
+  // Bisection finds the first product with a conflict: more writers never have fewer conflicts.
   size_t first = 0;
   for (size_t end = problems.size() - 1; first < end;) {
     const size_t middle = first + (end - first) / 2;

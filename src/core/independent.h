@@ -1,4 +1,4 @@
-// Are the products of one call independent of each other?
+// Checks that the products of one call are independent of each other.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,19 @@ namespace metal_marlin {
 /// Checks calls one after another and keeps its memory from call to call.
 class Independence {
  public:
-  /// Later calls of up to so many products will not allocate.
+  /// Later calls of up to this many products do not allocate.
   void reserve(size_t products);
 
-  /// That no C overlaps another problem's C or inputs, as overlap() has it. Each problem has passed
-  /// check_gemm(). Of several conflicts the error names that of the first product whose C is in
-  /// one, with the first other product that it touches, and there C before the inputs. Takes n log
-  /// n steps for n products, unless the ranges of many outputs intersect though the outputs do not;
-  /// those that lie side by side in the rows of one buffer take no more steps than others.
+  /// Checks that no C overlaps another problem's C or inputs, in the sense of overlap(). Each
+  /// problem must have passed check_gemm(). If there are several conflicts, the error names the
+  /// first product whose C has one, and the first other product that this C touches, its C before
+  /// its inputs. Takes n log n steps for n products, unless the ranges of many outputs intersect
+  /// although the outputs do not. Outputs side by side in the rows of one buffer take no more
+  /// steps than others.
   Status check(std::span<const GemmProblem> problems);
 
  private:
-  /// An operand that has bytes.
+  /// An operand that is not empty.
   struct Operand {
     uintptr_t begin, end;
     const MatrixView* matrix;

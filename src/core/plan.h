@@ -1,4 +1,4 @@
-// The choice among a backend's kernels, pure: what is there, what is asked, one answer.
+// The choice among the kernels of a backend: a pure function of the candidates and the problem.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace metal_marlin {
 
-/// One kernel as the choice sees it. A backend lists its kernels best first.
+/// The properties of one kernel that matter to the choice. A backend lists its kernels best first.
 struct KernelCandidate {
   std::string_view name;
   uint32_t features = 0;  ///< all of these bits are needed
@@ -19,13 +19,13 @@ struct KernelCandidate {
   bool serves = false;  ///< types, scales and epilogue fit
 };
 
-/// Index of the first candidate that serves, whose features are all `available` and whose range
-/// holds m. A non-empty `forced` names the only candidate to consider; its range is then ignored.
-/// MARLIN_E_UNSUPPORTED says what is missing.
+/// The index of the first candidate that serves, whose features are all `available` and whose range
+/// contains m. A non-empty `forced` names the only candidate to consider; its range is then
+/// ignored. MARLIN_E_UNSUPPORTED says what is missing.
 Result<size_t> choose_kernel(std::span<const KernelCandidate> candidates, uint32_t available,
                              int64_t m, std::string_view forced);
 
-/// Adds to what `explain` says; a line of more than 255 bytes is cut.
+/// Appends to the text of `explain`. A line of more than 255 bytes is cut.
 [[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...);
 
 }  // namespace metal_marlin

@@ -34,7 +34,7 @@ uint64_t ProcessStamp::get() {
   if (page_ == nullptr) return static_cast<uint64_t>(getpid());
   uint64_t stamp = page_->load(std::memory_order_acquire);
   if (stamp != 0) return stamp;
-  // Counted before it is stored, so that no fork in between can give the number away twice.
+  // The number is counted before it is stored, so that a fork in between cannot reuse it.
   const uint64_t next = last_.fetch_add(1) + 1;
   return page_->compare_exchange_strong(stamp, next, std::memory_order_acq_rel) ? next : stamp;
 }

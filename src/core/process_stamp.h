@@ -1,4 +1,4 @@
-// Which process is this? A number that a fork changes.
+// A number that identifies the process and that a fork changes.
 #pragma once
 
 #include <atomic>
@@ -6,9 +6,9 @@
 
 namespace metal_marlin {
 
-/// Tells a process from those that it was forked from, by a page that the system clears in a child.
-/// Process ids do not tell: in a namespace of its own a child may have its parent's. Where the
-/// system clears no pages, they must do.
+/// Distinguishes a process from its ancestors by a page that the system clears in a child. Process
+/// ids are not enough: in a namespace of its own, a child may have the id of its parent. They are
+/// used only if the system cannot clear pages.
 ///
 /// A handler of pthread_atfork() would outlive a library that is unloaded, and it would have to
 /// find all pools.
@@ -19,8 +19,8 @@ class ProcessStamp {
   ProcessStamp(const ProcessStamp&) = delete;
   ProcessStamp& operator=(const ProcessStamp&) = delete;
 
-  /// Never 0; the same for all threads, until this memory is in a forked child: there it is one
-  /// that never was.
+  /// Never 0, and the same for all threads of a process. In a forked child, it is a number that no
+  /// ancestor had.
   uint64_t get();
 
  private:

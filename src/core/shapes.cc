@@ -32,7 +32,7 @@ Status check_row_count(const MatrixView& m, const char* name, int64_t expected, 
                        m.rows, what, expected);
 }
 
-/// Ids and scales by themselves, and the rows of A and C by them.
+/// Checks ids and scales, and the rows of A and C that follow from them.
 Status check_routing(const GemmProblem& p, Pointers pointers) {
   const MatrixView &ids = p.routing.ids, &scales = p.routing.scales;
   if (ids.dtype != MARLIN_I32)
@@ -43,7 +43,7 @@ Status check_routing(const GemmProblem& p, Pointers pointers) {
                          "expert_ids.data is NULL, expected the experts of %" PRId64 " tokens",
                          ids.rows);
   const auto slots = (Checked(ids.rows) * Checked(ids.cols)).at_most(INT32_MAX);
-  // Without tokens there are no slots, but plans are made for at least one token.
+  // Without tokens there are no slots. However, plans are made for at least one token.
   if (ids.cols < 1 || ids.cols > INT32_MAX || !slots)
     return Status::error(MARLIN_E_SHAPE,
                          "expert_ids is [%" PRId64 ", %" PRId64
@@ -115,8 +115,8 @@ Status check_matrix(const MatrixView& m, const char* name, Pointers pointers) {
                          "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name,
                          m.stride, m.cols);
   const auto address = reinterpret_cast<uintptr_t>(m.data);
-  // Rows times stride bounds every offset a kernel forms; the end must not wrap around the address
-  // space.
+  // Rows times stride bounds every offset that a kernel computes. The end must not wrap around the
+  // address space.
   const Checked bytes = Checked(m.rows) * Checked(m.stride) * Checked(element);
   if (!bytes.at_most(PTRDIFF_MAX) || !(bytes + Checked(uint64_t{address})).at_most(UINTPTR_MAX))
     return Status::error(MARLIN_E_SHAPE,
@@ -181,14 +181,14 @@ bool overlap(const MatrixView& a, const MatrixView& b) {
       b_begin >= a_begin + static_cast<uint64_t>(a_bytes))
     return false;
 
-  // The stride of a single row has no meaning, and may be any number.
+  // The stride of a single row has no meaning and may be any number.
   const int64_t a_element = element_bytes(a), b_element = element_bytes(b);
   const int64_t a_stride = a.rows > 1 ? a.stride * a_element : 0,
                 b_stride = b.rows > 1 ? b.stride * b_element : 0;
   if (a.rows > 1 && b.rows > 1 && a_stride != b_stride) return true;
   if (a.rows == 1 && b.rows == 1) return true;
-  // Row i of a is [i s, i s + aw), row j of b is [d + j s, d + j s + bw) with d = b - a. They share
-  // a byte for t = j - i when -bw < d + t s < aw; i and j exist for every t in [-(a.rows - 1),
+  // Row i of a is [i s, i s + aw), and row j of b is [d + j s, d + j s + bw) with d = b - a. With t
+  // = j - i, they share a byte if -bw < d + t s < aw. i and j exist for every t in [-(a.rows - 1),
   // b.rows - 1].
   const int64_t s = a.rows > 1 ? a_stride : b_stride, d = static_cast<int64_t>(b_begin - a_begin);
   const int64_t first = std::max(floor_div(-b.cols * b_element - d, s) + 1, -(a.rows - 1));

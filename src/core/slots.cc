@@ -19,14 +19,14 @@ bool repeats_group_size(const WeightMeta& meta) {
   return true;
 }
 
-/// 0 when none fits. A longer group, or the only one of a row, repeats its scale.
+/// Returns 0 if no slot group fits. A longer group, or the only group of a row, repeats its scale.
 int slot_group_of(const WeightMeta& meta) {
   for (const int size : kSlotGroups)
     if (meta.group_size == size) return size;
   return meta.groups == 1 || meta.group_size % kLargestSlotGroup == 0 ? kLargestSlotGroup : 0;
 }
 
-/// Lengths of the runs of equal groups in `order`.
+/// The lengths of the runs of equal groups in `order`.
 std::vector<int64_t> run_lengths(const WeightMeta& meta, const std::vector<int32_t>& order) {
   std::vector<int64_t> lengths;
   int32_t group = -1;
@@ -38,9 +38,9 @@ std::vector<int64_t> run_lengths(const WeightMeta& meta, const std::vector<int32
   return lengths;
 }
 
-/// The slot group that packs runs of these lengths into the fewest bytes. Equal groups of an
-/// act-order file get their own size; a shard of one, which holds a few k of every group, a smaller
-/// one.
+/// Chooses the slot group that packs runs of these lengths into the fewest bytes. For equal groups
+/// of an act-order file, this is their own size. For a shard of such a file, which holds a few k of
+/// every group, it is smaller.
 void choose_slot_group(const std::vector<int64_t>& lengths, const SlotCosts& costs, Slots& slots) {
   int64_t least = INT64_MAX;
   for (const int size : kSlotGroups) {
@@ -90,7 +90,7 @@ Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs) {
     from += length;
     to += round_up(length, slots.group);
   }
-  // A shard of a plain file keeps its global group index although its order is that of the file.
+  // A shard of a plain file keeps its global group index, although it has the order of the file.
   bool in_order = true;
   for (int64_t k = 0; k < meta.k; ++k) in_order &= slots.slot_to_k[k] == k;
   if (in_order) slots.slot_to_k = {};
@@ -112,7 +112,7 @@ Status check_padding(const WeightMeta& meta, int64_t padded_n, uint64_t bytes) {
 std::vector<int32_t> groups_of_slots(const WeightMeta& meta, const Slots& slots) {
   std::vector<int32_t> groups(static_cast<size_t>(ceil_div(slots.count, slots.group)), -1);
   for (size_t i = 0; i < groups.size(); ++i) {
-    // Padding comes last in a group, so the first slot speaks for all.
+    // Padding comes last in a group, so the first slot decides for the whole group.
     const int64_t slot = static_cast<int64_t>(i) * slots.group;
     const int64_t k = slots.slot_to_k.empty() ? slot : slots.slot_to_k[slot];
     if (k < 0 || k >= meta.k) continue;

@@ -1,4 +1,4 @@
-// Where each k of the file goes along the packed K.
+// Maps each k of the file to a slot of the packed K.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace metal_marlin {
 
-/// What a backend's layout asks for, and what it costs: bytes (of any unit) a slot, and a slot
-/// group's scale and zero.
+/// The requirements and costs of a backend's layout: bytes (in any unit) of a slot, and of the
+/// scale and zero of a slot group.
 struct SlotCosts {
   int64_t pad = 128;  ///< slots are padded to a multiple of this
   int64_t slot = 0, group = 0;
@@ -23,17 +23,17 @@ struct Slots {
       slot_to_k;  ///< [count], -1: padding; empty: slot s is k s, padded at the end
 };
 
-/// Drops a meta.group_index that says no more than k / group_size. MARLIN_E_UNSUPPORTED for groups
-/// that no layout can hold.
+/// Drops a meta.group_index that equals k / group_size. Groups that no layout can hold are
+/// MARLIN_E_UNSUPPORTED.
 Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs);
 
-/// Layouts round N up to whole panels, `padded_n` in all, so that a matrix of one row takes up to
-/// 64 times its bytes. Nobody minds for the rows that models have. MARLIN_E_UNSUPPORTED where they
-/// are so long that `bytes`, the packed size, is more than four times what the rows themselves take
-/// of it and 64 MiB: with N = 1 and 64 columns in a panel, from about 1.9 million 4-bit codes on.
+/// Layouts round N up to whole panels, `padded_n` columns in all, so a matrix of one row takes up
+/// to 64 times its bytes. This does not matter for the row lengths of models. MARLIN_E_UNSUPPORTED
+/// if `bytes`, the packed size, is more than 64 MiB plus four times the share of the rows
+/// themselves. With N = 1 and 64 columns per panel, this begins at about 1.9 million 4-bit codes.
 Status check_padding(const WeightMeta& meta, int64_t padded_n, uint64_t bytes);
 
-/// The file's group of each slot group, -1 for padding: [count / group], rounded up.
+/// The group in the file for each slot group, -1 for padding: [count / group], rounded up.
 std::vector<int32_t> groups_of_slots(const WeightMeta& meta, const Slots& slots);
 
 }  // namespace metal_marlin

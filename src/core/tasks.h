@@ -7,7 +7,8 @@
 
 namespace metal_marlin {
 
-/// A borrowed callable `void(uint32_t index)`: no allocation, valid while the callable lives.
+/// A borrowed callable `void(uint32_t index)`. It does not allocate, and it is valid while the
+/// callable lives.
 class TaskRef {
  public:
   template <class F>
@@ -22,13 +23,13 @@ class TaskRef {
   void (*call_)(void*, uint32_t);
 };
 
-/// Runs task(0..tasks-1), each once, on any threads in any order, and returns when all are done.
+/// Runs each of task(0..tasks-1) once, on any threads in any order, and returns when all are done.
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;
   virtual void run(uint32_t tasks, TaskRef task) = 0;
-  /// How many tasks can run at once; at least 1. A hint for splitting work; results must not depend
-  /// on it.
+  /// How many tasks can run at once, at least 1. This is a hint for splitting work; results must
+  /// not depend on it.
   virtual uint32_t width() const = 0;
 };
 

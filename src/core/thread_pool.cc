@@ -16,9 +16,9 @@
 namespace metal_marlin {
 namespace {
 
-// A sleeping thread takes 5 to 50 us to wake. Decoding calls one product after another within that
-// time, so a thread looks for work this long before it sleeps, and no longer, so that the host gets
-// its processors back.
+// A sleeping thread takes 5 to 50 us to wake. Token generation calls one product after another
+// within this time, so a thread looks for work this long before it sleeps. It does not look longer,
+// so that the host gets its processors back.
 constexpr std::chrono::microseconds kSpinTime{60};
 constexpr int kPausesPerLook = 64;  // between looks at the clock, which costs as much as a pause
 
@@ -30,7 +30,7 @@ void pause() {
 #endif
 }
 
-/// Waits for `ready` without sleeping; false when kSpinTime was not enough.
+/// Waits for `ready` without sleeping. Returns false if kSpinTime was not enough.
 template <class Ready>
 bool spin_until(const Ready& ready) {
   if (ready()) return true;
@@ -48,11 +48,11 @@ void run_inline(uint32_t tasks, TaskRef task) {
   for (uint32_t i = 0; i < tasks; ++i) task(i);
 }
 
-/// Twice what the header asks of a host's threads: sanitizers take more.
+/// Twice the stack that the header requires of a host's threads, because sanitizers need more.
 constexpr size_t kStackBytes = 256 << 10;
 
-/// Attributes of threads with a stack of that size, where the system's default is less (`ulimit
-/// -s`, other C libraries).
+/// Attributes of threads with a stack of at least this size, for systems whose default is less
+/// (`ulimit -s`, other C libraries).
 class ThreadAttributes {
  public:
   ThreadAttributes() : made_(pthread_attr_init(&attributes_) == 0) {
@@ -72,8 +72,8 @@ class ThreadAttributes {
   const bool made_;
 };
 
-/// New threads take the creator's signal mask: with everything blocked, the host's handlers never
-/// run on them.
+/// New threads inherit the signal mask of their creator. This class blocks all signals meanwhile,
+/// so that the host's handlers never run on our threads.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -89,14 +89,14 @@ class BlockedSignals {
 
 }  // namespace
 
-// One job at a time. `state_` holds the job's number, whether it is open, whether its caller sleeps
-// and how many workers are inside it. A worker enters by adding 1: it may touch the job only when
-// the same addition saw it open. The caller closes the job and then waits until nobody is inside,
-// so a job's fields never change under a worker, and a worker that comes late finds the door shut
-// and leaves. All steps are read-modify-writes of one word, hence totally ordered.
+// A crew runs one job at a time. `state_` holds the number of the job, whether it is open, whether
+// its caller sleeps, and how many workers are inside it. A worker enters by adding 1. It may use
+// the job only if the same addition saw it open. The caller closes the job and then waits until no
+// worker is inside, so the fields of a job never change under a worker, and a late worker finds the
+// job closed and leaves. All steps are read-modify-writes of one word, so they are totally ordered.
 class ThreadPool::Crew {
  public:
-  /// Starts as many of the wanted workers as the system grants, maybe none.
+  /// Starts as many of the workers as the system allows, perhaps none.
   explicit Crew(uint32_t workers) noexcept : threads_(new(std::nothrow) pthread_t[workers]) {
     const BlockedSignals blocked;
     const ThreadAttributes attributes;
@@ -115,8 +115,8 @@ class ThreadPool::Crew {
     for (uint32_t i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
   }
 
-  /// Frees the memory of a parent's crew. Its threads do not exist in this process, so nothing is
-  /// joined, and to destroy its condition variables would wait for them for ever.
+  /// Frees the memory of a parent's crew. Its threads do not exist in this process, so they are not
+  /// joined, and destroying the condition variables would wait for them forever.
   static void forget(Crew* crew) {
     if (crew == nullptr) return;
     crew->threads_.reset();
@@ -128,8 +128,8 @@ class ThreadPool::Crew {
     tasks_ = tasks;
     next_.store(0, std::memory_order_relaxed);
     state_.fetch_add(kNumberStep | kOpen);
-    // A worker counts itself asleep before its last look at state_, so either it sees the new
-    // number or we see it here.
+    // A worker counts itself as asleep before its last look at state_. Therefore either the worker
+    // sees the new number, or we see the sleeping worker here.
     if (sleepers_.load() != 0) {
       {
         const std::lock_guard lock(mutex_);
@@ -196,7 +196,7 @@ class ThreadPool::Crew {
     state_.fetch_and(~kCallerSleeps);
   }
 
-  // Each on its own cache line: workers poll the first and hammer the second.
+  // Each is on its own cache line: workers poll the first and write the second very often.
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<uint64_t> next_{0};  // wide enough never to wrap past tasks_
   alignas(64) const TaskRef* task_ = nullptr;

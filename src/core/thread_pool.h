@@ -1,4 +1,4 @@
-// A backend's own threads, and the host's.
+// The threads of a backend: its own, or the host's.
 #pragma once
 
 #include <atomic>
@@ -11,19 +11,19 @@
 
 namespace metal_marlin {
 
-/// Persistent threads that the first run() starts and the destructor joins. Tasks must not throw.
-/// They run under FpEnvironment, as the caller of run() does.
+/// Persistent threads, which the first run() starts and the destructor joins. Tasks must not throw.
+/// They run under FpEnvironment, like the caller of run().
 ///
-/// run() may be called from several threads and from a task: whoever finds the pool busy runs all
-/// its tasks itself, so nobody waits for a stranger's work. When threads cannot be created there
-/// are fewer of them. After fork() the child has none of the parent's threads; its first run()
-/// starts new ones, even when the parent's pool was busy at that moment.
+/// Several threads, and tasks, may call run(). A caller that finds the pool busy runs all its tasks
+/// itself, so no caller waits for the work of another. If threads cannot be created, the pool has
+/// fewer of them. After fork(), the child has none of the parent's threads; its first run() starts
+/// new ones, even if the parent's pool was busy at that moment.
 class ThreadPool final : public TaskRunner {
  public:
-  /// A bound on what a descriptor can ask for; more threads than this help no product.
+  /// The most threads that a descriptor can request. More threads than this help no product.
   static constexpr uint32_t kMaxThreads = 1024;
 
-  /// `threads` counts the caller of run(): 1 never starts any. 0 counts as 1.
+  /// `threads` includes the caller of run(), so 1 starts no thread. 0 counts as 1.
   explicit ThreadPool(uint32_t threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;
@@ -41,15 +41,15 @@ class ThreadPool final : public TaskRunner {
 
   const uint32_t threads_;
   ProcessStamp process_;
-  // The process that is inside run() with the crew, or 0. A foreign stamp means that the parent was
-  // inside when it forked.
+  // The stamp of the process that is inside run() with the crew, or 0. A foreign stamp means that
+  // the parent was inside when it forked.
   std::atomic<uint64_t> holder_{0};
-  // Only the holder touches what follows.
+  // Only the holder uses the following member.
   Crew* crew_ = nullptr;
   uint64_t crew_process_ = 0;
 };
 
-/// Tasks run by the host's parallel_for, under FpEnvironment on whatever thread that chooses.
+/// Runs tasks by the host's parallel_for, under FpEnvironment on the threads that the host chooses.
 class HostRunner final : public TaskRunner {
  public:
   using ParallelFor = void (*)(void* user, uint32_t tasks, void (*task)(void*, uint32_t),
@@ -66,8 +66,8 @@ class HostRunner final : public TaskRunner {
   uint32_t width_;
 };
 
-/// What the options ask for: the host's threads, or a pool of options.threads, or of all that the
-/// process may use.
+/// Makes the runner that the options request: the host's threads, a pool of options.threads, or a
+/// pool of as many threads as the process may use.
 std::unique_ptr<TaskRunner> make_task_runner(const BackendOptions& options);
 
 }  // namespace metal_marlin

@@ -15,7 +15,7 @@
 namespace metal_marlin {
 namespace {
 
-/// 0 when there is no such mask.
+/// The processors of the affinity mask, or 0 if there is no mask.
 uint32_t affinity_count() {
 #if defined(__linux__)
   // The kernel refuses masks shorter than its own, which may be longer than cpu_set_t.
@@ -30,7 +30,7 @@ uint32_t affinity_count() {
   return 0;
 }
 
-/// ceil(quota / period), or 0 when either is absent or means "unlimited".
+/// ceil(quota / period), or 0 if either is absent or means "unlimited".
 uint32_t ratio(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return 0;
   return static_cast<uint32_t>(
@@ -55,8 +55,8 @@ uint32_t limit_v1(const std::string& folder) {
 
 uint32_t lower(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
 
-/// The least limit of `path` and all above it. A container may see a path that is not mounted; its
-/// root then has the limit.
+/// The least limit of `path` and all its ancestors. A container may see a path that is not mounted;
+/// its root then has the limit.
 uint32_t walk_up(const std::string& mount, std::string_view path,
                  uint32_t (*limit)(const std::string&)) {
   uint32_t least = 0;
@@ -93,7 +93,7 @@ uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount) {
     if (controllers.empty()) {
       least = lower(least, walk_up(mount, path, limit_v2));
     } else if (lists_cpu(controllers)) {
-      // Mounted under its controllers' names, in either order, with links from each single name.
+      // The folder has the names of its controllers in either order, with links from each name.
       least = lower(least, walk_up(mount + "/cpu", path, limit_v1));
     }
   }

@@ -7,11 +7,11 @@
 
 namespace metal_marlin {
 
-/// The processors of the affinity mask, or fewer when a cgroup limits CPU time; at least 1.
+/// The processors of the affinity mask, or fewer if a cgroup limits CPU time; at least 1.
 uint32_t usable_threads();
 
-/// Processors' worth of CPU time that cgroups v1 and v2 leave to a process, rounded up; 0: no
-/// limit. `self` is the text of /proc/self/cgroup and `mount` where cgroups are mounted
+/// The CPU time that cgroups v1 and v2 leave to a process, in processors, rounded up; 0: no limit.
+/// `self` is the text of /proc/self/cgroup, and `mount` is the folder where cgroups are mounted
 /// (/sys/fs/cgroup). Limits of all ancestors count.
 uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount);
 
