@@ -29,8 +29,9 @@ constexpr Entry kBackends[] = {
      cpu::create_backend},
 };
 
-/// The kernel that METAL_MARLIN_KERNEL asks a backend for. A name of another backend's does not
-/// concern it; one that nobody has does, so that a mistyped name is an error of every product.
+/// The kernel that METAL_MARLIN_KERNEL requests from a backend. A backend ignores a name that only
+/// another backend has. It does not ignore a name that no backend has, so that a mistyped name is
+/// an error of every product.
 std::string kernel_for(const Entry& entry) {
   const char* const name = std::getenv("METAL_MARLIN_KERNEL");
   if (name == nullptr) return {};

@@ -9,16 +9,16 @@
 
 namespace metal_marlin::api {
 
-/// Describes device `index` over all backends, struct_size left alone. MARLIN_E_NOT_FOUND past the
-/// end.
+/// Describes device `index` over all backends and does not change struct_size. MARLIN_E_NOT_FOUND
+/// past the end.
 Status describe_device(uint32_t index, marlin_device_info& out);
 
 struct NamedBackend {
   marlin_backend kind;
   std::unique_ptr<Backend> backend;
 };
-/// `which` may be AUTO: the first that has a usable device. MARLIN_E_NO_DEVICE with the reason when
-/// there is none. Reads METAL_MARLIN_KERNEL.
+/// `which` may be AUTO: the first backend that has a usable device. MARLIN_E_NO_DEVICE with the
+/// reason if there is none. Reads METAL_MARLIN_KERNEL.
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options);
 
 }  // namespace metal_marlin::api

@@ -1,4 +1,4 @@
-// Memory that host and device both reach.
+// Memory that both the host and the device reach.
 #pragma once
 
 #include "api/context.h"

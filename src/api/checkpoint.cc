@@ -50,7 +50,7 @@ Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_la
   return api::write_descriptor(out, info, "out");
 }
 
-/// All dimensions but the last are rows; a scalar is [1, 1].
+/// All dimensions except the last are rows; a scalar is [1, 1].
 Result<marlin_matrix> as_matrix(const TensorView& tensor) {
   if (tensor.dtype == 0)
     return Status::error(MARLIN_E_UNSUPPORTED,

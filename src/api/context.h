@@ -1,4 +1,4 @@
-// A context: one backend with the host's callbacks, kept alive by its children.
+// A context: one backend with the host's callbacks. Its children keep it alive.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 struct marlin_context final : metal_marlin::api::Handle {
   static constexpr auto kKind = metal_marlin::api::HandleKind::context;
 
-  /// The caller holds the first count.
+  /// The caller owns the first reference.
   marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made,
                  metal_marlin::Logger log)
       : Handle(kKind), backend_kind(which), logger(log), backend(std::move(made)) {}
 
   void add_ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
-  /// The last one deletes, which joins the backend's threads.
+  /// The last reference deletes the context, which joins the threads of the backend.
   void drop_ref() {
     if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

@@ -37,7 +37,7 @@ Status check_convert_desc(const marlin_convert_desc& d) {
   return {};
 }
 
-/// Fills in the layers' numbers, ascending, and their norms.
+/// Fills in the numbers of the layers, in ascending order, and their norms.
 Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, ConvertOptions& options) {
   std::vector<uint32_t> listed(files.layer_count(), UINT32_MAX);  // where
   for (uint32_t i = 0; i < d.layer_count; ++i) {

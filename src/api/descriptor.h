@@ -8,7 +8,7 @@
 
 namespace metal_marlin::api {
 
-/// Bytes of each struct in version 1 of the ABI. They never change; a struct grows behind them.
+/// The bytes of each struct in version 1 of the ABI. They never change; a struct grows after them.
 template <class T>
 inline constexpr uint32_t kVersion1Size = 0;
 template <>
@@ -32,18 +32,19 @@ inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
 template <>
 inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 88;
 
-/// No struct will ever be longer: a larger struct_size is uninitialized memory, and must not make
-/// us walk through it.
+/// No struct will ever be longer. A larger struct_size is uninitialized memory, and the library
+/// must not read that many bytes.
 inline constexpr uint32_t kMaxStructSize = 4096;
 
-/// The struct_size of a caller's struct of any alignment, when it is legal.
+/// The struct_size of a caller's struct of any alignment, if it is legal.
 Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, const char* name);
-/// Copies a caller's input struct into `to` of `size` bytes: fields that the caller does not know
-/// are 0, and the fields that we do not know must be 0. to's struct_size becomes `size`.
+/// Copies a caller's input struct into `to` of `size` bytes. Fields that the caller does not know
+/// become 0, and fields that this version does not know must be 0. The struct_size of `to` becomes
+/// `size`.
 Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version1_size,
                    const char* name);
-/// Copies `from` of `size` bytes to a caller's output struct, as much as fits; fields that we do
-/// not know become 0. The caller's struct_size stays.
+/// Copies `from` of `size` bytes to a caller's output struct, as far as it fits. Fields that this
+/// version does not know become 0. The caller's struct_size stays.
 Status write_struct(void* caller, const void* from, uint32_t size, uint32_t version1_size,
                     const char* name);
 
@@ -55,7 +56,7 @@ Result<T> read_descriptor(const T* caller, const char* name) {
   MARLIN_RETURN_IF_ERROR(read_struct(caller, &local, sizeof local, kVersion1Size<T>, name));
   return local;
 }
-/// `caller` may be NULL: all defaults.
+/// `caller` may be NULL, which means all defaults.
 template <class T>
 Result<T> read_optional_descriptor(const T* caller, const char* name) {
   if (caller != nullptr) return read_descriptor(caller, name);
@@ -63,8 +64,8 @@ Result<T> read_optional_descriptor(const T* caller, const char* name) {
   local.struct_size = sizeof local;
   return local;
 }
-/// That `caller` is an output struct that write_descriptor() will take, before any work is done for
-/// it.
+/// Checks, before any work is done, that `caller` is an output struct that write_descriptor()
+/// accepts.
 template <class T>
 Status check_output(const T* caller, const char* name) {
   if (caller == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s is NULL", name);

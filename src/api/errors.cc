@@ -14,7 +14,7 @@ marlin_status report(const Status& status, marlin_error* err) noexcept {
   filled.native_code = status.native_code();
   copy_printable(status.message(), filled.message,
                  sizeof filled.message);  // it quotes names from files, and paths
-  // boundary() has seen that it takes this.
+  // boundary() has checked that `err` can be filled.
   (void)write_descriptor(err, filled, "err");
   return status.code();
 }
@@ -25,7 +25,7 @@ Status status_of_exception() noexcept {
   } catch (const std::bad_alloc&) {
     return Status::error(MARLIN_E_MEMORY, "out of memory");
   } catch (const std::length_error&) {
-    // A container was asked for more elements than the address space holds.
+    // A container would have more elements than the address space holds.
     return Status::error(MARLIN_E_MEMORY, "out of memory: a size exceeds the address space");
   } catch (const std::exception& e) {
     return Status::error(MARLIN_E_INTERNAL, "unexpected exception: %s", e.what());

@@ -1,6 +1,6 @@
-// What all handles share: a tag in their first bytes, so that NULL, another kind of handle and
-// (while its memory is known to live) a destroyed one are errors and not crashes; and the count
-// that keeps a context alive while it has children.
+// The common parts of all handles. A tag in the first bytes makes NULL, another kind of handle and
+// (while its memory is known to live) a destroyed handle errors instead of crashes. A count keeps a
+// context alive while it has children.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace metal_marlin::api {
 
-/// Odd, unlikely values: a pointer, a size or a float in the first bytes of something else is none
-/// of them.
+/// Odd, unlikely values: the first bytes of other objects (a pointer, a size or a float) do not
+/// have them.
 enum class HandleKind : uint32_t {
   context = 0x6d6c0c11,
   stream = 0x6d6c0c23,
@@ -31,7 +31,7 @@ class Handle {
   ~Handle() { kind_.store(HandleKind::destroyed, std::memory_order_relaxed); }
 
   HandleKind kind() const { return kind_.load(std::memory_order_relaxed); }
-  /// Marks it destroyed; false when it already was, or is of another kind.
+  /// Marks the handle as destroyed. Returns false if it already was, or if it is of another kind.
   bool retire(HandleKind kind) {
     return kind_.compare_exchange_strong(kind, HandleKind::destroyed);
   }
@@ -41,21 +41,21 @@ class Handle {
   std::atomic<HandleKind> kind_;
 };
 
-/// What is wrong with a handle that should be a `kind`; `name` is the argument's.
+/// Checks that a handle is live and of this kind; `name` is the name of the argument.
 Status check_handle(const void* handle, HandleKind kind, const char* name);
 /// For T with a static kKind.
 template <class T>
 Status check_handle(const T* handle, const char* name) {
   return check_handle(handle, T::kKind, name);
 }
-/// The handle to destroy, or null when there is none or it is no live T: destroying has no way to
-/// report.
+/// The handle to destroy, or null if there is none or if it is not a live T. Destroying cannot
+/// report errors.
 template <class T>
 T* take_for_destroy(T* handle) {
   return check_handle(handle, "handle").ok() && handle->retire(T::kKind) ? handle : nullptr;
 }
 
-/// Holds one count of a T that has add_ref() and drop_ref().
+/// Holds one reference to a T that has add_ref() and drop_ref().
 template <class T>
 class Ref {
  public:

@@ -37,7 +37,7 @@ struct Range {
   int64_t first, count;
 };
 
-/// The part of `whole` elements that a shard takes along one axis.
+/// The range of `whole` elements that a shard takes along one axis.
 Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* axis) {
   if (first < 0 || count < 0)
     return Status::error(MARLIN_E_ARGUMENT,
@@ -51,7 +51,7 @@ Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* 
   return Range{first, count != 0 ? count : whole - first};
 }
 
-/// What one of the names stands for: some experts of a layer, and the rows and columns of each.
+/// The meaning of one of the names: some experts of a layer, and the rows and columns of each.
 struct LayerPart {
   Layer layer;
   size_t index;
@@ -96,8 +96,8 @@ Result<std::unique_ptr<WeightSource>> source_of(const Checkpoint& files, const L
   return source;
 }
 
-/// How many experts the parts make: those that each name has, or, with desc->expert_count, as many
-/// as there are names for.
+/// The number of experts of the parts: the experts of each name or, with desc->expert_count, the
+/// experts for which there are names.
 Result<int64_t> count_experts(std::span<const LayerPart> parts, uint32_t expert_count) {
   const int64_t each = expert_count > 1 ? 1 : parts[0].experts.count;
   for (uint32_t i = 0; i < parts.size(); ++i)

@@ -56,7 +56,7 @@ Status check_memory(marlin_memory memory, const char* name, marlin_backend backe
   }
 }
 
-/// Sizes, stride and dtype; everything but data and bytes of the result.
+/// Checks sizes, stride and dtype. Fills everything in the result except data and bytes.
 Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
   if (dtype_bits(m.dtype) == 0)
     return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected 1..12", name, m.dtype);
@@ -87,7 +87,7 @@ Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
   return o;
 }
 
-/// From the first byte to past the last.
+/// The bytes from the first to the last, inclusive.
 Result<uint64_t> byte_length(const Operand& o, const char* name) {
   if (o.rows == 0 || o.cols == 0) return uint64_t{0};
   const Checked elements = Checked(o.rows - 1) * Checked(o.stride) + Checked(o.cols);
@@ -99,7 +99,7 @@ Result<uint64_t> byte_length(const Operand& o, const char* name) {
   return *bits / 8;
 }
 
-/// The start and length of the memory that m.data names; a plain pointer's has no known length.
+/// The start and length of the memory that m.data names. The length is unknown for a plain pointer.
 struct Extent {
   static constexpr uint64_t kUnknown = UINT64_MAX;
   uint64_t address = 0, bytes = kUnknown;
@@ -121,8 +121,8 @@ Result<Extent> extent_of(const marlin_matrix& m, const char* name, const marlin_
   return Extent{uint64_t{reinterpret_cast<uintptr_t>(buffer->memory->host())}, buffer->bytes};
 }
 
-/// Finds where the operand starts, its whole length being inside the buffer or the address space,
-/// and its data aligned.
+/// Finds the start of the operand. Checks that its whole length is inside the buffer or the address
+/// space, and that its data are aligned.
 Status locate(const marlin_matrix& m, const char* name, const Extent& extent, Operand& operand) {
   const auto end = (Checked(m.offset_bytes) + Checked(operand.bytes)).at_most(extent.bytes);
   if (extent.bytes != Extent::kUnknown && !end)
@@ -146,7 +146,7 @@ Status locate(const marlin_matrix& m, const char* name, const Extent& extent, Op
   return {};
 }
 
-/// Everything about the operand but where its memory is.
+/// Everything about the operand except the place of its memory.
 Result<Operand> measured(const marlin_matrix& m, const char* name, Pointers pointers) {
   MARLIN_ASSIGN(Operand operand, check_shape(m, name));
   MARLIN_ASSIGN(operand.bytes, byte_length(operand, name));

@@ -1,5 +1,4 @@
-// The caller's matrices, checked: what marlin_matrix promises, independent of what the matrix is
-// for.
+// Checks the caller's matrices against the rules of marlin_matrix, whatever the matrix is used for.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +10,26 @@
 
 namespace metal_marlin::api {
 
-/// A matrix whose memory this context can reach: sizes and stride not negative, stride >= cols,
-/// every byte inside the address space and, in a marlin_buffer or a native one, inside that; data
-/// naturally aligned, and not null unless it has no elements or is unread.
+/// A matrix whose memory this context can reach. Sizes and stride are not negative, and stride >=
+/// cols. Every byte is inside the address space and inside the marlin_buffer or native buffer, if
+/// there is one. The data are naturally aligned, and not null unless the matrix has no elements or
+/// is unread.
 struct Operand : MatrixView {
-  uint64_t bytes = 0;  ///< from the first byte to past the last
+  uint64_t bytes = 0;  ///< from the first byte to the last, inclusive
 
-  /// Only the host's own memory and buffers: `name` is read here and now. MARLIN_E_UNSUPPORTED for
-  /// any other.
+  /// Checks that the host can read `name` at once: it must be in the host's own memory or in a
+  /// buffer, else MARLIN_E_UNSUPPORTED.
   Status check_host_reads(const char* name) const;
 };
 
-/// Checks `matrix` for work in `context`; `name` is the operand's in messages. Unread: nothing is
-/// asked of the pointer.
+/// Checks `matrix` for work in `context`; `name` is the name of the operand in messages. The
+/// pointer of an unread matrix is not checked.
 Result<Operand> resolve(const marlin_matrix& matrix, const char* name,
                         const marlin_context& context, Pointers pointers = Pointers::read);
-/// The same for a call without a context, which reaches plain host memory only.
+/// The same for a call without a context, which reaches only plain host memory.
 Result<Operand> resolve_host(const marlin_matrix& matrix, const char* name);
 
-/// True when the ranges from first to last byte share a byte.
+/// True if the ranges from first to last byte share a byte.
 bool ranges_overlap(const Operand& a, const Operand& b);
 
 }  // namespace metal_marlin::api

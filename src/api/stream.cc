@@ -106,7 +106,7 @@ marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, mar
 
 void marlin_stream_destroy(marlin_stream* stream) {
   if (api::take_for_destroy(stream) == nullptr) return;
-  // The context lives until the shell is with it; then this may have been its last child.
+  // The context must live until it has the shell. This stream may have been its last child.
   const api::ContextRef context = std::move(stream->context);
   stream->backend.reset();
   stream->scratch = {};

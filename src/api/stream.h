@@ -1,5 +1,5 @@
 // Streams. A destroyed stream leaves its shell with the context, so that a call on it is an error
-// and not a crash; the oldest shells serve again, so that a stream a frame does not add up.
+// and not a crash. The oldest shells are reused, so that one stream per frame does not leak memory.
 #pragma once
 
 #include <memory>
@@ -22,23 +22,24 @@ struct marlin_stream final : metal_marlin::api::Handle {
   metal_marlin::api::Operand scratch;  ///< the host's, or absent
   std::vector<metal_marlin::GemmProblem>
       problems;  ///< of one call; kept so that prepared calls do not allocate
-  metal_marlin::Independence independence;  ///< likewise
+  metal_marlin::Independence independence;  ///< kept for the same reason
   marlin_stream* next_shell = nullptr;
 };
 
 namespace metal_marlin::api {
 
-/// The destroyed streams of a context, oldest first. Safe from several threads.
+/// The destroyed streams of a context, oldest first. Several threads may use it at once.
 class StreamShells {
  public:
-  /// So many streams must be destroyed later before a destroyed one's address means a new stream.
+  /// So many later streams must be destroyed before the address of a destroyed stream is reused.
   static constexpr size_t kKept = 256;
 
   StreamShells() = default;
   StreamShells(const StreamShells&) = delete;
   StreamShells& operator=(const StreamShells&) = delete;
   ~StreamShells();
-  /// An empty stream marked destroyed: the oldest shell when there are enough, else a new one.
+  /// An empty stream that is marked as destroyed: the oldest shell if there are enough, else a new
+  /// one.
   std::unique_ptr<marlin_stream> take();
   /// Never allocates.
   void put(std::unique_ptr<marlin_stream> shell) noexcept;

@@ -29,7 +29,7 @@ Status check_range(int64_t first_row, int64_t rows, int64_t n) {
                        rows, first_row, n);
 }
 
-/// Consecutive rows, which may go on from one expert to the next.
+/// Decodes consecutive rows, which may continue from one expert to the next.
 Status unpack_rows(BackendStream* on, const marlin_weights& weights, int64_t first,
                    MatrixView out) {
   const int64_t n = weights.experts.front()->meta().n,

@@ -92,7 +92,7 @@ Status check_pack_desc(const marlin_pack_desc& d) {
   return {};
 }
 
-/// An operand of a part as readers take it; empty when absent. `name` has static storage.
+/// The operand of a part in the form of the readers; empty if absent. `name` has static storage.
 Result<TensorView> tensor_view(const marlin_matrix& m, const char* name,
                                const marlin_context& context) {
   TensorView view;
@@ -130,7 +130,7 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   return operands;
 }
 
-/// One part, checked down to its last code when make_source() does so.
+/// The source of one part, checked as far as make_source() checks it.
 Result<std::unique_ptr<WeightSource>> part_source(const marlin_pack_desc* part,
                                                   const marlin_context& context,
                                                   marlin_layout& layout) {

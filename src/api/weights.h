@@ -23,34 +23,34 @@ struct marlin_weights final : metal_marlin::api::Handle {
 
   const metal_marlin::api::ContextRef context;  ///< first: released after the packed memory
   const metal_marlin::ExpertStack experts;      ///< one or more
-  const marlin_layout layout;                   ///< that the first part came in
-  const std::string name;                       ///< the first layer's, or ""
+  const marlin_layout layout;                   ///< of the first part
+  const std::string name;                       ///< of the first layer, or ""
 };
 
 namespace metal_marlin::api {
 
 using Sources = std::vector<std::unique_ptr<WeightSource>>;
 
-/// The sources, expert-major, concatenated along N to one an expert. Their number is a multiple of
-/// expert_count. Experts must agree in all but the group index of their columns and the tensor
-/// scales.
+/// Concatenates the sources, which are expert-major, along N to one source per expert. Their number
+/// is a multiple of expert_count. Experts must agree in everything except the group index of their
+/// columns and the tensor scales.
 Result<Sources> make_experts(Sources parts, uint32_t expert_count);
-/// Packs an expert a source on the context's device. The handle is the caller's.
+/// Packs one expert per source on the device of the context. The caller owns the handle.
 Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
                                      marlin_layout layout, const std::string& name);
 
-/// Tells the host's log what it should know about how a matrix was read.
+/// Writes the warning of a source, if any, to the host's log.
 void warn(const marlin_context& context, const WeightSource& source);
 
 constexpr bool is_known(marlin_gptq_zero_f zero_f) {
   return zero_f >= MARLIN_GPTQ_ZERO_F_AUTO && zero_f <= MARLIN_GPTQ_ZERO_F_SIXTEEN;
 }
 
-/// That `weights` is a live handle, of `context` unless that is null.
+/// Checks that `weights` is a live handle, and of `context` unless `context` is null.
 Status check_weights(const marlin_weights* weights, const marlin_context* context);
-/// The numbers of marlin_pack_desc::column_norms and its like, called `name` in messages: [1, k]
-/// F32; none when absent. They stay the caller's. Without a context (NULL) they are in plain host
-/// memory.
+/// The numbers of marlin_pack_desc::column_norms and similar members, called `name` in messages:
+/// [1, k] F32, or none if absent. The caller keeps them. Without a context (NULL), they are in
+/// plain host memory.
 Result<std::span<const float>> column_norms_of(const marlin_matrix& norms, int64_t k,
                                                const char* name, const marlin_context* context);
 /// A length for a 32-bit field of marlin_layer_info.
