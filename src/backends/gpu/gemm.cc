@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kHelperThreads = 256;
 
-/// Every row of A begins at a multiple of 16 bytes.
+/// Whether every row of A begins at a multiple of 16 bytes.
 bool is_aligned(const GemmProblem& problem, const Matrix& a) {
   const auto element = static_cast<uint64_t>(float_bytes(problem.a.dtype));
   return a.place.address() % 16 == 0 && static_cast<uint64_t>(a.stride) * element % 16 == 0;
@@ -81,8 +81,8 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   return args;
 }
 
-/// A kernel whose registers leave room for fewer threads than its tile needs cannot run; nor can
-/// one with other simdgroups.
+/// A kernel cannot run if its registers leave room for fewer threads than its tile needs, or if the
+/// device has simdgroups of another size.
 Status check_kernel(const device::Kernel& compiled, const ProductKernel& kernel) {
   if (compiled.max_threads() >= kernel.threads && compiled.simd_width() == kLanes) return {};
   return Status::error(
@@ -252,7 +252,7 @@ Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Pr
                          "metal-marlin: finish");
 }
 
-/// Block number `round` of the rows of every product that has so many.
+/// Records block number `round` of the rows of every product that has this many blocks.
 Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t round,
                               bool& more) const {
   bool partial = false;

@@ -1,4 +1,4 @@
-// Products on a GPU, recorded: which kernels with which arguments in which order.
+// Records products on a GPU: which kernels run, with which arguments, in which order.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct ProductOperands {
 
 /// Threads of a helper kernel's threadgroup, all along its columns.
 uint32_t helper_threads(const device::Kernel& kernel);
-/// Codes, scales and zeros.
+/// Binds codes, scales and zeros.
 void bind_weights(Bindings& bindings, const GpuWeights& weights);
-/// A helper's grid for so many columns and rows of work.
+/// The grid of a helper kernel for this many columns and rows of work.
 device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows,
                           uint32_t threads);
 
@@ -29,18 +29,19 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 ///   quantize or gather | barrier | multiply | barrier | finish | barrier | multiply the next block
 ///   of rows | ...
 ///
-/// with the steps and barriers that they need. Products that share an A, read in the same form,
+/// Steps and barriers that no product needs are left out. Products that share an A in the same form
 /// prepare it once.
 class GemmCall {
  public:
   explicit GemmCall(KernelCache& kernels) : kernels_(kernels) {}
 
-  /// Compiles what it needs. The problem outlives the call; operands are where they will be read.
+  /// Compiles the kernels of a problem. The problem must outlive the call, and the operands must be
+  /// at their final places.
   Status add(const GemmProblem& problem, const GemmPlan& plan, const ProductOperands& operands);
-  /// With scratch of the stream, reserved from `memory` where it must grow.
+  /// Records with scratch memory of the stream, which grows from `memory`.
   Status record(GpuStream& stream, Memory& memory) const;
 
-  /// Compiles what add() would, for operands of any alignment.
+  /// Compiles the kernels that add() would compile, for operands of any alignment.
   static Status compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan);
 
  private:

@@ -35,7 +35,7 @@ constexpr HelperKernel kHelpers[] = {
 #undef MARLIN_GPU_PRODUCT
 #undef MARLIN_GPU_HELPER
 
-/// A helper whose row of the table is `prefix`, under its full name.
+/// The helper whose row of the table is `prefix`, with its full name.
 constexpr HelperKernel helper(std::string_view prefix, std::string_view name) {
   for (const HelperKernel& row : kHelpers)
     if (row.name == prefix) return {name, row.columns};
@@ -129,8 +129,8 @@ Result<device::KernelRef> KernelCache::get(const Variant& variant) {
     const std::lock_guard lock(mutex_);
     if (const auto found = kernels_.find(variant); found != kernels_.end()) return found->second;
   }
-  // Not under the lock: compiling may take seconds, and others are served meanwhile. Two threads
-  // may both ask the device.
+  // Compiling may take seconds, so it happens without the lock, and other calls are served
+  // meanwhile. Two threads may compile the same kernel.
   MARLIN_ASSIGN(device::KernelRef kernel, device_.kernel(variant.name(), variant.constants()));
   const std::lock_guard lock(mutex_);
   return kernels_.try_emplace(variant, std::move(kernel)).first->second;

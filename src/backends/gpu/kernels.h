@@ -1,5 +1,5 @@
-// The kernels of a GPU by name, and compiled: which ones there are (kernels.inc), what is compiled
-// into them, and a cache of them.
+// The kernels of a GPU: their table (kernels.inc), the constants that are compiled into them, and a
+// cache of compiled kernels.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ inline constexpr int kCodeKinds = 5, kActivationKinds = 4;
 struct ProductKernel {
   std::string_view names[kCodeKinds][kActivationKinds];
   int64_t m_min,
-      m_max;  ///< the rows of A for which it is chosen; any number works. m_max 0: no limit
+      m_max;  ///< the rows of A for which it is chosen (it works for any); m_max 0: no limit
   int64_t rows, columns;  ///< of C, that a threadgroup makes
   uint32_t threads;       ///< of a threadgroup
   bool matrix;            ///< needs simdgroup matrices
@@ -33,7 +33,7 @@ struct ProductKernel {
   std::string_view name(CodeKind codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }
-  /// Tensor operations take 16-bit activations as they are.
+  /// Tensor operations take 16-bit activations without conversion.
   bool takes(ActivationKind activation) const {
     return !tensor || activation == ActivationKind::f16 || activation == ActivationKind::bf16;
   }
@@ -43,23 +43,23 @@ inline constexpr size_t kMostProductKernels = 32;
 std::span<const ProductKernel> product_kernels();
 bool has_product_kernel(std::string_view name);
 
-/// A kernel with one thread a piece of work.
+/// A kernel with one thread for each piece of work.
 struct HelperKernel {
   std::string_view name;
   int64_t columns;  ///< that a thread works on
 };
 HelperKernel unpack_kernel(CodeKind codes);
-/// To INT8, from F32, F16 or BF16.
+/// The kernel that quantizes F32, F16 or BF16 to INT8.
 HelperKernel quantize_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
 HelperKernel finish_kernel();
 
-/// The values of enum MarlinFloat; `none` when the matrix is absent.
+/// The value of enum MarlinFloat; `none` if the matrix is absent.
 uint32_t float_constant(marlin_dtype dtype);
 
-/// A kernel and the values of its function constants: of all of them, since constants of the
-/// shaders are made of each other. Those that do not matter to a kernel are left at one value, so
-/// that they do not multiply what has to be compiled.
+/// A kernel and the values of all function constants. All are needed, because constants of the
+/// shaders depend on each other. Constants that do not matter to a kernel keep one value, so that
+/// they do not multiply the number of compiled kernels.
 class Variant {
  public:
   static constexpr uint32_t kConstants = 15;
@@ -67,9 +67,9 @@ class Variant {
   explicit Variant(std::string_view name) : name_(name) {
     set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone);
   }
-  /// `index` is of shaders/common/arguments.h, value below 16.
+  /// `index` is an index of shaders/common/arguments.h; `value` is below 16.
   Variant& set(uint32_t index, uint32_t value);
-  /// What a kernel must know to decode such weights.
+  /// Sets the constants that a kernel needs to decode weights of this layout.
   Variant& set_decoder(const PackedLayout& layout);
   std::string_view name() const { return name_; }
   std::array<device::Constant, kConstants> constants() const;
@@ -77,10 +77,10 @@ class Variant {
 
  private:
   std::string_view name_;  // static storage
-  uint64_t values_ = 0;    // four bits a constant
+  uint64_t values_ = 0;    // four bits per constant
 };
 
-/// Compiled kernels. Any thread; found ones cost no allocation.
+/// A cache of compiled kernels. Any thread may use it; finding a kernel does not allocate.
 class KernelCache {
  public:
   explicit KernelCache(device::Device& device) : device_(device) {}

@@ -1,5 +1,5 @@
-// One packed weight matrix as one block of memory: what lies where. The order inside the parts is
-// that of shaders/common/layout.h.
+// The parts of one packed weight matrix in one block of memory. shaders/common/layout.h defines the
+// order inside the parts.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace metal_marlin::gpu {
 
 enum class CodeKind : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse };
-/// As kernel names spell it.
+/// The name of the kind in names of kernels.
 constexpr const char* code_kind_name(CodeKind kind) {
   constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
   return kNames[static_cast<int>(kind)];
@@ -34,12 +34,12 @@ struct PackedLayout {
   ScaleType zero_type = ScaleType::f16;
   MarlinRowFactor row_factor = kRowFactorNone;
   bool permuted = false;  // slot_to_k is there
-  // Byte offsets of the parts, and where the last one ends.
+  // Byte offsets of the parts, and the end of the last part.
   uint64_t scales_at = 0, zeros_at = 0, factors_at = 0, origins_at = 0, slot_to_k_at = 0, bytes = 0;
 
   int64_t row_blocks() const { return ceil_div(n, kRowBlock); }
   bool sparse() const { return codes == CodeKind::fp4_sparse || codes == CodeKind::u4_sparse; }
-  /// uint32 words of one lane and tile in a block of so many slots.
+  /// The uint32 words of one lane and tile in a block of this many slots.
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
     return codes == CodeKind::i8 ? 2 * units : sparse() && units == 4 ? 3 : units;
@@ -56,7 +56,7 @@ struct PackedLayout {
                                             : static_cast<int64_t>(scale_bytes(zero_type));
   }
   int64_t quad_bytes(int64_t element) const { return kRowBlock * element; }
-  /// Values of the function constants that follow from the weights.
+  /// The values of the function constants that follow from the weights.
   uint32_t scale_constant() const { return static_cast<uint32_t>(scale_type); }
   uint32_t zero_constant() const {
     return zero_kind == ZeroKind::none      ? uint32_t{kZeroNone}

@@ -5,7 +5,7 @@
 namespace metal_marlin::gpu {
 namespace {
 
-/// Takes bytes off the account when it goes, unless told to keep them.
+/// Subtracts bytes from the account on destruction, unless it was told to keep them.
 class Charge {
  public:
   Charge(std::shared_ptr<std::atomic<uint64_t>> account, uint64_t bytes)

@@ -1,4 +1,4 @@
-// Device memory, counted against what the device may have in use.
+// Device memory, counted against the memory that the device may have in use.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,13 @@ struct Place {
   uint64_t address() const { return buffer->address() + offset; }
 };
 
-/// What one backend allocates on its device. Any thread.
+/// The allocations of one backend on its device. Any thread may use it.
 class Memory {
  public:
   explicit Memory(device::Device& device);
-  /// MARLIN_E_MEMORY, with the numbers, when it exceeds a buffer or the budget, which is the
-  /// device's working set. The bytes count until the last reference is gone, that of recorded work
-  /// included.
+  /// MARLIN_E_MEMORY, with the numbers, if the size exceeds a buffer or the budget, which is the
+  /// working set of the device. The bytes count until the last reference is gone; recorded work
+  /// holds references, too.
   Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
                                      const char* label);
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
@@ -34,7 +34,7 @@ class Memory {
   const std::shared_ptr<std::atomic<uint64_t>> used_;
 };
 
-/// What a marlin_buffer holds.
+/// The memory of a marlin_buffer.
 class GpuBuffer final : public SharedMemory {
  public:
   explicit GpuBuffer(device::BufferRef buffer) : buffer_(std::move(buffer)) {}

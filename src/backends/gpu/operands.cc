@@ -8,7 +8,7 @@
 namespace metal_marlin::gpu {
 namespace {
 
-/// Staged rows begin at multiples of what a kernel loads at once.
+/// Staged rows begin at multiples of the bytes that a kernel loads at once.
 constexpr int64_t kStagedRowAlign = 16;
 constexpr uint64_t kStagedAlign = 256;
 
@@ -39,7 +39,7 @@ uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
       round_up(view.rows * staged_stride(view, element) * element, int64_t{kStagedAlign}));
 }
 
-/// Only memory of whole pages: what shares a page with it may be anybody's.
+/// Wraps only memory of whole pages, because other data on a page may belong to anyone.
 bool Operands::try_wrap(Entry& entry) {
   const MatrixView& view = entry.view;
   const uint64_t page = device_.capabilities().page_bytes;
@@ -55,7 +55,7 @@ bool Operands::try_wrap(Entry& entry) {
   return true;
 }
 
-/// An input that several products share is copied once.
+/// Copies an input that several products share only once.
 size_t Operands::add_staged(Entry entry) {
   const MatrixView& v = entry.view;
   for (size_t i = 0; i < entries_.size(); ++i) {

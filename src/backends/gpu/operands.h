@@ -1,4 +1,4 @@
-// Where a call's matrices lie on the device.
+// The places of the matrices of a call on the device.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,37 @@
 
 namespace metal_marlin::gpu {
 
-/// A matrix as kernels get it.
+/// A matrix in the form that kernels need.
 struct Matrix {
   Place place;
   int64_t stride = 0;  ///< in elements
 };
 
-/// Where a marlin_buffer or native object lies; the view's memory is not the host's.
+/// The place of a marlin_buffer or native object. The memory of the view must not be the host's.
 Result<Place> place_on_device(device::Device& device, const MatrixView& view);
 
 enum class Access : uint8_t { read, write, update };
 
-/// The operands of one call. Buffers and native objects are taken as they are. The host's own
-/// memory is refused on a stream, whose work goes on when the call has returned. Without a stream
-/// it is wrapped where whole pages allow it, else its rows are copied through staging memory.
+/// The operands of one call. Buffers and native objects are used directly. The host's own memory is
+/// refused on a stream, whose work continues after the call has returned. Without a stream, whole
+/// pages are wrapped, and the rows of other operands are copied through staging memory.
 ///
-/// add() all, then stage(); place() then tells where each is; finish() once the work is done.
+/// Call add() for all operands, then stage(). place() then returns the place of each. Call finish()
+/// when the work is done.
 class Operands {
  public:
   Operands(device::Device& device, Memory& memory, GpuStream& stream, bool host_memory)
       : device_(device), memory_(memory), stream_(stream), host_memory_(host_memory) {}
 
-  /// Returns what place() wants. `name` is the operand's in messages; `element` is the bytes of
-  /// one.
+  /// Returns the argument for place(). `name` is the name of the operand in messages; `element` is
+  /// the bytes of an element.
   Result<size_t> add(const MatrixView& view, const char* name, int64_t element, Access access);
-  /// Reserves staging memory and copies what is read.
+  /// Reserves staging memory and copies the inputs.
   Status stage();
   Matrix place(size_t index) const;
-  /// Copies back what was written.
+  /// Copies back the outputs.
   void finish() const;
-  /// Bytes of staging memory for such a matrix, when it is the host's.
+  /// The bytes of staging memory for such a matrix if it is in host memory.
   static uint64_t staging_bytes(const MatrixView& view, int64_t element);
 
  private:
@@ -48,7 +49,7 @@ class Operands {
     int64_t element = 0;
     Access access = Access::read;
     bool staged = false;
-    Place place;  // of staged ones: set by stage(), but for the offset
+    Place place;  // of staged operands: set by stage(), except for the offset
   };
   bool try_wrap(Entry& entry);
   size_t add_staged(Entry entry);

@@ -31,30 +31,30 @@ CodeKind code_kind_of(const WeightMeta& meta) {
   return meta.sparse ? CodeKind::u4_sparse : CodeKind::u4;
 }
 
-/// Decode to 0, and never to NaN.
+/// Padding codes and scales decode to 0, and never to NaN.
 uint8_t padding_code(const WeightMeta& meta) {
   return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0;
 }
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
-/// A row whose exponents span lo..hi: what to add to them for the bytes that are stored; nothing
-/// when they do not fit.
+/// The shift that turns the exponents of a row, which span lo..hi, into the stored bytes; nothing
+/// if they do not fit.
 std::optional<int> exponent_shift(int lo, int hi) {
   const int shift = std::min<int>(kFp4Exponent, kLargestExponent - hi);
-  // With less than kFp4Exponent a weight of 2^(e - 128) is 2^(e + shift - 142) to the kernels: a
-  // normal float from 16 on.
+  // If the shift is less than kFp4Exponent, a weight of 2^(e - 128) is 2^(e + shift - 142) to the
+  // kernels, which is a normal float for e + shift >= 16.
   return shift == kFp4Exponent || lo + shift >= kFp4Exponent + 2 ? std::optional(shift)
                                                                  : std::nullopt;
 }
 
-/// What one row's scales ask of the rest.
+/// The factor and origin that the scales of one row require.
 struct RowScaling {
   RowFactor factor{1, 1};
   RowOrigin origin{1, 0, 0};
 };
 
-/// `scales`: the row's, of the file's type, `groups` of them. Nothing when the exponents do not fit
-/// bytes.
+/// `scales` are the scales of the row in the type of the file, `groups` of them. Nothing if the
+/// exponents do not fit bytes.
 std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales,
                                      const TensorScale* tensor) {
   RowScaling out;
@@ -113,7 +113,7 @@ uint32_t int8_word(const uint8_t* codes, int t) {
          0x80808080u;
 }
 
-/// Packs row blocks one after another; one a thread.
+/// Packs row blocks one after another. Each thread has one packer.
 class RowBlockPacker {
  public:
   RowBlockPacker(const WeightSource& source, const PackPlan& plan, std::byte* to,
@@ -159,7 +159,7 @@ class RowBlockPacker {
            static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
   }
 
-  /// One row's codes, and which are kept, in the order of the slots.
+  /// Puts the codes and kept bits of one row into the order of the slots.
   void order_codes(int64_t row) {
     const int64_t k = plan_.meta.k;
     if (row == kPaddingRow) {
@@ -184,8 +184,8 @@ class RowBlockPacker {
                                              : slot / layout_.slot_group;
   }
 
-  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code,
-  /// when that is 16).
+  /// With integer zero points, the code of 0 is the zero of the slot's group (or the nearest code
+  /// if the zero is 16).
   uint8_t pad_of(int64_t row, int64_t slot) const {
     if (plan_.meta.zero_kind != ZeroKind::integer) return padding_code(plan_.meta);
     const int32_t group = plan_.groups[static_cast<size_t>(record_of(slot))];
@@ -250,7 +250,8 @@ class RowBlockPacker {
     }
   }
 
-  /// One row's scales and zeros. They stand by lane row r = in_block % 8 and tile i = in_block / 8.
+  /// Writes the scales and zeros of one row. Their place follows from the lane row r = in_block % 8
+  /// and the tile i = in_block / 8.
   void write_records(int64_t row_block, int in_block, int64_t row, int shift) const {
     const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)),
                zero_size = layout_.zero_bytes();
@@ -301,7 +302,7 @@ class RowBlockPacker {
   std::vector<uint8_t> codes_, kept_;  // of one row, by slot and by four slots
 };
 
-/// Lays the parts out one behind the other. False when they do not fit the address space.
+/// Places the parts one after the other. Returns false if they do not fit the address space.
 bool place_parts(PackedLayout& layout) {
   const Checked rows = Checked(layout.row_blocks()) * Checked(int64_t{kRowBlock});
   const Checked quads = rows * Checked(layout.quads);
@@ -328,7 +329,7 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
     return kRowFactorDivide;
   const bool multiplies =
       std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.value != 1; });
-  // The bytes of E8M0 and E4M3 do not carry NaN and large ranges into the kernels; the factor does.
+  // The stored bytes of E8M0 and E4M3 cannot express NaN and large ranges; the row factor does.
   const bool small_scales =
       meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3;
   return multiplies || small_scales ? kRowFactorMultiply : kRowFactorNone;

@@ -1,5 +1,5 @@
-// Canonical weights into the layout of the GPU kernels. Writes to memory that somebody else has
-// allocated; knows no device.
+// Packs canonical weights into the layout of the GPU kernels. Writes to memory of the caller and
+// knows no device.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@
 
 namespace metal_marlin::gpu {
 
-/// How E8M0 scales are stored.
+/// The form of stored E8M0 scales.
 enum class Exponents : uint8_t {
   bytes,   ///< a byte each, shifted by row: right for rows whose exponents span up to 239
   floats,  ///< as float32: any span, four times the bytes
 };
 
 struct PackPlan {
-  WeightMeta meta;  ///< the source's, without a group_index that says no more than k / group_size
+  WeightMeta meta;  ///< of the source, without a group_index that equals k / group_size
   PackedLayout layout;
   std::vector<int32_t> slot_to_k;  ///< [slots], -1: padding; empty: slot s is k s
   std::vector<int32_t> groups;     ///< the file's group of each quad, -1: padding
 };
 
-/// The meta has passed check_meta(). MARLIN_E_UNSUPPORTED for groups that the layout cannot hold,
-/// MARLIN_E_SHAPE for sizes that do not fit the address space.
+/// The meta must have passed check_meta(). Groups that the layout cannot hold are
+/// MARLIN_E_UNSUPPORTED. Sizes that do not fit the address space are MARLIN_E_SHAPE.
 Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents = Exponents::bytes);
 
-/// Fills `to`, plan.layout.bytes of any alignment, row blocks in parallel; besides, it holds a
-/// stripe of 32 rows a thread. False: the exponents of some row do not fit bytes, and the matrix
-/// must be planned and packed anew with Exponents::floats. (One matrix in a great many; asking the
-/// scales first would read every file twice.) Or the source's own error, or MARLIN_E_MEMORY.
+/// Fills `to`, plan.layout.bytes of any alignment, with row blocks in parallel. Each thread also
+/// holds a stripe of 32 rows. Returns false if the exponents of some row do not fit bytes; the
+/// matrix must then be planned and packed again with Exponents::floats. (This is very rare, and
+/// checking the scales first would read every file twice.) Errors are those of the source and
+/// MARLIN_E_MEMORY.
 Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to,
                           TaskRunner& runner);
 

@@ -117,8 +117,8 @@ class ProbeWeights final : public WeightSource {
   Stripe all_;
 };
 
-/// Rows of A: the first positive; of F16 the second subnormal; for INT8 whole numbers with 127 in
-/// each block, which quantizing keeps.
+/// Rows of A. The first is positive. For F16, the second is subnormal. For INT8, they are whole
+/// numbers with 127 in each block, which quantizing does not change.
 std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, int64_t m) {
   Random random;
   std::vector<float> a;
@@ -133,7 +133,8 @@ std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, in
   return a;
 }
 
-/// Where C differs from the same product in double by more than FP32 sums may; empty when nowhere.
+/// Says where C differs from the same product in double by more than FP32 sums may; empty if it
+/// does not.
 std::string difference(const ProbeWeights& weights, const std::vector<float>& a, const float* c,
                        int64_t m) {
   const WeightMeta& meta = weights.meta();
@@ -167,7 +168,7 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
   return {};
 }
 
-/// Runs one product on memory that the host reaches.
+/// Runs one product in memory that the host reaches.
 Status multiply(const ProbeBench& bench, const GemmProblem& problem, const GemmPlan& plan,
                 const ProductOperands& operands) {
   GemmCall call(bench.kernels);
@@ -194,7 +195,7 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   const ProbeWeights source(layout);
   MARLIN_ASSIGN(const auto weights,
                 pack_on_device(source, bench.device, bench.memory, bench.runner));
-  // More than one tile of few rows; of many, one that is not full.
+  // More than one tile if the tile has few rows; otherwise one tile that is not full.
   const int64_t m = kernel.rows <= 8 ? kernel.rows + 1 : kernel.rows - 1;
   const marlin_dtype dtype = activation == ActivationKind::f16    ? MARLIN_F16
                              : activation == ActivationKind::bf16 ? MARLIN_BF16

@@ -1,6 +1,6 @@
-// Does a kernel compute right on the device at hand? Before one serves, a small product that it
-// makes is compared with the same product in double. This finds fragments laid out otherwise,
-// subnormals flushed, sums kept in 16 bits, and decoders that a compiler broke.
+// Checks whether a kernel computes right on this device. Before a kernel serves, one of its small
+// products is compared with the same product in double. This finds another layout of fragments,
+// flushed subnormals, sums in 16 bits, and decoders that a compiler broke.
 #pragma once
 
 #include "backends/gpu/kernels.h"
@@ -12,7 +12,7 @@
 
 namespace metal_marlin::gpu {
 
-/// What a probe runs on.
+/// The device and memory of a probe.
 struct ProbeBench {
   device::Device& device;
   Memory& memory;
@@ -22,8 +22,8 @@ struct ProbeBench {
   const Logger& logger;
 };
 
-/// Runs `kernel` on weights like `layout` and says what it found; a bad one is logged. A kernel
-/// that the device's library does not have, or that does not fit the device, is bad too. Other
+/// Runs `kernel` on weights like `layout` and returns the result; a bad kernel is logged. A kernel
+/// that the device's library does not have, or that does not fit the device, is bad, too. Other
 /// errors (no memory, device lost) say nothing about the kernel and are returned.
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
                                   ActivationKind activation, const PackedLayout& layout);

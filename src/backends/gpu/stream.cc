@@ -69,8 +69,8 @@ Status GpuStream::wait(uint64_t timeout_ns) {
     return Status::error(MARLIN_E_ARGUMENT,
                          "stream kind is %d: the host commits its command buffer and waits for it",
                          kind_);
-  // What was committed before goes on even when this commit fails, and a host may reuse operands
-  // once this has returned.
+  // Work that was committed before continues even if this commit fails, and a host may reuse
+  // operands once this function has returned.
   const Status committed = commit(), waited = queue_->wait(timeout_ns);
   if (waited.code() == MARLIN_E_TIMEOUT) return waited;
   idle_ = committed.ok() && waited.ok() && kind_ == MARLIN_NATIVE_NONE;

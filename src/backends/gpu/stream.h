@@ -1,4 +1,4 @@
-// A stream of a GPU: the device's queue, scratch memory, and the first error, which stays.
+// A stream of a GPU: a queue of the device, scratch memory, and the first error, which stays.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace metal_marlin::gpu {
 
-/// The arguments of one dispatch, by the indices of shaders/common/arguments.h. Values must live
-/// until it is recorded.
+/// The arguments of one dispatch, with the indices of shaders/common/arguments.h. Values must live
+/// until the dispatch is recorded.
 class Bindings {
  public:
   Bindings& buffer(uint32_t index, const Place& place) {
@@ -34,11 +34,11 @@ class Bindings {
   size_t count_ = 0;
 };
 
-/// Memory of a stream that grows when more is asked for.
+/// Memory of a stream, which grows if a call needs more.
 class Growing {
  public:
   Growing(device::Placement placement, const char* label) : placement_(placement), label_(label) {}
-  /// At least `bytes` > 0. Recorded work keeps what it uses of older memory.
+  /// Returns at least `bytes` > 0. Recorded work keeps the older memory that it uses.
   Result<Place> reserve(Memory& memory, uint64_t bytes);
 
  private:
@@ -47,36 +47,36 @@ class Growing {
   device::BufferRef buffer_;
 };
 
-/// Everything is recorded in order; commands between two barriers may run at once. When recording
-/// fails halfway the stream keeps that error like one of the device: what it holds is no longer
-/// what was asked for.
+/// Everything is recorded in order; commands between two barriers may run at once. If recording
+/// fails halfway, the stream keeps the error like an error of the device, because it holds only a
+/// part of the call.
 class GpuStream final : public BackendStream {
  public:
-  /// A host's scratch lies at `scratch`, if its buffer is not null, with this many bytes from its
-  /// first kScratchAlign on.
+  /// If the buffer of `scratch` is not null, it is the host's scratch memory, with this many bytes
+  /// from its first multiple of kScratchAlign on.
   GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch,
             uint64_t scratch_bytes);
 
-  /// The first error of the device or of recording; every call begins with it.
+  /// The first error of the device or of recording. Every call checks it first.
   Status check();
-  /// Scratch for one call, aligned. MARLIN_E_MEMORY when the host's own does not hold it.
+  /// Aligned scratch memory for one call. MARLIN_E_MEMORY if the host's scratch is too small.
   Result<Place> scratch(Memory& memory, uint64_t bytes);
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }
-  /// Memory that host and device reach, for operands that only the host has.
+  /// Memory that host and device reach, for operands that are in host memory.
   Result<Place> staging(Memory& memory, uint64_t bytes) { return staging_.reserve(memory, bytes); }
 
-  /// What follows comes after all before it, on a host's own encoder too.
+  /// Orders the following work after all work before it, also on a host's own encoder.
   Status begin();
   Status dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups,
                   uint32_t threads, const char* label);
   Status barrier();
-  /// Ends what begin() began: on a host's encoder, what the host records next comes after it.
+  /// Ends what begin() began: on a host's encoder, the host's next work comes after ours.
   Status end();
 
   Status commit();
-  /// Commits first. MARLIN_E_TIMEOUT leaves everything as it is.
+  /// Commits first. MARLIN_E_TIMEOUT changes nothing.
   Status wait(uint64_t timeout_ns);
-  /// By the device's clock, for what wait() last waited for; 0: unknown.
+  /// The busy time by the device's clock for the work of the last wait(); 0: unknown.
   double busy_seconds() const { return queue_->busy_seconds(); }
 
  private:
@@ -92,14 +92,15 @@ class GpuStream final : public BackendStream {
   Status failure_;
 };
 
-/// Streams for calls without one, some of which are kept with their scratch. Any thread.
+/// Streams for calls without one. Some of them are kept with their scratch memory. Any thread may
+/// use it.
 class StreamCache {
  public:
   explicit StreamCache(device::Device& device) : device_(device) {}
-  /// One of the caller's own: the last that was given back, so that what was reserved on it serves
-  /// the next call.
+  /// Gives the caller a stream of its own: the last one that was returned, so that its reserved
+  /// memory serves the next call.
   Result<std::unique_ptr<GpuStream>> take();
-  /// Gives back a healthy one whose work is done; with others it is dropped.
+  /// Returns a stream. It is kept if it is healthy and its work is done; otherwise it is dropped.
   void put(std::unique_ptr<GpuStream> stream);
 
  private:

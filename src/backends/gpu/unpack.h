@@ -1,4 +1,4 @@
-// Decoding rows of packed weights on a GPU.
+// Decodes rows of packed weights on a GPU.
 #pragma once
 
 #include "backends/gpu/kernels.h"
@@ -9,10 +9,12 @@
 
 namespace metal_marlin::gpu {
 
-/// Listed ids that the host can read are inside [0, n), or MARLIN_E_ARGUMENT says which is not.
+/// Checks that listed ids that the host can read are inside [0, n). MARLIN_E_ARGUMENT names the
+/// first that is not.
 Status check_ids(device::Device& device, const RowSelection& rows, int64_t count, int64_t n);
 
-/// Records it. `ids` is read when rows.ids is present: an id outside [0, n) gives a row of NaN.
+/// Records the decoding. `ids` is read if rows.ids is present; an id outside [0, n) gives a row of
+/// NaN.
 Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& weights,
                      const RowSelection& rows, const Matrix& ids, const MatrixView& out,
                      const Matrix& to);

@@ -7,7 +7,7 @@
 namespace metal_marlin::gpu {
 namespace {
 
-/// Copies from memory that the host fills to memory that it does not reach, and waits.
+/// Copies from memory that the host fills to memory that the host does not reach, and waits.
 Status upload(device::Device& device, const device::BufferRef& from, const device::BufferRef& to,
               uint64_t bytes) {
   MARLIN_ASSIGN(const auto stream, device.stream({}));

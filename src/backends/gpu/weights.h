@@ -25,8 +25,8 @@ class GpuWeights final : public PackedWeights {
   const device::BufferRef buffer;
 };
 
-/// A packed image, filled on the host: the weights themselves where memory is unified, else to be
-/// copied.
+/// Packs the weights on the host. With unified memory the result is the weights; otherwise it is
+/// copied to the device.
 Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source,
                                                    device::Device& device, Memory& memory,
                                                    TaskRunner& runner);
