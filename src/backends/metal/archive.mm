@@ -11,7 +11,8 @@
 namespace metal_marlin::metal {
 namespace {
 
-// A process that never ends by itself must leave something; serializing writes the whole archive.
+// The archive is saved at intervals for processes that never end by themselves. Each save writes
+// the whole archive.
 constexpr int kSaveEvery = 16;
 
 // FNV-1a, 64 bits.
@@ -30,7 +31,8 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-// What machine code depends on: the shaders, the GPU, and the system whose compiler made it.
+// The name contains all that machine code depends on: the shaders, the GPU, and the system whose
+// compiler made it.
 std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
   Hash hash;
   for (const auto library : {shaders.library, shaders.tensor_library})
@@ -89,7 +91,8 @@ void Archive::prepare(MTLComputePipelineDescriptor* descriptor) {
   if (++unsaved_ >= kSaveEvery) save();
 }
 
-// Under a name of its own first: other processes see the old file or the whole new one.
+// Writes under a temporary name first, so that other processes see the old file or the whole new
+// one.
 void Archive::save() {
   if (unsaved_ == 0) return;
   unsaved_ = 0;

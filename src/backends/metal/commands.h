@@ -1,5 +1,5 @@
-// A command buffer while it is recorded: its encoder, of which Metal allows one at a time, and what
-// the GPU needs of us until it is done.
+// A command buffer during recording: its encoder, of which Metal allows one at a time, and the
+// objects that the GPU needs until the work is done.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -14,9 +14,9 @@
 
 namespace metal_marlin::metal {
 
-/// What recorded work uses. A command buffer may hold no references itself
+/// The objects that recorded work uses. A command buffer may hold no references itself
 /// (commandBufferWithUnretainedReferences), and memory counts as used as long as it is here. Any
-/// thread: Metal's own reports when the work is done.
+/// thread may use this class; a thread of Metal reports that the work is done.
 class Kept {
  public:
   void add(std::shared_ptr<const void> object) {
@@ -34,10 +34,10 @@ class Kept {
   std::vector<std::shared_ptr<const void>> objects_;
 };
 
-/// One command buffer, or one encoder of the host. Not safe from several threads, as they are not.
+/// One command buffer, or one encoder of the host. Like these, it is for one thread at a time.
 class Commands {
  public:
-  /// `hosts`: the host made the command buffer, and commits it.
+  /// `hosts` means that the host made the command buffer and commits it.
   Commands(id<MTLCommandBuffer> buffer, bool hosts) : buffer_(buffer), hosts_(hosts) {}
   explicit Commands(id<MTLComputeCommandEncoder> encoder) : compute_(encoder), hosts_(true) {}
   ~Commands() { end_encoder(); }
@@ -46,18 +46,18 @@ class Commands {
 
   /// Null for an encoder of the host.
   id<MTLCommandBuffer> buffer() const { return buffer_; }
-  /// The open encoder; nil when there is none of that kind.
+  /// The open encoder, or nil if there is none of this kind.
   id<MTLComputeCommandEncoder> compute() const { return compute_; }
   id<MTLBlitCommandEncoder> blit() const { return blit_; }
   Status open_compute();
   Status open_blit();
-  /// Nothing on an encoder of the host.
+  /// Does nothing on an encoder of the host.
   void end_encoder();
-  /// Ends the encoder, and has what was recorded find its memory resident.
+  /// Ends the encoder, and makes the memory of the recorded work resident.
   Status finish(const std::shared_ptr<Residency>& residency);
 
-  /// Until the GPU is done with the command buffer, or, on an encoder of the host, as long as this
-  /// is.
+  /// Keeps an object until the GPU is done with the command buffer or, on an encoder of the host,
+  /// until this object is destroyed.
   void keep(std::shared_ptr<const void> object) { kept_->add(std::move(object)); }
   const std::shared_ptr<Kept>& kept() const { return kept_; }
 
@@ -72,12 +72,12 @@ class Commands {
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
-/// MARLIN_E_ARGUMENT when the host has committed this command buffer: Metal then ends a program
-/// that adds to it.
+/// MARLIN_E_ARGUMENT if the host has committed this command buffer, because Metal ends a program
+/// that adds to such a buffer.
 Status check_uncommitted(id<MTLCommandBuffer> buffer);
 
-/// Command buffers of the host on which there are streams: those of one command buffer share its
-/// encoder. Any thread.
+/// The command buffers of the host that have streams. The streams of one command buffer share its
+/// encoder. Any thread may use this class.
 class HostCommands {
  public:
   std::shared_ptr<Commands> of(id<MTLCommandBuffer> buffer);
@@ -85,7 +85,7 @@ class HostCommands {
  private:
   std::mutex mutex_;
   std::map<const void*, std::weak_ptr<Commands>>
-      all_;  // each holds its command buffer, so that no other has its address
+      all_;  // each holds its command buffer, so that the address is not reused
 };
 
 }  // namespace metal_marlin::metal

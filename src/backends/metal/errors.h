@@ -1,4 +1,4 @@
-// NSError as Status.
+// Converts an NSError to a Status.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -9,8 +9,8 @@
 
 namespace metal_marlin::metal {
 
-/// "WHAT: DOMAIN CODE: description", native_code is the error's code. Running out of memory is
-/// MARLIN_E_MEMORY, all else MARLIN_E_DEVICE.
+/// The message is "WHAT: DOMAIN CODE: description", and native_code is the code of the error. Out
+/// of memory is MARLIN_E_MEMORY; all other errors are MARLIN_E_DEVICE.
 Status to_status(NSError* error, const char* what);
 NSString* to_string(std::string_view text);
 

@@ -13,16 +13,17 @@ namespace {
 using device::BufferRef;
 using device::Capabilities;
 
-// The newest generation that the device belongs to, as n of MTLGPUFamilyApple<n>; 0: no GPU of
-// Apple's. By numbers, as those that are yet to come have no names; a device belongs to all that
-// came before its own.
+// The newest generation of the device, as n of MTLGPUFamilyApple<n>; 0: not a GPU of Apple. The
+// code uses numbers, because future generations have no names yet. A device belongs to its own
+// generation and to all earlier ones.
 int apple_family(id<MTLDevice> device) {
   int family = 0;
   while ([device supportsFamily:static_cast<MTLGPUFamily>(MTLGPUFamilyApple1 + family)]) ++family;
   return family;
 }
 
-// Below Apple 10 (M5) tensor operations are emulated by what the other kernels use as well.
+// GPUs older than Apple 10 (M5) emulate tensor operations with the units that the other kernels
+// use.
 bool has_tensors(id<MTLDevice> device, int family) {
   constexpr auto kMetal4 = static_cast<MTLGPUFamily>(
       5002);  // MTLGPUFamilyMetal4, which SDKs before macOS 26 do not name
@@ -75,8 +76,8 @@ class MetalDevice final : public device::Device {
     @autoreleasepool {
       if (bytes == 0) return Status::error(MARLIN_E_ARGUMENT, "a buffer of 0 bytes");
       id<MTLBuffer> buffer = nil;
-      // Memory is unified: shared storage is as fast as any. Metal finds what must wait for what by
-      // the buffers' own records.
+      // Memory is unified, so shared storage is as fast as any other. Metal tracks the dependencies
+      // between commands by buffer.
       if (bytes <= shared_->capabilities.max_buffer_bytes)
         buffer = [shared_->device newBufferWithLength:bytes options:MTLResourceStorageModeShared];
       if (buffer == nil) {

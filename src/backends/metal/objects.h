@@ -1,4 +1,5 @@
-// What the Objective-C++ files of this folder share: a device's parts, and its buffers.
+// The declarations that the Objective-C++ files of this folder share: the parts of a device, and
+// its buffers.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -11,7 +12,7 @@
 
 namespace metal_marlin::metal {
 
-/// What a device and its streams hold together: whichever lives longest.
+/// The objects that a device and its streams share. The last of them releases the objects.
 struct Shared {
   Shared(id<MTLDevice> the_device, device::Capabilities its_capabilities,
          const DeviceOptions& options)
@@ -30,7 +31,7 @@ struct Shared {
 
 class MetalBuffer final : public device::Buffer {
  public:
-  /// `resident`: kept so until this object goes; null: Metal decides.
+  /// `resident` keeps the buffer resident until this object is destroyed; null: Metal decides.
   MetalBuffer(id<MTLBuffer> buffer, std::shared_ptr<Residency> resident)
       : buffer_(buffer), resident_(std::move(resident)) {
     if (resident_) resident_->add(buffer_);
@@ -54,12 +55,12 @@ class MetalBuffer final : public device::Buffer {
   const std::shared_ptr<Residency> resident_;
 };
 
-/// Whether an object's device is this one: two objects may stand for one device.
+/// Whether a device object stands for this device; two objects may stand for one device.
 inline bool is_of(id<MTLDevice> device, const Shared& shared) {
   return device.registryID == shared.device.registryID;
 }
 
-/// A stream over the host's object or a queue of its own, checked.
+/// Checks the host's object, and makes a stream over it or over a queue of its own.
 Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared,
                                                       const device::StreamSource& source);
 

@@ -1,6 +1,6 @@
-// Kernels: compiled once a name and set of constants, and kept on disk as machine code
-// (MTLBinaryArchive) from one process to the next. The file may be deleted or damaged at any time:
-// what it lacks is compiled.
+// Compiles each kernel once for each set of constants, and keeps the machine code on disk
+// (MTLBinaryArchive) for later processes. The file may be deleted or damaged at any time; missing
+// kernels are then compiled.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -32,15 +32,16 @@ class MetalKernel final : public device::Kernel {
   id<MTLComputePipelineState> pipeline_;
 };
 
-/// The file of compiled pipelines. Not safe from several threads.
+/// The file of compiled pipelines. One thread at a time may use it.
 class Archive {
  public:
-  /// `folder` empty: nothing is kept.
+  /// If `folder` is empty, nothing is kept.
   Archive(id<MTLDevice> device, const std::string& folder, const Shaders& shaders, Logger logger);
   ~Archive() { save(); }
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
-  /// Compiles the pipeline into the archive unless it has it, and lets `descriptor` look there.
+  /// Compiles the pipeline into the archive unless it is there, and attaches the archive to
+  /// `descriptor`.
   void prepare(MTLComputePipelineDescriptor* descriptor);
 
  private:
@@ -53,40 +54,40 @@ class Archive {
   int unsaved_ = 0;
 };
 
-/// Any thread. One compiles at a time; what is compiled already is had meanwhile.
+/// Any thread may use it. One thread compiles at a time; other threads get compiled kernels
+/// meanwhile.
 class Pipelines {
  public:
   Pipelines(id<MTLDevice> device, const DeviceOptions& options);
   Result<device::KernelRef> kernel(std::string_view name,
                                    std::span<const device::Constant> constants);
-  /// One of the kernels that copy and fill bytes where Metal's own commands cannot.
+  /// One of the kernels that copy and fill bytes if Metal's own commands cannot.
   Result<device::KernelRef> helper(std::string_view name);
 
  private:
-  /// Kernels of one language: compiled, or sources of which as many were compiled as were needed so
-  /// far.
+  /// Kernels of one language: compiled, or sources, which are compiled one by one when needed.
   struct Unit {
     std::span<const std::byte> library;
     std::span<const std::string_view> sources;
     MTLLanguageVersion language;
     std::vector<id<MTLLibrary>> loaded;
-    Status refused;  // of tensors: what did not compile once is not tried for every kernel
+    Status refused;  // of tensors: sources that failed to compile once are not tried again
   };
   device::KernelRef find(const std::string& key);
-  /// What was compiled under this key, or what `make` compiles.
+  /// The kernel that was compiled under this key, or the kernel that `make` compiles.
   template <class Make>
   Result<device::KernelRef> once(const std::string& key, const Make& make);
-  /// The unit's library that has the kernel, loading as many as it takes.
+  /// The library of the unit that has the kernel. Loads as many libraries as needed.
   Result<id<MTLLibrary>> library_with(Unit& unit, std::string_view name);
   Result<device::KernelRef> compile(id<MTLLibrary> library, std::string_view name,
                                     std::span<const device::Constant> constants);
 
   id<MTLDevice> device_;
-  std::mutex compiling_;  // for as long as that takes; guards the libraries and the archive
+  std::mutex compiling_;  // held during compilation; guards the libraries and the archive
   Unit base_, tensor_;
   id<MTLLibrary> helpers_ = nil;
   Archive archive_;
-  std::mutex mutex_;  // guards what follows; taken after compiling_, never before
+  std::mutex mutex_;  // guards the next member; taken after compiling_, never before
   std::map<std::string, device::KernelRef> compiled_;  // by name and constants
 };
 

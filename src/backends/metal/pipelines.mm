@@ -5,8 +5,8 @@
 namespace metal_marlin::metal {
 namespace {
 
-// Metal copies and fills whole words, and only between encoders; these do the rest. One thread a
-// byte: such ranges are short.
+// Metal's own commands copy and fill whole words, and only between encoders. These kernels do the
+// rest, with one thread per byte, because such ranges are short.
 constexpr std::string_view kHelpers = R"(#include <metal_stdlib>
 using namespace metal;
 kernel void marlin_copy_bytes(device const uchar* from [[buffer(0)]],
@@ -28,11 +28,12 @@ kernel void marlin_fill_bytes(device uchar* to [[buffer(0)]], constant uchar& va
 }
 )";
 
-// The first with bfloat, and the first with tensors, which SDKs before macOS 26 do not name.
+// The first language with bfloat, and the first with tensors, which SDKs before macOS 26 do not
+// name.
 constexpr MTLLanguageVersion kLanguage = MTLLanguageVersion3_1;
 constexpr auto kTensorLanguage = static_cast<MTLLanguageVersion>(4 << 16);
 
-// Fast math need not keep NaN, infinities and the sign of zero.
+// Fast math may change NaN, infinities and the sign of zero, so it is off.
 MTLCompileOptions* compile_options(MTLLanguageVersion language) {
   MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
   options.languageVersion = language;
@@ -56,7 +57,7 @@ Result<id<MTLLibrary>> compile_source(id<MTLDevice> device, std::string_view sou
 }
 
 Result<id<MTLLibrary>> load_compiled(id<MTLDevice> device, std::span<const std::byte> bytes) {
-  // Borrowed: a destructor that does nothing.
+  // The memory is borrowed, so the destructor does nothing.
   const dispatch_block_t nothing = ^{
   };
   dispatch_data_t data = dispatch_data_create(bytes.data(), bytes.size(), nil, nothing);
@@ -150,7 +151,8 @@ Result<device::KernelRef> Pipelines::kernel(std::string_view name,
     const auto library = library_with(tensor ? tensor_ : base_, name);
     auto made = library.ok() ? compile(library.value(), name, constants)
                              : Result<device::KernelRef>(library.status());
-    // Compilers differ in what they make of tensors: a kernel less, no failure of the device.
+    // Compilers differ in their support of tensors. An error here means that this kernel is
+    // missing, and not that the device failed.
     if (tensor && made.status().code() == MARLIN_E_DEVICE)
       return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.status().message());
     return made;

@@ -1,4 +1,4 @@
-// How far a stream's command buffers have come. The GPU's side reports from a thread of Metal's,
+// The progress of the command buffers of a stream. Completion is reported on a thread of Metal,
 // possibly after the stream is gone.
 #pragma once
 
@@ -26,7 +26,7 @@ class Progress {
     }
     changed_.notify_all();
   }
-  /// For all that is committed so far.
+  /// Waits for all work that is committed so far.
   Status wait(uint64_t timeout_ns) {
     constexpr uint64_t kForEver = uint64_t{1} << 60;  // 36 years; more would overflow the clock
     std::unique_lock<std::mutex> lock(mutex_);
@@ -55,7 +55,7 @@ class Progress {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t committed_ = 0, completed_ = 0;
-  double seconds_ = 0, busy_ = 0;  // since the last wait, and of what it waited for
+  double seconds_ = 0, busy_ = 0;  // since the last wait, and of the work of that wait
   Status failure_;
 };
 

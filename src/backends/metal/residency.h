@@ -1,5 +1,5 @@
-// Memory that stays resident while it lives, where the system can be told so (macOS 15); elsewhere
-// Metal makes resident what each command buffer binds.
+// Keeps memory resident while it lives, on systems that have residency sets (macOS 15). On other
+// systems, Metal makes the bound memory of each command buffer resident.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -8,14 +8,14 @@
 
 namespace metal_marlin::metal {
 
-/// Any thread.
+/// Any thread may use it.
 class Residency {
  public:
   explicit Residency(id<MTLDevice> device);
   void add(id<MTLBuffer> buffer);
-  /// The buffer is let go at once. No command that uses it may be under way.
+  /// Releases the buffer at once. No command that uses it may be running.
   void remove(id<MTLBuffer> buffer);
-  /// Makes additions known, and has the commands find the memory resident.
+  /// Commits additions, and makes the memory resident for the commands.
   void use(id<MTLCommandBuffer> commands);
 
  private:

@@ -6,7 +6,7 @@ Residency::Residency(id<MTLDevice> device) {
   if (@available(macOS 15.0, *)) {
     MTLResidencySetDescriptor* descriptor = [[MTLResidencySetDescriptor alloc] init];
     descriptor.label = @"metal-marlin";
-    // Without a set all works as on older systems.
+    // Without a set, everything works as on older systems.
     set_ = [device newResidencySetWithDescriptor:descriptor error:nil];
   }
 }

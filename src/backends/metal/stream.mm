@@ -13,7 +13,7 @@ using device::BufferRef;
 
 constexpr uint32_t kHelperThreads = 256;
 
-// Whether [offset, offset + bytes) lies in a buffer.
+// Checks that [offset, offset + bytes) lies in the buffer.
 Status in_range(const char* what, const BufferRef& buffer, uint64_t offset, uint64_t bytes) {
   if (buffer == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s: no buffer", what);
   if (offset <= buffer->bytes() && bytes <= buffer->bytes() - offset) return {};
@@ -29,7 +29,7 @@ class MetalStream final : public device::Stream {
  public:
   MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue)
       : shared_(std::move(shared)), queue_(queue) {}
-  /// On what the host records itself.
+  /// A stream on the host's own command buffer or encoder.
   MetalStream(std::shared_ptr<Shared> shared, std::shared_ptr<Commands> hosts)
       : shared_(std::move(shared)),
         commands_(std::move(hosts)),
@@ -113,7 +113,7 @@ class MetalStream final : public device::Stream {
       if (commands_->compute() != nil)
         [commands_->compute() memoryBarrierWithScope:MTLBarrierScopeBuffers];
       else
-        commands_->end_encoder();  // Metal orders encoders by what they use
+        commands_->end_encoder();  // Metal orders encoders by the memory that they use
       return {};
     }
   }
@@ -121,7 +121,7 @@ class MetalStream final : public device::Stream {
   Status commit() override {
     @autoreleasepool {
       if (commands_ == nullptr) return {};
-      // The host cannot go on with its command buffer while an encoder of ours is open.
+      // The host cannot use its command buffer while an encoder of ours is open.
       MARLIN_RETURN_IF_ERROR(commands_->finish(shared_->residency));
       if (is_hosts_) return {};
       report_when_done();
@@ -200,7 +200,7 @@ class MetalStream final : public device::Stream {
     MARLIN_RETURN_IF_ERROR(commands_->open_blit());
     return commands_->blit();
   }
-  /// For a command that is recorded.
+  /// Returns the buffer for a command that is being recorded, and keeps it.
   id<MTLBuffer> use(const BufferRef& buffer) {
     commands_->keep(buffer);
     return static_cast<const MetalBuffer&>(*buffer).buffer();
@@ -210,7 +210,7 @@ class MetalStream final : public device::Stream {
     const std::shared_ptr<Progress> progress = progress_;
     const std::shared_ptr<Kept> kept = commands_->kept();
     [commands_->buffer() addCompletedHandler:^(id<MTLCommandBuffer> done) {
-      kept->let_go();  // first: who waits finds the memory free
+      kept->let_go();  // first, so that a waiting thread finds it free
       const bool failed = done.status == MTLCommandBufferStatusError;
       progress->completed(failed ? to_status(done.error, "the GPU") : Status(),
                           done.GPUEndTime - done.GPUStartTime);
