@@ -16,7 +16,7 @@ const std::byte* row_of(const PrepareArgs& args, int64_t row, size_t element) {
          static_cast<size_t>(row * args.a->stride) * element;
 }
 
-/// One block of one row as floats, 0 where there is no k.
+/// Reads one block of one row as floats; slots without a k are 0.
 void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
   if (args.slot_to_k != nullptr) return gather_block(args, row, block, x);
   const size_t element = float_bytes(args.a->dtype);
@@ -28,9 +28,9 @@ void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
   std::fill(x + n, x + kBlockSlots, 0.0f);
 }
 
-/// The scale of a block: NaN if it holds NaN or Inf.
+/// The scale d of a block; NaN if the block holds NaN or Inf.
 float block_scale(const float* x) {
-  uint32_t largest = 0;  // of |x| as bits: ordered like the floats, and NaN and Inf come last
+  uint32_t largest = 0;  // the bits of |x| have the order of the floats; NaN and Inf come last
   for (int i = 0; i < kBlockSlots; ++i)
     largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   if (largest >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
@@ -44,10 +44,10 @@ float write_int8(const float* x, const ActivationLayout& layout, uint32_t* a_blo
   int8_t q[kBlockSlots] = {};
   if (!std::isnan(d))
     for (int i = 0; i < kBlockSlots; ++i) {
-      // Adding 1.5 * 2^23 rounds to an integer, to nearest even, without a call that compilers
-      // cannot vectorize.
+      // Adding 1.5 * 2^23 rounds to the nearest even integer without a call, which compilers could
+      // not vectorize.
       constexpr float kRounder = 12582912.0f;
-      // Next to the smallest float d may be much less than max / 127, and the quotient more than
+      // Near the smallest float, d may be much less than max / 127, and the quotient may exceed
       // 127.
       const float rounded = std::clamp(x[i] / d, -127.0f, 127.0f) + kRounder;
       q[i] =

@@ -2,18 +2,20 @@
 // Each tile has one packed A block for each block of slots.
 //
 //   packed A block (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
-//     int8: 8 steps of 4 slots as int8; extras: d, then the block's sum times `sum_factor` (one, or
-//     two for slots 0-15, 16-31) int8, paired: what belongs to slots i and 16 + i lies together:
-//     steps 0 4 1 5 2 6 3 7, and the two sums of a row bf16: 16 steps of 2 slots as bfloat16; f32:
-//     32 steps of one float; extras: the sums of the slots, when has_sums()
-//   run: so many steps of a row lie together, row after row; matrix instructions take two at a
-//     time. f32 with a run of 2 has slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots
-//   gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots in
-//     their own order; the run is the steps that a position chooses among (two; f32: four); int8
-//     holds q + 128, unsigned
+//   - int8: 8 steps of 4 slots as int8. The extras are d and then the sum of the block times
+//     `sum_factor` (one sum, or two for slots 0-15 and 16-31).
+//   - int8, paired: the data of slots i and 16 + i lie together: steps 0 4 1 5 2 6 3 7, and the two
+//     sums of a row.
+//   - bf16: 16 steps of 2 slots as bfloat16. f32: 32 steps of one float. The extras are the sums of
+//     the slots, if has_sums().
+//   - run: this many steps of a row lie together, row after row. Matrix instructions take two at a
+//     time. f32 with a run of 2 has slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots.
+//   - gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots are
+//     in their own order. The run is the steps among which a position chooses (two; f32: four).
+//     int8 holds q + 128, unsigned.
 //
 // The packed A blocks of one chunk of blocks lie together, tile after tile, so that a kernel that
-// dequantizes a chunk of a panel walks them as one stream.
+// dequantizes a chunk of a panel walks through them as one stream.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +29,11 @@ namespace metal_marlin::cpu {
 
 enum class ActivationForm : uint8_t { int8, bf16, f32 };
 
-/// Slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1 5 2
-/// 6 3 7 from its low nibble up (layout.h), and decoding shifts it right by 4 a step.
+/// The slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1
+/// 5 2 6 3 7 from its low nibble up (layout.h), and decoding shifts it right by 4 for each step.
 constexpr int slot_of_step(int i) { return (i & ~7) | (i & 1) << 2 | (i >> 1 & 3); }
-/// First slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h, 4 + h; its
-/// neighbor's are 2 higher.
+/// The first slot of bf16 step i; the second is 2 further. A 16-bit word holds slots h and 4 + h;
+/// the slots of its neighbor are 2 higher.
 constexpr int first_slot_of_pair(int i) { return (i >> 2) * 8 + ((i & 1) << 2) + (i >> 1 & 1); }
 
 struct ActivationLayout {
@@ -43,29 +45,29 @@ struct ActivationLayout {
   int64_t rows = 0;        ///< of the product
   int64_t tiles = 0, blocks = 0;
   int64_t blocks_behind = 0;  ///< of a part of K (one tile only): blocks of later parts
-  bool cut_last = false;      ///< packed A blocks of the last tile hold its rows alone, or one of 0
-                              ///< more, so that they are even
+  bool cut_last = false;      ///< packed A blocks of the last tile hold only its rows, and one row
+                              ///< of 0 if their number is odd
   bool gathered = false;
   bool paired = false;
-  int run = 1;  ///< steps of a row that lie together, where not paired
+  int run = 1;  ///< steps of a row that lie together, if not paired
 
   int float_steps() const { return form == ActivationForm::bf16 ? 16 : 32; }
   int nan_seeds() const { return gathered ? 1 : 0; }
   int steps() const { return form == ActivationForm::int8 ? 8 : float_steps(); }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
-  /// f32: slot of its block that a step multiplies.
+  /// f32: the slot of its block that a step multiplies.
   int slot(int step) const {
     if (gathered) return step;
     return run == 2 ? (step & ~3) | (step & 1) << 1 | (step >> 1 & 1) : slot_of_step(step);
   }
-  /// Dword index of a step in its packed A block.
+  /// The dword index of a step in its packed A block.
   int step_index(int step, int row) const {
     if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
     if (run == 1)
-      return step * tile_rows + row;  // most kernels; dividing takes a quarter of their preparation
+      return step * tile_rows + row;  // most kernels; a division would take a quarter of the time
     return (step / run * tile_rows + row) * run + step % run;
   }
-  /// int8: that of the sum of half `part`, or of the whole block.
+  /// int8: the dword index of the sum of half `part`, or of the whole block.
   int sum_index(int part, int row) const {
     return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row);
   }
@@ -76,7 +78,7 @@ struct ActivationLayout {
   }
   /// Rows of a tile whose packed A blocks are written.
   int written_rows(int64_t tile) const { return cut_last ? (rows_of(tile) + 1) & ~1 : tile_rows; }
-  /// In dwords.
+  /// The size of a packed A block in dwords.
   int64_t a_block_size() const { return int64_t{steps() + extras()} * tile_rows; }
   /// Blocks in the chunk that starts at `block`.
   int64_t chunk_length(int64_t block) const {
@@ -87,11 +89,11 @@ struct ActivationLayout {
     const int64_t in_chunk = block % chunk_blocks, first = block - in_chunk;
     return (first * tiles + tile * chunk_length(first) + in_chunk) * a_block_size();
   }
-  /// Dword index of what is known of a tile's rows, behind the packed A blocks.
+  /// The dword index of the row statistics of a tile, after the packed A blocks.
   /// int8: the largest d of every row, then the smallest (DRange).
-  /// Gathered floats: for every row 0, or NaN when the row holds one or an infinity. A dense
-  /// product multiplies it by a 0 wherever a weight is not kept, which gathering would skip: sums
-  /// start from this instead.
+  /// Gathered floats: for every row the NaN seed, which is 0, or NaN if the row holds a NaN or an
+  /// infinity. A dense product multiplies such an activation by 0 if its weight is not kept, but
+  /// gathering skips it. The sums therefore start from the NaN seed.
   int64_t rows_offset(int64_t tile) const {
     return tiles * (blocks + blocks_behind) * a_block_size() + tile * row_stat_count() * tile_rows;
   }
@@ -100,8 +102,8 @@ struct ActivationLayout {
   bool operator==(const ActivationLayout&) const = default;
 };
 
-/// The range of d in every row of a tile, for kernels that combine it with scales: they must know
-/// what could overflow.
+/// The range of d in every row of a tile, for kernels that combine d with scales and must know
+/// whether the product could overflow.
 class DRange {
  public:
   /// `row_stats`: at ActivationLayout::rows_offset.
@@ -122,12 +124,12 @@ class DRange {
   float *largest_, *smallest_;
 };
 
-/// Where activations come from and where they go.
+/// The source and the destination of activations.
 struct PrepareArgs {
   const MatrixView* a = nullptr;
   int64_t first_row = 0, rows = 0;  ///< of the product; rows past them in the last tile are 0
   const int32_t* rows_of_a =
-      nullptr;  ///< which row of A each row of the product is, or null: itself
+      nullptr;  ///< the row of A of each row of the product; null: the same row
   const int32_t* slot_to_k = nullptr;  ///< [slots], or null: slot s is k s
   ActivationLayout layout;
   uint32_t* out = nullptr;
@@ -137,14 +139,14 @@ struct PrepareArgs {
   }
 };
 
-/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds as numerics say: d =
-/// max|x| / 127, q = round-half-even(x / d), at most 127 in magnitude; a block with NaN or Inf gets
-/// d = NaN. A block of zeros (or one whose d would be 0) gets q = 0 and d = 1, because 0 has no
-/// exponent to which a scale's could be added.
+/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds with d = max|x| / 127
+/// and q = round-half-even(x / d), at most 127 in magnitude. A block with NaN or Inf gets d = NaN.
+/// A block of zeros (or a block whose d would be 0) gets q = 0 and d = 1, because kernels may add
+/// the exponent of a scale to the exponent of d, and 0 has none.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 
-/// One block of one row of A as floats, by slot_to_k, 0 where there is no k.
+/// Reads one block of one row of A as floats, by slot_to_k; slots without a k are 0.
 void gather_block(const PrepareArgs& args, int64_t row, int64_t block, float* x);
 
 }  // namespace metal_marlin::cpu

@@ -1,4 +1,5 @@
-// Kernels by the kind of codes, and the walk of those that dequantize weights.
+// The choice of a kernel's code by the kind of codes, and the loop of kernels that dequantize
+// weights.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +38,13 @@ void with_codes(const PanelArgs& args, Call call) {
   });
 }
 
-/// Many rows: decodes a chunk of a panel into cache (kDequantize), then multiplies all tiles by it
-/// (kTile), chunk after chunk. Tiles continue from the sums of the chunk before; the first starts
-/// from 0.
+/// For many rows: decodes a chunk of a panel into cache (kDequantize) and then multiplies all tiles
+/// by it (kTile), chunk after chunk. Tiles continue from the sums of the previous chunk; the first
+/// chunk starts from 0.
 ///
-/// Between tiles a share of what will be decoded later is fetched, so that memory is busy while
-/// they run: fetched in the burst of decoding, a panel arrives no faster than memory gives it, and
-/// nothing is multiplied meanwhile.
+/// Between tiles, the loop prefetches a share of the bytes that will be decoded later, so that
+/// memory is busy while tiles run. If a panel were fetched during the burst of decoding, decoding
+/// would wait for memory, and nothing would be multiplied meanwhile.
 template <class Dequantized, auto kDequantize, auto kTile>
 void walk_chunks(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;

@@ -1,4 +1,4 @@
-// What this processor, this kernel and METAL_MARLIN_ISA allow.
+// The features that this processor, the operating system and METAL_MARLIN_ISA allow.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct CpuFeatures {
   bool has(uint32_t all) const { return (bits & all) == all; }
 };
 
-/// Asked once a context. METAL_MARLIN_ISA (generic, avx2, avx512, avx512-vnni, neon, dotprod, i8mm)
-/// can only lower it: it allows what its name says and what that builds on. An unknown value is
-/// ignored with a warning text in *warning.
+/// Called once for each context. METAL_MARLIN_ISA (generic, avx2, avx512, avx512-vnni, neon,
+/// dotprod, i8mm) can only lower the level: it allows the named level and the levels below. An
+/// unknown value is ignored with a warning text in *warning.
 CpuFeatures detect_cpu_features(std::string* warning);
 /// The same with the value of METAL_MARLIN_ISA as an argument; null: not set.
 CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
@@ -34,8 +34,8 @@ CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
 /// "avx512-vnni-bf16", "avx2", "neon-dotprod-i8mm-bf16", "generic".
 std::string feature_name(uint32_t bits);
 
-/// What the hardware and the operating system allow: bits and model; no name. One file an
-/// architecture.
+/// The features that the hardware and the operating system allow: bits and model, but no name. Each
+/// architecture has a file with this function.
 CpuFeatures detect_hardware();
 
 }  // namespace metal_marlin::cpu

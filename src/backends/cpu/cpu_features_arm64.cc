@@ -15,7 +15,7 @@ namespace {
 
 #if defined(__APPLE__)
 
-/// 0 when the system does not know the name.
+/// Returns 0 if the system does not know the name.
 uint64_t read_number(const char* name) {
   uint64_t value = 0;
   size_t size = sizeof value;
@@ -36,8 +36,8 @@ std::string detect_model() {
 
 #else
 
-// Bits of AT_HWCAP and AT_HWCAP2 (Linux, arch/arm64/include/uapi/asm/hwcap.h); spelled out because
-// old headers lack some.
+// Bits of AT_HWCAP and AT_HWCAP2 (Linux, arch/arm64/include/uapi/asm/hwcap.h). They are defined
+// here because old headers lack some of them.
 constexpr unsigned long kHwcapDotprod = 1ul << 20, kHwcap2I8mm = 1ul << 13, kHwcap2Bf16 = 1ul << 14;
 
 uint32_t detect_bits() {

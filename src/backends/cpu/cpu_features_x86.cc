@@ -13,7 +13,7 @@ struct Registers {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-/// All zero when the processor does not know the leaf.
+/// All registers are 0 if the processor does not know the leaf.
 Registers cpuid(uint32_t leaf, uint32_t subleaf = 0) {
   Registers r;
   if (__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
@@ -22,8 +22,9 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf = 0) {
 
 constexpr bool bit(uint32_t word, int index) { return (word >> index & 1u) != 0; }
 
-/// The register states that the operating system saves on a context switch. The instruction itself,
-/// because the intrinsic would need a target attribute. Only when CPUID says OSXSAVE.
+/// The register states that the operating system saves on a context switch. This uses the
+/// instruction itself, because the intrinsic would need a target attribute. Call it only if CPUID
+/// says OSXSAVE.
 uint32_t read_xcr0() {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

@@ -1,4 +1,4 @@
-// The values of FP4 codes in the forms that kernels look up, all from kE2m1.
+// The values of FP4 codes in the forms that kernels look up. All come from kE2m1.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr std::array<int8_t, 16> doubled_e2m1() {
   return values;
 }
 
-/// What makes doubled values unsigned: -12 is the least.
+/// The offset that makes doubled values unsigned: the smallest is -12.
 inline constexpr int kE2m1Offset = 12;
 
 using CodeIndices = std::make_index_sequence<16>;

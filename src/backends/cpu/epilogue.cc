@@ -9,10 +9,10 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// 1 / (1 + e^-x). Where e^-x overflows the quotient is 0, as it should be.
+/// 1 / (1 + e^-x). If e^-x overflows, the quotient is 0, which is right.
 float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
-/// x * sigmoid(a * x + ...): the limit at -infinity is -0, which inf * 0 would miss.
+/// x * sigmoid(a * x + ...). The limit at -infinity is -0, but inf * 0 would be NaN.
 float times_sigmoid(float x, float argument) {
   return x < -3.0e38f ? -0.0f : x * sigmoid(argument);
 }
@@ -35,15 +35,15 @@ float gelu_erf(float x) {
 float at_most(float x, float limit) { return x > limit ? limit : x; }
 float at_least(float x, float limit) { return x < limit ? limit : x; }
 
-/// gpt-oss: clamped gate and up.
+/// The function of gpt-oss, with clamped gate and up.
 float swiglu_oai(float gate, float up) {
   const float g = at_most(gate, 7.0f);
   const float u = at_least(at_most(up, 7.0f), -7.0f);
   return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
 }
 
-/// Tensor scale and bias on one row of a panel. The product is exact in double, so scale and bias
-/// together round once.
+/// Applies tensor scale and bias to one row of a panel. The product is exact in double, so scale
+/// and bias together round once.
 void scale_and_bias(const CpuWeights& weights, const float* bias, int64_t first_column, float* x) {
   const bool multiply = !weights.column_multiplier.empty(),
              divide = !weights.column_divisor.empty();
@@ -62,7 +62,7 @@ void scale_and_bias(const CpuWeights& weights, const float* bias, int64_t first_
   }
 }
 
-/// The panel's bias as floats, 0 past N; null when there is none.
+/// The bias of the panel as floats, 0 past N; null if there is no bias.
 const float* panel_bias(const GemmProblem& problem, int64_t first_column, int64_t columns,
                         float* buffer) {
   if (!problem.bias.present()) return nullptr;

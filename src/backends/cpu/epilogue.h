@@ -1,4 +1,4 @@
-// What happens to finished FP32 sums: tensor scale, bias, f, + C, one rounding.
+// The last steps for finished FP32 sums: tensor scale, bias, f, + C, one rounding.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ void finish_panel(const GemmProblem& problem, int64_t panel, int64_t first_row, 
 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
                          float* sums);
 
-/// Adds n <= kPanelColumns old elements of C to x where asked, rounds once and stores them.
+/// Adds n <= kPanelColumns old elements of C to x if the problem accumulates, rounds once, and
+/// stores them.
 void store_row(const GemmProblem& problem, int64_t row, int64_t column, int64_t n, float* x);
 
-/// For two-input epilogues: tensor scale and bias, then to `out`, [rows][stride] floats, at the
-/// panel's columns.
+/// For two-input epilogues: applies tensor scale and bias, and stores the sums at the columns of
+/// the panel in `out`, [rows][stride] floats.
 void store_pair_sums(const GemmProblem& problem, int64_t panel, int64_t rows, float* sums,
                      int64_t stride, float* out);
 
@@ -29,9 +30,9 @@ void store_pair_sums(const GemmProblem& problem, int64_t panel, int64_t rows, fl
 void finish_pair_sums(const GemmProblem& problem, int64_t row, const float* pair_sums);
 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t row, const float* pair_sums);
 
-/// f of a one-input epilogue, in place.
+/// Applies f of a one-input epilogue in place.
 void apply_activation(marlin_epilogue epilogue, int64_t n, float* x);
-/// f(gate, up) of a two-input one, into out.
+/// Writes f(gate, up) of a two-input epilogue to out.
 void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const float* up,
                 float* out);
 

@@ -1,4 +1,5 @@
-// Portable C++ kernels: every format, any processor, and what the others are checked against.
+// Portable C++ kernels for every format and any processor. Tests compare the other kernels with
+// them.
 //
 //   packed stream --decode--> superblock in cache
 //                             floats: w    [v][step][16 columns]  values
@@ -10,7 +11,7 @@
 //   M: tiles of kRows rows, 1 or 4. N: 16 columns at a time, which compilers vectorize. K:
 //   superblock, block, step.
 //
-// Decoding limits them: one function reads a code of any kind, slot by slot.
+// Decoding limits their speed: one function reads a code of any kind, slot by slot.
 #include <bit>
 #include <cstring>
 
@@ -20,8 +21,8 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Scales and zeros of one superblock as floats. Without zeros, `zeros` holds what the code stands
-/// for: 8 or 0.
+/// Scales and zeros of one superblock as floats. Without zeros, `zeros` holds the implied zero
+/// point: 8 or 0.
 struct SuperScales {
   float scales[8][kPanelColumns];
   float zeros[8][kPanelColumns];
@@ -58,14 +59,15 @@ void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* supe
         code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i]) : fixed;
 }
 
-/// A code, and whether it is there at all: what 2:4 sparse weights do not keep is 0, whatever zero
-/// or scale it would have.
+/// A code, and whether it is kept. A slot that 2:4 sparse weights do not keep is 0, whatever its
+/// zero and scale are.
 struct Code {
   int value = 0;
   bool kept = true;
 };
 
-/// Code of column c of a column group in slot `s` of a block; `group` are the bytes of that block.
+/// The code of column c of a column group in slot `s` of a block; `group` are the bytes of the
+/// block.
 Code code_at(const PackedLayout& layout, const uint8_t* group, int s, int c) {
   if (layout.code_bits == 8) return {static_cast<int8_t>(group[s / 4 * 64 + 4 * c + s % 4])};
   if (layout.sparse) {
@@ -91,8 +93,8 @@ void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
           each(block * kBlockSlots + s, v, c, code_at(layout, super, s, c));
 }
 
-/// [v][step][16 columns], steps in the order of f32 activations. Padded slots may hold anything:
-/// their activations are 0, and their scales finite.
+/// [v][step][16 columns], with steps in the order of f32 activations. Padded slots may hold any
+/// value, because their activations are 0 and their scales are finite.
 using FloatSuper = float[4][kSuperSlots][16];
 
 void dequantize_float(const PackedLayout& layout, CodeKind code, const uint8_t* super,
@@ -152,8 +154,8 @@ void multiply_float(const PanelArgs& args) {
   }
 }
 
-/// [v][slot][16 columns]: the integer that the scale multiplies, FP4 as 2 * value; and whether
-/// there is a weight, 1 or 0.
+/// [v][slot][16 columns]: the integer that the scale multiplies (FP4: 2 * value), and 1 for kept
+/// weights, else 0.
 struct IntSuper {
   int16_t code[4][kSuperSlots][16];
   int8_t kept[4][kSuperSlots][16];
@@ -173,9 +175,9 @@ void dequantize_int(const PackedLayout& layout, CodeKind code, const uint8_t* su
   });
 }
 
-/// Adds slots [first, first + count) of column group v to 16 columns of one row. In double, so that
-/// a huge scale times a huge d cannot overflow where the integer sum is 0 and that the sum rounds
-/// once.
+/// Adds slots [first, first + count) of column group v to 16 columns of one row. It computes in
+/// double, so that a huge scale times a huge d cannot overflow if the integer sum is 0, and so that
+/// the sum rounds once.
 void add_int_part(const IntSuper& w, int v, int first, const int8_t* x, int count,
                   const float* scales, const float* zeros, double d, double scale_factor,
                   float* sums) {

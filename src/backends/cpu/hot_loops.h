@@ -1,9 +1,9 @@
-// What inner loops need on every processor.
+// Helpers for inner loops on every processor.
 //
-// The loops of a tile nest deeper than three in some kernels. Those over registers (rows r, vectors
-// v) are unrolled and leave none behind. The others stay in one function on purpose: in functions
-// of their own, though inlined, g++ 12 gives their pointers and counters other registers, and some
-// tiles become a few per cent longer.
+// The loops of a tile nest deeper than three in some kernels. The loops over registers (rows r,
+// vectors v) are unrolled completely. The other loops stay in one function on purpose: if they are
+// in inlined functions of their own, g++ 12 gives their pointers and counters other registers, and
+// some tiles take a few percent more instructions.
 #pragma once
 
 #include <limits>
@@ -12,11 +12,11 @@
 
 namespace metal_marlin::cpu {
 
-/// Not FLT_MAX: the libc++ of LLVM 21 hides all of <cfloat> once the <math.h> of macOS has been
-/// read.
+/// This is not FLT_MAX, because the libc++ of LLVM 21 hides all of <cfloat> after the <math.h> of
+/// macOS.
 inline constexpr float kLargestFloat = std::numeric_limits<float>::max();
 
-/// Keeps the compiler from moving loads over each other: both g++ and clang would hoist them until
+/// Prevents the compiler from moving loads across it. Both g++ and clang would hoist loads until
 /// accumulators spill, which costs a quarter of the speed of a large tile.
 MARLIN_INLINE void fence() { __asm__ volatile("" ::: "memory"); }
 

@@ -7,29 +7,29 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Rows whose sums of one panel are formed together: 48 KB of sums on the task's stack, and their
-/// activations stay in L2.
+/// The rows whose sums for one panel are formed together. Their sums take 48 KB of the task's
+/// stack, and their activations stay in L2.
 constexpr int64_t kRowsPerItem = 192;
-/// Dwords of activations below which handing the work to other threads costs more than it saves.
+/// With fewer dwords of activations, giving the work to other threads costs more than it saves.
 constexpr int64_t kPrepareAlone = 16384;
-/// Multiplying by a panel of a few rows costs no less than reading it, which takes about as long as
-/// multiplying this many.
+/// Multiplying a few rows by a panel costs at least as much as reading the panel, which takes about
+/// as long as multiplying this many rows.
 constexpr int64_t kRowsOfReading = 8;
 
-/// Cost of a task, in rows and superblocks: about 0.5 MB of weights at one row. A task that begins
-/// waits for memory until what it fetches ahead arrives, and what the one before it fetched beyond
-/// its end is in another core's cache.
+/// The least cost of a task, in rows and superblocks: about 0.5 MB of weights at one row. At its
+/// beginning, a task waits for memory until its first prefetched lines arrive. The lines that the
+/// previous task prefetched beyond its own end may be in the cache of another core.
 constexpr int64_t kLeastCost = 1024;
 
 constexpr auto equal_cost = [](const GemmJob&) { return int64_t{1}; };
 
-/// Sets a job to its block of rows; with none left it has no work.
+/// Sets a job to its block of rows. A job without rows left has no work.
 void start_block(GemmJob& job, int64_t block, int64_t width) {
   job.first_row = std::min(job.m, block * job.plan.m_block);
   job.rows = std::min(job.plan.m_block, job.m - job.first_row);
   if (job.rows == 0) return;
   job.layout = activation_layout(*job.plan.row, *job.weights, job.rows);
-  // Few panels: cut rows finer, so that every thread gets some.
+  // With few panels, cut rows into smaller parts, so that every thread gets some.
   const int64_t tiles = job.layout.tiles,
                 most = std::max<int64_t>(1, kRowsPerItem / job.layout.tile_rows);
   const int64_t wanted = std::max(
@@ -74,8 +74,8 @@ void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& arg
   args.layout = &layout;
 }
 
-/// Gives the sums of a panel for some rows, from `first` on, to C or to where its second step finds
-/// them.
+/// Stores the sums of a panel for some rows, from `first` on, to C or to the input of the second
+/// step.
 void finish_rows(const GemmJob& job, int64_t panel, int64_t first, int64_t rows, float* sums) {
   if (is_two_input(job.problem.epilogue)) {
     const int64_t stride = job.weights->layout.panels() * kPanelColumns;
@@ -89,8 +89,8 @@ void finish_rows(const GemmJob& job, int64_t panel, int64_t first, int64_t rows,
   }
 }
 
-/// Item i: panel i / row_items, rows of part i % row_items; neighbors share a panel. With parts of
-/// K: panel i / k_parts.
+/// Item i is panel i / row_items and the rows of part i % row_items, so neighbors share a panel.
+/// With parts of K, it is panel i / k_parts.
 void multiply_item(const GemmJob& job, int64_t item, float* sums) {
   PackedLayout layout = job.weights->layout;
   const int64_t parts = job.plan.k_parts, part = item % parts;

@@ -1,5 +1,5 @@
-// Products while they run: prepare activations, multiply panel by panel, finish. Every step is cut
-// into tasks that share nothing, and what a task computes does not depend on how the work was cut.
+// Runs products: prepares activations, multiplies panel by panel, and finishes. Every step is cut
+// into tasks that share nothing. The results do not depend on how the work is cut.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace metal_marlin::cpu {
 
-/// One product, or one expert's part of one. Lives in the scratch memory, so that running allocates
-/// nothing.
+/// One product, or the part of one expert in a product. It lives in the scratch memory, so that
+/// running allocates nothing.
 struct GemmJob {
   GemmPlan plan = {};
   GemmProblem problem = {};
@@ -35,7 +35,7 @@ struct GemmJob {
   int64_t items() const {
     return rows == 0 ? 0 : weights->layout.panels() * row_items * plan.k_parts;
   }
-  /// Sums of part `part` of a panel.
+  /// The sums of part `part` of a panel.
   float* part_sums(int64_t panel, int64_t part) const {
     return parts + (panel * plan.k_parts + part) * layout.tile_rows * kPanelColumns;
   }
@@ -47,20 +47,20 @@ struct GemmJob {
 /// Whether the same rows would be prepared to the same packed A blocks.
 bool same_preparation(const GemmJob& a, const GemmJob& b);
 
-/// Runs jobs that have been placed.
+/// Runs jobs after place().
 void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner);
 
-/// Elements below which finishing is not worth other threads.
+/// With fewer elements, finishing runs on one thread.
 inline constexpr int64_t kFinishAlone = 16384;
 
-/// Runs each(job, first, last) over all the jobs' items, cut into runs of about equal cost;
-/// cost(job) is that of one item. A run costs at least `least`, unless threads would have none; one
-/// thread runs all `alone`.
+/// Runs each(job, first, last) over the items of all jobs, cut into runs of about equal cost;
+/// cost(job) is the cost of one item. A run costs at least `least`, unless a thread would then have
+/// no run. With `alone`, one thread runs everything.
 template <class J, class Count, class Cost, class Each>
 void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least, Count count,
                Cost cost, Each each) {
-  // Tasks a thread: enough to even out threads of different speed, few enough to keep a thread's
-  // reads in one long run.
+  // Tasks per thread: enough for threads of different speed, and few enough that a thread reads
+  // long runs of memory.
   constexpr int64_t kTasksPerThread = 8;
   int64_t items = 0, total = 0;
   for (const J& job : jobs) {
@@ -69,11 +69,12 @@ void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least,
   }
   if (items == 0) return;
   const int64_t width = runner.width();
-  // As many for each thread: one left over would be waited for by all but one.
+  // Every thread gets the same number of tasks. Otherwise all threads but one wait for the last
+  // task.
   const int64_t wanted = std::clamp(total / least, width, kTasksPerThread * width) / width * width;
   const int64_t tasks = alone ? 1 : std::min(items, wanted);
   const auto task = [&](uint32_t index) {
-    // An item belongs to the task in whose stretch of the whole cost it begins.
+    // An item belongs to the task whose part of the total cost contains its beginning.
     int64_t begin = total * index / tasks, end = total * (index + 1) / tasks;
     for (const J& job : jobs) {
       const int64_t n = count(job), one = cost(job);

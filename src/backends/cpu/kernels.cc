@@ -1,4 +1,4 @@
-// The table of kernels, and what follows from a row of it.
+// The table of kernels, and the properties that follow from a row.
 #include "backends/cpu/kernels.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr KernelRow kRows[] = {
 #undef MARLIN_CPU_KERNEL
 };
 
-// What must hold between the fields of a row.
+// The relations that must hold between the fields of a row.
 constexpr bool names_codes_and_scales(const KernelRow& row) {
   return row.codes != 0 && row.scales != 0 && (row.scales & ~kAnyScale) == 0;
 }
@@ -33,11 +33,11 @@ constexpr bool fills_row_unit(const KernelRow& row) {
 constexpr bool decodes_superblocks(const KernelRow& row) {
   return row.chunk_blocks % kBlocksPerSuper == 0;
 }
-/// A last tile is cut to an even number of rows, so tiles have an even number, and all the same.
+/// A last tile is cut to an even number of rows. All tiles therefore have the same even number.
 constexpr bool cuts_even_tiles(const KernelRow& row) {
   return !row.cut_last || (!row.fit_tiles && row.tile_rows % 2 == 0);
 }
-/// Only sparse codes have positions, and decoded weights have none any more.
+/// Only sparse codes have positions, and decoded weights no longer have them.
 constexpr bool gathers_by_positions(const KernelRow& row) {
   return !row.gathered || ((row.codes & kAllCodes) == 0 && row.chunk_blocks == 0);
 }
@@ -46,12 +46,12 @@ constexpr bool runs_hold_quads(const KernelRow& row) {
   if (!row.gathered) return row.run == 1 || row.run == 2;
   return row.run == (row.form == ActivationForm::f32 ? 4 : 2);
 }
-/// The order of a pair replaces that of a run, and the halves of a block have a scale each.
+/// The order of pairs replaces the order of a run, and each half of a block has a scale.
 constexpr bool pairs_groups_of_16(const KernelRow& row) {
   if (!row.paired) return true;
   return row.form == ActivationForm::int8 && row.run == 1 && row.scales == bit(ScaleType::e4m3);
 }
-/// Integer kernels, and no others, correct the offset of codes by sums.
+/// Only integer kernels correct the offset of codes by sums.
 constexpr bool sums_by_form(const KernelRow& row) {
   return (row.sums == BlockSums::always) == (row.form == ActivationForm::int8);
 }
@@ -69,8 +69,8 @@ static_assert(std::ranges::all_of(kRows, pairs_groups_of_16));
 static_assert(std::ranges::all_of(kRows, sums_by_form));
 static_assert(std::ranges::all_of(kRows, keeps_activations_exact));
 
-/// Integer sums are corrected by what turns the stored code into an unsigned byte; additive zeros
-/// need the plain sum.
+/// Integer sums are corrected by the offset that turns the stored code into an unsigned byte.
+/// Additive zeros need the plain sum.
 int sum_factor(CodeKind kind) {
   switch (kind) {
     case CodeKind::u4:

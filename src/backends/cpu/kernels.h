@@ -1,7 +1,7 @@
-// One row a kernel (kernels.inc): its contract. A row states which instructions the kernel needs,
-// which products it serves, and how its activations must be laid out.
+// The table of kernels has one row per kernel (kernels.inc), which is its contract. A row states
+// which instructions the kernel needs, which products it serves, and the layout of its activations.
 //
-// Names are cpu_ISA_SHAPE_CODES_FORM, every part from its list:
+// Names are cpu_ISA_SHAPE_CODES_FORM, with every part from its list:
 //   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, neon, neondotprod, neoni8mm, neonbf16
 //   SHAPE  gemv: few rows; codes are decoded in registers while the weights are read once
 //          regdecode: many rows; codes are decoded in registers again for every tile
@@ -9,9 +9,9 @@
 //          prescaled: dequant, with the scales multiplied into the decoded weights
 //          paired: dequant, with two scale groups of 16 slots in neighboring lanes
 //   CODES  u4 (INT4, zero point 8), u4zero (INT4, integer zero points), u4add (INT4, additive
-//          zeros), fp4 (E2M1), i8, i8add (INT8); any: several of them, as the row says. With
-//          _sparse behind, a kernel serves 2:4 sparse weights of these codes only; without it,
-//          dense ones, and an `any` kernel also sparse ones where its row says so.
+//          zeros), fp4 (E2M1), i8, i8add (INT8); any: the kinds that the row names. With the suffix
+//          _sparse, a kernel serves only 2:4 sparse weights of these codes. Without it, a kernel
+//          serves dense weights, and an `any` kernel also sparse weights if its row says so.
 //   FORM   the type in which activations are multiplied: i8, bf16, f32
 #pragma once
 
@@ -29,7 +29,7 @@ namespace metal_marlin::cpu {
 enum class CodeKind : uint8_t { u4, u4zero, u4add, fp4, i8, i8add };
 inline constexpr uint32_t kAllCodes = 0x3f;
 constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
-/// The same codes, 2:4 sparse.
+/// The bit of the same codes for 2:4 sparse weights.
 constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 8; }
 inline constexpr uint32_t kSparseCodes = sparse(CodeKind::u4) | sparse(CodeKind::u4zero) |
                                          sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
@@ -55,8 +55,8 @@ struct PanelArgs {
 };
 using MultiplyPanel = void (*)(const PanelArgs&);
 
-/// The steps around a kernel, in the instructions that it needs anyway. They are references, so that
-/// a row without them does not compile.
+/// The steps before and after a kernel, in the instructions that the kernel needs anyway. They are
+/// references, so that a row without them does not compile.
 struct KernelSteps {
   void (&prepare)(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
   void (&finish_panel)(const GemmProblem& problem, int64_t panel, int64_t first_row, int64_t rows,
@@ -64,19 +64,19 @@ struct KernelSteps {
   void (&finish_pair_sums)(const GemmProblem& problem, int64_t row, const float* pair_sums);
 };
 
-/// For which weights the packed A blocks hold the sums of their slots (activations.h:
+/// The weights for which the packed A blocks hold the sums of their slots (activations.h:
 /// sums_per_block).
 enum class BlockSums : uint8_t {
-  additive_zeros,  ///< those with additive zeros, which multiply the plain sum
-  always,          ///< all: sums correct the offset of unsigned codes, too
+  additive_zeros,  ///< weights with additive zeros, which multiply the plain sum
+  always,          ///< all weights: sums also correct the offset of unsigned codes
 };
 
-/// The contract of a kernel. Kernels.inc names the fields that differ from these defaults.
+/// The contract of a kernel. kernels.inc names the fields that differ from these defaults.
 struct KernelRow {
   std::string_view name;
   MultiplyPanel multiply = nullptr;
 
-  // What it needs and serves.
+  // The requirements of the kernel, and the problems that it serves.
   uint32_t features = 0;                      ///< of Feature, all needed
   ActivationForm form = ActivationForm::f32;  ///< f32 and bf16 serve MARLIN_COMPUTE_DEFAULT
   uint32_t codes = 0;                         ///< of bit(CodeKind) and sparse(CodeKind)
@@ -85,11 +85,11 @@ struct KernelRow {
   int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
   int64_t m_max = 0;  ///< the most; 0: no limit
 
-  // How its activations are laid out (activations.h). A kernel reads them in this layout only.
+  // The layout of its activations (activations.h). A kernel reads them only in this layout.
   int tile_rows = 0;       ///< most rows of a tile
-  bool fit_tiles = false;  ///< smaller tiles when that leaves fewer rows unused
+  bool fit_tiles = false;  ///< smaller tiles if they leave fewer rows unused
   int chunk_blocks = 0;    ///< blocks of a chunk; 0: no dequantizing, K is walked once
-  bool cut_last = false;   ///< the last tile holds the rows that there are
+  bool cut_last = false;   ///< the last tile holds only the remaining rows
   bool gathered = false;   ///< in the order of slots, to be picked by positions of kept codes
   bool paired = false;     ///< with groups of 16 slots: slots i and 16 + i lie together
   int run = 1;             ///< steps of a row that lie together
@@ -106,11 +106,11 @@ inline constexpr int kRowUnit = 12;
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();
 CodeKind code_kind(const CpuWeights& weights);
-/// How activations of m rows are laid out for a kernel and these weights.
+/// The layout of activations of m rows for a kernel and these weights.
 ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weights, int64_t m);
 
-// The kernels named by kernels.inc. All follow MultiplyPanel; sums of a row are formed in one order
-// that depends on nothing but K and the group size.
+// The kernels that kernels.inc names. All follow MultiplyPanel. The order in which the sums of a
+// row are formed depends only on K and the group size.
 #define MARLIN_CPU_KERNEL(kernel, ...) void kernel(const PanelArgs& args);
 #include "backends/cpu/kernels.inc"
 #undef MARLIN_CPU_KERNEL

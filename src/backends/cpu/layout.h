@@ -1,39 +1,40 @@
 // The packed layout of the CPU: one contiguous stream for every format and every M, so that a GEMV
 // walks memory once, in order, and a GEMM dequantizes the same bytes.
 //
-// A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots, each its
-// codes and then its scales and zeros, so that one prefetch distance covers all of it:
+// A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots. Each
+// superblock has its codes and then its scales and zeros, so that one prefetch distance covers all:
 //
 //   superblock = 4 blocks of 32 slots, each [v = 4 column groups of 16][line][64 bytes]
-//                4-bit: 4 lines a block; byte 4 c + i of line j holds column 16 v + c, slots 8 j +
-//                       i (low nibble) and 8 j + 4 + i (high nibble), i = 0..3
-//                8-bit: 8 lines a block; byte 4 c + i of line j holds column 16 v + c, slot 4 j + i
-//                (two's complement) then scales [slot group][64 columns] of scale_type, then zeros
-//                [slot group][64 columns]
+//                4-bit: 4 lines per block; byte 4 c + i of line j holds column 16 v + c, slots 8 j
+//                       + i (low nibble) and 8 j + 4 + i (high nibble), i = 0..3
+//                8-bit: 8 lines per block; byte 4 c + i of line j holds column 16 v + c, slot 4 j
+//                       + i (two's complement)
+//                then scales [slot group][64 columns] of scale_type,
+//                then zeros [slot group][64 columns]
 //
 // A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a
 // 4-way dot product.
 //
 // 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and
-// their positions in it, 2 bits each. A block of a column group is 192 bytes, three quarters of a
-// dense one:
+// their positions in the quad, 2 bits each. A block of a column group is 192 bytes, which is three
+// quarters of a dense block:
 //
 //   [unit u = 0, 1][64 bytes]  byte 4 c + 2 i + t % 2 holds kept code i (0, 1) of column c in quad
-//                              t = 0..3 of the unit's 16 slots: quads 0 and 1 in low nibbles, 2 and
-//                              3 in high ones
+//                              t = 0..3 of the unit's 16 slots: quads 0 and 1 in low nibbles, quads
+//                              2 and 3 in high nibbles
 //   [64 bytes]                 dword c: bits 2 t .. 2 t + 1 are the position of kept code 0 in quad
-//                              t = 0..7 of the block, bits 16 + 2 t .. that of code 1, the larger
+//                              t = 0..7 of the block, bits 16 + 2 t .. the larger one of code 1
 //
-// A dword of codes then stands for 8 slots (16 in BF16 words, one a shift), and its activations are
-// gathered by the positions, which need nothing but shifts: the multiplications are half of those
-// by dense weights. (Masks with a bit a slot take as many bytes, but "expand bytes under a mask"
-// costs more than it saves on processors that do it at half speed.) Padding keeps its first two
-// slots.
+// A dword of codes then stands for 8 slots (16 in BF16 words, one for each shift). Kernels gather
+// its activations by the positions, which need only shifts. This takes half of the multiplications
+// of dense weights. (Masks with one bit per slot take as many bytes, but "expand bytes under a
+// mask" costs more than it saves on processors that do it at half speed.) Padding keeps its first
+// two slots.
 //
-// Slots are the k of the file, in order, padded at the end; with a group index they are sorted by
-// group and each group is padded to whole slot groups (slot_to_k). Group sizes that are multiples
+// Slots are the k of the file, in order, padded at the end. With a group index, they are sorted by
+// group, and each group is padded to whole slot groups (slot_to_k). Group sizes that are multiples
 // of 128, and one scale for a whole row, repeat their scale in every superblock. Padded slots and
-// columns hold codes and scales that decode to 0 (code 0 with scale 0 or its like).
+// columns hold codes and scales that decode to 0 (for example code 0 with scale 0).
 #pragma once
 
 #include <cstdint>
@@ -70,7 +71,7 @@ struct PackedLayout {
   int64_t panels() const { return ceil_div(n, kPanelColumns); }
   int64_t superblocks() const { return slots / kSuperSlots; }
   int groups_per_super() const { return kSuperSlots / slot_group; }
-  /// Of one block of a column group.
+  /// The bytes of one block of a column group.
   int64_t group_bytes() const {
     return sparse ? kSparseGroupBytes : int64_t{kGroupColumns} * kBlockSlots * code_bits / 8;
   }
@@ -78,7 +79,8 @@ struct PackedLayout {
   int64_t scale_row_bytes() const {
     return kPanelColumns * static_cast<int64_t>(scale_bytes(scale_type));
   }
-  /// One expression: kernels inline this, and in other forms g++ gives them other registers.
+  /// This is one expression because kernels inline it, and g++ allocates registers differently for
+  /// other forms.
   int64_t zero_row_bytes() const {
     return zero_kind == ZeroKind::none
                ? 0
@@ -95,7 +97,8 @@ struct PackedLayout {
   SlotCosts slot_costs() const {
     return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()};
   }
-  /// Where the codes of a column's group lie in a panel, for a block counted along all of K.
+  /// The place of the codes of a column's group in a panel, for a block that is counted along all
+  /// of K.
   int64_t block_offset(int column, int64_t block) const {
     return block / kBlocksPerSuper * super_bytes() +
            (block % kBlocksPerSuper * kColumnGroups + column / kGroupColumns) * group_bytes();
@@ -113,9 +116,9 @@ class CpuWeights final : public PackedWeights {
   PackedLayout layout;
   Block data;                      // layout.bytes(), panel after panel, 64-byte aligned
   std::vector<int32_t> slot_to_k;  // as in Slots
-  // Tensor scales, one a column of the padded N; both empty when all are 1. A sum is multiplied,
-  // then divided; one of the two is always 1, so the stored convention (multiply or divide) rounds
-  // once, as the file's writer did.
+  // Tensor scales, one per column of the padded N; both are empty if all are 1. A sum is multiplied
+  // and then divided. One of the two is always 1, so the stored convention (multiply or divide)
+  // rounds once, like the writer of the file.
   std::vector<float> column_multiplier, column_divisor;
 };
 

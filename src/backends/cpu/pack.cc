@@ -16,14 +16,14 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Codes and scales of padding: they decode to 0 and never to NaN. E8M0 has no 0 and takes 2^0,
-/// since its codes are 0.
+/// The codes and scales of padding decode to 0 and never to NaN. E8M0 has no 0 and takes 2^0,
+/// because its codes are 0.
 uint8_t padding_code(const WeightMeta& meta) {
   return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0;
 }
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
-/// Packs panels one after another; one a thread.
+/// Packs panels one after another. Each thread has one packer.
 class PanelPacker {
  public:
   PanelPacker(const WeightSource& source, const CpuWeights& out, const std::vector<int32_t>& groups)
@@ -62,7 +62,7 @@ class PanelPacker {
  private:
   static constexpr int64_t kPaddingRow = -1;
 
-  /// One row's codes in the order of the slots.
+  /// Puts the codes of one row into the order of the slots.
   void order_codes(int64_t row) {
     const uint8_t pad = padding_code(out_.meta());
     const int64_t k_count = out_.meta().k;
@@ -83,8 +83,8 @@ class PanelPacker {
     }
   }
 
-  /// With integer zero points the code of 0 is the zero of the slot's group (or the nearest code,
-  /// when that is 16).
+  /// With integer zero points, the code of 0 is the zero of the slot's group (or the nearest code
+  /// if the zero is 16).
   uint8_t pad_of(int64_t row, size_t slot) const {
     if (out_.meta().zero_kind != ZeroKind::integer) return padding_code(out_.meta());
     const int32_t group = groups_[slot / static_cast<size_t>(out_.layout.slot_group)];
@@ -115,7 +115,7 @@ class PanelPacker {
     }
   }
 
-  /// One row of 2:4 sparse codes and their positions.
+  /// Writes one row of 2:4 sparse codes and their positions.
   void write_kept(int64_t row, int column, std::byte* panel) const {
     const int64_t quads = out_.meta().k / 4;
     for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
@@ -138,7 +138,8 @@ class PanelPacker {
     }
   }
 
-  /// One row's scales or zeros, `size` bytes each; `to` is the row's place in the first superblock.
+  /// Writes the scales or zeros of one row, `size` bytes each; `to` is the place of the row in the
+  /// first superblock.
   void write_groups(int64_t row, const uint8_t* from, size_t size, uint8_t pad, std::byte* to,
                     int64_t row_bytes) const {
     const int in_super = out_.layout.groups_per_super();

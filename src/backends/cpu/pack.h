@@ -1,4 +1,4 @@
-// Canonical weights into the layout of layout.h, and back.
+// Packs canonical weights into the layout of layout.h, and unpacks them.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace metal_marlin::cpu {
 
-/// Packs a panel of 64 rows at a time, panels in parallel; besides the result it holds one stripe
-/// of the source a thread. The source's meta has passed check_meta(). MARLIN_E_UNSUPPORTED for
-/// groups that the layout cannot hold, MARLIN_E_MEMORY, or the source's own error.
+/// Packs panels of 64 rows in parallel. In addition to the result, each thread holds one stripe of
+/// the source. The meta of the source must have passed check_meta(). Errors are
+/// MARLIN_E_UNSUPPORTED for groups that the layout cannot hold, MARLIN_E_MEMORY, and those of the
+/// source.
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
                                                  const Allocator& allocator, TaskRunner& runner);
 
-/// Decodes rows to out [T, k], F32, F16 or BF16, in the file's order of k: the true value rounded
-/// once to float32, then once to out's dtype. Nothing is written when one of the ids is wrong
-/// (MARLIN_E_ARGUMENT).
+/// Decodes rows to out [T, k], F32, F16 or BF16, in the file's order of k. The true value is
+/// rounded once to float32 and then once to the dtype of out. If an id is wrong
+/// (MARLIN_E_ARGUMENT), nothing is written.
 Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out,
                    TaskRunner& runner);
 

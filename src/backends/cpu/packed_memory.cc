@@ -13,11 +13,11 @@ namespace metal_marlin::cpu {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-/// Blocks from this size on are on their own: the end of their last huge page is at most half as
-/// much again.
+/// Blocks of at least this size have memory of their own. The unused end of their last huge page
+/// adds at most half of their size.
 constexpr size_t kLarge = 2 * kHugePage;
 
-// The sanitizers are to know where a block ends.
+// The sanitizers must know the end of a block.
 #if defined(__SANITIZE_ADDRESS__)
 #define MARLIN_SHARES_SLABS 0
 #elif defined(__has_feature)
@@ -43,7 +43,8 @@ void* huge_pages(size_t size, size_t align) {
 
 }  // namespace
 
-/// At the beginning of its memory, to whose size it is aligned: a block's address tells its slab.
+/// A slab lies at the beginning of its memory and is aligned to its size, so that the slab of a
+/// block follows from the block's address.
 struct PackedMemory::Slab {
   static constexpr size_t kSize = 4 * kLarge;
   std::atomic<size_t> users = 1;  // blocks, and the PackedMemory that takes from it

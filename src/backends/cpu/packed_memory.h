@@ -7,11 +7,11 @@
 
 namespace metal_marlin::cpu {
 
-/// Huge pages for weights, which every product reads from end to end: they spare most misses of the
-/// address translation, at which even prefetches wait. A model of small layers needs them as much
-/// as one of large ones (docs/decisions/0001), so small blocks share slabs of them. Pages are real
-/// only once written: the first small block costs 2 MiB, and the pages of a block that is freed go
-/// back, though its slab stays until all of its blocks are.
+/// Huge pages for weights, which every product reads from end to end. They avoid most misses of the
+/// address translation, for which even prefetches wait. A model of small layers needs them as much
+/// as a model of large layers (docs/decisions/0001), so small blocks share slabs of huge pages.
+/// Pages take memory only when they are written: the first small block costs 2 MiB. The pages of a
+/// freed block are returned, but its slab stays until all of its blocks are freed.
 class PackedMemory {
  public:
   PackedMemory() = default;
@@ -19,7 +19,7 @@ class PackedMemory {
   PackedMemory& operator=(const PackedMemory&) = delete;
   ~PackedMemory();
 
-  /// For any thread, as long as this lives; blocks may outlive it.
+  /// Any thread may use the allocator as long as this object lives; blocks may outlive it.
   Allocator allocator() { return {allocate, release, this}; }
 
  private:
@@ -29,7 +29,7 @@ class PackedMemory {
   static void drop(Slab* slab);
 
   std::mutex mutex_;
-  Slab* slab_ = nullptr;  // where small blocks come from at present
+  Slab* slab_ = nullptr;  // the current source of small blocks
 };
 
 }  // namespace metal_marlin::cpu

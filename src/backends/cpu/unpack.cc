@@ -12,8 +12,8 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// The same matrix with its k in the order of the slots, where groups lie together: the decoder
-/// then meets each group once, however an act-order file scatters them.
+/// The same matrix with its k in the order of the slots, where groups lie together. The decoder
+/// then decodes each group once, even if an act-order file scatters it.
 WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& groups) {
   WeightMeta meta = weights.meta();
   meta.k = weights.layout.slots;
@@ -24,7 +24,8 @@ WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& 
   return meta;
 }
 
-/// Turns packed rows back into canonical ones, which the one decoder then decodes; one a thread.
+/// Turns packed rows back into canonical rows, which the common decoder then decodes. Each thread
+/// has one unpacker.
 class RowUnpacker {
  public:
   RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
@@ -40,8 +41,8 @@ class RowUnpacker {
 
   Status operator()(int64_t item) {
     const PackedLayout& layout = weights_.layout;
-    // The list is the caller's memory: whoever changes it meanwhile gets an error, not a read
-    // outside.
+    // The list is memory of the caller. If it changes meanwhile, the result is an error and not a
+    // read outside the matrix.
     MARLIN_ASSIGN(const int64_t row, selected_row(rows_, item, layout.n));
     const std::byte* const panel =
         weights_.data.data() + row / kPanelColumns * layout.panel_bytes();

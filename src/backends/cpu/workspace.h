@@ -1,4 +1,4 @@
-// What a call of gemm() needs besides its operands, kept from call to call.
+// The memory that a call of gemm() needs in addition to its operands. It is kept from call to call.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@
 
 namespace metal_marlin::cpu {
 
-/// One thread at a time.
+/// For one thread at a time.
 class Workspace {
  public:
-  /// At least `bytes` of 64-byte aligned memory; what was there before is lost.
+  /// Returns at least `bytes` of memory, aligned to 64 bytes; its earlier content is lost.
   Result<std::span<std::byte>> scratch(uint64_t bytes, const Allocator& allocator);
 
   std::vector<GemmProblem> problems;
@@ -27,11 +27,11 @@ class Workspace {
   Block block_;
 };
 
-/// A few workspaces for calls without a stream; any number of threads. Without locks, so that a
-/// fork() while another thread is here cannot leave the child one that is locked for ever.
+/// A few workspaces for calls without a stream, for any number of threads. It has no locks, so that
+/// a fork() while another thread is here cannot leave a lock in the child that is locked forever.
 class WorkspaceCache {
  public:
-  /// A workspace of the caller's own until it is destroyed, which puts it back.
+  /// Lends a workspace to one caller; the destructor returns it.
   class Lease {
    public:
     explicit Lease(WorkspaceCache& cache) : cache_(cache), workspace_(cache.take()) {}
@@ -52,7 +52,7 @@ class WorkspaceCache {
   std::unique_ptr<Workspace> take();
   void put(std::unique_ptr<Workspace> workspace);
 
-  // As many callers at once keep their memory; more is returned to the allocator after each call.
+  // This many callers at once keep their memory. The memory of others is freed after each call.
   std::array<std::atomic<Workspace*>, 4> kept_{};
 };
 

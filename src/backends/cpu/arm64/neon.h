@@ -1,4 +1,4 @@
-// What the NEON kernels share: attributes, scales of a superblock.
+// Code that the NEON kernels share: attributes, and the scales of a superblock.
 #pragma once
 
 #include <arm_neon.h>
@@ -9,8 +9,8 @@
 #include "backends/cpu/hot_loops.h"
 #include "backends/cpu/kernels.h"
 
-// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code,
-// which NEON itself is part of.
+// The attributes belong to functions, never to files, because functions that are inlined from
+// headers must stay baseline code. NEON itself is part of the baseline.
 #define MARLIN_NEON_DOTPROD [[gnu::target("arch=armv8.2-a+dotprod")]]
 #define MARLIN_NEON_I8MM [[gnu::target("arch=armv8.2-a+i8mm")]]
 #define MARLIN_NEON_BF16 [[gnu::target("arch=armv8.2-a+bf16")]]
@@ -19,7 +19,7 @@ namespace metal_marlin::cpu {
 
 inline constexpr int kVectors = kPanelColumns / 4;  ///< of 4 columns, in a panel
 
-/// 8 scales, as floats, exact. `index` counts scales.
+/// Decodes 8 scales to floats exactly. `index` counts scales.
 template <ScaleType kType>
 MARLIN_INLINE float32x4x2_t load_8_scales(const uint8_t* p, int64_t index) {
   const auto widened = [](uint16x8_t bf16) {
@@ -38,13 +38,13 @@ MARLIN_INLINE float32x4x2_t load_8_scales(const uint8_t* p, int64_t index) {
   } else if constexpr (kType == ScaleType::bf16) {
     return widened(vld1q_u16(reinterpret_cast<const uint16_t*>(p + 2 * index)));
   } else if constexpr (kType == ScaleType::e8m0) {
-    // 2^(e - 127): e is the exponent field, and with the highest mantissa bit set 0 becomes 2^-127
-    // and 255 a NaN.
+    // The scale is 2^(e - 127), so e is the exponent field. With the highest mantissa bit set, 0
+    // becomes 2^-127 and 255 becomes NaN.
     const uint8x8_t e = vld1_u8(p + index), edge = vcle_u8(vadd_u8(e, vdup_n_u8(1)), vdup_n_u8(1));
     return widened(vorrq_u16(vshll_n_u8(e, 7), vmovl_u8(vand_u8(edge, vdup_n_u8(0x40)))));
   } else {
-    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN.
-    // The shift drags copies of the sign into bit 14, which must be 0.
+    // The bits of E4M3 in the exponent and mantissa of a half give a value that is 2^-8 too small;
+    // 0x7f and 0xff are NaN. The shift copies the sign into bit 14, which must be 0.
     const uint8x8_t e = vld1_u8(p + index),
                     nan = vceq_u8(vand_u8(e, vdup_n_u8(0x7f)), vdup_n_u8(0x7f));
     const int16x8_t shifted = vshll_n_s8(vreinterpret_s8_u8(e), 7),
@@ -60,8 +60,8 @@ MARLIN_INLINE float32x4x2_t load_8_scales(const uint8_t* p, int64_t index) {
   }
 }
 
-/// n scales (a multiple of 8) to `out`, times `factor`. Returns the largest magnitude; NaN if there
-/// is one.
+/// Decodes n scales (a multiple of 8), times `factor`, to `out`. Returns the largest magnitude, or
+/// NaN if there is a NaN.
 template <ScaleType kType>
 float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
   float32x4_t largest = vdupq_n_f32(0);
@@ -76,8 +76,8 @@ float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
   return vmaxvq_f32(largest);
 }
 
-/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of
-/// them.
+/// Never inlined: a compiler would keep its constants in registers around the loops of a kernel,
+/// and sums would spill.
 [[gnu::noinline]] inline float decode_scales_neon(ScaleType type, const uint8_t* p, int n,
                                                   float factor, float* out) {
   switch (type) {
@@ -95,7 +95,7 @@ float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
   return 0;
 }
 
-/// Scales and zeros of a superblock, and where its codes are.
+/// The scales and zeros of a superblock, and the place of its codes.
 struct SuperScales {
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];  ///< additive zeros
@@ -123,8 +123,8 @@ inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super
     }
 }
 
-/// scale * d, but a finite scale times a finite d stays finite: where the integer sum is 0 an
-/// infinite factor would give NaN.
+/// scale * d, kept finite if scale and d are finite: an infinite factor would give NaN if the
+/// integer sum is 0.
 MARLIN_INLINE float32x4_t finite_product(float32x4_t scale, float32x4_t d) {
   const float32x4_t limit = vdupq_n_f32(kLargestFloat), product = vmulq_f32(scale, d);
   const float32x4_t clamped =

@@ -1,19 +1,19 @@
-// BF16 activations: few rows by BFDOT, many by BFMMLA. Products are exact, each sum of two rounds
-// to odd before and after it meets the running sum (FEAT_EBF16 rounds better, but only where a mode
-// is set that never is here). A step of two slots thus costs two roundings of 2^-23 where gamma_K
-// counts two of 2^-24, one of them of these two products alone: over a sum of K, (K + 2) 2^-24 in
-// all, and over partial sums of a block less. Subnormals are taken as 0, for which the accuracy
-// rule allows K * 2^-126.
+// BF16 activations: few rows by BFDOT, many by BFMMLA. Products are exact. Each sum of two products
+// rounds to odd, and so does its addition to the running sum. (FEAT_EBF16 rounds better, but only
+// in a mode that is never set here.) A step of two slots therefore costs two roundings of 2^-23,
+// and gamma_K counts two of 2^-24; one of the two roundings concerns only these two products. Over
+// a sum of K this is (K + 2) 2^-24 in all, and less over partial sums of a block. Subnormals count
+// as 0, for which the accuracy rule allows K * 2^-126.
 //
 //   prescaled: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
 //     dequantized weights carry their scale
-//   dequant, gemv: everything else keeps the bare codes, and the sums of a block are multiplied by
-//     the scales
+//   dequant, gemv: other formats keep codes without scales, and the sums of a block are multiplied
+//     by the scales
 //
-// neon_tile.inc has the picture of a tile: Math is Bfdot (a lane of x: 2 slots of a row) or Bfmmla
-// (2 columns x 4 slots times 2 rows x 4 slots). Dense 4-bit codes without integer zeros are decoded
-// in registers for gemv, by one tile with the table as an argument; all other codes are dequantized
-// for each tile. A quad is 8 slots.
+// neon_tile.inc has the picture of a tile. Math is Bfdot (a lane of x: 2 slots of a row) or Bfmmla
+// (2 columns x 4 slots times 2 rows x 4 slots). For gemv, dense 4-bit codes without integer zeros
+// are decoded in registers, by one tile with the table as an argument. All other codes are
+// dequantized for each tile. A quad is 8 slots.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"
@@ -30,8 +30,8 @@ struct Bfdot {
   static constexpr bool kInteger = false, kMatrix = false;
   template <int kLane>
   MARLIN_TARGET MARLIN_INLINE static void multiply_add(Sum& sum, uint8x16_t w, uint32x4_t x) {
-    // Given the intrinsic, clang 19 copies the lane into a vector each time: 121 instructions a
-    // block of 4 x 4, not 89.
+    // With the intrinsic, clang 19 copies the lane into a vector each time, which takes 121
+    // instructions per block of 4 x 4 instead of 89.
     __asm__("bfdot %0.4s, %1.8h, %2.2h[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(kLane));
   }
 };

@@ -1,5 +1,5 @@
-// Packed codes (layout.h), dense and 2:4 sparse, as vectors of 4 columns x 4 slots, and what they
-// stand for in INT8 and BF16.
+// Packed codes (layout.h), dense and 2:4 sparse, as vectors of 4 columns x 4 slots, and their
+// values in INT8 and BF16.
 #pragma once
 
 #include "backends/cpu/arm64/neon.h"
@@ -7,12 +7,13 @@
 
 namespace metal_marlin::cpu {
 
-/// 4 columns x 8 slots: slots 0..3 and 4..7, a byte each; 4-bit codes without a neighbor's bits.
+/// 4 columns x 8 slots: slots 0..3 and 4..7, one byte each. A byte of a 4-bit code has no bits of
+/// its neighbor.
 struct Codes {
   uint8x16_t low, high;
 };
 
-/// The code, or with integer zeros code + 16 - zero, that stands for 0.
+/// The code of the value 0, or with integer zeros its code + 16 - zero.
 template <CodeKind kCode>
 inline constexpr uint8_t kCodeOfZero = kCode == CodeKind::u4zero ? 16 : 0;
 template <>
@@ -26,15 +27,15 @@ struct CodeLines {
   static constexpr bool kCountsKept =
       kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
-  /// Where the codes of vector v of the panel are, for one block. The next vector of the column
+  /// The place of the codes of vector v of the panel, for one block. The next vector of the column
   /// group is 16 bytes further.
   MARLIN_INLINE static const uint8_t* at(const uint8_t* super, int64_t block, int v) {
     return super + (block * kColumnGroups + v / 4) * kBytes + v % 4 * 16;
   }
 
-  /// 8 slots, number `octet` (0..3) of the block, from at(). Integer zeros are applied: the bytes
-  /// hold code + 16 - zero, with `offsets` the 16 - zero of each byte. What is not kept becomes the
-  /// code of 0, so that nothing after this differs from dense weights.
+  /// Reads 8 slots, number `octet` (0..3) of the block, from at(). Applies integer zeros: the bytes
+  /// become code + 16 - zero, and `offsets` has the 16 - zero of each byte. A slot that is not kept
+  /// gets the code of 0, so that all later steps are the same as for dense weights.
   MARLIN_INLINE static Codes read(const uint8_t* from, const uint8_t* offsets, int octet) {
     const uint8x16_t fifteen = vdupq_n_u8(15);
     if constexpr (is_eight_bits(kCode)) {
@@ -55,7 +56,7 @@ struct CodeLines {
     }
   }
 
-  /// 1 where a code is kept, 0 elsewhere, as codes.
+  /// Codes that are 1 for kept slots and 0 for others.
   MARLIN_INLINE static Codes kept(const uint8_t* from, int octet) {
     const uint8x16_t one = vdupq_n_u8(1);
     const auto any = [&](int quad) {
@@ -65,13 +66,13 @@ struct CodeLines {
   }
 
  private:
-  /// Byte `byte` of every column's dword, in all four slots.
+  /// Copies byte `byte` of every column's dword to all four slots.
   MARLIN_INLINE static uint8x16_t spread(uint8x16_t x, int byte) {
     const uint8x16_t first = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
     return vqtbl1q_u8(x, vaddq_u8(first, vdupq_n_u8(static_cast<uint8_t>(byte))));
   }
 
-  /// All ones in the slot of a quad (0..7 of the block) where its kept code `which` (0, 1) is.
+  /// All ones in the slot that holds kept code `which` (0, 1) of a quad (0..7 of the block).
   MARLIN_INLINE static uint8x16_t is_at(const uint8_t* from, int quad, int which) {
     const uint8x16_t slots = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
     const uint8x16_t positions = spread(vld1q_u8(from + kSparsePositions), quad / 4 + 2 * which);
@@ -90,7 +91,7 @@ struct CodeLines {
 /// Four steps of weights for one vector of columns.
 using Quad = uint8x16_t[4];
 
-/// Steps of 4 slots as signed bytes. FP4 is 2 * value; codes of u4 and u4zero are 8 and 16 too
+/// Steps of 4 slots as signed bytes. FP4 is 2 * value. Codes of u4 and u4zero are 8 and 16 too
 /// large, which the sums of the activations correct.
 template <CodeKind kCode, bool kSparse>
 struct Int8Codes {
@@ -124,10 +125,11 @@ struct Int8Codes {
   }
 };
 
-/// What the scales of such codes are multiplied by.
+/// The factor by which the scales of such codes are multiplied.
 constexpr float int8_factor(CodeKind code) { return code == CodeKind::fp4 ? 0.5f : 1.0f; }
 
-/// High and low bytes of BF16 values of 4-bit codes; with integer zeros, of code + 16 - zero.
+/// The high and low bytes of the BF16 values of 4-bit codes; with integer zeros, of code + 16 -
+/// zero.
 template <CodeKind kCode>
 struct Bf16Table {
   uint8_t low[32], high[32];
@@ -161,7 +163,7 @@ struct Bf16Codes {
     pairs(codes.high, w[1], w[3]);
   }
 
-  /// Not 0 where a code is kept.
+  /// Values that are not 0 for kept slots.
   MARLIN_INLINE static void kept(const uint8_t* from, int quad, Quad& w) {
     const Codes kept = Lines::kept(from, quad);
     w[0] = vtrn1q_u8(kept.low, kept.low);
@@ -171,11 +173,11 @@ struct Bf16Codes {
   }
 
  private:
-  /// Slots 0 2 and 1 3 of 4.
+  /// The values of slots 0 2 and 1 3 of 4.
   MARLIN_INLINE static void pairs(uint8x16_t code, uint8x16_t& even, uint8x16_t& odd) {
     if constexpr (is_eight_bits(kCode)) {
       const int32x4_t x = vreinterpretq_s32_u8(code);
-      // An int8 has 8 significant bits, so the upper half of its float is all of it.
+      // An int8 has 8 significant bits, so the upper half of its float holds it exactly.
       const auto uppers = [](int32x4_t a, int32x4_t b) {
         const auto bits = [](int32x4_t i) {
           return vreinterpretq_u16_f32(vcvtq_f32_s32(vshrq_n_s32(i, 24)));

@@ -1,5 +1,5 @@
-// Kernels with NEON: weights that are decoded as they are multiplied, or once into cache for many
-// rows.
+// Weights of the NEON kernels, which are decoded during the multiplication, or once into cache for
+// many rows.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace metal_marlin::cpu {
 
-/// A superblock whose codes are decoded in registers. Sources of weights like this one are read
-/// from at() of a block and vector, with offsets_at() of its group, in quads of steps; `column`
+/// A superblock whose codes are decoded in registers. Tiles read sources of weights like this one
+/// from at() of a block and vector, with offsets_at() of its group, in quads of steps. `column`
 /// counts vectors from there, inside a column group.
 template <class Codes>
 struct InRegisters {
@@ -30,8 +30,8 @@ struct InRegisters {
   const uint8_t (*offset)[kPanelColumns][4];
 };
 
-/// The same for Bf16Codes of dense 4-bit codes without integer zeros, whose table is given: one
-/// tile serves all of them.
+/// The same for Bf16Codes of dense 4-bit codes without integer zeros. The table is an argument, so
+/// one tile serves all of these codes.
 struct LookedUp {
   using Lines = CodeLines<CodeKind::fp4, false>;
   static constexpr int kQuads = 4;
@@ -50,7 +50,7 @@ struct LookedUp {
   uint8x16_t low, high;
 };
 
-/// Not the codes, but 1 where one is kept and 0 elsewhere.
+/// A source that gives 1 for kept codes and 0 for others, instead of the codes.
 template <class Codes>
 struct Kept : InRegisters<Codes> {
   using InRegisters<Codes>::InRegisters;
@@ -60,8 +60,8 @@ struct Kept : InRegisters<Codes> {
   }
 };
 
-/// A decoded superblock: quads of steps, those of the vectors that a tile takes at a time next to
-/// each other.
+/// A decoded superblock: quads of steps. The quads of vectors that a tile takes at a time are next
+/// to each other.
 template <int kQuads>
 struct Dequantized {
   uint8_t weights[kBlocksPerSuper][kColumnGroups][kQuads][kVectors / kColumnGroups][4][16];
@@ -83,8 +83,8 @@ struct FromDequantized {
   const uint8_t (*weights)[kColumnGroups][kQuads][kVectors / kColumnGroups][4][16];
 };
 
-/// Matrix instructions take 2 columns x 2 steps: of every two steps the first two columns, then the
-/// others.
+/// Matrix instructions take 2 columns x 2 steps: for every two steps, the first two columns come
+/// first, and then the other two.
 MARLIN_INLINE void pair_steps(Quad& w) {
   for (int i = 0; i < 4; i += 2) {
     const uint32x4_t a = vreinterpretq_u32_u8(w[i]), b = vreinterpretq_u32_u8(w[i + 1]);
@@ -113,7 +113,7 @@ MARLIN_INLINE void read_quad(const Weights& weights, int block, int quad, int v,
   weights.read(weights.at(block, v), weights.offsets_at(group, v), quad, 0, w);
 }
 
-/// Dequantizes what a source of weights (InRegisters, Kept) reads of a superblock.
+/// Dequantizes a superblock from a source of weights (InRegisters, Kept).
 template <bool kPaired, class Weights>
 void dequantize_codes(const PackedLayout& layout, Weights weights,
                       Dequantized<Weights::kQuads>& out) {
@@ -134,7 +134,7 @@ void dequantize_int8(const PanelArgs& args, const uint8_t* super, int, Dequantiz
   });
 }
 
-/// Whether some scale times some d of the tile may overflow, though both are finite.
+/// Whether some scale times some d of the tile may overflow although both are finite.
 inline bool may_overflow(const PanelArgs& args, const SuperScales& scales, int64_t tile) {
   const uint32_t* const d =
       args.packed_a + args.activations.rows_offset(tile);  // DRange; none is negative

@@ -1,9 +1,9 @@
-// INT8 activations by SDOT: signed codes times signed activations, 4 slots a lane. neon_tile.inc
-// has the picture of a tile; a quad is 16 slots.
+// INT8 activations by SDOT: signed codes times signed activations, 4 slots per lane. neon_tile.inc
+// has the picture of a tile. A quad is 16 slots.
 //
-//   gemv     dense codes are decoded in registers (u4, u4zero, i8 in groups of 32 and more, fp4 in
-//            any), all others are dequantized for each tile. Additive zeros of sparse weights take
-//            a second tile, whose weights are 1 where a code is kept.
+//   gemv     dense codes are decoded in registers (u4, u4zero, i8 in groups of 32 and more; fp4 in
+//            all groups); all others are dequantized for each tile. Additive zeros of sparse
+//            weights take a second tile, whose weights are 1 for kept codes.
 //   dequant  a superblock is dequantized into L1 for all tiles.
 #if defined(__aarch64__)
 
@@ -29,7 +29,7 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
   decode_super_scales(*args.layout, super, int8_factor(args.code), out);
 }
 
-/// A kind of codes with the same bytes, which may share its tiles.
+/// A kind of codes with the same bytes, which can share tiles with `code`.
 constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
   if (sparse) return code;  // what is not kept differs
   if (code == CodeKind::u4add) return CodeKind::u4;
@@ -56,8 +56,8 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
     else
       multiply_tile<Sdot, Scaling::blocks>(codes, walk, rows, a_block, sums);
     if constexpr (kCountsKept) {
-      // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations where a
-      // code is kept.
+      // Additive zeros of 2:4 sparse weights are multiplied by the sum of the activations at kept
+      // positions.
       walk.scale = scales.zero;
       walk.first = false;
       multiply_dequantized<Sdot, true>(args, Kept<Codes>(scales), walk, a_block, sums);

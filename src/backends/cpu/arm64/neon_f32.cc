@@ -1,6 +1,7 @@
-// Activations of any type by FMLA, on any arm64 processor: weights are decoded to their value in
-// F32, a superblock at a time, with scales and zeros. neon_tile.inc has the picture of a tile: a
-// vector is 4 columns x a slot, a quad 4 slots, and prescaled weights need no second set of sums.
+// Activations of any type by FMLA, on any arm64 processor. Weights are decoded to their value in
+// F32, a superblock at a time, with scales and zeros. neon_tile.inc has the picture of a tile. A
+// vector is 4 columns x one slot, and a quad is 4 slots. Prescaled weights need no second set of
+// sums.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"
@@ -16,14 +17,14 @@ struct Fmla {
   static constexpr bool kMatrix = false;
   template <int kLane>
   MARLIN_INLINE static void multiply_add(Sum& sum, uint8x16_t w, uint32x4_t x) {
-    // Given the intrinsic, g++ 12 copies sums between registers: 204 instructions a block of 4 x 4,
-    // not 158.
+    // With the intrinsic, g++ 12 copies sums between registers, which takes 204 instructions per
+    // block of 4 x 4 instead of 158.
     __asm__("fmla %0.4s, %1.4s, %2.s[%3]" : "+w"(sum) : "w"(w), "w"(x), "i"(kLane));
   }
 };
 
-/// Both slots of every BF16 pair of 8 slots: firsts are steps 0..3 of these, seconds 4..7
-/// (slot_of_step in activations.h).
+/// Both slots of every BF16 pair of 8 slots. The first slots are steps 0..3, and the second slots
+/// are steps 4..7 (slot_of_step in activations.h).
 template <CodeKind kCode, bool kSparse>
 void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>& out) {
   using Codes = Bf16Codes<kCode, kSparse>;

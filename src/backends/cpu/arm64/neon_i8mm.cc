@@ -1,6 +1,6 @@
-// INT8 activations by SMMLA: 2 columns x 8 slots times 2 rows x 8 slots, twice the work of an SDOT.
-// A superblock is dequantized into L1, two steps of two columns in a vector, and packed A blocks
-// have a run of 2. neon_tile.inc has the picture of a tile.
+// INT8 activations by SMMLA: 2 columns x 8 slots times 2 rows x 8 slots, which is twice the work of
+// an SDOT. A superblock is dequantized into L1 with two steps of two columns in a vector. Packed A
+// blocks have a run of 2. neon_tile.inc has the picture of a tile.
 #if defined(__aarch64__)
 
 #include "backends/cpu/arm64/neon_dequant.h"

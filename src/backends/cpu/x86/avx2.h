@@ -1,4 +1,4 @@
-// What the AVX2 kernels share: scales of a superblock and lines of codes, 8 columns at a time.
+// Code that the AVX2 kernels share: scales of a superblock and lines of codes, 8 columns at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace metal_marlin::cpu {
 
-/// 8 scales, as floats, exact. `index` counts scales. The cases are those of the AVX-512 function.
+/// Decodes 8 scales to floats exactly. `index` counts scales. The cases are those of the AVX-512
+/// function.
 template <ScaleType kType>
 MARLIN_AVX2 MARLIN_INLINE __m256 load_8_scales(const uint8_t* p, int64_t index) {
   if constexpr (kType == ScaleType::f32) {
@@ -39,7 +40,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256 load_8_scales(const uint8_t* p, int64_t index) 
   }
 }
 
-/// n scales (a multiple of 8) to `out`, times `factor`.
+/// Decodes n scales (a multiple of 8), times `factor`, to `out`.
 template <ScaleType kType>
 MARLIN_AVX2 inline void decode_scales_avx2(const uint8_t* p, int n, float factor, float* out) {
   for (int i = 0; i < n; i += 8)
@@ -62,12 +63,12 @@ MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int
   }
 }
 
-/// A line of 4-bit codes, 8 columns x 8 slots: as Codes of the AVX-512 kernels.
+/// A line of 4-bit codes, 8 columns x 8 slots, like Codes of the AVX-512 kernels.
 struct Codes8 {
-  __m256i low, high;  ///< high: only when split
+  __m256i low, high;  ///< high: only if split
 };
 
-/// Lines of codes, dense and 2:4 sparse: CodeLines of the AVX-512 kernels, for 8 columns.
+/// Lines of codes, dense and 2:4 sparse, like CodeLines of the AVX-512 kernels, for 8 columns.
 template <CodeKind kCode, bool kSparse>
 struct CodeLines8 {
   static_assert(!(kSparse && is_eight_bits(kCode)));
@@ -76,7 +77,8 @@ struct CodeLines8 {
   static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;
   static constexpr bool kCountsKept = kSparse && is_additive(kCode);
 
-  /// Columns 8 half .. 8 half + 7 of a line; `zeros`: 8 integer zeros, applied as code + 16 - zero.
+  /// Reads columns 8 half .. 8 half + 7 of a line. `zeros` are 8 integer zeros, which are applied
+  /// as code + 16 - zero.
   MARLIN_AVX2 MARLIN_INLINE static Codes8 read(const uint8_t* group, int line, int half,
                                                const uint8_t* zeros) {
     const __m256i fifteen = _mm256_set1_epi8(15);
@@ -108,7 +110,7 @@ struct CodeLines8 {
     }
   }
 
-  /// 1 where a code is kept, 0 elsewhere, as codes.
+  /// Codes that are 1 for kept slots and 0 for others.
   MARLIN_AVX2 MARLIN_INLINE static Codes8 kept(const uint8_t* group, int line, int half) {
     const __m256i one = _mm256_set1_epi8(1), none = _mm256_setzero_si256();
     return {_mm256_add_epi8(one, _mm256_cmpgt_epi8(none, places(group, 2 * line, half))),
@@ -133,9 +135,9 @@ struct CodeLines8 {
   }
 
  private:
-  /// Where each byte of 8 columns x 4 slots comes from among the kept ones; above 127 where none is
-  /// kept. Of two positions a < b, the lowest 3 bits of a + 2 b tell all six pairs apart, and
-  /// vpermd looks at 3 bits.
+  /// The index among the kept bytes for each byte of 8 columns x 4 slots; above 127 for slots that
+  /// are not kept. For two positions a < b, the lowest 3 bits of a + 2 b distinguish all six pairs,
+  /// and vpermd uses 3 bits.
   MARLIN_AVX2 MARLIN_INLINE static __m256i places(const uint8_t* group, int quad, int half) {
     const __m256i positions =
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + kSparsePositions + half * 32));

@@ -1,4 +1,4 @@
-// Default compute with AVX2 and FMA for many rows: weights are decoded to their value in F32, a
+// Default compute with AVX2 and FMA for many rows. Weights are decoded to their value in F32, a
 // superblock at a time into L1, and multiplied by all tiles.
 //
 //   packed stream --decode--> superblock in L1        registers
@@ -12,7 +12,7 @@
 //   superblock, block, step of a slot.
 //
 // Template parameters: kRows 1 to 6; kVectors of 8 columns follows from it; the decoder takes every
-// kCode, sparse ones but for 8 bits.
+// kCode, and every sparse one except those of 8 bits.
 //
 // Limits: at most 12 sums, to leave room for 2 vectors of weights and an activation in 16
 // registers. Decoded weights take 32 KB, all of a small L1.
@@ -30,7 +30,8 @@ struct Dequantized {
   float weights[kSuperSlots][kPanelColumns];  ///< [step], in the order of activations.h
 };
 
-/// Step kStep (0..7 of a 4-bit line, 0..3 of an 8-bit one) of 8 columns: what the scale multiplies.
+/// The values that the scale multiplies, for step kStep (0..7 of a 4-bit line, 0..3 of an 8-bit
+/// line) of 8 columns.
 template <CodeKind kCode, bool kSparse, int kStep>
 MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
   if constexpr (is_eight_bits(kCode)) {
@@ -42,7 +43,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
                                                kE2m1[5], kE2m1[6], kE2m1[7]);
       const __m256i sign =
           _mm256_and_si256(_mm256_slli_epi32(code, 28), _mm256_set1_epi32(INT32_MIN));
-      // vpermps looks at the lowest 3 bits only.
+      // vpermps uses only the lowest 3 bits.
       return _mm256_xor_ps(_mm256_permutevar8x32_ps(magnitudes, code), _mm256_castsi256_ps(sign));
     }
     constexpr bool kShifted = kCode == CodeKind::u4zero;  // code + 16 - zero
@@ -53,8 +54,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 code_value(Codes8 codes) {
   }
 }
 
-/// Steps kStep.. of a line, 8 columns. `zero`: additive zero; `kept`: as CodeLines8::kept gives
-/// them, where a zero must not reach what is not kept.
+/// Decodes steps kStep.. of a line, 8 columns. `zero` are additive zeros. `kept` comes from
+/// CodeLines8::kept, if a zero must not reach slots that are not kept.
 template <CodeKind kCode, bool kSparse, int kStep = 0>
 MARLIN_AVX2 MARLIN_INLINE void decode_line(Codes8 codes, Codes8 kept, __m256 scale, __m256 zero,
                                            float (*out)[kPanelColumns]) {
@@ -104,8 +105,8 @@ void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantize
   });
 }
 
-/// kRows rows x 8 kVectors columns: at most 12 sums, to leave room for weights and an activation in
-/// 16 registers.
+/// Multiplies kRows rows x 8 kVectors columns, with at most 12 sums, to leave room for weights and
+/// an activation in 16 registers.
 template <int kRows, int kVectors>
 MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool first,
                                   int64_t a_block_size, const uint32_t* a_block, float* sums) {
@@ -134,7 +135,7 @@ MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool fi
     for (int v = 0; v < kVectors; ++v) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[r][v]);
 }
 
-/// Vectors of a tile, by its rows.
+/// The vectors of a tile with this many rows.
 template <int kRows>
 constexpr int vectors_of_tile() {
   if (kRows == 1) return 8;

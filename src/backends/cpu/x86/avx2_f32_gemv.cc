@@ -1,5 +1,5 @@
-// Default compute with AVX2 and FMA for few rows: one walk over the packed stream, codes decoded in
-// registers, partial sums of a group times its scale.
+// Default compute with AVX2 and FMA for few rows. The kernel reads the packed stream once, decodes
+// codes in registers, and multiplies the partial sums of a group by its scale.
 //
 //   packed stream         registers, for 8 columns
 //   half a line      ---> codes            8 columns x 4 slots, one a byte
@@ -10,17 +10,17 @@
 //                         parts[v][r][i]   += first * even, += second * odd
 //     vhaddps        ---> sums (in L1)     += total * scale, at the end of a scale group
 //
-//   4-bit codes are looked up as bytes, because BF16 holds all of their values exactly: 19
-//   instructions for 64 weights, where a shift, a vpermps and a sign for every 8 would be 40. 8-bit
-//   codes are shifted and converted, 8 columns x a slot at a time. Activations have a run of 2
+//   4-bit codes are looked up as bytes, because BF16 holds all of their values exactly. This takes
+//   19 instructions for 64 weights; a shift, a vpermps and a sign for every 8 would take 40. 8-bit
+//   codes are shifted and converted, 8 columns x one slot at a time. Activations have a run of 2
 //   (activations.h).
 //
-//   M: a pass over the panel for each tile of kRows rows. N: 8 columns at a time (16 where kVectors
-//   is 2). K: superblock, scale group, unit of 16 slots, line.
+//   M: a pass over the panel for each tile of kRows rows. N: 8 columns at a time (16 if kVectors is
+//   2). K: superblock, scale group, unit of 16 slots, line.
 //
-// Template parameters: kCode and kSparse in every combination but 8-bit codes with 2:4 sparsity;
-// kRows 1 to 4; kVectors 2 for one row of dense codes without integer zeros, else 1; kKept: 1 where
-// a code is kept, instead of its value, for the additive zeros of sparse weights.
+// Template parameters: kCode and kSparse in every combination except 8-bit codes with 2:4 sparsity;
+// kRows 1 to 4; kVectors 2 for one row of dense codes without integer zeros, else 1; kKept takes 1
+// for kept codes instead of their value, for the additive zeros of sparse weights.
 //
 // Limits: 16 registers, of which 2 kRows kVectors hold sums. FMA, shuffles and shifts share three
 // ports; 64 weights take 42 instructions with one row (58 with integer zeros, whose 32 values need
@@ -42,8 +42,7 @@ struct alignas(32) Scales {
   float zero[8][kPanelColumns];  ///< additive zeros
 };
 
-/// One byte, 0 (low) or 1, of the BF16 value of every code, of the codes from kFirst on where they
-/// are integers.
+/// Byte kByte (0 is the low one) of the BF16 value of every code. Integer codes count from kFirst.
 template <CodeKind kCode, int kByte, int kFirst>
 constexpr auto bytes_of_values() {
   std::array<uint8_t, 16> bytes{};
@@ -62,7 +61,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256i look_up(__m256i index) {
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
 }
 
-/// 4 slots x 8 columns of codes, one a byte, as pairs of BF16: of columns 0 1 4 5, then of 2 3 6 7.
+/// Turns 4 slots x 8 columns of codes, one per byte, into pairs of BF16: columns 0 1 4 5, then 2 3
+/// 6 7.
 template <CodeKind kCode>
 MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
   __m256i low, high;
@@ -81,12 +81,12 @@ MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
   pairs[1] = _mm256_unpackhi_epi8(low, high);
 }
 
-/// Sums of kRows rows x 8 columns, in two parts: of the pairs above, or of the even and odd slots
-/// of 8-bit codes.
+/// The sums of kRows rows x 8 columns, in two parts: the pairs above, or the even and odd slots of
+/// 8-bit codes.
 template <int kRows>
 using PartSums = __m256[kRows][2];
 
-/// Adds 4 slots of 4-bit codes. `x`: slots 0 and 2 of every row, then 1 and 3.
+/// Adds the products of 4 slots of 4-bit codes. `x` has slots 0 and 2 of every row, then 1 and 3.
 template <CodeKind kCode, int kRows>
 MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x,
                                              PartSums<kRows>& sum) {
@@ -112,7 +112,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x,
   }
 }
 
-/// Adds 4 slots of 8-bit codes.
+/// Adds the products of 4 slots of 8-bit codes.
 template <int kRows, int kSlot = 0>
 MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x,
                                               PartSums<kRows>& sum) {
@@ -129,7 +129,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x,
   }
 }
 
-/// Sums of 8 columns, in their order.
+/// The sums of 8 columns, in their order.
 template <CodeKind kCode>
 MARLIN_AVX2 MARLIN_INLINE __m256 total(const __m256 (&parts)[2]) {
   return is_eight_bits(kCode) ? _mm256_add_ps(parts[0], parts[1])
@@ -146,13 +146,14 @@ struct CodeWalk {
   int64_t a_block_size;
 };
 
-/// Vectors of 8 columns at a time: two for one row hide the latency of FMA, where the registers of
-/// decoding leave room for them.
+/// The vectors of 8 columns at a time. Two vectors for one row hide the latency of FMA, if decoding
+/// leaves enough registers.
 template <CodeKind kCode, bool kSparse, int kRows>
 constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::u4zero ? 2 : 1;
 
-/// Multiplies kRows rows by 8 columns of kVectors vectors and adds them, scaled, to the sums.
-/// kKept: by 1 where a code of 2:4 sparse weights is kept, for their additive zeros.
+/// Multiplies kRows rows by 8 columns of kVectors vectors, and adds the scaled products to the
+/// sums. With kKept, it multiplies by 1 for kept codes of 2:4 sparse weights, for their additive
+/// zeros.
 template <CodeKind kCode, bool kSparse, int kRows, bool kKept = false>
 MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_vector,
                                                 const float (*scales)[kPanelColumns], float* sums) {
@@ -200,7 +201,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_
   }
 }
 
-/// Additive zeros: adds them times the sums of the activations, one or two a block.
+/// Adds additive zeros times the sums of the activations, one or two per block.
 template <int kRows>
 MARLIN_AVX2 void add_zeros(const CodeWalk& walk, int sums_per_block,
                            const float (*zeros)[kPanelColumns], float* sums) {
@@ -214,7 +215,7 @@ MARLIN_AVX2 void add_zeros(const CodeWalk& walk, int sums_per_block,
         for (int c = 0; c < kPanelColumns; c += 8)
           _mm256_store_ps(sum + c,
                           _mm256_fmadd_ps(x, _mm256_load_ps(zero + c), _mm256_load_ps(sum + c)));
-        fence();  // else the rows' sums are all loaded first
+        fence();  // else the compiler loads the sums of all rows first
       }
     }
 }

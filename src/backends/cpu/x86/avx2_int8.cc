@@ -1,10 +1,10 @@
-// INT8 compute with AVX2: codes are dequantized as bytes, a superblock at a time, and multiplied by
+// INT8 compute with AVX2. Codes are dequantized as bytes, a superblock at a time, and multiplied by
 // vpmaddubsw, whose pair sums must stay inside int16:
-//   4-bit  unsigned code u <= 15 (u4, u4add), 24 (fp4: 2 * value + 12), 31 (u4zero: code + 16 -
-//          zero), times |x| <= 127: 4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496 and
-//          are added as int16
-//   8-bit  |code| <= 128 unsigned times x with the code's sign: 2 * 128 * 127 = 32512, widened
-//          every step
+//   4-bit  The unsigned code u is <= 15 (u4, u4add), 24 (fp4: 2 * value + 12) or 31 (u4zero: code +
+//          16 - zero), and |x| <= 127. 4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496
+//          and are added as int16.
+//   8-bit  |code| <= 128 is multiplied, unsigned, by x with the sign of the code: 2 * 128 * 127 =
+//          32512. These sums are widened in every step.
 //
 //   packed stream --decode--> superblock in L1       registers
 //                             codes [step][64][4] ---> w[v]       8 columns x 4 slots, v = 0, 1
@@ -17,11 +17,12 @@
 //   16 slots, step of 4 slots.
 //
 // Template parameters: kRows 1 to 3; kEight: 8-bit codes; kParts 2 with groups of 16, else 1;
-// kClamp: scale * d may overflow; dequantize takes every kCode, sparse ones but for 8 bits.
+// kClamp: scale * d may overflow; dequantize takes every kCode, and every sparse one except those
+// of 8 bits.
 //
-// Limits: at 3 rows two sets of 6 sums, two vectors of codes, one of activations and a product take
-// all 16 registers. 16 slots of 8 columns take 4 vpmaddubsw, 3 additions and a vpmaddwd for a row;
-// 8-bit codes 4 more instructions for signs, and 3 more vpmaddwd.
+// Limits: at 3 rows, two sets of 6 sums, two vectors of codes, one of activations and a product
+// take all 16 registers. 16 slots of 8 columns take 4 vpmaddubsw, 3 additions and a vpmaddwd per
+// row. 8-bit codes take 4 more instructions for signs, and 3 more vpmaddwd.
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -40,7 +41,7 @@ struct Dequantized {
   uint8_t codes[kStepsPerSuper][kPanelColumns][4];
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];  ///< additive zeros
-  /// 1 where a code is kept, 0 elsewhere: 2:4 sparse with additive zeros
+  /// For 2:4 sparse weights with additive zeros: 1 for kept slots, 0 for others.
   uint8_t kept[kStepsPerSuper][kPanelColumns][4];
   uint32_t largest;  ///< magnitude of scale, as bits
 };
@@ -51,7 +52,7 @@ MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) 
   return _mm_setr_epi8(kValues[kIndex]...);
 }
 
-/// Quad kQuad of 8 columns as the unsigned bytes of the table above.
+/// Quad kQuad of 8 columns, as the unsigned bytes of the table above.
 template <CodeKind kCode, bool kSparse, int kQuad>
 MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
   const __m256i bytes = CodeLines8<kCode, kSparse>::template bytes<kQuad>(codes);
@@ -63,7 +64,7 @@ MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
   return code;
 }
 
-/// As bits, of n floats, a multiple of 8.
+/// The bits of the largest magnitude of n floats, a multiple of 8.
 MARLIN_AVX2 uint32_t largest_magnitude(const float* x, int n) {
   __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < n; i += 8)
@@ -124,14 +125,14 @@ struct DequantizedWalk {
   int64_t a_block_size;
 };
 
-/// 4 slots of 16 columns each, one after the other.
+/// Steps of 4 slots x 16 columns, one after the other.
 using Steps = const uint8_t (*)[kPanelColumns][4];
 
-/// The value as it is now, of which the compiler knows nothing: it would add up the products of all
-/// steps in a tree of its own, keep them all until then, and spill half of them.
+/// Hides the value from the optimizer, which would otherwise reassociate the sum of all steps into
+/// a tree, keep all products for it, and spill half of them.
 MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
 
-/// Integer sums of 16 slots.
+/// Adds the integer products of 16 slots.
 template <int kRows, bool kEight>
 MARLIN_AVX2 MARLIN_INLINE void dot_16(Steps codes, int column, const uint32_t* x,
                                       __m256i (&dot)[kRows][kVectors]) {
@@ -168,8 +169,8 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(Steps codes, int column, const uint32_t* x
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
 }
 
-/// Of one part of a block, 16 or 32 slots. With 3 rows, two sets of sums, two vectors of codes, one
-/// of activations and a product take all 16 registers.
+/// The integer sums of one part of a block, 16 or 32 slots. With 3 rows, two sets of sums, two
+/// vectors of codes, one of activations and a product take all 16 registers.
 template <int kRows, bool kEight, int kParts>
 MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t* x,
                                         __m256i (&dot)[kRows][kVectors]) {
@@ -184,8 +185,8 @@ MARLIN_AVX2 MARLIN_INLINE void dot_part(Steps codes, int column, const uint32_t*
   }
 }
 
-/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would
-/// give NaN. NaN stays NaN.
+/// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
+/// sum is 0. NaN stays NaN.
 MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
   const __m256 limit = _mm256_set1_ps(kLargestFloat), factor = _mm256_mul_ps(scale, d);
   const __m256 clamped =
@@ -195,8 +196,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
   return _mm256_blendv_ps(clamped, factor, infinite);
 }
 
-/// Adds zero * (count[r] * d[r]) to the sums. `count`: of the activations, or of those where a code
-/// is kept.
+/// Adds zero * (count[r] * d[r]) to the sums. `count` is the sum of all activations, or of those at
+/// kept slots.
 template <int kRows>
 MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
                                          const __m256i (&count)[kRows][kVectors], float* sums) {
@@ -211,8 +212,8 @@ MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
     }
 }
 
-/// kRows rows x 16 columns of a superblock. Bytes of 8-bit codes are signed here, so they need no
-/// correction by the sums.
+/// Multiplies kRows rows by 16 columns of a superblock. Bytes of 8-bit codes are signed here, so
+/// they need no correction by the sums.
 template <int kRows, bool kEight, int kParts, bool kClamp>
 MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk& walk, int column,
                                                     const uint32_t* a_block, float* sums) {
@@ -241,8 +242,7 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk& walk,
         for (int r = 0; r < kRows; ++r) {
           float* to = sums + r * kPanelColumns + 8 * v;
           const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
-          // Unsigned codes: what they have too much is in the sum of the activations
-          // (activations.h).
+          // The sum of the activations corrects the offset of unsigned codes (activations.h).
           const __m256i whole = _mm256_add_epi32(
               dot[r][v], _mm256_set1_epi32(walk.corrected ? static_cast<int>(extra[r]) : 0));
           const __m256 factor =

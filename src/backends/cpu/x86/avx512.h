@@ -1,4 +1,4 @@
-// What the AVX-512 kernels share: scales of a superblock, prefetching.
+// Code that the AVX-512 kernels share: scales of a superblock, and prefetching.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,8 @@
 
 namespace metal_marlin::cpu {
 
-/// The parts of a superblock, worked out once: divisions in every superblock would be noticeable.
+/// The parts of a superblock. They are computed once, because divisions for every superblock would
+/// be noticeable.
 struct SuperShape {
   explicit SuperShape(const PackedLayout& layout)
       : groups(layout.groups_per_super()),
@@ -22,18 +23,18 @@ struct SuperShape {
         bytes(layout.super_bytes()),
         ahead(fetch_distance(bytes)) {}
   int groups;
-  int shift;  ///< 16 slots, number i of the superblock, belong to group i >> shift
+  int shift;  ///< part i of 16 slots of the superblock belongs to group i >> shift
   ScaleType scale_type, zero_type;
   int64_t scales, zeros, bytes;  ///< offsets and the size
   int64_t ahead;                 ///< fetch_distance()
 
-  /// Fetches the scales and zeros that lie `ahead`.
+  /// Prefetches the scales and zeros that lie `ahead`.
   MARLIN_INLINE void fetch_scales(const uint8_t* super) const {
     fetch_lines(super + ahead + scales, bytes - scales);
   }
 };
 
-/// 16 scales, as floats, exact. `index` counts scales.
+/// Decodes 16 scales to floats exactly. `index` counts scales.
 template <ScaleType kType>
 MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) {
   if constexpr (kType == ScaleType::f32) {
@@ -45,15 +46,16 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) 
         _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   } else if constexpr (kType == ScaleType::e8m0) {
-    // 2^(e - 127): e is the exponent field. 0 is 2^-127, a subnormal, and 255 a NaN.
+    // The scale is 2^(e - 127), so e is the exponent field. 0 is 2^-127, a subnormal, and 255 is
+    // NaN.
     const __m512i e =
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index)));
     const __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x400000));
     const __mmask16 nan = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255));
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000)));
   } else {
-    // E4M3 in the place of a half's exponent and mantissa is 2^-8 too small; 0x7f and 0xff are NaN.
-    // The shift drags copies of the sign into bit 14, which must be 0.
+    // The bits of E4M3 in the exponent and mantissa of a half give a value that is 2^-8 too small;
+    // 0x7f and 0xff are NaN. The shift copies the sign into bit 14, which must be 0.
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index));
     const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7),
                                           _mm256_set1_epi16(static_cast<short>(0xbfff)));
@@ -64,8 +66,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) 
   }
 }
 
-/// The largest and the smallest magnitude in every lane, as bits: ordered like the floats, a NaN
-/// larger than all.
+/// The largest and the smallest magnitude in every lane, as bits. Bits have the order of the
+/// floats, and a NaN is larger than all.
 struct Magnitudes {
   __m512i largest, smallest;
 };
@@ -100,8 +102,8 @@ MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, 
   return all;
 }
 
-/// Never inlined: its constants, kept in registers around a kernel's loops, would push sums out of
-/// them.
+/// Never inlined: a compiler would keep its constants in registers around the loops of a kernel,
+/// and sums would spill.
 MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type,
                                                                     const uint8_t* p, int groups,
                                                                     int v0, int nv, float factor,
@@ -121,7 +123,8 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
   return no_magnitudes();
 }
 
-/// The float sums of a tile, 64 columns wide: from the chunk before, or 0 for the first; and back.
+/// Loads the float sums of a tile, 64 columns wide, from the previous chunk, or 0 for the first;
+/// and stores them.
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums,
                                            __m512 (&acc)[kRows][kColumnGroups]) {
@@ -142,14 +145,14 @@ MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGr
       _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
 }
 
-/// Memory to fetch while one pass over a panel runs, a few lines a block.
+/// The memory to prefetch while one pass over a panel runs, a few lines per block.
 ///
-/// One pass over the panel: its own bytes, some KB ahead. Several (more rows than a tile holds):
-/// the first pass finds the panel in L2, and each fetches its share of the next panel there, so
-/// that memory is busy all the time.
+/// A single pass over the panel prefetches its own bytes, some KB ahead. If there are several
+/// passes (more rows than a tile holds), the first pass finds the panel in L2. Each pass then
+/// prefetches its share of the next panel into L2, so that memory is always busy.
 struct PrefetchShare {
   const char* from = nullptr;
-  uint64_t lines_per_block = 0;  ///< in 1 / 2^16: a division for every block would be noticeable
+  uint64_t lines_per_block = 0;  ///< in units of 1 / 2^16, to avoid a division for every block
 
   MARLIN_INLINE void operator()(int64_t block) const {
     const uint64_t first = static_cast<uint64_t>(block) * lines_per_block;

@@ -1,5 +1,5 @@
-// Preparing activations 16 at a time. The same bits as prepare_activations gives, but for the order
-// of float sums.
+// Prepares activations 16 at a time. The results have the same bits as those of
+// prepare_activations, except for the order of float sums.
 #if defined(__x86_64__)
 
 #include <cmath>
@@ -23,13 +23,13 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_16(marlin_dtype dtype, const std::byte* 
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/// 32 bits, of which the lowest n are ones.
+/// A mask of 32 bits whose lowest n bits are ones.
 MARLIN_INLINE uint32_t lowest_bits(int64_t n) {
   if (n >= 32) return ~0u;
   return n <= 0 ? 0 : (1u << n) - 1;
 }
 
-/// Lanes beyond the row's end are masked off, so nothing outside it is touched.
+/// Lanes beyond the end of the row are masked off, so no memory outside the row is accessed.
 MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t row,
                                                int64_t block) {
   const MatrixView& a = *args.a;
@@ -47,20 +47,20 @@ MARLIN_AVX512 MARLIN_INLINE Block32 load_block(const PrepareArgs& args, int64_t 
           load_16(a.dtype, from + 16 * element, static_cast<__mmask16>(mask >> 16))};
 }
 
-/// Of row `row` of the product, or zeros past its end.
+/// Loads a block of row `row` of the product, or zeros past the last row.
 MARLIN_AVX512 MARLIN_INLINE Block32 load_row(const PrepareArgs& args, int64_t row, int64_t block) {
   if (row < args.rows) return load_block(args, args.row_of_a(row), block);
   return {_mm512_setzero_ps(), _mm512_setzero_ps()};
 }
 
-/// Element i to to[i * rows].
+/// Stores element i to to[i * rows].
 MARLIN_AVX512 MARLIN_INLINE void store_strided(__m512i x, int rows, uint32_t* to) {
   if (rows == 1) return _mm512_storeu_si512(to, x);
   const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   _mm512_i32scatter_epi32(to, _mm512_mullo_epi32(lane, _mm512_set1_epi32(rows)), x, 4);
 }
 
-/// 16 steps of a row, from `first` on.
+/// Stores 16 steps of a row, from `first` on.
 MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first,
                                              int row, uint32_t* a_block) {
   const int rows = layout.tile_rows;
@@ -72,7 +72,7 @@ MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& 
 
 MARLIN_AVX512 MARLIN_INLINE __m512i quotient(__m512 x, __m512 d) {
   constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
+  // Near the smallest float, d may be much less than max / 127, and the quotient may exceed 127.
   const __m512 most = _mm512_set1_ps(127.0f), least = _mm512_set1_ps(-127.0f);
   return _mm512_cvt_roundps_epi32(_mm512_max_ps(least, _mm512_min_ps(most, _mm512_div_ps(x, d))),
                                   kNearestEven);
@@ -119,7 +119,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_float_sums(Block32 x, const ActivationLay
 
 /// The 16 steps of a block in BF16.
 MARLIN_AVX512 MARLIN_INLINE __m512i bf16_steps(Block32 x, const ActivationLayout& layout) {
-  // Within 8 slots the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); gathered, neighbors.
+  // Within 8 slots, the steps hold slots (0, 2) (4, 6) (1, 3) (5, 7); if gathered, neighbors.
   const __m512i pairs_of_8 =
       _mm512_setr_epi32(0, 4, 1, 5, 8, 12, 9, 13, 16, 20, 17, 21, 24, 28, 25, 29);
   const __m512i neighbors =
@@ -169,7 +169,7 @@ struct Sum {
   }
 };
 
-/// Reduces four rows' vectors of dwords; that of row i is dword i.
+/// Reduces the vectors of four rows; the result of row i is dword i.
 template <class Reduction>
 MARLIN_AVX512 MARLIN_INLINE __m128i reduce_rows(const __m512i (&x)[4]) {
   __m128i row[4];
@@ -190,14 +190,14 @@ MARLIN_AVX512 MARLIN_INLINE void store_dwords(__m128i x, uint32_t* to) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), x);
 }
 
-/// Steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together: scattering
-/// dwords takes several times as long.
+/// Stores steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together.
+/// Scattering dwords would take several times as long.
 template <int kLanes>
 MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout,
                                             int first, int row, uint32_t* a_block) {
   const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
   const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
-  // Lane l of number i holds step 4 l + i.
+  // Lane l of vector i holds step 4 l + i.
   const __m512i steps[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c),
                             _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
   uint32_t* const to = a_block + first * layout.tile_rows + row;
@@ -212,7 +212,7 @@ MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const Activat
   }
 }
 
-/// write_int8 for four rows. Writes their d to `scales`.
+/// Does the work of write_int8 for four rows. Writes their d to `scales`.
 MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
                                                  const ActivationLayout& layout, int row,
                                                  uint32_t* a_block, float (&scales)[4]) {
@@ -233,7 +233,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const __m512 divisor = _mm512_set1_ps(scales[i]);
-    // With a d of NaN all are -2^31, whose bytes are 0 and of which 16 sum to 0.
+    // If d is NaN, all values are -2^31, whose bytes are 0. 16 of them sum to 0.
     sums[0][i] = quotient(x[i].low, divisor);
     sums[1][i] = quotient(x[i].high, divisor);
     steps[i] = _mm512_castsi256_si512(
@@ -257,7 +257,7 @@ MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
           _mm512_fpclass_ps_mask(x.high, kNanOrInfinity)) != 0;
 }
 
-/// Rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither
+/// Writes rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither
 /// gathered nor paired).
 MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout,
                                             int row, uint32_t* a_block, DRange& range) {

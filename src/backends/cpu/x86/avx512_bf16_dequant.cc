@@ -1,11 +1,11 @@
 // BF16 activations for many rows, by vdpbf16ps: a chunk is decoded into L1 and multiplied by all
-// tiles. Two ways to apply scales, both exact up to the sums:
+// tiles. There are two ways to apply scales, both exact up to the sums:
 //   prescaled: FP4 times an E8M0 or E4M3 scale has at most 6 significant bits and fits BF16, so the
-//     decoded weights carry their scale. (Products below 2^-126 are BF16 subnormals, which
+//     decoded weights contain their scale. (Products below 2^-126 are BF16 subnormals, which
 //     vdpbf16ps takes as 0.)
-//   dequant: other sparse weights keep the bare codes, and a block's partial sums are multiplied by
-//     the scales. (Dense ones are faster in register-decoded tiles; no sparse kernel but that of
-//     F32 dequantizes additive zeros, and 8-bit codes are never sparse.)
+//   dequant: other sparse weights keep codes without scales, and the partial sums of a block are
+//     multiplied by the scales. (Dense weights are faster in register-decoded tiles. Only the F32
+//     sparse kernel dequantizes additive zeros, and 8-bit codes are never sparse.)
 //
 //   packed stream --decode--> chunk in L1            registers
 //                             weights [block][step] ---> w[v]  dword c: column 16 v + c, slots h
@@ -14,7 +14,7 @@
 //                             prescaled:   acc[r][v]     += w[v] * b
 //                             dequant:     partial[r][v] += w[v] * b, and for each part of a block
 //                                          acc[r][v]     += partial[r][v] * scale[v]
-//   sums (in L1)              <----------------------> acc[r][v]  loaded and stored once a chunk
+//   sums (in L1)              <----------------------> acc[r][v]  loaded and stored once per chunk
 //
 //   M: tiles of 6 rows (prescaled) or 3. N: all 64 columns. K: chunk of 8 (prescaled) or 4 blocks,
 //   block, part, step of 2 slots.
@@ -23,8 +23,8 @@
 // u4zero or fp4, all sparse; kParts 2 with groups of 16, else 1.
 //
 // Limits: 24 sums (or 12 and 12), 4 vectors of weights and one of activations take 29 of 32
-// registers. A block takes 64 vdpbf16ps for a row, beside which partial sums cost 4 FMA (8 with
-// groups of 16). Decoded weights take 4 KB a block.
+// registers. A block takes 64 vdpbf16ps per row; partial sums add 4 FMA (8 with groups of 16).
+// Decoded weights take 4 KB per block.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -34,8 +34,8 @@ namespace metal_marlin::cpu {
 namespace {
 
 constexpr int kVectors = 4, kSteps = 16;
-// Scales and two sets of sums want room in L1 beside the weights (4 KB a block): 8 blocks of bare
-// codes are slower by a tenth.
+// Scales and two sets of sums need room in L1 beside the weights (4 KB per block): for codes
+// without scales, 8 blocks are slower by a tenth.
 constexpr int kPrescaledRows = 6, kPrescaledBlocks = 8, kPartialRows = 3, kPartialBlocks = 4;
 
 template <int kBlocks>
@@ -47,10 +47,10 @@ struct Prescaled {
 
 struct Partial {
   DecodedWeights<kPartialBlocks> weights;
-  float scale[kPartialBlocks][2][kPanelColumns];  ///< one row a block, or two with groups of 16
+  float scale[kPartialBlocks][2][kPanelColumns];  ///< a row per block, or two with groups of 16
 };
 
-/// Steps of a 4-bit line without scale.
+/// Decodes steps of a 4-bit line without scale.
 template <CodeKind kCode, int kStep = 0>
 MARLIN_AVX512 MARLIN_INLINE void decode_line(Codes codes, __m512i table,
                                              uint8_t (*out)[kVectors][64]) {
@@ -98,14 +98,14 @@ void dequantize_partial_any(const PanelArgs& args, const uint8_t* super, int blo
   });
 }
 
-/// Steps of an FP4 line times the scale. Slots of a pair are 16 bits apart in a dword; both
-/// products are cut to BF16 exactly.
+/// Decodes steps of an FP4 line times the scale. The slots of a pair are 16 bits apart in a dword.
+/// Cutting both products to BF16 is exact.
 template <bool kSparse, int kStep = 0>
 MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table, __m512 scale,
                                                        uint8_t (*out)[kVectors][64]) {
   if constexpr (kStep < 4) {
     using Lines = CodeLines<CodeKind::fp4, kSparse>;
-    // A dword's upper word, the pair's second slot, is 4 steps further.
+    // The upper word of a dword, which is the second slot of the pair, is 4 steps further.
     const __m512 low =
         _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
     const __m512 high = _mm512_mul_ps(
@@ -162,7 +162,7 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVe
   fence();
 }
 
-/// 24 sums, 4 vectors of weights and one of activations in registers.
+/// 24 sums, 4 vectors of weights and one of activations are in registers.
 MARLIN_AVX512_BF16 void prescaled_tile(const Prescaled& dequantized, int blocks, bool first,
                                        const PanelArgs& args, int64_t, const uint32_t* a_block,
                                        float* sums) {

@@ -1,4 +1,4 @@
-// Lines of packed codes (layout.h), dense and 2:4 sparse, as the AVX-512 kernels take them.
+// Lines of packed codes (layout.h), dense and 2:4 sparse, in the form of the AVX-512 kernels.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace metal_marlin::cpu {
 /// A line of 4-bit codes, 16 columns x 8 slots: one register of packed nibbles, or two of bytes,
 /// slots 0..3 and 4..7 of the line.
 struct Codes {
-  __m512i low, high;  ///< high: only when split
+  __m512i low, high;  ///< high: only if split
 };
 
 template <CodeKind kCode, bool kSparse>
@@ -26,9 +26,9 @@ struct CodeLines {
   static constexpr bool kCountsKept =
       kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
-  /// Line `line` of a block of a column group. Integer zeros are applied: the bytes hold code +
-  /// `offset`, where every byte of a column's dword is 16 - zero. What is not kept becomes the code
-  /// of 0, so that nothing after this differs from dense weights.
+  /// Reads line `line` of a block of a column group. Applies integer zeros: the bytes become code +
+  /// `offset`, where every byte of a column's dword is 16 - zero. A slot that is not kept gets the
+  /// code of 0, so that all later steps are the same as for dense weights.
   MARLIN_AVX512 MARLIN_INLINE static Codes read(const uint8_t* group, int line, __m512i offset) {
     const __m512i fifteen = _mm512_set1_epi8(15);
     if constexpr (!kSparse) {
@@ -45,7 +45,7 @@ struct CodeLines {
         high = _mm512_add_epi8(high, offset);
       }
       if constexpr (kCode == CodeKind::u4 || kCode == CodeKind::u4zero) {
-        // 0, also where the zero is 16, which no code is.
+        // This is the code of 0 even if the zero is 16, which no code equals.
         const __m512i nothing = _mm512_set1_epi8(kCode == CodeKind::u4 ? 8 : 16);
         low = _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(first), nothing);
         high = _mm512_mask_mov_epi8(high, _mm512_movepi8_mask(second), nothing);
@@ -54,7 +54,7 @@ struct CodeLines {
     }
   }
 
-  /// 1 where a code is kept, 0 elsewhere, as codes of a line.
+  /// The codes of a line that are 1 for kept slots and 0 for others.
   MARLIN_AVX512 MARLIN_INLINE static Codes kept(const uint8_t* group, int line) {
     const __m512i one = _mm512_set1_epi8(1);
     return {_mm512_andnot_si512(_mm512_srli_epi16(places(group, 2 * line), 7), one),
@@ -69,8 +69,8 @@ struct CodeLines {
     return _mm512_load_si512(group + kSparsePositions);
   }
 
-  /// Fetches cache line `line` of the block of a column group that lies `ahead`, as long as there
-  /// is one.
+  /// Prefetches cache line `line` of the block of a column group that lies `ahead`, if there is
+  /// such a line.
   MARLIN_INLINE static void fetch(const uint8_t* group, int line, int64_t ahead) {
     if (line < kFetches) fetch_line(group + ahead + line * 64);
   }
@@ -97,14 +97,14 @@ struct CodeLines {
   }
 
  private:
-  /// The kept codes of a sparse line in the low bits of bytes: the lines of a unit share 64 bytes.
+  /// The kept codes of a sparse line in the low bits of bytes. The lines of a unit share 64 bytes.
   MARLIN_AVX512 MARLIN_INLINE static __m512i nibbles(const uint8_t* group, int line) {
     const __m512i unit = _mm512_load_si512(group + line / 2 * 64);
     return line % 2 == 0 ? unit : _mm512_srli_epi16(unit, 4);
   }
 
-  /// Where each byte of 16 columns x 4 slots comes from in nibbles(); above 127 where none is kept.
-  /// Of two positions a < b, a + 2 b tells all six pairs apart.
+  /// The index in nibbles() for each byte of 16 columns x 4 slots; above 127 for slots that are not
+  /// kept. For two positions a < b, a + 2 b distinguishes all six pairs.
   MARLIN_AVX512 MARLIN_INLINE static __m512i places(const uint8_t* group, int quad) {
     const __m512i positions = _mm512_load_si512(group + kSparsePositions);
     const __m512i a = _mm512_and_si512(_mm512_srl_epi32(positions, _mm_cvtsi32_si128(2 * quad)),
@@ -123,8 +123,8 @@ struct CodeLines {
   }
 };
 
-/// 16 - zero of a superblock's groups, in every byte of the column's dword: what CodeLines::read
-/// takes.
+/// 16 - zero for the groups of a superblock, in every byte of the column's dword, as
+/// CodeLines::read takes it.
 MARLIN_AVX512 inline void decode_offsets(const uint8_t* zeros, int groups, int v0, int nv,
                                          uint32_t (*out)[kPanelColumns]) {
   for (int g = 0; g < groups; ++g)

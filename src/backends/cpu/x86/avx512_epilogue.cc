@@ -1,5 +1,5 @@
-// Finishing sums 16 at a time. GELU by erf goes through the portable code; all other functions are
-// x * sigmoid(t).
+// Finishes sums 16 at a time. GELU with erf uses the portable code; all other functions are x *
+// sigmoid(t).
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -18,7 +18,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_c(marlin_dtype dtype, const std::byte* p
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/// As f32_to_bf16: nearest even, NaN stays NaN.
+/// Rounds like f32_to_bf16: to nearest even; NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512i round_to_bf16(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
   const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -37,7 +37,7 @@ MARLIN_AVX512 MARLIN_INLINE void store_c(marlin_dtype dtype, std::byte* p, __mma
   _mm512_mask_cvtepi32_storeu_epi16(p, mask, round_to_bf16(x));
 }
 
-/// Tensor scale and bias of 16 columns. Divisors are 1 wherever there is a multiplier, so each path
+/// Tensor scale and bias of 16 columns. A column with a multiplier has the divisor 1, so each path
 /// rounds the scale once.
 struct Linear {
   __m512 multiplier, divisor, bias;
@@ -52,8 +52,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512 apply(const Linear& linear, __m512 x) {
                            : _mm512_add_ps(x, linear.bias);
 }
 
-/// e^x, relative error below 1e-7: x = n ln 2 + r, e^r by Cephes' polynomial (expf), scaled by 2^n.
-/// Beyond +-104 the result is infinite or 0 in float32 anyway; NaN stays NaN.
+/// e^x with a relative error below 1e-7: x = n ln 2 + r, and e^r by the polynomial of Cephes
+/// (expf), scaled by 2^n. Beyond +-104 the result is infinite or 0 in float32. NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 exponential(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-104.0f), _mm512_min_ps(_mm512_set1_ps(104.0f), x));
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)),
@@ -71,7 +71,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 exponential(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-/// x / (1 + e^-t); at x = -infinity its limit -0.
+/// x / (1 + e^-t). At x = -infinity, it is the limit -0.
 MARLIN_AVX512 MARLIN_INLINE __m512 times_sigmoid(__m512 x, __m512 t) {
   const __m512 one = _mm512_set1_ps(1.0f), minus_zero = _mm512_set1_ps(-0.0f);
   const __m512 result =
@@ -87,7 +87,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 gelu_tanh(__m512 x) {
                                         _mm512_add_ps(x, cube)));  // 2 sqrt(2 / pi)
 }
 
-/// One-input functions of n columns; `buffer` holds 16 floats.
+/// Applies a one-input function to n columns; `buffer` holds 16 floats.
 MARLIN_AVX512 MARLIN_INLINE __m512 activate(marlin_epilogue epilogue, __m512 x, int64_t n,
                                             float* buffer) {
   if (epilogue == MARLIN_EPILOGUE_NONE) return x;
@@ -101,7 +101,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 activate(marlin_epilogue epilogue, __m512 x, 
 MARLIN_AVX512 MARLIN_INLINE __m512 activate_pair(marlin_epilogue epilogue, __m512 gate, __m512 up) {
   if (epilogue == MARLIN_EPILOGUE_SWIGLU) return _mm512_mul_ps(times_sigmoid(gate, gate), up);
   if (epilogue == MARLIN_EPILOGUE_GEGLU_TANH) return _mm512_mul_ps(gelu_tanh(gate), up);
-  // SWIGLU_OAI; min and max give their second operand when one is NaN.
+  // SWIGLU_OAI. min and max return their second operand if one is NaN.
   const __m512 g = _mm512_min_ps(_mm512_set1_ps(7.0f), gate);
   const __m512 u = _mm512_max_ps(_mm512_set1_ps(-7.0f), _mm512_min_ps(_mm512_set1_ps(7.0f), up));
   return _mm512_mul_ps(times_sigmoid(g, _mm512_mul_ps(_mm512_set1_ps(1.702f), g)),
@@ -123,7 +123,7 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
     const auto mask = static_cast<__mmask16>((1u << n) - 1);
     const bool scaled = !weights.column_multiplier.empty();
     Linear linear;
-    // Adding -0 leaves every sum as it is.
+    // Adding -0 does not change any sum.
     linear.bias =
         problem.bias.present()
             ? load_c(problem.bias.dtype,

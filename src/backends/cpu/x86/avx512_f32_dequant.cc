@@ -1,19 +1,19 @@
-// F32 and F16 activations for many rows of 2:4 sparse weights, by FMA: a chunk is decoded to its
-// values in F32 in L1 (so additive zeros cost nothing) and multiplied by all tiles.
+// F32 and F16 activations for many rows of 2:4 sparse weights, by FMA. A chunk is decoded to its
+// values in F32 in L1, so additive zeros cost nothing, and multiplied by all tiles.
 //
 //   packed stream --decode--> chunk in L1            registers
 //                             weights [block][step] ---> w[v]       lane c: column 16 v + c, a slot
 //                                     [v][16]
 //   packed A block            -------------------------> x          a slot of a row, in all lanes
 //                                                        acc[r][v]  += w[v] * x
-//   sums (in L1)              <------------------------> acc[r][v]  loaded and stored once a chunk
+//   sums (in L1)              <------------------------> acc[r][v]  loaded, stored once a chunk
 //
 //   M: tiles of 6 rows. N: all 64 columns. K: chunk of 4 blocks, block, step of a slot.
 //
 // Template parameter: kCode u4, u4zero, u4add or fp4, all sparse.
 //
 // Limits: 24 sums, 4 vectors of weights and one of activations take 29 of 32 registers. A block
-// takes 128 FMA for a row. Decoded weights take 8 KB a block, so a chunk fills 32 KB.
+// takes 128 FMA per row. Decoded weights take 8 KB per block, so a chunk fills 32 KB.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -28,14 +28,14 @@ struct Dequantized {
   float weights[kChunk][kBlockSlots][kVectors][16];  ///< [block][step]
 };
 
-/// The value that a scale multiplies, times the scale, plus the additive zero: rounded once.
+/// The value that a scale multiplies, times the scale, plus the additive zero, rounded once.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512 weight(__m512 code, __m512 scale, __m512 zero) {
   return is_additive(kCode) ? _mm512_fmadd_ps(code, scale, zero) : _mm512_mul_ps(code, scale);
 }
 
-/// 8 slots of 16 columns from a 4-bit line. `kept`: as CodeLines::kept gives them, where a zero
-/// must not reach what is not kept.
+/// Decodes 8 slots of 16 columns from a 4-bit line. `kept` comes from CodeLines::kept, if a zero
+/// must not reach slots that are not kept.
 template <CodeKind kCode, int kStep = 0>
 MARLIN_AVX512 MARLIN_INLINE void decode_line(Codes codes, Codes kept, __m512 table, __m512 scale,
                                              __m512 zero, float (*out)[kVectors][16]) {
@@ -83,7 +83,7 @@ void dequantize_any(const PanelArgs& args, const uint8_t* super, int blocks, Deq
   });
 }
 
-/// 24 sums, 4 vectors of weights and one of activations in registers.
+/// 24 sums, 4 vectors of weights and one of activations are in registers.
 MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, bool first,
                                  const PanelArgs& args, int64_t, const uint32_t* a_block,
                                  float* sums) {

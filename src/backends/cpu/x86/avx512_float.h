@@ -1,5 +1,5 @@
-// Codes to floats, 16 columns at a time: what the BF16 and F32 kernels share. Steps are in the
-// order of activations.h.
+// Decodes codes to floats, 16 columns at a time, for the BF16 and F32 kernels. Steps have the order
+// of activations.h.
 #pragma once
 
 #include "backends/cpu/e2m1.h"
@@ -7,13 +7,14 @@
 
 namespace metal_marlin::cpu {
 
-/// Byte kByte of every dword, two's complement, as a float. An int8 has 8 significant bits, so it
-/// is exact in BF16 too.
+/// Byte kByte of every dword, in two's complement, as a float. An int8 has 8 significant bits, so
+/// it is exact in BF16, too.
 ///
-/// Two shifts and a conversion, which share two pipes on Zen 4 and leave those of the
-/// multiplications alone. Where these have time left (kSpare), a logic operation, which any pipe
-/// can do, and a subtraction: the mantissa of 2^23 counts in ones, that of 2^15 from bit 8 on, and
-/// a byte there with its sign bit flipped adds 128 more than itself.
+/// This takes two shifts and a conversion, which share two pipes on Zen 4 and leave the pipes of
+/// the multiplications free. If these have time left (kSpare), it takes a logic operation, which
+/// any pipe can do, and a subtraction. The mantissa of 2^23 counts in ones, and the mantissa of
+/// 2^15 counts in ones from bit 8 on. A byte at this place with its sign bit flipped adds its value
+/// plus 128.
 template <int kByte, bool kSpare = false>
 MARLIN_AVX512 MARLIN_INLINE __m512 byte_to_float(__m512i x) {
   if constexpr (!kSpare) {
@@ -34,7 +35,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 e2m1_table(std::index_sequence<kIndex...>) {
   return _mm512_set_ps(kE2m1[15 - kIndex]...);
 }
 
-/// Values of 4-bit codes as floats; with integer zeros, of codes whose zero is 0.
+/// The values of 4-bit codes as floats; with integer zeros, the values of codes whose zero is 0.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
   if constexpr (kCode == CodeKind::fp4) return e2m1_table(CodeIndices{});
@@ -43,8 +44,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
                        _mm512_set1_ps(first));
 }
 
-/// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter;
-/// with integer zeros the index is code + 16 - zero and the table counts from -16.
+/// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter.
+/// With integer zeros, the index is code + 16 - zero, and the table counts from -16.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
   const __m512 low = kCode == CodeKind::u4zero
@@ -56,9 +57,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
   return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
 }
 
-/// Step kStep (0..7) of a 4-bit line, 8 slots, in F32: the value that the scale multiplies. With
-/// integer zeros the index is code
-/// + 16 - zero (CodeLines::read).
+/// The values that the scale multiplies, for step kStep (0..7) of a 4-bit line of 8 slots, in F32.
+/// With integer zeros, the index is code + 16 - zero (CodeLines::read).
 template <CodeKind kCode, bool kSparse, int kStep>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_step(Codes codes, __m512 table) {
   const __m512i index = CodeLines<kCode, kSparse>::template dwords<kStep>(codes);
@@ -81,8 +81,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
-/// Weights of one step of a line of dense weights: of 8 slots with 4-bit codes, of 4 with 8-bit
-/// ones.
+/// The weights of one step of a line of dense weights. The line has 8 slots of 4-bit codes or 4
+/// slots of 8-bit codes.
 template <ActivationForm kForm, CodeKind kCode, int kStep, bool kSpare = false>
 MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
   if constexpr (kForm == ActivationForm::bf16) {

@@ -2,12 +2,12 @@
 // by vdpbf16ps, F32 and F16 ones by FMA.
 //
 //   packed stream         registers, for one column group (BF16, 4 rows and fewer: two)
-//   line of codes    ---> lines      a dword a column
+//   line of codes    ---> lines      a dword per column
 //     shift, lookup  ---> w          lane c: column 16 v + c; F32 one slot, BF16 two
 //   packed A block   ---> memory operand of the multiplication, broadcast to all lanes
 //                         part[r]    += w * x[r]                  until the scale group ends
 //   chunk's scales   ---> acc[r]     += part[r] * scale, and the sums of x[r] * additive zero
-//   sums (in L1)     <--> acc[r]     loaded and stored once a chunk
+//   sums (in L1)     <--> acc[r]     loaded and stored once per chunk
 //
 //   M: tiles of up to 12 rows. N: 16 (or 32) columns at a time, four (or two) times. K: chunk of 12
 //   blocks, superblock, scale group, 8 slots, step. Codes are decoded again for every tile.
@@ -15,9 +15,9 @@
 // Template parameters: kForm bf16 or f32; kCode any, dense; kRows 2, 4, .. 12, the least that holds
 // the rows of the tile; kWide follows from kForm and kRows.
 //
-// Limits: two sets of 12 sums, w, a table and a scale in 32 registers. A block of 32 slots, 12 rows
-// and 16 columns takes in BF16 192 vdpbf16ps, 12 FMA for scales (24 with groups of 16) and 16
-// lookups; in F32 384 FMA, 12 FMA for scales, 32 lookups and as many shifts.
+// Limits: two sets of 12 sums, w, a table and a scale are in 32 registers. A block of 32 slots, 12
+// rows and 16 columns takes, in BF16, 192 vdpbf16ps, 12 FMA for scales (24 with groups of 16) and
+// 16 lookups. In F32, it takes 384 FMA, 12 FMA for scales, 32 lookups and as many shifts.
 #if defined(__x86_64__)
 
 #include <utility>
@@ -46,8 +46,8 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   }
 }
 
-/// sum += w * the activation, or pair of them, at x. In assembly, as g++ 12 would broadcast by an
-/// instruction of its own.
+/// sum += w * the activation, or pair of activations, at x. This is assembly because g++ 12 would
+/// broadcast with a separate instruction.
 template <ActivationForm kForm>
 MARLIN_AVX512 MARLIN_INLINE void multiply_broadcast(__m512& sum, __m512i w, const uint32_t* x) {
   if constexpr (kForm == ActivationForm::bf16)
@@ -56,13 +56,12 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_broadcast(__m512& sum, __m512i w, cons
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
 }
 
-/// Vectors of 16 columns at a time: as many as there must be for sums enough to hide what vdpbf16ps
-/// takes, 6 cycles.
+/// The vectors of 16 columns at a time: as many as are needed to hide the 6 cycles of vdpbf16ps.
 template <ActivationForm kForm, int kRows>
 inline constexpr int kVectors = kForm == ActivationForm::bf16 && kRows <= 4 ? 2 : 1;
 
-/// Step kStep of 8 slots, whose codes are one line of 4 bits or two of 8: there every second step
-/// is of the same line (activations.h).
+/// Multiplies step kStep of 8 slots, whose codes are one line of 4 bits or two lines of 8 bits.
+/// With 8 bits, every second step belongs to the same line (activations.h).
 template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], __m512i table,
                                                const uint32_t* x, __m512 (&part)[kWide][kRows]) {
@@ -85,7 +84,7 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep
   (multiply_step<kForm, kCode, kRows, kWide, kStep>(lines, table, x, part), ...);
 }
 
-/// kRows rows x 64 columns, a few vectors at a time.
+/// Multiplies kRows rows by 64 columns, a few vectors at a time.
 template <ActivationForm kForm, CodeKind kCode, int kRows>
 MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile& tile) {
   using Lines = CodeLines<kCode, false>;

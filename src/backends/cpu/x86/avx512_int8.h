@@ -1,6 +1,6 @@
-// INT8 activations by vpdpbusd: weights as unsigned bytes (code + offset), activations signed, the
-// offset undone by the block's sum. Sums stay integers over a block of 32 slots (16 with groups of
-// 16) and are then scaled in float.
+// INT8 activations by vpdpbusd. Weights are unsigned bytes (code + offset), activations are signed,
+// and the sum of the block corrects the offset. Sums stay integers over a block of 32 slots (16
+// with groups of 16) and are then scaled in float.
 #pragma once
 
 #include "backends/cpu/e2m1.h"
@@ -9,7 +9,7 @@
 
 namespace metal_marlin::cpu {
 
-/// What one superblock needs besides its codes: rows of groups.
+/// The decoded scales and zeros of one superblock, in rows of groups.
 struct alignas(64) Int8Super {
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];       ///< additive zeros
@@ -22,8 +22,8 @@ MARLIN_AVX512 MARLIN_INLINE bool holds(const ScaleRange& range, const Magnitudes
                                   _mm512_set1_epi32(static_cast<int>(range.least)))) == 0;
 }
 
-/// The product of a power of two and d, both within ScaleRange::exponents: any pipe adds integers,
-/// few multiply.
+/// The product of a power of two and d, both within ScaleRange::exponents. It adds integers,
+/// because any pipe adds and only few multiply.
 MARLIN_AVX512 MARLIN_INLINE __m512 add_exponents(__m512 power, __m512i d_less_one) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(power), d_less_one));
 }
@@ -32,7 +32,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i less_one(__m512 d) {
 }
 
 /// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv), a row of 64 for
-/// each of its groups; returns the scales' magnitudes.
+/// each of its groups. Returns the magnitudes of the scales.
 template <CodeKind kCode>
 MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, const uint8_t* super,
                                                    int v0, int nv, float* scale, float* zero) {
@@ -50,7 +50,7 @@ MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const
   return decode_int8_scales<kCode>(shape, super, v0, nv, out.scale[0], out.zero[0]);
 }
 
-/// Of every 4-bit code the integer that the scale multiplies (FP4: 2 * value), plus kOffset.
+/// The integer that the scale multiplies for every 4-bit code (FP4: 2 * value), plus kOffset.
 template <CodeKind kCode, int kOffset, size_t... kIndex>
 MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex...>) {
   constexpr auto kDoubled = doubled_e2m1<kOffset>();
@@ -58,14 +58,15 @@ MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex
   return _mm_setr_epi8(static_cast<char>(static_cast<int>(kIndex) + kOffset)...);
 }
 
-/// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or all of an 8-bit one.
+/// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or a whole 8-bit line.
 template <CodeKind kCode, bool kSparse, int kQuad>
 MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
   using Lines = CodeLines<kCode, kSparse>;
   if constexpr (is_eight_bits(kCode)) {
     return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
   } else if constexpr (kCode == CodeKind::fp4) {
-    // vpermb looks at 6 bits: the table, repeated 4 times, makes the neighbor's bits not matter.
+    // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
+    // matter.
     const __m512i table =
         _mm512_broadcast_i32x4(integers_of_codes<CodeKind::fp4, kE2m1Offset>(CodeIndices{}));
     return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
@@ -76,7 +77,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
 }
 
 /// The kept codes of 8 slots of 16 columns as the signed integers that the scale multiplies (FP4: 2
-/// * value), from the low bits of bytes. `offset` as CodeLines::read takes it.
+/// * value), from the low bits of bytes. `offset` is as in CodeLines::read.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset) {
   if constexpr (kCode == CodeKind::u4zero) {
@@ -89,13 +90,13 @@ MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset
   }
 }
 
-/// Which of 8 activations each byte of a dword of kept codes is multiplied by: the positions of
-/// half `half` (0, 1) of unit `unit` of a block. vpmultishiftqb brings any 8 bits of a qword to a
-/// byte; of these 2 count, and every second byte is of the second quad.
+/// The activation, of 8, by which each byte of a dword of kept codes is multiplied. These are the
+/// positions of half `half` (0, 1) of unit `unit` of a block. vpmultishiftqb moves any 8 bits of a
+/// qword to a byte. 2 of these bits matter, and every second byte belongs to the second quad.
 template <int kHalf>
 MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
-  // Byte 2 i + t of a dword: position i of quad t, at bit 16 i + 2 t; 4 bits further for each half
-  // of a unit.
+  // Byte 2 i + t of a dword is position i of quad t, at bit 16 i + 2 t, and 4 bits further for each
+  // half of a unit.
   const __m512i from =
       _mm512_add_epi8(_mm512_set1_epi64(0x32302220'12100200), _mm512_set1_epi8(4 * kHalf));
   const __m512i fields = _mm512_multishift_epi64_epi8(from, positions);
@@ -103,13 +104,13 @@ MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
                                    0xea);  // (a & b) | c
 }
 
-/// What unsigned_codes adds to the value, where the activations' sums do not carry it already
-/// (activations.h: sum_factor).
+/// The offset that unsigned_codes adds to the value, unless the sums of the activations already
+/// contain it (activations.h: sum_factor).
 template <CodeKind kCode>
 inline constexpr int kUncorrected = kCode == CodeKind::i8add ? 128 : 0;
 
-/// scale * d, kept finite when the scale is: where the integer sum is 0 an infinite factor would
-/// give NaN. NaN stays NaN.
+/// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
+/// sum is 0. NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
   const __m512 limit = _mm512_set1_ps(kLargestFloat), product = _mm512_mul_ps(scale, d);
   const __mmask16 clamp = _mm512_cmp_ps_mask(_mm512_abs_ps(scale), limit, _CMP_LE_OQ);
@@ -117,12 +118,12 @@ MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {
                             _mm512_min_ps(limit, product));
 }
 
-/// A d beyond this may overflow a sum of groups of 64 or 128 that its scale has yet to make small:
-/// 4 blocks of 32 products of bytes are below 2^22. Such rows are scaled block by block.
+/// A d above this may overflow the sum of a group of 64 or 128 before a small scale is applied: 4
+/// blocks of 32 products of bytes are below 2^22. Such rows are scaled block by block.
 inline constexpr float kOverflowProne = 0x1p100f;
 
-/// How a scale is multiplied by d. All give the same bits where they are right: where sums depend
-/// on it, what else is in the tile does not change a row.
+/// How a scale is multiplied by d. All ways give the same bits where they are right, so the other
+/// rows of a tile do not change a row.
 enum class Factor {
   product,    ///< nothing overflows
   finite,     ///< finite_product

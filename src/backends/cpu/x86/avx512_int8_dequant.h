@@ -1,32 +1,32 @@
-// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales: a chunk of 8
+// INT8 compute for many rows of 2:4 sparse weights, and of FP4 with E4M3 scales. A chunk of 8
 // blocks is decoded into L1 and multiplied by all tiles. (Other dense weights have register-decoded
-// tiles, avx512_regdecode.h. Sparse ones take too long to decode for each tile.)
+// tiles, avx512_regdecode.h. Sparse weights take too long to decode for each tile.)
 //
 //   packed stream --decode--> chunk in L1           registers
-//                             codes [block][step] ---> w[v]       unsigned bytes, a dword a column:
-//                                   [v][64 bytes]                 4 slots
+//                             codes [block][step] ---> w[v]       unsigned bytes, a dword per
+//                                   [v][64 bytes]                 column: 4 slots
 //   packed A block            ------------------------> x         4 signed bytes of a row, in all
 //                                                                 lanes
 //                                                      dot[r][v]  += w[v] . x; starts from the sum
 //                                                                 of the activations
 //                             scale [group][64] -----> acc[r][v]  += float(dot[r][v]) * (scale[v]
 //                                                                 * d[r])         multiply_blocks
-//   sums (in L1)              <----------------------> acc[r][v]  loaded and stored once a chunk
+//   sums (in L1)              <----------------------> acc[r][v]  loaded and stored once per chunk
 //
-//   With groups of 64 and 128 (multiply_groups) part[r][v] += float(dot[r][v]) * d[r], and at the
+//   With groups of 64 and 128 (multiply_groups), part[r][v] += float(dot[r][v]) * d[r], and at the
 //   end of a group the sums in memory += part[r][v] * scale[v].
 //
-//   M: tiles of 3 rows, all by one chunk before the next is decoded. N: all 64 columns. K: chunk of
-//   8 blocks, block, part, step.
+//   M: tiles of 3 rows; all are multiplied by one chunk before the next is decoded. N: all 64
+//   columns. K: chunk of 8 blocks, block, part, step.
 //
 // Template parameters: kParts 2 with groups of 16, else 1; kPairedRecords: packed A blocks are
 // paired, only with kParts 2; kFactor: exponents only with kParts 1; kGroup: blocks of a group, 2
 // or 4; kSomeOverflowProne: some row of the tile is.
 //
 // Limits: 12 integer and 12 float sums, 4 vectors of codes and one of activations take 29 of 32
-// registers. vpdpbusd and everything that multiplies share two pipes, so what a block needs for a
-// row and a vector beside its 8 dot products sets the speed that can be had: two multiplications
-// 8 / 10, one 8 / 9. A chunk (16 KB of codes, 4 KB of scales) leaves room in L1 for activations.
+// registers. vpdpbusd and all multiplications share two pipes, so the multiplications beside the 8
+// dot products of a block, row and vector limit the speed: two give 8 / 10 of the peak, one gives 8
+// / 9. A chunk (16 KB of codes, 4 KB of scales) leaves room in L1 for activations.
 #pragma once
 
 #include "backends/cpu/x86/avx512_int8_paired_scales.h"
@@ -35,11 +35,11 @@ namespace metal_marlin::cpu {
 
 inline constexpr int kDequantRows = 3, kDequantVectors = 4, kDequantBlocks = 8;
 
-/// The product by a panel of sparse weights, or of FP4, without pairs of groups
+/// Multiplies by a panel of sparse weights, or of FP4, without pairs of groups
 /// (avx512_int8_dequant.cc).
 void dequant_int8(const PanelArgs& args);
 
-/// A chunk as the tiles read it.
+/// A decoded chunk, which the tiles read.
 struct DequantizedInt8 {
   uint8_t codes[kDequantBlocks][8][kDequantVectors][64];  ///< [block][step]
   union {
@@ -87,8 +87,8 @@ MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* su
   out.paired = false;
 }
 
-/// Adds the dot products of kCount steps from step `first` of a block on. `index(step, row)` is
-/// where a packed A block has a step.
+/// Adds the dot products of kCount steps from step `first` of a block on. `index(step, row)` is the
+/// place of a step in a packed A block.
 template <int kCount, class Index>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_steps(const uint8_t (&codes)[8][kDequantVectors][64],
                                                 int first, const uint32_t* a_block, Index index,
@@ -113,8 +113,9 @@ MARLIN_AVX512 MARLIN_INLINE void fetch_a_blocks(const uint32_t* a_block) {
   _mm_prefetch(reinterpret_cast<const char*>(a_block) + 2112, _MM_HINT_T0);
 }
 
-/// 3 rows x 64 columns over the blocks of a chunk: 12 integer and 12 float sums, 4 vectors of codes
-/// and one of activations. Every block (of 16 slots with kParts = 2) has its scale.
+/// Multiplies 3 rows by 64 columns over the blocks of a chunk: 12 integer and 12 float sums, 4
+/// vectors of codes and one of activations. Every block (of 16 slots with kParts = 2) has its
+/// scale.
 template <int kParts, bool kPairedRecords, Factor kFactor>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8& dequantized,
                                                           int blocks, bool first,
@@ -155,10 +156,11 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8&
   store_sums(acc, sums);
 }
 
-/// The same with a scale for every kGroup blocks: d multiplies the integer sums of a block, the
-/// scale those of a group, which are then added to the sums in memory. Of blocks with a scale of
-/// their own this takes (kGroup + 1) / 2 kGroup of the multiplications. `overflow_prone`: rows in
-/// which a d is so large that sums of a group might overflow; they are scaled block by block.
+/// The same with a scale for every kGroup blocks. d multiplies the integer sums of a block. The
+/// scale multiplies the sums of a group, which are then added to the sums in memory. This takes
+/// (kGroup + 1) / 2 kGroup of the multiplications that a scale for every block takes.
+/// `overflow_prone` marks rows with a d so large that sums of a group might overflow; they are
+/// scaled block by block.
 template <int kGroup, bool kSomeOverflowProne>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(
     const DequantizedInt8& dequantized, int blocks, bool first,

@@ -1,7 +1,8 @@
-// INT8 compute for few rows: one walk over the packed stream, codes decoded in registers.
+// INT8 compute for few rows. The kernel reads the packed stream once and decodes codes in
+// registers.
 //
 //   packed stream         registers, for kVectors column groups from v0 on
-//   line of codes    ---> w[n][v]    unsigned bytes, a dword a column: 4 slots; n = 0, 1: the
+//   line of codes    ---> w[n][v]    unsigned bytes, a dword per column: 4 slots; n = 0, 1: the
 //                                    quads of a 4-bit line
 //   packed A block   ---> b          4 slots of a row as signed bytes, in all lanes
 //                         dot[r][v]  += w . b (vpdpbusd); starts from the sum of the activations,
@@ -10,14 +11,14 @@
 //   sums             <--- acc[r][v]  after the last superblock
 //
 //   2:4 sparse: w holds the kept codes of 8 slots as signed bytes, and vpshufb picks 4 of 8
-//   activations (q + 128, unsigned) by the positions; bias[v], the sum of the codes times 128, is
+//   activations (q + 128, unsigned) by the positions. bias[v], the sum of the codes times 128, is
 //   subtracted from all rows.
 //
-//   M: a pass for each tile of kRows rows. N: 64 columns, or 32 at a time where kVectors is 2: two
-//   passes. K: superblock, block of 32 slots, part, line.
+//   M: a pass for each tile of kRows rows. N: 64 columns, or 32 at a time in two passes if kVectors
+//   is 2. K: superblock, block of 32 slots, part, line.
 //
 // Template parameters of run_pass:
-//   kCode, kSparse  all but 8-bit codes with 2:4 sparsity
+//   kCode, kSparse  all except 8-bit codes with 2:4 sparsity
 //   kExponents      scales are powers of two and are multiplied by adding: only fp4, kParts 1
 //   kRows           dense 1 to 3 (more rows have register-decoded tiles), sparse 1 to 4, sparse
 //                   with additive zeros 1 and 2
@@ -25,8 +26,8 @@
 //   kParts          2 with groups of 16 slots, else 1
 //
 // Limits: two sets of sums (dot, acc) and decoded codes must fit in 32 registers. vpdpbusd takes 4
-// cycles on two pipes, so 8 sums keep it busy; everything that multiplies shares these pipes, so
-// beside the 8 dot products of a block, 2 multiplications for scale and d count (1 with exponents).
+// cycles on two pipes, so 8 sums keep it busy. All multiplications share these pipes, so the 2
+// multiplications for scale and d (1 with exponents) count beside the 8 dot products of a block.
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -49,9 +50,9 @@ struct Pass {
   float* sums;  ///< [kRows][64]
 };
 
-/// Integer sums of dense weights over one part (16 or 32 slots) of a block: kCount lines of every
-/// column group, from line `first` on. `group`: the block of column group v0; `ahead`: how far to
-/// fetch, or 0.
+/// Forms integer sums of dense weights over one part (16 or 32 slots) of a block: kCount lines of
+/// every column group, from line `first` on. `group` is the block of column group v0; `ahead` is
+/// the prefetch distance, or 0.
 template <CodeKind kCode, int kRows, int kVectors, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
                                                 const uint32_t* offsets, const uint32_t* x,
@@ -85,8 +86,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
   }
 }
 
-/// 8 slots of sparse weights: activations q + 128 are gathered for the kept codes, whose own sum
-/// takes the 128 out again.
+/// Multiplies 8 slots of sparse weights. Activations q + 128 are gathered for the kept codes, and
+/// the sum of the codes corrects the 128.
 template <CodeKind kCode, int kRows, int kVectors, int kHalf>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int unit,
                                                     const uint32_t* offsets, const uint32_t* x,
@@ -120,8 +121,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int un
   fence();
 }
 
-/// The same of sparse weights, kCount units from unit `first` on. `kept` sums the activations of
-/// kept codes, where zeros need them.
+/// The same for sparse weights, kCount units from unit `first` on. `kept` sums the activations of
+/// kept codes, if zeros need them.
 template <CodeKind kCode, int kRows, int kVectors, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first,
                                                const uint32_t* offsets, const uint32_t* x,
@@ -151,8 +152,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first,
     }
 }
 
-/// Adds the scaled integer sums to the float sums. `extras`: d and the sums of the activations
-/// (activations.h); `clamp`: the fast way of multiplying scales by d is not right.
+/// Adds the scaled integer sums to the float sums. `extras` are d and the sums of the activations
+/// (activations.h). `clamp` means that the fast way of multiplying scales by d is not right.
 template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors],
                                                  const __m512i (&kept)[kRows][kVectors],
@@ -243,8 +244,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
       _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
 }
 
-/// All tiles of a panel. Two sets of accumulators and decoded codes must fit in 32 registers: 3 and
-/// 4 rows (2 where activations are gathered) take the columns in halves.
+/// Multiplies all tiles of a panel. Two sets of accumulators and decoded codes must fit in 32
+/// registers, so 3 and 4 rows (2 if activations are gathered) take the columns in halves.
 template <CodeKind kCode, bool kSparse, int kRows, int kParts>
 void run_tiles(const PanelArgs& args) {
   constexpr int kVectors = kRows > (kSparse ? 1 : 2) ? 2 : 4;
@@ -294,7 +295,7 @@ void run(const PanelArgs& args) {
                                        : run_rows<kCode, kSparse, 1>(args);
 }
 
-/// All codes, but for sparse ones with additive zeros, whose tiles have fewer rows.
+/// Runs all kinds of codes except sparse codes with additive zeros, whose tiles have fewer rows.
 template <bool kSparse>
 void run_any(const PanelArgs& args) {
   with_code(args.code, [&]<CodeKind kCode>() {

@@ -1,8 +1,8 @@
-// INT8 compute for many rows of FP4 with E4M3 scales in groups of 16 (NVFP4). With a scale every 16
-// slots, 8 dot products would need 4 multiplications beside them. Here the two groups of a block
-// lie in neighboring lanes: their sums, below 2^15, are packed to int16, and one vpmaddwd
-// multiplies them by the two scales (avx512_int8_paired_scales.h). That leaves 2 multiplications
-// for 8 dot products, as groups of 32 have.
+// INT8 compute for many rows of FP4 with E4M3 scales in groups of 16 (NVFP4). With a scale for
+// every 16 slots, 8 dot products would need 4 multiplications beside them. Here the two groups of a
+// block lie in neighboring lanes. Their sums, below 2^15, are packed to int16, and one vpmaddwd
+// multiplies them by the two scales (avx512_int8_paired_scales.h). This leaves 2 multiplications
+// for 8 dot products, like groups of 32.
 //
 //   chunk in L1              registers
 //   codes [block][step] ---> w[i]       i = 0..3: lane pair (group 0, group 1) of 8 columns
@@ -17,12 +17,12 @@
 //   block. K: chunk of 8 blocks, block, step.
 //
 // Template parameters: kFactor exponents or finite; kSparse either. A chunk with scales that do not
-// fit is dequantized and multiplied as the rest of INT8 is (avx512_int8_dequant.h), with the packed
-// A blocks of pairs.
+// fit is dequantized and multiplied like other INT8 weights (avx512_int8_dequant.h), with the
+// packed A blocks of pairs.
 //
 // Limits: 12 sums of (column, group), 12 float sums, 4 vectors of codes and one of activations take
-// 29 of 32 registers; for a row and a vector of 16 columns 8 dot products, one vpmaddwd and one FMA
-// share two pipes: 8 / 10.
+// 29 of 32 registers. For a row and a vector of 16 columns, 8 dot products, one vpmaddwd and one
+// FMA share two pipes, which gives 8 / 10 of the peak.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -79,8 +79,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i broadcast_pair(const uint32_t* x) {
   return _mm512_set1_epi64(load<int64_t>(x));
 }
 
-/// 3 rows x 64 columns over the blocks of a chunk, 32 columns at a time: 12 sums of (column, group)
-/// and 12 float sums.
+/// Multiplies 3 rows by 64 columns over the blocks of a chunk, 32 columns at a time: 12 sums of
+/// (column, group) and 12 float sums.
 template <Factor kFactor>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const DequantizedInt8& dequantized,
                                                           int blocks, bool first,

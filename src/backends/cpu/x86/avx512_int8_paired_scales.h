@@ -1,6 +1,6 @@
-// E4M3 scales of the two groups of 16 slots of a block as integers times a power of two that a
-// whole chunk shares: one vpmaddwd multiplies the sums of both groups, below 2^15, by them and adds
-// the products.
+// The E4M3 scales of the two groups of 16 slots of a block, as integers times a power of two that a
+// whole chunk shares. One vpmaddwd multiplies the sums of both groups, below 2^15, by these
+// integers and adds the products.
 #pragma once
 
 #include "backends/cpu/x86/avx512_int8.h"
@@ -22,14 +22,14 @@ MARLIN_AVX512 inline unsigned largest_e4m3(const SuperShape& shape, const uint8_
   return *std::max_element(bytes, bytes + 64);
 }
 
-/// Writes a block's scales, the first group's in the low halves of dwords, and `power`, all as FP4
-/// codes of twice the value want them. False: some do not fit (the largest takes 15 bits, so none
-/// may be below 2^-11 of it, unless 0), or are NaN, which no integer equals.
+/// Writes the scales of a block, with the first group in the low halves of dwords, and `power`.
+/// Both are for FP4 codes of twice the value. Returns false if some scale does not fit (the largest
+/// takes 15 bits, so no other may be below 2^-11 of it, except 0) or is NaN.
 MARLIN_AVX512 inline bool pair_scales(const SuperShape& shape, const uint8_t* super, int blocks,
                                       uint32_t (*integers)[kPanelColumns], float& power) {
   const unsigned largest = largest_e4m3(shape, super, blocks);
-  // Below 2^(exponent + 1), with 4 significant bits: times 2^(14 - exponent) at most 30720.
-  // Subnormals have the exponent of 1.
+  // The largest is below 2^(exponent + 1) and has 4 significant bits, so times 2^(14 - exponent) it
+  // is at most 30720. Subnormals have the exponent of 1.
   const int exponent = static_cast<int>(std::max(1u, largest >> 3)) - 7;
   power = std::bit_cast<float>(static_cast<uint32_t>(127 - 1 + exponent - 14) << 23);
   const __m512 to_integer =

@@ -1,33 +1,32 @@
 // INT8 compute of dense weights by register-decoded tiles (avx512_regdecode.h).
 //
 //   packed stream         registers, for one column group
-//   line of codes    ---> low, high  unsigned bytes, a dword a column: 4 slots each
+//   line of codes    ---> low, high  unsigned bytes, a dword per column: 4 slots each
 //   packed A block   ---> memory operand of vpdpbusd: 4 signed bytes, broadcast to all lanes
 //                         dot[r]     += low . x[r], then high . x[r]; starts from the sum of the
 //                                    activations, which undoes the offset of the codes
 //   chunk's scales   ---> acc[r]     += float(dot[r]) * (scale * d[r])            multiply_blocks
 //                         part[r]    += float(dot[r]) * d[r], and for each group
 //                         acc[r]     += part[r] * scale                           multiply_groups
-//   sums (in L1)     <--> acc[r]     loaded and stored once a chunk
+//   sums (in L1)     <--> acc[r]     loaded and stored once per chunk
 //
-//   M: tiles of up to 12 rows, in two halves of more than 8 rows where a row takes
-//   three registers. N: 16 columns at a
-//   time, four times. K: chunk of 12 blocks, block, part, line. Codes are decoded again for every
-//   tile.
+//   M: tiles of up to 12 rows; if a row takes three registers, tiles of more than 8 rows are cut in
+//   two halves. N: 16 columns at a time, four times. K: chunk of 12 blocks, block, part, line.
+//   Codes are decoded again for every tile.
 //
 // The functions and their template parameters (kCode: any, dense):
-//   multiply_blocks  kParts 1 with groups of 32, 2 with groups of 16; kFactor product with kRows 2,
-//                    4, .. 12, exponents likewise (fp4 with E8M0 scales, kParts 1), finite with
-//                    kRows 1. With groups of 64 and more for overflow-prone rows: kParts 1, finite.
+//   multiply_blocks  kParts 1 with groups of 32, 2 with groups of 16; kFactor product or exponents
+//                    (fp4 with E8M0 scales, kParts 1) with kRows 2, 4, .. 12; finite with kRows 1.
+//                    With groups of 64 and more for overflow-prone rows: kParts 1, finite.
 //   multiply_groups  groups of 64 and 128; kRows 2, 4, 6, 8, and 1 beside overflow-prone rows
 //   multiply_paired  fp4 with E4M3 scales that fit in pairs; exponents with kRows 2, 4, 6, 8, or
 //                    finite with kRows 1
 //
-// Limits: vpdpbusd and everything that multiplies share two pipes, so what a block of 32 slots
-// needs for a row beside its 8 dot products sets the speed that can be had: 8 / 9 with one
-// multiplication (powers of two; groups of 64 and more), 8 / 10 with two. Lookups (FP4) take a pipe
-// of the dot products half of the time: 96 dot products, 12 FMA and 8 lookups for 12 rows give 0.86
-// of the peak. Two sets of 12 sums leave 8 registers; three sets have room for 8 rows.
+// Limits: vpdpbusd and all multiplications share two pipes, so the multiplications beside the 8 dot
+// products of a block of 32 slots and a row limit the speed: one (powers of two; groups of 64 and
+// more) gives 8 / 9 of the peak, two give 8 / 10. Lookups (FP4) take a pipe of the dot products
+// half of the time: 96 dot products, 12 FMA and 8 lookups for 12 rows give 0.86 of the peak. Two
+// sets of 12 sums leave 8 registers; three sets have room for 8 rows.
 #if defined(__x86_64__)
 
 #include "backends/cpu/chunks.h"
@@ -37,7 +36,7 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Scales and zeros of a chunk, a row of 64 for each group, and where its codes lie.
+/// The scales and zeros of a chunk, a row of 64 for each group, and the place of its codes.
 struct alignas(64) Int8ScaleChunk {
   float scale[2 * kRegdecodeBlocks][kPanelColumns];
   union {
@@ -52,7 +51,7 @@ struct alignas(64) Int8ScaleChunk {
   int64_t super_bytes;
   int shift;  ///< block b has its scale in row b >> shift (groups of 16: rows 2 b, 2 b + 1)
 
-  /// The codes of block b, columns 16 v and on.
+  /// The codes of block b, from column 16 v on.
   MARLIN_INLINE const uint8_t* group(int b, int v, int bytes) const {
     return codes + b / kBlocksPerSuper * super_bytes +
            (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
@@ -85,7 +84,7 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   out.largest = _mm512_reduce_max_epu32(all.largest);
 }
 
-/// Where the sums of a block start: at what undoes the offset of unsigned codes.
+/// The initial value of the sums of a block, which corrects the offset of unsigned codes.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i start_of(const uint32_t* sum) {
   if constexpr (!is_additive(kCode)) return broadcast(sum);
@@ -94,14 +93,14 @@ MARLIN_AVX512 MARLIN_INLINE __m512i start_of(const uint32_t* sum) {
              : _mm512_set1_epi32(-kUncorrected<kCode> * static_cast<int>(*sum));
 }
 
-/// sum + w * the 4 activations at x. In assembly, as g++ 12 would broadcast them by an instruction
-/// of its own.
+/// sum + w * the 4 activations at x. This is assembly because g++ 12 would broadcast with a
+/// separate instruction.
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_broadcast(__m512i& sum, __m512i w, const uint32_t* x) {
   __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
 }
 
-/// The sums of kCount lines of 16 columns, from line `first` on, of a block. `start`: the rows'
-/// sums of activations.
+/// The sums of kCount lines of 16 columns, from line `first` on, of a block. `start` are the sums
+/// of the activations of the rows.
 template <CodeKind kCode, int kRows, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
                                                 const uint32_t* offsets, const uint32_t* a_block,
@@ -130,8 +129,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
   }
 }
 
-/// A scale, to be multiplied by the d of one row after another: factor_of, with what belongs to the
-/// scale done once.
+/// A scale that is multiplied by the d of one row after another. It does the work of factor_of, and
+/// does the part that depends only on the scale once.
 template <Factor kFactor>
 struct RowFactor {
   MARLIN_AVX512 MARLIN_INLINE explicit RowFactor(__m512 of) : scale(of) {
@@ -144,7 +143,8 @@ struct RowFactor {
   __m512 scale;
 };
 
-/// kRows rows x 64 columns, 16 at a time; every block (of 16 slots with kParts = 2) is scaled.
+/// Multiplies kRows rows by 64 columns, 16 at a time. Every block (of 16 slots with kParts = 2) is
+/// scaled.
 template <CodeKind kCode, int kParts, Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
@@ -182,8 +182,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   }
 }
 
-/// The same for groups of 64 and more: d multiplies the integer sums of a block, the scale those of
-/// a group. Three sets of sums.
+/// The same for groups of 64 and more: d multiplies the integer sums of a block, and the scale
+/// multiplies the sums of a group. There are three sets of sums.
 template <CodeKind kCode, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
@@ -197,7 +197,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
     for (int b = 0; b < tile.blocks;) {
       const int row = b >> chunk.shift;
       __m512 part[kRows];
-      float counts[kRows] = {};  // of codes, times d: what additive zeros multiply
+      float counts[kRows] = {};  // sums times d, which additive zeros multiply
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) part[r] = _mm512_setzero_ps();
       for (const int end = b + length; b < end; ++b, a_block += kABlock) {
@@ -231,9 +231,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   }
 }
 
-/// The same for FP4 with E4M3 scales in groups of 16, where they fit in pairs: the sums of both
-/// groups of a block, below 2^15, become the halves of a dword, and one vpmaddwd multiplies them by
-/// two scales and adds them. Three sets of sums.
+/// The same for FP4 with E4M3 scales in groups of 16, if they fit in pairs. The sums of both groups
+/// of a block, below 2^15, become the halves of a dword, and one vpmaddwd multiplies them by two
+/// scales and adds them. There are three sets of sums.
 template <Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   using Lines = CodeLines<CodeKind::fp4, false>;
@@ -267,7 +267,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   }
 }
 
-/// The slow step for what might overflow, one row at a time.
+/// The slow step for products that might overflow, one row at a time.
 template <class One>
 void row_by_row(const Tile& tile, int rows, One one) {
   for (int r = 0; r < rows; ++r) one(r, tile.from_row(r, r == 0));

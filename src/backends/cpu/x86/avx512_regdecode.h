@@ -1,10 +1,10 @@
 // Register-decoded tiles: up to 12 rows x 16 columns, for any number of rows from a few on.
 //
-// Codes are decoded in registers for each tile: an instruction or two for every 4 slots, which up
-// to 12 rows share, cost less than storing decoded weights (a 512-bit store takes two cycles on Zen
-// 4) and reading back twice or four times the bytes. Only scales and zeros are decoded in advance,
-// a chunk at a time. Activations are broadcast by the instruction that multiplies them: where
-// another thread shares the core, what counts is the number of instructions.
+// Codes are decoded in registers for each tile. This takes one or two instructions for every 4
+// slots, which up to 12 rows share. It costs less than storing decoded weights (a 512-bit store
+// takes two cycles on Zen 4) and reading back two or four times the bytes. Only scales and zeros
+// are decoded in advance, a chunk at a time. The instruction that multiplies activations also
+// broadcasts them, because the number of instructions matters if another thread shares the core.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ template <class Chunk>
 struct RegdecodeTile {
   const Chunk& chunk;
   int blocks;
-  bool first;  ///< of the chunks: sums start from 0
+  bool first;  ///< the first chunk: sums start from 0
   const uint32_t* a_block;
   float* sums;    ///< [row][kPanelColumns]
-  int64_t ahead;  ///< how far to fetch codes, or 0: an earlier tile did
+  int64_t ahead;  ///< prefetch distance of codes; 0: an earlier tile prefetched them
 
   RegdecodeTile from_row(int r, bool fetches) const {
     return {chunk, blocks, first, a_block + r, sums + r * kPanelColumns, fetches ? ahead : 0};
@@ -44,9 +44,9 @@ MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* s
   for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
 }
 
-/// Fetches into L2, while 16 columns v of four are multiplied, a quarter of kDwords of the next
-/// tile's packed A blocks, which lie `later` behind this one's: activations of many rows lie in L3,
-/// and the first columns would wait for all.
+/// Prefetches into L2 a quarter of kDwords of the next tile's packed A blocks, which lie `later`
+/// after those of this tile, while one (v) of four times 16 columns is multiplied. Activations of
+/// many rows lie in L3, and without this the first columns would wait for all of them.
 template <int kDwords>
 MARLIN_INLINE void fetch_later_a_blocks(const uint32_t* a_block, int64_t later, int v) {
   constexpr int kLines = (kDwords + 15) / 16;
@@ -65,7 +65,7 @@ MARLIN_INLINE void dispatch_rows(int rows, Call call) {
   call.template operator()<kMost>();
 }
 
-/// The same, in halves where there are more than kMost rows: call.operator()<kRows>(tile).
+/// The same, but tiles of more than kMost rows are cut in halves: call.operator()<kRows>(tile).
 template <int kMost, class Chunk, class Call>
 void in_halves(const RegdecodeTile<Chunk>& tile, int rows, Call call) {
   constexpr int kHalf = kRegdecodeRows / 2;
@@ -78,9 +78,9 @@ void in_halves(const RegdecodeTile<Chunk>& tile, int rows, Call call) {
   one(tile.from_row(kHalf, false), rows - kHalf);
 }
 
-/// Multiplies a panel, chunk after chunk, by all tiles: kTile(args, tile, its rows, what is known
-/// of them (activations.h)). kDequantize(args, superblocks, blocks, chunk) decodes scales. The
-/// first tile fetches what comes later.
+/// Multiplies a panel, chunk after chunk, by all tiles: kTile(args, tile, its rows, their
+/// statistics (activations.h)). kDequantize(args, superblocks, blocks, chunk) decodes scales. The
+/// first tile prefetches later data.
 template <class Chunk, auto kDequantize, auto kTile>
 void walk_regdecode(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;

@@ -3,8 +3,8 @@
 
 #include "backends/cpu/hot_loops.h"
 
-// GCC 12 warns of its own headers, which spell "undefined" as a variable initialized by itself (GCC
-// bug 105593).
+// GCC 12 warns about its own headers, which write "undefined" as a variable that is initialized by
+// itself (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -15,7 +15,8 @@
 #pragma GCC diagnostic pop
 #endif
 
-// Per function, never per file: whatever is inlined from headers elsewhere must stay baseline code.
+// The attributes belong to functions, never to files, because functions that are inlined from
+// headers must stay baseline code.
 #define MARLIN_AVX2 [[gnu::target("avx2,fma,f16c")]]
 #define MARLIN_AVX512 [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]]
 #define MARLIN_AVX512_VNNI \

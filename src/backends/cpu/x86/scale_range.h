@@ -1,4 +1,4 @@
-// What is known of scales and activations' scales before they are multiplied.
+// The ranges of scales and of d for which their product is right.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,18 @@
 
 namespace metal_marlin::cpu {
 
-/// The scales, as bits of magnitudes, that the fast way of multiplying them by d is right for.
+/// The range of scales, as bits of magnitudes, for which the fast way of multiplying them by d is
+/// right.
 struct ScaleRange {
   uint32_t least, most;
 
-  /// Any d of the tile keeps the product finite.
+  /// The scales whose product with any d of the tile is finite.
   static ScaleRange finite(float largest_d) {
     return {0, std::bit_cast<uint32_t>(
                    std::min(kLargestFloat, kLargestFloat / std::max(1.0f, largest_d)))};
   }
-  /// Scales that are powers of two: the product of one and any d of the tile is a normal number, so
-  /// that it is the sum of their bits less those of 1.
+  /// For scales that are powers of two: the product with any d of the tile is a normal number, so
+  /// its bits are the sum of the bits of both less the bits of 1.
   static ScaleRange exponents(float smallest_d, float largest_d) {
     if (!(smallest_d >= std::numeric_limits<float>::min())) return {~0u, 0};
     constexpr int64_t kNormal = 0x00800000, kOne = 0x3f800000, kLargestPower = 0x7f000000,
@@ -30,7 +31,7 @@ struct ScaleRange {
             static_cast<uint32_t>(std::clamp<int64_t>(
                 kLargest + kOne - std::bit_cast<int32_t>(largest_d), 0, kLargestPower))};
   }
-  /// Of the rows of a tile, whose statistics these are (activations.h).
+  /// The range for the rows of a tile with these statistics (activations.h).
   template <bool kExponents>
   static ScaleRange of(const float* row_stats, int rows) {
     const float largest = *std::max_element(row_stats, row_stats + rows);
@@ -38,7 +39,7 @@ struct ScaleRange {
                ? exponents(*std::min_element(row_stats + rows, row_stats + 2 * rows), largest)
                : finite(largest);
   }
-  /// Scales whose magnitudes lie between these.
+  /// Whether scales with magnitudes in this range are inside.
   bool holds(uint32_t smallest, uint32_t largest) const {
     return least <= smallest && largest <= most;
   }
