@@ -33,7 +33,7 @@ struct Stage {
 };
 
 /// Where a stage lies: `count` slots, 64 or 32, from slot `from` of block b on.
-struct Place {
+struct SlotRange {
   int b;
   ushort from, count;
 };
@@ -41,7 +41,7 @@ struct Place {
 /// Rows past M repeat the last one; slots behind the stage's are 0.
 template <typename T>
 static inline void stage_activations(threadgroup Stage<T>& stage, const device T* a,
-                                     constant ProductArgs& args, int m0, Place place,
+                                     constant ProductArgs& args, int m0, SlotRange place,
                                      ushort thread_index) {
   constexpr ushort kRowUnits = kStage / kUnitSlots;
   UNROLL for (ushort i = 0; i < kTile * kRowUnits / kThreads; i++) {
@@ -66,7 +66,7 @@ static inline float missing_range() {
 template <typename Codes, typename T, ushort STEP>
 static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4* codes,
                                  const device void* scales, const device void* zeros,
-                                 constant ProductArgs& args, uint column_tile, Place place,
+                                 constant ProductArgs& args, uint column_tile, SlotRange place,
                                  bool ones, ushort thread_index) {
   const ushort slots = block_slots(args.slots, place.b),
                lanes = slots == kBlockSlots ? 16 : 32;  // half of a block of 128
@@ -134,8 +134,8 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
   for (int b = begin; b < end; b++)
     for (int from = 0; from < block_slots(args.slots, b); from += kStage)
       for (ushort term = 0; term < (additive ? 2 : 1); term++) {
-        const Place place{b, ushort(from),
-                          ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
+        const SlotRange place{b, ushort(from),
+                              ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
         threadgroup_barrier(mem_flags::mem_threadgroup);  // the last stage was multiplied
         if (term == 0) stage_activations(stage, a, args, m0, place, thread_index);
         stage_weights<Codes, T, STEP>(stage, codes, scales, zeros, args, group.x, place, term == 1,

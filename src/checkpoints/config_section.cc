@@ -51,7 +51,7 @@ class ConfigReader {
   ConfigSections take() { return std::move(sections_); }
 
  private:
-  enum class Place {
+  enum class KeyPlace {
     root,
     text_config,
     section,
@@ -65,14 +65,14 @@ class ConfigReader {
   };
   /// An enclosing object or array.
   struct Level {
-    Place place = Place::other;
+    KeyPlace place = KeyPlace::other;
     ConfigSection* section = nullptr;
   };
 
   /// The section of this name in the root or in text_config.
-  ConfigSection* section_named(Place place) {
-    const bool root = place == Place::root;
-    if (!root && place != Place::text_config) return nullptr;
+  ConfigSection* section_named(KeyPlace place) {
+    const bool root = place == KeyPlace::root;
+    if (!root && place != KeyPlace::text_config) return nullptr;
     if (key_ == "quantization")
       return root ? &sections_.quantization : &sections_.inner_quantization;
     if (key_ == "quantization_config")
@@ -81,31 +81,31 @@ class ConfigReader {
   }
 
   Level level_of_object() {
-    if (levels_.empty()) return {Place::root, &sections_.root};
+    if (levels_.empty()) return {KeyPlace::root, &sections_.root};
     const Level& parent = levels_.back();
     if (ConfigSection* const section = section_named(parent.place))
-      return {Place::section, section};
+      return {KeyPlace::section, section};
     switch (parent.place) {
-      case Place::root:
-      case Place::section:
+      case KeyPlace::root:
+      case KeyPlace::section:
         layer_ = {.name = key_begin_};
-        if (key_ == "meta") return {Place::meta, parent.section};
-        if (key_ == "config_groups") return {Place::config_groups, parent.section};
-        if (parent.place == Place::section) return {Place::member, parent.section};
-        return {key_ == "text_config" ? Place::text_config : Place::other, nullptr};
-      case Place::config_groups:
-        return {Place::group, parent.section};
-      case Place::group:
+        if (key_ == "meta") return {KeyPlace::meta, parent.section};
+        if (key_ == "config_groups") return {KeyPlace::config_groups, parent.section};
+        if (parent.place == KeyPlace::section) return {KeyPlace::member, parent.section};
+        return {key_ == "text_config" ? KeyPlace::text_config : KeyPlace::other, nullptr};
+      case KeyPlace::config_groups:
+        return {KeyPlace::group, parent.section};
+      case KeyPlace::group:
         group_size_ = q_group_size_ = std::nullopt;
-        return {key_ == "weights" ? Place::weights : Place::other, parent.section};
+        return {key_ == "weights" ? KeyPlace::weights : KeyPlace::other, parent.section};
       default:
         return {};
     }
   }
 
   void open(bool object) {
-    const Place parent = levels_.empty() ? Place::other : levels_.back().place;
-    if (parent == Place::quantizers) is_first_ = false;
+    const KeyPlace parent = levels_.empty() ? KeyPlace::other : levels_.back().place;
+    if (parent == KeyPlace::quantizers) is_first_ = false;
     if (ConfigSection* const section = section_named(parent)) {
       section->is_there = true;
       section->is_object = object;
@@ -113,24 +113,24 @@ class ConfigReader {
     if (object) {
       levels_.push_back(level_of_object());
     } else {
-      const bool list = parent == Place::meta && key_ == "quantizer";
+      const bool list = parent == KeyPlace::meta && key_ == "quantizer";
       if (list) is_first_ = true;
-      levels_.push_back(list ? Level{Place::quantizers, levels_.back().section} : Level{});
+      levels_.push_back(list ? Level{KeyPlace::quantizers, levels_.back().section} : Level{});
     }
   }
 
   void close() {
     const Level level = levels_.back();
     levels_.pop_back();
-    if (level.place == Place::weights) {
+    if (level.place == KeyPlace::weights) {
       const auto size = group_size_ ? group_size_ : q_group_size_;
       if (size && *size > 0) level.section->config_groups.push_back(*size);
     }
     // A member of a section that is not part of another writer's config is a layer of MLX, whatever
     // its name is.
-    const bool member = level.place == Place::member || level.place == Place::meta ||
-                        level.place == Place::config_groups;
-    if (!member || levels_.back().place != Place::section) return;
+    const bool member = level.place == KeyPlace::member || level.place == KeyPlace::meta ||
+                        level.place == KeyPlace::config_groups;
+    if (!member || levels_.back().place != KeyPlace::section) return;
     constexpr int32_t kNone = QuantConfig::MlxLayer::kNone;
     if (layer_.mode == 0 && layer_.bits == kNone && layer_.group_size == kNone) return;
     level.section->mlx_layers.push_back(layer_);
@@ -141,22 +141,22 @@ class ConfigReader {
     const Level& level = levels_.back();
     if (ConfigSection* const section = section_named(level.place)) section->is_there = true;
     switch (level.place) {
-      case Place::root:
-      case Place::section:
+      case KeyPlace::root:
+      case KeyPlace::section:
         return take(e, *level.section);
-      case Place::meta:
+      case KeyPlace::meta:
         if (key_ == "quantizer") level.section->quantizer = word_of(e).value_or("");
         return take(e, layer_);
-      case Place::quantizers:
+      case KeyPlace::quantizers:
         if (is_first_) level.section->quantizer = word_of(e).value_or("");
         is_first_ = false;
         return;
-      case Place::weights:
+      case KeyPlace::weights:
         if (key_ == "group_size") group_size_ = integer_of(e);
         if (key_ == "q_group_size") q_group_size_ = integer_of(e);
         return;
-      case Place::member:
-      case Place::config_groups:
+      case KeyPlace::member:
+      case KeyPlace::config_groups:
         return take(e, layer_);
       default:
         return;

@@ -9,7 +9,7 @@ namespace {
 using namespace device_test;
 namespace gpu = metal_marlin::gpu;
 using gpu::ActivationKind;
-using gpu::CodeKind;
+using gpu::KernelCodes;
 
 constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
 constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
@@ -27,9 +27,9 @@ class EveryRow : public testing::TestWithParam<int> {};
 /// Forced, with more rows of A than a tile has.
 TEST_P(EveryRow, IsDispatchedByItsContract) {
   const gpu::ProductKernel& kernel = gpu::product_kernels()[static_cast<size_t>(GetParam())];
-  for (int codes = 0; codes < gpu::kCodeKinds; ++codes)
+  for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
     for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
-      const std::string name(kernel.name(static_cast<CodeKind>(codes), static_cast<ActivationKind>(activation)));
+      const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
       if (!kernel.takes(static_cast<ActivationKind>(activation))) continue;
@@ -50,7 +50,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       const Command& p = commands.back();
       EXPECT_EQ(p.groups, (dv::Size3{static_cast<uint32_t>((n + kernel.columns - 1) / kernel.columns), 2, 1}));
       EXPECT_EQ(p.threads, (dv::Size3{kernel.threads, 1, 1}));
-      const gpu::PackedLayout& layout = layout_of(w);
+      const gpu::RowBlockLayout& layout = layout_of(w);
       EXPECT_EQ(p.constants, all({{MARLIN_CONSTANT_SCALE_TYPE, kScaleF16},
                                   {MARLIN_CONSTANT_ZERO_KIND, kZeroNone},
                                   {MARLIN_CONSTANT_GROUP_SHIFT, 5},
@@ -103,7 +103,7 @@ TEST(Choice, FollowsTheRangesOfM) {
       world.device->change().tensor = kernel.tensor;
       world.record.take();
       EXPECT_OK(marlin_gemm, stream.get(), &d);
-      EXPECT_EQ(world.record.take().back().kernel, kernel.name(CodeKind::u4, ActivationKind::f16)) << "M = " << m;
+      EXPECT_EQ(world.record.take().back().kernel, kernel.name(KernelCodes::u4, ActivationKind::f16)) << "M = " << m;
     }
 }
 

@@ -18,7 +18,7 @@ namespace {
 using namespace device_test;
 using covering::Row;
 using metal_on_cpu::Contraction;
-using mm::gpu::CodeKind;
+using mm::gpu::KernelCodes;
 using mm::gpu::ProductKernel;
 
 constexpr uint32_t kArraySeed = 20240601;
@@ -42,9 +42,9 @@ const std::vector<Row>& three_way() {
 
 std::string kernel_name(const ProductKernel& kernel, const trial::Case& c) {
   const bool fp4 = c.format == MARLIN_FP4 || c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4;
-  const CodeKind codes = c.format == MARLIN_INT8 ? CodeKind::i8
-                         : fp4                   ? (c.sparse ? CodeKind::fp4_sparse : CodeKind::fp4)
-                                                 : (c.sparse ? CodeKind::u4_sparse : CodeKind::u4);
+  const KernelCodes codes = c.format == MARLIN_INT8 ? KernelCodes::i8
+                            : fp4                   ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
+                                                    : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
   const auto activation = c.compute == MARLIN_COMPUTE_INT8 ? mm::gpu::ActivationKind::i8
                           : c.a_type == MARLIN_F32         ? mm::gpu::ActivationKind::f32
                           : c.a_type == MARLIN_F16         ? mm::gpu::ActivationKind::f16

@@ -13,7 +13,7 @@ namespace device_test {
 
 namespace gpu = metal_marlin::gpu;
 
-/// Weights of this CodeKind's number.
+/// Weights of this KernelCodes's number.
 inline mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bool permuted = false,
                         bool interleaved = false) {
   constexpr marlin_format kFormats[] = {MARLIN_FP4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP4, MARLIN_INT4};
@@ -36,7 +36,7 @@ inline mm::weights pack(const mm::context& context, int64_t n, int64_t k, int co
   return mm::pack(context, d);
 }
 
-inline const gpu::PackedLayout& layout_of(const mm::weights& w) {
+inline const gpu::RowBlockLayout& layout_of(const mm::weights& w) {
   return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).layout;
 }
 inline const dv::Buffer* buffer_of(const mm::weights& w) {

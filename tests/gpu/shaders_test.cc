@@ -74,7 +74,7 @@ class TensorOperations : public testing::Test {
     return {};
   }
   static constexpr const char* kTensor = "regdecode_u4_bf16_m64_n64_tensor";
-  static constexpr const char* kStaged = "regdecode_u4_bf16_m64_n128_threadgroup";
+  static constexpr const char* kThreadgroupTile = "regdecode_u4_bf16_m64_n128_threadgroup";
 };
 
 TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {
@@ -85,7 +85,7 @@ TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {
 
 TEST_F(TensorOperations, AreNotTriedWhereItDoesNot) {
   const Gpu gpu({.changes = {{"regdecode_tensor.metal", "kernel void", "no such kernel"}}, .tensor = false});
-  EXPECT_EQ(served_by(gpu), kStaged);
+  EXPECT_EQ(served_by(gpu), kThreadgroupTile);
   EXPECT_TRUE(gpu.log.lines.empty()) << gpu.log.lines[0];
 }
 
@@ -98,7 +98,7 @@ TEST_F(TensorOperations, ThatAreRefusedAreLoggedOnceAndReplaced) {
   for (const auto& change : changes) {
     SCOPED_TRACE(change.to);
     const Gpu gpu({.changes = {change}});
-    EXPECT_EQ(served_by(gpu), kStaged);
+    EXPECT_EQ(served_by(gpu), kThreadgroupTile);
     ASSERT_EQ(gpu.log.lines.size(), 1u);
     EXPECT_NE(gpu.log.lines[0].find(std::string("kernel ") + kTensor + " is not used on this device: "), std::string::npos)
         << gpu.log.lines[0];

@@ -36,7 +36,7 @@ int64_t float_constant(marlin_dtype type) {
 const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : type == MARLIN_F16 ? "f16" : "bf16"; }
 const char* msl_name(marlin_dtype type) { return type == MARLIN_F32 ? "float" : type == MARLIN_F16 ? "half" : "bfloat"; }
 
-const char* codes_type(gpu::CodeKind kind) {
+const char* codes_type(gpu::KernelCodes kind) {
   constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse"};
   return kTypes[static_cast<int>(kind)];
 }
@@ -146,11 +146,11 @@ metal_on_cpu::Library library(const std::string& file, const std::vector<std::st
   return made.take();
 }
 
-metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::CodeKind codes, const Setting& setting, std::string* name) {
+metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::KernelCodes codes, const Setting& setting, std::string* name) {
   const KernelRow& row = kernel_row(spec);
   const std::string a_name = spec.int8 ? "i8" : float_name(spec.a_type), a_type = spec.int8 ? "char" : msl_name(spec.a_type);
-  *name = std::string(row.family) + "_" + gpu::code_kind_name(codes) + "_" + a_name + "_" + row.suffix;
-  const std::string one = std::string(gpu::code_kind_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
+  *name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
+  const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
   const std::string only =
       std::string(row.family) == "gemv"
           ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
@@ -269,7 +269,7 @@ Constants Problem::constants() const {
 }
 
 ProductArgs Problem::product_args() const {
-  const gpu::PackedLayout& layout = plan.layout;
+  const gpu::RowBlockLayout& layout = plan.layout;
   ProductArgs args{};
   args.m = static_cast<int32_t>(spec.m);
   args.n = static_cast<int32_t>(spec.n);
@@ -323,7 +323,7 @@ void Problem::bind_part(Dispatch& dispatch, int index, uint64_t from, uint64_t e
 }
 
 void Problem::bind_weights(Dispatch& dispatch) const {
-  const gpu::PackedLayout& layout = plan.layout;
+  const gpu::RowBlockLayout& layout = plan.layout;
   bind_part(dispatch, MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
   const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.quads * kRowBlock);
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
@@ -334,7 +334,7 @@ void Problem::bind_weights(Dispatch& dispatch) const {
 }
 
 AssertionResult Problem::multiply(const Setting& setting) {
-  const gpu::PackedLayout& layout = plan.layout;
+  const gpu::RowBlockLayout& layout = plan.layout;
   const KernelRow& row = kernel_row(spec);
   std::string name;
   auto kernel = product_kernel(spec, layout.codes, setting, &name);
@@ -436,7 +436,7 @@ bool same(marlin_dtype type, const uint8_t* got, double expected) {
 }  // namespace
 
 AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32_t>& rows, const Setting& setting) {
-  const gpu::PackedLayout& layout = plan.layout;
+  const gpu::RowBlockLayout& layout = plan.layout;
   const oracle::Weights weights = expected();
   const int64_t count = rows.empty() ? spec.n : static_cast<int64_t>(rows.size()), ld = spec.k + 3,
                 width = oracle::bytes_of(type);
@@ -450,7 +450,7 @@ AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32
   args.count = static_cast<int32_t>(count);
   args.ld = ld;
   args.id_stride = 1;
-  const std::string name = std::string("unpack_") + gpu::code_kind_name(layout.codes);
+  const std::string name = std::string("unpack_") + gpu::kernel_codes_name(layout.codes);
   auto kernel = library("metal/unpack.metal", {}, setting).kernel(name);
   Constants values = constants();
   values[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(type);

@@ -67,7 +67,7 @@ using Constants = std::map<uint32_t, metal_on_cpu::ConstantValue>;
 /// shaders/FILE with these macros, compiled once a process. Failure is fatal to the test.
 metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting);
 /// The one kernel of gemv.metal or regdecode.metal that serves the spec.
-metal_on_cpu::Kernel product_kernel(const Spec& spec, metal_marlin::gpu::CodeKind codes, const Setting& setting,
+metal_on_cpu::Kernel product_kernel(const Spec& spec, metal_marlin::gpu::KernelCodes codes, const Setting& setting,
                                     std::string* name);
 
 /// The library's packer, or one with a planted mistake.

@@ -93,7 +93,7 @@ void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c
   place.code = !place.kept ? 0 : in_unit < 2 ? byte & 15 : byte >> 4;
 }
 Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
-  const PackedLayout& l = weights.layout;
+  const PanelLayout& l = weights.layout;
   const auto* super =
       reinterpret_cast<const uint8_t*>(weights.data.data()) + column / 64 * l.panel_bytes() + slot / 128 * l.super_bytes();
   const int64_t v = column % 64 / 16, c = column % 16, block = slot % 128 / 32, s = slot % 32;
@@ -127,7 +127,7 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
   for_each_source(true, [&](const MemorySource& source) {
     const auto packed = pack(source);
     const WeightMeta& meta = source.meta();
-    const PackedLayout& layout = packed->layout;
+    const PanelLayout& layout = packed->layout;
     ASSERT_EQ(layout.slots % 128, 0);
     ASSERT_GE(static_cast<int64_t>(packed->data.size()), layout.bytes());
     ASSERT_EQ(reinterpret_cast<uintptr_t>(packed->data.data()) % 64, 0u);
@@ -191,7 +191,7 @@ TEST_F(Packing, UnpackGivesBackEveryBit) {
 }
 
 TEST_F(Packing, SparseTakesThreeQuartersOfTheCodes) {
-  PackedLayout layout;
+  PanelLayout layout;
   layout.n = 64;
   layout.slots = 128;
   EXPECT_EQ(layout.code_bytes(), 4096);
@@ -313,7 +313,7 @@ TEST_F(Packing, SlotGroupKeepsPaddingSmall) {
   meta.k = 1024;
   meta.group_size = 128;
   set_groups(meta, Order::shuffled, random_);
-  const SlotCosts costs = PackedLayout{}.slot_costs();
+  const SlotCosts costs = PanelLayout{}.slot_costs();
   Result<Slots> slots = assign_slots(meta, costs);
   ASSERT_TRUE(slots.ok());
   EXPECT_EQ(slots.value().group, 128);

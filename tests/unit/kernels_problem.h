@@ -87,7 +87,7 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   meta.groups = ceil_div(k, kind.group);
   meta.scale_type = kind.scale;
   meta.zero_kind = kind.zero;
-  PackedLayout& l = w.layout;
+  PanelLayout& l = w.layout;
   l.n = n;
   l.k = k;
   l.code_bits = kind.format == MARLIN_INT8 ? 8 : 4;
@@ -146,7 +146,7 @@ struct WeightParts {
 };
 
 inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) {
-  const PackedLayout& l = w.layout;
+  const PanelLayout& l = w.layout;
   const auto* super =
       reinterpret_cast<const uint8_t*>(w.data.data()) + column / 64 * l.panel_bytes() + slot / kSuperSlots * l.super_bytes();
   const int64_t s = slot % kSuperSlots, block = s / 32, i = s % 32, v = column % 64 / 16, c = column % 16;

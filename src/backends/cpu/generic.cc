@@ -46,7 +46,7 @@ void decode_scales(ScaleType type, const uint8_t* p, int n, float* out) {
   }
 }
 
-void decode_super(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+void decode_super(const PanelLayout& layout, CodeKind code, const uint8_t* super,
                   SuperScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
   decode_scales(layout.scale_type, super + layout.scales_offset(), n, &out.scales[0][0]);
@@ -68,7 +68,7 @@ struct Code {
 
 /// The code of column c of a column group in slot `s` of a block; `group` are the bytes of the
 /// block.
-Code code_at(const PackedLayout& layout, const uint8_t* group, int s, int c) {
+Code code_at(const PanelLayout& layout, const uint8_t* group, int s, int c) {
   if (layout.code_bits == 8) return {static_cast<int8_t>(group[s / 4 * 64 + 4 * c + s % 4])};
   if (layout.sparse) {
     const int quad = s / 4;
@@ -85,7 +85,7 @@ Code code_at(const PackedLayout& layout, const uint8_t* group, int s, int c) {
 
 /// Calls each(slot, v, c, code) for all of a superblock.
 template <class Each>
-void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
+void for_codes(const PanelLayout& layout, const uint8_t* super, Each each) {
   for (int block = 0; block < kBlocksPerSuper; ++block)
     for (int v = 0; v < kColumnGroups; ++v, super += layout.group_bytes())
       for (int s = 0; s < kBlockSlots; ++s)
@@ -97,7 +97,7 @@ void for_codes(const PackedLayout& layout, const uint8_t* super, Each each) {
 /// value, because their activations are 0 and their scales are finite.
 using FloatSuper = float[4][kSuperSlots][16];
 
-void dequantize_float(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+void dequantize_float(const PanelLayout& layout, CodeKind code, const uint8_t* super,
                       FloatSuper& w) {
   SuperScales group;
   decode_super(layout, code, super, group);
@@ -136,7 +136,7 @@ void add_float_block(const float (*w)[16], const uint32_t* a_block, float* sums)
 
 template <int kRows>
 void multiply_float(const PanelArgs& args) {
-  const PackedLayout& layout = *args.layout;
+  const PanelLayout& layout = *args.layout;
   const ActivationLayout& act = args.activations;
   std::memset(
       args.sums, 0,
@@ -161,7 +161,7 @@ struct IntSuper {
   int8_t kept[4][kSuperSlots][16];
 };
 
-void dequantize_int(const PackedLayout& layout, CodeKind code, const uint8_t* super,
+void dequantize_int(const PanelLayout& layout, CodeKind code, const uint8_t* super,
                     SuperScales& group, IntSuper& w) {
   decode_super(layout, code, super, group);
   for_codes(layout, super, [&](int slot, int v, int c, Code q) {
@@ -216,7 +216,7 @@ void add_int8_block(const PanelArgs& args, const SuperScales& group, const IntSu
 
 template <int kRows>
 void multiply_int8(const PanelArgs& args) {
-  const PackedLayout& layout = *args.layout;
+  const PanelLayout& layout = *args.layout;
   const ActivationLayout& act = args.activations;
   std::memset(
       args.sums, 0,

@@ -62,7 +62,7 @@ void prepare(std::span<GemmJob> jobs, TaskRunner& runner) {
 }
 
 /// Narrows a panel's product to a part of K; the packed A blocks of one tile lie in the order of K.
-void take_part(int64_t part, int64_t parts, PackedLayout& layout, PanelArgs& args) {
+void take_part(int64_t part, int64_t parts, PanelLayout& layout, PanelArgs& args) {
   const int64_t superblocks = layout.superblocks(), first = superblocks * part / parts,
                 end = superblocks * (part + 1) / parts;
   ActivationLayout& act = args.activations;
@@ -92,7 +92,7 @@ void finish_rows(const GemmJob& job, int64_t panel, int64_t first, int64_t rows,
 /// Item i is panel i / row_items and the rows of part i % row_items, so neighbors share a panel.
 /// With parts of K, it is panel i / k_parts.
 void multiply_item(const GemmJob& job, int64_t item, float* sums) {
-  PackedLayout layout = job.weights->layout;
+  PanelLayout layout = job.weights->layout;
   const int64_t parts = job.plan.k_parts, part = item % parts;
   item /= parts;
   const int64_t panel = item / job.row_items, tile = item % job.row_items * job.tiles_per_item;

@@ -91,16 +91,7 @@ int sum_factor(CodeKind kind) {
 std::span<const KernelRow> kernel_rows() { return kRows; }
 
 CodeKind code_kind(const CpuWeights& weights) {
-  const bool additive = weights.layout.zero_kind == ZeroKind::additive;
-  switch (weights.meta().format) {
-    case MARLIN_INT4:
-      if (additive) return CodeKind::u4add;
-      return weights.layout.zero_kind == ZeroKind::integer ? CodeKind::u4zero : CodeKind::u4;
-    case MARLIN_INT8:
-      return additive ? CodeKind::i8add : CodeKind::i8;
-    default:
-      return CodeKind::fp4;
-  }
+  return metal_marlin::code_kind(weights.meta().format, weights.layout.zero_kind);
 }
 
 ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weights, int64_t m) {

@@ -23,10 +23,10 @@
 #include "backends/cpu/activations.h"
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/layout.h"
+#include "formats/code_kind.h"
 
 namespace metal_marlin::cpu {
 
-enum class CodeKind : uint8_t { u4, u4zero, u4add, fp4, i8, i8add };
 inline constexpr uint32_t kAllCodes = 0x3f;
 constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
 /// The bit of the same codes for 2:4 sparse weights.
@@ -35,16 +35,10 @@ inline constexpr uint32_t kSparseCodes = sparse(CodeKind::u4) | sparse(CodeKind:
                                          sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
 inline constexpr uint32_t kAnyScale = 0x1f;
-constexpr bool is_eight_bits(CodeKind kind) {
-  return kind == CodeKind::i8 || kind == CodeKind::i8add;
-}
-constexpr bool is_additive(CodeKind kind) {
-  return kind == CodeKind::u4add || kind == CodeKind::i8add;
-}
 
 /// One panel times some tiles of rows.
 struct PanelArgs {
-  const PackedLayout* layout = nullptr;
+  const PanelLayout* layout = nullptr;
   CodeKind code = CodeKind::u4;
   const uint8_t* panel = nullptr;
   ActivationLayout activations;

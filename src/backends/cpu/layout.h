@@ -57,7 +57,7 @@ inline constexpr int kColumnGroups = kPanelColumns / kGroupColumns;
 inline constexpr int kSparsePositions = 2 * 64;  // where the positions of a sparse block start
 inline constexpr int kSparseGroupBytes = kSparsePositions + 64;
 
-struct PackedLayout {
+struct PanelLayout {
   int64_t n = 0;        // columns of C, unpadded
   int64_t k = 0;        // columns of A, unpadded
   int64_t slots = 0;    // padded length of K, a multiple of kSuperSlots
@@ -113,7 +113,7 @@ class CpuWeights final : public PackedWeights {
   }
   WeightMeta& mutable_meta() { return meta_; }
 
-  PackedLayout layout;
+  PanelLayout layout;
   Block data;                      // layout.bytes(), panel after panel, 64-byte aligned
   std::vector<int32_t> slot_to_k;  // as in Slots
   // Tensor scales, one per column of the padded N; both are empty if all are 1. A sum is multiplied

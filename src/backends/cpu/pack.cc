@@ -33,7 +33,7 @@ class PanelPacker {
         slot_codes_(static_cast<size_t>(out.layout.slots)) {}
 
   Status operator()(int64_t panel) {
-    const PackedLayout& layout = out_.layout;
+    const PanelLayout& layout = out_.layout;
     const int64_t first = panel * kPanelColumns,
                   rows = std::min<int64_t>(kPanelColumns, layout.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
@@ -183,7 +183,7 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
   auto out = std::make_unique<CpuWeights>();
   WeightMeta& meta = out->mutable_meta();
   meta = source.meta();
-  PackedLayout& layout = out->layout;
+  PanelLayout& layout = out->layout;
   layout.n = meta.n;
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;

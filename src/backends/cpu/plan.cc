@@ -50,7 +50,7 @@ int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
 }
 
 /// Rows of one tile only: more rows are pieces enough.
-int64_t parts_of_k(const PackedLayout& layout, const ActivationLayout& activations) {
+int64_t parts_of_k(const PanelLayout& layout, const ActivationLayout& activations) {
   if (activations.tiles != 1) return 1;
   return std::max<int64_t>(
       1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));

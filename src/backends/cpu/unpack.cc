@@ -40,7 +40,7 @@ class RowUnpacker {
   }
 
   Status operator()(int64_t item) {
-    const PackedLayout& layout = weights_.layout;
+    const PanelLayout& layout = weights_.layout;
     // The list is memory of the caller. If it changes meanwhile, the result is an error and not a
     // read outside the matrix.
     MARLIN_ASSIGN(const int64_t row, selected_row(rows_, item, layout.n));
@@ -70,7 +70,7 @@ class RowUnpacker {
   }
 
   void read_codes(const std::byte* panel, int column) {
-    const PackedLayout& layout = weights_.layout;
+    const PanelLayout& layout = weights_.layout;
     const int lines = layout.code_bits,
               slots_a_line = kBlockSlots / lines;  // 4 lines of 8 nibbles, 8 lines of 4 bytes
     for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {

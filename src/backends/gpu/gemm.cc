@@ -16,7 +16,7 @@ bool is_aligned(const GemmProblem& problem, const Matrix& a) {
 }
 
 Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
-  const PackedLayout& layout = weights_of(problem).layout;
+  const RowBlockLayout& layout = weights_of(problem).layout;
   const bool whole = !plan.partial;  // else `finish` does the rest
   Variant v(plan.kernel->name(layout.codes, plan.activation));
   v.set_decoder(layout)
@@ -66,7 +66,7 @@ int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
 
 ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
                          const ProductOperands& operands, int64_t rows) {
-  const PackedLayout& layout = weights_of(problem).layout;
+  const RowBlockLayout& layout = weights_of(problem).layout;
   ProductArgs args{};
   args.m = static_cast<marlin_int>(rows);
   args.n = static_cast<marlin_int>(layout.n);
@@ -98,11 +98,11 @@ uint32_t helper_threads(const device::Kernel& kernel) {
 }
 
 void bind_weights(Bindings& bindings, const GpuWeights& weights) {
-  const PackedLayout& layout = weights.layout;
-  bindings.buffer(MARLIN_BUFFER_CODES, Place{weights.buffer, 0})
-      .buffer(MARLIN_BUFFER_SCALES, Place{weights.buffer, layout.scales_at});
+  const RowBlockLayout& layout = weights.layout;
+  bindings.buffer(MARLIN_BUFFER_CODES, DevicePointer{weights.buffer, 0})
+      .buffer(MARLIN_BUFFER_SCALES, DevicePointer{weights.buffer, layout.scales_at});
   if (layout.zero_kind != ZeroKind::none)
-    bindings.buffer(MARLIN_BUFFER_ZEROS, Place{weights.buffer, layout.zeros_at});
+    bindings.buffer(MARLIN_BUFFER_ZEROS, DevicePointer{weights.buffer, layout.zeros_at});
 }
 
 device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows,
@@ -156,7 +156,8 @@ Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const
   return kernels.get(multiply_variant(problem, plan, true)).status();
 }
 
-Status GemmCall::record_prepare(GpuStream& stream, const Place& scratch, const Product& product) {
+Status GemmCall::record_prepare(GpuStream& stream, const DevicePointer& scratch,
+                                const Product& product) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
   const int64_t slots = weights.layout.slots;
@@ -182,7 +183,7 @@ Status GemmCall::record_prepare(GpuStream& stream, const Place& scratch, const P
                       scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
     if (weights.layout.permuted)
       bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS,
-                      Place{weights.buffer, weights.layout.slot_to_k_at});
+                      DevicePointer{weights.buffer, weights.layout.slot_to_k_at});
     bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
     MARLIN_RETURN_IF_ERROR(stream.dispatch(product.prepare, bindings,
                                            helper_grid(helper, slots, rows, threads), threads,
@@ -191,18 +192,18 @@ Status GemmCall::record_prepare(GpuStream& stream, const Place& scratch, const P
   return {};
 }
 
-Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const Product& product,
-                                 int64_t first, int64_t rows) {
+Status GemmCall::record_multiply(GpuStream& stream, const DevicePointer& scratch,
+                                 const Product& product, int64_t first, int64_t rows) {
   const GemmProblem& problem = *product.problem;
   const GemmPlan& plan = product.plan;
   const GpuWeights& weights = weights_of(problem);
-  const PackedLayout& layout = weights.layout;
+  const RowBlockLayout& layout = weights.layout;
   const ProductArgs args = product_args(problem, plan, product.operands, rows);
   const auto row = static_cast<uint64_t>(first), slots = static_cast<uint64_t>(layout.slots);
   Bindings bindings;
   bind_weights(bindings, weights);
   if (!plan.partial && layout.row_factor != kRowFactorNone)
-    bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, layout.factors_at});
+    bindings.buffer(MARLIN_BUFFER_ROWS, DevicePointer{weights.buffer, layout.factors_at});
   if (plan.prepared) {
     const auto element = static_cast<uint64_t>(prepared_element(problem, plan));
     bindings.buffer(MARLIN_BUFFER_A, scratch.at(product.activations_at + row * slots * element));
@@ -230,8 +231,8 @@ Status GemmCall::record_multiply(GpuStream& stream, const Place& scratch, const 
                          "metal-marlin: multiply");
 }
 
-Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Product& product,
-                               int64_t first, int64_t rows) {
+Status GemmCall::record_finish(GpuStream& stream, const DevicePointer& scratch,
+                               const Product& product, int64_t first, int64_t rows) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
   const ProductArgs args = product_args(problem, product.plan, product.operands, rows);
@@ -239,7 +240,7 @@ Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Pr
       static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
   Bindings bindings;
   if (weights.layout.row_factor != kRowFactorNone)
-    bindings.buffer(MARLIN_BUFFER_ROWS, Place{weights.buffer, weights.layout.factors_at});
+    bindings.buffer(MARLIN_BUFFER_ROWS, DevicePointer{weights.buffer, weights.layout.factors_at});
   if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
   bindings
       .buffer(MARLIN_BUFFER_C,
@@ -253,7 +254,7 @@ Status GemmCall::record_finish(GpuStream& stream, const Place& scratch, const Pr
 }
 
 /// Records block number `round` of the rows of every product that has this many blocks.
-Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t round,
+Status GemmCall::record_round(GpuStream& stream, const DevicePointer& scratch, int64_t round,
                               bool& more) const {
   bool partial = false;
   more = false;
@@ -279,7 +280,7 @@ Status GemmCall::record_round(GpuStream& stream, const Place& scratch, int64_t r
 
 Status GemmCall::record(GpuStream& stream, Memory& memory) const {
   if (products_.empty()) return {};
-  Place scratch;
+  DevicePointer scratch;
   if (scratch_ != 0) {
     MARLIN_ASSIGN(scratch, stream.scratch(memory, scratch_));
   }

@@ -55,12 +55,14 @@ class GemmCall {
   };
 
   static bool share_activations(const Product& one, const Product& other);
-  static Status record_prepare(GpuStream& stream, const Place& scratch, const Product& product);
-  static Status record_multiply(GpuStream& stream, const Place& scratch, const Product& product,
-                                int64_t first, int64_t rows);
-  static Status record_finish(GpuStream& stream, const Place& scratch, const Product& product,
-                              int64_t first, int64_t rows);
-  Status record_round(GpuStream& stream, const Place& scratch, int64_t round, bool& more) const;
+  static Status record_prepare(GpuStream& stream, const DevicePointer& scratch,
+                               const Product& product);
+  static Status record_multiply(GpuStream& stream, const DevicePointer& scratch,
+                                const Product& product, int64_t first, int64_t rows);
+  static Status record_finish(GpuStream& stream, const DevicePointer& scratch,
+                              const Product& product, int64_t first, int64_t rows);
+  Status record_round(GpuStream& stream, const DevicePointer& scratch, int64_t round,
+                      bool& more) const;
 
   KernelCache& kernels_;
   std::vector<Product> products_;

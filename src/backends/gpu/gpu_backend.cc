@@ -68,7 +68,7 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
     MARLIN_RETURN_IF_ERROR(check_process());
-    Place scratch;
+    DevicePointer scratch;
     uint64_t bytes = 0;
     if (options.scratch.present()) {
       if (options.scratch.memory == MARLIN_MEM_HOST)
@@ -149,7 +149,7 @@ class GpuBackend final : public Backend {
     MARLIN_RETURN_IF_ERROR(check_process());
     for (;;) {  // each turn learns of one more kernel
       MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
-      const PackedLayout& layout = weights_of(problem).layout;
+      const RowBlockLayout& layout = weights_of(problem).layout;
       const Decoder decoder = decoder_of(*chosen.kernel, chosen.activation, layout);
       if (!options_.probe || health_.of(decoder) != KernelHealth::unknown) return chosen;
       const ProbeBench bench{*device_, memory_, kernels_, streams_, *runner_, logger_};

@@ -71,7 +71,7 @@ bool has_product_kernel(std::string_view name) {
   return false;
 }
 
-HelperKernel unpack_kernel(CodeKind codes) {
+HelperKernel unpack_kernel(KernelCodes codes) {
   constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8",
                                          "unpack_fp4_sparse", "unpack_u4_sparse"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
@@ -108,7 +108,7 @@ Variant& Variant::set(uint32_t index, uint32_t value) {
   return *this;
 }
 
-Variant& Variant::set_decoder(const PackedLayout& layout) {
+Variant& Variant::set_decoder(const RowBlockLayout& layout) {
   return set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
       .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
       .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant());

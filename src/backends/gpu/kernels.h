@@ -18,11 +18,11 @@ namespace metal_marlin::gpu {
 
 /// The form in which a product kernel reads A.
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
-inline constexpr int kCodeKinds = 5, kActivationKinds = 4;
+inline constexpr int kKernelCodes = 5, kActivationKinds = 4;
 
 /// A row of kernels.inc: one tile, for every kind of codes and activations.
 struct ProductKernel {
-  std::string_view names[kCodeKinds][kActivationKinds];
+  std::string_view names[kKernelCodes][kActivationKinds];
   int64_t m_min,
       m_max;  ///< the rows of A for which it is chosen (it works for any); m_max 0: no limit
   int64_t rows, columns;  ///< of C, that a threadgroup makes
@@ -30,7 +30,7 @@ struct ProductKernel {
   bool matrix;            ///< needs simdgroup matrices
   bool tensor;            ///< needs tensor operations
 
-  std::string_view name(CodeKind codes, ActivationKind activation) const {
+  std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }
   /// Tensor operations take 16-bit activations without conversion.
@@ -48,7 +48,7 @@ struct HelperKernel {
   std::string_view name;
   int64_t columns;  ///< that a thread works on
 };
-HelperKernel unpack_kernel(CodeKind codes);
+HelperKernel unpack_kernel(KernelCodes codes);
 /// The kernel that quantizes F32, F16 or BF16 to INT8.
 HelperKernel quantize_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
@@ -70,7 +70,7 @@ class Variant {
   /// `index` is an index of shaders/common/arguments.h; `value` is below 16.
   Variant& set(uint32_t index, uint32_t value);
   /// Sets the constants that a kernel needs to decode weights of this layout.
-  Variant& set_decoder(const PackedLayout& layout);
+  Variant& set_decoder(const RowBlockLayout& layout);
   std::string_view name() const { return name_; }
   std::array<device::Constant, kConstants> constants() const;
   auto operator<=>(const Variant&) const = default;

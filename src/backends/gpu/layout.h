@@ -12,9 +12,11 @@
 
 namespace metal_marlin::gpu {
 
-enum class CodeKind : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse };
+/// The codes that a kernel is compiled for. Zeros are a function constant, so that kinds of codes
+/// (formats/code_kind.h) that differ in their zeros share a kernel.
+enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse };
 /// The name of the kind in names of kernels.
-constexpr const char* code_kind_name(CodeKind kind) {
+constexpr const char* kernel_codes_name(KernelCodes kind) {
   constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
   return kNames[static_cast<int>(kind)];
 }
@@ -22,10 +24,10 @@ constexpr const char* code_kind_name(CodeKind kind) {
 /// Parts begin at multiples of this, so that each may be bound as a buffer of its own.
 inline constexpr uint64_t kPartAlign = 256;
 
-struct PackedLayout {
+struct RowBlockLayout {
   int64_t n = 0, k = 0;  // of the file
   int64_t slots = 0;     // padded K, a multiple of kTailSlots
-  CodeKind codes = CodeKind::u4;
+  KernelCodes codes = KernelCodes::u4;
   int slot_group = 32;      // slots that a quad of scales stands for: 16, 32, 64 or 128
   int64_t quad_blocks = 1;  // with slot_group 128: blocks that share a quad
   int64_t quads = 0;        // a row block
@@ -38,11 +40,13 @@ struct PackedLayout {
   uint64_t scales_at = 0, zeros_at = 0, factors_at = 0, origins_at = 0, slot_to_k_at = 0, bytes = 0;
 
   int64_t row_blocks() const { return ceil_div(n, kRowBlock); }
-  bool sparse() const { return codes == CodeKind::fp4_sparse || codes == CodeKind::u4_sparse; }
+  bool sparse() const {
+    return codes == KernelCodes::fp4_sparse || codes == KernelCodes::u4_sparse;
+  }
   /// The uint32 words of one lane and tile in a block of this many slots.
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
-    return codes == CodeKind::i8 ? 2 * units : sparse() && units == 4 ? 3 : units;
+    return codes == KernelCodes::i8 ? 2 * units : sparse() && units == 4 ? 3 : units;
   }
   int64_t row_block_code_bytes() const {
     int64_t total = slots / kBlockSlots * words(kBlockSlots);

@@ -11,10 +11,10 @@
 namespace metal_marlin::gpu {
 
 /// A place in a buffer.
-struct Place {
+struct DevicePointer {
   device::BufferRef buffer;
   uint64_t offset = 0;
-  Place at(uint64_t bytes) const { return {buffer, offset + bytes}; }
+  DevicePointer at(uint64_t bytes) const { return {buffer, offset + bytes}; }
   uint64_t address() const { return buffer->address() + offset; }
 };
 

@@ -26,11 +26,11 @@ void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_
 
 }  // namespace
 
-Result<Place> place_on_device(device::Device& device, const MatrixView& view) {
+Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& view) {
   if (view.memory == MARLIN_MEM_BUFFER)
-    return Place{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
+    return DevicePointer{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
   MARLIN_ASSIGN(device::BufferRef buffer, device.wrap_native(view.native));
-  return Place{std::move(buffer), view.offset};
+  return DevicePointer{std::move(buffer), view.offset};
 }
 
 uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
@@ -92,7 +92,7 @@ Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t e
 
 Status Operands::stage() {
   if (staging_ == 0) return {};
-  MARLIN_ASSIGN(const Place staging, stream_.staging(memory_, staging_));
+  MARLIN_ASSIGN(const DevicePointer staging, stream_.staging(memory_, staging_));
   for (Entry& entry : entries_) {
     if (!entry.staged) continue;
     entry.place.buffer = staging.buffer;

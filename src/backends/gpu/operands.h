@@ -12,12 +12,12 @@ namespace metal_marlin::gpu {
 
 /// A matrix in the form that kernels need.
 struct Matrix {
-  Place place;
+  DevicePointer place;
   int64_t stride = 0;  ///< in elements
 };
 
 /// The place of a marlin_buffer or native object. The memory of the view must not be the host's.
-Result<Place> place_on_device(device::Device& device, const MatrixView& view);
+Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& view);
 
 enum class Access : uint8_t { read, write, update };
 
@@ -49,7 +49,7 @@ class Operands {
     int64_t element = 0;
     Access access = Access::read;
     bool staged = false;
-    Place place;  // of staged operands: set by stage(), except for the offset
+    DevicePointer place;  // of staged operands: set by stage(), except for the offset
   };
   bool try_wrap(Entry& entry);
   size_t add_staged(Entry entry);

@@ -24,11 +24,11 @@ namespace {
 constexpr uint8_t kNanExponent = 255;
 constexpr int64_t kPaddingRow = -1;
 
-CodeKind code_kind_of(const WeightMeta& meta) {
-  if (format_row(meta.format)->code_bits == 8) return CodeKind::i8;
+KernelCodes kernel_codes(const WeightMeta& meta) {
+  if (format_row(meta.format)->code_bits == 8) return KernelCodes::i8;
   if (format_row(meta.format)->codebook != nullptr)
-    return meta.sparse ? CodeKind::fp4_sparse : CodeKind::fp4;
-  return meta.sparse ? CodeKind::u4_sparse : CodeKind::u4;
+    return meta.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4;
+  return meta.sparse ? KernelCodes::u4_sparse : KernelCodes::u4;
 }
 
 /// Padding codes and scales decode to 0, and never to NaN.
@@ -214,18 +214,18 @@ class RowBlockPacker {
     for (int w = 0; w < units; ++w) {
       const uint8_t* const unit = codes_.data() + slot + kUnitSlots * w;
       switch (layout_.codes) {
-        case CodeKind::fp4:
+        case KernelCodes::fp4:
           words[w] = fp4_half(unit) | fp4_half(unit + 4) << 16;
           break;
-        case CodeKind::u4:
+        case KernelCodes::u4:
           words[w] = nibbles(unit) | nibbles(unit + 4) << 16;
           break;
-        case CodeKind::i8:
+        case KernelCodes::i8:
           words[2 * w] = int8_word(unit, 0);
           words[2 * w + 1] = int8_word(unit, 2);
           break;
-        case CodeKind::fp4_sparse:
-        case CodeKind::u4_sparse:
+        case KernelCodes::fp4_sparse:
+        case KernelCodes::u4_sparse:
           const auto [codes, positions] = kept_unit(slot + kUnitSlots * w);
           words[w / 2] |= codes << 16 * (w % 2);
           words[count - 1] |= positions << (units == 1 ? 16 : 8 * w);
@@ -295,7 +295,7 @@ class RowBlockPacker {
 
   const WeightSource& source_;
   const PackPlan& plan_;
-  const PackedLayout& layout_;
+  const RowBlockLayout& layout_;
   std::byte* const to_;
   std::atomic<bool>& too_wide_;
   Stripe stripe_;
@@ -303,7 +303,7 @@ class RowBlockPacker {
 };
 
 /// Places the parts one after the other. Returns false if they do not fit the address space.
-bool place_parts(PackedLayout& layout) {
+bool place_parts(RowBlockLayout& layout) {
   const Checked rows = Checked(layout.row_blocks()) * Checked(int64_t{kRowBlock});
   const Checked quads = rows * Checked(layout.quads);
   Checked at = Checked(layout.row_blocks()) * Checked(layout.row_block_code_bytes());
@@ -340,17 +340,17 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
 Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents) {
   PackPlan plan;
   plan.meta = meta;
-  PackedLayout& layout = plan.layout;
+  RowBlockLayout& layout = plan.layout;
   layout.n = meta.n;
   layout.k = meta.k;
-  layout.codes = code_kind_of(meta);
+  layout.codes = kernel_codes(meta);
   layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats
                           ? ScaleType::f32
                           : meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
   layout.row_factor = row_factor_of(meta);
-  const int64_t code_bits = layout.codes == CodeKind::i8 ? 8 : 4;
+  const int64_t code_bits = layout.codes == KernelCodes::i8 ? 8 : 4;
   const auto group_bytes =
       static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
   MARLIN_ASSIGN(Slots slots, assign_slots(plan.meta, {kTailSlots, code_bits, 8 * group_bytes}));
@@ -380,7 +380,7 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents) {
 
 Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to,
                           TaskRunner& runner) {
-  const PackedLayout& layout = plan.layout;
+  const RowBlockLayout& layout = plan.layout;
   if (to.size() < layout.bytes)
     return Status::error(MARLIN_E_INTERNAL, "packing: expected %" PRIu64 " bytes, found %zu",
                          layout.bytes, to.size());

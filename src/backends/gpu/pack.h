@@ -21,7 +21,7 @@ enum class Exponents : uint8_t {
 
 struct PackPlan {
   WeightMeta meta;  ///< of the source, without a group_index that equals k / group_size
-  PackedLayout layout;
+  RowBlockLayout layout;
   std::vector<int32_t> slot_to_k;  ///< [slots], -1: padding; empty: slot s is k s
   std::vector<int32_t> groups;     ///< the file's group of each quad, -1: padding
 };

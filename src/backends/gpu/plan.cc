@@ -52,7 +52,7 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
   return {};
 }
 
-KernelCandidate candidate(const ProductKernel& kernel, CodeKind codes, ActivationKind activation,
+KernelCandidate candidate(const ProductKernel& kernel, KernelCodes codes, ActivationKind activation,
                           bool serves) {
   const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) |
                             (kernel.tensor ? kNeedsTensor : 0u) |
@@ -62,17 +62,17 @@ KernelCandidate candidate(const ProductKernel& kernel, CodeKind codes, Activatio
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
-Result<const ProductKernel*> forced_kernel(CodeKind codes, ActivationKind activation,
+Result<const ProductKernel*> forced_kernel(KernelCodes codes, ActivationKind activation,
                                            const PlanRules& rules) {
   std::vector<KernelCandidate> all;
   for (const ProductKernel& kernel : product_kernels())
-    for (int c = 0; c < kCodeKinds; ++c)
+    for (int c = 0; c < kKernelCodes; ++c)
       for (int a = 0; a < kActivationKinds; ++a)
         all.push_back(candidate(
-            kernel, static_cast<CodeKind>(c), static_cast<ActivationKind>(a),
-            static_cast<CodeKind>(c) == codes && static_cast<ActivationKind>(a) == activation));
+            kernel, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
+            static_cast<KernelCodes>(c) == codes && static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  return &product_kernels()[index / (kCodeKinds * kActivationKinds)];
+  return &product_kernels()[index / (kKernelCodes * kActivationKinds)];
 }
 
 /// How far m is from the rows that a kernel is meant for.
@@ -83,7 +83,7 @@ int64_t distance(const ProductKernel& kernel, int64_t m) {
 }
 
 Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
-  const PackedLayout& layout = weights_of(problem).layout;
+  const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   if (!rules.forced.empty()) return forced_kernel(layout.codes, activation, rules);
   const std::span<const ProductKernel> kernels = product_kernels();
@@ -129,7 +129,7 @@ const GpuWeights& weights_of(const GemmProblem& problem) {
 }
 
 Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
-                   const PackedLayout& layout) {
+                   const RowBlockLayout& layout) {
   return {kernel.name(layout.codes, activation), layout.scale_constant(), layout.zero_constant(),
           layout.group_shift_constant()};
 }
@@ -160,7 +160,7 @@ std::string KernelHealth::bad_ones() const {
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
                            int64_t most_rows) {
   const GpuWeights& weights = weights_of(problem);
-  const PackedLayout& layout = weights.layout;
+  const RowBlockLayout& layout = weights.layout;
   m = std::max<int64_t>(m, 1);
   GemmPlan plan;
   plan.kernel = &kernel;
@@ -233,7 +233,7 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
 
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
   const GpuWeights& weights = weights_of(problem);
-  const PackedLayout& layout = weights.layout;
+  const RowBlockLayout& layout = weights.layout;
   const ProductKernel& kernel = *plan.kernel;
   const std::string_view name = kernel.name(layout.codes, plan.activation);
   std::string text;

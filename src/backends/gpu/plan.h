@@ -28,7 +28,7 @@ struct Decoder {
   auto operator<=>(const Decoder&) const = default;
 };
 Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
-                   const PackedLayout& layout);
+                   const RowBlockLayout& layout);
 
 /// What is known of kernels on the device at hand. Any thread; asking costs no allocation.
 class KernelHealth {

@@ -35,9 +35,9 @@ class Random {
 /// A matrix with every code and scales of every kind.
 class ProbeWeights final : public WeightSource {
  public:
-  explicit ProbeWeights(const PackedLayout& like) {
-    const bool four_bits = like.codes != CodeKind::i8,
-               integers = like.codes != CodeKind::fp4 && like.codes != CodeKind::fp4_sparse;
+  explicit ProbeWeights(const RowBlockLayout& like) {
+    const bool four_bits = like.codes != KernelCodes::i8,
+               integers = like.codes != KernelCodes::fp4 && like.codes != KernelCodes::fp4_sparse;
     meta_.format = !four_bits                           ? MARLIN_INT8
                    : integers                           ? MARLIN_INT4
                    : like.scale_type == ScaleType::e8m0 ? MARLIN_MXFP4
@@ -191,7 +191,7 @@ void report(const ProbeBench& bench, std::string_view kernel, const char* what) 
 }  // namespace
 
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
-                                  ActivationKind activation, const PackedLayout& layout) {
+                                  ActivationKind activation, const RowBlockLayout& layout) {
   const ProbeWeights source(layout);
   MARLIN_ASSIGN(const auto weights,
                 pack_on_device(source, bench.device, bench.memory, bench.runner));

@@ -26,6 +26,6 @@ struct ProbeBench {
 /// that the device's library does not have, or that does not fit the device, is bad, too. Other
 /// errors (no memory, device lost) say nothing about the kernel and are returned.
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
-                                  ActivationKind activation, const PackedLayout& layout);
+                                  ActivationKind activation, const RowBlockLayout& layout);
 
 }  // namespace metal_marlin::gpu

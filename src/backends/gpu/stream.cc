@@ -15,16 +15,16 @@ bool is_hosts(marlin_native kind) {
 
 }  // namespace
 
-Result<Place> Growing::reserve(Memory& memory, uint64_t bytes) {
+Result<DevicePointer> Growing::reserve(Memory& memory, uint64_t bytes) {
   if (buffer_ == nullptr || buffer_->bytes() < bytes) {
     buffer_ = nullptr;  // first, so that the two need not fit side by side
     MARLIN_ASSIGN(buffer_, memory.allocate(bytes, placement_, label_));
   }
-  return Place{buffer_, 0};
+  return DevicePointer{buffer_, 0};
 }
 
-GpuStream::GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch,
-                     uint64_t scratch_bytes)
+GpuStream::GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind,
+                     DevicePointer scratch, uint64_t scratch_bytes)
     : queue_(std::move(queue)),
       kind_(kind),
       host_scratch_(std::move(scratch)),
@@ -41,7 +41,7 @@ Status GpuStream::check() {
   return failure_;
 }
 
-Result<Place> GpuStream::scratch(Memory& memory, uint64_t bytes) {
+Result<DevicePointer> GpuStream::scratch(Memory& memory, uint64_t bytes) {
   if (!has_host_scratch()) return own_scratch_.reserve(memory, bytes);
   if (bytes <= host_scratch_bytes_) return host_scratch_;
   return Status::error(MARLIN_E_MEMORY,
@@ -85,7 +85,7 @@ Result<std::unique_ptr<GpuStream>> StreamCache::take() {
       if (kept != nullptr) return std::exchange(kept, nullptr);
   }
   MARLIN_ASSIGN(auto queue, device_.stream({}));
-  return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE, Place(), 0);
+  return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE, DevicePointer(), 0);
 }
 
 void StreamCache::put(std::unique_ptr<GpuStream> stream) {

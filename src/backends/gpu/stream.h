@@ -18,7 +18,7 @@ namespace metal_marlin::gpu {
 /// until the dispatch is recorded.
 class Bindings {
  public:
-  Bindings& buffer(uint32_t index, const Place& place) {
+  Bindings& buffer(uint32_t index, const DevicePointer& place) {
     arguments_[count_++] = {index, place.buffer, place.offset, {}};
     return *this;
   }
@@ -39,7 +39,7 @@ class Growing {
  public:
   Growing(device::Placement placement, const char* label) : placement_(placement), label_(label) {}
   /// Returns at least `bytes` > 0. Recorded work keeps the older memory that it uses.
-  Result<Place> reserve(Memory& memory, uint64_t bytes);
+  Result<DevicePointer> reserve(Memory& memory, uint64_t bytes);
 
  private:
   const device::Placement placement_;
@@ -54,16 +54,18 @@ class GpuStream final : public BackendStream {
  public:
   /// If the buffer of `scratch` is not null, it is the host's scratch memory, with this many bytes
   /// from its first multiple of kScratchAlign on.
-  GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, Place scratch,
+  GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, DevicePointer scratch,
             uint64_t scratch_bytes);
 
   /// The first error of the device or of recording. Every call checks it first.
   Status check();
   /// Aligned scratch memory for one call. MARLIN_E_MEMORY if the host's scratch is too small.
-  Result<Place> scratch(Memory& memory, uint64_t bytes);
+  Result<DevicePointer> scratch(Memory& memory, uint64_t bytes);
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }
   /// Memory that host and device reach, for operands that are in host memory.
-  Result<Place> staging(Memory& memory, uint64_t bytes) { return staging_.reserve(memory, bytes); }
+  Result<DevicePointer> staging(Memory& memory, uint64_t bytes) {
+    return staging_.reserve(memory, bytes);
+  }
 
   /// Orders the following work after all work before it, also on a host's own encoder.
   Status begin();
@@ -84,7 +86,7 @@ class GpuStream final : public BackendStream {
 
   const std::unique_ptr<device::Stream> queue_;
   const marlin_native kind_;
-  const Place host_scratch_;
+  const DevicePointer host_scratch_;
   const uint64_t host_scratch_bytes_;
   Growing own_scratch_{device::Placement::device, "scratch"};
   Growing staging_{device::Placement::shared, "staging"};

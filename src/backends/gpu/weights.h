@@ -13,14 +13,14 @@ namespace metal_marlin::gpu {
 
 class GpuWeights final : public PackedWeights {
  public:
-  GpuWeights(WeightMeta meta, PackedLayout packed, std::vector<int32_t> order,
+  GpuWeights(WeightMeta meta, RowBlockLayout packed, std::vector<int32_t> order,
              device::BufferRef memory)
       : layout(packed), slot_to_k(std::move(order)), buffer(std::move(memory)) {
     meta_ = std::move(meta);
   }
   uint64_t bytes() const override { return layout.bytes; }
 
-  const PackedLayout layout;
+  const RowBlockLayout layout;
   const std::vector<int32_t> slot_to_k;  ///< as on the device; empty when the order is the file's
   const device::BufferRef buffer;
 };

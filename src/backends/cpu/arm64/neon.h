@@ -106,7 +106,7 @@ struct SuperScales {
 };
 
 /// `factor` multiplies the scales.
-inline void decode_super_scales(const PackedLayout& layout, const uint8_t* super, float factor,
+inline void decode_super_scales(const PanelLayout& layout, const uint8_t* super, float factor,
                                 SuperScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t* zeros = super + layout.zeros_offset();

@@ -63,14 +63,14 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
   });
 }
 
-void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized<4>& out) {
+void dequantize(const PanelArgs& args, const uint8_t* super, int, NeonDequantized<4>& out) {
   decode_super_scales(*args.layout, super, 1.0f, out.scales);
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize_codes<true>(*args.layout, InRegisters<Bf16Codes<kCode, kSparse>>(out.scales), out);
   });
 }
 
-void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args,
+void dequantized_tile(const NeonDequantized<4>& dequantized, int, bool first, const PanelArgs& args,
                       int64_t, const uint32_t* a_block, float* sums) {
   const TileWalk walk = walk_of(args, dequantized.scales, first);
   multiply_scaled<Bfmmla>(FromDequantized(dequantized), walk, args.activations.tile_rows, a_block,
@@ -78,7 +78,8 @@ void dequantized_tile(const Dequantized<4>& dequantized, int, bool first, const 
 }
 
 template <bool kSparse>
-void dequantize_prescaled(const PackedLayout& layout, const uint8_t* super, Dequantized<4>& out) {
+void dequantize_prescaled(const PanelLayout& layout, const uint8_t* super,
+                          NeonDequantized<4>& out) {
   decode_super_scales(layout, super, 1.0f, out.scales);
   const InRegisters<Bf16Codes<CodeKind::fp4, kSparse>> codes(out.scales);
   for_quads<4>(layout, [&](int block, int quad, int v, int group) {
@@ -96,12 +97,12 @@ void dequantize_prescaled(const PackedLayout& layout, const uint8_t* super, Dequ
 }
 
 void dequantize_prescaled_any(const PanelArgs& args, const uint8_t* super, int,
-                              Dequantized<4>& out) {
+                              NeonDequantized<4>& out) {
   args.layout->sparse ? dequantize_prescaled<true>(*args.layout, super, out)
                       : dequantize_prescaled<false>(*args.layout, super, out);
 }
 
-void prescaled_tile(const Dequantized<4>& dequantized, int, bool first, const PanelArgs& args,
+void prescaled_tile(const NeonDequantized<4>& dequantized, int, bool first, const PanelArgs& args,
                     int64_t, const uint32_t* a_block, float* sums) {
   multiply_rows<Bfmmla, Scaling::prescaled, 4>(
       FromDequantized(dequantized), walk_of(args, dequantized.scales, first), a_block, sums);
@@ -110,10 +111,10 @@ void prescaled_tile(const Dequantized<4>& dequantized, int, bool first, const Pa
 }  // namespace
 
 void cpu_neonbf16_prescaled_fp4_bf16(const PanelArgs& args) {
-  walk_chunks<Dequantized<4>, dequantize_prescaled_any, prescaled_tile>(args);
+  walk_chunks<NeonDequantized<4>, dequantize_prescaled_any, prescaled_tile>(args);
 }
 void cpu_neonbf16_dequant_any_bf16(const PanelArgs& args) {
-  walk_chunks<Dequantized<4>, dequantize, dequantized_tile>(args);
+  walk_chunks<NeonDequantized<4>, dequantize, dequantized_tile>(args);
 }
 void cpu_neonbf16_gemv_any_bf16(const PanelArgs& args) {
   walk_chunks<SuperScales, decode_scales, tile_in_registers>(args);

@@ -63,14 +63,14 @@ struct Kept : InRegisters<Codes> {
 /// A decoded superblock: quads of steps. The quads of vectors that a tile takes at a time are next
 /// to each other.
 template <int kQuads>
-struct Dequantized {
+struct NeonDequantized {
   uint8_t weights[kBlocksPerSuper][kColumnGroups][kQuads][kVectors / kColumnGroups][4][16];
   SuperScales scales;
 };
 template <int kQuadsOfBlock>
 struct FromDequantized {
   static constexpr int kQuads = kQuadsOfBlock;
-  explicit FromDequantized(const Dequantized<kQuadsOfBlock>& dequantized)
+  explicit FromDequantized(const NeonDequantized<kQuadsOfBlock>& dequantized)
       : weights(dequantized.weights) {}
   MARLIN_INLINE const uint8_t* at(int64_t block, int v) const {
     return weights[block][v / 4][0][v % 4][0];
@@ -99,7 +99,7 @@ MARLIN_INLINE void write_quad(const Quad& w, uint8_t (&out)[4][16]) {
 
 /// Calls each(block, quad, vector, group) for a superblock whose blocks have kQuads quads.
 template <int kQuads, class Each>
-MARLIN_INLINE void for_quads(const PackedLayout& layout, Each each) {
+MARLIN_INLINE void for_quads(const PanelLayout& layout, Each each) {
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   for (int block = 0; block < kBlocksPerSuper; ++block)
     for (int quad = 0; quad < kQuads; ++quad)
@@ -115,8 +115,8 @@ MARLIN_INLINE void read_quad(const Weights& weights, int block, int quad, int v,
 
 /// Dequantizes a superblock from a source of weights (InRegisters, Kept).
 template <bool kPaired, class Weights>
-void dequantize_codes(const PackedLayout& layout, Weights weights,
-                      Dequantized<Weights::kQuads>& out) {
+void dequantize_codes(const PanelLayout& layout, Weights weights,
+                      NeonDequantized<Weights::kQuads>& out) {
   for_quads<Weights::kQuads>(layout, [&](int block, int quad, int v, int group) {
     Quad w;
     read_quad(weights, block, quad, v, group, w);
@@ -126,7 +126,7 @@ void dequantize_codes(const PackedLayout& layout, Weights weights,
 }
 
 template <bool kPaired>
-void dequantize_int8(const PanelArgs& args, const uint8_t* super, int, Dequantized<2>& out) {
+void dequantize_int8(const PanelArgs& args, const uint8_t* super, int, NeonDequantized<2>& out) {
   decode_super_scales(*args.layout, super, int8_factor(args.code), out.scales);
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize_codes<kPaired>(*args.layout, InRegisters<Int8Codes<kCode, kSparse>>(out.scales),

@@ -68,7 +68,7 @@ void tile_in_registers(const SuperScales& scales, int, bool first, const PanelAr
 }  // namespace
 
 void cpu_neondotprod_dequant_any_i8(const PanelArgs& args) {
-  walk_chunks<Dequantized<2>, dequantize_int8<false>, dequantized_int8_tile<Sdot>>(args);
+  walk_chunks<NeonDequantized<2>, dequantize_int8<false>, dequantized_int8_tile<Sdot>>(args);
 }
 void cpu_neondotprod_gemv_any_i8(const PanelArgs& args) {
   walk_chunks<SuperScales, decode_scales, tile_in_registers>(args);

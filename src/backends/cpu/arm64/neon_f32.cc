@@ -26,7 +26,7 @@ struct Fmla {
 /// Both slots of every BF16 pair of 8 slots. The first slots are steps 0..3, and the second slots
 /// are steps 4..7 (slot_of_step in activations.h).
 template <CodeKind kCode, bool kSparse>
-void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>& out) {
+void dequantize(const PanelLayout& layout, const uint8_t* super, NeonDequantized<8>& out) {
   using Codes = Bf16Codes<kCode, kSparse>;
   decode_super_scales(layout, super, 1.0f, out.scales);
   const InRegisters<Codes> codes(out.scales);
@@ -53,13 +53,13 @@ void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized<8>
   });
 }
 
-void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized<8>& out) {
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int, NeonDequantized<8>& out) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);
   });
 }
 
-void prescaled_tile(const Dequantized<8>& dequantized, int, bool first, const PanelArgs& args,
+void prescaled_tile(const NeonDequantized<8>& dequantized, int, bool first, const PanelArgs& args,
                     int64_t, const uint32_t* a_block, float* sums) {
   multiply_tile<Fmla, Scaling::prescaled>(FromDequantized(dequantized),
                                           walk_of(args, dequantized.scales, first),
@@ -69,7 +69,7 @@ void prescaled_tile(const Dequantized<8>& dequantized, int, bool first, const Pa
 }  // namespace
 
 void cpu_neon_prescaled_any_f32(const PanelArgs& args) {
-  walk_chunks<Dequantized<8>, dequantize_any, prescaled_tile>(args);
+  walk_chunks<NeonDequantized<8>, dequantize_any, prescaled_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

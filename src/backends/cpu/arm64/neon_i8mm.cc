@@ -23,7 +23,7 @@ struct Smmla {
 }  // namespace
 
 void cpu_neoni8mm_dequant_any_i8(const PanelArgs& args) {
-  walk_chunks<Dequantized<2>, dequantize_int8<true>, dequantized_int8_tile<Smmla>>(args);
+  walk_chunks<NeonDequantized<2>, dequantize_int8<true>, dequantized_int8_tile<Smmla>>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -26,7 +26,7 @@
 namespace metal_marlin::cpu {
 namespace {
 
-struct Dequantized {
+struct Avx2DequantizedF32 {
   float weights[kSuperSlots][kPanelColumns];  ///< [step], in the order of activations.h
 };
 
@@ -73,7 +73,8 @@ MARLIN_AVX2 MARLIN_INLINE void decode_line(Codes8 codes, Codes8 kept, __m256 sca
 }
 
 template <CodeKind kCode, bool kSparse>
-MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized& out) {
+MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
+                            Avx2DequantizedF32& out) {
   using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const int n = layout.groups_per_super() * kPanelColumns;
@@ -99,7 +100,7 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
   }
 }
 
-void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Avx2DequantizedF32& out) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);
   });
@@ -143,7 +144,7 @@ constexpr int vectors_of_tile() {
 }
 
 template <int kRows>
-void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_size,
+void multiply_rows(const Avx2DequantizedF32& dequantized, bool first, int64_t a_block_size,
                    const uint32_t* a_block, float* sums) {
   constexpr int kVectors = vectors_of_tile<kRows>();
   for (int v = 0; v < 8; v += kVectors)
@@ -152,8 +153,8 @@ void multiply_rows(const Dequantized& dequantized, bool first, int64_t a_block_s
         a_block_size, a_block, sums + 8 * v);
 }
 
-void multiply_tile(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t,
-                   const uint32_t* a_block, float* sums) {
+void multiply_tile(const Avx2DequantizedF32& dequantized, int, bool first, const PanelArgs& args,
+                   int64_t, const uint32_t* a_block, float* sums) {
   const int64_t size = args.activations.a_block_size();
   switch (args.activations.tile_rows) {
     case 1:
@@ -174,7 +175,7 @@ void multiply_tile(const Dequantized& dequantized, int, bool first, const PanelA
 }  // namespace
 
 void cpu_avx2_prescaled_any_f32(const PanelArgs& args) {
-  walk_chunks<Dequantized, dequantize_any, multiply_tile>(args);
+  walk_chunks<Avx2DequantizedF32, dequantize_any, multiply_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -224,7 +224,7 @@ MARLIN_AVX2 void add_zeros(const CodeWalk& walk, int sums_per_block,
 template <CodeKind kCode, bool kSparse, int kRows>
 MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* a_block,
                                             float* sums) {
-  const PackedLayout& layout = *args.layout;
+  const PanelLayout& layout = *args.layout;
   const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes),
                 size = args.activations.a_block_size();
   const int n = layout.groups_per_super() * kPanelColumns;

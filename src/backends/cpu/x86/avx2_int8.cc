@@ -37,7 +37,7 @@ namespace {
 
 constexpr int kStepsPerSuper = kSuperSlots / 4;
 
-struct Dequantized {
+struct Avx2DequantizedI8 {
   uint8_t codes[kStepsPerSuper][kPanelColumns][4];
   float scale[8][kPanelColumns];
   float zero[8][kPanelColumns];  ///< additive zeros
@@ -76,7 +76,8 @@ MARLIN_AVX2 uint32_t largest_magnitude(const float* x, int n) {
 }
 
 template <CodeKind kCode, bool kSparse>
-MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, Dequantized& out) {
+MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
+                            Avx2DequantizedI8& out) {
   using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const int n = layout.groups_per_super() * kPanelColumns;
@@ -108,7 +109,7 @@ MARLIN_AVX2 void dequantize(const PackedLayout& layout, const uint8_t* super, De
     }
 }
 
-void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Avx2DequantizedI8& out) {
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);
   });
@@ -118,7 +119,7 @@ constexpr int kVectors = 2;  ///< of 8 columns, in a tile
 
 /// A superblock and a tile of rows.
 struct DequantizedWalk {
-  const Dequantized* dequantized;
+  const Avx2DequantizedI8* dequantized;
   int group_shift;  ///< log2 of the parts of 16 slots in a group
   bool additive, counts_kept;
   bool corrected;  ///< codes are unsigned and their offset is no zero
@@ -267,8 +268,8 @@ void multiply_rows(const DequantizedWalk& walk, bool halves, bool clamp, const u
 }
 
 template <int kRows>
-void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& args, int64_t tile,
-                   const uint32_t* a_block, float* sums) {
+void multiply_tile(const Avx2DequantizedI8& dequantized, bool first, const PanelArgs& args,
+                   int64_t tile, const uint32_t* a_block, float* sums) {
   const int group = args.layout->slot_group;
   const DequantizedWalk walk{&dequantized,
                              std::countr_zero(static_cast<unsigned>(group / 16)),
@@ -286,8 +287,8 @@ void multiply_tile(const Dequantized& dequantized, bool first, const PanelArgs& 
     multiply_rows<kRows, false>(walk, group == 16, clamp, a_block, sums);
 }
 
-void tile_any(const Dequantized& dequantized, int, bool first, const PanelArgs& args, int64_t tile,
-              const uint32_t* a_block, float* sums) {
+void tile_any(const Avx2DequantizedI8& dequantized, int, bool first, const PanelArgs& args,
+              int64_t tile, const uint32_t* a_block, float* sums) {
   switch (args.activations.tile_rows) {
     case 1:
       return multiply_tile<1>(dequantized, first, args, tile, a_block, sums);
@@ -301,7 +302,7 @@ void tile_any(const Dequantized& dequantized, int, bool first, const PanelArgs& 
 }  // namespace
 
 void cpu_avx2_dequant_any_i8(const PanelArgs& args) {
-  walk_chunks<Dequantized, dequantize_any, tile_any>(args);
+  walk_chunks<Avx2DequantizedI8, dequantize_any, tile_any>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -13,7 +13,7 @@ namespace metal_marlin::cpu {
 /// The parts of a superblock. They are computed once, because divisions for every superblock would
 /// be noticeable.
 struct SuperShape {
-  explicit SuperShape(const PackedLayout& layout)
+  explicit SuperShape(const PanelLayout& layout)
       : groups(layout.groups_per_super()),
         shift(std::countr_zero(static_cast<unsigned>(layout.slot_group / 16))),
         scale_type(layout.scale_type),
@@ -161,7 +161,7 @@ struct PrefetchShare {
   }
 };
 
-inline PrefetchShare share_of_next_panel(const PackedLayout& layout, const uint8_t* panel,
+inline PrefetchShare share_of_next_panel(const PanelLayout& layout, const uint8_t* panel,
                                          int64_t pass, int64_t passes) {
   const int64_t lines = layout.panel_bytes() / 64, blocks = layout.slots / kBlockSlots;
   return {

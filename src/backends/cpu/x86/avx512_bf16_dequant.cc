@@ -61,7 +61,7 @@ MARLIN_AVX512 MARLIN_INLINE void decode_line(Codes codes, __m512i table,
 }
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize_partial(const PackedLayout& layout, const uint8_t* super, int blocks,
+MARLIN_AVX512 void dequantize_partial(const PanelLayout& layout, const uint8_t* super, int blocks,
                                       Partial& out) {
   using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kRows = 6, kVectors = 4, kChunk = 4;
 
-struct Dequantized {
+struct Avx512DequantizedF32 {
   float weights[kChunk][kBlockSlots][kVectors][16];  ///< [block][step]
 };
 
@@ -53,8 +53,8 @@ MARLIN_AVX512 MARLIN_INLINE void decode_line(Codes codes, Codes kept, __m512 tab
 }
 
 template <CodeKind kCode>
-MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, int blocks,
-                              Dequantized& out) {
+MARLIN_AVX512 void dequantize(const PanelLayout& layout, const uint8_t* super, int blocks,
+                              Avx512DequantizedF32& out) {
   using Lines = CodeLines<kCode, true>;
   const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
@@ -77,14 +77,15 @@ MARLIN_AVX512 void dequantize(const PackedLayout& layout, const uint8_t* super, 
     }
 }
 
-void dequantize_any(const PanelArgs& args, const uint8_t* super, int blocks, Dequantized& out) {
+void dequantize_any(const PanelArgs& args, const uint8_t* super, int blocks,
+                    Avx512DequantizedF32& out) {
   with_code(args.code, [&]<CodeKind kCode>() {
     if constexpr (!is_eight_bits(kCode)) dequantize<kCode>(*args.layout, super, blocks, out);
   });
 }
 
 /// 24 sums, 4 vectors of weights and one of activations are in registers.
-MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, bool first,
+MARLIN_AVX512 void multiply_tile(const Avx512DequantizedF32& dequantized, int blocks, bool first,
                                  const PanelArgs& args, int64_t, const uint32_t* a_block,
                                  float* sums) {
   const int64_t a_block_size = args.activations.a_block_size();
@@ -111,7 +112,7 @@ MARLIN_AVX512 void multiply_tile(const Dequantized& dequantized, int blocks, boo
 }  // namespace
 
 void cpu_avx512_prescaled_any_sparse_f32(const PanelArgs& args) {
-  walk_chunks<Dequantized, dequantize_any, multiply_tile>(args);
+  walk_chunks<Avx512DequantizedF32, dequantize_any, multiply_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

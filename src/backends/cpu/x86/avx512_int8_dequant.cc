@@ -8,7 +8,7 @@ namespace metal_marlin::cpu {
 namespace {
 
 /// One tile of rows, and a chunk.
-struct Tile {
+struct Int8Tile {
   const DequantizedInt8& dequantized;
   int blocks;
   bool first;
@@ -26,7 +26,7 @@ void dequantize_any(const PanelArgs& args, const uint8_t* super, int blocks, Deq
                       : dequantize_int8<CodeKind::fp4, false>(*args.layout, super, blocks, out);
 }
 
-Factor factor_for(const Tile& tile, ScaleType type) {
+Factor factor_for(const Int8Tile& tile, ScaleType type) {
   const DequantizedInt8& dequantized = tile.dequantized;
   if (type == ScaleType::e8m0 && ScaleRange::of<true>(tile.row_stats, kDequantRows)
                                      .holds(dequantized.smallest, dequantized.largest))
@@ -38,13 +38,13 @@ Factor factor_for(const Tile& tile, ScaleType type) {
 }
 
 template <int kParts, Factor kFactor>
-void run_blocks(const Tile& tile) {
+void run_blocks(const Int8Tile& tile) {
   multiply_blocks<kParts, false, kFactor>(tile.dequantized, tile.blocks, tile.first, tile.a_block,
                                           tile.sums);
 }
 
 template <int kParts>
-void blocks_any(const Tile& tile, ScaleType type) {
+void blocks_any(const Int8Tile& tile, ScaleType type) {
   const Factor factor = factor_for(tile, type);
   if constexpr (kParts == 1)
     if (factor == Factor::exponents) return run_blocks<1, Factor::exponents>(tile);
@@ -53,7 +53,7 @@ void blocks_any(const Tile& tile, ScaleType type) {
 }
 
 template <int kGroup>
-void groups_any(const Tile& tile) {
+void groups_any(const Int8Tile& tile) {
   bool overflow_prone[kDequantRows], any = false;
   for (int r = 0; r < kDequantRows; ++r)
     any |= overflow_prone[r] = tile.row_stats[r] > kOverflowProne;
@@ -65,7 +65,7 @@ void tile_any(const DequantizedInt8& dequantized, int blocks, bool first, const 
               int64_t index, const uint32_t* a_block, float* sums) {
   const auto* row_stats =
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(index));
-  const Tile tile{dequantized, blocks, first, row_stats, a_block, sums};
+  const Int8Tile tile{dequantized, blocks, first, row_stats, a_block, sums};
   switch (args.layout->slot_group) {
     case 16:
       return blocks_any<2>(tile, args.layout->scale_type);

@@ -55,7 +55,7 @@ using Int8Sums = __m512i[kDequantRows][kDequantVectors];
 using FloatSums = __m512[kDequantRows][kDequantVectors];
 
 template <CodeKind kCode, bool kSparse>
-MARLIN_AVX512 void dequantize_int8(const PackedLayout& layout, const uint8_t* super, int blocks,
+MARLIN_AVX512 void dequantize_int8(const PanelLayout& layout, const uint8_t* super, int blocks,
                                    DequantizedInt8& out) {
   using Lines = CodeLines<kCode, kSparse>;
   const SuperShape shape(layout);

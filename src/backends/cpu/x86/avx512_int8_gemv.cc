@@ -39,8 +39,8 @@ namespace metal_marlin::cpu {
 namespace {
 
 /// One tile of rows times kVectors groups of 16 columns, over the whole of K.
-struct Pass {
-  const PackedLayout* layout;
+struct Int8Pass {
+  const PanelLayout* layout;
   const uint8_t* panel;
   const uint32_t* packed_a;  ///< of the tile
   const float* row_stats;    ///< of the tile's rows (activations.h)
@@ -184,7 +184,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
 }
 
 template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors, int kParts>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Pass& pass) {
+MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   using Lines = CodeLines<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / kParts, kABlock = (9 + kParts) * kRows;
   const SuperShape shape(*pass.layout);
@@ -251,7 +251,7 @@ void run_tiles(const PanelArgs& args) {
   constexpr int kVectors = kRows > (kSparse ? 1 : 2) ? 2 : 4;
   const ActivationLayout& act = args.activations;
   const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / kVectors);
-  Pass pass{};
+  Int8Pass pass{};
   pass.layout = args.layout;
   pass.panel = args.panel;
   pass.alone = passes == 1;

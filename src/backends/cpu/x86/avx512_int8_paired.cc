@@ -62,7 +62,7 @@ MARLIN_AVX512 void dequantize_codes(const SuperShape& shape, const uint8_t* supe
 }
 
 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks, DequantizedInt8& out) {
-  const PackedLayout& layout = *args.layout;
+  const PanelLayout& layout = *args.layout;
   const SuperShape shape(layout);
   float power = 0;
   if (pair_scales(shape, super, blocks, out.pairs, power)) {
