@@ -56,8 +56,8 @@ Result<Routing> read_routing(const marlin_gemm_desc& d, const Call& call) {
   return routing;
 }
 
-/// A problem that the call's backend accepts.
-Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
+/// A checked product with the plan of the call's backend for it.
+Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");
   MARLIN_ASSIGN(const marlin_gemm_desc d, read_descriptor(desc, "desc"));
   MARLIN_RETURN_IF_ERROR(check_weights(d.weights, call.context));
@@ -65,7 +65,8 @@ Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   if ((d.flags & ~MARLIN_GEMM_ACCUMULATE) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x",
                          d.flags & ~MARLIN_GEMM_ACCUMULATE);
-  GemmProblem problem;
+  PlannedGemm product;
+  GemmProblem& problem = product.problem;
   problem.weights = d.weights->experts.front().get();
   problem.compute = d.compute;
   problem.epilogue = d.epilogue;
@@ -77,17 +78,17 @@ Result<GemmProblem> read_problem(const marlin_gemm_desc* desc, Call& call) {
   }
   MARLIN_ASSIGN(problem.routing, read_routing(d, call));
   MARLIN_RETURN_IF_ERROR(check_gemm(problem, call.pointers));
-  MARLIN_RETURN_IF_ERROR(call.context->backend->supports(problem));
-  return problem;
+  MARLIN_ASSIGN(product.plan, call.context->backend->plan(problem));
+  return product;
 }
 
-/// The problems of one call. A few live here, on the caller's stack; more in the stream, where
+/// The products of one call. A few live here, on the caller's stack; more in the stream, where
 /// marlin_prepare has made room, or on the heap when there is no stream: a prepared call does not
 /// allocate.
-class Problems {
+class Products {
  public:
-  explicit Problems(const Call& call)
-      : many_(call.stream != nullptr ? call.stream->problems : own_) {
+  explicit Products(const Call& call)
+      : many_(call.stream != nullptr ? call.stream->products : own_) {
     many_.clear();
   }
 
@@ -96,32 +97,32 @@ class Problems {
     if (descs == nullptr)
       return Status::error(MARLIN_E_ARGUMENT, "descs is NULL, expected %u descriptors", count);
     for (uint32_t i = 0; i < count; ++i) {
-      auto problem = read_problem(descs[i], call);
-      if (!problem.ok()) return prefixed("descs", i, problem.status());
-      add(problem.value());
+      auto product = read_product(descs[i], call);
+      if (!product.ok()) return prefixed("descs", i, product.status());
+      add(product.value());
     }
     return call.context;
   }
-  std::span<const GemmProblem> all() const {
+  std::span<const PlannedGemm> all() const {
     return many_.empty() ? std::span(few_, few_count_) : std::span(many_);
   }
 
  private:
   static constexpr size_t kFew = 8;
 
-  void add(const GemmProblem& problem) {
+  void add(const PlannedGemm& product) {
     if (few_count_ < kFew) {
-      few_[few_count_++] = problem;
+      few_[few_count_++] = product;
       return;
     }
     if (many_.empty()) many_.assign(few_, few_ + kFew);
-    many_.push_back(problem);
+    many_.push_back(product);
   }
 
-  GemmProblem few_[kFew];
+  PlannedGemm few_[kFew];
   size_t few_count_ = 0;
-  std::vector<GemmProblem> own_;
-  std::vector<GemmProblem>& many_;
+  std::vector<PlannedGemm> own_;
+  std::vector<PlannedGemm>& many_;
 };
 
 Status check_stream(const marlin_stream* stream) {
@@ -134,20 +135,20 @@ BackendStream* backend_stream(marlin_stream* stream) {
 Status gemm(marlin_stream* stream, const marlin_gemm_desc* desc) {
   MARLIN_RETURN_IF_ERROR(check_stream(stream));
   Call call(stream, Pointers::read);
-  MARLIN_ASSIGN(const GemmProblem problem, read_problem(desc, call));
-  if (problem.a.rows == 0) return {};
-  return call.context->backend->gemm(backend_stream(stream), {&problem, 1});
+  MARLIN_ASSIGN(const PlannedGemm product, read_product(desc, call));
+  if (product.problem.a.rows == 0) return {};
+  return call.context->backend->gemm(backend_stream(stream), {&product, 1});
 }
 
 Status gemm_many(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint32_t count) {
   MARLIN_RETURN_IF_ERROR(check_stream(stream));
   if (count == 0) return {};
   Call call(stream, Pointers::read);
-  Problems problems(call);
-  MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
+  Products products(call);
+  MARLIN_ASSIGN(marlin_context* const context, products.read(descs, count, call));
   Independence own;
-  MARLIN_RETURN_IF_ERROR((stream != nullptr ? stream->independence : own).check(problems.all()));
-  return context->backend->gemm(backend_stream(stream), problems.all());
+  MARLIN_RETURN_IF_ERROR((stream != nullptr ? stream->independence : own).check(products.all()));
+  return context->backend->gemm(backend_stream(stream), products.all());
 }
 
 /// That A and C of max_m rows (with routing: tokens) would fit the address space, so that no size a
@@ -186,12 +187,12 @@ Status prepare(marlin_stream* stream, const marlin_gemm_desc* const* descs, uint
     return {};
   }
   Call call(stream, Pointers::unread);
-  Problems problems(call);
-  MARLIN_ASSIGN(marlin_context* const context, problems.read(descs, count, call));
-  for (const GemmProblem& problem : problems.all())
-    MARLIN_RETURN_IF_ERROR(check_max_m(problem, max_m));
+  Products products(call);
+  MARLIN_ASSIGN(marlin_context* const context, products.read(descs, count, call));
+  for (const PlannedGemm& product : products.all())
+    MARLIN_RETURN_IF_ERROR(check_max_m(product.problem, max_m));
   if (stream != nullptr) stream->independence.reserve(count);
-  MARLIN_ASSIGN(bytes, context->backend->prepare(backend_stream(stream), problems.all(), max_m));
+  MARLIN_ASSIGN(bytes, context->backend->prepare(backend_stream(stream), products.all(), max_m));
   return {};
 }
 
@@ -200,8 +201,8 @@ Status explain(const marlin_gemm_desc* desc, char* text, size_t capacity, size_t
     return Status::error(MARLIN_E_ARGUMENT, "text is NULL, but capacity is %zu, expected 0",
                          capacity);
   Call call(nullptr, Pointers::unread);
-  MARLIN_ASSIGN(const GemmProblem problem, read_problem(desc, call));
-  MARLIN_ASSIGN(const std::string full, call.context->backend->explain(problem));
+  MARLIN_ASSIGN(const PlannedGemm product, read_product(desc, call));
+  MARLIN_ASSIGN(const std::string full, call.context->backend->explain(product));
   if (capacity != 0) {
     const size_t length = std::min(full.size(), capacity - 1);
     std::memcpy(text, full.data(), length);

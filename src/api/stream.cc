@@ -110,7 +110,7 @@ void marlin_stream_destroy(marlin_stream* stream) {
   const api::ContextRef context = std::move(stream->context);
   stream->backend.reset();
   stream->scratch = {};
-  stream->problems = {};
+  stream->products = {};
   stream->independence = {};
   context->stream_shells.put(std::unique_ptr<marlin_stream>(stream));
 }

@@ -20,8 +20,8 @@ struct marlin_stream final : metal_marlin::api::Handle {
   metal_marlin::api::Ref<marlin_context> context;  ///< null in a shell
   std::unique_ptr<metal_marlin::BackendStream> backend;
   metal_marlin::api::Operand scratch;  ///< the host's, or absent
-  std::vector<metal_marlin::GemmProblem>
-      problems;  ///< of one call; kept so that prepared calls do not allocate
+  std::vector<metal_marlin::PlannedGemm>
+      products;  ///< of one call; kept so that prepared calls do not allocate
   metal_marlin::Independence independence;  ///< kept for the same reason
   marlin_stream* next_shell = nullptr;
 };

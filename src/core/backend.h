@@ -3,10 +3,13 @@
 // fit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/log.h"
@@ -75,6 +78,33 @@ constexpr bool is_two_input(marlin_epilogue e) {
   return e >= MARLIN_EPILOGUE_SWIGLU && e <= MARLIN_EPILOGUE_SWIGLU_OAI;
 }
 
+/// How a backend runs one product: a value of a type of its own, kept without an allocation.
+class Plan {
+ public:
+  Plan() = default;
+  template <class T>
+    requires(!std::is_same_v<T, Plan>)
+  explicit Plan(const T& own) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof bytes_ &&
+                  alignof(T) <= 8);
+    ::new (static_cast<void*>(bytes_)) T(own);
+  }
+  /// The value that the plan was made of. Only the backend that made the plan knows its type.
+  template <class T>
+  const T& as() const {
+    return *std::launder(reinterpret_cast<const T*>(bytes_));
+  }
+
+ private:
+  alignas(8) std::byte bytes_[80] = {};
+};
+
+/// A product and the plan that its backend made for it.
+struct PlannedGemm {
+  GemmProblem problem;
+  Plan plan;
+};
+
 /// An in-order queue of one backend, with its scratch memory. One thread at a time.
 class BackendStream {
  public:
@@ -130,20 +160,21 @@ class Backend {
   /// only of a Metal backend.
   virtual Result<NativeMemory> native_memory(void* native) = 0;
   virtual Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) = 0;
-  /// MARLIN_E_UNSUPPORTED with the reason when this backend cannot do it; never depends on pointers
-  /// or strides.
-  virtual Status supports(const GemmProblem& problem) = 0;
-  /// Independent, supported products; M may be 0. stream may be null: done on return, scratch from
-  /// a cache of the backend.
-  virtual Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) = 0;
-  /// Reserves for M (with routing: T) up to max_m; returns the scratch bytes, of any alignment,
-  /// that gemm() of all these at once needs.
-  virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems,
+  /// How the product will run; MARLIN_E_UNSUPPORTED with the reason when this backend cannot do it.
+  /// The plan depends on types, shapes and M (with routing: T), never on pointers or strides, and
+  /// serves any operands of the same ones.
+  virtual Result<Plan> plan(const GemmProblem& problem) = 0;
+  /// Independent products, each with the plan that plan() made for it; M may be 0. stream may be
+  /// null: done on return, scratch from a cache of the backend.
+  virtual Status gemm(BackendStream* stream, std::span<const PlannedGemm> products) = 0;
+  /// Reserves for M (with routing: T) up to max_m, whatever M the plans are for; returns the scratch
+  /// bytes, of any alignment, that gemm() of all these at once needs.
+  virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
                                    int64_t max_m) = 0;
   virtual Status flush(BackendStream& stream) = 0;
   virtual Status wait(BackendStream& stream, uint64_t timeout_ns) = 0;
   /// "kernel: NAME\n" and then "key: value\n" lines.
-  virtual Result<std::string> explain(const GemmProblem& problem) = 0;
+  virtual Result<std::string> explain(const PlannedGemm& product) = 0;
 };
 
 }  // namespace metal_marlin

@@ -20,10 +20,11 @@ const char* overlapped(const GemmProblem& writer, const GemmProblem& other, bool
   return nullptr;
 }
 
-Status check_writer(std::span<const GemmProblem> problems, size_t writer) {
-  for (size_t other = 0; other < problems.size(); ++other) {
+Status check_writer(std::span<const PlannedGemm> products, size_t writer) {
+  const GemmProblem& own = products[writer].problem;
+  for (size_t other = 0; other < products.size(); ++other) {
     if (other == writer) continue;
-    if (const char* const name = overlapped(problems[writer], problems[other], other > writer))
+    if (const char* const name = overlapped(own, products[other].problem, other > writer))
       return Status::error(
           MARLIN_E_ARGUMENT,
           "c of product %zu overlaps %s of product %zu; products must be independent", writer, name,
@@ -40,9 +41,10 @@ void Independence::reserve(size_t products) {
   if (products > kFew) operands_.reserve(products * (1 + kInputs));
 }
 
-void Independence::collect(std::span<const GemmProblem> problems) {
+void Independence::collect(std::span<const PlannedGemm> products) {
   operands_.clear();
-  for (size_t i = 0; i < problems.size(); ++i) {
+  for (size_t i = 0; i < products.size(); ++i) {
+    const GemmProblem& problem = products[i].problem;
     const auto add = [&](const MatrixView& m, bool is_c) {
       const int64_t bytes = span_bytes(m);
       const auto begin = reinterpret_cast<uintptr_t>(m.data);
@@ -50,8 +52,8 @@ void Independence::collect(std::span<const GemmProblem> problems) {
         operands_.push_back(
             {begin, begin + static_cast<uintptr_t>(bytes), &m, static_cast<uint32_t>(i), is_c});
     };
-    add(problems[i].c, true);
-    for (const Input& input : inputs_of(problems[i])) add(input.matrix, false);
+    add(problem.c, true);
+    for (const Input& input : inputs_of(problem)) add(input.matrix, false);
   }
   std::sort(operands_.begin(), operands_.end(),
             [](const Operand& x, const Operand& y) { return x.begin < y.begin; });
@@ -117,20 +119,20 @@ bool Independence::conflict(size_t last_writer) const {
   return false;
 }
 
-Status Independence::check(std::span<const GemmProblem> problems) {
-  if (problems.size() <= kFew) {
-    for (size_t i = 0; i < problems.size(); ++i) MARLIN_RETURN_IF_ERROR(check_writer(problems, i));
+Status Independence::check(std::span<const PlannedGemm> products) {
+  if (products.size() <= kFew) {
+    for (size_t i = 0; i < products.size(); ++i) MARLIN_RETURN_IF_ERROR(check_writer(products, i));
     return {};
   }
-  collect(problems);
-  if (!conflict(problems.size() - 1)) return {};
+  collect(products);
+  if (!conflict(products.size() - 1)) return {};
   // Bisection finds the first product with a conflict: more writers never have fewer conflicts.
   size_t first = 0;
-  for (size_t end = problems.size() - 1; first < end;) {
+  for (size_t end = products.size() - 1; first < end;) {
     const size_t middle = first + (end - first) / 2;
     conflict(middle) ? end = middle : first = middle + 1;
   }
-  return check_writer(problems, first);
+  return check_writer(products, first);
 }
 
 }  // namespace metal_marlin

@@ -17,13 +17,13 @@ class Independence {
   /// Later calls of up to this many products do not allocate.
   void reserve(size_t products);
 
-  /// Checks that no C overlaps another problem's C or inputs, in the sense of overlap(). Each
+  /// Checks that no C overlaps another product's C or inputs, in the sense of overlap(). Each
   /// problem must have passed check_gemm(). If there are several conflicts, the error names the
   /// first product whose C has one, and the first other product that this C touches, its C before
   /// its inputs. Takes n log n steps for n products, unless the ranges of many outputs intersect
   /// although the outputs do not. Outputs side by side in the rows of one buffer take no more
   /// steps than others.
-  Status check(std::span<const GemmProblem> problems);
+  Status check(std::span<const PlannedGemm> products);
 
  private:
   /// An operand that is not empty.
@@ -35,7 +35,7 @@ class Independence {
   };
   using Operands = std::span<const Operand>;
 
-  void collect(std::span<const GemmProblem> problems);
+  void collect(std::span<const PlannedGemm> products);
   bool conflict(size_t last_writer) const;
   static bool lie_in_the_same_rows(Operands operands);
   static bool first_rows_conflict(Operands operands, size_t last_writer);

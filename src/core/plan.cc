@@ -12,10 +12,6 @@ bool has_features(const KernelCandidate& c, uint32_t available) {
   return (c.features & ~available) == 0;
 }
 
-bool in_range(const KernelCandidate& c, int64_t m) {
-  return m >= c.m_min && (c.m_max == 0 || m <= c.m_max);
-}
-
 Result<size_t> find_forced(std::span<const KernelCandidate> candidates, uint32_t available,
                            std::string_view forced) {
   const int length = static_cast<int>(forced.size() > 80 ? 80 : forced.size());
@@ -43,10 +39,8 @@ Result<size_t> find_forced(std::span<const KernelCandidate> candidates, uint32_t
 Result<size_t> choose_kernel(std::span<const KernelCandidate> candidates, uint32_t available,
                              int64_t m, std::string_view forced) {
   if (!forced.empty()) return find_forced(candidates, available, forced);
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const KernelCandidate& c = candidates[i];
-    if (c.serves && has_features(c, available) && in_range(c, m)) return i;
-  }
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (may_run(candidates[i], available, m)) return i;
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "no kernel of this backend serves these types with %" PRId64 " rows of A",
                        m);

@@ -25,6 +25,12 @@ struct KernelCandidate {
 Result<size_t> choose_kernel(std::span<const KernelCandidate> candidates, uint32_t available,
                              int64_t m, std::string_view forced);
 
+/// Whether choose_kernel() may choose the candidate for m rows.
+constexpr bool may_run(const KernelCandidate& c, uint32_t available, int64_t m) {
+  return c.serves && (c.features & ~available) == 0 && m >= c.m_min &&
+         (c.m_max == 0 || m <= c.m_max);
+}
+
 /// Appends to the text of `explain`. A line of more than 255 bytes is cut.
 [[gnu::format(printf, 2, 3)]] void append(std::string& text, const char* format, ...);
 

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <new>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "api/errors.h"
 #include "api/stream.h"
@@ -131,6 +133,39 @@ TEST_F(Boundary, AnyNumberOfProductsIsOneSubmission) {
       EXPECT_THAT(record.products, ElementsAre(count));
       EXPECT_EQ(record.stream != nullptr, s != nullptr);
     }
+}
+
+// A backend makes one plan for each product, and gets each plan back with its product.
+TEST_F(Boundary, EveryProductIsPlannedOnce) {
+  EXPECT_OK(marlin_gemm, nullptr, desc());
+  EXPECT_THAT(record.calls, ElementsAre("plan", "gemm"));
+  EXPECT_THAT(record.consumed, ElementsAre(1));
+  size_t needed = 0;
+  EXPECT_OK(marlin_explain, desc(), nullptr, size_t{0}, &needed);
+  EXPECT_THAT(record.calls, ElementsAre("plan", "gemm", "plan", "explain"));
+  EXPECT_THAT(record.consumed, ElementsAre(2));
+
+  for (const uint32_t count : {3u, 20u}) {
+    std::vector<std::unique_ptr<Product>> products;
+    std::vector<const marlin_gemm_desc*> descs;
+    std::vector<int> expected;
+    for (uint32_t i = 0; i < count; ++i) {
+      products.push_back(std::make_unique<Product>(weights, 1));
+      descs.push_back(&products.back()->desc);
+      expected.push_back(record.plans + 1 + static_cast<int>(i));
+    }
+    EXPECT_OK(marlin_gemm_many, nullptr, descs.data(), count);
+    EXPECT_EQ(record.consumed, expected);
+  }
+}
+
+TEST_F(Boundary, TheErrorOfAPlanNamesItsProduct) {
+  record.answer = [this](const char* call) {
+    const bool second = std::string_view(call) == "plan" && std::ranges::count(record.calls, "plan") == 2;
+    return second ? Status::error(MARLIN_E_UNSUPPORTED, "no kernel") : Status();
+  };
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "descs[1]: no kernel", marlin_gemm_many, nullptr, std::begin({desc(), desc()}), 2u);
+  EXPECT_TRUE(record.products.empty());
 }
 
 TEST_F(Boundary, PrepareReportsTheScratchAndReadsNoPointer) {

@@ -50,6 +50,8 @@ struct FakeRecord {
   int backends = 0, streams = 0, weights = 0;  ///< alive
   std::vector<std::string> calls;
   std::vector<size_t> products;  ///< of each gemm()
+  int plans = 0;                 ///< made
+  std::vector<int> consumed;     ///< the numbers of the plans that the last gemm() or explain() was given
   uint64_t timeout_ns = 0;
   uint64_t native_bytes = 0;                      ///< of every native object
   metal_marlin::BackendStream* stream = nullptr;  ///< of the last gemm()
@@ -82,14 +84,20 @@ class FakeBackend final : public metal_marlin::Backend {
     MARLIN_RETURN_IF_ERROR(ask("create_stream"));
     return std::unique_ptr<metal_marlin::BackendStream>(std::make_unique<FakeStream>(options, &record_.streams));
   }
-  metal_marlin::Status supports(const metal_marlin::GemmProblem&) override { return ask("supports"); }
-  metal_marlin::Status gemm(metal_marlin::BackendStream* stream, std::span<const metal_marlin::GemmProblem> problems) override {
+  /// Plans are numbered, so that gemm() and explain() can say which ones they were given.
+  metal_marlin::Result<metal_marlin::Plan> plan(const metal_marlin::GemmProblem&) override {
+    MARLIN_RETURN_IF_ERROR(ask("plan"));
+    return metal_marlin::Plan(++record_.plans);
+  }
+  metal_marlin::Status gemm(metal_marlin::BackendStream* stream, std::span<const metal_marlin::PlannedGemm> products) override {
     record_.stream = stream;
-    record_.products.push_back(problems.size());
-    record_.c = problems.front().c;
+    record_.products.push_back(products.size());
+    record_.consumed.clear();
+    for (const metal_marlin::PlannedGemm& product : products) record_.consumed.push_back(product.plan.as<int>());
+    record_.c = products.front().problem.c;
     return ask("gemm");
   }
-  metal_marlin::Result<uint64_t> prepare(metal_marlin::BackendStream*, std::span<const metal_marlin::GemmProblem>,
+  metal_marlin::Result<uint64_t> prepare(metal_marlin::BackendStream*, std::span<const metal_marlin::PlannedGemm>,
                                          int64_t) override {
     MARLIN_RETURN_IF_ERROR(ask("prepare"));
     return uint64_t{12345};
@@ -99,7 +107,8 @@ class FakeBackend final : public metal_marlin::Backend {
     record_.timeout_ns = timeout_ns;
     return ask("wait");
   }
-  metal_marlin::Result<std::string> explain(const metal_marlin::GemmProblem&) override {
+  metal_marlin::Result<std::string> explain(const metal_marlin::PlannedGemm& product) override {
+    record_.consumed = {product.plan.as<int>()};
     MARLIN_RETURN_IF_ERROR(ask("explain"));
     return std::string("kernel: fake\nwhy: a test\n");
   }

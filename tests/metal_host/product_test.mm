@@ -5,6 +5,7 @@
 #include "fixture.h"
 #include "formats/codecs.h"
 #include "unit/cpu_memory_source.h"
+#include "unit/planned.h"
 
 namespace metal_marlin::metal {
 namespace {
@@ -57,7 +58,7 @@ class Products : public DeviceTest {
   }
   void expect_product() {
     EXPECT_EQ(log, "") << "every kernel computes right when it is probed";
-    const auto chosen = backend->explain(problem());
+    const auto chosen = plan_and_explain(*backend, problem());
     ASSERT_TRUE(chosen.ok()) << chosen.status().message();
     EXPECT_THAT(chosen.value(), ::testing::StartsWith("kernel: gemv_fp4_f16_m1\n"));
     constexpr double kE2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
@@ -82,7 +83,7 @@ class Products : public DeviceTest {
 
 TEST_F(Products, AtOnce) {
   const GemmProblem once = problem();
-  EXPECT_OK(backend->gemm(nullptr, {&once, 1}));
+  EXPECT_OK(plan_and_run(*backend, nullptr, once));
   expect_product();
 }
 
@@ -92,7 +93,7 @@ TEST_F(Products, OnTheHostsCommandBuffer) {
     auto on = backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands});
     ASSERT_TRUE(on.ok()) << on.status().message();
     const GemmProblem once = problem();
-    EXPECT_OK(backend->gemm(on.value().get(), {&once, 1}));
+    EXPECT_OK(plan_and_run(*backend, on.value().get(), once));
     EXPECT_OK(backend->flush(*on.value()));
     [commands commit];
     [commands waitUntilCompleted];
@@ -106,7 +107,7 @@ TEST_F(Products, OnTheHostsCommandBuffer) {
 TEST_F(Products, OnAHostsCommandBufferThatRetainsNothing) {
   GemmProblem gated = problem();
   gated.epilogue = MARLIN_EPILOGUE_SWIGLU, gated.c.cols = gated.c.stride = kN / 2;
-  EXPECT_OK(backend->gemm(nullptr, {&gated, 1}));
+  EXPECT_OK(plan_and_run(*backend, nullptr, gated));
   const auto* const values = reinterpret_cast<const float*>(c->host());
   const std::vector<float> expected(values, values + kN / 2);
   auto first = memory(kN * 2), second = memory(kN * 2);
@@ -116,11 +117,11 @@ TEST_F(Products, OnAHostsCommandBufferThatRetainsNothing) {
     @autoreleasepool {
       auto on = backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands});
       ASSERT_TRUE(on.ok()) << on.status().message();
-      EXPECT_OK(backend->gemm(on.value().get(), {&gated, 1}));
+      EXPECT_OK(plan_and_run(*backend, on.value().get(), gated));
       GemmProblem both[] = {gated, gated};
       both[0].c.data = first->host(), both[0].c.buffer = first.get();
       both[1].c.data = second->host(), both[1].c.buffer = second.get();
-      EXPECT_OK(backend->gemm(on.value().get(), both));
+      EXPECT_OK(plan_and_run(*backend, on.value().get(), both));
       EXPECT_OK(backend->flush(*on.value()));
     }
     a.reset(), weights.reset();

@@ -20,6 +20,7 @@
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
+#include "unit/planned.h"
 #include "unit/under_tsan.h"
 
 namespace metal_marlin::cpu {
@@ -133,12 +134,12 @@ TEST_F(CpuBackendTest, MultipliesOnAStreamAndWithout) {
     const auto packed = pack(*backend_, row.format, 70, 100);
     for (const int64_t m : {1, 2, 5, 33}) {
       Operands o = operands(*packed, m);
-      ASSERT_TRUE(backend_->supports(o.problem).ok());
-      ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+      ASSERT_TRUE(backend_->plan(o.problem).ok());
+      ASSERT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
       EXPECT_TRUE(right(o)) << row.name << " m " << m;
       const std::vector<float> first = o.c;
       o.c.assign(o.c.size(), 99.0f);
-      ASSERT_TRUE(backend_->gemm(stream.get(), {&o.problem, 1}).ok());
+      ASSERT_TRUE(plan_and_run(*backend_, stream.get(), o.problem).ok());
       EXPECT_EQ(o.c, first);
     }
   }
@@ -149,8 +150,8 @@ TEST_F(CpuBackendTest, MultipliesOnAStreamAndWithout) {
 TEST_F(CpuBackendTest, NoRowsWriteNothing) {
   Operands o = operands(*packed_, 1);
   o.problem.a.rows = o.problem.c.rows = 0;
-  EXPECT_TRUE(backend_->supports(o.problem).ok());
-  EXPECT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+  EXPECT_TRUE(backend_->plan(o.problem).ok());
+  EXPECT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
   EXPECT_TRUE(backend_->gemm(nullptr, {}).ok());
   EXPECT_EQ(o.c[0], 99.0f);
 }
@@ -163,17 +164,20 @@ TEST_F(CpuBackendTest, PreparedCallsDoNotAllocate) {
   const auto stream = backend_->create_stream({}).take();
   for (BackendStream* s : {stream.get(), static_cast<BackendStream*>(nullptr)})
     for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU}) {
-      GemmProblem problems[3];
+      PlannedGemm products[3];
       for (int i = 0; i < 3; ++i) {
-        problems[i] = all[i].problem;
-        problems[i].epilogue = epilogue;
-        if (is_two_input(epilogue)) problems[i].c.cols /= 2;
+        GemmProblem& problem = products[i].problem = all[i].problem;
+        problem.epilogue = epilogue;
+        if (is_two_input(epilogue)) problem.c.cols /= 2;
       }
-      ASSERT_TRUE(backend_->prepare(s, problems, kMaxM).ok());
+      ASSERT_TRUE(backend_->prepare(s, products, kMaxM).ok());
       const int64_t from_host = host_.calls, from_new = counting_new::calls;
       for (int64_t m = 1; m <= kMaxM; ++m) {
-        for (GemmProblem& p : problems) p.a.rows = p.c.rows = m;
-        const Status status = backend_->gemm(s, problems);
+        for (auto& [problem, plan] : products) {
+          problem.a.rows = problem.c.rows = m;
+          plan = backend_->plan(problem).value();
+        }
+        const Status status = backend_->gemm(s, products);
         ASSERT_TRUE(status.ok()) << status.message();
       }
       EXPECT_EQ(host_.calls.load(), from_host);
@@ -194,21 +198,20 @@ TEST_F(CpuBackendTest, PreparedScratchCoversEveryM) {
               .weights = packed.get(), .a{}, .c{}, .bias{}, .routing{}, .compute = compute, .epilogue = epilogue};
           problem.a.dtype = dtype;
           const int64_t max_m = size(random_);
-          const uint64_t prepared = backend_->prepare(nullptr, {&problem, 1}, max_m).value();
+          const uint64_t prepared = plan_and_prepare(*backend_, nullptr, {&problem, 1}, max_m).value();
           for (int64_t m = 1; m <= max_m; ++m) {
             const GemmPlan plan = plan_gemm(problem, m, features, "").value();
-            ASSERT_GE(prepared, scratch_bytes({&plan, 1}))
-                << row.name << " dtype " << dtype << " compute " << compute << " epilogue " << epilogue << " max_m " << max_m
-                << " m " << m;
+            ASSERT_GE(prepared, scratch_bytes(1, plan.bytes())) << row.name << " dtype " << dtype << " compute " << compute
+                                                                << " epilogue " << epilogue << " max_m " << max_m << " m " << m;
           }
         }
 }
 
 TEST_F(CpuBackendTest, ScratchIsBoundedForAnyM) {
   Operands o = operands(*packed_, 1);
-  const uint64_t bytes = backend_->prepare(nullptr, {&o.problem, 1}, INT64_MAX).value();
+  const uint64_t bytes = plan_and_prepare(*backend_, nullptr, {&o.problem, 1}, INT64_MAX).value();
   EXPECT_LT(bytes, uint64_t{64} << 20);
-  EXPECT_EQ(backend_->prepare(nullptr, {&o.problem, 1}, int64_t{1} << 30).value(), bytes);
+  EXPECT_EQ(plan_and_prepare(*backend_, nullptr, {&o.problem, 1}, int64_t{1} << 30).value(), bytes);
 }
 
 MatrixView scratch_view(std::byte* memory, uint64_t bytes) {
@@ -220,15 +223,15 @@ TEST_F(CpuBackendTest, HostScratchOfThePreparedSizeSuffices) {
   constexpr int64_t kMaxM = 40;
   Operands o = operands(*packed_, kMaxM);
   o.problem.compute = MARLIN_COMPUTE_INT8;
-  const uint64_t bytes = backend_->prepare(nullptr, {&o.problem, 1}, kMaxM).value();
+  const uint64_t bytes = plan_and_prepare(*backend_, nullptr, {&o.problem, 1}, kMaxM).value();
   std::vector<std::byte> memory(bytes + 65, std::byte{0x5a});
   for (const size_t offset : {0, 1, 33, 63}) {
     const auto stream = backend_->create_stream({.scratch = scratch_view(memory.data() + offset, bytes)}).take();
     const int64_t calls = host_.calls;
-    EXPECT_EQ(backend_->prepare(stream.get(), {&o.problem, 1}, kMaxM).value(), bytes);
+    EXPECT_EQ(plan_and_prepare(*backend_, stream.get(), {&o.problem, 1}, kMaxM).value(), bytes);
     for (const int64_t m : {1, 4, 7, 39, 40}) {
       o.problem.a.rows = o.problem.c.rows = m;
-      ASSERT_TRUE(backend_->gemm(stream.get(), {&o.problem, 1}).ok());
+      ASSERT_TRUE(plan_and_run(*backend_, stream.get(), o.problem).ok());
     }
     EXPECT_EQ(host_.calls.load(), calls);
     EXPECT_EQ(memory[offset + bytes], std::byte{0x5a});
@@ -241,7 +244,7 @@ TEST_F(CpuBackendTest, SmallHostScratchIsAnErrorThatNamesBothSizes) {
   alignas(64) std::byte memory[128];
   for (const size_t size : {size_t{1}, size_t{128}}) {
     const auto stream = backend_->create_stream({.scratch = scratch_view(memory, size)}).take();
-    const Status status = backend_->gemm(stream.get(), {&o.problem, 1});
+    const Status status = plan_and_run(*backend_, stream.get(), o.problem);
     EXPECT_EQ(status.code(), MARLIN_E_MEMORY);
     EXPECT_THAT(status.message(), HasSubstr("holds " + std::to_string(size) + " bytes"));
     EXPECT_THAT(status.message(), HasSubstr("these products need "));
@@ -258,16 +261,16 @@ TEST_F(CpuBackendTest, AllocatorThatRefusesIsAnErrorAndTheBackendLivesOn) {
   Operands o = operands(*packed, 3);
   refuse = true;
   EXPECT_EQ(backend->pack(source_).status().code(), MARLIN_E_MEMORY);
-  EXPECT_EQ(backend->gemm(nullptr, {&o.problem, 1}).code(), MARLIN_E_MEMORY);
-  EXPECT_EQ(backend->prepare(nullptr, {&o.problem, 1}, 3).status().code(), MARLIN_E_MEMORY);
+  EXPECT_EQ(plan_and_run(*backend, nullptr, o.problem).code(), MARLIN_E_MEMORY);
+  EXPECT_EQ(plan_and_prepare(*backend, nullptr, {&o.problem, 1}, 3).status().code(), MARLIN_E_MEMORY);
   refuse = false;
-  EXPECT_TRUE(backend->gemm(nullptr, {&o.problem, 1}).ok());
+  EXPECT_TRUE(plan_and_run(*backend, nullptr, o.problem).ok());
   EXPECT_TRUE(right(o));
 }
 
 TEST_F(CpuBackendTest, EverythingComesFromAndReturnsToTheHost) {
   Operands o = operands(*packed_, 3);
-  ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+  ASSERT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
   EXPECT_GT(host_.live.load(), 200 * 300 / 2);
   packed_.reset();
   backend_.reset();
@@ -279,7 +282,7 @@ TEST_F(CpuBackendTest, SameBitsForEveryNumberOfThreads) {
     for (const int64_t m : {1, 3, 20, 100}) {
       Operands o = operands(*packed_, m);
       o.problem.compute = compute;
-      ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+      ASSERT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
       const std::vector<float> expected = o.c;
       for (uint32_t threads = 0; threads <= 4; ++threads) {
         BackendOptions options{.threads = threads};
@@ -291,7 +294,7 @@ TEST_F(CpuBackendTest, SameBitsForEveryNumberOfThreads) {
         }
         const auto other = make(options);
         o.c.assign(o.c.size(), 99.0f);
-        ASSERT_TRUE(other->gemm(nullptr, {&o.problem, 1}).ok());
+        ASSERT_TRUE(plan_and_run(*other, nullptr, o.problem).ok());
         ASSERT_EQ(o.c, expected) << threads << " threads, m " << m;
       }
     }
@@ -302,7 +305,7 @@ TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
   std::vector<std::vector<float>> expected;
   for (int64_t m : {1, 2, 9, 17, 30, 64}) all.push_back(operands(*packed_, m));
   for (Operands& o : all) {
-    ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+    ASSERT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
     expected.push_back(o.c);
   }
   std::atomic<int> failures{0};
@@ -313,7 +316,7 @@ TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
       const auto stream = backend_->create_stream({}).take();
       for (int round = 0; round < 30; ++round) {
         all[t].c.assign(all[t].c.size(), 99.0f);
-        const bool ok = backend_->gemm(round % 2 == 0 ? stream.get() : nullptr, {&all[t].problem, 1}).ok();
+        const bool ok = plan_and_run(*backend_, round % 2 == 0 ? stream.get() : nullptr, all[t].problem).ok();
         if (!ok || all[t].c != expected[t]) ++failures;
       }
     });
@@ -325,20 +328,20 @@ TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
 TEST_F(CpuBackendTest, ComputesInTheChildOfAFork) {
   SKIP_UNDER_TSAN();
   Operands o = operands(*packed_, 5);
-  ASSERT_TRUE(backend_->gemm(nullptr, {&o.problem, 1}).ok());
+  ASSERT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
   const std::vector<float> expected = o.c;
   std::atomic<bool> stop{false};
   std::thread busy([&] {
     Operands own = operands(*packed_, 20);
     while (!stop.load())
-      if (!backend_->gemm(nullptr, {&own.problem, 1}).ok()) std::abort();
+      if (!plan_and_run(*backend_, nullptr, own.problem).ok()) std::abort();
   });
   for (int round = 0; round < 30; ++round) {
     o.c.assign(o.c.size(), 99.0f);
     const pid_t child = fork();
     if (child == 0) {
       alarm(20);
-      const bool ok = backend_->gemm(nullptr, {&o.problem, 1}).ok() && o.c == expected;
+      const bool ok = plan_and_run(*backend_, nullptr, o.problem).ok() && o.c == expected;
       packed_.reset();
       backend_.reset();
       _exit(ok ? 0 : 1);
@@ -364,13 +367,13 @@ TEST_F(CpuBackendTest, UnpacksRows) {
 
 TEST_F(CpuBackendTest, ExplainsTheChoice) {
   Operands o = operands(*packed_, 4);
-  const auto text = backend_->explain(o.problem);
+  const auto text = plan_and_explain(*backend_, o.problem);
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(text.value(), StartsWith("kernel: "));
   EXPECT_THAT(text.value(), HasSubstr("\nthreads: 3\n"));
   o.problem.compute = MARLIN_COMPUTE_FP8;
-  EXPECT_EQ(backend_->explain(o.problem).status().code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(backend_->supports(o.problem).code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_and_explain(*backend_, o.problem).status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(backend_->plan(o.problem).status().code(), MARLIN_E_UNSUPPORTED);
 }
 
 TEST_F(CpuBackendTest, RejectsWhatACpuDoesNotHave) {
@@ -393,9 +396,9 @@ TEST_F(CpuBackendTest, EnvironmentIsReadWhenTheContextIsMade) {
   unsetenv("METAL_MARLIN_ISA");
   EXPECT_THAT(logged, HasSubstr("\"vax\""));
   Operands o = operands(*packed_, 4);
-  EXPECT_EQ(odd->supports(o.problem).code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(odd->supports(o.problem).message(), HasSubstr("no_such_kernel"));
-  EXPECT_THAT(generic->explain(o.problem).value(), StartsWith("kernel: cpu_generic_"));
+  EXPECT_EQ(odd->plan(o.problem).status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(odd->plan(o.problem).status().message(), HasSubstr("no_such_kernel"));
+  EXPECT_THAT(plan_and_explain(*generic, o.problem).value(), StartsWith("kernel: cpu_generic_"));
 }
 
 TEST(CpuDevice, DescribesItself) {

@@ -177,7 +177,9 @@ class Guarded : public testing::TestWithParam<std::string> {
     problem.a = a.view();
     problem.c = c.view();
     problem.bias = has_bias_ ? bias.view() : MatrixView{};
-    if (!made.value()->supports(problem).ok()) return {};
+    auto plan = made.value()->plan(problem);
+    if (!plan.ok()) return {};
+    const PlannedGemm product{problem, plan.value()};
     std::snprintf(running, sizeof running,
                   "%s: seed %u format %d%s n %d k %d group %d m %d compute %d epilogue %d A %d C %d edge %d\n",
                   GetParam().c_str(), seed_, source_.meta().format, source_.meta().sparse ? " sparse" : "",
@@ -186,7 +188,7 @@ class Guarded : public testing::TestWithParam<std::string> {
     const Status status = [&] {
       [[maybe_unused]] std::unique_ptr<HostileModes> modes(hostile ? new HostileModes : nullptr);
       const FpEnvironment of_the_boundary;
-      return made.value()->gemm(nullptr, {&problem, 1});
+      return made.value()->gemm(nullptr, {&product, 1});
     }();
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_TRUE(c.gaps_untouched()) << running;

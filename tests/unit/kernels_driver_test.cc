@@ -199,8 +199,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
   operands[0].problem.epilogue = MARLIN_EPILOGUE_SWIGLU;
   operands[0].problem.c.cols = 50;
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
-    std::vector<GemmProblem> problems;
-    std::vector<GemmPlan> plans;
+    std::vector<PlannedGemm> products;
     std::vector<std::vector<float>> alone;
     for (Operands& o : operands) {
       o.problem.a = operands[0].problem.a;  // one A for all
@@ -208,12 +207,11 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
       run(o.problem, features, "", 2);
       alone.push_back(results(o.problem));
       std::fill(o.c.begin(), o.c.end(), std::byte{0});
-      problems.push_back(o.problem);
-      plans.push_back(plan_gemm(o.problem, 9, features, "").take());
+      products.push_back({o.problem, Plan(plan_gemm(o.problem, 9, features, "").value())});
     }
-    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans)).take();
+    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();
     SerialRunner runner(3);
-    run_gemm(plans, problems, {scratch.data(), scratch.size()}, runner);
+    run_gemm(products, {scratch.data(), scratch.size()}, runner);
     for (size_t i = 0; i < operands.size(); ++i) EXPECT_EQ(results(operands[i].problem), alone[i]) << i;
   }
 }

@@ -277,11 +277,10 @@ inline Operands make_operands(const CpuWeights& w, int64_t m, marlin_dtype a_typ
 inline void run(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel, uint32_t width) {
   auto plan = plan_gemm(problem, problem.a.rows, features, kernel);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const GemmPlan plans[] = {plan.value()};
-  const GemmProblem problems[] = {problem};
-  Block scratch = Block::allocate(Allocator::system(), scratch_bytes(plans)).take();
+  const PlannedGemm products[] = {{problem, Plan(plan.value())}};
+  Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();
   SerialRunner runner(width);
-  run_gemm(plans, problems, {scratch.data(), scratch.size()}, runner);
+  run_gemm(products, {scratch.data(), scratch.size()}, runner);
 }
 
 inline float element(const MatrixView& view, int64_t row, int64_t column) {

@@ -91,63 +91,58 @@ class CpuBackend final : public Backend {
     return std::unique_ptr<BackendStream>(std::move(stream));
   }
 
-  Status supports(const GemmProblem& problem) override {
-    if (problem.routing.present())
-      return plan_experts(problem, problem.routing.ids.rows, features_, kernel_).status();
-    return plan_gemm(problem, problem.a.rows, features_, kernel_).status();
+  Result<Plan> plan(const GemmProblem& problem) override {
+    if (problem.routing.present()) {
+      MARLIN_ASSIGN(const ExpertPlan own,
+                    plan_experts(problem, problem.routing.ids.rows, features_, kernel_));
+      return Plan(own);
+    }
+    MARLIN_ASSIGN(const GemmPlan own, plan_gemm(problem, problem.a.rows, features_, kernel_));
+    return Plan(own);
   }
 
-  Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) override {
+  Status gemm(BackendStream* stream, std::span<const PlannedGemm> products) override {
     if (stream != nullptr) {
       auto& own = static_cast<CpuStream&>(*stream);
-      return gemm(own.workspace, own.host_scratch, problems);
+      return gemm(own.workspace, own.host_scratch, products);
     }
     const WorkspaceCache::Lease lease(cache_);
-    return gemm(*lease, std::nullopt, problems);
+    return gemm(*lease, std::nullopt, products);
   }
 
-  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems,
+  Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
                            int64_t max_m) override {
     if (stream != nullptr) {
       auto& own = static_cast<CpuStream&>(*stream);
-      return prepare(own.workspace, own.host_scratch.has_value(), problems, max_m);
+      return prepare(own.workspace, own.host_scratch.has_value(), products, max_m);
     }
     const WorkspaceCache::Lease lease(cache_);
-    return prepare(*lease, false, problems, max_m);
+    return prepare(*lease, false, products, max_m);
   }
 
   Status flush(BackendStream&) override { return {}; }
   Status wait(BackendStream&, uint64_t) override { return {}; }
 
-  Result<std::string> explain(const GemmProblem& problem) override {
+  Result<std::string> explain(const PlannedGemm& product) override {
     const std::string threads = "threads: " + std::to_string(runner_->width()) + "\n";
-    if (problem.routing.present()) {
-      MARLIN_ASSIGN(const std::string text, explain_experts(problem, features_, kernel_));
+    if (product.problem.routing.present()) {
+      MARLIN_ASSIGN(const std::string text,
+                    explain_experts(product.problem, product.plan.as<ExpertPlan>(), features_,
+                                    kernel_));
       return text + threads;
     }
-    MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, problem.a.rows, features_, kernel_));
-    return explain_gemm(plan, problem, features_) + threads;
+    return explain_gemm(product.plan.as<GemmPlan>(), product.problem, features_) + threads;
   }
 
  private:
   Status gemm(Workspace& workspace, std::optional<std::span<std::byte>> scratch,
-              std::span<const GemmProblem> problems) {
-    workspace.problems.clear();
-    workspace.plans.clear();
-    uint64_t bytes = 0;
-    for (const GemmProblem& problem : problems) {
-      if (problem.a.rows == 0) continue;
-      if (problem.routing.present()) {
-        MARLIN_ASSIGN(const ExpertPlan plan,
-                      plan_experts(problem, problem.routing.ids.rows, features_, kernel_));
-        bytes = std::max(bytes, plan.bytes());
-        continue;
-      }
-      MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, problem.a.rows, features_, kernel_));
-      workspace.problems.push_back(problem);
-      workspace.plans.push_back(plan);
-    }
-    if (!workspace.problems.empty()) bytes = std::max(bytes, scratch_bytes(workspace.plans));
+              std::span<const PlannedGemm> products) {
+    const auto routes = [](const PlannedGemm& product) {
+      return product.problem.routing.present() && product.problem.a.rows != 0;
+    };
+    uint64_t bytes = scratch_bytes(products);
+    for (const PlannedGemm& product : products)
+      if (routes(product)) bytes = std::max(bytes, product.plan.as<ExpertPlan>().bytes());
     if (bytes == 0) return {};
 
     if (!scratch) {
@@ -158,35 +153,34 @@ class CpuBackend final : public Backend {
                            "these products need %" PRIu64,
                            scratch->size(), bytes);
     }
-    if (!workspace.problems.empty())
-      run_gemm(workspace.plans, workspace.problems, *scratch, *runner_);
-    for (const GemmProblem& problem : problems) {
-      if (!problem.routing.present() || problem.a.rows == 0) continue;
-      MARLIN_RETURN_IF_ERROR(run_experts(problem, features_, kernel_, *scratch, *runner_));
+    run_gemm(products, *scratch, *runner_);
+    for (const PlannedGemm& product : products) {
+      if (!routes(product)) continue;
+      MARLIN_RETURN_IF_ERROR(run_experts(product.problem, product.plan.as<ExpertPlan>(), features_,
+                                         kernel_, *scratch, *runner_));
     }
     return {};
   }
 
   Result<uint64_t> prepare(Workspace& workspace, bool has_host_scratch,
-                           std::span<const GemmProblem> problems, int64_t max_m) {
-    if (max_m == 0 || problems.empty()) return uint64_t{0};
+                           std::span<const PlannedGemm> products, int64_t max_m) {
+    if (max_m == 0 || products.empty()) return uint64_t{0};
     // Rows are multiplied a block at a time, so scratch stops growing long before this; and
     // INT64_MAX would overflow in sums.
     max_m = std::min(max_m, int64_t{1} << 40);
-    workspace.problems.clear();
-    workspace.plans.clear();
-    uint64_t bytes = 0;
-    for (const GemmProblem& problem : problems) {
+    size_t plain = 0;
+    uint64_t plain_bytes = 0, bytes = 0;
+    for (const auto& [problem, own] : products) {
       if (problem.routing.present()) {
         MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, max_m, features_, kernel_));
         bytes = std::max(bytes, plan.bytes());
         continue;
       }
       MARLIN_ASSIGN(const GemmPlan plan, largest_plan(problem, max_m, features_, kernel_));
-      workspace.problems.push_back(problem);
-      workspace.plans.push_back(plan);
+      ++plain;
+      plain_bytes += plan.bytes();
     }
-    bytes = std::max(bytes, scratch_bytes(workspace.plans));
+    bytes = std::max(bytes, scratch_bytes(plain, plain_bytes));
     if (!has_host_scratch) MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, allocator_).status());
     runner_->run(runner_->width(), [](uint32_t) {});  // starts the threads
     return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere

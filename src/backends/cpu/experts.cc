@@ -115,7 +115,8 @@ void sort_by_expert(const TokenChunk& chunk) {
   }
 }
 
-Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const CpuFeatures& features,
+Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, bool alike,
+                                     const CpuFeatures& features,
                                      std::string_view kernel_override) {
   size_t made = 0;
   for (int64_t e = 0; e < chunk.experts; ++e) {
@@ -128,7 +129,12 @@ Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const CpuFeatures&
       job.problem.c = {chunk.results, chunk.routed_rows(), columns, columns, MARLIN_F32};
       job.problem.accumulate = false;
     }
-    MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, m, features, kernel_override));
+    const GemmJob* const before = made > 1 ? &job - 1 : nullptr;
+    if (alike && before != nullptr && before->m == m) {
+      job.plan = before->plan;
+    } else {
+      MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, m, features, kernel_override));
+    }
     job.weights = static_cast<const CpuWeights*>(job.problem.weights);
     job.m = m;
     job.rows_of_a = chunk.rows_of_a + first;
@@ -240,8 +246,8 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
   // Any one job must fit. What all of them need together depends on the ids; where this falls short
   // they run in more waves.
   constexpr int64_t kSome = 12;  // rows: these may be padded threefold
-  const bool alike = stack.front()->meta().group_index.empty();
-  for (size_t e = 0; e < (alike ? 1 : stack.size()); ++e) {
+  plan.alike = stack.front()->meta().group_index.empty();
+  for (size_t e = 0; e < (plan.alike ? 1 : stack.size()); ++e) {
     const GemmProblem one = problem_of(problem, e);
     MARLIN_ASSIGN(const GemmPlan largest,
                   largest_plan(one, plan.routed_rows, features, kernel_override));
@@ -255,11 +261,10 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
   return plan;
 }
 
-Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
+Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const CpuFeatures& features,
                    std::string_view kernel_override, std::span<std::byte> scratch,
                    TaskRunner& runner) {
   const int64_t tokens = problem.routing.ids.rows;
-  MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, tokens, features, kernel_override));
   TokenChunk chunk{};
   chunk.problem = &problem;
   chunk.top_k = problem.routing.ids.cols;
@@ -268,17 +273,17 @@ Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
   for (; chunk.first_token < tokens; chunk.first_token += plan.tokens) {
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
-    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, features, kernel_override));
+    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, plan.alike, features, kernel_override));
     run_waves(chunk, jobs, plan.wave_bytes, runner);
     finish(chunk, runner);
   }
   return {};
 }
 
-Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features,
+Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan& experts,
+                                    const CpuFeatures& features,
                                     std::string_view kernel_override) {
   const int64_t tokens = problem.routing.ids.rows;
-  MARLIN_ASSIGN(const ExpertPlan experts, plan_experts(problem, tokens, features, kernel_override));
   const GemmProblem one = problem_of(problem, 0);
   const int64_t share = ceil_div(experts.routed_rows, experts.experts);
   MARLIN_ASSIGN(GemmPlan plan, plan_gemm(one, share, features, kernel_override));

@@ -18,6 +18,7 @@ namespace metal_marlin::cpu {
 /// the ids.
 struct ExpertPlan {
   int64_t tokens = 0, routed_rows = 0, experts = 0;  ///< tokens at a time, and their routed rows
+  bool alike = true;  ///< the experts' layouts are equal: one plan serves as many rows of any
   uint64_t results_bytes = 0;  ///< of all routed rows' results, where scales sum them
   uint64_t wave_bytes = 0;     ///< for the jobs that run at once
 
@@ -28,13 +29,14 @@ struct ExpertPlan {
 /// has routing.
 Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
                                 const CpuFeatures& features, std::string_view kernel_override);
-/// Runs it; scratch is 64-byte aligned and holds the plan's bytes().
-Status run_experts(const GemmProblem& problem, const CpuFeatures& features,
+/// Runs a problem with the plan of its tokens; scratch is 64-byte aligned and holds the plan's
+/// bytes().
+Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const CpuFeatures& features,
                    std::string_view kernel_override, std::span<std::byte> scratch,
                    TaskRunner& runner);
 /// As explain_gemm(), of the expert that gets its share of the routed rows, and which kernel runs
 /// how many rows.
-Result<std::string> explain_experts(const GemmProblem& problem, const CpuFeatures& features,
-                                    std::string_view kernel_override);
+Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan& experts,
+                                    const CpuFeatures& features, std::string_view kernel_override);
 
 }  // namespace metal_marlin::cpu

@@ -11,11 +11,14 @@
 
 namespace metal_marlin::cpu {
 
-/// Scratch bytes for these products run together.
-uint64_t scratch_bytes(std::span<const GemmPlan> plans);
-/// Runs them; scratch is 64-byte aligned and holds scratch_bytes(). An A that several share (same
-/// data, shape, stride, dtype, same preparation) is prepared once.
-void run_gemm(std::span<const GemmPlan> plans, std::span<const GemmProblem> problems,
-              std::span<std::byte> scratch, TaskRunner& runner);
+/// Scratch bytes for so many products run together, whose plans need `plan_bytes` in all.
+uint64_t scratch_bytes(size_t products, uint64_t plan_bytes);
+/// Scratch bytes for the plain products among these run together: those with rows and without
+/// routing, whose plan is a GemmPlan.
+uint64_t scratch_bytes(std::span<const PlannedGemm> products);
+/// Runs the plain products among these; scratch is 64-byte aligned and holds scratch_bytes(). An A
+/// that several share (same data, shape, stride, dtype, same preparation) is prepared once.
+void run_gemm(std::span<const PlannedGemm> products, std::span<std::byte> scratch,
+              TaskRunner& runner);
 
 }  // namespace metal_marlin::cpu

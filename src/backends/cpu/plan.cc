@@ -26,13 +26,30 @@ const CpuWeights& weights_of(const GemmProblem& problem) {
   return static_cast<const CpuWeights&>(*problem.weights);
 }
 
-bool serves(const KernelRow& row, const GemmProblem& problem, const CpuWeights& weights) {
-  if ((row.form == ActivationForm::int8) != (problem.compute == MARLIN_COMPUTE_INT8)) return false;
-  if (row.bf16_only && problem.a.dtype != MARLIN_BF16) return false;
-  const uint32_t code =
-      weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights));
-  return (row.codes & code) != 0 && (row.scales & bit(weights.layout.scale_type)) != 0;
-}
+/// What a product asks of a kernel, for any M.
+struct Demands {
+  Demands(const GemmProblem& problem, const CpuWeights& weights, bool free_choice)
+      : code(weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights))),
+        scale(bit(weights.layout.scale_type)),
+        int8(problem.compute == MARLIN_COMPUTE_INT8),
+        bf16(problem.a.dtype == MARLIN_BF16),
+        portable_only(weights.layout.k < kBlockSlots && free_choice) {}
+
+  bool met_by(const KernelRow& row) const {
+    return (row.codes & code) != 0 && (row.scales & scale) != 0 &&
+           (row.form == ActivationForm::int8) == int8 && (!row.bf16_only || bf16) &&
+           (!portable_only || row.features == 0);
+  }
+  KernelCandidate candidate(const KernelRow& row) const {
+    return {row.name, row.features, row.m_min, row.m_max, met_by(row)};
+  }
+
+  uint32_t code, scale;
+  bool int8, bf16;
+  /// Kernels that scale partial sums round a term once more than the contract's gamma_K counts;
+  /// that shows when K is 1 or 2.
+  bool portable_only;
+};
 
 int64_t pair_sum_columns(const CpuWeights& weights) {
   return weights.layout.panels() * kPanelColumns;
@@ -56,36 +73,32 @@ int64_t parts_of_k(const PanelLayout& layout, const ActivationLayout& activation
       1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));
 }
 
-using Candidates = std::array<KernelCandidate, kKernelCount>;
-
-/// For any M.
-Result<Candidates> candidates_for(const GemmProblem& problem, std::string_view kernel_override) {
-  if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
-    return Status::error(
-        MARLIN_E_UNSUPPORTED,
-        "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
-        problem.compute);
-  const CpuWeights& weights = weights_of(problem);
-  Candidates candidates;
-  // Kernels that scale partial sums round a term once more than the contract's gamma_K counts; that
-  // shows when K is 1 or 2.
-  const bool portable_only = weights.layout.k < kBlockSlots && kernel_override.empty();
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const KernelRow& row = kernel_rows()[i];
-    const bool fits = serves(row, problem, weights) && (!portable_only || row.features == 0);
-    candidates[i] = {row.name, row.features, row.m_min, row.m_max, fits};
-  }
-  return candidates;
+Status check_compute(const GemmProblem& problem) {
+  if (problem.compute == MARLIN_COMPUTE_DEFAULT || problem.compute == MARLIN_COMPUTE_INT8)
+    return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
+                       problem.compute);
 }
 
-Result<GemmPlan> plan_with(const Candidates& candidates, const GemmProblem& problem, int64_t m,
+Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const CpuFeatures& features,
+                                    std::string_view kernel_override) {
+  // The common case needs no list of all candidates.
+  if (kernel_override.empty())
+    for (const KernelRow& row : kernel_rows())
+      if (may_run(demands.candidate(row), features.bits, m)) return &row;
+  std::array<KernelCandidate, kKernelCount> all;
+  for (size_t i = 0; i < all.size(); ++i) all[i] = demands.candidate(kernel_rows()[i]);
+  MARLIN_ASSIGN(const size_t index, choose_kernel(all, features.bits, m, kernel_override));
+  return &kernel_rows()[index];
+}
+
+Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, int64_t m,
                            const CpuFeatures& features, std::string_view kernel_override) {
   const CpuWeights& weights = weights_of(problem);
   m = std::max<int64_t>(m, 1);
-  MARLIN_ASSIGN(const size_t index, choose_kernel(candidates, features.bits, m, kernel_override));
-
   GemmPlan plan;
-  plan.row = &kernel_rows()[index];
+  MARLIN_ASSIGN(plan.row, choose_row(demands, m, features, kernel_override));
   const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
   plan.m_block = std::min(m, round_up(ceil_div(m, blocks), kRowUnit));
   // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every
@@ -122,23 +135,23 @@ uint64_t GemmPlan::bytes() const {
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
                            std::string_view kernel_override) {
-  MARLIN_ASSIGN(const Candidates candidates, candidates_for(problem, kernel_override));
-  return plan_with(candidates, problem, m, features, kernel_override);
+  MARLIN_RETURN_IF_ERROR(check_compute(problem));
+  const Demands demands(problem, weights_of(problem), kernel_override.empty());
+  return plan_with(demands, problem, m, features, kernel_override);
 }
 
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m,
                               const CpuFeatures& features, std::string_view kernel_override) {
   // Within one kernel's range of M more rows never need less, but for parts of K, which one tile
   // alone has: the ends of the ranges and of the first tile suffice.
-  MARLIN_ASSIGN(const Candidates candidates, candidates_for(problem, kernel_override));
-  MARLIN_ASSIGN(GemmPlan largest, plan_with(candidates, problem, max_m, features, kernel_override));
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].serves) continue;
-    const KernelRow& row = kernel_rows()[i];
+  MARLIN_RETURN_IF_ERROR(check_compute(problem));
+  const Demands demands(problem, weights_of(problem), kernel_override.empty());
+  MARLIN_ASSIGN(GemmPlan largest, plan_with(demands, problem, max_m, features, kernel_override));
+  for (const KernelRow& row : kernel_rows()) {
+    if (!demands.met_by(row)) continue;
     for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}}) {
       if (m < 1 || m >= max_m) continue;
-      MARLIN_ASSIGN(const GemmPlan plan,
-                    plan_with(candidates, problem, m, features, kernel_override));
+      MARLIN_ASSIGN(const GemmPlan plan, plan_with(demands, problem, m, features, kernel_override));
       if (plan.bytes() > largest.bytes()) largest = plan;
     }
   }

@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "backends/cpu/gemm.h"
 #include "base/memory.h"
 #include "core/backend.h"
 
@@ -19,9 +17,6 @@ class Workspace {
  public:
   /// Returns at least `bytes` of memory, aligned to 64 bytes; its earlier content is lost.
   Result<std::span<std::byte>> scratch(uint64_t bytes, const Allocator& allocator);
-
-  std::vector<GemmProblem> problems;
-  std::vector<GemmPlan> plans;
 
  private:
   Block block_;

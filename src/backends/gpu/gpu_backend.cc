@@ -86,25 +86,26 @@ class GpuBackend final : public Backend {
         std::make_unique<GpuStream>(std::move(queue), options.kind, std::move(scratch), bytes));
   }
 
-  Status supports(const GemmProblem& problem) override {
-    return plan(problem, problem.a.rows).status();
+  Result<Plan> plan(const GemmProblem& problem) override {
+    MARLIN_ASSIGN(const GemmPlan own, plan(problem, problem.a.rows));
+    return Plan(own);
   }
 
-  Status gemm(BackendStream* stream, std::span<const GemmProblem> problems) override {
+  Status gemm(BackendStream* stream, std::span<const PlannedGemm> products) override {
     MARLIN_RETURN_IF_ERROR(check_process());
-    if (stream != nullptr) return gemm_on(static_cast<GpuStream&>(*stream), problems, nullptr);
+    if (stream != nullptr) return gemm_on(static_cast<GpuStream&>(*stream), products, nullptr);
     return at_once(
-        [&](GpuStream& own, Operands& operands) { return gemm_on(own, problems, &operands); });
+        [&](GpuStream& own, Operands& operands) { return gemm_on(own, products, &operands); });
   }
 
-  Result<uint64_t> prepare(BackendStream* stream, std::span<const GemmProblem> problems,
+  Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
                            int64_t max_m) override {
     MARLIN_RETURN_IF_ERROR(check_process());
-    if (max_m == 0 || problems.empty()) return uint64_t{0};
+    if (max_m == 0 || products.empty()) return uint64_t{0};
     if (stream != nullptr)
-      return prepare_on(static_cast<GpuStream&>(*stream), problems, max_m, false);
+      return prepare_on(static_cast<GpuStream&>(*stream), products, max_m, false);
     MARLIN_ASSIGN(auto own, streams_.take());
-    auto bytes = prepare_on(*own, problems, max_m, true);
+    auto bytes = prepare_on(*own, products, max_m, true);
     streams_.put(std::move(own));
     return bytes;
   }
@@ -123,10 +124,9 @@ class GpuBackend final : public Backend {
     return own.wait(timeout_ns);
   }
 
-  Result<std::string> explain(const GemmProblem& problem) override {
-    MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
-    return explain_gemm(chosen, problem, rules()) + "busy_ns: " + std::to_string(busy_ns_.load()) +
-           '\n';
+  Result<std::string> explain(const PlannedGemm& product) override {
+    return explain_gemm(product.plan.as<GemmPlan>(), product.problem, rules()) +
+           "busy_ns: " + std::to_string(busy_ns_.load()) + '\n';
   }
 
  private:
@@ -150,12 +150,11 @@ class GpuBackend final : public Backend {
     for (;;) {  // each turn learns of one more kernel
       MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
       const RowBlockLayout& layout = weights_of(problem).layout;
-      const Decoder decoder = decoder_of(*chosen.kernel, chosen.activation, layout);
-      if (!options_.probe || health_.of(decoder) != KernelHealth::unknown) return chosen;
+      if (!options_.probe || chosen.health != KernelHealth::unknown) return chosen;
       const ProbeBench bench{*device_, memory_, kernels_, streams_, *runner_, logger_};
       MARLIN_ASSIGN(const KernelHealth::State state,
                     probe(bench, *chosen.kernel, chosen.activation, layout));
-      health_.set(decoder, state);
+      health_.set(decoder_of(*chosen.kernel, chosen.activation, layout), state);
     }
   }
 
@@ -172,7 +171,7 @@ class GpuBackend final : public Backend {
     return {};
   }
 
-  Status gemm_on(GpuStream& stream, std::span<const GemmProblem> problems, Operands* hosts) {
+  Status gemm_on(GpuStream& stream, std::span<const PlannedGemm> products, Operands* hosts) {
     MARLIN_RETURN_IF_ERROR(stream.check());
     Operands devices(*device_, memory_, stream, false);
     Operands& operands = hosts != nullptr ? *hosts : devices;
@@ -180,7 +179,7 @@ class GpuBackend final : public Backend {
       size_t a = 0, c = 0, bias = 0;
     };
     std::vector<Located> located;
-    for (const GemmProblem& problem : problems) {
+    for (const auto& [problem, plan] : products) {
       Located& at = located.emplace_back();
       if (problem.a.rows == 0) continue;
       MARLIN_ASSIGN(at.a, operands.add(problem.a, "a", element_bytes(problem.a), Access::read));
@@ -192,13 +191,13 @@ class GpuBackend final : public Backend {
     }
     MARLIN_RETURN_IF_ERROR(operands.stage());
     GemmCall call(kernels_);
-    for (size_t i = 0; i < problems.size(); ++i) {
-      const GemmProblem& problem = problems[i];
+    for (size_t i = 0; i < products.size(); ++i) {
+      const auto& [problem, plan] = products[i];
       if (problem.a.rows == 0) continue;
-      MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, problem.a.rows));
       const Matrix bias = problem.bias.present() ? operands.place(located[i].bias) : Matrix();
-      MARLIN_RETURN_IF_ERROR(call.add(
-          problem, chosen, {operands.place(located[i].a), operands.place(located[i].c), bias}));
+      MARLIN_RETURN_IF_ERROR(
+          call.add(problem, plan.as<GemmPlan>(),
+                   {operands.place(located[i].a), operands.place(located[i].c), bias}));
     }
     return call.record(stream, memory_);
   }
@@ -218,11 +217,11 @@ class GpuBackend final : public Backend {
     return record_unpack(kernels_, stream, weights, rows, list, out, operands.place(to));
   }
 
-  Result<uint64_t> prepare_on(GpuStream& stream, std::span<const GemmProblem> problems,
+  Result<uint64_t> prepare_on(GpuStream& stream, std::span<const PlannedGemm> products,
                               int64_t max_m, bool stages) {
     MARLIN_RETURN_IF_ERROR(stream.check());
     uint64_t bytes = 0, staged = 0;
-    for (const GemmProblem& problem : problems) {
+    for (const auto& [problem, own] : products) {
       MARLIN_ASSIGN(const std::vector<int64_t> told, plan_breakpoints(problem, max_m, rules()));
       uint64_t most = 0;
       for (const int64_t m : told) {

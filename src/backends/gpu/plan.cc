@@ -82,7 +82,8 @@ int64_t distance(const ProductKernel& kernel, int64_t m) {
                                                  : 0;
 }
 
-Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
+Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules,
+                                    const KernelHealth::Reader& health) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   if (!rules.forced.empty()) return forced_kernel(layout.codes, activation, rules);
@@ -92,7 +93,7 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
         candidate(kernels[i], layout.codes, activation,
-                  rules.health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
+                  health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok())
     return &kernels[found.value()];
@@ -122,6 +123,17 @@ int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t b
                              std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
 }
 
+const char* probe_text(KernelHealth::State state) {
+  switch (state) {
+    case KernelHealth::good:
+      return "agrees with the CPU on this device";
+    case KernelHealth::bad:
+      return "miscomputes on this device";
+    default:
+      return "not done";
+  }
+}
+
 }  // namespace
 
 const GpuWeights& weights_of(const GemmProblem& problem) {
@@ -134,8 +146,7 @@ Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
           layout.group_shift_constant()};
 }
 
-KernelHealth::State KernelHealth::of(const Decoder& decoder) const {
-  const std::lock_guard lock(mutex_);
+KernelHealth::State KernelHealth::Reader::of(const Decoder& decoder) const {
   const auto found = states_.find(decoder);
   return found == states_.end() ? unknown : found->second;
 }
@@ -205,8 +216,12 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
         MARLIN_E_UNSUPPORTED,
         "this backend multiplies no mixture of experts in one product; the CPU does");
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
-  MARLIN_ASSIGN(const ProductKernel* const kernel, choose(problem, std::max<int64_t>(m, 1), rules));
-  return plan_with(*kernel, problem, m, rules.most_rows);
+  const KernelHealth::Reader health(rules.health);
+  MARLIN_ASSIGN(const ProductKernel* const kernel,
+                choose(problem, std::max<int64_t>(m, 1), rules, health));
+  MARLIN_ASSIGN(GemmPlan plan, plan_with(*kernel, problem, m, rules.most_rows));
+  plan.health = health.of(decoder_of(*kernel, plan.activation, weights_of(problem).layout));
+  return plan;
 }
 
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
@@ -256,14 +271,10 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   if (layout.permuted)
     append(text, "act_order: columns of A are put into the weights' order first\n");
   append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
-  const auto state = rules.health.of(decoder_of(kernel, plan.activation, layout));
-  append(text, "probe: %s\n",
-         state == KernelHealth::good  ? "agrees with the CPU on this device"
-         : state == KernelHealth::bad ? "miscomputes on this device"
-                                      : "not done");
+  append(text, "probe: %s\n", probe_text(plan.health));
   const KernelHealth well;
-  const auto meant = choose(problem, std::max<int64_t>(problem.a.rows, 1),
-                            {rules.device, well, rules.forced, rules.most_rows});
+  const auto meant =
+      choose(problem, std::max<int64_t>(problem.a.rows, 1), rules, KernelHealth::Reader(well));
   if (meant.ok() && meant.value() != &kernel) {
     const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());

@@ -34,7 +34,17 @@ Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
 class KernelHealth {
  public:
   enum State : uint8_t { unknown, good, bad };
-  State of(const Decoder& decoder) const;
+  /// Asks many questions with one lock, which it holds while it lives.
+  class Reader {
+   public:
+    explicit Reader(const KernelHealth& health) : lock_(health.mutex_), states_(health.states_) {}
+    State of(const Decoder& decoder) const;
+
+   private:
+    const std::lock_guard<std::mutex> lock_;
+    const std::map<Decoder, State>& states_;
+  };
+
   void set(const Decoder& decoder, State state);
   /// Names of those found bad, each once, with a comma between; "" when there are none.
   std::string bad_ones() const;
@@ -62,6 +72,7 @@ struct GemmPlan {
   int64_t split_blocks = 1;
   int64_t m_block = 0;        ///< rows of A of one dispatch
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
+  KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0;
   uint64_t scratch_bytes() const {
