@@ -87,11 +87,13 @@ MARLIN_SHARED marlin_int block_count(marlin_int slots) {
 }
 /// Slots of block b.
 MARLIN_SHARED marlin_int block_slots(marlin_int slots, marlin_int b) {
-  return b < slots / kBlockSlots ? 128 : b == slots / kBlockSlots && (slots & 64) != 0 ? 64 : 32;
+  if (b < slots / kBlockSlots) return 128;
+  return b == slots / kBlockSlots && (slots & 64) != 0 ? 64 : 32;
 }
 /// First slot of block b <= block_count(slots).
 MARLIN_SHARED marlin_int block_begin(marlin_int slots, marlin_int b) {
-  return b <= slots / kBlockSlots ? kBlockSlots * b : b < block_count(slots) ? slots - 32 : slots;
+  if (b <= slots / kBlockSlots) return kBlockSlots * b;
+  return b < block_count(slots) ? slots - 32 : slots;
 }
 
 /// In a row block, the number of the quad of slot group g for the rows 8 i + r. `pairs`: one-byte
@@ -102,6 +104,7 @@ MARLIN_SHARED marlin_int scale_quad_at(marlin_int g, marlin_int r, bool pairs) {
 
 /// Position of step t's code in a 16-bit half of dense FP4.
 MARLIN_SHARED marlin_int fp4_sign_bit(marlin_int t) {
-  return t == 0 ? 15 : t == 1 ? 12 : t == 2 ? 14 : 13;
+  if (t < 2) return 15 - 3 * t;  // 15, 12
+  return 16 - t;                 // 14, 13
 }
 MARLIN_SHARED marlin_int fp4_low_bit(marlin_int t) { return 9 - 3 * t; }

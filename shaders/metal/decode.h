@@ -100,9 +100,10 @@ struct SparseSpan {
   void open(const device uint4* block, ushort units, ushort lane) {
     low = block[lane];
     high = units == 4 ? block[kLanes + lane] : low;
-    positions = units == 4   ? block[2 * kLanes + lane]
-                : units == 2 ? block[kLanes + lane]
-                             : low >> 16;
+    if (units == 1)
+      positions = low >> 16;
+    else
+      positions = block[(units == 4 ? 2 * kLanes : kLanes) + lane];
   }
   Unit unit(ushort w) const {
     return Unit{((w < 2 ? low : high) >> (16 * (w & 1))) & 0xFFFF, (positions >> (8 * w)) & 0xFF};

@@ -50,7 +50,8 @@ static inline float activate(float x) {
 
 /// gpt-oss: clamped gate and up. min() might turn NaN into the limit.
 static inline float swiglu_oai(float gate, float up) {
-  const float g = gate > 7.0f ? 7.0f : gate, u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+  const float g = gate > 7.0f ? 7.0f : gate, low = up < -7.0f ? -7.0f : up;
+  const float u = low > 7.0f ? 7.0f : low;
   return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
 }
 static inline float combine(float gate, float up) {

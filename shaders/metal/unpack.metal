@@ -116,9 +116,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   Group group;
   group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
   group.zero = additive ? scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0) : 0;
-  group.point = zero_kind == kZeroInteger    ? ((const device uchar*)zeros)[zero_place]
-                : Codes::kZeros && !additive ? 8
-                                             : 0;
+  group.point = Codes::kZeros && !additive ? 8 : 0;
+  if (zero_kind == kZeroInteger) group.point = ((const device uchar*)zeros)[zero_place];
   half2 h[4];
   Codes::decode(unit, i, h);
   for (ushort e = 0; e < kUnitSlots; e++) {

@@ -199,7 +199,7 @@ class Characters {
   /// Encodes as UTF-8. Returns the first byte and keeps the others, none of which is 0.
   int encode(uint32_t code) {
     static constexpr uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
-    const uint32_t more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    const uint32_t more = (code >= 0x80) + (code >= 0x800) + (code >= 0x10000);
     for (uint32_t i = 0; i < more; ++i) decoded_ = decoded_ << 8 | 0x80 | (code >> 6 * i & 0x3f);
     return static_cast<uint8_t>(kFirst[more] | code >> 6 * more);
   }
@@ -209,7 +209,7 @@ class Characters {
   uint32_t decoded_ = 0;  // bytes of one character that are still to come, the lowest first
 };
 
-int sign(int a, int b) { return a < b ? -1 : a > b ? 1 : 0; }
+int sign(int a, int b) { return (a > b) - (a < b); }
 
 }  // namespace
 

@@ -104,6 +104,15 @@ class HeaderReader {
 
  private:
   enum class Field { dtype, shape, data_offsets, unknown };
+  static Field field_named(std::string_view name) {
+    for (const Field field : {Field::dtype, Field::shape, Field::data_offsets})
+      if (name == name_of(field)) return field;
+    return Field::unknown;
+  }
+  static const char* name_of(Field field) {
+    if (field == Field::dtype) return "dtype";
+    return field == Field::shape ? "shape" : "data_offsets";
+  }
 
   /// Of the tensor that is being read; "" before the first.
   std::string name(size_t most = SIZE_MAX) const {
@@ -147,18 +156,12 @@ class HeaderReader {
     }
     if (e.kind == Kind::end_object) return finish_tensor(e);
     if (e.kind == Kind::key) {
-      field_ = e.text == "dtype"          ? Field::dtype
-               : e.text == "shape"        ? Field::shape
-               : e.text == "data_offsets" ? Field::data_offsets
-                                          : Field::unknown;
+      field_ = field_named(e.text);
       return {};
     }
     if (field_ == Field::unknown) return {};
     if (field_ != Field::dtype || e.kind != Kind::string) {
-      return error(e,
-                   field_ == Field::dtype   ? "dtype"
-                   : field_ == Field::shape ? "shape"
-                                            : "data_offsets",
+      return error(e, name_of(field_),
                    field_ == Field::dtype ? "expected a string" : "expected an array");
     }
     type_ = find_type(e.text);
@@ -173,9 +176,7 @@ class HeaderReader {
   Status visit_number(const JsonEvent& e) {
     if (in_metadata_) return error(e, "metadata", "expected strings");
     if (field_ == Field::unknown) return {};
-    const char* name = field_ == Field::shape          ? "shape"
-                       : field_ == Field::data_offsets ? "data_offsets"
-                                                       : "dtype";
+    const char* name = name_of(field_);
     if (field_ == Field::dtype) return error(e, name, "expected a string");
     if (e.depth == 3 && e.kind == Kind::array) {
       if (field_ == Field::shape) seen_shape_ = true;

@@ -53,7 +53,11 @@ uint32_t limit_v1(const std::string& folder) {
   return quota_file && period_file ? ratio(quota, period) : 0;
 }
 
-uint32_t lower(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+/// The lower of two limits, of which 0 is none.
+uint32_t lower(uint32_t a, uint32_t b) {
+  if (a == 0 || b == 0) return std::max(a, b);
+  return std::min(a, b);
+}
 
 /// The least limit of `path` and all its ancestors. A container may see a path that is not mounted;
 /// its root then has the limit.

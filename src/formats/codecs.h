@@ -36,7 +36,8 @@ constexpr float f16_to_f32(uint16_t h) {
 uint16_t f32_to_f16(float f);
 /// 2^(e - 127); 0 is 2^-127, 255 is NaN (OCP MX v1.0).
 constexpr float e8m0_to_f32(uint8_t e) {
-  return std::bit_cast<float>(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : uint32_t{e} << 23);
+  if (e == 255) return std::bit_cast<float>(0x7fc00000u);
+  return std::bit_cast<float>(e == 0 ? 0x00400000u : uint32_t{e} << 23);
 }
 /// E4M3FN: bias 7, no infinity, 0x7F and 0xFF are NaN, subnormals m * 2^-9.
 constexpr float e4m3_to_f32(uint8_t b) {
@@ -59,7 +60,8 @@ float f64_to_f32(double x);
 
 /// Bytes of one element of the dtypes that products read and write; 0 for every other dtype.
 constexpr size_t float_bytes(marlin_dtype d) {
-  return d == MARLIN_F32 ? 4 : d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0;
+  if (d == MARLIN_F32) return 4;
+  return d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0;
 }
 
 /// One stored scale as float32; exact.

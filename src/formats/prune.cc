@@ -111,9 +111,12 @@ class SparseSource final : public WeightSource {
                          : 8;
     const GroupScale scale = additive ? decode_group(meta_, stripe, row, group) : GroupScale{};
     for (uint8_t code = 0; code < 16; ++code) {
-      m.of[code] = codebook != nullptr ? std::fabs(f32_to_f64(codebook[code]))
-                   : additive ? std::fabs(f32_to_f64(decode_value(meta_, code, scale, nullptr)))
-                              : std::abs(code - zero);
+      if (codebook != nullptr)
+        m.of[code] = std::fabs(f32_to_f64(codebook[code]));
+      else if (additive)
+        m.of[code] = std::fabs(f32_to_f64(decode_value(meta_, code, scale, nullptr)));
+      else
+        m.of[code] = std::abs(code - zero);
     }
     return m;
   }
@@ -133,10 +136,10 @@ Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_nor
   if (!prune && !column_norms.empty()) {
     return Status::error(MARLIN_E_ARGUMENT, "column_norms: expected none without PRUNE_2_4");
   }
-  return SparseRule{prune  ? Sparsity::prune
-                    : obey ? Sparsity::obey
-                           : Sparsity::as_given,
-                    column_norms};
+  SparseRule rule{Sparsity::as_given, column_norms};
+  if (obey) rule.sparsity = Sparsity::obey;
+  if (prune) rule.sparsity = Sparsity::prune;
+  return rule;
 }
 
 Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, int64_t rows) {

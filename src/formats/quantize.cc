@@ -247,7 +247,8 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
     source->tensor_scale_ = divide ? 1 / stored : stored;
     meta.tensor_scales = {{0, static_cast<float>(stored), divide}};
   } else {
-    const double steps = row.codebook != nullptr ? kE2m1Max : row.code_bits == 8 ? 127 : 7;
+    const double integer_steps = row.code_bits == 8 ? 127 : 7;
+    const double steps = row.codebook != nullptr ? kE2m1Max : integer_steps;
     const double scale = largest / steps;
     if (largest != 0 && (scale > 65504 || scale < 0x1p-14)) meta.scale_type = ScaleType::f32;
   }

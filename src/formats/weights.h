@@ -15,7 +15,8 @@ namespace metal_marlin {
 enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3 };
 /// Bytes of one scale.
 constexpr size_t scale_bytes(ScaleType t) {
-  return t == ScaleType::f32 ? 4 : t == ScaleType::f16 || t == ScaleType::bf16 ? 2 : 1;
+  if (t == ScaleType::f32) return 4;
+  return t == ScaleType::f16 || t == ScaleType::bf16 ? 2 : 1;
 }
 
 enum class ZeroKind : uint8_t {

@@ -1,5 +1,6 @@
 #include "layouts/awq_gemv.h"
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -68,7 +69,7 @@ class GemvFastSource final : public WeightSource {
 std::optional<int64_t> awq_gemv_groups(int64_t k, int64_t group_size) {
   if (group_size < 1 || k % group_size != 0) return std::nullopt;
   if (group_size != 32 && group_size != 64 && group_size < 128) return std::nullopt;
-  const int64_t multiple = group_size >= 128 ? 1 : group_size == 64 ? 2 : 4;
+  const int64_t multiple = 128 / std::min<int64_t>(group_size, 128);
   return round_up(ceil_div(k / group_size, 8), multiple) * 8;
 }
 

@@ -68,9 +68,8 @@ Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> 
 
 Result<ScaleType> float_type(const TensorView& view) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(view, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
-  return view.dtype == MARLIN_F32   ? ScaleType::f32
-         : view.dtype == MARLIN_F16 ? ScaleType::f16
-                                    : ScaleType::bf16;
+  if (view.dtype == MARLIN_F32) return ScaleType::f32;
+  return view.dtype == MARLIN_F16 ? ScaleType::f16 : ScaleType::bf16;
 }
 
 Status expect_absent(const TensorView& view) {

@@ -82,8 +82,8 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"backends/cuda", {"base", "core", "device", "backends/gpu"}},
     {"api", {"base", "formats", "core", "sources", "layouts", "checkpoints", "device"}},
     {"api/backends.cc",
-     {"api", "base", "formats", "core", "sources", "layouts", "checkpoints", "device", "backends/cpu",
-      "backends/cuda", "backends/gpu", "backends/metal"}},
+     {"api", "base", "formats", "core", "sources", "layouts", "checkpoints", "device", "backends/cpu", "backends/cuda",
+      "backends/gpu", "backends/metal"}},
     {"tools", {}},
     {"examples", {}},
     {"bindings", {}},
@@ -166,6 +166,25 @@ Breaches line_widths(const fs::path& root) {
       // Bytes that continue a character of UTF-8 take no room.
       const auto width = std::count_if(file.lines[i].begin(), file.lines[i].end(), [](char c) { return (c & 0xc0) != 0x80; });
       if (width > kMaxWidth) breaches.push_back(at(file, i, "has " + std::to_string(width) + " columns, more than 100"));
+    }
+  }
+  return breaches;
+}
+
+Breaches nested_conditionals(const fs::path& root) {
+  // What is no code, in one piece: comments, strings, characters.
+  static const std::regex no_code(R"(//.*|/\*.*?\*/|"(\\.|[^"\\])*"|'(\\.|[^'\\])')");
+  Breaches breaches;
+  for (const File& file : files(root, {"src", "shaders"}, kCode)) {
+    std::vector<int> marks = {0};  // question marks of the expression at hand, one number a bracket that is open
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      for (const char c : std::regex_replace(file.lines[i], no_code, "")) {
+        if (c == '(' || c == '[') marks.push_back(0);
+        if ((c == ')' || c == ']') && marks.size() > 1) marks.pop_back();
+        if (c == ';' || c == '{' || c == '}') marks = {0};
+        if (c == ',') marks.back() = 0;
+        if (c == '?' && ++marks.back() == 2) breaches.push_back(at(file, i, "has a conditional inside a conditional"));
+      }
     }
   }
   return breaches;

@@ -16,6 +16,8 @@ Breaches include_arrows(const std::filesystem::path& root);
 Breaches file_lengths(const std::filesystem::path& root);
 /// No line of src and shaders has more than 100 characters.
 Breaches line_widths(const std::filesystem::path& root);
+/// No operand of a conditional operator in src and shaders is a conditional itself.
+Breaches nested_conditionals(const std::filesystem::path& root);
 /// No notes of things left undone and no paths of somebody's machine.
 Breaches words(const std::filesystem::path& root);
 /// src/ neither prints nor ends the process, and sets no instruction set for a whole file.

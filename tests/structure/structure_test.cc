@@ -39,6 +39,7 @@ class Tree {
 TEST(Structure, IncludesFollowTheArrows) { EXPECT_THAT(include_arrows(kProject), IsEmpty()); }
 TEST(Structure, FilesAreShort) { EXPECT_THAT(file_lengths(kProject), IsEmpty()); }
 TEST(Structure, LinesAreNarrow) { EXPECT_THAT(line_widths(kProject), IsEmpty()); }
+TEST(Structure, ConditionalsAreNotNested) { EXPECT_THAT(nested_conditionals(kProject), IsEmpty()); }
 TEST(Structure, NothingIsLeftUndone) { EXPECT_THAT(words(kProject), IsEmpty()); }
 TEST(Structure, TheLibraryNeitherPrintsNorExits) { EXPECT_THAT(library_manners(kProject), IsEmpty()); }
 TEST(Structure, SourcesAreListed) { EXPECT_THAT(sources_listed(kProject), IsEmpty()); }
@@ -104,6 +105,15 @@ TEST(StructureRules, FindAWideLine) {
   EXPECT_EQ(found.size(), 2u);
   EXPECT_THAT(found, Contains(HasSubstr("src/core/wide.cc:2: has 101 columns")));
   EXPECT_THAT(found, Contains(HasSubstr("shaders/metal/wide.metal:1")));
+}
+
+TEST(StructureRules, FindNestedConditionals) {
+  const Tree tree({{"src/core/a.cc", "int f(int a) { return g(a ? 1 : 2, a ? 3 : 4); }  // a ? b : c ? d : e\n"},
+                   {"src/core/b.cc", "int f(int a) {\n  return a > 0   ? 1\n         : a < 0 ? -1 : '?';\n}\n"},
+                   {"tests/unit/c.cc", "int f(int a) { return a > 0 ? 1 : a < 0 ? -1 : 0; }\n"}});
+  const Breaches found = nested_conditionals(tree.root());
+  EXPECT_EQ(found.size(), 1u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/b.cc:3: has a conditional inside")));
 }
 
 TEST(StructureRules, FindUnwantedWords) {

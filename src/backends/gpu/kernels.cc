@@ -78,9 +78,8 @@ HelperKernel unpack_kernel(KernelCodes codes) {
 }
 
 HelperKernel quantize_kernel(marlin_dtype from) {
-  return helper("quantize", from == MARLIN_F32   ? "quantize_f32"
-                            : from == MARLIN_F16 ? "quantize_f16"
-                                                 : "quantize_bf16");
+  if (from == MARLIN_F32) return helper("quantize", "quantize_f32");
+  return helper("quantize", from == MARLIN_F16 ? "quantize_f16" : "quantize_bf16");
 }
 
 HelperKernel gather_kernel(marlin_dtype dtype) {

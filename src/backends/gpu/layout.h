@@ -2,6 +2,7 @@
 // order inside the parts.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -46,7 +47,8 @@ struct RowBlockLayout {
   /// The uint32 words of one lane and tile in a block of this many slots.
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
-    return codes == KernelCodes::i8 ? 2 * units : sparse() && units == 4 ? 3 : units;
+    if (codes == KernelCodes::i8) return 2 * units;
+    return sparse() && units == 4 ? 3 : units;
   }
   int64_t row_block_code_bytes() const {
     int64_t total = slots / kBlockSlots * words(kBlockSlots);
@@ -55,20 +57,19 @@ struct RowBlockLayout {
     return total * kLanes * 16;
   }
   int64_t zero_bytes() const {
-    return zero_kind == ZeroKind::none      ? 0
-           : zero_kind == ZeroKind::integer ? 1
-                                            : static_cast<int64_t>(scale_bytes(zero_type));
+    if (zero_kind == ZeroKind::none) return 0;
+    return zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
   }
   int64_t quad_bytes(int64_t element) const { return kRowBlock * element; }
   /// The values of the function constants that follow from the weights.
   uint32_t scale_constant() const { return static_cast<uint32_t>(scale_type); }
   uint32_t zero_constant() const {
-    return zero_kind == ZeroKind::none      ? uint32_t{kZeroNone}
-           : zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
-                                            : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);
+    if (zero_kind == ZeroKind::none) return kZeroNone;
+    return zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
+                                          : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);
   }
   uint32_t group_shift_constant() const {
-    return slot_group == 16 ? 4u : slot_group == 32 ? 5u : slot_group == 64 ? 6u : 7u;
+    return static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(slot_group)));
   }
 };
 static_assert(static_cast<int>(ScaleType::f32) == kScaleF32 &&

@@ -30,13 +30,13 @@ uint32_t available(const device::Capabilities& device) {
 
 ActivationKind activation_of(const GemmProblem& problem) {
   if (problem.compute == MARLIN_COMPUTE_INT8) return ActivationKind::i8;
-  return problem.a.dtype == MARLIN_F32   ? ActivationKind::f32
-         : problem.a.dtype == MARLIN_F16 ? ActivationKind::f16
-                                         : ActivationKind::bf16;
+  if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
+  return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
 }
 
 int64_t activation_element(ActivationKind kind) {
-  return kind == ActivationKind::f32 ? 4 : kind == ActivationKind::i8 ? 1 : 2;
+  if (kind == ActivationKind::f32) return 4;
+  return kind == ActivationKind::i8 ? 1 : 2;
 }
 
 Status check_device(const GemmProblem& problem, const device::Capabilities& device) {
@@ -77,9 +77,8 @@ Result<const ProductKernel*> forced_kernel(KernelCodes codes, ActivationKind act
 
 /// How far m is from the rows that a kernel is meant for.
 int64_t distance(const ProductKernel& kernel, int64_t m) {
-  return m < kernel.m_min                        ? kernel.m_min - m
-         : kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max
-                                                 : 0;
+  if (m < kernel.m_min) return kernel.m_min - m;
+  return kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
 }
 
 Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules,
@@ -261,10 +260,9 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
          plan.split_blocks, kBlockSlots);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
+  const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
   append(text, "activations: %s\n",
-         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first"
-         : plan.prepared                       ? "as given, gathered first"
-                                               : "as given");
+         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);
   append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", layout.slot_group);

@@ -32,17 +32,19 @@ class Random {
   uint32_t state_ = 20240229;
 };
 
+marlin_format fp4_format(ScaleType scales) {
+  if (scales == ScaleType::e8m0) return MARLIN_MXFP4;
+  return scales == ScaleType::e4m3 ? MARLIN_NVFP4 : MARLIN_FP4;
+}
+
 /// A matrix with every code and scales of every kind.
 class ProbeWeights final : public WeightSource {
  public:
   explicit ProbeWeights(const RowBlockLayout& like) {
     const bool four_bits = like.codes != KernelCodes::i8,
                integers = like.codes != KernelCodes::fp4 && like.codes != KernelCodes::fp4_sparse;
-    meta_.format = !four_bits                           ? MARLIN_INT8
-                   : integers                           ? MARLIN_INT4
-                   : like.scale_type == ScaleType::e8m0 ? MARLIN_MXFP4
-                   : like.scale_type == ScaleType::e4m3 ? MARLIN_NVFP4
-                                                        : MARLIN_FP4;
+    meta_.format = four_bits ? MARLIN_INT4 : MARLIN_INT8;
+    if (!integers) meta_.format = fp4_format(like.scale_type);
     meta_.n = kN;
     meta_.k = kK;
     meta_.group_size =
@@ -73,12 +75,10 @@ class ProbeWeights final : public WeightSource {
     Random random;
     for (int64_t i = 0; i < kN * kK; ++i) {
       const int64_t row = i / kK, code = (row + i) % (most + 1);
-      const int64_t sign = !integers    ? 8
-                           : most == 15 ? 0
-                                        : 128;  // the bit that makes a code negative
-      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code
-                                                : sign != 0      ? code & ~sign
-                                                                 : 8 + code % 8));
+      const int64_t sign = integers ? 128 : 8;     // the bit that makes a code negative
+      const bool offset = integers && most == 15;  // has no such bit: codes from 8 on are positive
+      const int64_t positive = offset ? 8 + code % 8 : code & ~sign;
+      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code : positive));
     }
     for (int64_t i = 0; i < kN * meta_.groups; ++i) {
       const bool positive = i < kPositive * meta_.groups;
@@ -144,10 +144,9 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
       sizes;  // of what is added up: zeros may be corrected for by sums of activations
   for (int64_t i = 0; i < kN * kK; ++i) {
     const GroupScale group = decode_group(meta, weights.all(), i / kK, i % kK / meta.group_size);
-    const double zero = meta.zero_kind == ZeroKind::none ? 0
-                        : meta.zero_kind == ZeroKind::integer
-                            ? double{group.zero} * double{group.scale}
-                            : double{group.zero};
+    double zero = 0;
+    if (meta.zero_kind != ZeroKind::none) zero = double{group.zero};
+    if (meta.zero_kind == ZeroKind::integer) zero *= double{group.scale};
     sizes.push_back(std::fabs(w[static_cast<size_t>(i)]) + 2 * std::fabs(zero));
   }
   for (int64_t row = 0; row < m; ++row)
@@ -197,9 +196,9 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
                 pack_on_device(source, bench.device, bench.memory, bench.runner));
   // More than one tile if the tile has few rows; otherwise one tile that is not full.
   const int64_t m = kernel.rows <= 8 ? kernel.rows + 1 : kernel.rows - 1;
-  const marlin_dtype dtype = activation == ActivationKind::f16    ? MARLIN_F16
-                             : activation == ActivationKind::bf16 ? MARLIN_BF16
-                                                                  : MARLIN_F32;
+  marlin_dtype dtype = MARLIN_F32;
+  if (activation == ActivationKind::f16) dtype = MARLIN_F16;
+  if (activation == ActivationKind::bf16) dtype = MARLIN_BF16;
   std::vector<float> a = probe_activations(activation, dtype, m);
   const auto a_bytes = a.size() * float_bytes(dtype), c_at = a_bytes + (-a_bytes % 256);
   MARLIN_ASSIGN(const device::BufferRef buffer,

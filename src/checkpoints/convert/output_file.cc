@@ -67,9 +67,9 @@ Result<bool> is_taken(const std::string& path) {
   if (S_ISREG(found.st_mode)) return true;
   if (S_ISDIR(found.st_mode))
     return file_error(path, "expected a new name or a regular file", EISDIR);
-  const char* what = S_ISLNK(found.st_mode)    ? "symbolic link"
-                     : S_ISFIFO(found.st_mode) ? "pipe"
-                                               : "device or socket";
+  const char* what = "device or socket";
+  if (S_ISLNK(found.st_mode)) what = "symbolic link";
+  if (S_ISFIFO(found.st_mode)) what = "pipe";
   return Status::error(MARLIN_E_FILE, "%.120s: expected a new name or a regular file, found a %s",
                        path.c_str(), what)
       .with_native(EINVAL);

@@ -80,11 +80,10 @@ void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t k = 0; k < meta.k; ++k) {
       if (is_kept(stripe.kept.data(), r * meta.k + k)) continue;
-      const auto group = static_cast<size_t>(r * meta.groups + k / meta.group_size);
-      stripe.codes[static_cast<size_t>(r * meta.k + k)] = meta.zero_kind == ZeroKind::integer
-                                                              ? stripe.zeros[group]
-                                                          : meta.format == MARLIN_INT4 ? 8
-                                                                                       : 0;
+      uint8_t zero = meta.format == MARLIN_INT4 ? 8 : 0;
+      if (meta.zero_kind == ZeroKind::integer)
+        zero = stripe.zeros[static_cast<size_t>(r * meta.groups + k / meta.group_size)];
+      stripe.codes[static_cast<size_t>(r * meta.k + k)] = zero;
     }
   }
 }
@@ -140,9 +139,8 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
 Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer,
                                                        const Scheme& scheme,
                                                        const ConvertOptions& options) {
-  const int64_t group = options.group_size != 0         ? options.group_size
-                        : options.format == MARLIN_INT4 ? scheme.default_group
-                                                        : 0;
+  int64_t group = options.group_size;
+  if (group == 0 && options.format == MARLIN_INT4) group = scheme.default_group;
   QuantizeOptions how;
   how.asymmetric = options.asymmetric;
   how.search_mse = options.search_mse;

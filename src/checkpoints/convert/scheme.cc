@@ -8,9 +8,10 @@ namespace {
 void describe_compressed_tensors(const WeightMeta& meta, std::span<const std::string> ignore,
                                  JsonWriter& config) {
   const bool int4 = meta.format == MARLIN_INT4, channel = int4 && meta.groups == 1;
-  const char* format = int4                          ? "pack-quantized"
-                       : meta.format == MARLIN_MXFP4 ? "mxfp4-pack-quantized"
-                                                     : "nvfp4-pack-quantized";
+  const bool nvfp4 = meta.format == MARLIN_NVFP4;
+  const char* const fp4_format = nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
+  const char* const format = int4 ? "pack-quantized" : fp4_format;
+  const char* const grouped = nvfp4 ? "tensor_group" : "group";
   config.key("quant_method").string("compressed-tensors");
   config.key("format").string(format);
   config.key("quantization_status").string("compressed");
@@ -20,10 +21,7 @@ void describe_compressed_tensors(const WeightMeta& meta, std::span<const std::st
   config.key("num_bits").number("4");
   config.key("type").string(int4 ? "int" : "float");
   config.key("symmetric").boolean(meta.zero_kind == ZeroKind::none);
-  config.key("strategy")
-      .string(channel                       ? "channel"
-              : meta.format == MARLIN_NVFP4 ? "tensor_group"
-                                            : "group");
+  config.key("strategy").string(channel ? "channel" : grouped);
   if (!channel) config.key("group_size").number(std::to_string(meta.group_size));
   config.key("dynamic").boolean(false);
   config.end('}');

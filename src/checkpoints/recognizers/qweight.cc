@@ -23,7 +23,8 @@ marlin_layout layout_of_shapes(const QweightTensors& p) {
   const bool awq = p.qweight.dims[1] <= INT64_MAX / 8 && p.scales.dims[1] == 8 * p.qweight.dims[1];
   const bool gemv = p.scales.dims[0] == p.qweight.dims[0] && p.scales.dims[1] % 8 == 0;
   if (gptq + awq + gemv != 1) return MARLIN_LAYOUT_AUTO;
-  return gptq ? MARLIN_LAYOUT_GPTQ_V1 : awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
+  if (gptq) return MARLIN_LAYOUT_GPTQ_V1;
+  return awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
 }
 
 /// AUTO if the config names an unknown variant.
