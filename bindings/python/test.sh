@@ -31,6 +31,8 @@ readme_in_a_clean_copy() {
     mkdir "$scratch/copy" && tar -xf "$scratch"/*.tar.gz -C "$scratch/copy" --strip-components 1 || return 1
   ln -s "$top/tests" "$scratch/copy/tests"
   command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  # Unoptimized: it is the build that is tested here.
+  export SKBUILD_CMAKE_BUILD_TYPE=None
   all_blocks README.md sh=1 python=4 && top=$scratch/copy && readme_commands README.md
 }
 
