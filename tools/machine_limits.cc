@@ -8,9 +8,7 @@
 #include <chrono>
 #include <new>
 #include <string>
-#include <thread>
 
-#include "command.h"
 #include "cpu_info.h"
 #include "host_matrix.h"
 #include "library.h"
@@ -67,39 +65,7 @@ constexpr DotLoop kPortable[] = {
 
 }  // namespace
 
-unsigned usable_threads() {
-  // The library knows affinity masks and the quotas of this cgroup and all above it, and tells in
-  // what it explains: one answer for the command and the kernels that it measures.
-  static const unsigned threads = [] {
-    const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
-    float one = 1, result = 0;
-    marlin_matrix number{};
-    number.data = &one;
-    number.rows = number.cols = 1;
-    number.dtype = MARLIN_F32;
-    auto part = make<marlin_pack_desc>();
-    part.format = MARLIN_INT4;
-    part.n = part.k = 1;
-    part.values = number;
-    const marlin_pack_desc* const parts[] = {&part};
-    auto error = make<marlin_error>();
-    marlin_weights* packed = nullptr;
-    check(marlin_weights_pack(context.get(), parts, 1, 1, &packed, &error), error,
-          "cannot pack a single weight");
-    const Weights weights(packed);
-    auto product = make<marlin_gemm_desc>();
-    product.weights = weights.get();
-    product.a = product.c = number;
-    product.c.data = &result;
-    try {
-      return static_cast<unsigned>(std::max(1, std::stoi(explained(explain(product), "threads"))));
-    } catch (const Failure&) {  // METAL_MARLIN_KERNEL forces one that does not serve this, or that
-                                // nobody has
-      return std::max(1u, std::thread::hardware_concurrency());
-    }
-  }();
-  return threads;
-}
+unsigned usable_threads() { return device_of(MARLIN_BACKEND_CPU).threads; }
 
 std::span<const DotLoop> dot_loops() {
   static const std::vector<DotLoop> loops = [] {

@@ -247,6 +247,8 @@ typedef struct marlin_device_info {
   char isa_or_arch[32]; /* "avx512-vnni-bf16", "sm_90a", "apple9" */
   uint64_t memory_bytes;
   char why_not[160]; /* empty if the device is usable */
+  uint32_t threads;  /* CPU: what marlin_context_desc::threads 0 means to this process now; 0 for other backends */
+  uint32_t reserved;
 } marlin_device_info;
 
 typedef struct marlin_context_desc {

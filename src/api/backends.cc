@@ -8,6 +8,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/metal/metal_backend.h"
+#include "core/thread_pool.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -51,6 +52,8 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
       out.backend = entry.kind;
       out.index = static_cast<int32_t>(index - first);
       entry.describe_device(index - first, out);
+      // The other backends run nothing on the threads of a context.
+      out.threads = entry.kind == MARLIN_BACKEND_CPU ? default_threads() : 0;
       return {};
     }
     first += count;

@@ -258,8 +258,10 @@ void HostRunner::run(uint32_t tasks, TaskRef task) {
       &task);
 }
 
+uint32_t default_threads() { return std::min(usable_threads(), ThreadPool::kMaxThreads); }
+
 std::unique_ptr<TaskRunner> make_task_runner(const BackendOptions& options) {
-  const uint32_t threads = options.threads != 0 ? options.threads : usable_threads();
+  const uint32_t threads = options.threads != 0 ? options.threads : default_threads();
   if (options.parallel_for != nullptr)
     return std::make_unique<HostRunner>(options.parallel_for, options.parallel_for_user, threads);
   return std::make_unique<ThreadPool>(threads);

@@ -66,6 +66,9 @@ class HostRunner final : public TaskRunner {
   uint32_t width_;
 };
 
+/// The threads of a runner whose options name no number.
+uint32_t default_threads();
+
 /// Makes the runner that the options request: the host's threads, a pool of options.threads, or a
 /// pool of as many threads as the process may use.
 std::unique_ptr<TaskRunner> make_task_runner(const BackendOptions& options);

@@ -39,7 +39,9 @@ FIELD(marlin_device_info, name, 16, 64);
 FIELD(marlin_device_info, isa_or_arch, 80, 32);
 FIELD(marlin_device_info, memory_bytes, 112, 8);
 FIELD(marlin_device_info, why_not, 120, 160);
-END(marlin_device_info, 280);
+FIELD(marlin_device_info, threads, 280, 4);
+FIELD(marlin_device_info, reserved, 284, 4);
+END(marlin_device_info, 288);
 
 FIELD(marlin_context_desc, struct_size, 0, 4);
 FIELD(marlin_context_desc, backend, 4, 4);

@@ -2,6 +2,7 @@
 // misbehaves is in boundary_test.cc, every length of a struct in descriptor_test.cc, every argument of every function in
 // exports_test.cc.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <limits>
@@ -367,6 +368,41 @@ TEST_F(Rules, ContextDescriptors) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "native_device", marlin_context_create, &d, none.out());
   EXPECT_OK(marlin_context_create, nullptr, none.out());
 }
+
+TEST_F(Rules, OnlyTheCpuHasThreadsAndSaysHowMany) {
+  auto info = mm::make<marlin_device_info>();
+  for (uint32_t index = 0; marlin_device_get(index, &info, nullptr) == MARLIN_OK; ++index) {
+    EXPECT_EQ(info.reserved, 0u);
+    if (info.backend != MARLIN_BACKEND_CPU) {
+      EXPECT_EQ(info.threads, 0u) << info.name;
+      continue;
+    }
+    const mm::context of_default(MARLIN_BACKEND_CPU);
+    const mm::weights w = quantized(of_default, 10, 64);
+    const Product p(w, 3);
+    const std::string line = "\nthreads: " + std::to_string(info.threads) + "\n";
+    EXPECT_TRUE(contains(mm::explain(p.desc), line.c_str())) << line;
+  }
+}
+
+#ifdef __linux__
+TEST_F(Rules, TheThreadsOfTheCpuFollowTheAffinityMask) {
+  const auto threads = [] {
+    uint32_t most = 0;
+    for (const marlin_device_info& device : mm::devices()) most = std::max(most, device.threads);
+    return most;
+  };
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(threads(), 1u);
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+  EXPECT_GE(threads(), 1u);
+}
+#endif
 
 TEST_F(Rules, DevicesAreListedUntilNotFoundAndTellWhyNot) {
   auto info = mm::make<marlin_device_info>();

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,8 +176,22 @@ TEST(MachineLimits, EveryDeviceHasAnInstructionThatRunsHere) {
   }
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({}), 0);
-  EXPECT_GE(usable_threads(), 1u);
 }
+
+#ifdef __linux__
+TEST(MachineLimits, ThreadsAreThoseOfTheLibraryNow) {
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  EXPECT_GE(usable_threads(), 1u);
+  EXPECT_LE(usable_threads(), static_cast<unsigned>(CPU_COUNT(&all)));
+  CPU_ZERO(&one);
+  for (size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_threads(), 1u);
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+}
+#endif
 
 TEST(SafetensorsWriter, AppearsOnlyWhenComplete) {
   const test::ScratchFolder scratch;

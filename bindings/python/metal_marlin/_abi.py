@@ -299,6 +299,9 @@ class marlin_device_info(Structure):
     memory_bytes: int
     # empty if the device is usable
     why_not: bytes
+    # CPU: what marlin_context_desc::threads 0 means to this process now; 0 for other backends
+    threads: int
+    reserved: int
     _fields_ = (
         ("struct_size", c_uint32),
         ("backend", c_int32),
@@ -308,6 +311,8 @@ class marlin_device_info(Structure):
         ("isa_or_arch", c_char * 32),
         ("memory_bytes", c_uint64),
         ("why_not", c_char * 160),
+        ("threads", c_uint32),
+        ("reserved", c_uint32),
     )
 
 

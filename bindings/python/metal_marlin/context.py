@@ -24,7 +24,11 @@ def to_logging(level: int, message: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device that the library knows of. why_not: "" when it is usable."""
+    """A device that the library knows of.
+
+    why_not  "" when it is usable
+    threads  of the CPU: as many as a Context has that asks for none in particular; 0 for other devices
+    """
 
     backend: Backend
     index: int
@@ -32,6 +36,7 @@ class Device:
     isa_or_arch: str
     memory_bytes: int
     why_not: str
+    threads: int
 
 
 def devices(library: Library | None = None) -> list[Device]:
@@ -45,7 +50,7 @@ def devices(library: Library | None = None) -> list[Device]:
         except errors.NotFoundError:
             return found
         name, isa, why_not = (text.decode(errors="replace") for text in (info.name, info.isa_or_arch, info.why_not))
-        found.append(Device(Backend(info.backend), info.index, name, isa, info.memory_bytes, why_not))
+        found.append(Device(Backend(info.backend), info.index, name, isa, info.memory_bytes, why_not, info.threads))
 
 
 class Context(Handle):

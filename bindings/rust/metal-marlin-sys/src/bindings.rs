@@ -290,6 +290,9 @@ pub struct marlin_device_info {
     pub memory_bytes: u64,
     /// empty if the device is usable
     pub why_not: [c_char; 160],
+    /// CPU: what marlin_context_desc::threads 0 means to this process now; 0 for other backends
+    pub threads: u32,
+    pub reserved: u32,
 }
 impl Default for marlin_device_info {
     /// All zero but `struct_size`.

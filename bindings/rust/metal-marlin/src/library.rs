@@ -214,6 +214,8 @@ pub struct Device {
     pub memory_bytes: u64,
     /// Why it cannot be used; `None` when it can.
     pub why_not: Option<String>,
+    /// The CPU: as many as a context has that asks for none in particular; 0 for other devices.
+    pub threads: u32,
 }
 
 impl Device {
@@ -228,6 +230,7 @@ impl Device {
             isa_or_arch: text(raw.isa_or_arch.as_ptr()),
             memory_bytes: raw.memory_bytes,
             why_not: if why_not.is_empty() { None } else { Some(why_not) },
+            threads: raw.threads,
         }
     }
 }

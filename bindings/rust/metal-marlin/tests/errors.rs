@@ -108,6 +108,7 @@ fn devices_are_listed() {
     let devices = library().devices().unwrap();
     let cpu = devices.iter().find(|device| device.backend == Backend::CPU).unwrap();
     assert!(cpu.why_not.is_none() && !cpu.name.is_empty() && cpu.memory_bytes > 0, "{cpu:?}");
+    assert!(devices.iter().all(|device| (device.threads > 0) == (device.backend == Backend::CPU)), "{devices:?}");
     assert!(devices.iter().filter(|device| device.why_not.is_some()).all(|device| device.backend != Backend::CPU));
     let version = library().version();
     assert_eq!(version, (sys::MARLIN_VERSION_MAJOR, sys::MARLIN_VERSION_MINOR, sys::MARLIN_VERSION_PATCH));

@@ -55,6 +55,8 @@ public struct Device: Hashable, Sendable {
   public let memoryBytes: UInt64
   /// Why it cannot be used; nil when it can.
   public let whyNot: String?
+  /// The CPU: as many as a ``Context`` has that asks for none in particular; 0 for other devices.
+  public let threads: Int
 
   /// All devices, in the order of ``Backend/auto``.
   public static func all() throws(MarlinError) -> [Device] {
@@ -73,5 +75,6 @@ public struct Device: Hashable, Sendable {
     memoryBytes = info.memory_bytes
     let why = text(info.why_not)
     whyNot = why.isEmpty ? nil : why
+    threads = Int(info.threads)
   }
 }

@@ -88,6 +88,7 @@ import Testing
     let devices = try Device.all()
     #expect(devices.contains { $0.backend == .cpu && $0.whyNot == nil && !$0.name.isEmpty && $0.memoryBytes > 0 })
     #expect(devices.allSatisfy { $0.backend == .cpu || $0.whyNot?.isEmpty != true })
+    #expect(devices.allSatisfy { ($0.threads > 0) == ($0.backend == .cpu) })
     expectFailure(.argument, "9") { () throws(MarlinError) in try Context(backend: Backend(rawValue: 9)) }
     expectFailure(.argument, "-3") { () throws(MarlinError) in try Context(backend: .cpu, device: -3) }
     expectFailure(.argument, "threads is -1") { () throws(MarlinError) in try Context(threads: -1) }

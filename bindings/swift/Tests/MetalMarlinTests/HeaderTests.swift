@@ -188,7 +188,7 @@ import Testing
   }
 
   @Test func layoutOfDeviceInfo() {
-    expect(marlin_device_info.self, size: 280, alignment: 8)
+    expect(marlin_device_info.self, size: 288, alignment: 8)
     expect(\marlin_device_info.struct_size as KeyPath<marlin_device_info, UInt32>, offset: 0, size: 4)
     expect(\marlin_device_info.backend as KeyPath<marlin_device_info, marlin_backend>, offset: 4, size: 4)
     expect(\marlin_device_info.index as KeyPath<marlin_device_info, Int32>, offset: 8, size: 4)
@@ -197,6 +197,8 @@ import Testing
     expect(\marlin_device_info.isa_or_arch, offset: 80, size: 32)
     expect(\marlin_device_info.memory_bytes as KeyPath<marlin_device_info, UInt64>, offset: 112, size: 8)
     expect(\marlin_device_info.why_not, offset: 120, size: 160)
+    expect(\marlin_device_info.threads as KeyPath<marlin_device_info, UInt32>, offset: 280, size: 4)
+    expect(\marlin_device_info.reserved as KeyPath<marlin_device_info, UInt32>, offset: 284, size: 4)
   }
 
   @Test func layoutOfContextDesc() {
