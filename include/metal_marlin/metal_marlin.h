@@ -102,7 +102,7 @@ typedef int32_t marlin_status; /* values never change; they are spaced by kind *
 #define MARLIN_E_STRUCT_SIZE ((marlin_status) - 11)  /* struct_size is 0 or shorter than version 1 */
 #define MARLIN_E_SHAPE ((marlin_status) - 12)        /* sizes that do not fit each other */
 #define MARLIN_E_UNSUPPORTED ((marlin_status) - 20)  /* legal, but not served by this version or device */
-#define MARLIN_E_NOT_PREPARED ((marlin_status) - 21) /* would have to allocate where that is forbidden: call marlin_prepare */
+#define MARLIN_E_NOT_PREPARED ((marlin_status) - 21) /* the host's scratch is too small: marlin_prepare says how much */
 #define MARLIN_E_FILE ((marlin_status) - 25)         /* the operating system refused: native_code is errno */
 #define MARLIN_E_FORMAT ((marlin_status) - 26)       /* the content of a file or operand is malformed */
 #define MARLIN_E_NOT_FOUND ((marlin_status) - 27)    /* no such index, layer or tensor */
@@ -269,7 +269,8 @@ typedef struct marlin_stream_desc {
   marlin_native kind;
   void* native;
   marlin_matrix scratch; /* the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with
-                            operands. marlin_prepare says how much. Absent: the stream owns memory of its own */
+                            operands. marlin_prepare says how much; a call that needs more is
+                            MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own */
 } marlin_stream_desc;
 
 /* One matrix W[n, k] to pack. Quantized values need scales. Float values (F32, F16 or BF16, [n, k]) are quantized here. */

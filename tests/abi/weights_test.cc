@@ -208,5 +208,25 @@ TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {
     }
 }
 
+TEST_F(Weights, ScratchOfTheHostThatIsTooSmallIsNotPrepared) {
+  if (!kOnCpu) GTEST_SKIP() << "a GPU takes neither scratch nor operands of the host's memory on a stream";
+  const mm::weights w = quantized(context, 130, 256);
+  Product one(w, 1), many(w, 40);
+  one.desc.compute = many.desc.compute = MARLIN_COMPUTE_INT8;
+  const uint64_t for_one = mm::prepare({one.desc}, 1), for_many = mm::prepare({many.desc}, 40);
+  ASSERT_LT(for_one, for_many);
+  std::vector<uint8_t> memory(for_many);
+  auto d = mm::make<marlin_stream_desc>();
+  d.scratch = mm::matrix_view(memory.data(), 1, static_cast<int64_t>(for_one));
+  const mm::stream small(context, d);
+  EXPECT_OK(marlin_gemm, small.get(), &one.desc);
+  EXPECT_FAILS(MARLIN_E_NOT_PREPARED, "these products need", marlin_gemm, small.get(), &many.desc);
+  EXPECT_EQ(many.c, std::vector<float>(many.c.size(), 77.0f));
+  EXPECT_OK(marlin_gemm, small.get(), &one.desc);  // the stream goes on
+  d.scratch = mm::matrix_view(memory.data(), 1, static_cast<int64_t>(for_many));
+  const mm::stream large(context, d);
+  EXPECT_OK(marlin_gemm, large.get(), &many.desc);
+}
+
 }  // namespace
 }  // namespace abi_test

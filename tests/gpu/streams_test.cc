@@ -213,7 +213,7 @@ TEST(Scratch, OfTheHostIsUsedOrTooSmall) {
     if (bytes == needed) {
       EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
     } else {
-      EXPECT_FAILS(MARLIN_E_MEMORY, "these products need", marlin_gemm, stream.get(), &p.desc);
+      EXPECT_FAILS(MARLIN_E_NOT_PREPARED, "these products need", marlin_gemm, stream.get(), &p.desc);
     }
     EXPECT_EQ(world.record.allocations, before);
   }

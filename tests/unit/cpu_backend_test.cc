@@ -245,7 +245,7 @@ TEST_F(CpuBackendTest, SmallHostScratchIsAnErrorThatNamesBothSizes) {
   for (const size_t size : {size_t{1}, size_t{128}}) {
     const auto stream = backend_->create_stream({.scratch = scratch_view(memory, size)}).take();
     const Status status = plan_and_run(*backend_, stream.get(), o.problem);
-    EXPECT_EQ(status.code(), MARLIN_E_MEMORY);
+    EXPECT_EQ(status.code(), MARLIN_E_NOT_PREPARED);
     EXPECT_THAT(status.message(), HasSubstr("holds " + std::to_string(size) + " bytes"));
     EXPECT_THAT(status.message(), HasSubstr("these products need "));
     EXPECT_EQ(o.c[0], 99.0f);

@@ -68,7 +68,7 @@ class Status(Constant):
     SHAPE = -12
     # legal, but not served by this version or device
     UNSUPPORTED = -20
-    # would have to allocate where that is forbidden: call marlin_prepare
+    # the host's scratch is too small: marlin_prepare says how much
     NOT_PREPARED = -21
     # the operating system refused: native_code is errno
     FILE = -25
@@ -352,7 +352,7 @@ class marlin_stream_desc(Structure):
     struct_size: int
     kind: int
     native: int | None
-    # the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much. Absent: the stream owns memory of its own
+    # the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
     scratch: marlin_matrix
     _fields_ = (
         ("struct_size", c_uint32),

@@ -39,7 +39,7 @@ class UnsupportedError(MarlinError, NotImplementedError):
 
 
 class NotPreparedError(MarlinError, RuntimeError):
-    """Would have to allocate where that is forbidden."""
+    """The `scratch` of a Stream is too small: prepare() says how much it must have."""
 
 
 class FileError(MarlinError, OSError):

@@ -148,7 +148,7 @@ class CpuBackend final : public Backend {
     if (!scratch) {
       MARLIN_ASSIGN(scratch, workspace.scratch(bytes, allocator_));
     } else if (scratch->size() < bytes) {
-      return Status::error(MARLIN_E_MEMORY,
+      return Status::error(MARLIN_E_NOT_PREPARED,
                            "the stream's scratch holds %zu bytes from its first multiple of 64 on, "
                            "these products need %" PRIu64,
                            scratch->size(), bytes);

@@ -44,7 +44,7 @@ Status GpuStream::check() {
 Result<DevicePointer> GpuStream::scratch(Memory& memory, uint64_t bytes) {
   if (!has_host_scratch()) return own_scratch_.reserve(memory, bytes);
   if (bytes <= host_scratch_bytes_) return host_scratch_;
-  return Status::error(MARLIN_E_MEMORY,
+  return Status::error(MARLIN_E_NOT_PREPARED,
                        "the stream's scratch holds %" PRIu64
                        " bytes from its first multiple of %" PRIu64
                        " on, these products need %" PRIu64,

@@ -68,7 +68,7 @@ pub const MARLIN_E_STRUCT_SIZE: marlin_status = -11;
 pub const MARLIN_E_SHAPE: marlin_status = -12;
 /// legal, but not served by this version or device
 pub const MARLIN_E_UNSUPPORTED: marlin_status = -20;
-/// would have to allocate where that is forbidden: call marlin_prepare
+/// the host's scratch is too small: marlin_prepare says how much
 pub const MARLIN_E_NOT_PREPARED: marlin_status = -21;
 /// the operating system refused: native_code is errno
 pub const MARLIN_E_FILE: marlin_status = -25;
@@ -341,7 +341,7 @@ pub struct marlin_stream_desc {
     pub struct_size: u32,
     pub kind: marlin_native,
     pub native: *mut c_void,
-    /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much. Absent: the stream owns memory of its own
+    /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
     pub scratch: marlin_matrix,
 }
 impl Default for marlin_stream_desc {

@@ -144,7 +144,7 @@ fn prepared_work_in_the_hosts_scratch() {
     assert!(bytes > 0);
     let mut small = Stream::with_scratch(&context, context.buffer(64).unwrap()).unwrap();
     let none = small.scope(|s| s.gemm(product_of(&weights, a, &mut c)));
-    assert_fails(none, Status::MEMORY, "holds 64 bytes");
+    assert_fails(none, Status::NOT_PREPARED, "holds 64 bytes");
     let scratch = context.buffer(bytes as usize).unwrap();
     let mut stream = Stream::with_scratch(&context, scratch).unwrap();
     stream.scope(|s| s.gemm(product_of(&weights, a, &mut c))).unwrap();

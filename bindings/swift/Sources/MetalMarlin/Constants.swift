@@ -17,7 +17,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let shape = Status(rawValue: MARLIN_E_SHAPE)
   /// Legal, but not served by this version or device
   public static let unsupported = Status(rawValue: MARLIN_E_UNSUPPORTED)
-  /// Would have to allocate where that is forbidden: call marlin_prepare
+  /// The host's scratch is too small: marlin_prepare says how much
   public static let notPrepared = Status(rawValue: MARLIN_E_NOT_PREPARED)
   /// The operating system refused: native_code is errno
   public static let file = Status(rawValue: MARLIN_E_FILE)

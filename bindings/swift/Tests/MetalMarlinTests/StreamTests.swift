@@ -107,7 +107,7 @@ import Testing
     let bytes = try stream.prepare([product], maxRows: 8)
     #expect(bytes > 0)
     let small = try WorkStream(in: context, scratch: Buffer(byteCount: 64, in: context))
-    expectFailure(.memory, "holds 64 bytes") { () throws(MarlinError) in try small.submit(product) }
+    expectFailure(.notPrepared, "holds 64 bytes") { () throws(MarlinError) in try small.submit(product) }
     let large = try WorkStream(in: context, scratch: Buffer(byteCount: Int(bytes), in: context))
     try large.submit(product)
     try large.wait(timeout: nil)
