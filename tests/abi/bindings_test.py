@@ -1,5 +1,5 @@
 """The declarations that a binding has committed are those that the header gives, and its own API reaches every function and field
-of them. A header that changes finds each of them out.
+of them (reached_fields.py says what that is). A header that changes finds each of them out, and so does an API that loses a field.
 
     bindings_test.py HEADER COMPILER
 """
@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 import abi_table
+import reached_fields
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BINDINGS = TOP / "bindings"
@@ -40,11 +41,11 @@ APIS = {
 }
 GENERATED = ("_abi.py", "Constants.swift")
 # What people do not reach in a language, and why not.
+BY_THE_LAYER = {"struct_size": "the layer fills it in", "reserved": "must be 0"}
 IN_NO_LANGUAGE = {
     "marlin_device_info.flags": "none is defined",
-    "marlin_gemm_desc.expert_ids": "must be absent in this version",
-    "marlin_gemm_desc.expert_scales": "must be absent in this version",
-    "marlin_load_desc.expert_count": "there are no experts in this version",
+    "marlin_open_desc.flags": "none is defined",
+    "marlin_error.status": "a function returns it, too",
 }
 HOST = "the library's own memory and threads: Python's would take the interpreter's lock"
 NATIVE = "Python has no pointers to devices and their streams"
@@ -62,10 +63,44 @@ NOT_REACHED = {
 }
 
 
+# Statements of each API without which people do not reach a field: the file, the words, what is lost.
+DROPPED = {
+    "c++": [
+        ("metal_marlin.hpp", r".*const marlin_open_desc& desc.*", "marlin_open_desc.layout"),
+        ("metal_marlin.hpp", r".*const marlin_convert_desc& desc.*", "marlin_convert_outcome.kept_norm"),
+    ],
+    "python": [
+        ("products.py", r"self\.desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),
+        ("products.py", r"self\.desc\.expert_scales = .*", "marlin_gemm_desc.expert_scales"),
+        ("weights.py", r"expert_count=.*", "marlin_load_desc.expert_count"),
+        ("weights.py", r"sparse_meta=.*", "marlin_pack_desc.sparse_meta"),
+        ("context.py", r"\S+ info\.threads.*", "marlin_device_info.threads"),
+        ("checkpoint.py", r"kept_share=raw.*", "marlin_layer_info.kept_share"),
+    ],
+    "rust": [
+        ("gemm.rs", r"self\.desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),
+        ("gemm.rs", r"self\.desc\.expert_scales = .*", "marlin_gemm_desc.expert_scales"),
+        ("checkpoint.rs", r"expert_count: self.*", "marlin_load_desc.expert_count"),
+        ("library.rs", r"threads: raw.*", "marlin_device_info.threads"),
+        ("stream.rs", r"desc\.scratch = .*", "marlin_stream_desc.scratch"),
+    ],
+    "swift": [
+        ("Product.swift", r"desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),
+        ("Product.swift", r"desc\.expert_scales = .*", "marlin_gemm_desc.expert_scales"),
+        ("Weights.swift", r"desc\.expert_count = .*", "marlin_load_desc.expert_count"),
+        ("Context.swift", r"threads = Int\(info.*", "marlin_device_info.threads"),
+        ("Conversion.swift", r"desc\.shard_bytes = .*", "marlin_convert_desc.shard_bytes"),
+    ],
+}
+
+
+def files(binding):
+    """The text of the API's files by their names."""
+    return {path.name: path.read_text() for path in TOP.glob(APIS[binding][0]) if path.name not in GENERATED}
+
+
 def sources(binding):
-    """The text of the API's files, without comments."""
-    pattern, mark = APIS[binding][0], "#" if binding == "python" else "//"
-    return [re.sub(f"{mark}.*", "", path.read_text()) for path in TOP.glob(pattern) if path.name not in GENERATED]
+    return [reached_fields.without_comments(binding, text) for text in files(binding).values()]
 
 
 def called(binding):
@@ -76,18 +111,16 @@ def called(binding):
     return {"marlin_" + name.replace("get_version", "version") for name in found}
 
 
-def named(binding, struct):
-    """The fields that an API may set or read: the words of the files that name the struct."""
-    texts = [text for text in sources(binding) if re.search(rf"\b{struct['name']}\b", text)]
-    return {word.rstrip("_") for text in texts for word in re.findall(r"\w+", text)} | {"struct_size", "reserved"}
+def unreached_fields(table, texts, binding):
+    """Of an API with these texts. marlin_api is the functions once more."""
+    structs = [struct for struct in table["structs"] if struct["name"] != "marlin_api"]
+    names = {f"{struct['name']}.{field['name']}" for struct in structs for field in struct["fields"] if field["name"] not in BY_THE_LAYER}
+    return names - reached_fields.reached(binding, texts, structs)
 
 
 def not_reached(binding, table):
     yield from {function["name"] for function in table["functions"]} - called(binding)
-    for struct in table["structs"]:
-        if binding != "c++" and struct["name"] != "marlin_api":  # C++ has the structs of C; the table is functions once more
-            names = {field["name"] for field in struct["fields"]} - named(binding, struct)
-            yield from (f"{struct['name']}.{name}" for name in names)
+    yield from unreached_fields(table, files(binding).values(), binding)
 
 
 def table_of(text):
@@ -135,8 +168,22 @@ class Bindings(unittest.TestCase):
             table = table_of(re.sub(pattern, lambda _: replacement, self.header, count=1))
             for binding, reasons in NOT_REACHED.items():
                 with self.subTest(f"{binding}: {what}"):
+                    # In C++ whoever has a struct has its fields.
                     expected = {name} if binding != "c++" or what == "a new function" else set()
                     self.assertEqual(set(not_reached(binding, table)) - set(reasons), expected)
+
+    def test_a_field_that_an_api_drops_is_found(self):
+        table = table_of(self.header)
+        for binding, statements in DROPPED.items():
+            mark = "#" if binding == "python" else "//"
+            for file, words, name in statements:
+                with self.subTest(f"{binding}: {name}"):
+                    texts = files(binding)
+                    self.assertNotIn(name, unreached_fields(table, texts.values(), binding))
+                    # The statement becomes a comment: the words stay, and so do those of other structs.
+                    texts[file], count = re.subn(words, lambda match: f"{mark} {match.group()}", texts[file])
+                    self.assertEqual(count, 1)
+                    self.assertIn(name, unreached_fields(table, texts.values(), binding))
 
 
 if __name__ == "__main__":

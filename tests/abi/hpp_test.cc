@@ -108,6 +108,41 @@ TEST(Hpp, PartsProductsAndRowsAtOnce) {
   EXPECT_TRUE(std::equal(rows.begin() + 32, rows.end(), w.begin() + 32));
 }
 
+TEST(Hpp, AMixtureOfExpertsIsTheSumOfItsProducts) {
+  const mm::context context(MARLIN_BACKEND_CPU);
+  std::vector<float> w, x(32), y(4), c(4);
+  const mm::weights one = make_weights(context, 4, 32, w);
+  std::vector<float> doubled = w;
+  for (float& value : doubled) value *= 2;
+  auto part = mm::make<marlin_pack_desc>();
+  part.format = MARLIN_INT4;
+  part.n = 4, part.k = 32;
+  std::vector<marlin_pack_desc> parts(2, part);
+  parts[0].values = mm::matrix_view(w.data(), 4, 32);
+  parts[1].values = mm::matrix_view(doubled.data(), 4, 32);
+  const mm::weights mixture = mm::pack(context, parts, 2);
+  EXPECT_EQ(mm::info(mixture).experts, 2u);
+  EXPECT_EQ(mm::info(mixture).n, 4);
+
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  auto product = mm::make<marlin_gemm_desc>();
+  product.weights = one.get();
+  product.a = mm::matrix_view(x.data(), 1, 32);
+  product.c = mm::matrix_view(y.data(), 1, 4);
+  mm::gemm(product);
+  const std::int32_t ids[] = {1, 0};
+  const float scales[] = {0.5f, 3.0f};
+  product.weights = mixture.get();
+  product.c = mm::matrix_view(c.data(), 1, 4);
+  product.expert_ids = mm::matrix_view(ids, 1, 2);
+  product.expert_scales = mm::matrix_view(scales, 1, 2);
+  mm::prepare({product}, 1);
+  mm::gemm(product);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(c[i], (0.5f * 2 + 3) * y[i]);  // whole numbers: exact
+  product.expert_scales = {};
+  EXPECT_THROW(mm::gemm(product), mm::error);  // without a sum, c has two rows
+}
+
 TEST(Hpp, FailuresAreExceptionsWithAllThereIsToKnow) {
   const mm::context context(MARLIN_BACKEND_AUTO);
   try {

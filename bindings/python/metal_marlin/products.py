@@ -13,7 +13,7 @@ import numpy as np
 from . import _abi, errors
 from ._abi import Compute, DType, Epilogue
 from ._library import Owner, sized
-from .operands import numpy_type, operand
+from .operands import Operand, numpy_type, operand
 from .stream import Stream, submit
 from .weights import Weights
 
@@ -33,6 +33,14 @@ class Gemm:
     compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded in blocks of 32
     epilogue    f
     accumulate  add to what `out` holds
+
+    A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them:
+
+    expert_ids     int32 [..., top_k], the experts of each token; an id outside [0, E) contributes 0
+    expert_scales  [..., top_k], floats: `out` is the sum of each token's products times these. None: no sum
+    a              [..., K], a row a token, or [..., top_k, K], a row for each of its experts
+    bias           [N], or [E, N]: a row an expert
+    out            [..., top_k, N], and with expert_scales [..., N]
     """
 
     a: Any
@@ -42,6 +50,8 @@ class Gemm:
     compute: Compute = Compute.DEFAULT
     epilogue: Epilogue = Epilogue.NONE
     accumulate: bool = False
+    expert_ids: Any = None
+    expert_scales: Any = None
 
     def run(self, stream: Stream | None = None) -> Any:
         """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so."""
@@ -66,15 +76,18 @@ class Call:
 
     def __init__(self, product: Gemm) -> None:
         self.owner: Owner = product.weights._live()
-        a = operand(product.a, "a")
+        self._keeps: list[Operand] = []
+        a = self._kept(product.a, "a")
+        ids = None if product.expert_ids is None else self._kept(product.expert_ids, "expert_ids")
+        leading = self._leading(a, ids, product.expert_scales is not None)
         if product.out is None and product.accumulate:
             raise errors.argument("accumulate adds to `out`, which is not given")
-        self.out = product.out if product.out is not None else self._new_out(product, a.shape[:-1], a.dtype)
-        out = operand(self.out, "out")
+        self.out = product.out if product.out is not None else self._new_out(product, leading, a.dtype)
+        out = self._kept(self.out, "out")
         # The library compares the rows; how they are grouped only this side knows.
-        if out.shape[:-1] != a.shape[:-1]:
-            message = f"out has shape {out.shape}, expected {(*a.shape[:-1], 'N')}: that of a {a.shape} but for the last dimension"
-            raise errors.from_status(_abi.Status.SHAPE, message)
+        if out.shape[:-1] != leading:
+            why = f"a of {a.shape}" + (f" and expert_ids of {ids.shape}" if ids else "")
+            raise errors.from_status(_abi.Status.SHAPE, f"out has shape {out.shape}, expected {(*leading, 'N')} for {why}")
         self.desc = sized(
             _abi.marlin_gemm_desc,
             compute=product.compute,
@@ -84,11 +97,26 @@ class Call:
             a=a.matrix(library=self.owner.library),
             c=out.matrix(written=True, library=self.owner.library),
         )
-        self._keeps = [a, out]
         if product.bias is not None:
-            bias = operand(product.bias, "bias")
-            self.desc.bias = bias.matrix(library=self.owner.library)
-            self._keeps.append(bias)
+            self.desc.bias = self._kept(product.bias, "bias").matrix(library=self.owner.library)
+        if ids is not None:
+            self.desc.expert_ids = ids.matrix(library=self.owner.library)
+        if product.expert_scales is not None:
+            self.desc.expert_scales = self._kept(product.expert_scales, "expert_scales").matrix(library=self.owner.library)
+
+    def _kept(self, array: Any, name: str) -> Operand:
+        self._keeps.append(operand(array, name))
+        return self._keeps[-1]
+
+    @staticmethod
+    def _leading(a: Operand, ids: Operand | None, summed: bool) -> tuple[int, ...]:
+        """The dimensions of the result but the last."""
+        if ids is None:
+            return a.shape[:-1]
+        if a.shape[:-1] not in (ids.shape[:-1], ids.shape):
+            expected = f"{(*ids.shape[:-1], 'K')} or {(*ids.shape, 'K')} for expert_ids of {ids.shape}"
+            raise errors.from_status(_abi.Status.SHAPE, f"a has shape {a.shape}, expected {expected}")
+        return ids.shape[:-1] if summed else ids.shape
 
     @staticmethod
     def _new_out(product: Gemm, leading: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
@@ -105,9 +133,12 @@ def gemm(
     epilogue: Epilogue = Epilogue.NONE,
     accumulate: bool = False,
     stream: Stream | None = None,
+    *,
+    expert_ids: Any = None,
+    expert_scales: Any = None,
 ) -> Any:
     """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`."""
-    return Gemm(a, weights, bias, out, compute, epilogue, accumulate).run(stream)
+    return Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales).run(stream)
 
 
 class Calls:
@@ -132,7 +163,7 @@ def gemm_many(products: Sequence[Gemm], stream: Stream | None = None) -> list[An
 
 
 def prepare(products: Sequence[Gemm], max_rows: int, stream: Stream | None = None) -> int:
-    """Compiles and reserves for these products with `a` of up to max_rows rows, so that later calls neither compile nor allocate:
+    """Compiles and reserves for these products with up to max_rows rows of `a`, or tokens of expert_ids, so that later calls neither compile nor allocate:
     on a stream for that one, else for calls without. What `a` and `out` hold does not matter, nor how many rows they have.
 
     Returns how many bytes a Stream's `scratch` must have.

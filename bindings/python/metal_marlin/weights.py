@@ -67,7 +67,15 @@ class Part:
         values = operand(self.values, "values")
         keeps.append(values)
         k = self.k if self.k is not None else values.cols * (2 if self._two_a_byte(values) else 1)
-        desc = sized(
+
+        def optional(array: Any, name: str) -> _abi.marlin_matrix:
+            if array is None:
+                return _abi.marlin_matrix()
+            keeps.append(operand(array, name))
+            return keeps[-1].matrix()
+
+        scale = None if self.tensor_scale is None else np.array([self.tensor_scale], np.float32)
+        return sized(
             _abi.marlin_pack_desc,
             format=self.format,
             group_size=group_size_of(self.group_size),
@@ -75,18 +83,15 @@ class Part:
             n=self.n if self.n is not None else values.rows,
             k=k,
             values=values.matrix(),
+            scales=optional(self.scales, "scales"),
+            zeros=optional(self.zeros, "zeros"),
+            sparse_meta=optional(self.sparse_meta, "sparse_meta"),
+            group_index=optional(self.group_index, "group_index"),
+            tensor_scale=optional(scale, "tensor_scale"),
+            column_norms=optional(self.column_norms, "column_norms"),
             flags=flags_of(self, "MARLIN_PACK_"),
             gptq_zero_f=self.gptq_zero_f,
         )
-        scale = None if self.tensor_scale is None else np.array([self.tensor_scale], np.float32)
-        for name in ("scales", "zeros", "sparse_meta", "group_index", "column_norms"):
-            if getattr(self, name) is not None:
-                keeps.append(operand(getattr(self, name), name))
-                setattr(desc, name, keeps[-1].matrix())
-        if scale is not None:
-            keeps.append(operand(scale, "tensor_scale"))
-            desc.tensor_scale = keeps[-1].matrix()
-        return desc
 
     def _two_a_byte(self, values: Operand) -> bool:
         return self.scales is not None and values.dtype == DType.U8
@@ -98,6 +103,12 @@ class Shard:
 
     first: tuple[int, int, int] = (0, 0, 0)
     count: tuple[int, int, int] = (0, 0, 0)
+
+
+def experts_of(count: int) -> int:
+    if not 0 <= count < 2**32:
+        raise errors.argument(f"experts is {count}, expected 0 to {2**32 - 1}")
+    return count
 
 
 class Weights(Handle):
@@ -122,6 +133,7 @@ class Weights(Handle):
         *,
         shards: Sequence[Shard] | None = None,
         column_norms: Sequence[Any] | None = None,
+        experts: int = 1,
         progress: Wanted = None,
     ) -> Weights:
         """Layers of a checkpoint, several concatenated along N.
@@ -129,6 +141,7 @@ class Weights(Handle):
         quantize      for layers of floats, which are an error without a format
         shards        one a layer: parts of them; None: everything, of a layer with experts all of them
         column_norms  with prune_2_4, one a layer, or None: float32 [K] of the whole layer; prunes by |w| * norm
+        experts       above 1: the layers are of that many experts, first those of expert 0, then as many of expert 1, and so on
         progress      called with the done and all elements of W and the first layer's name; True: a bar. What it raises, and
                       Ctrl-C, stops the load
         """
@@ -141,11 +154,12 @@ class Weights(Handle):
             flags=flags_of(quantize, "MARLIN_LOAD_"),
             layers=names_of(names),
             layer_count=len(names),
+            expert_count=experts_of(experts),
             format=quantize.format,
             group_size=group_size_of(quantize.group_size),
         )
         if shards is not None:
-            desc.shards = (_abi.marlin_shard * len(names))(*(_abi.marlin_shard(each.first, each.count) for each in shards))
+            desc.shards = (_abi.marlin_shard * len(names))(*(_abi.marlin_shard(first=each.first, count=each.count) for each in shards))
         if norms is not None:
             desc.column_norms = norms.matrices
         within = context._live()
@@ -158,14 +172,17 @@ class Weights(Handle):
                 return cls(owner.create("marlin_weights_load", within.handle, file.handle, byref(desc)))
 
     @classmethod
-    def pack(cls, context: Context, *parts: Part) -> Weights:
-        """Parts, concatenated along N, as one. They must agree in k, format, group size and kinds of scales and zeros."""
+    def pack(cls, context: Context, *parts: Part, experts: int = 1) -> Weights:
+        """Parts, concatenated along N, as one. They must agree in k, format, group size and kinds of scales and zeros.
+
+        experts  the parts are of that many experts: first all of expert 0, then as many with the same n of expert 1, and so on
+        """
         within = context._live()
         keeps: list[Operand] = []
         descs = [part.desc(keeps) for part in parts]
         array = (POINTER(_abi.marlin_pack_desc) * len(descs))(*(pointer(desc) for desc in descs))
         owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
-        return cls(owner.create("marlin_weights_pack", within.handle, array, len(descs), 1))
+        return cls(owner.create("marlin_weights_pack", within.handle, array, len(descs), experts_of(experts)))
 
     @classmethod
     def quantize(cls, context: Context, values: Any, quantize: Quantize, column_norms: Any = None) -> Weights:
@@ -182,13 +199,14 @@ class Weights(Handle):
 
     def unpack(self, first_row: int = 0, rows: int | None = None, out: Any = None, stream: Stream | None = None) -> Any:
         """Decodes rows, bit-exactly, to [T, K] in the file's order of K: `rows` of them from first_row on, None: all that follow.
+        Those of expert e begin at row e N.
 
         out     float32, float16 or bfloat16 [T, K], which says T; None: a new float32 numpy array
         stream  None: done on return
         """
         if out is None:
             info = self.info()
-            out = np.empty((rows if rows is not None else max(info.n - first_row, 0), info.k), np.float32)
+            out = np.empty((rows if rows is not None else max(info.n * info.experts - first_row, 0), info.k), np.float32)
         return self._unpack(None, first_row, out, stream)
 
     def unpack_rows(self, ids: Any, out: Any = None, stream: Stream | None = None) -> Any:

@@ -26,6 +26,12 @@ def close(found, want, step=2.0**-20):
     assert (error <= step * (np.abs(want) + np.abs(want).max())).all(), error.max()
 
 
+def test_devices_tell_the_threads_of_the_cpu():
+    devices = mm.devices()
+    assert any(device.backend == mm.Backend.CPU for device in devices)
+    assert all((device.threads > 0) == (device.backend == mm.Backend.CPU) for device in devices)
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_checkpoint_decodes_exactly_and_multiplies(context, folder):
     file = mm.Checkpoint(DATA / folder)

@@ -65,7 +65,7 @@ impl Buffer {
         let left = self.bytes.checked_sub(offset_bytes).ok_or_else(|| {
             Error::new(Status::SHAPE, format!("offset {offset_bytes} lies outside a buffer of {} bytes", self.bytes))
         })?;
-        let mut raw = matrix::describe::<T>(left / std::mem::size_of::<T>(), rows, cols, cols)?;
+        let mut raw: sys::marlin_matrix = matrix::describe::<T>(left / std::mem::size_of::<T>(), rows, cols, cols)?;
         raw.data = self.handle.raw().cast();
         raw.offset_bytes = offset_bytes as u64;
         raw.memory = sys::MARLIN_MEM_BUFFER;

@@ -327,6 +327,7 @@ pub struct Load<'a> {
     layers: Vec<(String, Shard, Option<&'a [f32]>)>,
     format: Format,
     group_size: u32,
+    experts: u32,
     flags: u32,
     progress: Option<Box<OnLoaded<'a>>>,
 }
@@ -336,7 +337,7 @@ type OnLoaded<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 impl<'a> Load<'a> {
     /// Of this checkpoint, no layer yet.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Load { checkpoint, layers: Vec::new(), format: Format::NONE, group_size: 0, flags: 0, progress: None }
+        Load { checkpoint, layers: Vec::new(), format: Format::NONE, group_size: 0, experts: 1, flags: 0, progress: None }
     }
 
     /// Adds a whole layer, named as [`Checkpoint::layers`] does.
@@ -347,6 +348,12 @@ impl<'a> Load<'a> {
     /// Adds a part of a layer.
     pub fn shard(mut self, name: &str, shard: Shard) -> Self {
         self.layers.push((name.to_owned(), shard, None));
+        self
+    }
+
+    /// The layers are of so many experts: first those of expert 0, then as many of expert 1, and so on.
+    pub fn experts(mut self, experts: u32) -> Self {
+        self.experts = experts;
         self
     }
 
@@ -412,6 +419,7 @@ impl<'a> Load<'a> {
             layers: layers.as_ptr(),
             shards: shards.as_ptr(),
             layer_count: layers.len() as u32,
+            expert_count: self.experts,
             format: self.format.0,
             group_size: self.group_size,
             column_norms: if self.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { norms.as_ptr() } else { ptr::null() },
@@ -427,11 +435,12 @@ impl<'a> Load<'a> {
 
 impl std::fmt::Debug for Load<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Load { layers, format, group_size, flags, .. } = self;
+        let Load { layers, format, group_size, experts, flags, .. } = self;
         f.debug_struct("Load")
             .field("layers", layers)
             .field("format", format)
             .field("group_size", group_size)
+            .field("experts", experts)
             .field("flags", flags)
             .finish_non_exhaustive()
     }

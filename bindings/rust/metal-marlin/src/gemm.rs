@@ -49,11 +49,51 @@ impl<'a> Gemm<'a> {
         Gemm { desc, weights, bound, operands: PhantomData }
     }
 
-    /// [1, N], in the order of the weights' rows.
+    /// [1, N], in the order of the weights' rows; of experts also [E, N], a row for each.
     pub fn bias(mut self, bias: impl Into<Input<'a>>) -> Self {
         let bias = bias.into();
         self.desc.bias = bias.raw;
         self.bound.add(bias.bound);
+        self
+    }
+
+    /// Routes each token to `top_k` of the weights' experts: [T, top_k] of `i32`; an id outside [0, E) contributes 0. `a` is then
+    /// [T, K], or [T * top_k, K] with a row for each expert of a token, and `c` is [T * top_k, N].
+    ///
+    /// ```
+    /// # #[cfg(feature = "link")]
+    /// # fn main() -> metal_marlin::Result<()> {
+    /// use metal_marlin::{Context, Format, Gemm, Matrix, MatrixMut, Pack, Weights};
+    ///
+    /// let (ones, twos) = (vec![1.0f32; 32 * 64], vec![2.0f32; 32 * 64]);
+    /// let one = Pack::floats(Format::MXFP4, Matrix::new(&ones, 32, 64)?);
+    /// let two = Pack::floats(Format::MXFP4, Matrix::new(&twos, 32, 64)?);
+    /// let weights = Weights::pack_experts(&Context::new()?, &[&one, &two], 2)?;
+    ///
+    /// let (x, mut y) = (vec![1.0f32; 64], vec![0.0f32; 32]);
+    /// let (ids, scales) = ([0i32, 1], [0.25f32, 0.5]);
+    /// Gemm::new(&weights, Matrix::row(&x), MatrixMut::row(&mut y))
+    ///     .expert_ids(Matrix::row(&ids))
+    ///     .expert_scales(Matrix::row(&scales))
+    ///     .run()?;
+    /// assert_eq!(y, [80.0; 32]); // 0.25 * 64 * 1 + 0.5 * 64 * 2
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "link"))]
+    /// # fn main() {}
+    /// ```
+    pub fn expert_ids(mut self, ids: impl Into<Input<'a>>) -> Self {
+        let ids = ids.into();
+        self.desc.expert_ids = ids.raw;
+        self.bound.add(ids.bound);
+        self
+    }
+
+    /// [T, top_k] of floats, with [`expert_ids`](Gemm::expert_ids): `c` is [T, N], the sum of each token's products times these.
+    pub fn expert_scales(mut self, scales: impl Into<Input<'a>>) -> Self {
+        let scales = scales.into();
+        self.desc.expert_scales = scales.raw;
+        self.bound.add(scales.bound);
         self
     }
 
@@ -148,7 +188,7 @@ pub(crate) fn prepare_on(
     Ok(bytes)
 }
 
-/// Compiles and reserves for these products with up to `max_rows` rows of A, so that [`Gemm::run`] and [`gemm_many`] neither
+/// Compiles and reserves for these products with up to `max_rows` rows of A, or tokens of experts, so that [`Gemm::run`] and [`gemm_many`] neither
 /// allocate nor compile. Work of a stream needs [`Stream::prepare`](crate::Stream::prepare).
 pub fn prepare(products: &[&Gemm<'_>], max_rows: usize) -> Result<()> {
     match products.first() {

@@ -198,8 +198,8 @@ impl Stream {
         }
     }
 
-    /// Compiles and reserves for these products with up to `max_rows` rows of A, so that later calls neither allocate nor
-    /// compile. Returns how many bytes a host's own scratch must hold.
+    /// Compiles and reserves for these products with up to `max_rows` rows of A, or tokens of experts, so that later
+    /// calls neither allocate nor compile. Returns how many bytes a host's own scratch must hold.
     pub fn prepare(&mut self, products: &[&Gemm<'_>], max_rows: usize) -> Result<u64> {
         gemm::prepare_on(self.library(), self.as_raw(), products, max_rows)
     }

@@ -43,10 +43,16 @@ impl Weights {
 
     /// Packs parts, concatenated along N, into one. They must agree in K, format, group size and kinds of scales and zeros.
     pub fn pack(context: &Context, parts: &[&Pack<'_>]) -> Result<Weights> {
+        Weights::pack_experts(context, parts, 1)
+    }
+
+    /// Packs the parts of so many experts: first all of expert 0, concatenated along N, then as many with the same N of expert 1,
+    /// and so on. [`Gemm::expert_ids`](crate::Gemm::expert_ids) says who is multiplied by which.
+    pub fn pack_experts(context: &Context, parts: &[&Pack<'_>], experts: u32) -> Result<Weights> {
         let descs: Vec<_> = parts.iter().map(|part| part.desc_for(context.library())).collect::<Result<_>>()?;
         let (raw, count) = (context.as_raw(), descs.len() as u32);
         // SAFETY: the parts are borrowed, and not used after the call.
-        Weights::create(context, |api, out, err| unsafe { (api.weights_pack)(raw, descs.as_ptr(), count, 1, out, err) })
+        Weights::create(context, |api, out, err| unsafe { (api.weights_pack)(raw, descs.as_ptr(), count, experts, out, err) })
     }
 
     pub(crate) fn create(
@@ -77,7 +83,7 @@ impl Weights {
     }
 
     /// Decodes the rows from `first_row` on, as many as `out` has, bit-exactly: `out` is [T, K] of floats, in the file's order
-    /// of K.
+    /// of K. The rows of expert e begin at e N.
     pub fn unpack<'a>(&self, first_row: usize, out: impl Into<Output<'a>>) -> Result<()> {
         self.unpack_on(ptr::null_mut(), None, first_row, out.into())
     }

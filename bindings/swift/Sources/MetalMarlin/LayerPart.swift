@@ -22,13 +22,13 @@ public struct LayerPart: Sendable, ExpressibleByStringLiteral {
   public init(stringLiteral name: String) { self.init(name) }
 
   func shard() throws(MarlinError) -> marlin_shard {
-    var shard = marlin_shard()
     // To the library a count of 0 means everything.
     for range in [rows, columns] where range?.isEmpty == true {
       throw MarlinError(.shape, "\(name): the range \(range!) is empty")
     }
     // A count that overflows is negative, which the library refuses.
     func number(_ range: Range<Int>?) -> Int64 { range.map { Int64($0.upperBound &- $0.lowerBound) } ?? 0 }
+    var shard = marlin_shard()
     shard.first = (Int64(rows?.lowerBound ?? 0), Int64(columns?.lowerBound ?? 0), Int64(expert ?? 0))
     shard.count = (number(rows), number(columns), expert == nil ? 0 : 1)
     return shard

@@ -10,7 +10,7 @@ public struct Product {
   public var a: MatrixView
   /// C[M, N], or N/2 columns for epilogues of two inputs.
   public var c: MutableMatrixView
-  /// [1, N], in the order of the weights' rows.
+  /// [1, N], in the order of the weights' rows; of experts also [E, N], a row for each.
   public var bias: MatrixView?
   /// What becomes of the sums.
   public var epilogue: Epilogue
@@ -18,13 +18,19 @@ public struct Product {
   public var compute: Compute
   /// Whether the result is added to what C holds.
   public var accumulate: Bool
+  /// Routes each token to `topK` of the weights' experts: [T, topK] of `Int32`; an id outside 0..<E contributes 0. ``a`` is then
+  /// [T, K], or [T * topK, K] with a row for each expert of a token, and ``c`` is [T * topK, N].
+  public var expertIDs: MatrixView?
+  /// [T, topK] of a ``FloatElement``, with ``expertIDs``: ``c`` is [T, N], the sum of each token's products times these.
+  public var expertScales: MatrixView?
 
   public init(
     _ a: MatrixView, by weights: Weights, into c: MutableMatrixView, bias: MatrixView? = nil, epilogue: Epilogue = .none,
-    compute: Compute = .default, accumulate: Bool = false
+    compute: Compute = .default, accumulate: Bool = false, expertIDs: MatrixView? = nil, expertScales: MatrixView? = nil
   ) {
     (self.weights, self.a, self.c, self.bias) = (weights, a, c, bias)
     (self.epilogue, self.compute, self.accumulate) = (epilogue, compute, accumulate)
+    (self.expertIDs, self.expertScales) = (expertIDs, expertScales)
   }
 
   /// Computes it; it is done on return.
@@ -34,7 +40,7 @@ public struct Product {
   /// once. All are checked before any is done.
   public static func run(_ products: [Product]) throws(MarlinError) { try submit(products, on: nil) }
 
-  /// Compiles and reserves for these products with up to `maxRows` rows, so that ``run()`` neither allocates nor compiles. Work on a
+  /// Compiles and reserves for these products with up to `maxRows` rows, or tokens of experts, so that ``run()`` neither allocates nor compiles. Work on a
   /// stream needs ``WorkStream/prepare(_:maxRows:)``.
   public static func prepare(_ products: [Product], maxRows: Int) throws(MarlinError) {
     _ = try prepare(products, maxRows: maxRows, on: nil)
@@ -59,11 +65,15 @@ public struct Product {
     desc.epilogue = epilogue.rawValue
     desc.compute = compute.rawValue
     desc.flags = accumulate ? MARLIN_GEMM_ACCUMULATE : 0
+    desc.expert_ids = expertIDs?.raw ?? marlin_matrix()
+    desc.expert_scales = expertScales?.raw ?? marlin_matrix()
     return desc
   }
 
   /// What must live until a stream has passed the product.
-  var uses: [any AnyObject & Sendable] { [weights] + [a.owner, c.owner, bias?.owner].compactMap { $0 } }
+  var uses: [any AnyObject & Sendable] {
+    [weights] + [a.owner, c.owner, bias?.owner, expertIDs?.owner, expertScales?.owner].compactMap { $0 }
+  }
 
   func submit(on stream: OpaquePointer?) throws(MarlinError) {
     var desc = desc

@@ -20,11 +20,12 @@ public final class Weights: Sendable {
   ///   - format: what layers of floats are quantized to; with ``Format/none`` they are an error.
   ///   - groupSize: of layers that are quantized; 0: the format's own.
   ///   - options: of layers that are quantized or pruned.
+  ///   - experts: above 1: the layers are of that many experts, first those of expert 0, then as many of expert 1, and so on.
   ///   - progress: hears, on the calling thread, how many elements of W are done, and of how many. False stops it:
   ///     ``Status/cancelled``.
   public init(
     layers: [LayerPart], of file: Checkpoint, in context: Context, quantizedTo format: Format = .none, groupSize: Int = 0,
-    options: LoadOptions = [], progress: ((_ done: UInt64, _ total: UInt64) -> Bool)? = nil
+    options: LoadOptions = [], experts: Int = 1, progress: ((_ done: UInt64, _ total: UInt64) -> Bool)? = nil
   ) throws(MarlinError) {
     let callbacks = Callbacks()
     callbacks.loaded = progress
@@ -35,6 +36,7 @@ public final class Weights: Sendable {
     desc.format = format.rawValue
     desc.group_size = try count(groupSize, "the group size")
     desc.layer_count = try count(layers.count, "the number of layers")
+    desc.expert_count = try count(experts, "the number of experts")
     var shards: [marlin_shard] = []
     for layer in layers { shards.append(try layer.shard()) }
     self.context = context
@@ -55,14 +57,20 @@ public final class Weights: Sendable {
   }
 
   /// Packs matrices, concatenated along N, into one. They must agree in K, format, group size and kinds of scales and zeros.
-  public init(packing parts: [Pack], in context: Context) throws(MarlinError) {
+  ///
+  /// - Parameters:
+  ///   - parts: what to pack.
+  ///   - experts: the parts are of that many experts: first all of expert 0, then as many with the same N of expert 1, and so on.
+  ///   - context: where the weights are to be.
+  public init(packing parts: [Pack], experts: Int = 1, in context: Context) throws(MarlinError) {
     let number = try count(parts.count, "the number of parts")
+    let experts = try count(experts, "the number of experts")
     var descs: [marlin_pack_desc] = []
     for part in parts { descs.append(try part.desc()) }
     self.context = context
     handle = try withPointers(to: descs) { (descs) throws(MarlinError) in
       try Handle(keeping: context, destroy: \.weights_destroy) { api, out, error in
-        withExtendedLifetime(parts) { api.pointee.weights_pack(context.handle.raw, descs, number, 1, out, error) }
+        withExtendedLifetime(parts) { api.pointee.weights_pack(context.handle.raw, descs, number, experts, out, error) }
       }
     }
   }
@@ -119,6 +127,7 @@ public final class Weights: Sendable {
   }
 
   /// Decodes the rows from `firstRow` on, as many as `out` has, bit-exactly: `out` is [T, K] of floats, in the file's order of K.
+  /// The rows of expert e begin at e N.
   public func unpack(firstRow: Int = 0, into out: MutableMatrixView) throws(MarlinError) {
     try unpack(nil, firstRow, into: out, on: nil)
   }
@@ -130,11 +139,11 @@ public final class Weights: Sendable {
     }
   }
 
-  /// A copy of rows, decoded bit-exactly, one after the other.
+  /// A copy of rows, decoded bit-exactly, one after the other. The rows of expert e begin at e N.
   public func values(rows: Range<Int>) throws(MarlinError) -> [Float] {
     let info = try info()
-    guard rows.lowerBound >= 0, rows.upperBound <= info.n else {
-      throw MarlinError(.argument, "rows \(rows) of weights that have \(info.n)")
+    guard rows.lowerBound >= 0, rows.upperBound <= info.n * info.experts else {
+      throw MarlinError(.argument, "rows \(rows) of weights that have \(info.n * info.experts)")
     }
     let columns = info.k
     var values = [Float](repeating: 0, count: rows.count * columns)

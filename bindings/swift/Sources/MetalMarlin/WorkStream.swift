@@ -75,8 +75,8 @@ public final class WorkStream: Sendable {
     }
   }
 
-  /// Compiles and reserves for these products with up to `maxRows` rows, so that they neither allocate nor compile later. A and C
-  /// are not read.
+  /// Compiles and reserves for these products with up to `maxRows` rows, or tokens of experts, so that they neither allocate nor
+  /// compile later. A and C are not read.
   ///
   /// - Returns: how many bytes scratch of yours must have.
   @discardableResult public func prepare(_ products: [Product], maxRows: Int) throws(MarlinError) -> UInt64 {

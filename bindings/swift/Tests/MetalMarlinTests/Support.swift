@@ -36,7 +36,11 @@ func quantized(_ format: Format, n: Int, k: Int, in context: Context) throws -> 
   try Weights(quantizing: numbers(n * k, seed: 7).span, rows: n, to: format, in: context)
 }
 
-func values(_ weights: Weights) throws -> [Float] { try weights.values(rows: 0..<weights.info().n) }
+/// Of all experts, one after the other.
+func values(_ weights: Weights) throws -> [Float] {
+  let info = try weights.info()
+  return try weights.values(rows: 0..<info.n * info.experts)
+}
 
 /// FP32 sums of fewer than 2^10 terms, in any order.
 let sumError = 1e-5
