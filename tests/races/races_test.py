@@ -2,6 +2,7 @@
 
 usage: races_test.py BUILD [unittest's arguments]
 """
+import ast
 import ctypes
 import json
 import pathlib
@@ -83,14 +84,22 @@ class TimedInCTest(unittest.TestCase):
         race = ours.Race(BUILD)
         candidate = ours.Ours(race, 1, "cpu", ["f32"])
         candidate.prepare(Weights(FORMATS["int4"], 8, 64), 2)
-        calls = [ours.Call(ours.mm.Gemm(np.ones((1, 64), np.float32), each)) for each in candidate.copies]
-        wall, cpu = race.time_products([call.desc for call in calls])
+        row = np.ones((1, 64), np.float32)
+        calls = [ours.mm.Gemm(row, each).descriptor() for each in candidate.copies]
+        wall, cpu = race.time_products(calls)
         self.assertTrue(wall > 0 and cpu > 0)
         np.testing.assert_array_equal(*(call.out for call in calls))
         self.assertTrue(calls[0].out.any())
-        calls[1].desc.c.cols = 7
-        with self.assertRaisesRegex(RuntimeError, "7"):
-            race.time_products([call.desc for call in calls])
+        narrow = ours.mm.Gemm(row, candidate.copies[1], out=np.zeros((1, 7), np.float32)).descriptor()
+        with self.assertRaisesRegex(RuntimeError, "c.cols is 7"):
+            race.time_products([calls[0], narrow])
+
+    def test_threads_are_those_that_the_library_would_use(self):
+        import ours
+        mm, race = ours.mm, ours.Race(BUILD)
+        context, ones = mm.Context(mm.Backend.CPU, library=race.library), np.ones((8, 64), np.float32)
+        product = mm.Gemm(ones, mm.Weights.quantize(context, ones, mm.Quantize(mm.Format.INT4)))
+        self.assertEqual(str(race.threads()), product.explain()["threads"])
 
     def test_graphs(self):
         import ours
@@ -100,6 +109,53 @@ class TimedInCTest(unittest.TestCase):
         self.assertEqual(seen, [(5, 7), (5, 9)])
         with self.assertRaises(RuntimeError):
             ours.Race(BUILD).time_graphs(type(function)(lambda *_: 1), 5, [7])
+
+
+def private_uses(text, public):
+    """What a program uses of the package metal_marlin, or of mm, that is not public. Where it imports the package, the underscored
+    names of all objects but itself count, too."""
+    nodes, uses = list(ast.walk(ast.parse(text))), False
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            uses |= any(each.name.split(".")[0] == "metal_marlin" for each in node.names)
+            yield from (each.name for each in node.names if each.name.startswith("metal_marlin."))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "metal_marlin":
+            uses = True
+            yield from (f"{node.module}.{each.name}" for each in node.names if node.module != "metal_marlin" or each.name not in public)
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            of = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            underscored = uses and node.attr.startswith("_") and of != "self"
+            if underscored or (of == "mm" and node.attr not in public):
+                yield f"{of}.{node.attr}"
+
+
+class PublicApiTest(unittest.TestCase):
+    """The races show what every program can do with the package, so they use its public names alone."""
+
+    def setUp(self):
+        text = (TOP / "bindings" / "python" / "metal_marlin" / "__init__.py").read_text()
+        self.public = next(ast.literal_eval(node.value) for node in ast.parse(text).body
+                           if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+
+    def test_the_races_use_no_more(self):
+        paths = sorted(COMPARE.glob("*.py"))
+        self.assertIn(COMPARE / "ours.py", paths)
+        self.assertEqual([(path.name, use) for path in paths for use in private_uses(path.read_text(), self.public)], [])
+
+    def test_more_is_found(self):
+        for text, found in (
+            ("import metal_marlin as mm\nmm.Gemm(self._a)", []),
+            ("from metal_marlin import _abi", ["metal_marlin._abi"]),
+            ("from metal_marlin import Gemm, sized", ["metal_marlin.sized"]),
+            ("from metal_marlin.products import Call", ["metal_marlin.products.Call"]),
+            ("import metal_marlin.products", ["metal_marlin.products"]),
+            ("import metal_marlin as mm\nmm.products.Call", ["mm.products"]),
+            ("import metal_marlin as mm\ncontext._live()", ["context._live"]),
+            ("import ours\nours.mm._abi", ["mm._abi"]),
+        ):
+            with self.subTest(text):
+                self.assertEqual(list(private_uses(text, self.public)), found)
 
 
 class Stub(Peer):

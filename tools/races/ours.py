@@ -1,6 +1,5 @@
 """metal-marlin as a candidate, through its Python package and, for the time, through tools/races/race.cc; and the limits."""
 import ctypes
-import dataclasses
 import itertools
 import pathlib
 import sys
@@ -13,10 +12,6 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "bindings" / "python"))
 
 import metal_marlin as mm  # noqa: E402
-from metal_marlin import _abi  # noqa: E402
-from metal_marlin._library import Owner  # noqa: E402
-from metal_marlin.operands import operand  # noqa: E402
-from metal_marlin.products import Call  # noqa: E402
 
 SUFFIX = "dylib" if sys.platform == "darwin" else "so"
 TWO = ctypes.c_double * 2
@@ -36,23 +31,26 @@ class Race:
     def processor(self):
         return self.c.compare_processor().decode()
 
+    def device(self, kind=mm.Backend.CPU):
+        return next(each for each in mm.devices(self.library) if each.backend == kind)
+
     def threads(self):
-        return self.c.compare_threads()
+        return self.device().threads
 
     def rotation_bytes(self):
         return self.c.compare_rotation_bytes()
 
     def isa(self, kind=mm.Backend.CPU):
-        return next(each.isa_or_arch for each in mm.devices(self.library) if each.backend == kind)
+        return self.device(kind).isa_or_arch
 
     def about(self, kind=mm.Backend.CPU):
         return f"metal-marlin {'.'.join(map(str, self.library.version))}, {self.isa(kind)}"
 
-    def time_products(self, descs):
-        times, error = TWO(), _abi.marlin_error(struct_size=ctypes.sizeof(_abi.marlin_error))
-        array = (ctypes.POINTER(_abi.marlin_gemm_desc) * len(descs))(*map(ctypes.pointer, descs))
-        if self.c.compare_time_products(array, len(descs), times, ctypes.byref(error)) != 0:
-            raise RuntimeError(error.message.decode())
+    def time_products(self, descriptors):
+        times, message = TWO(), ctypes.create_string_buffer(256)
+        array = (ctypes.c_void_p * len(descriptors))(*(each.address for each in descriptors))
+        if self.c.compare_time_products(array, len(descriptors), times, message, ctypes.c_size_t(len(message))) != 0:
+            raise RuntimeError(message.value.decode())
         return tuple(times)
 
     def time_graphs(self, compute, backend, graphs):
@@ -82,25 +80,6 @@ class Limits:
         return self.race.c.compare_dot_sample(self.handle, instruction.encode())
 
 
-def pack(context, parts):
-    """Each part an expert; one is plain weights."""
-    within, keeps = context._live(), []
-    descs = [part.desc(keeps) for part in parts]
-    array = (ctypes.POINTER(_abi.marlin_pack_desc) * len(descs))(*map(ctypes.pointer, descs))
-    owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
-    return mm.Weights(owner.create("marlin_weights_pack", within.handle, array, len(descs), len(descs)))
-
-
-def call(gemm, ids):
-    """With ids, int32 [M, top_k], that of a mixture of experts, whose `out` has rows for all of them."""
-    if ids is None:
-        return Call(gemm)
-    out = gemm.out
-    made = Call(dataclasses.replace(gemm, out=out[:len(ids)]))
-    made.desc.c.rows, made.desc.expert_ids = len(out), operand(ids, "ids").matrix()
-    return made
-
-
 class Ours(Peer):
     """One of our own backends: "cpu" or "metal"."""
 
@@ -124,7 +103,7 @@ class Ours(Peer):
 
         parts = [part(slice(e, e + weights.n)) for e in range(weights.experts)]
         try:
-            self.copies = [pack(self.context, parts) for _ in range(copies)]
+            self.copies = [mm.Weights.pack(self.context, *parts, experts=len(parts)) for _ in range(copies)]
         except mm.MarlinError as error:
             raise Absent(str(error)) from None
         self.n, self.bytes = weights.n, self.copies[0].info().bytes
@@ -133,22 +112,22 @@ class Ours(Peer):
 
     def product(self, variant, a, ids=None):
         draws = [None] if ids is None else ids
-        out = np.zeros((len(a) if ids is None else ids[0].size, self.n), np.float32)
+        leading = (len(a),) if ids is None else ids[0].shape
+        out = np.zeros((*leading, self.n), np.float32)
         given = mm.Bits(bf16_bits(a), mm.DType.BF16) if variant == "bf16" else a.astype(np.float16) if variant == "f16" else a
         compute = mm.Compute.INT8 if variant == "int8" else mm.Compute.DEFAULT
-        calls = [call(mm.Gemm(given, self.copies[i % len(self.copies)], out=out, compute=compute), draws[i % len(draws)])
-                 for i in range(max(len(self.copies), len(draws)))]
+        products = [mm.Gemm(given, self.copies[i % len(self.copies)], out=out, compute=compute, expert_ids=draws[i % len(draws)])
+                    for i in range(max(len(self.copies), len(draws)))]
+        calls = [product.descriptor() for product in products]
 
         def time(count):
-            return self.race.time_products([calls[next(self.turn) % len(calls)].desc for _ in range(count)])
+            return self.race.time_products([calls[next(self.turn) % len(calls)] for _ in range(count)])
 
         def result():
-            self.race.time_products([calls[0].desc])
-            return out
+            self.race.time_products(calls[:1])
+            return out.reshape(-1, self.n)
 
-        explained = ctypes.create_string_buffer(256)
-        self.race.library.call("marlin_explain", ctypes.byref(calls[0].desc), explained, len(explained), None)
-        return Product(time, result, explained.value.decode().splitlines()[0].removeprefix("kernel: "))
+        return Product(time, result, products[0].explain()["kernel"])
 
     def forget(self):
         self.copies = []

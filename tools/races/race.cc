@@ -51,13 +51,17 @@ COMPARE_EXPORT void compare_instruction(const char* isa, int32_t compute, int32_
 COMPARE_EXPORT const char* compare_processor() {
   return metal_marlin::tools::cpu_info().model.c_str();
 }
-COMPARE_EXPORT unsigned compare_threads() { return metal_marlin::tools::usable_threads(); }
 COMPARE_EXPORT uint64_t compare_rotation_bytes() { return metal_marlin::tools::rotation_bytes(); }
 
+/// The message says why the status is not MARLIN_OK.
 COMPARE_EXPORT marlin_status compare_time_products(const marlin_gemm_desc* const* descs,
-                                                   uint32_t count, double times[2],
-                                                   marlin_error* error) {
-  return timed(count, times, [&](uint32_t i) { return marlin_gemm(nullptr, descs[i], error); });
+                                                   uint32_t count, double times[2], char* message,
+                                                   size_t capacity) {
+  auto error = metal_marlin::make<marlin_error>();
+  const marlin_status status =
+      timed(count, times, [&](uint32_t i) { return marlin_gemm(nullptr, descs[i], &error); });
+  std::snprintf(message, capacity, "%s", error.message);
+  return status;
 }
 /// compute(backend, graphs[i]), as ggml_backend_graph_compute.
 COMPARE_EXPORT int compare_time_graphs(int (*compute)(void*, void*), void* backend,

@@ -24,7 +24,7 @@ from .errors import (
 )
 from .linear import Linear
 from .operands import Bits
-from .products import Gemm, gemm, gemm_many, prepare
+from .products import Descriptor, Gemm, gemm, gemm_many, prepare
 from .quantize import Quantize
 from .stream import Stream
 from .weights import Part, Shard, Weights, load_layers
@@ -39,6 +39,7 @@ __all__ = [
     "Context",
     "DType",
     "DeadlineError",
+    "Descriptor",
     "Device",
     "DeviceError",
     "Epilogue",

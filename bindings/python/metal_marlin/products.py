@@ -70,6 +70,10 @@ class Gemm:
         lines = text.value.decode(errors="replace").splitlines()
         return {key: value for key, _, value in (line.partition(": ") for line in lines)}
 
+    def descriptor(self) -> Descriptor:
+        """For C code that calls the library itself."""
+        return Descriptor(self)
+
 
 class Call:
     """A Gemm as the library takes it, with all that has to live during the call."""
@@ -124,6 +128,26 @@ class Call:
         return np.empty((*leading, columns), numpy_type(dtype) or np.float32)
 
 
+class Descriptor:
+    """A Gemm as C code takes it, that of another extension or program that calls the same copy of the library (Library.path). It keeps
+    the arrays and the weights, and is of use as long as it lives.
+
+    address  of a marlin_gemm_desc, which nobody may change
+    out      the array that the product is written to
+    """
+
+    def __init__(self, product: Gemm) -> None:
+        self._call = Call(product)
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._call.desc)
+
+    @property
+    def out(self) -> Any:
+        return self._call.out
+
+
 def gemm(
     a: Any,
     weights: Weights,
@@ -163,8 +187,9 @@ def gemm_many(products: Sequence[Gemm], stream: Stream | None = None) -> list[An
 
 
 def prepare(products: Sequence[Gemm], max_rows: int, stream: Stream | None = None) -> int:
-    """Compiles and reserves for these products with up to max_rows rows of `a`, or tokens of expert_ids, so that later calls neither compile nor allocate:
-    on a stream for that one, else for calls without. What `a` and `out` hold does not matter, nor how many rows they have.
+    """Compiles and reserves for these products with up to max_rows rows of `a`, or tokens of expert_ids, so that later calls neither
+    compile nor allocate: on a stream for that one, else for calls without. What `a` and `out` hold does not matter, nor how many rows
+    they have.
 
     Returns how many bytes a Stream's `scratch` must have.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import pickle
 import threading
 import time
@@ -30,6 +31,17 @@ def test_devices_tell_the_threads_of_the_cpu():
     devices = mm.devices()
     assert any(device.backend == mm.Backend.CPU for device in devices)
     assert all((device.threads > 0) == (device.backend == mm.Backend.CPU) for device in devices)
+
+
+def test_c_code_runs_a_product_by_its_descriptor(weights, x):
+    product = mm.Gemm(x, weights)
+    descriptor = product.descriptor()
+    del weights  # it keeps them, and the array that it has made
+    marlin_gemm = ctypes.CDLL(mm.Library().path).marlin_gemm
+    assert marlin_gemm(None, ctypes.c_void_p(descriptor.address), None) == 0
+    assert (descriptor.out == product.run()).all()
+    with pytest.raises(mm.ShapeError):
+        mm.Gemm(x, product.weights, out=np.empty((7, 96), np.float32)).descriptor()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
