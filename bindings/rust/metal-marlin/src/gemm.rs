@@ -59,16 +59,18 @@ impl<'a> Gemm<'a> {
 
     /// Routes each token to `top_k` of the weights' experts: [T, top_k] of `i32`; an id outside [0, E) contributes 0. `a` is then
     /// [T, K], or [T * top_k, K] with a row for each expert of a token, and `c` is [T * top_k, N].
+    /// Only the CPU serves this so far.
     ///
     /// ```
     /// # #[cfg(feature = "link")]
     /// # fn main() -> metal_marlin::Result<()> {
-    /// use metal_marlin::{Context, Format, Gemm, Matrix, MatrixMut, Pack, Weights};
+    /// use metal_marlin::{Backend, Context, Format, Gemm, Matrix, MatrixMut, Pack, Weights};
     ///
+    /// let context = Context::builder().backend(Backend::CPU).build()?;
     /// let (ones, twos) = (vec![1.0f32; 32 * 64], vec![2.0f32; 32 * 64]);
     /// let one = Pack::floats(Format::MXFP4, Matrix::new(&ones, 32, 64)?);
     /// let two = Pack::floats(Format::MXFP4, Matrix::new(&twos, 32, 64)?);
-    /// let weights = Weights::pack_experts(&Context::new()?, &[&one, &two], 2)?;
+    /// let weights = Weights::pack_experts(&context, &[&one, &two], 2)?;
     ///
     /// let (x, mut y) = (vec![1.0f32; 64], vec![0.0f32; 32]);
     /// let (ids, scales) = ([0i32, 1], [0.25f32, 0.5]);
@@ -188,8 +190,8 @@ pub(crate) fn prepare_on(
     Ok(bytes)
 }
 
-/// Compiles and reserves for these products with up to `max_rows` rows of A, or tokens of experts, so that [`Gemm::run`] and [`gemm_many`] neither
-/// allocate nor compile. Work of a stream needs [`Stream::prepare`](crate::Stream::prepare).
+/// Compiles and reserves for these products with up to `max_rows` rows of A, or tokens of experts, so that [`Gemm::run`] and
+/// [`gemm_many`] neither allocate nor compile. Work of a stream needs [`Stream::prepare`](crate::Stream::prepare).
 pub fn prepare(products: &[&Gemm<'_>], max_rows: usize) -> Result<()> {
     match products.first() {
         None => Ok(()),
