@@ -1,4 +1,4 @@
-// bench: how fast products are, as a fraction of what the machine could do in the same minute.
+// bench: measures how fast products are, as a fraction of the machine's limits in the same minute.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -79,7 +79,7 @@ void add_row(Table& table, const Measurement& m) {
              fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
 }
 
-/// Measures everything that was asked for; each result goes to `report` as soon as it is there.
+/// Measures everything that the options request. Each result goes to `report` at once.
 template <class Report>
 void measure_all(const Options& options, const Report& report) {
   const marlin_device_info device = device_of(known(parse_backend(options.backend)));
@@ -158,7 +158,7 @@ ExitCode bench(const Options& options) {
   return right ? ExitCode::ok : ExitCode::wrong;
 }
 
-/// With --metal-counters: nothing is timed, and these options select rows of a table.
+/// With --metal-counters, nothing is timed, and these options select rows of a table.
 void add_metal_counters(CLI::App& sub, Options& options) {
   auto* flag = sub.add_flag(
       "--metal-counters", options.metal_counters,

@@ -1,11 +1,11 @@
-// What the subcommands share: how they are declared, how they end, how they fail.
+// The common parts of the subcommands: how they are declared, how they end, how they fail.
 #pragma once
 
 #include <functional>
 #include <stdexcept>
 #include <string>
 
-// <CLI/CLI.hpp> costs seconds to compile; only what declares options has it.
+// <CLI/CLI.hpp> takes seconds to compile, so only files that declare options include it.
 namespace CLI {
 class App;
 }
@@ -15,13 +15,13 @@ namespace metal_marlin::tools {
 /// The documented exit codes; docs/command.md and metal-marlin.1 list them.
 enum class ExitCode : int {
   ok = 0,
-  wrong = 1,   ///< the work was done and something was found wrong: a check failed, a layer would
-               ///< not load
-  usage = 2,   ///< the command line makes no sense
-  failed = 3,  ///< the work could not be done: no such file, malformed, out of memory, no device
+  wrong = 1,   ///< the command did its work and found an error: a check failed, a layer would not
+               ///< load
+  usage = 2,   ///< the command line is wrong
+  failed = 3,  ///< the work could not be done: missing or malformed file, no memory, no device
 };
 
-/// Ends the command with a message for people. Thrown by tools code only; main() prints it.
+/// Ends the command with a message for people. Only code in tools throws it; main() prints it.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(const std::string& message, ExitCode code = ExitCode::failed)
@@ -32,10 +32,11 @@ class Failure : public std::runtime_error {
   ExitCode code_;
 };
 
-/// What main() runs once the command line is parsed; each subcommand's callback sets it.
+/// The function that main() runs after the command line is parsed. The callback of each subcommand
+/// sets it.
 using Action = std::function<ExitCode()>;
 
-// One subcommand a file.
+// Each subcommand has its own file.
 void add_doctor(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);

@@ -1,5 +1,5 @@
-// completions: a script for a shell that completes this command line, written from the definitions
-// of the options themselves.
+// completions: prints a script for a shell that completes this command line. The script is made
+// from the definitions of the options.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kAll = [](const auto*) { return true; };
 
-/// The values that the help shows in braces; none: any will do.
+/// The values that the help shows in braces; none if any value is allowed.
 std::vector<std::string> values_of(const CLI::Option& option) {
   static const std::regex braces(R"(\{(.*)\})"), value(R"([^, ]+)");
   const std::string type = option.get_type_name();
@@ -27,10 +27,10 @@ bool is_path(const CLI::Option& option) {
   return values_of(option).empty() && (option.get_positional() || option.get_type_name() == kFile);
 }
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
-/// Takes values with commas between them.
+/// Whether the option takes values with commas between them.
 bool is_list(const CLI::Option& option) { return option.get_delimiter() != '\0'; }
 
-/// "-o", "--output"; nothing for a positional one.
+/// "-o", "--output"; empty for a positional option.
 std::vector<std::string> spellings(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
@@ -38,7 +38,8 @@ std::vector<std::string> spellings(const CLI::Option& option) {
   return names;
 }
 
-/// In single quotes, which all three shells end and begin again around one of the text's own.
+/// The text in single quotes. Around a single quote of the text, the quotes end and begin again,
+/// which works in all three shells.
 std::string quoted(const std::string& text) {
   return "'" + std::regex_replace(text, std::regex("'"), R"('\'')") + "'";
 }
@@ -78,7 +79,7 @@ constexpr const char* kBashTail = R"(  esac
 complete -F _metal_marlin metal-marlin
 )";
 
-/// What may follow the options of a command that take a value, and what may follow anything else.
+/// The words that may follow each option with a value, and the words that may follow anything else.
 std::string bash_cases(const CLI::App& command) {
   std::string cases, files, words;
   for (const CLI::Option* option : command.get_options(kAll)) {
@@ -112,7 +113,8 @@ constexpr const char* kZshHead = R"(#compdef metal-marlin
 local curcontext=$curcontext state line
 )";
 
-/// An option's value or a positional argument, as _arguments takes it: ":value:(auto cpu)".
+/// The value of an option, or a positional argument, in the syntax of _arguments: ":value:(auto
+/// cpu)".
 std::string zsh_value(const CLI::Option& option) {
   if (is_flag(option)) return "";
   if (is_path(option)) return ":file:_files";
@@ -121,7 +123,7 @@ std::string zsh_value(const CLI::Option& option) {
                                             : ":value:(" + values + ")";
 }
 
-/// The call that completes all that a command takes.
+/// The call that completes all arguments of a command.
 std::string zsh_arguments(const CLI::App& command) {
   std::string call = "_arguments -C";
   for (const CLI::Option* option : command.get_options(kAll)) {

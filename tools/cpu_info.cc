@@ -17,7 +17,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-// What the kernels of x86 and arm64 are chosen by, as /proc/cpuinfo spells it.
+// The features by which the kernels of x86 and arm64 are chosen, with the names of /proc/cpuinfo.
 constexpr std::string_view kInteresting[] = {
     "sse4_2",   "avx",      "f16c",     "fma",         "avx2",        "avx_vnni",
     "avx512f",  "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512vbmi",
@@ -32,7 +32,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// "32K", "1024K", "32M" as sysfs writes sizes.
+/// Parses sizes in the form of sysfs: "32K", "1024K", "32M".
 size_t parse_size(const std::string& text) {
   std::istringstream in(text);
   size_t value = 0;
@@ -41,7 +41,7 @@ size_t parse_size(const std::string& text) {
   return value << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0);
 }
 
-/// CPUs in a list such as "0-3,8,10-11".
+/// Counts the CPUs in a list such as "0-3,8,10-11".
 unsigned count_list(const std::string& text) {
   std::istringstream in(text);
   unsigned count = 0, first = 0, last = 0;

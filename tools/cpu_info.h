@@ -16,15 +16,14 @@ struct CacheInfo {
 
 struct CpuInfo {
   std::string model;
-  std::vector<std::string>
-      features;                   ///< those that the kernels ask for, in the processor's own words
-  std::vector<CacheInfo> caches;  ///< of the first CPU, smallest first
-  unsigned cpus = 1;              ///< online, whether or not this process may use them
-  size_t last_level_cache() const;  ///< 32 MB when unknown
+  std::vector<std::string> features;  ///< that matter to kernels, in the processor's own words
+  std::vector<CacheInfo> caches;      ///< of the first CPU, smallest first
+  unsigned cpus = 1;                  ///< online, whether or not this process may use them
+  size_t last_level_cache() const;    ///< 32 MB if unknown
 };
 
 const CpuInfo& cpu_info();
-/// Bytes that can be allocated without hurting others; 1 GiB when unknown.
+/// The bytes that can be allocated without harm to other processes; 1 GiB if unknown.
 size_t free_memory();
 
 }  // namespace metal_marlin::tools

@@ -1,4 +1,4 @@
-// doctor: what this machine is and what it can do at most.
+// doctor: describes this machine and measures its limits.
 #include <fmt/format.h>
 
 #include <vector>

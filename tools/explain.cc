@@ -1,4 +1,4 @@
-// explain: which kernel a product would take, and why.
+// explain: names the kernel of a product, and the reason for the choice.
 #include <fmt/core.h>
 
 #include <vector>

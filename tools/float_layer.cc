@@ -11,7 +11,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-/// data NULL when the checkpoint has no such tensor.
+/// The data is NULL if the checkpoint has no such tensor.
 marlin_matrix find_tensor(const marlin_checkpoint* checkpoint, const std::string& name) {
   marlin_matrix matrix{};
   auto error = make<marlin_error>();
@@ -25,7 +25,7 @@ const std::byte* bytes_of(const marlin_matrix& matrix) {
   return static_cast<const std::byte*>(matrix.data) + matrix.offset_bytes;
 }
 
-/// Element `index` of tightly packed F32, F16 or BF16 that may lie at any byte.
+/// Element `index` of tightly packed F32, F16 or BF16 at any address.
 float element(const marlin_matrix& matrix, int64_t index) {
   if (matrix.dtype == MARLIN_F32) {
     float value;

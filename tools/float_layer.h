@@ -1,4 +1,4 @@
-// The values of a layer that is not quantized, as they lie in the file.
+// Reads the values of a layer that is not quantized from the file.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace metal_marlin::tools {
 
-/// Borrows from the checkpoint. Dense floats, or compressed-tensors' pruned ones (kept elements and
-/// a bitmask).
+/// Dense floats, or pruned floats of compressed-tensors (kept elements and a bitmask). Borrows from
+/// the checkpoint.
 class FloatLayer {
  public:
   FloatLayer(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer);
-  /// Rows [first, first + count) of one expert (0 for plain layers) as float32 [count, k].
+  /// Reads rows [first, first + count) of one expert (0 for plain layers) as float32 [count, k].
   void read(uint32_t expert, int64_t first, int64_t count, float* out) const;
 
  private:

@@ -22,7 +22,7 @@ float from_f16(uint16_t bits) {
 uint16_t to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  // Adding just under half of the last kept place, plus its parity, rounds ties to even; a carry
+  // Adding just under half of the last kept place, plus its parity, rounds ties to even. A carry
   // moves to the exponent.
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
@@ -81,7 +81,8 @@ void HostMatrix::set(int64_t row, int64_t col, float value) {
 
 marlin_matrix HostMatrix::view(int64_t rows) const {
   marlin_matrix matrix{};
-  // The ABI has one matrix type for inputs and outputs; only matrices given as C are written.
+  // The ABI has one matrix type for inputs and outputs. It writes only matrices that are given as
+  // C.
   matrix.data = const_cast<std::byte*>(bytes_.data());
   matrix.rows = rows;
   matrix.cols = cols_;

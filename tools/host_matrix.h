@@ -38,8 +38,8 @@ class HostMatrix {
   std::vector<std::byte> bytes_;
 };
 
-/// A small generator (splitmix64: Steele, Lea, Flood 2014): one multiply-shift chain a number, any
-/// seed is good.
+/// A small generator (splitmix64: Steele, Lea, Flood 2014) with one multiply-shift chain per
+/// number. Any seed is good.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -49,10 +49,10 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  /// In [0, 1).
+  /// A number in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  /// The sum of 12 uniforms less 6: deviation 1, no tail beyond 6, and the same bits on every
-  /// platform (no libm).
+  /// The sum of 12 uniform numbers less 6. It has deviation 1 and no tail beyond 6, and the same
+  /// bits on every platform (it does not use libm).
   float normal() {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += uniform();

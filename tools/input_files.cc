@@ -20,12 +20,11 @@ std::optional<std::pair<uint64_t, uint64_t>> id_of(const std::string& path) {
   return std::pair{static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)};
 }
 
-/// Of a folder: model.* first, else the only file with such an ending, as the header says of
-/// marlin_checkpoint_open().
+/// The file that marlin_checkpoint_open() takes from a folder: model.* first, else the only file
+/// with such an ending.
 fs::path main_file(const fs::path& folder) {
   constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
-  std::error_code
-      ignored;  // the library has opened the checkpoint, or is about to say what is wrong with it
+  std::error_code ignored;  // the library has opened the checkpoint or will report the error
   for (const char* ending : kEndings) {
     if (fs::path named = folder / (std::string("model") + ending); fs::exists(named, ignored))
       return named;

@@ -1,4 +1,4 @@
-// The files that a command reads, so that it never writes onto one of them.
+// The files that a command reads and therefore must not overwrite.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace metal_marlin::tools {
 
-/// Files are told apart by device and inode: all names and links of a file are the same file.
+/// Files are identified by device and inode: all names and links of a file are the same file.
 class InputFiles {
  public:
-  /// Nothing when there is no such file.
+  /// Adds a file; does nothing if it does not exist.
   void add(const std::string& path);
-  /// All that marlin_checkpoint_open() reads for `path`: the file or the index, the shards, and the
-  /// configs beside them.
+  /// Adds all files that marlin_checkpoint_open() reads for `path`: the file or the index, the
+  /// shards, and the configs beside them.
   void add_checkpoint(const std::string& path);
-  /// Whether the file that `path` is, or links to, is one of them.
+  /// Whether `path` names or links to one of these files.
   bool has(const std::string& path) const;
 
  private:

@@ -1,4 +1,4 @@
-// inspect: what a checkpoint holds, and what of it would load.
+// inspect: lists the layers of a checkpoint, and says which of them would load.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -21,15 +21,15 @@ struct Options {
 };
 
 bool is_floats(const marlin_layer_info& info) { return info.format == MARLIN_FORMAT_NONE; }
-/// Floats do with a format to quantize to.
+/// Floats load if a format to quantize to is given.
 bool loads(const marlin_layer_info& info) { return info.status == MARLIN_OK; }
-/// 0 where the library does not know the shape, as of layouts that it does not serve.
+/// 0 if the library does not know the shape, as for layouts that it does not serve.
 uint64_t weights_of(const marlin_layer_info& info) {
   return static_cast<uint64_t>(info.n) * static_cast<uint64_t>(info.k) * info.experts;
 }
 
-/// All bytes of a layer, scales, zeros and indices too, over its weights; none when there are no
-/// weights.
+/// The bits of a layer, including scales, zeros and indices, divided by its weights. Nothing if
+/// there are no weights.
 std::optional<double> bits_a_weight(uint64_t bytes, uint64_t weights) {
   if (weights == 0) return std::nullopt;
   return 8 * static_cast<double>(bytes) / static_cast<double>(weights);
@@ -41,12 +41,12 @@ const char* zeros_of(const marlin_layer_info& info) {
                                                           : "none";
 }
 
-/// Why layers do not load, in the library's words; it is asked on a context, which most files do
-/// not need.
+/// The library's reasons why layers do not load. Asking needs a context, which most files do not
+/// need.
 class Reasons {
  public:
   explicit Reasons(const marlin_checkpoint* checkpoint) : checkpoint_(checkpoint) {}
-  /// Empty when it loads.
+  /// Empty if the layer loads.
   std::string of(const marlin_layer_info& info) {
     if (loads(info)) return "";
     if (!context_) context_ = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
@@ -78,7 +78,7 @@ nlohmann::ordered_json number_or_null(const std::optional<double>& number) {
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
 }
 
-/// null where a size is not known.
+/// null if a size is not known.
 nlohmann::ordered_json size_or_null(int64_t size) {
   return size > 0 ? nlohmann::ordered_json(size) : nlohmann::ordered_json(nullptr);
 }
@@ -103,7 +103,8 @@ nlohmann::ordered_json json_of(const marlin_layer_info& info, const std::string&
           {"why_not", why_not}};
 }
 
-/// As a member of an object, `depth` spaces in: dump(1) of the whole would look the same.
+/// The text of a member of an object, indented by `depth` spaces, as dump(1) of the whole object
+/// would print it.
 std::string indented(const nlohmann::ordered_json& value, size_t depth) {
   const std::string text = json_text(value, 1), indent(depth, ' ');
   std::string out;
@@ -114,8 +115,7 @@ std::string indented(const nlohmann::ordered_json& value, size_t depth) {
   return out;
 }
 
-// Nothing is kept of the layers: a file may have more of them than there is memory for a hundred
-// bytes each.
+// The layers are not kept: a file may have so many that a hundred bytes for each exceed the memory.
 
 void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
   Reasons reasons(checkpoint);
@@ -136,7 +136,8 @@ void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
   fmt::print("{}],\n \"totals\": {}\n}}\n", totals.layers == 0 ? "" : "\n ", indented(sums, 1));
 }
 
-/// `note`: the number of the reason why it does not load, which is too long for a column.
+/// `note` is the number of the reason why the layer does not load. The reason is too long for a
+/// column.
 std::vector<std::string> cells_of(const marlin_layer_info& info, uint64_t note) {
   const auto bits = bits_a_weight(info.bytes, weights_of(info));
   return {printable(info.name),

@@ -1,4 +1,4 @@
-// What the library's own check of its kernels finds on each GPU: before a kernel serves, its
+// The results of the library's own check of its kernels on each GPU: before a kernel serves, its
 // product is compared with float64.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace metal_marlin::tools {
 
-/// Which kernel serves products of a format, half activations, at M.
+/// The kernel that serves products of a format with half activations at M.
 struct ServingKernel {
   marlin_format format;
   int64_t m;
   std::string kernel, probe;
-  std::string refused;  ///< the kernel that ought to serve and miscomputes here, or ""
+  std::string refused;  ///< the kernel that should serve but computes wrongly here, or ""
 };
 
 struct KernelChecks {
@@ -26,9 +26,9 @@ struct KernelChecks {
   std::string failure;                ///< why there are no more, or ""
 };
 
-/// Of every usable GPU; may take seconds, as kernels are compiled.
+/// Checks every usable GPU. This may take seconds, because kernels are compiled.
 std::vector<KernelChecks> check_kernels();
-/// A table, a row a format and refused kernel, and the messages.
+/// Prints a table with a row for each format and refused kernel, and the messages.
 void print(const KernelChecks& checks);
 nlohmann::ordered_json to_json(const KernelChecks& checks);
 

@@ -45,7 +45,7 @@ Context make_context(const ContextOptions& options) {
 }
 
 marlin_device_info device_of(marlin_backend backend) {
-  // AUTO picks the first usable of CUDA, Metal, CPU.
+  // AUTO takes the first usable backend of CUDA, Metal, CPU.
   const marlin_backend order[] = {MARLIN_BACKEND_CUDA, MARLIN_BACKEND_METAL, MARLIN_BACKEND_CPU};
   const auto all = devices();
   for (marlin_backend candidate : order) {
@@ -139,7 +139,8 @@ Weights load(marlin_context* context, const marlin_checkpoint* checkpoint,
 std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint,
                     const marlin_layer_info& layer) {
   if (layer.status == MARLIN_OK) return {};
-  // The listing has a status only; the attempt has the words, and is refused before any work.
+  // The list of layers has only a status. Loading the layer gives the message; it is refused before
+  // any work.
   std::string why;
   const Weights weights = try_load(context, checkpoint, layer, 0, Quantize{}, &why);
   return why.empty() ? marlin_status_name(layer.status) : why;

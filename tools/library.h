@@ -1,4 +1,4 @@
-// The C ABI as the command uses it: owners that destroy, failures that throw.
+// The C ABI for the command: owners destroy handles, and failures throw.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ using Context = std::unique_ptr<marlin_context, Destroy>;
 using Weights = std::unique_ptr<marlin_weights, Destroy>;
 using Checkpoint = std::unique_ptr<marlin_checkpoint, Destroy>;
 
-/// Throws Failure with the library's message unless status is MARLIN_OK. `doing` says what was
-/// tried.
+/// Throws Failure with the library's message unless status is MARLIN_OK. `doing` names the
+/// attempted action.
 void check(marlin_status status, const marlin_error& error, const std::string& doing);
 
-/// Every device of every backend, the unusable ones included.
+/// Every device of every backend, including the unusable ones.
 std::vector<marlin_device_info> devices();
 struct ContextOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
@@ -34,18 +34,19 @@ struct ContextOptions {
   std::vector<std::string>* messages = nullptr;  ///< where logged messages go; outlives the context
 };
 Context make_context(const ContextOptions& options);
-/// The device that such a context uses.
+/// The device that a context of this backend uses.
 marlin_device_info device_of(marlin_backend backend);
 
 Checkpoint open_checkpoint(const std::string& path);
-/// Every layer in turn. The names inside live as long as the checkpoint, here and below.
+/// Calls a function for every layer in turn. The names live as long as the checkpoint, here and
+/// below.
 void for_each_layer(const marlin_checkpoint* checkpoint,
                     const std::function<void(const marlin_layer_info&)>& visit);
 std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint);
-/// The layer called `name`, or a Failure that says what there is.
+/// The layer `name`, or a Failure that lists the existing layers.
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name);
 
-/// How layers of floats are to be quantized; NONE: not at all.
+/// How to quantize layers of floats; NONE: not at all.
 struct Quantize {
   marlin_format format = MARLIN_FORMAT_NONE;
   uint32_t group = 0;  ///< 0: the format's own
@@ -54,20 +55,20 @@ struct Quantize {
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                  const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,
                  std::string* why);
-/// The same, or a Failure.
+/// Does the same, or throws a Failure.
 Weights load(marlin_context* context, const marlin_checkpoint* checkpoint,
              const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize);
-/// Why a layer would not load, in the library's words; empty when it would.
+/// The library's reason why a layer would not load; empty if it would.
 std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint,
                     const marlin_layer_info& layer);
 
 marlin_layer_info info_of(const marlin_weights* weights);
-/// Rows [first, first + count) as float32 [count, k].
+/// Unpacks rows [first, first + count) to float32 [count, k].
 void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k,
                  float* out);
-/// All of marlin_explain's text.
+/// The whole text of marlin_explain.
 std::string explain(const marlin_gemm_desc& desc);
-/// Its "key: value" lines, in their order.
+/// The "key: value" lines of the text, in their order.
 std::vector<std::pair<std::string, std::string>> explained(const std::string& text);
 /// The value of one of them, or "".
 std::string explained(const std::string& text, const std::string& key);

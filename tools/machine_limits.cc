@@ -22,7 +22,7 @@ constexpr size_t kReadPiece = size_t{64}
                               << 20;  // what one sample reads: long against starting the threads
 volatile uint64_t sink;               // keeps what is read and summed from being optimized away
 
-/// The prototype's best: four streams, prefetched 2 KB ahead, here with what every compiler has.
+/// Reads four streams, prefetched 2 KB ahead, with builtins that every compiler has.
 uint64_t portable_read(const std::byte* p, size_t bytes) {
   constexpr size_t kStreams = 4, kLine = 64, kAhead = 2048;
   const size_t stream = bytes / kStreams;
@@ -117,7 +117,7 @@ Limits::Limits(unsigned threads)
 #if defined(MADV_HUGEPAGE)
   madvise(memory_, bytes_ + kPage, MADV_HUGEPAGE);
 #endif
-  // Touched by the threads that will read it, for the sake of machines with several memory nodes.
+  // The threads that will read the memory write it first, for machines with several memory nodes.
   run_team(
       threads_, [](unsigned) {},
       [&](unsigned t) {
@@ -138,8 +138,8 @@ double Limits::read_sample() {
   const std::byte* from = memory_ + at_;
   at_ += piece_;
   const size_t share = piece_ / threads_;
-  // Warming up on the part that was read longest ago wakes the clock and the page tables, and
-  // leaves `from` cold.
+  // Warming up on the part that was read longest ago raises the clock and warms the page tables,
+  // but leaves `from` cold.
   const std::byte* old = memory_ + (at_ + bytes_ / 2) % (bytes_ - kReadPiece + 1) / kPage * kPage;
   const double seconds = run_team(
       threads_,
@@ -152,7 +152,8 @@ double Limits::read_sample() {
 
 double Limits::dot_sample(const DotLoop& loop) {
   using Clock = std::chrono::steady_clock;
-  // How many rounds are 2 ms is found while warming up; the slowest thread's count serves all.
+  // The warm-up finds how many rounds take 2 ms. The count of the slowest thread serves all
+  // threads.
   std::atomic<int64_t> rounds = INT64_MAX;
   const auto warm_up = [&](unsigned) {
     int64_t n = 1000;

@@ -1,5 +1,5 @@
-// What this machine can do at most: reading memory, and each instruction that multiplies. Every
-// speed is judged by these, measured in the same run.
+// The limits of this machine: reading memory, and each instruction that multiplies. Every speed is
+// compared with the limits of the same run.
 #pragma once
 
 #include <cstddef>
@@ -12,44 +12,45 @@
 
 namespace metal_marlin::tools {
 
-/// Threads that the process may use, as the library counts them: the affinity mask, capped by the
-/// CPU quotas of its cgroup and of all above that; at least 1. Failure when the library cannot be
-/// asked.
+/// The threads that the process may use, as the library counts them: the affinity mask, limited by
+/// the CPU quotas of its cgroup and of all ancestors; at least 1. Failure if the library cannot
+/// tell.
 unsigned usable_threads();
 
 /// A loop of one multiplying instruction over registers, in enough independent chains to hide its
 /// latency.
 struct DotLoop {
   const char* name;    ///< the instruction, "vpdpbusd"; with ".ymm" for the 32-byte form
-  int64_t operations;  ///< multiplications and additions, counted apart, of one round
+  int64_t operations;  ///< multiplications plus additions of one round
   void (*run)(int64_t rounds);
 };
 
-/// Reads [p, p + bytes) once and returns something that depends on every byte. p is 64-byte
-/// aligned, bytes % 1024 == 0.
+/// Reads [p, p + bytes) once and returns a value that depends on every byte. p is aligned to 64
+/// bytes, and bytes % 1024 == 0.
 using ReadKernel = uint64_t (*)(const std::byte* p, size_t bytes);
 
-/// Defined by the file of the architecture (machine_limits_x86.cc, machine_limits_arm.cc,
-/// machine_limits_other.cc); only what this processor has.
+/// The file of the architecture defines these functions (machine_limits_x86.cc,
+/// machine_limits_arm.cc, machine_limits_other.cc). They return only loops that this processor can
+/// run.
 std::vector<DotLoop> arch_dot_loops();
 ReadKernel arch_read_kernel();  ///< the widest; nullptr: the portable one
 
-/// Every loop that runs here, the portable ones last. METAL_MARLIN_ISA plays no part: these are the
-/// machine's limits.
+/// Every loop that runs here, the portable loops last. METAL_MARLIN_ISA has no effect, because
+/// these are limits of the machine.
 std::span<const DotLoop> dot_loops();
 /// The loop with this name, or nullptr.
 const DotLoop* find_dot_loop(const std::string& name);
 
-/// The instruction that a device with this ISA name ("avx512-vnni-bf16") multiplies with: by its
-/// peak a kernel is judged.
+/// The instruction with which a device of this ISA name ("avx512-vnni-bf16") multiplies. Kernels
+/// are compared with its peak.
 std::string instruction_for(const std::string& isa, marlin_compute compute,
                             marlin_dtype activations);
 
-/// Measures the limits, one short sample a call, so that samples can be taken in turn with the
-/// kernels that they judge.
+/// Measures the limits, one short sample per call, so that samples of limits and of kernels can
+/// alternate.
 class Limits {
  public:
-  /// Reading walks through max(512 MB, 8 last-level caches) of random bytes, but never more than a
+  /// Reading cycles through max(512 MB, 8 last-level caches) of random bytes, but never more than a
   /// quarter of free memory.
   explicit Limits(unsigned threads);
   ~Limits();
@@ -57,9 +58,9 @@ class Limits {
   Limits& operator=(const Limits&) = delete;
 
   unsigned threads() const { return threads_; }
-  /// Bytes a second of reading the next 64 MB.
+  /// Bytes per second of reading the next 64 MB.
   double read_sample();
-  /// Operations a second of all threads together, over about 2 ms.
+  /// Operations per second of all threads together, over about 2 ms.
   double dot_sample(const DotLoop& loop);
 
  private:
@@ -69,7 +70,7 @@ class Limits {
   ReadKernel read_;
 };
 
-/// The median; 0 when there are none.
+/// The median; 0 if there are no values.
 double median(std::vector<double> values);
 
 }  // namespace metal_marlin::tools

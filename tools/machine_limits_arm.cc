@@ -10,8 +10,8 @@
 namespace metal_marlin::tools {
 namespace {
 
-// As in machine_limits_x86.cc: assembly, and enough chains (16 beside two operands) for four-cycle
-// instructions started four a cycle.
+// As in machine_limits_x86.cc, this is assembly. It has enough chains (16 beside two operands) for
+// instructions of four cycles of which four start per cycle.
 #define MARLIN_CHAIN(op, n, d, s) op " v" #n "." d ", v30." s ", v31." s "\n\t"
 // clang-format off: it never comes to rest here
 #define MARLIN_CHAINS(op, d, s) \
@@ -61,8 +61,7 @@ std::vector<DotLoop> arch_dot_loops() {
   return loops;
 }
 
-// The portable kernel compiles to paired 16-byte loads and prefetches; a wider one does not exist
-// in NEON.
+// The portable kernel compiles to paired 16-byte loads and prefetches. NEON has no wider loads.
 ReadKernel arch_read_kernel() { return nullptr; }
 
 }  // namespace metal_marlin::tools

@@ -1,4 +1,4 @@
-// A processor that nobody has written loops for: the portable ones of machine_limits.cc are its
+// For processors without loops of their own: the portable loops of machine_limits.cc measure the
 // limits.
 #include "machine_limits.h"
 

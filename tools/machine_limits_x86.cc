@@ -9,10 +9,10 @@
 namespace metal_marlin::tools {
 namespace {
 
-// Assembly, so that no compiler at any optimization level folds or spills the chains. vdpbf16ps
-// takes six cycles and starts twice a cycle on the fastest processor tried (AMD Zen 5): it needs 12
-// chains, and 14 fit beside the two operands, which are zero because the instructions' time does
-// not depend on them.
+// This is assembly, so that no compiler at any optimization level folds or spills the chains.
+// vdpbf16ps takes six cycles, and two start per cycle on the fastest processor that we tried (AMD
+// Zen 5). It therefore needs 12 chains, and 14 fit beside the two operands. The operands are zero,
+// because the time of the instructions does not depend on them.
 #define MARLIN_CHAIN(op, v, n) op " %%" v "14, %%" v "15, %%" v #n "\n\t"
 #define MARLIN_CHAINS(op, v) \
   MARLIN_CHAIN(op, v, 0)     \
@@ -26,7 +26,7 @@ namespace {
   MARLIN_CHAIN(op, v, 8)     \
   MARLIN_CHAIN(op, v, 9)     \
   MARLIN_CHAIN(op, v, 10) MARLIN_CHAIN(op, v, 11) MARLIN_CHAIN(op, v, 12) MARLIN_CHAIN(op, v, 13)
-// Without VNNI a product of bytes is vpmaddubsw, and an addition to keep it.
+// Without VNNI, a product of bytes is vpmaddubsw and an addition that keeps the result.
 #define MARLIN_PAIR(v, product, n)                                                        \
   "vpmaddubsw %%" v "14, %%" v "15, %%" v #product "\n\tvpaddw %%" v #product ", %%" v #n \
   ", %%" v #n "\n\t"
@@ -55,11 +55,11 @@ MARLIN_LOOP(vfmadd231ps_ymm, "avx2,fma", MARLIN_CHAINS("vfmadd231ps", "ymm"))
 
 constexpr int64_t kChains = 14, kPairs = 7, kMultiplyAdd = 2;
 
-// Four streams, prefetched 2 KB ahead: within 2% of the best of all numbers of streams, hints,
-// distances and page sizes that were tried on AMD Zen 5, whether its memory was busy or quiet.
+// Four streams, prefetched 2 KB ahead, are within 2% of the best of all numbers of streams, hints,
+// distances and page sizes that we tried on AMD Zen 5, with busy and with quiet memory.
 constexpr size_t kStreams = 4, kAhead = 2048;
 
-/// By way of memory: g++ 12 warns about its own _mm512_reduce_*.
+/// Reduces through memory, because g++ 12 warns about its own _mm512_reduce_*.
 template <class Vector>
 uint64_t fold(const Vector& vector) {
   uint64_t words[sizeof(Vector) / sizeof(uint64_t)], all = 0;
@@ -104,7 +104,8 @@ __attribute__((target("avx2"))) uint64_t read_ymm(const std::byte* p, size_t byt
   return fold(all);
 }
 
-/// __builtin_cpu_supports of g++ 12 does not know AVX-VNNI: leaf 7, subleaf 1, EAX bit 4.
+/// __builtin_cpu_supports of g++ 12 does not know AVX-VNNI, so this reads leaf 7, subleaf 1, EAX
+/// bit 4.
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&

@@ -58,14 +58,14 @@ int run(int argc, char** argv) {
   return static_cast<int>(action());
 }
 
-/// Unlike fmt::print it throws nothing when standard error is a full disk, too.
+/// Unlike fmt::print, it does not throw, not even if standard error is a full disk.
 void complain(const std::string& message) {
   (void)std::fputs(fmt::format("metal-marlin: {}\n", printable(message)).c_str(), stderr);
 }
 
-/// What was printed must have arrived for the work to count as done: a full disk or a closed pipe
-/// may show as late as here. When it showed in an earlier flush there is nothing left to write, but
-/// the stream remembers.
+/// The work counts as done only if standard output accepted all text. A full disk or a closed pipe
+/// may show as late as here. If it showed in an earlier flush, there is nothing left to write, but
+/// the stream remembers the error.
 bool output_arrived() {
   errno = 0;
   if (std::fflush(stdout) != 0) {
@@ -82,8 +82,8 @@ bool output_arrived() {
 
 int main(int argc, char** argv) {
   using namespace metal_marlin::tools;
-  // A limit on the size of files (ulimit -f) is then an error like a full disk, and the half file
-  // is removed.
+  // With this, a limit on the size of files (ulimit -f) is an error like a full disk, and the
+  // incomplete file is removed.
   (void)std::signal(SIGXFSZ, SIG_IGN);
   constexpr int kFailed = static_cast<int>(ExitCode::failed);
   int code = kFailed;

@@ -22,14 +22,14 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Nanoseconds that a device has worked so far for calls on the weights' context, by its own clock;
-/// 0: it does not say.
+/// The nanoseconds that a device has worked so far for calls on the context of the weights, by its
+/// own clock; 0 if it does not report them.
 uint64_t device_clock(const marlin_gemm_desc& desc) {
   const std::string busy = explained(explain(desc), "busy_ns");
   return busy.empty() ? 0 : std::stoull(busy);
 }
 
-/// Something to call over and over, and how long it took.
+/// A function that is called repeatedly, and its times.
 class Timed {
  public:
   explicit Timed(
@@ -39,8 +39,8 @@ class Timed {
     call_();
     first_ = since(start);
   }
-  /// One sample. Before a short one comes a call that does not count: what ran before may have left
-  /// the threads asleep.
+  /// Takes one sample. A call that does not count precedes a short sample, because the threads may
+  /// be asleep.
   void sample() {
     if (first_ < kLong) call_();
     const int64_t batch = std::clamp<int64_t>(static_cast<int64_t>(kBatch / first_) + 1, 1, 1000);
@@ -67,9 +67,9 @@ class Timed {
   std::vector<double> samples_, on_device_;
 };
 
-/// What a job multiplies. Of a mixture of experts every call takes others, as many, so that they
-/// come from memory: one that was read lately is hardly ever among them, the weights being many
-/// times what the caches hold (rotation_bytes).
+/// The operands of a job. In a mixture of experts, every call takes the same number of other
+/// experts, so that they come from memory. Experts that were read lately are rarely among them,
+/// because the weights are many times larger than the caches (rotation_bytes).
 struct Prepared {
   HostMatrix a, c;
   std::vector<std::vector<int32_t>> draws;  ///< of experts; one, and that empty, for plain products
@@ -105,7 +105,8 @@ struct Prepared {
   }
 };
 
-/// Of W, all its experts' rows one after another: a sample of each expert that the product has.
+/// Rows of W, with the rows of all experts one after another: a sample of each expert of the
+/// product.
 std::vector<RowRange> rows_to_check(const marlin_layer_info& info,
                                     const std::vector<int32_t>& experts) {
   const std::vector<RowRange> sample = sampled_rows(info.n, kSampledColumns);
@@ -150,8 +151,8 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     }
   }
   std::vector<double> reads;
-  // Sampling the limits takes as long as many short products: the time is up when the clock says
-  // so, or when each job has had its share, but never before each has a few samples.
+  // Sampling the limits takes as long as many short products. Therefore the loop ends when the time
+  // is over or when each job has had its share, but never before each job has a few samples.
   const double share = bench.seconds / static_cast<double>(timed.size());
   const auto start = Clock::now();
   const auto unfinished = [&](const Timed& t) {

@@ -1,5 +1,5 @@
-// Times products against the limits of the machine, all taken in turn, so that whatever slows the
-// machine slows both.
+// Times products and the limits of the machine in turn, so that other work on the machine slows
+// both.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct Job {
   int64_t rows() const { return top_k == 0 ? m : m * top_k; }  ///< of C
 };
 
-/// What came of it. Bytes are those of the packed weights, codes and scales; operations are 2 N K
-/// for each row of C.
+/// The result of a job. Bytes are the packed weights (codes and scales); operations are 2 N K for
+/// each row of C.
 struct Measurement {
   Job job;
   std::string backend, kernel;
@@ -50,14 +50,14 @@ struct Measurement {
   double operations() const {
     return 2.0 * static_cast<double>(job.rows()) * static_cast<double>(n) * static_cast<double>(k);
   }
-  /// What rates are of.
+  /// The time from which rates are computed.
   double working_seconds() const { return device_seconds != 0 ? device_seconds : seconds; }
   double byte_rate() const { return static_cast<double>(bytes) / working_seconds(); }
   double rate() const { return operations() / working_seconds(); }
   double fraction_of_read() const { return byte_rate() / read_rate; }
   double fraction_of_peak() const { return rate() / peak; }
-  /// No product can be faster than max(reading its weights, multiplying at the peak): whichever is
-  /// longer is the limit.
+  /// No product can be faster than max(reading its weights, multiplying at the peak). The longer of
+  /// the two is the limit.
   bool read_bound() const { return fraction_of_read() >= fraction_of_peak(); }
   std::string limit() const { return read_bound() ? "read" : instruction; }
   double fraction_of_limit() const {
@@ -73,16 +73,16 @@ struct Bench {
   marlin_context* context;
   marlin_device_info device;
   Limits* limits;
-  double seconds = 1;  ///< for all jobs of one call together; slow ones take as long as they take
+  double seconds = 1;  ///< for all jobs of one call together; slow jobs may take longer
 };
 
-/// Times the jobs on each rotation's copies, all in turn with reading and the instructions they
-/// use, then checks each against float64 on a sample of columns. Measurements come rotation by
-/// rotation. The rotations are of one shape.
+/// Times the jobs on the copies of each rotation, in turn with reading and with the instructions
+/// that they use. Then checks each job against float64 on a sample of columns. Measurements come
+/// rotation by rotation. All rotations have one shape.
 std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
                                  std::span<const Job> jobs);
 
-/// Median seconds of call(), timed in batches of at least 50 us, for about `seconds`.
+/// The median seconds of call(), timed in batches of at least 50 us, for about `seconds`.
 double time_calls(const std::function<void()>& call, double seconds);
 
 }  // namespace metal_marlin::tools

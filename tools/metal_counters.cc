@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder that this program lies in; empty when the system does not say.
+/// The folder of this program; empty if the system does not report it.
 fs::path own_folder() {
 #ifdef __APPLE__
   char path[4096];
@@ -37,7 +37,7 @@ fs::path own_folder() {
 }  // namespace
 
 void run_metal_counters(const std::vector<std::string>& arguments) {
-  // Beside this command's tools/metal-marlin, where the suite "shaders" builds it.
+  // The suite "shaders" builds the program beside this command's tools/metal-marlin.
   const fs::path folder = own_folder().parent_path() / "tests" / "shaders";
   const std::string program = folder / "metal_counters";
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};

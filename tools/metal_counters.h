@@ -1,5 +1,5 @@
-// bench --metal-counters: the counted work of the Metal kernels, from a program that the tests of
-// the shaders build.
+// bench --metal-counters: prints the counted work of the Metal kernels. The tests of the shaders
+// build the program that counts.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace metal_marlin::tools {
 
-/// Becomes that program, with these arguments. Returns only by throwing a Failure: there is no such
-/// program.
+/// Replaces this process by that program, with these arguments. Throws a Failure if there is no
+/// such program, and does not return otherwise.
 [[noreturn]] void run_metal_counters(const std::vector<std::string>& arguments);
 
 }  // namespace metal_marlin::tools

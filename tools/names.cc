@@ -55,7 +55,7 @@ constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_LAYER_SPARSE_2_4, "2:4"},
 };
 
-// Constants of a newer library are legal: they show as their number.
+// Constants of a newer library are legal and are printed as numbers.
 template <class T>
 std::string name_of(Names<T> names, T value) {
   for (const auto& [v, name] : names) {

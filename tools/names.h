@@ -1,4 +1,4 @@
-// The words that people type and read for the ABI's constants.
+// The names that people type and read for the constants of the ABI.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ std::string compute_name(marlin_compute compute);  ///< "default", "int8", "fp8"
 std::string dtype_name(marlin_dtype dtype);        ///< "f32", ...
 std::string layout_name(marlin_layout layout);     ///< "gptq-v1", ...
 std::string backend_name(marlin_backend backend);  ///< "cpu", ...
-/// {"zeros", "act-order"}, ... of marlin_layer_info::flags.
+/// The names of marlin_layer_info::flags: {"zeros", "act-order"}, ...
 std::vector<std::string> flag_list(uint32_t flags);
 /// The same as "zeros, act-order".
 std::string flag_names(uint32_t flags);
@@ -31,10 +31,10 @@ std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///<
 
 /// The quantized formats, in the order of the header.
 std::span<const marlin_format> all_formats();
-/// The group that a format has when none is asked for.
+/// The group of a format if none is requested.
 uint32_t default_group(marlin_format format);
 
-/// "25.6 MB", "512 kB": powers of ten, as bandwidth counts.
+/// "25.6 MB", "512 kB": powers of ten, as for bandwidth.
 std::string bytes_text(double bytes);
 /// "1.23 us", "45.6 ms".
 std::string seconds_text(double seconds);

@@ -1,4 +1,4 @@
-// Norms of activations' columns from a file: what pruning by |w| * norm (Wanda) asks for.
+// Reads the norms of the columns of activations from a file, for pruning by |w| * norm (Wanda).
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace metal_marlin::tools {
 
-/// A .safetensors file that has, under the name of each layer to be pruned, a float32 tensor of its
-/// K norms.
+/// A .safetensors file with a float32 tensor of K norms for each layer to be pruned, under the name
+/// of the layer.
 class Norms {
  public:
-  /// Failure when the file cannot be opened.
+  /// Failure if the file cannot be opened.
   explicit Norms(std::string path) : path_(std::move(path)), checkpoint_(open_checkpoint(path_)) {}
-  /// The K norms of `layer`. Failure when there is no such tensor, or one of another type or
-  /// length: pruning by magnitude in its place would be another result than was asked for. Signs
-  /// and infinities are the library's to judge.
+  /// The K norms of `layer`. Failure if there is no such tensor, or if it has another type or
+  /// length, because pruning by magnitude instead would give another result than requested. The
+  /// library checks signs and infinities.
   std::vector<float> of(const marlin_layer_info& layer) const;
 
  private:

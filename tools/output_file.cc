@@ -26,14 +26,14 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.part-{}", path, getpid());
 }
 
-/// How a file without a name is found again.
+/// The path by which a file without a name can be linked.
 std::string link_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 int link_to(const std::string& from, const std::string& to) {
   return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
-/// NULL where that does not work.
+/// Returns NULL if the system does not support this.
 std::FILE* open_nameless(const std::string& path) {
 #if defined(O_TMPFILE)
   const size_t slash = path.rfind('/');
@@ -65,7 +65,7 @@ OutputFile::~OutputFile() {
   if (!temporary_.empty()) (void)std::remove(temporary_.c_str());
 }
 
-/// Whether a file is there and may go.
+/// Whether a file exists and may be replaced.
 bool OutputFile::must_replace() const {
   struct stat found{};
   if (::lstat(path_.c_str(), &found) != 0) {
@@ -97,7 +97,7 @@ void OutputFile::write(const void* data, size_t bytes) {
   if (std::fwrite(data, 1, bytes, file_.get()) != bytes) fail("cannot write", errno);
 }
 
-/// 0 or an errno: a file that is to replace another needs a name to trade.
+/// Returns 0 or an errno. A file that replaces another needs a name that it can swap.
 int OutputFile::claim_temporary_name() {
   const std::string temporary = temporary_name(path_);
   if (const int number = link_to(link_of(::fileno(file_.get())), temporary); number != 0)
@@ -106,7 +106,8 @@ int OutputFile::claim_temporary_name() {
   return 0;
 }
 
-/// 0 or an errno. A link fails when the name is taken, unlike a rename; not every disk has links.
+/// Returns 0 or an errno. Unlike a rename, a link fails if the name is taken. Not every disk has
+/// links.
 int OutputFile::give_name() {
   if (!must_replace()) {
     const int number =

@@ -1,4 +1,4 @@
-// A file that a person named, and that a command writes: whole or not at all, and never onto
+// An output file that a person named. It is written completely or not at all, and it never replaces
 // anything that must stay.
 #pragma once
 
@@ -16,15 +16,16 @@ class App;
 
 namespace metal_marlin::tools {
 
-/// The file appears under its name, complete, at commit(). Before that it has no name at all where
-/// the system can do that (O_TMPFILE), so that not even a killed process leaves anything behind;
-/// elsewhere it has a temporary name beside the final one, which the destructor removes. What is
-/// there stays: a regular file unless `force` says otherwise, an input under any name always, and
-/// so does what is no regular file (a link, a folder, a pipe, a device). Members throw Failure.
+/// The file appears under its name, complete, at commit(). If the system supports it (O_TMPFILE),
+/// the file has no name before that, so that not even a killed process leaves a file behind.
+/// Otherwise it has a temporary name beside the final one, and the destructor removes it. An
+/// existing regular file is replaced only with `force`. An input is never replaced, under any name,
+/// and neither is anything but a regular file (a link, a folder, a pipe, a device). Members throw
+/// Failure.
 class OutputFile {
  public:
-  /// Refuses at once, before the work, what commit() would refuse. `nameless`: false to do as where
-  /// no file can be without a name.
+  /// Throws at once, before any work, if commit() would refuse. With `nameless` false, it behaves
+  /// as on systems that do not support files without a name.
   explicit OutputFile(std::string path, bool force = false, InputFiles inputs = {},
                       bool nameless = true);
   ~OutputFile();

@@ -11,8 +11,8 @@
 
 namespace metal_marlin::tools {
 
-/// body(i) for i in [0, count), each once, on up to `threads` threads (the caller is one). The
-/// first exception comes out here.
+/// Runs body(i) once for each i in [0, count), on up to `threads` threads (the caller is one).
+/// Rethrows the first exception.
 template <class Body>
 void parallel_for(int64_t count, unsigned threads, const Body& body) {
   std::atomic<int64_t> next = 0;

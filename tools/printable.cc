@@ -13,7 +13,7 @@ struct Character {
   size_t bytes;  ///< 0: the text does not begin with UTF-8
 };
 
-/// As RFC 3629 has it: no overlong forms, surrogates or values past U+10FFFF.
+/// Decodes as RFC 3629 defines it: no overlong forms, surrogates or values past U+10FFFF.
 Character first_of(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
@@ -30,8 +30,8 @@ Character first_of(std::string_view text) {
   return {value, bytes};
 }
 
-/// DEL and C1; marks, embeddings, overrides and isolates of direction; separators of lines and
-/// paragraphs.
+/// True for DEL and C1, for marks, embeddings, overrides and isolates of direction, and for
+/// separators of lines and paragraphs.
 bool is_hidden(char32_t c) {
   return (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
@@ -70,8 +70,8 @@ bool is_utf8(std::string_view text) {
 std::string printable(std::string_view text) { return escaped(text, false); }
 
 std::string json_text(const nlohmann::ordered_json& json, int indent) {
-  // What is left to escape stands inside of strings, where \u202e means the same character;
-  // newlines are the indentation's.
+  // The remaining characters to escape are inside strings, where \u202e means the same character.
+  // Newlines belong to the indentation.
   return escaped(json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
                  true);
 }

@@ -56,7 +56,7 @@ void Progress::at(double done, const std::string& now) {
       part > 0 ? ", " + duration_text(elapsed * (1 - part) / part) + " left" : "";
   std::string line = fmt::format("{} [{}{}] {:3.0f}%{}  {}", what_, std::string(full, '#'),
                                  std::string(kBar - full, '.'), part * 100, left, printable(now));
-  // A line that wraps could not be taken back.
+  // A line that wraps could not be erased.
   if (const size_t width = terminal_width(); line.size() >= width) line.resize(width - 1);
   fmt::print(stderr, "\r\033[K{}", line);
   std::fflush(stderr);

@@ -1,5 +1,5 @@
-// A progress bar on stderr for work that takes more than a second, with the time that is left;
-// silent when stderr is no terminal.
+// A progress bar on stderr for work that takes more than a second, with the remaining time. It
+// prints nothing if stderr is not a terminal.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,17 @@ std::string duration_text(double seconds);
 
 class Progress {
  public:
-  /// total: steps of any unit; 0 is fine.
+  /// `total` is the number of steps in any unit; 0 is allowed.
   Progress(std::string what, double total);
   /// Removes the bar from the screen.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps of the total are behind us; `now` names the one at hand. Draws at most ten times
-  /// a second.
+  /// `done` steps of the total are done; `now` names the current step. Draws at most ten times per
+  /// second.
   void at(double done, const std::string& now = {});
-  /// Takes the bar off the screen until the next at(), for a line of other output.
+  /// Removes the bar from the screen until the next at(), for a line of other output.
   void hide();
 
  private:

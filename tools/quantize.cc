@@ -1,4 +1,4 @@
-// quantize: a checkpoint of floats (or of other codes) written again in 4 bits.
+// quantize: writes a copy of a checkpoint of floats (or of other codes) in 4 bits.
 #include <fmt/core.h>
 #include <fnmatch.h>
 
@@ -22,8 +22,8 @@
 namespace metal_marlin::tools {
 namespace {
 
-/// What recipes leave alone, because it costs much and saves little: embeddings, the output head,
-/// routers of experts. Vectors (norms, biases) are no layers in the first place.
+/// The layers that recipes skip, because quantizing them costs much and saves little: embeddings,
+/// the output head, routers of experts. Vectors (norms, biases) are not layers.
 constexpr const char* kDefaultExcludes[] = {"*embed*", "*embd*",    "*wte",
                                             "*wpe",    "*lm_head*", "output.weight",
                                             "*.gate",  "*.router",  "*ffn_gate_inp*"};
@@ -43,7 +43,7 @@ bool matches(const std::vector<std::string>& patterns, const std::string& name) 
   });
 }
 
-/// Whether the options mean this layer, whatever it is.
+/// Whether the options select this name.
 bool is_meant(const Options& options, const std::string& name) {
   static const std::vector<std::string> defaults(std::begin(kDefaultExcludes),
                                                  std::end(kDefaultExcludes));
@@ -54,7 +54,7 @@ bool is_meant(const Options& options, const std::string& name) {
 
 struct Choice {
   std::vector<const char*> names;
-  size_t quantized_already = 0;  ///< meant, but not chosen
+  size_t quantized_already = 0;  ///< selected, but not chosen
 };
 
 Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
@@ -84,7 +84,8 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   return choice;
 }
 
-/// The norms of the columns of each chosen layer, as tensors F32 [k] of the layers' names.
+/// The norms of the columns of each chosen layer, from tensors F32 [k] with the names of the
+/// layers.
 class Norms {
  public:
   Norms(const Options& options, const marlin_checkpoint* checkpoint, const Choice& choice) {
@@ -167,7 +168,7 @@ double bits_of(const LayerOutcome& layer) {
   return 8 * static_cast<double>(layer.numbers.bytes_after) / static_cast<double>(layer.weights());
 }
 
-/// Signal over noise in dB; "" where nothing was compared.
+/// The signal-to-noise ratio in dB; "" if nothing was compared.
 std::string snr_text(double norm, double error) {
   if (norm == 0) return "";
   return error == 0 ? "exact" : fmt::format("{:.2f}", 10 * std::log10(norm / error));
@@ -260,8 +261,8 @@ void print_json(const Options& options, const std::vector<LayerOutcome>& outcome
   fmt::print("{}\n", json_text(all, 1));
 }
 
-/// The library knows which files it reads, but takes the norms from memory: none of theirs may have
-/// a name that a model's file may get.
+/// The library protects the files that it reads, but it takes the norms from memory. This function
+/// protects the files of the norms from names of output files.
 void keep_norms(const Options& options) {
   namespace fs = std::filesystem;
   InputFiles norms;

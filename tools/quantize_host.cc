@@ -18,7 +18,7 @@ void interrupt(int signal) { interrupted_by = signal; }
 
 ConvertHost::ConvertHost(unsigned threads) : threads_(threads), bar_("quantizing", 1) {
   for (const int signal : kSignals) {
-    // What the parent had ignored (nohup, a job in the background) stays ignored.
+    // Signals that the parent ignored (nohup, a job in the background) stay ignored.
     if (std::signal(signal, interrupt) == SIG_IGN) (void)std::signal(signal, SIG_IGN);
   }
 }

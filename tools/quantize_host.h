@@ -1,5 +1,5 @@
-// What marlin_checkpoint_convert tells and asks the command: progress, outcomes, warnings, threads,
-// and whether to stop.
+// The callbacks of marlin_checkpoint_convert: progress, outcomes, warnings, threads, and the
+// request to stop.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace metal_marlin::tools {
 
-/// What became of one layer, with texts of its own.
+/// The outcome of one layer, with its own copies of texts.
 struct LayerOutcome {
   marlin_convert_outcome numbers;
   std::string name, reason;
@@ -21,8 +21,8 @@ struct LayerOutcome {
   bool quantized() const { return numbers.status == MARLIN_OK; }
 };
 
-/// While one lives, SIGINT, SIGTERM and SIGHUP ask the conversion to stop instead of ending the
-/// process.
+/// While an object of this class lives, SIGINT, SIGTERM and SIGHUP ask the conversion to stop
+/// instead of ending the process.
 class ConvertHost {
  public:
   explicit ConvertHost(unsigned threads);

@@ -1,4 +1,4 @@
-// --format and --group, as unpack, verify, bench and explain take them for layers of floats.
+// The options --format and --group of unpack, verify, bench and explain, for layers of floats.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace metal_marlin::tools {
 
-/// Accepts the names of a parser (parse_format, ...), and says which there are.
+/// Accepts the names of a parser (parse_format, ...), and lists them in an error.
 template <class Parse>
 CLI::Validator names_of(Parse parse, const std::string& list) {
   return CLI::Validator(
@@ -20,13 +20,13 @@ CLI::Validator names_of(Parse parse, const std::string& list) {
       },
       list);
 }
-/// What a name that passed its check stands for.
+/// The value of a name that passed its check.
 template <class T>
 T known(const std::optional<T>& parsed) {
   if (!parsed) throw Failure("a name passed its check and has no meaning", ExitCode::usage);
   return *parsed;
 }
-/// A range without its bounds in the help, where types would be as long as the texts.
+/// A range whose bounds the help does not show, because the types would be as long as the texts.
 template <class T>
 CLI::Validator in_range(T low, T high) {
   return CLI::Range(low, high).description("");

@@ -1,5 +1,5 @@
-// quickstart: the main job on real files. Every checkpoint of a folder is opened, packed,
-// multiplied with and checked; then one layer of a size where speed means something.
+// quickstart: does the main job on real files. It opens, packs, multiplies and checks every
+// checkpoint of a folder. Then it measures one layer that is large enough for meaningful speeds.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ std::string short_name(const std::string& name) {
   return "…" + (dot == std::string::npos ? name.substr(name.size() - kMost) : name.substr(dot + 1));
 }
 
-/// The last part of a message: the reason, without the file, tensor and byte that stand before it.
+/// The last part of a message: the reason, without the file, tensor and byte before it.
 std::string reason_of(const std::string& message) {
   const size_t colon = message.rfind(": ");
   return colon == std::string::npos ? message : message.substr(colon + 2);
@@ -78,8 +78,8 @@ class SmallLayers {
     for (const auto& info : layers_of(opened)) layer(where, opened, info);
   }
 
-  /// Prints everything; true when nothing was wrong. Failure when there was nothing to multiply by
-  /// in `folder`.
+  /// Prints everything. Returns true if nothing was wrong. Failure if `folder` has nothing to
+  /// multiply by.
   bool report(const std::string& folder) const;
 
  private:
@@ -191,7 +191,7 @@ std::vector<uint16_t> random_layer(int64_t n, int64_t k, unsigned threads) {
   parallel_for(n, threads, [&](int64_t row) {
     Random random(static_cast<uint64_t>(row));
     for (int64_t i = 0; i < k; ++i) {
-      // The sum of the four 16-bit quarters of one number: 48 million of them must take no time.
+      // The sum of the four 16-bit quarters of one number is cheap enough for 48 million weights.
       // Its deviation is 37837.
       const uint64_t bits = random.next();
       const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
@@ -231,9 +231,9 @@ std::vector<Measurement> large_layer(const Options& options, const Bench& bench)
   std::vector<uint16_t> values = random_layer(options.n, options.k, bench.limits->threads());
   for (marlin_format format : all_formats()) {
     progress.at(static_cast<double>(&format - all_formats().data()), format_name(format));
-    // The quantized matrix is the one that is checked. The further copies, which keep the caches
-    // cold, have random codes in the same layout: quantizing each would cost a minute and time the
-    // same.
+    // The quantized matrix is checked. The other copies, which keep the caches cold, have random
+    // codes in the same layout: quantizing each of them would take a minute, and the times would be
+    // the same.
     bool quantized = false;
     std::optional<RandomWeights> random;
     Rotation rotation(

@@ -22,7 +22,7 @@ struct Sums {
   double value = 0, magnitude = 0, step = 0;
 };
 
-/// sum a w, sum |a| |w| and sum step |w| over k.
+/// Returns sum a w, sum |a| |w| and sum step |w| over k.
 Sums dot(const double* a, const double* step, const double* w, int64_t k) {
   double value[kLanes] = {}, magnitude[kLanes] = {}, steps[kLanes] = {};
   const int64_t whole = k / static_cast<int64_t>(kLanes) * static_cast<int64_t>(kLanes);
@@ -48,7 +48,7 @@ Sums dot(const double* a, const double* step, const double* w, int64_t k) {
   return sums;
 }
 
-/// Bounds |q s| + |z s| of every weight of a group from the group's values alone.
+/// Bounds |q s| + |z s| for every weight of a group by the values of the group alone.
 double corrected_magnitude(const double* w, int64_t count, const marlin_layer_info& info,
                            std::vector<double>& sorted) {
   sorted.clear();
@@ -60,7 +60,7 @@ double corrected_magnitude(const double* w, int64_t count, const marlin_layer_in
   const double largest = std::max(std::fabs(sorted.front()), std::fabs(sorted.back()));
   double scale = std::numeric_limits<double>::infinity();
   for (size_t i = 1; i < sorted.size(); ++i) {
-    // Values are rounded to float32: what is within a few of its last places is the same value.
+    // Values are rounded to float32: values within a few units in the last place are equal.
     const double distance = sorted[i] - sorted[i - 1];
     if (distance > 4 * kU * largest) scale = std::min(scale, distance);
   }
@@ -69,7 +69,7 @@ double corrected_magnitude(const double* w, int64_t count, const marlin_layer_in
   return additive ? 2 * codes * scale + largest : 2 * codes * scale;
 }
 
-/// The activations of one product in double, with what the bounds need of them.
+/// The activations of one product in double, with the values that the bounds need.
 class Operand {
  public:
   Operand(const Product& product, const marlin_layer_info& info)
@@ -94,8 +94,8 @@ class Operand {
   double largest(int64_t m) const { return largest_[static_cast<size_t>(m)]; }
 
  private:
-  // Act-order gathers activations before they are cut into blocks, so any of the row may set a
-  // block's step.
+  // Act-order gathers activations before they are cut into blocks, so any activation of the row may
+  // set the step of a block.
   void set_steps(int64_t block) {
     for (int64_t m = 0; m < m_; ++m) {
       for (int64_t first = 0; first < k_; first += block) {
@@ -103,7 +103,7 @@ class Operand {
         const double* values = a(m) + first;
         double largest = 0;
         for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(values[i]));
-        // The step itself is rounded to float32, hence a little more than half of it.
+        // The step itself is rounded to float32, so this takes a little more than half of it.
         std::fill_n(step_.data() + m * k_ + first, count, largest / 127 / 2 * (1 + 1e-6));
       }
     }
@@ -139,7 +139,7 @@ struct Tally {
   void element(double got, double want, double bound, double finite_limit, int64_t m, int64_t n) {
     ++verdict.checked;
     if (!std::isfinite(want) || std::fabs(want) > finite_limit) {
-      // NaN in, NaN out; what overflows the output may come as infinity or as NaN.
+      // A NaN must stay NaN. A value that overflows the output may become infinity or NaN.
       const bool right =
           std::isnan(want) ? std::isnan(got) : !std::isfinite(got) || std::isfinite(want);
       if (!right) note(std::numeric_limits<double>::infinity(), m, n);
@@ -179,9 +179,8 @@ struct Row {
     magnitudes.clear();
     const bool corrected = info.format == MARLIN_INT4 || (info.flags & MARLIN_PACK_ADDITIVE_ZEROS);
     if (!corrected) return;
-    // Act-order scatters a group over the row, and groups' members are not visible: then every
-    // weight is bounded by the row's largest value, of which no group's scale can be more than one
-    // step.
+    // Act-order scatters a group over the row, and the members of groups are not visible. The
+    // largest value of the row then bounds the scale of every group, because a scale is one step.
     if (info.flags & MARLIN_LAYER_ACT_ORDER) {
       magnitudes.push_back((info.format == MARLIN_INT8 ? 256 : 32) * (largest > 0 ? largest : 1));
       return;
@@ -190,7 +189,7 @@ struct Row {
       const int64_t count = std::min<int64_t>(info.group_size, info.k - first);
       magnitudes.push_back(corrected_magnitude(w.data() + first, count, info, sorted));
     }
-    // A group whose values are all alike hides its scale; its neighbors' stand in.
+    // A group whose values are all equal hides its scale; the scales of its neighbors replace it.
     const double row = *std::max_element(magnitudes.begin(), magnitudes.end());
     for (double& magnitude : magnitudes)
       magnitude = magnitude > 0 ? magnitude : row > 0 ? row + largest : 32;

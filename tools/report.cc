@@ -71,7 +71,7 @@ ordered_json about_build() {
           {"METAL_MARLIN_KERNEL", variable("METAL_MARLIN_KERNEL")}};
 }
 
-/// Not the name of the machine, which may be that of its owner.
+/// Leaves out the name of the machine, which may be the name of its owner.
 ordered_json about_system() {
   utsname names{};
   uname(&names);
@@ -92,7 +92,7 @@ ordered_json about_device(const marlin_device_info& info) {
           {"why_not", info.why_not}};
 }
 
-/// What serves, why, and how fast, on one usable device.
+/// The kernels that serve on one usable device, the reasons, and their speed.
 class DeviceReport {
  public:
   DeviceReport(const Options& options, const marlin_device_info& info,
@@ -124,7 +124,7 @@ class DeviceReport {
   }
 
  private:
-  /// That each kind of device has kernels of its own for.
+  /// The type of activations for which each kind of device has kernels of its own.
   marlin_dtype dtype() const {
     return info_.backend == MARLIN_BACKEND_CPU ? MARLIN_BF16 : MARLIN_F16;
   }

@@ -16,7 +16,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-// Okabe and Ito's colors: told apart by everyone, and on white as on dark gray.
+// The colors of Okabe and Ito. Everyone can distinguish them, on white and on dark gray.
 constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73",
                                    "#cc79a7", "#e69f00", "#56b4e9"};
 constexpr double kWidth = 960, kHeight = 600;
@@ -151,8 +151,8 @@ class Drawing {
            fmt::format("{}  {}op/s", name, rate_text(peak)));
     }
     const double ridge = highest > 0 ? highest / r_.read_rate : x_.high;
-    // The memory roof enters at the left edge, or at the bottom where it lies below the picture
-    // there.
+    // The memory roof enters at the left edge, or at the bottom if it lies below the picture at the
+    // left edge.
     const double start = std::max(x_.low, y_.low / r_.read_rate);
     line("roof", x_.at(start), y_.at(start * r_.read_rate), x_.at(ridge),
          y_.at(ridge * r_.read_rate));
@@ -167,8 +167,8 @@ class Drawing {
   }
 
   void points() {
-    // One label for each cluster: points of one M lie apart where a format has 8 bits a weight and
-    // the others 4.
+    // Each cluster has one label: points of one M lie apart if one format has 8 bits per weight and
+    // the others have 4.
     std::map<std::pair<int64_t, bool>, std::pair<double, double>> lowest;
     for (const auto& p : r_.points) {
       const double x = x_.at(p.intensity), y = y_.at(p.rate);
@@ -186,7 +186,7 @@ class Drawing {
       text(at.first, at.second + 20, "halo", "middle", fmt::format("M={}", key.first));
   }
 
-  /// A disc has an edge in the page's color, so that neighbors stay apart.
+  /// A disc has an edge in the color of the page, so that neighbors stay distinct.
   static std::string mark(bool filled, const std::string& color) {
     return filled ? fmt::format("class=\"disc\" fill=\"{}\"", color)
                   : fmt::format("class=\"ring\" stroke=\"{}\" stroke-width=\"2\"", color);

@@ -1,5 +1,4 @@
-// The roofline: how fast products are against how much arithmetic each byte of weights brings,
-// drawn as SVG.
+// Draws the roofline as SVG: the speed of products over the operations per byte of weights.
 #pragma once
 
 #include <span>
@@ -27,8 +26,8 @@ struct Roofline {
   std::vector<RooflinePoint> points;
 };
 
-/// Limits are medians over all measurements; each product is placed at its own fraction of them,
-/// because the machine's speed drifts over a run and the fraction is what was measured.
+/// Limits are medians over all measurements. Each product is placed at its own fraction of them,
+/// because the speed of the machine drifts during a run, and the fraction was measured in turn.
 Roofline roofline_of(std::span<const Measurement> measurements);
 /// "reading memory 80.1 GB/s, vdpbf16ps 1010 Gop/s, ..."
 std::string limits_text(const Roofline& roofline);

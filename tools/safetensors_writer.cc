@@ -32,7 +32,7 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<Tensor>
 
 void SafetensorsWriter::write(const float* values, size_t count) {
   if (count > left_) throw Failure(fmt::format("{}: more values than announced", file_.path()));
-  // All platforms of the library are little-endian, as the format is.
+  // All platforms of the library are little-endian, like the format.
   file_.write(values, count * sizeof(float));
   left_ -= count;
 }

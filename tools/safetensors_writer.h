@@ -1,4 +1,4 @@
-// Writes float32 tensors to a .safetensors file as they are made, without holding them.
+// Writes float32 tensors to a .safetensors file one after another, without keeping them.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class SafetensorsWriter {
     std::string name;
     std::vector<int64_t> shape;
   };
-  /// Writes the header: names and shapes must be known from the start, in the order of the data.
-  /// `file` must outlive this.
+  /// Writes the header. Names and shapes must be known at this time, in the order of the data.
+  /// `file` must outlive this object.
   SafetensorsWriter(OutputFile& file, const std::vector<Tensor>& tensors);
 
-  /// The next `count` values, in the order of the tensors and row-major inside of each.
+  /// Writes the next `count` values, in the order of the tensors and row-major inside each.
   void write(const float* values, size_t count);
   /// Commits the file; every announced value must have been written.
   void commit();

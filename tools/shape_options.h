@@ -1,4 +1,4 @@
-// Which weights bench and explain use: a shape with random codes, or a layer of a file.
+// The weights of bench and explain: a shape with random codes, or a layer of a file.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,16 +18,16 @@ inline CLI::Validator dtype_names() { return names_of(parse_activation_dtype, "{
 
 class ShapeOptions {
  public:
-  /// `several`: --format takes a list, and all formats is the default.
+  /// With `several`, --format takes a list, and the default is all formats.
   void add_to(CLI::App& app, bool several);
-  /// The formats asked for; one entry, maybe NONE, when a layer of a file brings its own.
+  /// The requested formats. For a layer of a file with its own format, one entry, perhaps NONE.
   std::vector<marlin_format> formats() const;
-  /// Something that packs one more copy of the weights each time. Borrows from *this and the
+  /// A function that packs one more copy of the weights at each call. Borrows from *this and the
   /// context.
   std::function<Weights()> make(marlin_context* context, marlin_format format, bool sparse) const;
-  /// Whether the weights are to be 2:4 sparse: the kinds asked for that this format has.
+  /// Whether the weights are 2:4 sparse: the requested kinds that this format has.
   std::vector<bool> sparsities(marlin_format format) const;
-  /// 0: no mixture of experts is asked for.
+  /// 0 if no mixture of experts is requested.
   int64_t experts() const { return experts_; }
   /// The files of --file.
   InputFiles inputs() const;

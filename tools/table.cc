@@ -7,7 +7,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-/// Characters, not bytes: continuation bytes of UTF-8 take no room.
+/// Counts characters, not bytes: continuation bytes of UTF-8 have no width.
 size_t width(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));

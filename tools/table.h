@@ -1,5 +1,4 @@
-// Plain text tables: columns as wide as they must be, numbers to the right, nothing that a pipe
-// could not carry.
+// Plain text tables: columns as wide as needed, numbers on the right, and only plain characters.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +17,13 @@ class Table {
   };
   explicit Table(std::vector<Column> columns);
 
-  /// As many cells as columns, here and below. row() makes them printable.
+  /// There must be as many cells as columns, here and below. row() makes them printable.
   void row(std::vector<std::string> cells);
   /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut.
   std::string render() const;
   void print(std::FILE* to = stdout) const;
 
-  // A table that may be too long to keep: all its cells are measured, then made once more and
+  // For a table that may be too long to keep: all its cells are measured, and then made again and
   // printed.
   void measure(const std::vector<std::string>& cells);
   void print_head(std::FILE* to = stdout) const;

@@ -16,7 +16,7 @@ namespace {
 
 #if defined(__linux__)
 /// Binds the calling thread to the index-th CPU of its mask until destroyed. macOS has no such
-/// call: threads float there.
+/// call, so threads are not bound there.
 class Pin {
  public:
   Pin(const cpu_set_t& allowed, unsigned index) : allowed_(allowed) {
@@ -66,8 +66,8 @@ double run_team(unsigned threads, const std::function<void(unsigned)>& warm_up,
     const Pin pin(allowed, t);
     warm_up(t);
     ++ready;
-    // Spinning, not sleeping: a wake-up costs as much as what is measured. Yielding serves machines
-    // with fewer CPUs.
+    // The threads spin, because a wake-up takes as long as the measured work. They yield for
+    // machines with fewer CPUs.
     while (ready.load(std::memory_order_acquire) < threads) std::this_thread::yield();
     if (t == 0) start = Clock::now();
     body(t);

@@ -1,5 +1,5 @@
-// Threads that are joined when they go out of scope. std::jthread is absent from the libc++ of
-// macOS before LLVM 20.
+// Threads that are joined when they go out of scope. The libc++ of macOS before LLVM 20 has no
+// std::jthread.
 #pragma once
 
 #include <thread>

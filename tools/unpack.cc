@@ -1,4 +1,4 @@
-// unpack: the true values of layers, as float32 tensors in a .safetensors file.
+// unpack: writes the true values of layers as float32 tensors to a .safetensors file.
 #include <fmt/core.h>
 
 #include <functional>
@@ -23,8 +23,8 @@ struct Options {
   bool force = false;
 };
 
-/// The layers to write. What must be left out is named on stderr; *missing counts what should have
-/// been there.
+/// The layers to write. Layers that must be left out are named on stderr; *missing counts the
+/// layers that should have been written.
 std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint,
                                       const Options& options, int* missing) {
   if (!options.layer.empty()) return {find_layer(checkpoint, options.layer)};
@@ -58,8 +58,7 @@ std::vector<SafetensorsWriter::Tensor> tensors_of(const std::vector<marlin_layer
 /// Fills rows [first, first + count) of one expert.
 using RowReader = std::function<void(int64_t first, int64_t count, float* out)>;
 
-/// Floats that are not to be quantized are read where they are, everything else is packed and
-/// unpacked.
+/// Floats that stay floats are read from the file; all other layers are packed and unpacked.
 RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint,
                     const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize) {
   if (layer.format == MARLIN_FORMAT_NONE && quantize.format == MARLIN_FORMAT_NONE) {

@@ -1,5 +1,5 @@
-// verify: loads every layer, multiplies with it, and holds the results against float64; and its
-// values against known ones.
+// verify: loads every layer, multiplies by it, and compares the results with float64. It also
+// compares the values with known values.
 #include <fmt/core.h>
 
 #include <bit>
@@ -30,12 +30,12 @@ struct Options {
   uint64_t seed = 1;
 };
 
-/// Known values: a checkpoint of float32 tensors under the layers' names.
+/// Known values: a checkpoint of float32 tensors with the names of the layers.
 class Expected {
  public:
   explicit Expected(const std::string& path) : checkpoint_(open_checkpoint(path)) {}
-  /// Rows [first, first + count) of expert `expert` as floats, or nullptr when there is no such
-  /// tensor of that shape.
+  /// Rows [first, first + count) of expert `expert` as floats, or nullptr if there is no such
+  /// tensor of this shape.
   const float* rows(const marlin_layer_info& layer, uint32_t expert, int64_t first) const {
     auto error = make<marlin_error>();
     marlin_matrix matrix{};
@@ -53,7 +53,7 @@ class Expected {
   Checkpoint checkpoint_;
 };
 
-/// What --expect names, else a decoded.safetensors beside the file, else nothing.
+/// The file of --expect, else a decoded.safetensors beside the input, else nothing.
 std::optional<Expected> find_expected(const Options& options, std::string* used) {
   namespace fs = std::filesystem;
   *used = options.expect;
@@ -67,7 +67,7 @@ std::optional<Expected> find_expected(const Options& options, std::string* used)
   return Expected(*used);
 }
 
-/// Values that differ in any bit from the expected ones; -1 when there is nothing to compare with.
+/// The number of values that differ in any bit from the expected ones; -1 if there are none.
 int64_t count_different(const marlin_weights* weights, const marlin_layer_info& layer,
                         uint32_t expert, const Expected& expected) {
   int64_t different = 0;
@@ -97,7 +97,7 @@ constexpr Case kCases[] = {{MARLIN_F32, MARLIN_COMPUTE_DEFAULT},
                            {MARLIN_BF16, MARLIN_COMPUTE_DEFAULT},
                            {MARLIN_BF16, MARLIN_COMPUTE_INT8}};
 
-/// One packed matrix, checked; the worst of its products.
+/// The result of checking one packed matrix: the worst of its products.
 struct Outcome {
   double nmse = 0, nmse_int8 = 0, worst = 0;
   int64_t products = 0, wrong_products = 0;
@@ -196,7 +196,7 @@ class Verifier {
     for (marlin_format format : all_formats()) verify_as(layer, Quantize{format, 0});
   }
 
-  /// Nothing is wrong with a layer that this version does not serve, and nothing is right.
+  /// A layer that this version does not serve is neither right nor wrong.
   void skip(const marlin_layer_info& layer) {
     ++skipped_;
     table_.row({layer.name, "-", layer.n > 0 ? fmt::format("{} x {}", layer.n, layer.k) : "?", "",

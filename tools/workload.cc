@@ -28,15 +28,15 @@ marlin_matrix rows_of(const std::vector<uint8_t>& bytes, int64_t first, int64_t 
   return matrix;
 }
 
-/// Of the codes' matrix: bytes of a row.
+/// The bytes of a row of the matrix of codes.
 int64_t code_columns(const WeightShape& shape) {
   return shape.sparse ? shape.k / 4 : shape.format == MARLIN_INT8 ? shape.k : (shape.k + 1) / 2;
 }
 
-/// Of all experts together.
+/// The rows of all experts together.
 int64_t rows_of_all(const WeightShape& shape) { return shape.n + shape.experts - 1; }
 
-/// Bit i of byte b of a row: element 8 b + i is kept. Two of every four are, whichever.
+/// Bit i of byte b of a row says that element 8 b + i is kept. Any two of every four are kept.
 std::vector<uint8_t> random_masks(const WeightShape& shape, Random& random) {
   constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
   const int64_t columns = (shape.k + 7) / 8;
@@ -71,7 +71,7 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
                                                : MARLIN_F16;
   const int64_t scales = rows_of_all(shape) * groups_of(shape_);
   for (int64_t i = 0; i < scales; ++i) {
-    // Scales of a trained layer: within a few powers of two of each other.
+    // Like the scales of a trained layer, these are within a few powers of two of each other.
     switch (scale_type_) {
       case MARLIN_E8M0:
         scales_.push_back(static_cast<uint8_t>(118 + random.next() % 8));

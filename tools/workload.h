@@ -1,4 +1,4 @@
-// Weights to measure with, and the products that use them.
+// Weights for measurements, and the products that use them.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ struct WeightShape {
   int64_t experts = 1;
 };
 
-/// Quantized weights of random codes and scales: what a real matrix looks like to memory and to
-/// kernels, made in no time.
+/// Quantized weights of random codes and scales. To memory and to kernels they look like a real
+/// matrix, and they are made quickly.
 class RandomWeights {
  public:
   RandomWeights(const WeightShape& shape, uint64_t seed);
-  /// One more copy of them.
+  /// Packs one more copy of the weights.
   Weights pack(marlin_context* context) const;
 
  private:
-  /// Expert e is the n rows from row e on: no two are alike, and all of them are hardly larger than
-  /// one.
+  /// Expert e is the n rows from row e on. No two experts are equal, and all together are hardly
+  /// larger than one.
   marlin_pack_desc part(int64_t expert) const;
 
   WeightShape shape_;
@@ -41,13 +41,13 @@ class RandomWeights {
   float tensor_scale_ = 0.5f;
 };
 
-/// Copies of one matrix that together are larger than the caches, handed out in turn, so that every
-/// product finds its weights in memory only, as a model with many layers would. (Reading 4 x 25 MB
-/// in turn is not cold with a 32 MB cache: it runs half again as fast as memory.)
+/// Copies of one matrix that together are larger than the caches. They are used in turn, so that
+/// every product reads its weights from memory, as in a model with many layers. (Reading 4 x 25 MB
+/// in turn is not cold with a cache of 32 MB: it is 1.5 times as fast as memory.)
 class Rotation {
  public:
-  /// make() gives one copy; it is called until `bytes` are packed, at least once and at most `most`
-  /// times.
+  /// make() returns one copy. It is called until `bytes` are packed, at least once and at most
+  /// `most` times.
   Rotation(const std::function<Weights()>& make, uint64_t bytes, size_t most);
   const marlin_weights* first() const { return copies_.front().get(); }
   const marlin_weights* next();
@@ -57,18 +57,18 @@ class Rotation {
   size_t at_ = 0;
 };
 
-/// No rotation needs more: small layers stay in the caches, which their speed then shows.
+/// No rotation has more copies. Smaller layers stay in the caches, and their speed then shows it.
 constexpr size_t kMostCopies = 2000;
-/// How many bytes a rotation should have: over 400 MB and eight last-level caches, within half of
-/// the free memory.
+/// The bytes that a rotation should have: more than 400 MB and eight last-level caches, but at most
+/// half of the free memory.
 uint64_t rotation_bytes();
 
 /// C = A W^T for the first m rows.
 marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c,
                          int64_t m, marlin_compute compute);
-/// [tokens][top_k]: the experts of every token, all different, any choice as likely as any other.
+/// [tokens][top_k]: the experts of every token, all different. Every choice is equally likely.
 std::vector<int32_t> random_ids(int64_t tokens, int64_t top_k, int64_t experts, Random& random);
-/// Runs it on the weights' own context.
+/// Runs the product on the context of its weights.
 void multiply(const marlin_gemm_desc& desc);
 
 }  // namespace metal_marlin::tools

@@ -1,5 +1,5 @@
-// For tools/races: the limits of the machine, and the clock around calls of C functions, so that an
-// interpreter's cost of a call is in no time. Calls and clocks are on the caller's thread.
+// For tools/races: measures the limits of the machine, and times calls of C functions, so that no
+// time contains the interpreter's cost of a call. Calls and clocks are on the caller's thread.
 #include <cstdio>
 #include <ctime>
 
@@ -19,8 +19,9 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Calls call(i) for i < count until one gives what is not 0, which it returns. times: seconds of
-/// all of them by the wall's clock, and of the processor time of the process, all threads together.
+/// Calls call(i) for i < count until a call returns a value other than 0, and returns this value.
+/// `times` are the seconds of all calls: wall-clock time, and processor time of all threads of the
+/// process.
 template <class Call>
 int timed(uint32_t count, double times[2], const Call& call) {
   int status = 0;
@@ -36,13 +37,13 @@ int timed(uint32_t count, double times[2], const Call& call) {
 COMPARE_EXPORT Limits* compare_limits_create(unsigned threads) { return new Limits(threads); }
 COMPARE_EXPORT void compare_limits_destroy(Limits* limits) { delete limits; }
 COMPARE_EXPORT double compare_read_sample(Limits* limits) { return limits->read_sample(); }
-/// Operations a second by this instruction; 0 when there is none of the name.
+/// Operations per second by this instruction; 0 if there is no such instruction.
 COMPARE_EXPORT double compare_dot_sample(Limits* limits, const char* instruction) {
   const auto* loop = metal_marlin::tools::find_dot_loop(instruction);
   return loop ? limits->dot_sample(*loop) : 0;
 }
 
-/// The instruction that a device with this ISA name multiplies with.
+/// The instruction with which a device of this ISA name multiplies.
 COMPARE_EXPORT void compare_instruction(const char* isa, int32_t compute, int32_t dtype, char* name,
                                         size_t capacity) {
   std::snprintf(name, capacity, "%s",
