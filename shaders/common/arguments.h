@@ -1,12 +1,12 @@
-// What a host binds: argument structures, indices of buffers and function constants, and the
-// grammar of kernel names. Included by C++ and by Metal. Structures have fixed-size members in
-// natural order, no padding, and equal sizes on both sides.
+// The definitions that hosts and kernels share: argument structures, indices of buffers and
+// function constants, and the grammar of kernel names. C++ and Metal include this file. Structures
+// have fixed-size members in natural order, no padding, and equal sizes on both sides.
 //
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
-//   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit gets A
+//   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
@@ -27,10 +27,9 @@
   static_assert(offsetof(type, member) == offset, "same on host and device")
 #endif
 
-// (Indices are macros because attributes of Metal take them before enumerators exist to some
-// compilers.)
-/// Buffers of the product kernels. Those in brackets are bound only when the function constant
-/// named asks for them.
+// (Indices are macros because some compilers read the attributes of Metal before enumerators.)
+/// Buffers of the product kernels. A buffer with a function constant in brackets is bound only if
+/// the constant requires it.
 #define MARLIN_BUFFER_CODES 0  // uint4
 #define MARLIN_BUFFER_SCALES 1
 #define MARLIN_BUFFER_ZEROS 2  // [zero_kind]
@@ -44,13 +43,12 @@
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \
-  5  // int32 [count], id_stride apart [has_row_list]; without it rows are first_row ...
+  5  // int32 [count], id_stride apart [has_row_list]; without it, rows are first_row ...
 #define MARLIN_BUFFER_SLOT_TO_K 6    // int32 [slots] [has_slot_to_k]
 #define MARLIN_BUFFER_UNPACK_ARGS 7  // UnpackArgs, by value
 /// Buffers of quantize and gather.
-#define MARLIN_BUFFER_SOURCE 0  // [m][lda]
-#define MARLIN_BUFFER_QUANTIZED \
-  1  // int8 [m][slots], or what gather writes: [m][slots] of the source's type
+#define MARLIN_BUFFER_SOURCE 0     // [m][lda]
+#define MARLIN_BUFFER_QUANTIZED 1  // int8 [m][slots]; gather writes [m][slots] of the source's type
 #define MARLIN_BUFFER_QUANT_SCALES 2  // float [m][slots / 32]; quantize only
 #define MARLIN_BUFFER_SOURCE_SLOTS 3  // slot_to_k: quantize [has_slot_to_k], gather always
 #define MARLIN_BUFFER_PREPARE_ARGS 4  // PrepareArgs, by value
@@ -59,16 +57,15 @@
 #define MARLIN_CONSTANT_SCALE_TYPE 0  // uint: enum MarlinScaleType
 #define MARLIN_CONSTANT_ZERO_KIND 1   // uint: enum MarlinZeroKind
 #define MARLIN_CONSTANT_GROUP_SHIFT \
-  2  // uint: log2 of the slots a quad stands for: 4, 5, 6; 7: quad_blocks blocks
+  2  // uint: log2 of the slots of a quad: 4, 5, 6; 7: quad_blocks blocks
 #define MARLIN_CONSTANT_ROW_FACTOR 3  // uint: enum MarlinRowFactor
-#define MARLIN_CONSTANT_ALIGNED \
-  4  // bool: A begins at a multiple of 16 bytes, and so do all its rows
+#define MARLIN_CONSTANT_ALIGNED 4     // bool: A and all its rows begin at multiples of 16 bytes
 #define MARLIN_CONSTANT_RAGGED \
-  5  // bool: A has fewer columns than slots, so that the last unit of 32 is read with care
+  5  // bool: A has fewer columns than slots, so the last 32 slots are checked when they are read
 #define MARLIN_CONSTANT_OUTPUT_TYPE 6  // uint: enum MarlinFloat, of C
 #define MARLIN_CONSTANT_BIAS_TYPE 7    // uint: enum MarlinFloat, or 3: no bias
 #define MARLIN_CONSTANT_EPILOGUE 8  // uint: enum MarlinEpilogue; in product kernels a one-input one
-#define MARLIN_CONSTANT_ACCUMULATE 9  // bool: C is added to
+#define MARLIN_CONSTANT_ACCUMULATE 9  // bool: the old C is added
 #define MARLIN_CONSTANT_PARTIAL 10    // bool: raw sums go to the partials, and finish does the rest
 #define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up (finish)
 #define MARLIN_CONSTANT_SLOT_TO_K \
@@ -84,7 +81,7 @@ enum MarlinScaleType {
   kScaleE4m3 = 4
 };
 enum MarlinZeroKind { kZeroNone = 0, kZeroInteger = 1, kZeroF32 = 2, kZeroF16 = 3, kZeroBf16 = 4 };
-/// Of finished sums: nothing; * multiplier; * multiplier / divisor.
+/// The row factor of finished sums: none; * multiplier; * multiplier / divisor.
 enum MarlinRowFactor { kRowFactorNone = 0, kRowFactorMultiply = 1, kRowFactorDivide = 2 };
 enum MarlinFloat { kFloat32 = 0, kFloat16 = 1, kFloatBf16 = 2, kFloatNone = 3 };
 
@@ -99,15 +96,15 @@ enum MarlinEpilogue {
   kEpilogueSwigluOai = 6
 };
 
-/// Of one row of W: what its finished sums are multiplied by, then divided by. multiplier holds
-/// 2^(14 - shift) of E8M0 exponents and is NaN where a scale of the row is, because then every
-/// product of that row is NaN.
+/// The numbers by which the finished sums of one row of W are multiplied and then divided. The
+/// multiplier contains 2^(14 - shift) of E8M0 exponents. It is NaN if a scale of the row is NaN,
+/// because every product of this row is then NaN.
 struct RowFactor {
   float multiplier;
   float divisor;
 };
-/// The parts that unpack needs: the tensor scale as the file has it (1: none), and the shift of
-/// stored E8M0 exponents.
+/// The parts that unpack needs: the tensor scale of the file (1: none), and the shift of stored
+/// E8M0 exponents.
 struct RowOrigin {
   float tensor;
   marlin_int divide;  // weight / tensor instead of weight * tensor
@@ -118,9 +115,9 @@ struct ProductArgs {
   marlin_int m, n;
   marlin_int k;             // columns of A
   marlin_int slots;         // packed length of K, a multiple of 32
-  marlin_int quads;         // scale quads a row block
+  marlin_int quads;         // scale quads per row block
   marlin_int quad_blocks;   // with group shift 7
-  marlin_int split_blocks;  // blocks of K a split (threadgroup position z); at least 1
+  marlin_int split_blocks;  // blocks of K per split (threadgroup position z); at least 1
   marlin_int splits;        // finish: partials to add
   MARLIN_INT64 lda, ldc;    // in elements; of INT8 activations lda = slots
 };
@@ -130,7 +127,7 @@ MARLIN_OFFSET(ProductArgs, lda, 32);
 
 struct UnpackArgs {
   marlin_int n, k, slots, quads, quad_blocks;
-  marlin_int count;  // rows of the output; those whose id is no row of W become NaN
+  marlin_int count;  // rows of the output; a row whose id is no row of W becomes NaN
   MARLIN_INT64 first_row, ld, id_stride;  // ld and id_stride in elements
 };
 static_assert(sizeof(UnpackArgs) == 48, "same on host and device");

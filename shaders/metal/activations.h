@@ -1,8 +1,8 @@
-// Reading activations: four or eight neighboring columns at a time.
+// Reads activations, four or eight neighboring columns at a time.
 #pragma once
 #include "constants.h"
 
-/// Four columns from k on. `check`: columns from K on read nothing and are 0.
+/// Reads four columns from k on. With `check`, columns from K on are 0 and are not read.
 template <typename T>
 static inline vec<T, 4> load4(const device T* row, int k, int K, bool check) {
   if (check) {
@@ -14,13 +14,13 @@ static inline vec<T, 4> load4(const device T* row, int k, int K, bool check) {
   return vec<T, 4>(row[k], row[k + 1], row[k + 2], row[k + 3]);
 }
 
-/// A unit's eight columns: 0..3 and 4..7.
+/// The eight columns of a unit: 0..3 and 4..7.
 template <typename T>
 struct Eight {
   vec<T, 4> lo, hi;
 };
 
-/// As few loads as there are 16 bytes.
+/// Reads eight columns with one load for each 16 bytes.
 static inline Eight<float> load_eight(const device float* row) {
   return Eight<float>{*(const device float4*)row, *(const device float4*)(row + 4)};
 }
@@ -43,12 +43,12 @@ static inline Eight<T> load8(const device T* row, int k, int K, bool check) {
   return Eight<T>{load4(row, k, K, check), load4(row, k + 4, K, check)};
 }
 
-/// What depends on the type of activations.
+/// The properties of a type of activations.
 template <typename T>
 struct Activation {
   static constexpr constant bool kQuantized = false;
-  /// Sums of codes times activations stay far from the ends of float32's range: a scale may wait
-  /// until they are summed.
+  /// Whether sums of codes times activations stay far from the limits of float32, so that the scale
+  /// may be applied to the sum.
   static constexpr constant bool kNarrow = false;
 };
 template <>

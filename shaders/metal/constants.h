@@ -1,6 +1,6 @@
-// Function constants: what a pipeline is specialized for. The compiler folds them, so a kernel pays
-// for nothing it does not use. The kernels want IEEE arithmetic (MTLCompileOptions.mathMode safe):
-// NaN and infinity must survive, a * b + c may be fused.
+// Function constants, for which a pipeline is specialized. The compiler folds them, so a kernel
+// pays only for the features that it uses. The kernels need IEEE arithmetic
+// (MTLCompileOptions.mathMode safe): NaN and infinity must survive, and a * b + c may be fused.
 #pragma once
 #include <metal_simdgroup_matrix>
 #include <metal_stdlib>
@@ -11,7 +11,7 @@ using namespace metal;
 
 #define UNROLL _Pragma("clang loop unroll(full)")
 
-// A constant that a pipeline is not given is 0: a kernel is only given those that it reads.
+// A constant that a pipeline does not set is 0. A host sets only the constants that a kernel reads.
 #define MARLIN_CONSTANT(type, name, index)                 \
   constant type given_##name [[function_constant(index)]]; \
   constant type name = is_function_constant_defined(given_##name) ? given_##name : type(0);
@@ -38,10 +38,10 @@ constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // se
 constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;
 constant bool has_row_factor = row_factor != kRowFactorNone;
 constant bool has_bias = bias_type != kFloatNone;
-constant bool finished = !partial;  // C is written, else raw sums are
+constant bool finished = !partial;  // the kernel writes C; otherwise it writes raw sums
 constant bool finishes_factor = finished && has_row_factor;
 constant bool finishes_bias = finished && has_bias;
 
-// Fragments of an 8x8 matrix: see ../common/layout.h. ushort versions of lane_row and lane_column.
+// Fragments of an 8x8 matrix (../common/layout.h): ushort versions of lane_row and lane_column.
 static inline ushort fragment_row(ushort lane) { return ushort(lane_row(lane)); }
 static inline ushort fragment_column(ushort lane) { return ushort(lane_column(lane)); }

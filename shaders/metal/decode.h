@@ -1,23 +1,22 @@
-// Packed codes -> numbers, by bit operations, two at a time. One decoder a kind of codes; layouts
-// in ../common/layout.h.
+// Decodes packed codes to numbers by bit operations, two at a time. There is one decoder for each
+// kind of codes; ../common/layout.h has the layouts.
 //
-// A Unit is what a lane holds of eight slots of its four tiles. decode() turns tile i of it into
-// pairs of halves: h[t] holds slots t (x) and 4 + t (y), divided by range(t), exactly: of FP4 and
-// INT8 values, of INT4 codes 0..15. The range, a power of two, and INT4's zero point are for the
-// float operation that follows anyway: product.h.
+// A Unit holds the lane's part of eight slots of its four tiles. decode() turns tile i of it into
+// pairs of halves. h[t] holds slots t (x) and 4 + t (y), divided exactly by range(t): the values of
+// FP4 and INT8, or the codes 0..15 of INT4. The next float operation applies the range, a power of
+// two, and the zero point of INT4 (product.h).
 //
-// FP4 and INT4 come out as *subnormal* halves, 0.5 and all codes. Apple GPUs keep these; the host
-// checks a product on the device at hand.
+// The value 0.5 of FP4 and all codes of INT4 become *subnormal* halves. Apple GPUs keep these; the
+// host checks a product on the device.
 #pragma once
 #include "constants.h"
 
-// --- FP4: E2M1
-// -------------------------------------------------------------------------------------------------
-// A half whose exponent field holds only the low two bits is 2^-14 times the E2M1 value; 0.5 is the
+// --- FP4: E2M1 ----------------------------------------------------------------------------------
+// A half whose exponent field holds only the low two bits is 2^-14 times the E2M1 value. 0.5 is the
 // subnormal 0x0200.
 
-/// Dense placement, chosen for five shifts instead of seven: shifts issue at a quarter of the rate
-/// of AND and OR on M1 and M2.
+/// Decodes the dense placement, which needs five shifts instead of seven: on M1 and M2, shifts
+/// issue at a quarter of the rate of AND and OR.
 static inline void decode_fp4(uint q, thread half2* h) {
   const uint q1 = q << 1, q2 = q << 2, q3 = q << 3, q6 = q3 << 3, q9 = q6 << 3;
   h[0] = as_type<half2>(q & 0x8E008E00u);
@@ -26,7 +25,7 @@ static inline void decode_fp4(uint q, thread half2* h) {
   h[3] = as_type<half2>((q2 & 0x80008000u) | (q9 & 0x0E000E00u));
 }
 
-/// Nibbles, as the expansion of 2:4 sparse codes leaves them: step t at bits 4 t + 3 .. 4 t.
+/// Decodes the nibbles of expanded 2:4 sparse codes: step t is at bits 4 t + 3 .. 4 t.
 static inline void decode_fp4_nibbles(uint q, thread half2* h) {
   UNROLL for (ushort t = 0; t < 4; t++) {
     const uint top = q << (12 - 4 * t);
@@ -34,8 +33,7 @@ static inline void decode_fp4_nibbles(uint q, thread half2* h) {
   }
 }
 
-// --- INT4: a half whose low bits are n is 2^-24 n; with n at bits 7..4 it is 2^-20 n
-// --------------------------------------------
+// --- INT4: a half whose low bits are n is 2^-24 n; with n at bits 7..4 it is 2^-20 n -------------
 static inline void decode_u4(uint q, thread half2* h) {
   const uint r = q >> 8;
   h[0] = as_type<half2>(q & 0x000F000Fu);
@@ -44,8 +42,7 @@ static inline void decode_u4(uint q, thread half2* h) {
   h[3] = as_type<half2>(r & 0x00F000F0u);
 }
 
-// --- INT8: stored as value + 128; 1024 + 128 + value is exact in half
-// ------------------------------------------------------------
+// --- INT8: stored as value + 128; 1024 + 128 + value is exact in half ----------------------------
 static inline void decode_i8(uint low, uint high, thread half2* h) {
   h[0] = as_type<half2>((low & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
   h[1] = as_type<half2>(((low >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
@@ -53,9 +50,8 @@ static inline void decode_i8(uint low, uint high, thread half2* h) {
   h[3] = as_type<half2>(((high >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
 }
 
-// --- 2:4 sparse: 16 bits of kept codes and 8 of positions -> a unit of nibbles; what is not kept
-// is 0 -----------------------------
-/// Two kept nibbles to their places in 16 bits; `positions` is 2 bits each.
+// --- 2:4 sparse: 16 bits of kept codes and 8 of positions become a unit of nibbles, 0 if not kept
+/// Moves two kept nibbles to their places in 16 bits; `positions` has 2 bits for each.
 static inline uint place_pair(uint first, uint second, uint positions) {
   return first << ((positions << 2) & 12) | second << (positions & 12);
 }
@@ -63,14 +59,14 @@ static inline uint expand_codes(uint codes, uint positions) {
   return place_pair(codes & 15, codes >> 4 & 15, positions) |
          place_pair(codes >> 8 & 15, codes >> 12 & 15, positions >> 4) << 16;
 }
-/// 15 at every kept nibble, 0 elsewhere.
+/// 15 for every kept nibble, 0 for others.
 static inline uint kept_nibbles(uint positions) {
   return place_pair(15, 15, positions) | place_pair(15, 15, positions >> 4) << 16;
 }
 
-// --- kinds of codes: how a lane reads its span of a block, and what a unit of it is
-// ------------------------------------------------ Span: the lane's words of one block. open()
-// points it at lane's part of the block of `units` units a lane; unit(w) is unit w.
+// --- kinds of codes: how a lane reads its span of a block, and the units of the span -------------
+// A Span is the lane's words of one block. open() points it at the lane's part of a block of
+// `units` units per lane; unit(w) is unit w.
 
 struct NibbleSpan {
   typedef uint4 Unit;
@@ -90,7 +86,8 @@ struct ByteSpan {
   Unit unit(ushort w) const { return Unit{at[2 * w * kLanes], at[(2 * w + 1) * kLanes]}; }
 };
 
-/// Loads a block's codes and positions at once: three quarters of the dense bytes, as wide.
+/// Loads the codes and positions of a block at once: three quarters of the dense bytes, with loads
+/// of the same width.
 struct SparseSpan {
   struct Unit {
     uint4 codes, positions;
@@ -146,15 +143,15 @@ struct U4Sparse {
   typedef SparseSpan Span;
   static constexpr constant bool kSparse = true, kZeros = true;
   static constexpr float range(ushort t) { return U4::range(t); }
-  /// What is not kept is 8, the zero point where there are no others, or else 0: see kept_ones().
+  /// A slot that is not kept is 8, which is the default zero point, or else 0: see kept_ones().
   static void decode(Span::Unit unit, ushort i, thread half2* h) {
     const uint codes = expand_codes(unit.codes[i], unit.positions[i]);
     decode_u4(has_zeros ? codes : codes | (~kept_nibbles(unit.positions[i]) & 0x88888888u), h);
   }
 };
 
-/// Whether element (step t, half p) of a unit is kept; for those who need zeros that no scale can
-/// touch.
+/// Whether element (step t, half p) of a unit is kept, for callers that need zeros which no scale
+/// can change.
 static inline bool is_kept(uint positions, ushort t, ushort p) {
   const uint pair = positions >> (4 * p) & 15;
   return (pair & 3) == t || pair >> 2 == t;

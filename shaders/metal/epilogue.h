@@ -1,10 +1,10 @@
-// What happens to a finished sum: row factor, bias, activation, the old C, one rounding. All of it
-// in float32.
+// The last steps for a finished sum: row factor, bias, activation, the old C, one rounding. All
+// steps are in float32.
 #pragma once
 #include "constants.h"
 
-/// x / (1 + e^-argument). Where e^-x overflows the quotient is 0, as it should be; the limit at
-/// -infinity is -0, which infinity * 0 would miss.
+/// x / (1 + e^-argument). If e^-x overflows, the quotient is 0, which is right. The limit at
+/// -infinity is -0, but infinity * 0 would be NaN.
 static inline float times_sigmoid(float x, float argument) {
   return x < -3.0e38f ? -0.0f : x / (1.0f + precise::exp(-argument));
 }
@@ -34,7 +34,8 @@ static inline float erfc_positive(float z) {
   return t * precise::exp(p - z * z);
 }
 
-/// 0.5 x erfc(-x / sqrt 2); at -infinity the limit -0. For x > 0 through erfc(-z) = 2 - erfc(z).
+/// 0.5 x erfc(-x / sqrt 2); at -infinity it is the limit -0. For x > 0 it uses erfc(-z) = 2 -
+/// erfc(z).
 static inline float gelu_erf(float x) {
   if (x < -3.0e38f) return -0.0f;
   const float tail = erfc_positive(fabs(x) * 0.70710678118654752f);
@@ -48,7 +49,7 @@ static inline float activate(float x) {
   return x;
 }
 
-/// gpt-oss: clamped gate and up. min() might turn NaN into the limit.
+/// The function of gpt-oss, with clamped gate and up. min() might turn NaN into the limit.
 static inline float swiglu_oai(float gate, float up) {
   const float g = gate > 7.0f ? 7.0f : gate, low = up < -7.0f ? -7.0f : up;
   const float u = low > 7.0f ? 7.0f : low;
@@ -74,13 +75,13 @@ static inline void write_float(device void* to, long at, uint type, float v) {
     ((device bfloat*)to)[at] = bfloat(v);
 }
 
-/// The sum of row n of W -> what the epilogue sees.
+/// Turns the sum of row n of W into the argument of the epilogue.
 static inline float scale_and_bias(float sum, int n, const device RowFactor* factors,
                                    const device void* bias) {
   if (has_row_factor) {
     const RowFactor f = factors[n];
-    // Not their quotient, which may leave float32's range where the result does not; one of the two
-    // is 1 or a power of 2.
+    // The quotient of both might leave the range of float32 although the result does not. One of
+    // the two is 1 or a power of 2.
     sum = row_factor == kRowFactorDivide ? sum * f.multiplier / f.divisor : sum * f.multiplier;
   }
   return has_bias ? sum + read_float(bias, n, bias_type) : sum;

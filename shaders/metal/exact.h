@@ -1,11 +1,11 @@
-// Finite numbers as integers: a weight's value rounded once to float32, also where GPUs flush
-// float32's subnormals, and also where code * scale * tensor scale has more bits than a float.
-// After Berkeley SoftFloat's way of keeping a sticky last bit.
+// Finite numbers as integers. They give the value of a weight, rounded once to float32, even if a
+// GPU flushes float32 subnormals, and even if code * scale * tensor scale has more bits than a
+// float. The sticky last bit follows Berkeley SoftFloat.
 #pragma once
 #include "constants.h"
 
-/// (-1)^negative * mantissa * 2^exponent. mantissa < 2^62; where its last bit is inexact it is 1
-/// (sticky).
+/// (-1)^negative * mantissa * 2^exponent with mantissa < 2^62. If the mantissa is inexact, its last
+/// bit is 1 (sticky).
 struct Exact {
   bool negative;
   ulong mantissa;
@@ -20,12 +20,12 @@ static inline Exact exact_of(uint bits) {
                     : Exact{bits >> 31 != 0, fraction | 0x800000, int(field) - 150};
 }
 
-/// Precondition: together at most 62 bits.
+/// Precondition: both together have at most 62 bits.
 static inline Exact multiply(Exact a, Exact b) {
   return Exact{a.negative != b.negative, a.mantissa * b.mantissa, a.exponent + b.exponent};
 }
 
-/// Highest bit at 60.
+/// The same number with its highest bit at 60.
 static inline Exact normalized(Exact a) {
   if (a.mantissa == 0) return a;
   const int shift = int(clz(a.mantissa)) - 3;
@@ -41,8 +41,8 @@ static inline Exact divide(Exact a, Exact b) {
                n.exponent - b.exponent};
 }
 
-/// Precondition: both exact, of at most 32 bits; then what is shifted out lies far below the
-/// rounding.
+/// Precondition: both are exact and have at most 32 bits. The bits that are shifted out then lie
+/// far below the rounding.
 static inline Exact add(Exact a, Exact b) {
   if (a.mantissa == 0 && b.mantissa == 0) return Exact{a.negative && b.negative, 0, 0};
   if (a.mantissa == 0) return b;
@@ -60,7 +60,7 @@ static inline Exact add(Exact a, Exact b) {
   return Exact{sum != 0 && x.negative, sum, x.exponent};
 }
 
-/// Nearest float32, ties to even; overflow is infinity.
+/// Rounds to the nearest float32, ties to even; overflow is infinity.
 static inline uint round_to_bits(Exact a) {
   const uint sign = a.negative ? 0x80000000u : 0u;
   if (a.mantissa == 0) return sign;
@@ -78,7 +78,7 @@ static inline uint round_to_bits(Exact a) {
     rounded = a.mantissa >> shift;
     if (rest > tie || (rest == tie && (rounded & 1) != 0)) rounded++;
   }
-  // A normal number's leading bit adds 1 to the exponent field, a carry out of the rounding one
-  // more.
+  // The leading bit of a normal number adds 1 to the exponent field, and a carry from rounding adds
+  // one more.
   return sign | (uint(last + 149) << 23) + uint(rounded);
 }

@@ -1,5 +1,6 @@
-// Partial sums -> C: adds the splits of K in fixed order, then does what product kernels do to a
-// finished sum, and the epilogues that take a gate and an up row. One thread an element of C.
+// Turns partial sums into C: adds the splits of K in a fixed order and then does the last steps of
+// the product kernels, or an epilogue that takes a gate and an up row. Each element of C has one
+// thread.
 #include "epilogue.h"
 
 kernel void finish(const device float* partials [[buffer(MARLIN_BUFFER_PARTIALS)]],

@@ -1,22 +1,23 @@
 // C = f(A W^T) for up to eight rows of A, in float32 on the ordinary ALUs.
 // A threadgroup takes 32 rows of W; its four simdgroups share K, block by block. Every byte of
-// weights is read once for all rows of A. With half activations a scale multiplies the sum of its
-// group; with INT8 ones too, and that sum is an integer, exact in float32 (32 products of at most
-// 128 * 127). Such a sum of float32 and bfloat16 activations might overflow where the product does
-// not: there the scale multiplies each weight, as in the matrix kernels.
+// weights is read once for all rows of A. With half and INT8 activations, a scale multiplies the
+// sum of its group. For INT8, this sum is an integer and exact in float32 (32 products of at most
+// 128 * 127). With float32 and bfloat16 activations, such a sum might overflow although the product
+// does not. There the scale multiplies each weight, as in the matrix kernels.
 #include "product.h"
 
 constant constexpr ushort kSimdgroups = 4;
 
-/// total + sum * scale * d, for sums of INT8 codes by activations of scale d; `sum` lacks a factor
-/// of `range` that `scale` has. Neither product of two leaves float32's range where that of three
-/// does not: with a large scale, sum * d is less than all.
+/// total + sum * scale * d, for sums of INT8 codes times activations of scale d. `sum` lacks a
+/// factor of `range`, which `scale` contains. The order keeps the intermediate product in the range
+/// of float32 if the whole product is: with a large scale, sum * d is smaller than the whole
+/// product.
 static inline float add_scaled(float total, float sum, float scale, float d, float range) {
   const bool large = fabs(scale) > range;
   return fma(large ? sum * range * d : sum * scale, large ? scale / range : d, total);
 }
 
-/// What one lane adds up: rows of A by its four tiles.
+/// The sums of one lane: rows of A times its four tiles.
 template <typename Codes, typename T, ushort ROWS>
 struct Sums {
   float total[ROWS][4];
@@ -26,7 +27,7 @@ struct Sums {
         0.0f;
   }
 
-  /// Units first .. first + count - 1 of a span: all of one group. `column`: of unit 0.
+  /// Adds units first .. first + count - 1 of a span, all of one group. `column` is that of unit 0.
   void add(thread const typename Codes::Span& span, ushort first, ushort count,
            thread const GroupScales<Codes>& group, const device T* const thread* row, int column,
            int K, bool check, thread const float* d) {
@@ -72,7 +73,7 @@ struct Sums {
     }
   }
 
-  /// Eight weights, or codes, of tile i by eight columns of each row of A.
+  /// Multiplies eight weights, or codes, of tile i by eight columns of each row of A.
   template <typename Pair>
   static void add_products(thread const Pair* w, thread const Eight<T>* x,
                            thread float (&sum)[ROWS][4], ushort i) {
@@ -83,8 +84,8 @@ struct Sums {
     }
   }
 
-  /// The four lanes j = 0..3 of a row hold parts of its four tiles: halve the tiles twice. Lane j
-  /// keeps tile j.
+  /// The four lanes j = 0..3 of a row hold parts of its four tiles. Halving the tiles twice leaves
+  /// tile j in lane j.
   float reduce(ushort m, ushort lane) const {
     const bool odd = lane & 1, high = lane & 8;
     const float a =

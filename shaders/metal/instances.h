@@ -1,4 +1,4 @@
-// Which kernels are compiled: every kind of codes with every type of activations. A build may
+// The list of compiled kernels: every kind of codes with every type of activations. A build may
 // define fewer.
 #pragma once
 

@@ -1,17 +1,17 @@
-// Activations for the product kernels: quantized to INT8 once for all products that share them, or
-// put in the order of the slots (act-order), so that product kernels always read neighboring
-// columns.
+// Prepares activations for the product kernels: quantizes them to INT8 once for all products that
+// share them, or puts them into the order of the slots (act-order), so that product kernels always
+// read neighboring columns.
 #include "activations.h"
 
-/// Column of A at a slot, or -1.
+/// The column of A at a slot, or -1.
 static inline int column_of(const device int* slot_to_k, constant PrepareArgs& args, int slot) {
   const int k = has_slot_to_k ? slot_to_k[slot] : slot;
   return k < args.k ? k : -1;
 }
 
-/// Blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, q then to nearest
-/// even. A block of zeros has d = 0; one with NaN or infinity has d = NaN, which reaches every
-/// product that uses it. One thread a block.
+/// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
+/// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
+/// which reaches every product that uses it. Each block has one thread.
 template <typename T>
 kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                      device char* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
@@ -24,7 +24,7 @@ kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
   if (block >= blocks || m >= args.m) return;
   const device T* row = a + long(m) * args.lda;
   float x[kActivationBlock];
-  uint largest = 0;  // of |x| as bits: ordered like the floats, and NaN and infinity come last
+  uint largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
   UNROLL for (ushort i = 0; i < kActivationBlock; i++) {
     const int k = column_of(slot_to_k, args, block * kActivationBlock + i);
     x[i] = k < 0 ? 0.0f : float(row[k]);
@@ -34,7 +34,7 @@ kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
   device char4* q = (device char4*)(out + long(m) * args.slots + block * kActivationBlock);
   UNROLL for (ushort i = 0; i < kActivationBlock; i += 4) {
     char4 four = char4(0);
-    // Next to the smallest float d may be much less than max / 127, and the quotient more than 127.
+    // Near the smallest float, d may be much less than max / 127, and the quotient may exceed 127.
     if (d > 0)
       UNROLL for (ushort e = 0; e < 4; e++) four[e] =
           char(rint(clamp(x[i + e] / d, -127.0f, 127.0f)));
@@ -48,7 +48,7 @@ QUANTIZE(f32, float)
 QUANTIZE(f16, half)
 QUANTIZE(bf16, bfloat)
 
-/// One thread a slot; padding becomes 0.
+/// Each slot has one thread; padding becomes 0.
 template <typename T>
 kernel void gather(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                    device T* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],

@@ -1,4 +1,4 @@
-// What gemv and gemm share: their bindings, how K is walked, where results go.
+// The common parts of gemv and gemm: their bindings, the loop over K, and the storing of results.
 #pragma once
 #include "activations.h"
 #include "epilogue.h"
@@ -20,7 +20,7 @@
       uint3 group [[threadgroup_position_in_grid]], ushort lane [[thread_index_in_simdgroup]],  \
       ushort simdgroup [[simdgroup_index_in_threadgroup]]
 
-/// Where a simdgroup stands: its row block's codes, and the blocks of K that are this split's.
+/// The work of a simdgroup: the codes of its row block, and the blocks of K of this split.
 template <typename Codes>
 struct Walk {
   const device uint4* codes;
@@ -33,12 +33,12 @@ struct Walk {
   }
 };
 
-/// Row m of A; rows past M repeat the last one, and are never stored.
+/// Row m of A. Rows past M repeat the last row and are never stored.
 template <typename T>
 static inline const device T* row_of(const device T* a, constant ProductArgs& args, int m) {
   return a + long(min(m, args.m - 1)) * args.lda;
 }
-/// The scale of INT8 activations in row m, where slot lies.
+/// The scale of the INT8 activations of row m at `slot`.
 static inline float activation_scale(const device float* a_scales, constant ProductArgs& args,
                                      int m, int slot) {
   return a_scales[long(min(m, args.m - 1)) * (args.slots / kActivationBlock) +
@@ -49,7 +49,7 @@ static inline bool needs_care(constant ProductArgs& args, int block) {
   return a_ragged && block == block_count(args.slots) - 1;
 }
 
-/// One element of C, or of the partials.
+/// Writes one element of C or of the partials.
 static inline void write_sum(float sum, int m, int n, uint split, const device RowFactor* factors,
                              const device void* bias, device void* c, device float* partials,
                              constant ProductArgs& args) {
@@ -60,8 +60,8 @@ static inline void write_sum(float sum, int m, int n, uint split, const device R
   }
 }
 
-/// 1 for every element of a unit that has a zero point or an additive zero, 0 for one that is not
-/// kept.
+/// 1 for every element of a unit that has a zero point or an additive zero, and 0 for an element
+/// that is not kept.
 static inline void kept_ones(uint4, ushort, thread half2* one) {
   UNROLL for (ushort t = 0; t < 4; t++) one[t] = half2(1.0h);
 }
@@ -75,14 +75,14 @@ static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one)
       as_type<half2>((t < 3 ? nibbles << (10 - 4 * t) : nibbles >> 2) & 0x3C003C00u);
 }
 
-/// What step t of a decoded unit lacks; with room all of it but range(0), which the scale has.
+/// The factor that step t of a decoded unit lacks. If the scales have room, they contain range(0).
 template <typename Codes>
 static inline float range_of(ushort t) {
   return scales_have_room ? Codes::range(t) / Codes::range(0) : Codes::range(t);
 }
 
-/// The eight codes of tile i of a unit less their zero points, exactly; with room divided by
-/// range(0).
+/// The eight codes of tile i of a unit less their zero points, exactly. If the scales have room,
+/// the codes are divided by range(0).
 template <typename Codes>
 static inline void decode_codes(typename Codes::Span::Unit unit, ushort i,
                                 thread const GroupScales<Codes>& group, thread float2* q) {
@@ -108,7 +108,7 @@ static inline void decode_weights(typename Codes::Span::Unit unit, ushort i,
     kept_ones(unit, i, one);
     UNROLL for (ushort t = 0; t < 4; t++) {
       const float range = range_of<Codes>(t);
-      // Exact either way; a scale without room might overflow.
+      // Both ways are exact; a scale without room might overflow.
       const float2 q = scales_have_room ? float2(h[t]) : float2(h[t]) * range;
       const float scale = scales_have_room ? group.scale[i] * range : group.scale[i];
       w[t] = fma(q, float2(scale), float2(one[t]) * group.weight_zero[i]);

@@ -1,12 +1,12 @@
-// C = f(A W^T) by simdgroup_matrix 8x8 with float32 sums. Per simdgroup a tile of C^T: 32 rows of W
-//   by 8 TILES rows of A.
+// C = f(A W^T) by simdgroup_matrix 8x8 with float32 sums. Each simdgroup has a tile of C^T: 32 rows
+// of W by 8 TILES rows of A.
 //   operand A (8 n x 8 k)   weights: device memory -> registers -> decode -> thread_elements();
 //                           never in threadgroup memory
 //   operand B (8 k x 8 m)   activations, as float
-// The fragment holds the weight's value, so a group's scale needs no sums of its own.
+// A fragment holds the values of weights, so the scale of a group needs no sums of its own.
 #include "product.h"
 
-/// Threadgroup memory for staged activations: half of what there is, so that two threadgroups share
+/// The threadgroup memory for staged activations. It is half of all, so that two threadgroups share
 /// a core.
 constant constexpr ushort kStageBytes = 16384;
 
@@ -25,8 +25,8 @@ static inline void decode_unit(typename Codes::Span::Unit unit,
   }
 }
 
-/// Four steps of eight rows of A: x.lo and x.hi are the lane's columns for its rows 2 j and 2 j + 1
-/// of the tile.
+/// Multiplies four steps of eight rows of A: x.lo and x.hi are the lane's columns for its rows 2 j
+/// and 2 j + 1 of the tile.
 template <typename T>
 static inline void multiply_unit(thread const Eight<T>& x, float2 d,
                                  thread simdgroup_float8x8 (&w)[4][4],
@@ -39,7 +39,7 @@ static inline void multiply_unit(thread const Eight<T>& x, float2 d,
   }
 }
 
-/// A simdgroup's tile of C^T, and what its lane needs of A.
+/// The tile of C^T of a simdgroup, and the data of A that a lane needs.
 template <typename Codes, typename T, ushort TILES>
 struct Tile {
   simdgroup_float8x8 sum[TILES][4];
@@ -52,21 +52,21 @@ struct Tile {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++) sum[m][i] =
         make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   }
-  /// Row of A of element e of operand B and of C^T in 8-row tile m.
+  /// The row of A of element e of operand B and of C^T in tile m of 8 rows.
   int row(ushort m, ushort e) const { return first_row + 8 * m + 2 * fragment_column(lane) + e; }
-  /// The lane's offset in a block, as operand B: row r of B is element p = r % 2 of span j = r / 2.
+  /// The lane's offset in a block for operand B: row r of B is element p = r % 2 of span j = r / 2.
   int column(ushort units) const {
     return kUnitSlots * units * (fragment_row(lane) / 2) + 4 * (fragment_row(lane) % 2);
   }
 
-  /// The scales of INT8 activations of a block; 1 for others.
+  /// Loads the scales of a block of INT8 activations; they are 1 for other activations.
   void load_scales(const device float* a_scales, constant ProductArgs& args, int slot,
                    thread float2 (&d)[TILES]) const {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++) d[m][e] =
         Activation<T>::kQuantized ? activation_scale(a_scales, args, row(m, e), slot) : 1.0f;
   }
 
-  /// Block b with activations straight from device memory.
+  /// Adds block b with activations directly from device memory.
   void add_block(thread const Walk<Codes>& walk, thread GroupScales<Codes>& scale,
                  const device T* a, const device float* a_scales, constant ProductArgs& args,
                  int b) {
@@ -103,8 +103,8 @@ struct Tile {
   }
 };
 
-/// 32 rows of W a threadgroup; its four simdgroups share K and add up at the end. No barrier before
-/// that: for few rows of A, where the weights are what there is to read.
+/// A threadgroup takes 32 rows of W. Its four simdgroups share K and add their sums at the end, and
+/// there is no barrier before. This is for few rows of A, where most reads are weights.
 template <typename Codes, typename T, ushort TILES>
 kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
   constexpr ushort kSimdgroups = 4;
@@ -128,10 +128,10 @@ kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
   }
 }
 
-/// Activations through threadgroup memory, in the order of fragments. A stage is kUnits units of a
-/// 128-slot block: of every row and span 64 bytes (INT8: the 32 there are), so that it takes whole
-/// cache lines. Of every eight rows a thread copies one piece of four columns (float32) or eight:
-/// 16 pieces a row, and neighboring threads read neighboring pieces.
+/// Activations in threadgroup memory, in the order of fragments. A stage is kUnits units of a
+/// 128-slot block: 64 bytes of every row and span (INT8: 32 bytes, which is all), so that it takes
+/// whole cache lines. From every eight rows, a thread copies one piece of four columns (float32) or
+/// eight. A row has 16 pieces, and neighboring threads read neighboring pieces.
 template <typename T, ushort TILES>
 struct Stage {
   static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits,
@@ -162,7 +162,7 @@ struct Stage {
       }
     }
   }
-  /// As operand B, rows 2 span and 2 span + 1 take a unit's quads; the row of A is a column.
+  /// In operand B, rows 2 span and 2 span + 1 hold the quads of a unit; the row of A is a column.
   void store(threadgroup Buffer& to) const {
     UNROLL for (ushort q = 0; q < kQuads; q++) {
       const ushort quad = first_quad + q, lane = lane_at(2 * span + quad % 2, row / 2);
@@ -171,7 +171,7 @@ struct Stage {
   }
 };
 
-/// 128 rows of W a threadgroup, 32 a simdgroup; all share the staged activations.
+/// A threadgroup takes 128 rows of W, 32 for each simdgroup. All share the staged activations.
 template <typename Codes, typename T, ushort TILES>
 kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   typedef Stage<T, TILES> S;
@@ -193,7 +193,8 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   if (stage < end) pieces.load(a, args, m0, stage);
   for (; stage < end; stage++) {
     threadgroup typename S::Buffer& buffer = shared[stage % S::kBuffers];
-    // Of two buffers, the barrier below says that all have finished with the other one.
+    // With two buffers, the barrier below says that all threads have finished with the other
+    // buffer.
     if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
     pieces.store(buffer);
     threadgroup_barrier(mem_flags::mem_threadgroup);

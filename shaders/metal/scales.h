@@ -1,11 +1,11 @@
-// Group scales and zeros: a lane's quad of its four tiles, loaded when the group changes.
+// Group scales and zeros: a lane's quads for its four tiles, which are loaded if the group changes.
 #pragma once
 #include "decode.h"
 
 static inline float bf16_bits(uint bits) { return as_type<float>(bits << 16); }
 
-/// E4M3 byte -> 2^-8 of its value, exactly: its bits in a half, subnormals included. 0x7F and 0xFF
-/// (NaN) come out as finite; the row factor holds their NaN.
+/// 2^-8 times the value of an E4M3 byte, exactly: its bits in a half, including subnormals. 0x7F
+/// and 0xFF (NaN) become finite; the row factor contains their NaN.
 static inline half e4m3_bits(uint byte) {
   return as_type<half>(ushort((byte & 0x80) << 8 | (byte & 0x7F) << 7));
 }
@@ -17,7 +17,7 @@ static inline void e4m3_bits(uint bytes, thread half* h) {
 }
 constant float kE4m3Range = 256.0f;
 
-/// Four numbers of type float32, float16 or bfloat16 as floats. `type`: MarlinFloat.
+/// Loads four numbers of type float32, float16 or bfloat16 as floats. `type` is a MarlinFloat.
 static inline void load_floats(const device void* from, long quad, uint type, thread float* out) {
   if (type == kFloat32) {
     const uint4 v = ((const device uint4*)from)[quad];
@@ -31,8 +31,8 @@ static inline void load_floats(const device void* from, long quad, uint type, th
   }
 }
 
-/// Decoded codes lack range(), which goes into the scales where these have room for it: stored E8M0
-/// bytes have it already, and float16 and E4M3 are small.
+/// Decoded codes lack range(). The scales contain it if they have room: stored E8M0 bytes already
+/// have it, and float16 and E4M3 are small.
 constant bool scales_have_room =
     scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
 
@@ -42,7 +42,7 @@ struct GroupScales {
   float code_zero[4];    // what to subtract from codes; with room: divided by range(0)
   float weight_zero[4];  // what to add to codes times scale
 
-  /// Of the lane's rows in a row block.
+  /// The scales of the lane's rows in a row block.
   GroupScales(const device void* all_scales, const device void* all_zeros,
               constant ProductArgs& args, long row_block, ushort lane)
       : scales(all_scales),
@@ -52,7 +52,7 @@ struct GroupScales {
         row(fragment_row(lane)),
         group(-1) {}
 
-  /// Those of the group of `slot`.
+  /// Loads the scales and zeros of the group of `slot`.
   void load(int slot) {
     const int wanted = group_shift == 7 ? (slot >> 7) / quad_blocks : slot >> group_shift;
     if (wanted == group) return;
@@ -93,7 +93,7 @@ struct GroupScales {
   int group;  // the last one loaded
   uint2 scale_pair, zero_pair;
 
-  /// The group's quad of bytes; of groups of 16 both of a pair are loaded at once.
+  /// The quad of bytes of the group. With groups of 16, both quads of a pair are loaded at once.
   uint bytes(const device void* from, bool new_pair, thread uint2& pair) const {
     if (group_shift != 4)
       return ((const device uint*)from)[first + scale_quad_at(group, row, false)];

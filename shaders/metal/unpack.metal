@@ -1,13 +1,13 @@
-// Packed weights -> their exact values, rounded once to float32 and then to the output's type:
-// whole matrices, or the rows of an embedding. One thread a unit of eight slots of one row. Every
-// number is built from integers (exact.h).
+// Unpacks weights to their exact values, rounded once to float32 and then to the type of the
+// output: whole matrices, or the rows of an embedding. Each unit of eight slots of one row has one
+// thread. Every number is built from integers (exact.h).
 #include "epilogue.h"
 #include "exact.h"
 #include "scales.h"
 
 constant uint kQuietNaN = 0x7FC00000u;
 
-/// The bits of scale or zero number `at`, as float32; `type` is MarlinScaleType.
+/// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
 static inline uint scale_bits(const device void* from, long at, uint type, int shift) {
   switch (type) {
     case kScaleF32:
@@ -29,8 +29,8 @@ static inline uint scale_bits(const device void* from, long at, uint type, int s
   }
 }
 
-/// Finite numbers that are not 0 count as +-1, so that nothing flushes on the way to an infinity or
-/// a NaN.
+/// Turns finite numbers other than 0 into +-1, so that no number flushes on the way to an infinity
+/// or a NaN.
 static inline float shape_of(uint bits) {
   if (!is_finite_bits(bits) || (bits & 0x7FFFFFFFu) == 0) return as_type<float>(bits);
   return bits >> 31 != 0 ? -1.0f : 1.0f;
@@ -41,7 +41,7 @@ struct Group {
   float point;       // of integer zero points
 };
 
-/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5, and exact.
+/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5 and exact.
 static inline uint value_bits(float number, thread const Group& group, RowOrigin row) {
   const uint tensor = as_type<uint>(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;

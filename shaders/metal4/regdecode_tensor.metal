@@ -1,11 +1,12 @@
-// C = f(A W^T) by matmul2d of Metal 4, which the matrix units of Apple 10 and later serve: 64 rows
-// of A by 64 rows of W a threadgroup, with float32 sums. A library of its own: its headers are
-// there from macOS 26 on.
+// C = f(A W^T) by matmul2d of Metal 4, which the matrix units of Apple 10 and later serve. A
+// threadgroup takes 64 rows of A by 64 rows of W, with float32 sums. These kernels are a library of
+// their own, because its headers exist only from macOS 26 on.
 //
-// The tiles in threadgroup memory are of the activations' type, half or bfloat. It holds
-// activations as given, and codes less their zero points exactly (8 bits at most), but not weights.
-// So a product is of one group of K at most, and its scale is multiplied when the product is added
-// to the sums. Additive zeros take a second product, with 1 for every kept element.
+// The tiles in threadgroup memory have the type of the activations, half or bfloat. This type holds
+// the activations as given, and codes less their zero points exactly (8 bits at most), but not
+// weights. Therefore a product covers at most one group of K, and its scale is applied when the
+// product is added to the sums. Additive zeros take a second product, with 1 for every kept
+// element.
 #include "../metal/product.h"
 
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
@@ -32,13 +33,13 @@ struct Stage {
   }
 };
 
-/// Where a stage lies: `count` slots, 64 or 32, from slot `from` of block b on.
+/// The slots of a stage: `count` slots, 64 or 32, from slot `from` of block b on.
 struct SlotRange {
   int b;
   ushort from, count;
 };
 
-/// Rows past M repeat the last one; slots behind the stage's are 0.
+/// Rows past M repeat the last row; slots after those of the stage are 0.
 template <typename T>
 static inline void stage_activations(threadgroup Stage<T>& stage, const device T* a,
                                      constant ProductArgs& args, int m0, SlotRange place,
@@ -54,15 +55,15 @@ static inline void stage_activations(threadgroup Stage<T>& stage, const device T
   }
 }
 
-/// What decoded codes lack because their scale has it. It goes from the product again: the scale by
-/// itself may be too small.
+/// The factor that decoded codes lack because their scale contains it. Codes are multiplied by it,
+/// and the product is divided by it again, because the scale divided by it may be too small.
 template <typename Codes>
 static inline float missing_range() {
   return scales_have_room ? Codes::range(0) : 1.0f;
 }
 
-/// What a thread decodes of a stage: one unit of four rows. Neighboring threads are neighboring
-/// lanes of the packed layout.
+/// A thread decodes one unit of four rows of a stage. Neighboring threads are neighboring lanes of
+/// the packed layout.
 template <typename Codes, typename T, ushort STEP>
 static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4* codes,
                                  const device void* scales, const device void* zeros,
@@ -107,7 +108,7 @@ static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4
   }
 }
 
-/// STEP slots a product: the group, or the stage when groups are longer.
+/// A product has STEP slots: the group, or the stage if groups are longer.
 template <typename Codes, typename T, ushort STEP>
 static inline void multiply(threadgroup Stage<T>& stage, const device uint4* codes,
                             const device void* scales, const device void* zeros,
