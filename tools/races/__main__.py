@@ -20,18 +20,18 @@ NATIVE_GGML = TOP / "build" / "compare" / "llama"  # where ./dev puts llama.cpp,
 
 
 def shape(text):
-    """NxK, or of experts NxKxExT."""
+    """Parses NxK or, for experts, NxKxExT."""
     return dict(zip(("N", "K", "experts", "top_k"), map(int, text.split("x"))))
 
 
-# What is measured by default: rows for a look, under a minute where they are built already, and all, in about an hour.
+# The default measurements: a few rows for a quick look (less than a minute if everything is built), and all rows (about an hour).
 QUICK = {"shapes": [shape("4096x4096")], "formats": ["mxfp4", "int4"], "rows": [1, 8, 128], "isa": ["native"], "seconds": 0.1, "longest": 1.0}
 WHOLE = {
     "shapes": [*map(shape, ("4096x4096", "11776x4096", "4096x11776", "201088x2880", "28672x8192", "2048x640", "777x1000", "2880x2880x128x4"))],
     "formats": ["mxfp4", "nvfp4", "int4", "int4-g128", "int4-zeros", "int4-zeros-g64", "int8"],
     "rows": [1, 2, 4, 8, 16, 32, 64, 128, 512], "isa": ["native", "avx2"], "seconds": 0.5, "longest": 5.0,
 }
-# What NMSE of ours may be, as `metal-marlin verify` has it: float32 sums, and activations rounded to 8 bits.
+# The largest NMSE that is allowed for our results, as in `metal-marlin verify`: float32 sums, and activations rounded to 8 bits.
 EXACT, BOUNDS = 1e-11, {"int8": 5e-4}
 COMPUTES = ("int8", "bf16", "f32", "f16")
 PEERS = ("ggml", "mlx", "onnxruntime", "torch")
@@ -80,7 +80,7 @@ def note(words):
 
 
 def peers_of(options, race, threads, isa):
-    """Ours, and those asked for that are there."""
+    """Our candidates, and the requested candidates that are available."""
     import ggml
     import ours
     import python_peers
@@ -134,7 +134,7 @@ def raced(options, isa, keep):
 
 
 def in_a_process_each(options, keep):
-    """One process can hold one ggml, and one choice of our kernels."""
+    """Runs races in processes of their own, because one process can hold only one ggml and one choice of our kernels."""
     join = lambda values: ",".join(map(str, values))
     fixed = [f"--shapes={join('x'.join(map(str, each.values())) for each in options.shapes)}", f"--formats={join(options.formats)}", f"-m={join(options.rows)}",
              f"--compute={join(options.compute)}", f"--peers={join(options.peers)}", f"--seconds={options.seconds}",
@@ -148,7 +148,7 @@ def in_a_process_each(options, keep):
 
 
 def by_the_command(options, keep):
-    """Ours against ours: rows of `metal-marlin bench`."""
+    """Compares our own kernels: rows of `metal-marlin bench`."""
     for arguments in (["--sparse", "both", "-m", "1"], ["--threads", "1,2", "-m", "128,512"]):
         command = [options.build / "tools" / "metal-marlin", "bench", "--json", "--format", "mxfp4,nvfp4,int4", "--compute", "default,int8",
                    "--seconds", str(options.seconds), *arguments]

@@ -51,11 +51,11 @@ VARIANTS = {each.key: each for each in (
 
 
 class Failed(SystemExit):
-    """A program said so; its message ends this one unless it is caught."""
+    """The failure of a program; its message ends this program unless it is caught."""
 
 
 def run(*command, stdin=None):
-    """What it prints; stdin: a file, or none."""
+    """The output of a program; stdin is a file, or None."""
     done = subprocess.run([str(each) for each in command], input=stdin.read_text("utf-8") if stdin else "", capture_output=True, text=True)
     if done.returncode:
         raise Failed(done.stderr.strip().rpartition("\n")[2])
@@ -63,7 +63,7 @@ def run(*command, stdin=None):
 
 
 def make(command, model, variant, folder):
-    """The model in this format, in `folder`. safetensors cannot hold a GGUF's INT8 embedding, so there it is quantized as well."""
+    """Writes the model in this format to `folder`. safetensors cannot hold a GGUF's INT8 embedding, so the embedding is quantized, too."""
     made = folder / (variant.key + ".gguf" if variant.layout == GGUF else variant.key)
     everything = [] if variant.layout == GGUF else ["--include", "*"]
     run(command, "quantize", model, made, "--layout", variant.layout, "--requantize", *everything, *variant.options.split())
@@ -75,8 +75,8 @@ def file_bytes(path):
 
 
 def score(chat, model, tokenizer, text, compute):
-    """{name: number}: what the chat prints."""
-    # One window: a text longer than the default context would have tokens with little before them.
+    """{name: number} of the output of the chat."""
+    # One window for the whole text: with the default context, some tokens of a longer text would have few tokens before them.
     shown = run(chat, model, "--tokenizer", tokenizer, "--text", text, "--perplexity", "--compute", compute, "--context", 4096)
     return {key: float(value) for key, value in map(str.split, shown.splitlines())}
 
@@ -106,7 +106,7 @@ HEAD = ("format", "file", "file MB", "weights MB", "nats per token", "perplexity
 
 
 def cells(record, fetched):
-    """Of a line of the table; fetched: the first one."""
+    """The cells of a line of the table; `fetched` is the first line."""
     if "absent" in record:
         return (record["name"], record["layout"], *[""] * 5, record["absent"])
     perplexity, nats = record["perplexity"], record["nats_per_token"]
@@ -115,7 +115,7 @@ def cells(record, fetched):
 
 
 def drawing(found):
-    """Perplexity over size; what is worse than three times the best lies at the upper edge."""
+    """Draws perplexity over size. A perplexity above three times the best lies at the upper edge."""
     found = [each for each in found if "absent" not in each]
     sizes, values = [each["weight_bytes"] / 1e6 for each in found], [each["perplexity"]["default"] for each in found]
     x, y = (min(sizes) / 1.05, max(sizes) * 1.05), (min(values) / 1.1, min(values) * 3)
@@ -144,7 +144,7 @@ def write_docs(page, found):
 
 
 def parser_of(program, description):
-    """Of what both measurements of the chat take; ./dev gives the programs and the model."""
+    """The options of both measurements of the chat; ./dev passes the programs and the model."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     add = parser.add_argument
     for name in ("chat", "command", "model"):

@@ -24,7 +24,7 @@ EXCERPT = slice(4000, 6000)  # of a text, on which nats a token show that all ru
 
 
 class Chat:
-    """metal-marlin-chat, which goes on running: a line of two numbers in, a line of JSON out."""
+    """A running metal-marlin-chat: it reads a line of two numbers and answers with a line of JSON."""
 
     def __init__(self, program, model, compute, threads, about):
         self.name, self.about, self.program, self.model, self.compute = f"ours {compute}", about, program, model, compute
@@ -32,7 +32,7 @@ class Chat:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def time(self, prompt, generate):
-        """Seconds."""
+        """The seconds of one run."""
         try:
             print(prompt, generate, file=self.process.stdin, flush=True)
             line = self.process.stdout.readline()
@@ -52,7 +52,7 @@ class Chat:
 
 
 class Llama:
-    """llama.cpp, by what its Python package declares of the C functions."""
+    """llama.cpp, through the C functions that its Python package declares."""
 
     def __init__(self, folder, model, threads, flash_attention):
         if str(folder) not in sys.path:
@@ -83,7 +83,7 @@ class Llama:
         self.l.llama_memory_clear(self.l.llama_get_memory(self.context), False)
 
     def time(self, prompt, generate):
-        """Seconds. A batch gives the logits of its last token."""
+        """The seconds of one run. A batch gives the logits of its last token."""
         draw = lambda count: (self.l.llama_token * count)(*random.choices(range(self.vocabulary), k=count))
         batches = [(draw(prompt), prompt)] if prompt else [(draw(1), 1) for _ in range(generate)]
         self._forget()
@@ -123,7 +123,8 @@ def candidates(options, model, threads, about):
 
 
 def race(found, work, seconds):
-    """{(candidate, name): [seconds, ...]} for {name: counts}: everybody once a round, now forwards, now backwards, until the time is spent."""
+    """{(candidate, name): [seconds, ...]} for {name: counts}. Each round runs every candidate once; rounds alternate between forward
+    and backward order until the time is over."""
     samples = {(each, name): [] for each in found for name in work}
     for each, name in samples:
         each.time(*work[name])  # warms up
@@ -176,7 +177,7 @@ def table(found):
 
 
 def about(found):
-    """Lines."""
+    """The lines of the table."""
     nats = {(each["model"], each["candidate"]): each["nats_per_token"] for each in found}
     yield "Nats a token: " + ", ".join(f"{model} {name} {value:.3f}" for (model, name), value in nats.items()) + "."
     for words, names in {each["about"]: [other["candidate"] for other in found if other["about"] == each["about"]] for each in found}.items():
@@ -191,7 +192,7 @@ def write_docs(page, found):
 
 
 def works(text):
-    """Of llama-bench's names: {"pp128": (128, 0), "tg64": (0, 64)}, tokens together and one by one."""
+    """Turns names of llama-bench into numbers of tokens that run together and one by one: {"pp128": (128, 0), "tg64": (0, 64)}."""
     return {each: (int(each[2:]), 0) if each.startswith("pp") else (0, int(each.removeprefix("tg"))) for each in text.split(",")}
 
 

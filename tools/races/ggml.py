@@ -1,4 +1,4 @@
-"""ggml's CPU backend as a candidate: its libraries are loaded at run time, its functions are declared here."""
+"""ggml's CPU backend as a candidate. Its libraries are loaded at run time, and its functions are declared here."""
 import ctypes
 import importlib.util
 import itertools
@@ -8,7 +8,7 @@ from ctypes import c_bool, c_char_p, c_int, c_int64, c_size_t, c_void_p
 import numpy as np
 from peer import Peer, Product, needs
 
-# Numbers of the types: those of GGUF files.
+# The numbers of the types are those of GGUF files.
 TYPES = {"int4": (2, b"q4_0"), "int4-zeros": (3, b"q4_1"), "int8": (8, b"q8_0"), "mxfp4": (39, b"mxfp4"), "nvfp4": (40, b"nvfp4")}
 F32, I32 = 0, 26
 ALIGNMENT = 4096  # of what shares a buffer
@@ -67,7 +67,7 @@ def wheel():
 
 
 class Ggml(Peer):
-    """folder: of libggml-base.so and libggml-cpu.so. One process can load one ggml."""
+    """`folder` has libggml-base.so and libggml-cpu.so. One process can load only one ggml."""
 
     variants = {"q8": "int8"}  # it rounds activations to 8 bits, whatever is asked
     spins = True
@@ -113,7 +113,7 @@ class Ggml(Peer):
         return self.f.ggml_init(InitParams(bytes_, None, True))
 
     def _operands(self, context, k, m, top_k):
-        """Activations, and experts' ids or None."""
+        """The activations, and the ids of experts or None."""
         if not top_k:
             return self.f.ggml_new_tensor_3d(context, F32, k, m, 1), None
         return self.f.ggml_new_tensor_3d(context, F32, k, 1, m), self.f.ggml_new_tensor_3d(context, I32, top_k, m, 1)
@@ -122,7 +122,7 @@ class Ggml(Peer):
         return self.f.ggml_mul_mat_id(context, weights, x, ids) if ids else self.f.ggml_mul_mat(context, weights, x)
 
     def _make(self, buffer_type, number, weights, copies):
-        """Copies in a buffer of this type; False, and nothing, when the backend does not multiply by such."""
+        """Makes the copies in a buffer of this type. Returns False, and makes none, if the backend does not multiply by such buffers."""
         self.context = self._arena(copies + 3, 0)
         self.copies = [self.f.ggml_new_tensor_3d(self.context, number, weights.k, weights.n, weights.experts) for _ in range(copies)]
         self.buffer = self.f.ggml_backend_alloc_ctx_tensors_from_buft(self.context, buffer_type)
@@ -156,7 +156,7 @@ class Ggml(Peer):
         context = self._arena(2 * count + 2 * len(draws) + 2, count)
         operands = [self._operands(context, a.shape[1], len(a), 0 if ids is None else ids.shape[-1]) for _ in draws]
         results = [self._multiply(context, self.copies[i % len(self.copies)], *operands[i % len(draws)]) for i in range(count)]
-        # One matrix for the activations of all copies and one for the results, as the others have it.
+        # Like the other candidates, use one matrix for the activations of all copies and one for the results.
         places = [(x, a, 0) for x, _ in operands]
         used = -(-a.nbytes // ALIGNMENT) * ALIGNMENT
         for (_, tensor), draw in zip(operands, draws):

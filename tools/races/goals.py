@@ -55,7 +55,7 @@ class Goal:
                 and (not self.m or record["M"] in self.m) and record["format"] in self.formats and record["compute"] in self.computes)
 
     def worst(self, records):
-        """(value, record, how many count, how many of these reach the goal, the best value), or None."""
+        """(value, record, number of records that count, number of these that reach the goal, best value), or None."""
         found = [(self.value(record, records), record) for record in records if self.fits(record)]
         found = [each for each in found if each[0] is not None]
         if not found:

@@ -1,4 +1,4 @@
-"""metal-marlin as a candidate, through its Python package and, for the time, through tools/races/race.cc; and the limits."""
+"""metal-marlin as a candidate, and the limits. Products run through the Python package; times come from tools/races/race.cc."""
 import ctypes
 import itertools
 import pathlib
@@ -61,7 +61,7 @@ class Race:
 
 
 class Limits:
-    """Samples of reading memory and of the instructions, by the command's own code (tools/machine_limits.h)."""
+    """Takes samples of reading memory and of the instructions with the command's own code (tools/machine_limits.h)."""
 
     def __init__(self, race, threads):
         self.race, self.handle = race, ctypes.c_void_p(race.c.compare_limits_create(threads))
@@ -74,7 +74,7 @@ class Limits:
         return name.value.decode()
 
     def sample(self, instruction):
-        """Bytes a second for "read", else operations a second."""
+        """Bytes per second for "read", else operations per second."""
         if instruction == "read":
             return self.race.c.compare_read_sample(self.handle)
         return self.race.c.compare_dot_sample(self.handle, instruction.encode())
@@ -107,7 +107,7 @@ class Ours(Peer):
         except mm.MarlinError as error:
             raise Absent(str(error)) from None
         self.n, self.bytes = weights.n, self.copies[0].info().bytes
-        # All variants go on where the last one stopped: none finds in a cache what another one has read.
+        # Each variant continues at the copy where the last one stopped, so that no variant finds in a cache the data of another one.
         self.turn = itertools.count()
 
     def product(self, variant, a, ids=None):

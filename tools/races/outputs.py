@@ -1,4 +1,4 @@
-"""Files that somebody named: what is there stays unless --force was given, and always where it is no regular file."""
+"""Output files that a person named. An existing file stays unless --force is given; anything but a regular file always stays."""
 import pathlib
 
 
@@ -7,7 +7,7 @@ def add_options(parser):
 
 
 def opened(path, force):
-    """The file, empty and open for text."""
+    """Opens the file, empty, for text."""
     path = pathlib.Path(path)
     if force and path.is_file() and not path.is_symlink():
         path.unlink()

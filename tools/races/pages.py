@@ -26,7 +26,7 @@ def label(record):
 
 
 def row(record, race):
-    """race: the records of the same race."""
+    """`race` are the records of the same race."""
     over = [f"{each['over'][label(record)]:.2f} {each['variant']}" for each in race if label(record) in each.get("over", {})]
     words = ", ".join(over) if over else record["kernel"]
     return (f"{label(record):19} {record['M']:4} {seconds_text(record['seconds']):>9} {seconds_text(record['cpu_seconds']):>9} "
@@ -35,7 +35,7 @@ def row(record, race):
 
 
 def in_columns(rows):
-    """Lines of text, a column as wide as its widest cell."""
+    """The lines of text of a table, in which a column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(each, widths)).rstrip() for each in rows]
 
@@ -52,7 +52,7 @@ def colors_of(records):
 
 
 def shape_of(records):
-    """The (N, K) with the most records, and these."""
+    """The (N, K) with the most records, and these records."""
     shape = statistics.mode((each["N"], each["K"]) for each in records)
     return shape, [each for each in records if (each["N"], each["K"]) == shape]
 
@@ -75,7 +75,7 @@ def speed(records):
 
 
 def roofline(records):
-    """Every product at its own fraction of the run's median limits, since a machine's speed drifts."""
+    """Draws every product at its own fraction of the median limits of the run, because the speed of a machine drifts."""
     (n, k), records = shape_of(records)
     median = lambda key, chosen: statistics.median(each[key] for each in chosen)
     read = median("read_gbytes_per_s", records)
@@ -129,7 +129,7 @@ def about_run(records):
 
 
 def rows_part(records):
-    """Ours against the fastest other library: one line for each format, shape and M."""
+    """Compares our library with the fastest other library: one line for each format, shape and M."""
     lines = []
     for each in records:
         if each["source"] != "race" or each["candidate"] != "ours":

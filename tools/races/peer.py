@@ -1,10 +1,10 @@
-"""What every candidate of the race is: another one is another class."""
+"""The base classes of candidates of the race. A new candidate is a new class."""
 import os
 import time
 
 
 class Absent(Exception):
-    """A candidate that cannot be had here, or has no such product; the text says why."""
+    """A candidate is not available here, or does not have this product. The text gives the reason."""
 
 
 class Product:
@@ -21,7 +21,7 @@ class Product:
 
 
 def timed_in_python(run, turn):
-    """Product.time of run(copy), Python's cost of a call included."""
+    """Product.time of run(copy), including Python's cost of a call."""
     def timed(calls):
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(calls):
@@ -44,7 +44,7 @@ class Peer:
     variants = {}
 
     def prepare(self, weights, copies):
-        """Makes so many copies of the weights; raises Absent when it has no such format or shape. Frees those before."""
+        """Frees earlier copies and makes this many copies of the weights. Raises Absent if it does not have this format or shape."""
         raise NotImplementedError
 
     def product(self, variant, a, ids=None):
@@ -57,8 +57,8 @@ class Peer:
 
 
 def settle(longest=0.5):
-    """Waits until no thread of this process works: those of OpenMP spin for some milliseconds after a call, ONNX Runtime's for 50.
-    (The system counts the time of a running thread in steps of some milliseconds.)"""
+    """Waits until no thread of this process works. Threads of OpenMP spin for some milliseconds after a call, and threads of ONNX
+    Runtime spin for 50. (The system counts the time of a running thread in steps of some milliseconds.)"""
     end = time.perf_counter() + longest
     while time.perf_counter() < end:
         before = time.process_time()
@@ -73,7 +73,7 @@ def needs(condition, why):
 
 
 def imported(module):
-    """A module that need not be there."""
+    """Imports an optional module."""
     try:
         return __import__(module, fromlist=[""])
     except Exception as error:  # a broken wheel raises what it likes
@@ -81,6 +81,6 @@ def imported(module):
 
 
 def use_threads(threads):
-    """For libraries that read their number of threads when they are loaded."""
+    """Sets the number of threads for libraries that read it when they are loaded."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)

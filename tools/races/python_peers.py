@@ -1,4 +1,4 @@
-"""Candidates that are called from Python. Their times hold Python's cost of a call, some microseconds."""
+"""Candidates that are called from Python. Their times include Python's cost of a call, which is some microseconds."""
 import itertools
 
 import numpy as np
@@ -26,7 +26,7 @@ class Mlx(Peer):
         needs(weights.k % max(group, 32) == 0, f"mlx wants K in multiples of {max(group, 32)}")
         self.options = {"group_size": group, "bits": 4, "mode": mode, "transpose": True}
         parts = [weights.codes.view(np.uint32), weights.scales] + ([weights.zeros] if mode == "affine" else [])
-        # Scales and zeros of a type other than the activations' would be converted in every call.
+        # Every call would convert scales and zeros whose type differs from the type of the activations.
         self.copies = {}
         for variant in self.variants:
             as_wanted = lambda part: self.mx.array(part) if part.dtype != np.float32 else self.mx.array(part).astype(self.types[variant])
@@ -51,7 +51,7 @@ class Mlx(Peer):
 
 
 class OnnxRuntime(Peer):
-    """MatMulNBits, a session a copy; accuracy_level 0 keeps float32 activations, 4 rounds them to INT8."""
+    """MatMulNBits with one session per copy. accuracy_level 0 keeps float32 activations; 4 rounds them to INT8."""
 
     name = "onnxruntime"
     variants = {"level0": "f32", "level4": "int8"}
@@ -59,7 +59,7 @@ class OnnxRuntime(Peer):
     def __init__(self, threads):
         self.ort, self.onnx = imported("onnxruntime"), imported("onnx")
         self.about = f"onnxruntime {self.ort.__version__}"
-        # One pool for all sessions, or each would spin on its own.
+        # All sessions share one pool; otherwise the threads of each session would spin.
         self.ort.set_global_thread_pool_sizes(threads, 1)
         self.spins = True
 
@@ -111,7 +111,7 @@ class OnnxRuntime(Peer):
 
 
 class Torch(Peer):
-    """PyTorch's int4 linear, where a torch is installed: nothing downloads it."""
+    """PyTorch's int4 linear, if torch is installed; it is never downloaded."""
 
     name = "torch"
     variants = {"bf16": "bf16"}

@@ -1,4 +1,4 @@
-"""The race: all candidates and the limits of the machine in turn, and what comes of it, one record a candidate."""
+"""The race: runs all candidates and the limits of the machine in turn, and makes one record for each candidate."""
 import math
 import statistics
 
@@ -6,9 +6,9 @@ import numpy as np
 from peer import Absent, needs, settle
 from weights import FORMATS, Weights, expert_ids, nmse, shape_text, to_bf16
 
-# Seconds: of calls before a sample, until the system has moved threads that woke on the same processor apart (after 1 ms they
-# still shared one, and a call took half as long again); of the calls of a sample, which follow one another as those of a decoder
-# do; of a call that needs no warming.
+# In seconds: calls before a sample, until the system has separated threads that woke on the same processor (after 1 ms they still
+# shared one, and a call took 1.5 times as long); the calls of a sample, which follow one another like those of a decoder; a call
+# that needs no warming.
 WARM, BATCH, LONG = 8e-3, 3e-3, 5e-3
 FEWEST, MOST = 3, 31  # samples; one is enough of what is slower than its whole share
 SAMPLED_ROWS, SAMPLED_COLUMNS = 16, 48  # of a result, held against float64
@@ -32,7 +32,7 @@ class Contestant:
         return times
 
     def sample(self):
-        """What ran before has left this one's threads asleep and the caches to others: so calls that do not count come first."""
+        """Makes calls that do not count first, because earlier work has left these threads asleep and filled the caches."""
         if self.seconds < LONG:
             self.product.time(min(100, math.ceil(WARM / self.seconds)))
         calls = max(1, min(1000, math.ceil(BATCH / self.seconds)))
@@ -54,7 +54,8 @@ def sampled(count, most):
 
 
 def race(contestants, sample_limit, limits, seconds):
-    """Samples everybody in turn, now forwards, now backwards, for about `seconds` a contestant. Returns the limits' medians."""
+    """Samples all contestants in turn, alternating between forward and backward order, for about `seconds` per contestant. Returns the
+    medians of the limits."""
     found, forwards = {limit: [] for limit in limits}, True
     while any(each.wants(seconds) for each in contestants):
         for limit, samples in found.items():
@@ -90,7 +91,7 @@ def record_of(contestant, weights, a, ids, common, limits, instruction):
 
 
 def add_ratios(records):
-    """over: how many times longer every other candidate took than this one of ours, by "candidate variant"."""
+    """`over` is the time of every other candidate divided by the time of ours, by "candidate variant"."""
     for ours in records:
         if ours["candidate"] == "ours":
             ours["over"] = {f"{each['candidate']} {each['variant']}": each["seconds"] / ours["seconds"]
@@ -98,7 +99,7 @@ def add_ratios(records):
 
 
 class Track:
-    """Where races are run.
+    """The place where races run.
 
     peers         candidates, ours among them
     limits        ours.Limits

@@ -24,7 +24,7 @@ class Format:
 
     @property
     def bits(self):
-        """Of a weight with its scale and zero, as files store it."""
+        """The bits of a weight with its scale and zero, as files store it."""
         scale = 8 if self.base in ("mxfp4", "nvfp4") else 32 if self.additive else 16
         return (8 if self.base == "int8" else 4) + scale / self.group
 
@@ -47,7 +47,7 @@ def bf16_bits(values):
 
 
 def to_bf16(values):
-    """Rounded to bfloat16, as float32."""
+    """The values rounded to bfloat16, as float32."""
     return (bf16_bits(values).astype(np.uint32) << 16).view(np.float32)
 
 
@@ -78,7 +78,7 @@ class Weights:
             if k % 2:
                 self.codes[:, -1] &= 15
         self.zeros = None
-        # Scales of a trained layer: within a few powers of two of each other.
+        # Like the scales of a trained layer, these are within a few powers of two of each other.
         if fmt.base == "mxfp4":
             self.scales = random.integers(118, 126, (n, groups), np.uint8)
         elif fmt.base == "nvfp4":
@@ -90,7 +90,7 @@ class Weights:
 
     @property
     def bytes(self):
-        """As files store them: what a candidate reads that does not say better."""
+        """The weights as files store them, for candidates that do not define another form."""
         return round(self.experts * self.n * self.k * self.format.bits / 8)
 
     def each_code(self, rows):
@@ -132,19 +132,19 @@ class Weights:
 
 
 def expert_ids(m, experts, top_k, draws):
-    """int32 [draws, m, top_k]: those of a row differ, each choice as likely as any other. A draw is the first with other names for
-    the experts: as many are in it."""
+    """int32 [draws, m, top_k]. The experts of a row differ, and every choice is equally likely. Every draw is the first draw with
+    renamed experts, so all draws have the same number of experts."""
     random = np.random.default_rng(m)
     first = np.argsort(random.random((m, experts)), -1)[:, :top_k]
     return np.stack([random.permutation(experts)[first] for _ in range(draws)]).astype(np.int32)
 
 
 def shape_text(shape):
-    """Of a record, or of what else has N and K, and experts and top_k if it has experts."""
+    """The shape of a record, or of another mapping with N and K, and with experts and top_k if it has experts."""
     mixture = f", {shape['top_k']} of {shape['experts']} experts" if "experts" in shape else ""
     return f"{shape['N']} x {shape['K']}{mixture}"
 
 
 def nmse(result, wanted):
-    """Mean squared error over the mean square of what is wanted."""
+    """The mean squared error divided by the mean square of the expected values."""
     return float(np.sum((np.asarray(result, np.float64) - wanted) ** 2) / np.sum(wanted ** 2))
