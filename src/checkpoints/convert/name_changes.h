@@ -4,7 +4,7 @@
 
 namespace metal_marlin {
 
-/// All except open_nameless() return 0, or an errno if they have changed nothing.
+/// All except open_nameless() return 0 or an errno. After an errno, nothing has changed.
 class NameChanges {
  public:
   virtual ~NameChanges() = default;
