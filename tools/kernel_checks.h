@@ -22,7 +22,7 @@ struct ServingKernel {
 struct KernelChecks {
   marlin_device_info device;
   std::vector<ServingKernel> kernels;
-  std::vector<std::string> messages;  ///< that the library logged: what a refused kernel computed
+  std::vector<std::string> messages;  ///< of the library's log about refused kernels
   std::string failure;                ///< why there are no more, or ""
 };
 

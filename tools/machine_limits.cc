@@ -18,9 +18,9 @@ namespace metal_marlin::tools {
 namespace {
 
 constexpr size_t kPage = size_t{2} << 20;
-constexpr size_t kReadPiece = size_t{64}
-                              << 20;  // what one sample reads: long against starting the threads
-volatile uint64_t sink;               // keeps what is read and summed from being optimized away
+constexpr size_t kReadPiece =
+    size_t{64} << 20;    // bytes of one sample: long compared with starting the threads
+volatile uint64_t sink;  // prevents the compiler from removing the sums
 
 /// Reads four streams, prefetched 2 KB ahead, with builtins that every compiler has.
 uint64_t portable_read(const std::byte* p, size_t bytes) {

@@ -38,9 +38,9 @@ struct Measurement {
   unsigned threads;
   uint64_t bytes;           ///< of the weights that one product reads
   double seconds;           ///< median of one product
-  double read_rate;         ///< bytes a second, median of the same race
+  double read_rate;         ///< bytes per second, median of the same race
   std::string instruction;  ///< by whose peak it is judged
-  double peak;              ///< operations a second, likewise
+  double peak;              ///< operations per second, likewise the median
   Verdict verdict;          ///< of a sample of the result
   double device_seconds =
       0;                     ///< of it on the device, by the device's clock; 0: the CPU, or unknown

@@ -39,8 +39,8 @@ constant bool scales_have_room =
 template <typename Codes>
 struct GroupScales {
   float scale[4];        // with room: times range(0)
-  float code_zero[4];    // what to subtract from codes; with room: divided by range(0)
-  float weight_zero[4];  // what to add to codes times scale
+  float code_zero[4];    // is subtracted from codes; with room: divided by range(0)
+  float weight_zero[4];  // is added to codes times scale
 
   /// The scales of the lane's rows in a row block.
   GroupScales(const device void* all_scales, const device void* all_zeros,

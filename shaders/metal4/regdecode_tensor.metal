@@ -14,9 +14,8 @@
 
 using namespace mpp::tensor_ops;
 
-constant constexpr ushort kTile = 64;  // rows of A, and of W
-constant constexpr ushort kStage =
-    64;  // slots of K at a time: 8 KB each of A and W, of the 32 KB that there are
+constant constexpr ushort kTile = 64;   // rows of A, and of W
+constant constexpr ushort kStage = 64;  // slots of K at a time: 8 KB each for A and W, of 32 KB
 constant constexpr ushort kSimdgroups = 4, kThreads = kSimdgroups * kLanes;
 
 template <typename T>
@@ -73,7 +72,7 @@ static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4
                lanes = slots == kBlockSlots ? 16 : 32;  // half of a block of 128
   const ushort rows = thread_index / place.count, piece = thread_index % place.count;
   if (rows >=
-      kTile / kRowBlock) {  // half of the threads stage 32 slots; the others put 0 behind them
+      kTile / kRowBlock) {  // half of the threads stage 32 slots; the others put 0 after them
     UNROLL for (ushort slot = kTailSlots; slot < kStage; slot += kUnitSlots) Stage<T>::put(
         Stage<T>::unit(stage.w, thread_index - kTile, slot), vec<T, 4>(T(0)), vec<T, 4>(T(0)));
     return;

@@ -13,5 +13,5 @@ struct marlin_buffer final : metal_marlin::api::Handle {
 
   const metal_marlin::api::ContextRef context;  ///< first: released after the memory
   const std::unique_ptr<metal_marlin::SharedMemory> memory;
-  const uint64_t bytes;  ///< what the caller asked for
+  const uint64_t bytes;  ///< that the caller requested
 };

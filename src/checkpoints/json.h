@@ -42,7 +42,7 @@ struct JsonEvent {
   double number = 0;      ///< of integer, negative and real
   int depth = 0;        ///< objects and arrays around it; the begin and end of one count themselves
   uint64_t offset = 0;  ///< where in the file it ends
-  uint32_t begin = 0;   ///< of key and string: the byte of JsonText::text behind its first quote
+  uint32_t begin = 0;   ///< of key and string: the byte of JsonText::text after its first quote
 };
 
 /// Calls `visit` for every event until it returns an error. A text that is too long, too deep or

@@ -21,7 +21,7 @@ struct Finder {
   const QuantConfig& config;
   bool is_gguf = false;
   marlin_layout layout = MARLIN_LAYOUT_AUTO;            ///< the caller's, which is not checked
-  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< likewise
+  marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< not checked, either
 
   /// The tensor base + suffix; data == nullptr if there is none.
   TensorView find(std::string_view base, std::string_view suffix) const {

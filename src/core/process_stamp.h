@@ -27,7 +27,7 @@ class ProcessStamp {
   std::atomic<uint64_t>* page_ =
       nullptr;  // the stamp; 0: not taken, or a fork cleared it; null: there is no page
   std::atomic<uint64_t> last_{
-      0};  // of all stamps of this memory; a child goes on from its parent's
+      0};  // the last stamp of this memory; a child continues from its parent's
 };
 
 }  // namespace metal_marlin

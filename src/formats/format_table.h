@@ -28,7 +28,7 @@ struct FormatRow {
       codebook;  ///< the value of each code in units of its scale; null: codes are integers
   int64_t default_group;   ///< also the only one when fixed_group
   bool fixed_group;        ///< part of the format's definition
-  ScaleType default_type;  ///< what the quantizer writes
+  ScaleType default_type;  ///< of scales that the quantizer writes
   uint32_t scale_types;    ///< bit (1 << ScaleType): allowed
   uint32_t zero_kinds;     ///< bit (1 << ZeroKind): allowed
 

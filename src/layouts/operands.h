@@ -47,7 +47,7 @@ Status expect_absent(const TensorView& view);
 Result<WeightMeta> begin_meta(const LayoutOperands& operands, int64_t groups_in_scales,
                               Depth depth);
 
-/// check_meta, as far as this depth allows: at Depth::header a group index has not been read.
+/// Runs check_meta as far as this depth allows: at Depth::header, the group index is not known.
 Status check_source_meta(const WeightMeta& meta, const LayoutOperands& operands, Depth depth);
 
 /// One matrix of operands whose first dimension is the expert.

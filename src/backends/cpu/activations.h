@@ -41,7 +41,7 @@ struct ActivationLayout {
   int tile_rows = 1;
   int chunk_blocks = 0;    ///< blocks whose packed A blocks lie together; a multiple of 4
   int sums_per_block = 0;  ///< 0, 1 or 2
-  int sum_factor = 1;      ///< int8: what the integer sums are multiplied by
+  int sum_factor = 1;      ///< int8: the factor of the integer sums
   int64_t rows = 0;        ///< of the product
   int64_t tiles = 0, blocks = 0;
   int64_t blocks_behind = 0;  ///< of a part of K (one tile only): blocks of later parts

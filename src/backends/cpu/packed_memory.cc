@@ -72,7 +72,7 @@ void* PackedMemory::allocate(void* self, size_t size, size_t align) {
     memory.slab_ = new (p) Slab;
   }
   std::byte* const p = reinterpret_cast<std::byte*>(memory.slab_) + memory.slab_->used;
-  memory.slab_->used += size;  // blocks are asked for in multiples of their alignment
+  memory.slab_->used += size;  // sizes are multiples of the alignment
   memory.slab_->users.fetch_add(1, std::memory_order_relaxed);
   return p;
 }

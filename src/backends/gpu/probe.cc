@@ -140,8 +140,7 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
   const WeightMeta& meta = weights.meta();
   std::vector<float> w(static_cast<size_t>(kN * kK));
   decode_rows(meta, weights.all(), 0, kN, w.data());
-  std::vector<double>
-      sizes;  // of what is added up: zeros may be corrected for by sums of activations
+  std::vector<double> sizes;  // of the terms: sums of activations may correct zeros
   for (int64_t i = 0; i < kN * kK; ++i) {
     const GroupScale group = decode_group(meta, weights.all(), i / kK, i % kK / meta.group_size);
     double zero = 0;

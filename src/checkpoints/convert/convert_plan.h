@@ -29,7 +29,7 @@ inline constexpr size_t kCopied = SIZE_MAX;
 struct Step {
   size_t layer = kCopied;  ///< index into ConvertPlan::layers, or kCopied
   size_t tensor = 0;       ///< the input's tensor that is copied
-  size_t output = 0;       ///< index of what it becomes
+  size_t output = 0;       ///< index of the first tensor of the output
 };
 
 /// A small text file beside the tensors.

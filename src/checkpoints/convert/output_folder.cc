@@ -67,7 +67,7 @@ Status OutputFolder::make() {
 Status OutputFolder::check_file(const Checkpoint& input, const std::string& name,
                                 bool overwrite) const {
   const std::string path = path_ + name;
-  struct stat found{};  // behind links, too
+  struct stat found{};  // follows links
   if (::stat(path.c_str(), &found) == 0 &&
       input.has_read({static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)})) {
     return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name",

@@ -31,7 +31,7 @@ void decode_scales(const PanelArgs& args, const uint8_t* super, int, SuperScales
 
 /// A kind of codes with the same bytes, which can share tiles with `code`.
 constexpr CodeKind same_bytes(CodeKind code, bool sparse) {
-  if (sparse) return code;  // what is not kept differs
+  if (sparse) return code;  // the code of slots that are not kept differs
   if (code == CodeKind::u4add) return CodeKind::u4;
   return code == CodeKind::i8add ? CodeKind::i8 : code;
 }

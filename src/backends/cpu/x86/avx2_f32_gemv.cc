@@ -2,7 +2,7 @@
 // codes in registers, and multiplies the partial sums of a group by its scale.
 //
 //   packed stream         registers, for 8 columns
-//   half a line      ---> codes            8 columns x 4 slots, one a byte
+//   half a line      ---> codes            8 columns x 4 slots, one per byte
 //     two vpshufb    ---> low, high        the bytes of the values in BF16
 //     interleave     ---> pairs[i]         i = 0, 1: columns 0 1 4 5 and 2 3 6 7, 2 slots a dword
 //     << 16, mask    ---> first, second    the slots of a pair as floats
