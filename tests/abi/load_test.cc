@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -86,7 +86,7 @@ TEST_F(Load, ManyLayersByName) {
     out << header << values;
   }
   const mm::context cpu(MARLIN_BACKEND_CPU);  // names are no affair of the backend
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   const mm::checkpoint file(path);
   std::remove(path.c_str());
   const std::vector<marlin_layer_info> layers = file.layers();
@@ -100,7 +100,8 @@ TEST_F(Load, ManyLayersByName) {
   }
   const mm::weights all = mm::load(cpu, file, desc_of(names));
   EXPECT_EQ(mm::info(all).n, kLayers);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  // Of this process, so that other programs do not count.
+  EXPECT_LT(std::clock() - begin, 30 * std::clock_t{CLOCKS_PER_SEC});
 }
 
 TEST_F(Load, UnknownNamesAndBadDescriptors) {
