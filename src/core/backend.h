@@ -85,8 +85,7 @@ class Plan {
   template <class T>
     requires(!std::is_same_v<T, Plan>)
   explicit Plan(const T& own) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof bytes_ &&
-                  alignof(T) <= 8);
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof bytes_ && alignof(T) <= 8);
     ::new (static_cast<void*>(bytes_)) T(own);
   }
   /// The value that the plan was made of. Only the backend that made the plan knows its type.
@@ -167,8 +166,8 @@ class Backend {
   /// Independent products, each with the plan that plan() made for it; M may be 0. stream may be
   /// null: done on return, scratch from a cache of the backend.
   virtual Status gemm(BackendStream* stream, std::span<const PlannedGemm> products) = 0;
-  /// Reserves for M (with routing: T) up to max_m, whatever M the plans are for; returns the scratch
-  /// bytes, of any alignment, that gemm() of all these at once needs.
+  /// Reserves for M (with routing: T) up to max_m, whatever M the plans are for. Returns the bytes
+  /// of scratch, of any alignment, that gemm() of all these products at once needs.
   virtual Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
                                    int64_t max_m) = 0;
   virtual Status flush(BackendStream& stream) = 0;

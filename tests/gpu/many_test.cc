@@ -194,7 +194,7 @@ gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
 }
 
 /// What prepares for M up to a limit asks for few values of M: among them are the most scratch and every variant of all M.
-TEST(TellingRows, HaveTheMostScratchAndEveryVariant) {
+TEST(PlanBreakpoints, HaveTheMostScratchAndEveryVariant) {
   using Variants = std::set<std::pair<const gpu::ProductKernel*, bool>>;
   const gpu::KernelHealth health;
   for (const int64_t n : {32, 640, 2500})

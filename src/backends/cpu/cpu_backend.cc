@@ -126,9 +126,9 @@ class CpuBackend final : public Backend {
   Result<std::string> explain(const PlannedGemm& product) override {
     const std::string threads = "threads: " + std::to_string(runner_->width()) + "\n";
     if (product.problem.routing.present()) {
-      MARLIN_ASSIGN(const std::string text,
-                    explain_experts(product.problem, product.plan.as<ExpertPlan>(), features_,
-                                    kernel_));
+      MARLIN_ASSIGN(
+          const std::string text,
+          explain_experts(product.problem, product.plan.as<ExpertPlan>(), features_, kernel_));
       return text + threads;
     }
     return explain_gemm(product.plan.as<GemmPlan>(), product.problem, features_) + threads;

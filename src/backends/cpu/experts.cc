@@ -273,7 +273,8 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Cpu
   for (; chunk.first_token < tokens; chunk.first_token += plan.tokens) {
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
-    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, plan.alike, features, kernel_override));
+    MARLIN_ASSIGN(const std::span<GemmJob> jobs,
+                  make_jobs(chunk, plan.alike, features, kernel_override));
     run_waves(chunk, jobs, plan.wave_bytes, runner);
     finish(chunk, runner);
   }
@@ -281,8 +282,7 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Cpu
 }
 
 Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan& experts,
-                                    const CpuFeatures& features,
-                                    std::string_view kernel_override) {
+                                    const CpuFeatures& features, std::string_view kernel_override) {
   const int64_t tokens = problem.routing.ids.rows;
   const GemmProblem one = problem_of(problem, 0);
   const int64_t share = ceil_div(experts.routed_rows, experts.experts);

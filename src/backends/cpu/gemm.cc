@@ -37,8 +37,8 @@ void run_gemm(std::span<const PlannedGemm> products, std::span<std::byte> scratc
     if (!is_plain(product)) continue;
     const auto& plan = product.plan.as<GemmPlan>();
     GemmJob* const end = &jobs[count++];
-    GemmJob& job = *new (end) GemmJob{
-        plan, product.problem, static_cast<const CpuWeights*>(product.problem.weights)};
+    GemmJob& job = *new (end) GemmJob{plan, product.problem,
+                                      static_cast<const CpuWeights*>(product.problem.weights)};
     job.m = product.problem.a.rows;
     const GemmJob* const twin = std::find_if(jobs, end, [&](const GemmJob& other) {
       return other.prepares && same_preparation(job, other);
