@@ -61,7 +61,7 @@ using BufferRef = std::shared_ptr<Buffer>;
 
 /// A value that is compiled into a kernel: Metal's function constant `index`.
 struct Constant {
-  enum class Type : uint8_t { boolean, int32, uint32 };
+  enum class Type : uint8_t { boolean, uint32 };
   uint32_t index = 0;
   Type type = Type::uint32;
   uint32_t bits = 0;

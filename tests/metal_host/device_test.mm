@@ -139,7 +139,7 @@ TEST_F(DeviceTest, BuffersOfTheHostAreRetained) {
 TEST_F(DeviceTest, KernelsTakeConstants) {
   open();
   const std::vector<Constant> all = {{0, Constant::Type::boolean, 1},
-                                     {1, Constant::Type::int32, static_cast<uint32_t>(-4)},
+                                     {1, Constant::Type::uint32, 4},
                                      {2, Constant::Type::uint32, 10},
                                      {77, Constant::Type::uint32, 1}};  // of no kernel
   KernelRef made = kernel("scale", all);
@@ -154,7 +154,7 @@ TEST_F(DeviceTest, KernelsTakeConstants) {
   auto on = stream();
   EXPECT_OK(scale(*on, made, x, y, 64));
   EXPECT_OK(finish(*on));
-  for (int i = 0; i < 64; ++i) ASSERT_EQ(floats(y)[i], -static_cast<float>(10 * i - 4));
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(floats(y)[i], -static_cast<float>(10 * i + 4));
 }
 
 TEST_F(DeviceTest, KernelsThatAreNotThere) {
@@ -420,7 +420,7 @@ TEST_F(DeviceTest, ThreadsCompileAllocateAndRunAtOnce) {
       auto on = stream();
       for (uint32_t i = 0; i < 5; ++i) {
         const std::vector<Constant> constants = {
-            {0, Constant::Type::boolean, 0}, {1, Constant::Type::int32, t % 2}, {2, Constant::Type::uint32, 3}};
+            {0, Constant::Type::boolean, 0}, {1, Constant::Type::uint32, t % 2}, {2, Constant::Type::uint32, 3}};
         BufferRef x = buffer(256, Placement::device), y = buffer(256, Placement::device);
         for (int k = 0; k < 64; ++k) floats(x)[k] = static_cast<float>(k);
         EXPECT_OK(scale(*on, kernel("scale", constants), x, y, 64));

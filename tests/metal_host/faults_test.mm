@@ -234,7 +234,7 @@ TEST_F(Cache, IsSavedWhileAProcessGoesOn) {
   open(cached());
   for (uint32_t i = 0; i < 16; ++i) {
     const std::vector<Constant> constants = {
-        {0, Constant::Type::boolean, 0}, {1, Constant::Type::int32, i}, {2, Constant::Type::uint32, 1}};
+        {0, Constant::Type::boolean, 0}, {1, Constant::Type::uint32, i}, {2, Constant::Type::uint32, 1}};
     EXPECT_EQ(files().size(), 0u);
     EXPECT_NE(kernel("scale", constants), nullptr);
   }

@@ -26,7 +26,7 @@ using device::Placement;
 inline constexpr std::string_view kShader =
     "#include <metal_stdlib>\n"
     "constant bool kNegate [[function_constant(0)]];\n"
-    "constant int kShift [[function_constant(1)]];\n"
+    "constant uint kShift [[function_constant(1)]];\n"
     "constant uint kFactor [[function_constant(2)]];\n"
     "kernel void scale(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant uint& n [[buffer(2)]],\n"
     "                  uint i [[thread_position_in_grid]]) {\n"
@@ -45,7 +45,7 @@ inline constexpr std::string_view kShader =
 inline constexpr std::string_view kShaders[] = {kShader};
 
 inline const std::vector<Constant> kPlain = {
-    {0, Constant::Type::boolean, 0}, {1, Constant::Type::int32, 0}, {2, Constant::Type::uint32, 2}};
+    {0, Constant::Type::boolean, 0}, {1, Constant::Type::uint32, 0}, {2, Constant::Type::uint32, 2}};
 
 inline std::string report() {
   std::string all(metal_test_report(nullptr, 0), '\0');

@@ -75,9 +75,6 @@ MTLFunctionConstantValues* constant_values(std::span<const device::Constant> con
       case device::Constant::Type::boolean:
         [values setConstantValue:&truth type:MTLDataTypeBool atIndex:constant.index];
         break;
-      case device::Constant::Type::int32:
-        [values setConstantValue:&constant.bits type:MTLDataTypeInt atIndex:constant.index];
-        break;
       case device::Constant::Type::uint32:
         [values setConstantValue:&constant.bits type:MTLDataTypeUInt atIndex:constant.index];
         break;
