@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The blocks of code in a page, and that each of them works.
 
-    readme.py run PAGE PREFIX SCRATCH     runs them from top to bottom, with the library that is installed in PREFIX
+    readme.py run PAGE PREFIX SCRATCH [TOP]
+                                          runs them from top to bottom, with the library that is installed in PREFIX; - is none
     readme.py blocks PAGE LANGUAGE [N]    prints those of a language, or the Nth
     readme.py count PAGE LANGUAGE=N...    fails when the page has others: whoever runs them runs all
     readme.py hello PAGE LANGUAGE         prints the commands in the blocks behind <!-- hello LANGUAGE... -->, at most five
 
-run: sh is run, in a folder that has what the top folder has, with what the blocks before have exported; the text behind it is what
+run: sh is run, in a folder that has what the top folder (of the project, or TOP) has, with what the blocks before have exported; the text behind it is what
 it prints, ... being anything. build/release there is the folder that BUILD names. Other code goes into the file that a comment in
-front of it names, <!-- example.c -->, for the commands that follow. Where the comment is <!-- not run: REASON --> or ends in "run by
+front of it names, <!-- folder/example.c -->, for the commands that follow. Where the comment is <!-- not run: REASON --> or ends in "run by
 the suite NAME" the block is left alone. All else fails, so that nothing on a page is without a test.
 """
 
@@ -36,6 +37,8 @@ def blocks(page):
 
 def environment(prefix, scratch):
     """As for who has installed the library there and has compilers that take no warnings."""
+    if prefix == pathlib.Path("-"):
+        return dict(os.environ)
     tools, library = scratch / "bin", next(prefix.rglob("metal-marlin.pc")).parents[1]
     tools.mkdir()
     for name, (compiler, standard) in COMPILERS.items():
@@ -45,14 +48,14 @@ def environment(prefix, scratch):
     return {**os.environ, "PATH": path, "PKG_CONFIG_PATH": str(library / "pkgconfig"), "LD_LIBRARY_PATH": str(library)}
 
 
-def run(page, prefix, scratch):
+def run(page, prefix, scratch, top=TOP):
     prefix, scratch = pathlib.Path(prefix), pathlib.Path(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     env = environment(prefix, scratch)
     folder = scratch / "top"
     folder.mkdir()
-    for entry in TOP.iterdir():
+    for entry in pathlib.Path(top).iterdir():
         if entry.name != "build":
             (folder / entry.name).symlink_to(entry)
     (folder / "build").mkdir()
@@ -72,7 +75,8 @@ def run(page, prefix, scratch):
             if not re.fullmatch(re.escape(text).replace(r"\.\.\.", ".*"), printed, re.DOTALL):
                 sys.exit(f"{page}: expected\n{text}found\n{printed}")
             printed = None
-        elif re.fullmatch(r"[\w.]+", mark):
+        elif re.fullmatch(r"[\w./]+", mark) and not (folder / mark).exists():
+            (folder / mark).parent.mkdir(exist_ok=True)
             (folder / mark).write_text(text)
         else:
             sys.exit(f"{page}: nothing runs this block of '{language}', nor says why not:\n{text}")

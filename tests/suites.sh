@@ -21,7 +21,7 @@ about_suite() {
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
     ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend" ;;
     llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
-    metal) echo "the shader test-bed: Metal shaders run and checked on the CPU" ;;
+    metal) echo "the shader test-bed: Metal shaders run and checked on the CPU; its page, and an installed copy of it" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
     framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
@@ -262,7 +262,11 @@ own_build() {
 host_asan() {
   own_build metal-host-asan tests/metal_host "$1" -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
 }
-suite_metal() { metal_suite metal metal_on_cpu testbed || true; }
+# Then the page of the test-bed, followed.
+suite_metal() {
+  metal_suite metal metal_on_cpu/shaders testbed || return 0
+  ctest_in metal-page build/release/tests/metal_on_cpu/tests
+}
 suite_air() { metal_suite air metal_on_cpu/air testbed || true; }
 suite_shaders() { metal_suite shaders shaders testbed || true; }
 suite_framework() {
@@ -277,7 +281,7 @@ suite_metal-host() {
 }
 suite_metal-asan() {
   (install_packages testbed) || { skip metal-asan "the packages of testbed cannot be installed"; return 0; }
-  own_build metal-asan tests/metal_on_cpu all -DMETAL_ON_CPU_SANITIZE=address,undefined && ctest_in metal-asan build/metal-asan || true
+  own_build metal-asan tests/metal_on_cpu shaders/all -DMETAL_ON_CPU_SANITIZE=address,undefined && ctest_in metal-asan build/metal-asan/shaders || true
 }
 
 # The levels below this processor's own.

@@ -97,7 +97,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 // Where a quoted include leads, or empty.
 fs::path resolve(const fs::path& root, const fs::path& from, const std::string& name) {
   for (const fs::path& base : {from.parent_path(), fs::path("src"), fs::path("include"), fs::path("tests"),
-                               fs::path("tests/reference"), fs::path("tests/metal_on_cpu/include"), fs::path()}) {
+                               fs::path("tests/reference"), fs::path("tests/metal_on_cpu/shaders/include"), fs::path()}) {
     if (fs::is_regular_file(root / base / name)) return (base / name).lexically_normal();
   }
   // A project of its own inside the tree has its own src and include.

@@ -17,7 +17,7 @@ size_t metal_test_finding_count(void);
 const char* metal_test_finding(size_t index);
 /* How often that finding came up; 0 beyond the last. */
 size_t metal_test_finding_repeats(size_t index);
-/* How many findings are of this kind. README.md lists the kinds. */
+/* How many findings are of this kind. docs/framework.md lists the kinds. */
 size_t metal_test_findings_of(const char* kind);
 
 /* Live objects of one class ("MTLBuffer", "NSString"); with NULL, of all classes of Metal. Devices live for ever and do not

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "compiler/process.h"
@@ -20,35 +21,80 @@ const std::string kBugs = shader_path("bugs/memory.metal"), kRight = shader_path
 
 TEST(MslRun, RunsCountsAndWritesResults) {
   const std::string out = ::testing::TempDir() + "/msl-run.out";
-  const ProcessResult r =
-      msl_run({kRight, "--kernel", "axpy_float", "--groups", "2", "--threads", "32", "--buffer", "random:256", "--buffer",
-               "256", "--buffer", "float:2", "--out", "1=" + out, "--count", "--seed", "4"});
+  const ProcessResult r = msl_run({kRight, "axpy_float", "--grid", "64", "--group", "32", "--buffer", "random:256", "--buffer",
+                                   "256", "--buffer", "float:2", "--out", "1=" + out, "--count", "--seed", "4"});
   EXPECT_EQ(r.exit_code, 0) << r.output << r.errors;
   EXPECT_THAT(r.output, HasSubstr("threads                                64"));
   EXPECT_EQ(std::ifstream(out, std::ios::ate).tellg(), 256);
 }
 
+/// A kernel that copies the bytes of buffer 0 to buffer 1, so that both are printed.
+std::string copied(const std::string& spec, const std::string& to, int bytes) {
+  const std::string copy = ::testing::TempDir() + "/copy.metal";
+  std::ofstream(copy) << "kernel void copy(device const uchar* x [[buffer(0)]], device uchar* y [[buffer(1)]],\n"
+                         "                 uint i [[thread_position_in_grid]]) { y[i] = x[i]; }\n";
+  const ProcessResult r =
+      msl_run({copy, "copy", "--grid", std::to_string(bytes), "--group", "1", "--buffer", spec, "--buffer", to, "--check"});
+  EXPECT_EQ(r.exit_code, 0) << r.output << r.errors;
+  return r.output;
+}
+
+TEST(MslRun, PrintsTheValuesOfTypedBuffers) {
+  // Of each type the least and the greatest number; the shader's bytes come back as the same values.
+  const std::pair<const char*, int> values[] = {{"float: -3.4028235e+38 0.1 1e-45", 12},
+                                                {"int: -2147483648 2147483647", 8},
+                                                {"uint: 0 4294967295", 8},
+                                                {"short: -32768 32767", 4},
+                                                {"ushort: 0 65535", 4},
+                                                {"char: -128 127", 2},
+                                                {"uchar: 0 255", 2},
+                                                {"long: -9223372036854775808 9223372036854775807", 16},
+                                                {"ulong: 0 18446744073709551615", 16},
+                                                {"half: -65504 1.5 5.9604645e-08 inf", 8},
+                                                {"bfloat: -3.3895314e+38 1.5 9.1835e-41 inf", 8}};
+  for (const auto& [text, bytes] : values) {
+    std::string spec = text;
+    const std::string type = spec.substr(0, spec.find(':'));
+    spec.erase(spec.find(' '), 1);
+    std::replace(spec.begin(), spec.end(), ' ', ',');
+    const std::string zeros = type + ":zeros(" + std::to_string(std::count(spec.begin(), spec.end(), ',') + 1) + ")";
+    EXPECT_THAT(copied(spec, zeros, bytes), HasSubstr("buffer 0 " + std::string(text) + "\nbuffer 1 " + text + "\n"));
+  }
+}
+
+TEST(MslRun, RoundsToNarrowTypesAsHardwareDoes) {
+  // Each value and the bits of the nearest half and bfloat, of two the even.
+  EXPECT_THAT(copied("half:1,-0,2049,2051,65519,65520,1e-8,2.98e-8,2.99e-8,6.1e-5,nan", "ushort:zeros(11)", 22),
+              HasSubstr("buffer 1 ushort: 15360 32768 26624 26626 31743 31744 0 0 1 1023 32256\n"));
+  EXPECT_THAT(copied("bfloat:1,1.00390625,1.01171875,3.4e38,1e-45,1.1754944e-38", "ushort:zeros(6)", 12),
+              HasSubstr("buffer 1 ushort: 16256 16256 16258 32640 0 128\n"));
+}
+
+TEST(MslRun, OfLongBuffersPrintsTheFirstValues) {
+  const std::string said = copied("uchar:zeros(65)", "uchar:zeros(65)", 65);
+  EXPECT_THAT(said, HasSubstr("0 0 ... (65 values)\n"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '0') >= 128, true);
+}
+
 TEST(MslRun, FindingsAreExitStatusOne) {
-  const ProcessResult r = msl_run({kBugs, "--kernel", "read_past_end", "--groups", "2", "--threads", "64", "--buffer", "512",
-                                   "--buffer", "512", "--check"});
+  const ProcessResult r =
+      msl_run({kBugs, "read_past_end", "--grid", "128", "--group", "64", "--buffer", "512", "--buffer", "512", "--check"});
   EXPECT_EQ(r.exit_code, 1);
   EXPECT_THAT(r.output,
               HasSubstr("memory.metal:6: out-of-bounds-read: reads 4 bytes at byte 512 of buffer(0), which has 512 bytes"));
-  const ProcessResult json = msl_run({kBugs, "--kernel", "read_past_end", "--grid", "128", "--threads", "64", "--buffer", "512",
-                                      "--buffer", "512", "--check", "--json"});
+  const ProcessResult json = msl_run(
+      {kBugs, "read_past_end", "--grid", "128", "--group", "64", "--buffer", "512", "--buffer", "512", "--check", "--json"});
   EXPECT_THAT(json.output, HasSubstr("\"kind\":\"out-of-bounds-read\""));
 }
 
 TEST(MslRun, RepeatsAndEndsWhatDoesNotEnd) {
-  const ProcessResult r =
-      msl_run({kRight, "--kernel", "gemm_matrix_float", "--groups", "1,1", "--threads", "128", "--buffer", "random:4096",
-               "--buffer", "random:4096", "--buffer", "4096", "--buffer", "int:32,32,32", "--repeat", "3"});
+  const ProcessResult r = msl_run({kRight, "gemm_matrix_float", "--grid", "128,1", "--group", "128", "--buffer", "random:4096",
+                                   "--buffer", "random:4096", "--buffer", "4096", "--buffer", "int:32,32,32", "--repeat", "3"});
   EXPECT_EQ(r.exit_code, 0) << r.output << r.errors;
   EXPECT_THAT(r.output, HasSubstr("CPU time of 3 runs: least 0."));
   const std::string endless = ::testing::TempDir() + "/endless.metal";
   std::ofstream(endless) << "kernel void k(device int* y [[buffer(0)]]) {\n  while (y[0] == 0) {}\n}\n";
-  const ProcessResult ended =
-      msl_run({endless, "--kernel", "k", "--groups", "1", "--threads", "1", "--buffer", "4", "--time-limit", "0.05"});
+  const ProcessResult ended = msl_run({endless, "k", "--grid", "1", "--group", "1", "--buffer", "4", "--time-limit", "0.05"});
   EXPECT_EQ(ended.exit_code, 1);
   EXPECT_THAT(ended.output, HasSubstr("time-limit: the dispatch has run for 0.05 s"));
 }
@@ -56,11 +102,11 @@ TEST(MslRun, RepeatsAndEndsWhatDoesNotEnd) {
 /// Word for word, in the project's folder.
 TEST(MslRun, TheExampleOfItsHelpWorks) {
   const std::string help = msl_run({"--help"}).output;
-  const size_t example = help.find("\n  msl-run tests/");
+  const size_t example = help.find("\n  msl-run shaders/tests/");
   ASSERT_NE(example, std::string::npos) << help;
   std::string command = help.substr(example + 3);
   command.replace(0, std::string("msl-run").size(), METAL_ON_CPU_RUN);
-  const ProcessResult r = run_process({"sh", "-c", "cd '" + shader_path("../..") + "' && " + command});
+  const ProcessResult r = run_process({"sh", "-c", "cd '" + shader_path("../../..") + "' && " + command});
   EXPECT_EQ(r.exit_code, 0) << r.output << r.errors;
   EXPECT_THAT(r.output, HasSubstr("threads                                64"));
 }
@@ -74,17 +120,24 @@ TEST(MslRun, SaysWhatIsWrong) {
     EXPECT_THAT(r.errors, HasSubstr(text));
   };
   say({}, 2, "usage:");
-  say({kRight}, 2, "--kernel, --threads and --groups or --grid are needed");
-  say({kRight, "--kernel", "gemv", "--groups", "x", "--threads", "1"}, 2, "--groups x");
-  say({"absent.metal", "--kernel", "a", "--groups", "1", "--threads", "1"}, 1, "absent.metal: cannot be read");
-  say({kRight, "--kernel", "absent", "--groups", "1", "--threads", "1"}, 1, "there is no such kernel; there are: axpy_float");
-  say({kRight, "--kernel", "rope", "--groups", "1", "--threads", "1", "--buffer", "64"}, 1,
-      "no buffer is given for 'position' [[buffer(1)]]");
-  say({kRight, "--kernel", "rope", "--groups", "0", "--threads", "1", "--buffer", "64", "--buffer", "4"}, 1,
-      "the grid is empty");
+  say({kRight}, 2, "a kernel, --grid and --group are needed");
+  say({kRight, "gemv", "--grid", "x", "--group", "1"}, 2, "--grid x");
+  say({"absent.metal", "a", "--grid", "1", "--group", "1"}, 1, "absent.metal: cannot be read");
+  say({kRight, "absent", "--grid", "1", "--group", "1"}, 1, "there is no such kernel; there are: axpy_float");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "64"}, 1, "no buffer is given for 'position' [[buffer(1)]]");
+  say({kRight, "rope", "--grid", "0", "--group", "1", "--buffer", "64", "--buffer", "4"}, 1, "the grid is empty");
+  say({kRight, "rope", "third"}, 2, "third: more than a file and a kernel");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "half:1,x"}, 2,
+      "half:1,x: expected values of half or zeros(N), found 'x'");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "uchar:256"}, 2,
+      "uchar:256: expected values of uchar or zeros(N), found '256'");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "int:"}, 2, "found none");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "int:zeros(9999999999)"}, 2, "more than 2^32 - 1 values");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "absent.bin"}, 2,
+      "absent.bin: expected TYPE:V[,V...], TYPE:zeros(N), random:BYTES, a number of bytes or a file");
   const std::string bad = ::testing::TempDir() + "/bad.metal";
   std::ofstream(bad) << "#include <metal_stdlib>\nkernel void k(device float* y [[buffer(0)]]) {\n  y[0] = nothing;\n}\n";
-  say({bad, "--kernel", "k", "--groups", "1", "--threads", "1", "--buffer", "4"}, 1,
+  say({bad, "k", "--grid", "1", "--group", "1", "--buffer", "4"}, 1,
       "bad.metal:3: error: use of undeclared identifier 'nothing'");
 }
 

@@ -1,17 +1,17 @@
 // msl-run: compiles a Metal shader, dispatches one of its kernels on the CPU, prints findings and counters.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include <metal_on_cpu/metal_on_cpu.h>
+
+#include "buffers.h"
 
 namespace {
 
@@ -20,20 +20,29 @@ using metal_on_cpu::Dispatch;
 using metal_on_cpu::Kernel;
 using metal_on_cpu::Library;
 using metal_on_cpu::Size3;
+using msl_run::number;
 
-constexpr const char* kUsage =
-    "usage: msl-run FILE.metal|FILE.metallib|FILE.image --kernel NAME --groups X[,Y[,Z]] --threads X[,Y[,Z]] [OPTION...]\n"
-    "       msl-run FILE.metal --emit FILE.image [--check] [--constant N=V...]\n"
+const std::string kUsage =
+    "usage: msl-run FILE.metal|FILE.metallib|FILE.image KERNEL --grid X[,Y[,Z]] --group X[,Y[,Z]] [OPTION...]\n"
+    "       msl-run FILE.metal --list\n"
+    "       msl-run FILE.metal [KERNEL] --emit FILE.image [--check] [--constant N=V...]\n"
     "\n"
-    "  --groups, --grid X[,Y[,Z]]  the grid in threadgroups, or in threads\n"
-    "  --threads X[,Y[,Z]]         threads of a threadgroup\n"
-    "  --buffer [N=]SPEC           buffer N (default: the next). SPEC is a file's name, a size in bytes (zeros),\n"
-    "                              random:BYTES (floats in -1..1), int:V[,V...] or float:V[,V...]\n"
+    "Runs a kernel and prints what the checks find, and then the values of the buffers that have a type.\n"
+    "\n"
+    "  --grid X[,Y[,Z]]            the threads of the grid\n"
+    "  --group X[,Y[,Z]]           the threads of a threadgroup\n"
+    "  --buffer [N=]SPEC           buffer N (default: the next one). SPEC is TYPE:V[,V...], TYPE:zeros(N), random:BYTES\n"
+    "                              (floats in -1..1), a number of bytes (zeros) or the name of a file\n"
+    "                              TYPE is one of " +
+    msl_run::type_names() +
+    "\n"
     "  --out N=FILE                writes buffer N to a file afterwards\n"
     "  --threadgroup N=BYTES       threadgroup memory of [[threadgroup(N)]]\n"
     "  --constant N=V, NAME=V      a function constant: true, false, an integer or a number with a point\n"
     "  -I FOLDER, -D NAME[=VALUE]  as for a compiler\n"
-    "  --check, --count, --json    checked mode; counters too; both as JSON\n"
+    "  --check                     checks every access and barrier\n"
+    "  --count                     checks, and counts traffic and arithmetic\n"
+    "  --json                      findings and counters as JSON; buffers are not printed\n"
     "  --seed N                    order of lanes, simdgroups and threadgroups\n"
     "  --workers N                 host threads\n"
     "  --time-limit SECONDS        of CPU time for each of them; 0 is none (default: 60, with --check none)\n"
@@ -41,13 +50,13 @@ constexpr const char* kUsage =
     "  --language 14|17            C++14 (Metal up to 3.2, the default) or C++17 (Metal 4)\n"
     "  --contraction MODE          which a * b + c are rounded once: off, float (the default) or all\n"
     "  --flush-to-zero             float subnormals are zero\n"
-    "  --list                      print the names of the kernels and stop\n"
-    "  --emit FILE                 write an image that is dispatched without compiling, with these constants, and stop\n"
+    "  --list                      prints the names of the kernels and stops\n"
+    "  --emit FILE                 writes an image that is dispatched without compiling, with these constants, and stops\n"
     "\n"
     "Exit status: 0 no findings, 1 findings or a shader or dispatch that is refused, 2 wrong usage.\n"
     "\n"
     "Example: one of the project's tests, checked and counted; y[i] = a x[i] + y[i] for 64 floats.\n"
-    "  msl-run tests/shaders/correct/linear.metal --kernel axpy_float --groups 2 --threads 32 \\\n"
+    "  msl-run shaders/tests/shaders/correct/linear.metal axpy_float --grid 64 --group 32 \\\n"
     "    --buffer random:256 --buffer random:256 --buffer float:2 --check --count\n";
 
 struct Arguments {
@@ -55,19 +64,13 @@ struct Arguments {
   std::vector<std::pair<int, std::string>> buffers, outputs, threadgroup;
   std::vector<std::string> constants;
   CompileOptions options;
-  std::optional<Size3> groups, grid, threads;
+  std::optional<Size3> grid, group;
   bool check = false, count = false, json = false, flush = false, list = false;
   uint64_t seed = 0;
   int workers = 1, repeat = 0;
   std::optional<double> time_limit;
   std::string wrong;
 };
-
-template <class T>
-bool number(const std::string& text, T& value) {
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return status == std::errc() && end == text.data() + text.size();
-}
 
 std::optional<Size3> size3(const std::string& text) {
   Size3 s;
@@ -90,16 +93,12 @@ std::optional<std::pair<int, std::string>> numbered(const std::string& text, int
 }
 
 bool option_with_value(Arguments& a, const std::string& name, const std::string& value) {
-  if (name == "--kernel")
-    a.kernel = value;
-  else if (name == "--emit")
+  if (name == "--emit")
     a.emit = value;
-  else if (name == "--groups")
-    return (a.groups = size3(value)).has_value();
   else if (name == "--grid")
     return (a.grid = size3(value)).has_value();
-  else if (name == "--threads")
-    return (a.threads = size3(value)).has_value();
+  else if (name == "--group")
+    return (a.group = size3(value)).has_value();
   else if (name == "--buffer")
     a.buffers.push_back(*numbered(value, a.buffers.empty() ? 0 : a.buffers.back().first + 1));
   else if (name == "--out")
@@ -149,7 +148,7 @@ Arguments parse(const std::vector<std::string>& words) {
     else if ((word.starts_with("-I") || word.starts_with("-D")) && word.size() > 2)
       option_with_value(a, word.substr(0, 2), word.substr(2));
     else if (!word.starts_with("-"))
-      a.wrong = a.file.empty() ? (a.file = word, "") : "more than one file: " + word;
+      (a.file.empty() ? a.file : a.kernel) = a.kernel.empty() ? word : (a.wrong = word + ": more than a file and a kernel");
     else if (i + 1 == words.size())
       a.wrong = word + ": unknown, or its value is missing";
     else if (!option_with_value(a, word, words[i + 1]))
@@ -158,46 +157,9 @@ Arguments parse(const std::vector<std::string>& words) {
       ++i;
   }
   if (a.wrong.empty() && a.file.empty()) a.wrong = "no shader is given";
-  if (a.wrong.empty() && !a.list && a.emit.empty() && (a.kernel.empty() || !a.threads || !(a.groups || a.grid)))
-    a.wrong = "--kernel, --threads and --groups or --grid are needed";
+  if (a.wrong.empty() && !a.list && a.emit.empty() && (a.kernel.empty() || !a.grid || !a.group))
+    a.wrong = "a kernel, --grid and --group are needed";
   return a;
-}
-
-// "1,2,3" as values of T.
-template <class T>
-std::optional<std::vector<char>> values(const std::string& text) {
-  std::vector<char> bytes;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
-    T value{};
-    if (!number(part, value)) return {};
-    const auto* from = reinterpret_cast<const char*>(&value);
-    bytes.insert(bytes.end(), from, from + sizeof value);
-  }
-  return bytes;
-}
-
-// The contents that a SPEC describes.
-std::optional<std::vector<char>> contents(const std::string& spec, uint64_t seed) {
-  size_t bytes = 0;
-  if (number(spec, bytes)) return std::vector<char>(bytes);
-  if (spec.starts_with("random:") && number(spec.substr(7), bytes)) {
-    std::vector<char> all(bytes);
-    std::mt19937_64 random(seed + 1);
-    std::uniform_real_distribution<float> values(-1, 1);
-    for (size_t i = 0; i + sizeof(float) <= bytes; i += sizeof(float)) {
-      const float v = values(random);
-      std::memcpy(all.data() + i, &v, sizeof v);
-    }
-    return all;
-  }
-  if (spec.starts_with("int:")) return values<int32_t>(spec.substr(4));
-  if (spec.starts_with("float:")) return values<float>(spec.substr(6));
-  std::ifstream in(spec, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) return {};
-  const std::string all = text.str();
-  return std::vector<char>(all.begin(), all.end());
 }
 
 bool set_constant(Kernel& kernel, const std::string& text) {
@@ -236,6 +198,39 @@ std::string time_text(std::vector<double> seconds) {
   return text;
 }
 
+// Hands the buffers and sizes to the dispatch. Empty, or the message of what is wrong.
+std::string prepare(const Arguments& a, Dispatch& dispatch, std::map<int, msl_run::Buffer>& memory) {
+  for (const auto& [index, spec] : a.buffers) {
+    auto made = msl_run::make_buffer(spec, a.seed + static_cast<uint64_t>(index));
+    if (!made) return "--buffer " + made.message();
+    msl_run::Buffer& buffer = memory[index] = made.take();
+    dispatch.buffer(index, buffer.bytes.data(), buffer.bytes.size());
+  }
+  for (const auto& [index, text] : a.threadgroup) {
+    size_t bytes = 0;
+    if (!number(text, bytes)) return "--threadgroup " + text + ": expected a number of bytes";
+    dispatch.threadgroup_memory(index, bytes);
+  }
+  dispatch.grid(a.grid->x, a.grid->y, a.grid->z).threads(a.group->x, a.group->y, a.group->z);
+  dispatch.check(a.check).count(a.count).seed(a.seed).workers(a.workers).flush_to_zero(a.flush);
+  if (a.time_limit) dispatch.time_limit(*a.time_limit);
+  return "";
+}
+
+void print(const Arguments& a, const metal_on_cpu::Report& report, const std::map<int, msl_run::Buffer>& memory) {
+  if (a.json) {
+    std::cout << report.json() << "\n";
+    return;
+  }
+  std::cout << report.text();
+  for (const auto& [index, buffer] : memory) {
+    if (buffer.type) std::cout << "buffer " << index << " " << msl_run::values_text(buffer) << "\n";
+  }
+  if (a.count) std::cout << report.counters.table();
+  std::cout << std::flush;
+  std::printf("%.3f s\n", report.seconds);
+}
+
 int run(const Arguments& a) {
   auto library = Library::from_file(a.file, a.options);
   if (!library) return fail(library.message());
@@ -252,42 +247,17 @@ int run(const Arguments& a) {
     return wrong.empty() ? 0 : fail(wrong);
   }
   Dispatch dispatch = kernel.dispatch();
-  std::map<int, std::vector<char>> memory;
-  for (const auto& [index, spec] : a.buffers) {
-    auto bytes = contents(spec, a.seed + static_cast<uint64_t>(index));
-    if (!bytes) return fail("msl-run: --buffer " + spec + ": cannot be read");
-    memory[index] = std::move(*bytes);
-    dispatch.buffer(index, memory[index].data(), memory[index].size());
-  }
-  for (const auto& [index, text] : a.threadgroup) {
-    size_t bytes = 0;
-    if (!number(text, bytes)) return fail("msl-run: --threadgroup " + text + ": expected a number of bytes", 2);
-    dispatch.threadgroup_memory(index, bytes);
-  }
-  if (a.groups)
-    dispatch.groups(a.groups->x, a.groups->y, a.groups->z);
-  else
-    dispatch.grid(a.grid->x, a.grid->y, a.grid->z);
-  dispatch.threads(a.threads->x, a.threads->y, a.threads->z)
-      .check(a.check)
-      .count(a.count)
-      .seed(a.seed)
-      .workers(a.workers)
-      .flush_to_zero(a.flush);
-  if (a.time_limit) dispatch.time_limit(*a.time_limit);
-  auto report = dispatch.run();
+  std::map<int, msl_run::Buffer> memory;
+  const std::string wrong = prepare(a, dispatch, memory);
+  if (!wrong.empty()) return fail("msl-run: " + wrong, 2);
+  const auto report = dispatch.run();
   if (!report) return fail(report.message());
   for (const auto& [index, file] : a.outputs) {
     std::ofstream out(file, std::ios::binary);
-    out.write(memory[index].data(), static_cast<std::streamsize>(memory[index].size()));
+    out.write(memory[index].bytes.data(), static_cast<std::streamsize>(memory[index].bytes.size()));
     if (!out) return fail("msl-run: --out " + file + ": cannot be written");
   }
-  if (a.json)
-    std::cout << report.value().json() << "\n";
-  else
-    std::cout << report.value().text();
-  if (!a.json && a.count) std::cout << report.value().counters.table();
-  if (!a.json) std::printf("%.3f s\n", report.value().seconds);
+  print(a, report.value(), memory);
   std::vector<double> seconds;
   for (int i = 0; i < a.repeat; ++i) {
     const auto again = dispatch.run();
@@ -303,7 +273,7 @@ int run(const Arguments& a) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
-    std::fputs(kUsage, words.empty() ? stderr : stdout);
+    std::fputs(kUsage.c_str(), words.empty() ? stderr : stdout);
     return words.empty() ? 2 : 0;
   }
   const Arguments arguments = parse(words);

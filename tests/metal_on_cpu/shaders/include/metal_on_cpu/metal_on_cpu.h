@@ -49,7 +49,7 @@ struct CompileOptions {
 
 /// What the checker found: one entry a place and kind.
 struct Finding {
-  std::string kind;  // "out-of-bounds-read", "threadgroup-race", ...; README.md lists them
+  std::string kind;  // "out-of-bounds-read", "threadgroup-race", ...; docs/shaders.md lists them
   std::string file;  // of the shader
   uint32_t line = 0;
   std::string kernel;
@@ -82,7 +82,7 @@ struct Counters {
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
   uint64_t bank_conflicts = 0;       // extra cycles with 32 banks of 4 bytes
   uint64_t threadgroup_memory = 0;   // bytes of one threadgroup
-  uint64_t registers_estimated = 0;  // of 32 bits, of one thread; README.md says how
+  uint64_t registers_estimated = 0;  // of 32 bits, of one thread; docs/shaders.md says how
   uint64_t atomics = 0;
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
   std::map<int, BufferCounters> buffers;

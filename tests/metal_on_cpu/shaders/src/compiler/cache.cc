@@ -9,6 +9,8 @@
 #include <sstream>
 #include <vector>
 
+#include "../beside.h"
+
 namespace metal_on_cpu {
 
 namespace fs = std::filesystem;
@@ -33,10 +35,10 @@ std::string read_file(const fs::path& path) {
 const std::string& prelude_digest() {
   static const std::string value = [] {
     std::string all;
+    std::error_code ignored;  // without the files clang says what is missing
     for (const char* folder : {"/msl", "/check"}) {
       std::vector<fs::path> files;
-      for (const auto& entry : fs::directory_iterator(METAL_ON_CPU_PRELUDE + std::string(folder)))
-        files.push_back(entry.path());
+      for (const auto& entry : fs::directory_iterator(prelude_path() + folder, ignored)) files.push_back(entry.path());
       std::sort(files.begin(), files.end());
       for (const fs::path& file : files) all += read_file(file);
     }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "../beside.h"
 #include "cache.h"
 #include "clang.h"
 #include "messages.h"
@@ -12,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kPrelude = METAL_ON_CPU_PRELUDE;
-
 // The rules of MSL that the host's C++ does not have; asked once for each text.
 Result<bool> check_language(const std::string& preprocessed, const CompileOptions& options, const fs::path& folder) {
   const ConstantLiterals none;
@@ -22,7 +21,7 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
   const fs::path passed = folder / (digest(prelude_digest() + checkable.text + std::to_string(options.language)) + ".ok");
   if (fs::exists(passed)) return true;
   const ProcessResult result =
-      compile_behind(kPrelude + "/check/check.h", folder,
+      compile_behind(prelude_path() + "/check/check.h", folder,
                      {"-std=c++" + std::to_string(options.language), "-fdeclspec", "-Wno-everything", "-Wc++17-extensions",
                       "-Wc++20-extensions", "-fno-caret-diagnostics", "-fno-color-diagnostics", "-ferror-limit=0", "-Xclang",
                       "-cl-single-precision-constant"},
@@ -38,17 +37,17 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
 // clang's quickest way: the checks take the time of a checked run, and most of them are short.
 Result<bool> build_image(const std::string& text, bool source, const Words& language, bool checked, const fs::path& folder,
                          const fs::path& image) {
-  const std::string header = kPrelude + "/msl/prelude.h", out = image.string();
+  const std::string header = prelude_path() + "/msl/prelude.h", out = image.string();
   Words flags = language + Words{"-O2", "-fPIC"};
   if (checked) flags = flags + checking_flags();
   const Words more =
-      checked ? Words{"-fpass-plugin=" METAL_ON_CPU_PASS, "-c", "-emit-llvm", "-o", "-"} : Words{"-shared", "-o", out};
+      checked ? Words{"-fpass-plugin=" + pass_path(), "-c", "-emit-llvm", "-o", "-"} : Words{"-shared", "-o", out};
   const ProcessResult first =
       source ? compile_behind(header, folder, flags, more, text) : clang(Words{"-x", "ir", "-"} + flags + more, text);
   if (first.exit_code != 0) return compile_error(shader_errors(parse_messages(first.errors)), first);
   if (!checked) return true;
   const ProcessResult second = clang(Words{"-x", "ir", "-", "-O0", "-fPIC"} + target_flags() +
-                                         Words{"-fpass-plugin=" METAL_ON_CPU_PASS, "-Wno-everything", "-shared", "-o", out},
+                                         Words{"-fpass-plugin=" + pass_path(), "-Wno-everything", "-shared", "-o", out},
                                      first.output);
   if (second.exit_code != 0) return compile_error({}, second);
   return true;
@@ -67,7 +66,7 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
                    "-nostdinc",
                    "-nostdinc++",
                    "-isystem",
-                   kPrelude + "/metal",
+                   prelude_path() + "/metal",
                    "-D__METAL__=1",
                    "-D__METAL_VERSION__=" + std::string(options.language >= 17 ? "400" : "320"),
                    "-D__HAVE_BFLOAT__=1",

@@ -4,10 +4,12 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "../beside.h"
+
 namespace metal_on_cpu {
 namespace {
 
-bool of_prelude(const std::string& file) { return file.starts_with(METAL_ON_CPU_PRELUDE) || file == "<command line>"; }
+bool of_prelude(const std::string& file) { return file.starts_with(prelude_path()) || file == "<command line>"; }
 
 // The names of the hidden machinery mean nothing to who wrote the shader.
 std::string readable(std::string text) {

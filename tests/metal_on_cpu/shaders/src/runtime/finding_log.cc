@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "../beside.h"
 #include "../compiler/process.h"
 
 namespace metal_on_cpu {
@@ -27,7 +28,7 @@ Place innermost(std::istream& lines) {
     if (column == std::string::npos || number == std::string::npos || !place.file.empty()) continue;
     const std::string file = line.substr(0, number);
     const auto n = static_cast<uint32_t>(std::strtoul(line.c_str() + number + 1, nullptr, 10));
-    if (file.find(METAL_ON_CPU_PRELUDE) == std::string::npos && file != "??" && n != 0) place = {without_dot(file), n};
+    if (file.find(kPreludeFolder) == std::string::npos && file != "??" && n != 0) place = {without_dot(file), n};
   }
   return place;
 }
