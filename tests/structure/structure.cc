@@ -232,6 +232,7 @@ Breaches library_manners(const fs::path& root) {
       }
       if (std::regex_search(line, match, isa_flag))
         breaches.push_back(at(file, i, "an instruction set for a whole file: " + match.str()));
+      if (line.find("metal_on_cpu") != std::string::npos) breaches.push_back(at(file, i, "needs the test-bed: metal_on_cpu"));
     }
   }
   return breaches;

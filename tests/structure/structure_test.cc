@@ -139,9 +139,11 @@ TEST(StructureRules, FindBadManners) {
       {{"src/core/a.cc", "void f() { std::printf(\"x\"); }\n// printf( in a comment\nvoid g() { snprintf(p, 1, \"\"); }\n"},
        {"src/core/b.cc", "static_assert(true);\nvoid h() { abort (); }\n"},
        {"src/core/CMakeLists.txt", "set_source_files_properties(a.cc PROPERTIES COMPILE_FLAGS -mavx2)\n"},
+       {"CMakeLists.txt", "add_subdirectory(tests)\nadd_subdirectory(tests/metal_on_cpu)\n"},
        {"tools/main.cc", "int main() { printf(\"x\"); }\n"}});
   const Breaches found = library_manners(tree.root());
-  EXPECT_EQ(found.size(), 3u);
+  EXPECT_EQ(found.size(), 4u);
+  EXPECT_THAT(found, Contains(HasSubstr("CMakeLists.txt:2: needs the test-bed")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/a.cc:1")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/b.cc:2")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/CMakeLists.txt:1")));
