@@ -20,8 +20,8 @@ Breaches line_widths(const std::filesystem::path& root);
 Breaches nested_conditionals(const std::filesystem::path& root);
 /// No notes of things left undone and no paths of somebody's machine.
 Breaches words(const std::filesystem::path& root);
-/// src/ neither prints nor ends the process, and sets no instruction set for a whole file. The library's build does not name the
-/// test-bed.
+/// src/ neither prints nor ends the process, and sets no instruction set for a whole file. The library's build does not name
+/// the test-bed.
 Breaches library_manners(const std::filesystem::path& root);
 /// Every source is named by a CMakeLists.txt of its folder or of one above; every header guards itself.
 Breaches sources_listed(const std::filesystem::path& root);
