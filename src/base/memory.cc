@@ -14,16 +14,16 @@ Allocator Allocator::system() {
 Result<Block> Block::allocate(const Allocator& allocator, size_t size, size_t align) {
   Block b;
   if (size == 0) return b;
-  const auto rounded = Checked(size).round_up(align).at_most(PTRDIFF_MAX);
-  void* p = rounded ? allocator.alloc(allocator.user, *rounded, align) : nullptr;
+  const size_t rounded = Checked(size).round_up(align).at_most(PTRDIFF_MAX).value_or(0);
+  void* p = rounded != 0 ? allocator.alloc(allocator.user, rounded, align) : nullptr;
   if (p == nullptr) return Status::error(MARLIN_E_MEMORY, "could not allocate %zu bytes", size);
   if (reinterpret_cast<uintptr_t>(p) % align != 0) {
-    allocator.release(allocator.user, p, *rounded);
+    allocator.release(allocator.user, p, rounded);
     return Status::error(MARLIN_E_ARGUMENT,
                          "the host's alloc returned %p, expected a multiple of %zu", p, align);
   }
   b.data_ = p;
-  b.size_ = *rounded;
+  b.size_ = rounded;
   b.allocator_ = allocator;
   return b;
 }

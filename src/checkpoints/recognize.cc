@@ -85,7 +85,10 @@ std::optional<size_t> LayerTable::find(std::string_view wanted) const {
 
 Finding LayerTable::finding(const Finder& finder, size_t index) const {
   const Record& record = records_[index];
-  return *recognizers()[record.recognizer].recognize(finder, finder.tensors.view(record.tensor));
+  auto found =
+      recognizers()[record.recognizer].recognize(finder, finder.tensors.view(record.tensor));
+  // The recognizer found the layer when the table was made, from the same tensors.
+  return *found;  // NOLINT(bugprone-unchecked-optional-access)
 }
 
 }  // namespace metal_marlin

@@ -78,7 +78,8 @@ Result<std::unique_ptr<WeightSource>> read_awq_gemv(const LayoutOperands& o, Dep
   MARLIN_ASSIGN(parts.meta, begin_gemv(o, depth));
   if (o.k % 8 != 0)
     return view_error(o.values, MARLIN_E_SHAPE, "k: expected a multiple of 8, found %" PRId64, o.k);
-  const int64_t padded = *awq_gemv_groups(o.k, parts.meta.group_size);
+  // begin_gemv() has seen that there is a value.
+  const int64_t padded = awq_gemv_groups(o.k, parts.meta.group_size).value_or(0);
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, o.k / 8));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, padded));
@@ -109,7 +110,8 @@ Result<std::unique_ptr<WeightSource>> read_awq_gemv_fast(const LayoutOperands& o
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I16}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n / 4, o.k));
   // llm-awq has written scales with and without the padding.
-  const int64_t padded = *awq_gemv_groups(o.k, parts.meta.group_size);
+  // begin_gemv() has seen that there is a value.
+  const int64_t padded = awq_gemv_groups(o.k, parts.meta.group_size).value_or(0);
   const int64_t rows = rows_of(o.scales) == parts.meta.groups ? parts.meta.groups : padded;
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, rows, o.n));
   MARLIN_ASSIGN(parts.meta.zero_type, float_type(o.zeros));

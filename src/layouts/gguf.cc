@@ -79,7 +79,7 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
     return Status::error(MARLIN_E_SHAPE, "k: GGUF's %s wants multiples of %u, found %" PRId64,
                          element.name, element.block, meta.k);
   }
-  if (meta.group_size != block.group && !(meta.groups == 1 && meta.k == block.group)) {
+  if (meta.group_size != block.group && (meta.groups != 1 || meta.k != block.group)) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "group_size: GGUF's %s has groups of %" PRId64 ", found %" PRId64,
                          element.name, block.group, meta.group_size);

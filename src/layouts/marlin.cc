@@ -270,7 +270,7 @@ class Marlin24Encoder final : public Encoder {
       unsigned unit = 0;
       for (int i = 0; i < 4; ++i) {
         const unsigned mask = kept[4 * c + i];
-        const int low = std::countr_zero(mask), high = std::bit_width(mask) - 1;
+        const int low = std::countr_zero(mask), high = 31 - std::countl_zero(mask);
         unit |= static_cast<unsigned>(high << 2 | low) << 4 * i;
       }
       pattern_[static_cast<size_t>(sparse_meta_place(n, c, meta_.n))] = static_cast<uint16_t>(unit);

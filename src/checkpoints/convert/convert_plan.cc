@@ -225,6 +225,7 @@ class Planner {
 
   Status check_names() const {
     std::vector<std::string_view> names;
+    names.reserve(plan_.tensors.size());
     for (const OutputTensor& t : plan_.tensors) names.push_back(t.name);
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());

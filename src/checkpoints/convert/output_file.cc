@@ -52,8 +52,9 @@ int reserve(int fd, uint64_t bytes) {
 /// Whether the error means that the disk or system does not have the call at all. Linux returns
 /// EPERM for links on a disk without links.
 bool is_no_such_call(int number) {
-  return number == ENOSYS || number == EINVAL || number == ENOTSUP || number == EOPNOTSUPP ||
-         number == EPERM;
+  // NOLINTNEXTLINE(misc-redundant-expression): some systems give both names one number
+  const bool not_supported = number == ENOTSUP || number == EOPNOTSUPP;
+  return not_supported || number == ENOSYS || number == EINVAL || number == EPERM;
 }
 
 constexpr const char* kCannotName = "cannot give the file its name";

@@ -28,7 +28,7 @@ Result<OutputFolder> OutputFolder::find(const std::string& path, bool gguf) {
   if (!there && errno != ENOENT) return file_error(path, "cannot examine", errno);
   const char* ending = gguf ? ".gguf" : ".safetensors";
   const bool names_file = path.ends_with(".gguf") || path.ends_with(".safetensors");
-  if (names_file && !(there && S_ISDIR(info.st_mode))) {
+  if (names_file && (!there || !S_ISDIR(info.st_mode))) {
     if (!path.ends_with(ending)) {
       return Status::error(MARLIN_E_ARGUMENT,
                            "%.150s: expected a folder or a name in %s for this scheme",

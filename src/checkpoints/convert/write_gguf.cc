@@ -1,6 +1,7 @@
 #include "checkpoints/convert/write_gguf.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/bits.h"
 #include "base/checked.h"
@@ -109,7 +110,7 @@ Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, Plann
   for (OutputTensor& t : tensors) {
     append_string(out, t.name);
     append(out, static_cast<uint32_t>(t.dims.size()));
-    for (auto dim = t.dims.rbegin(); dim != t.dims.rend(); ++dim) append(out, *dim);
+    for (const auto dim : std::views::reverse(t.dims)) append(out, dim);
     append(out, gguf_number(*gguf_type(t.type)));  // gguf_output_bytes() has found it
     t.offset = at.get().value_or(0);
     append(out, t.offset);

@@ -188,9 +188,9 @@ MARLIN_AVX512_BF16 void partial_tile(const Partial& dequantized, int blocks, boo
     for (int part = 0; part < kParts; ++part) {
       __m512 partial[kRows][kVectors];
 #pragma GCC unroll 3
-      for (int r = 0; r < kRows; ++r)
+      for (auto& row : partial)
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) partial[r][v] = _mm512_setzero_ps();
+        for (__m512& sum : row) sum = _mm512_setzero_ps();
 #pragma GCC unroll 16
       for (int step = part * kSteps / kParts; step < (part + 1) * kSteps / kParts; ++step)
         multiply_step(dequantized.weights[b][step], a_block + step * kRows, partial);

@@ -84,7 +84,8 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep
   (multiply_step<kForm, kCode, kRows, kWide, kStep>(lines, table, x, part), ...);
 }
 
-/// Multiplies kRows rows by 64 columns, a few vectors at a time.
+/// Multiplies kRows rows by 64 columns, a few vectors at a time. It is longer than other functions,
+/// because its parts share registers. NOLINTBEGIN(readability-function-size)
 template <ActivationForm kForm, CodeKind kCode, int kRows>
 MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile& tile) {
   using Lines = CodeLines<kCode, false>;
@@ -153,6 +154,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
     for (int w = 0; w < kWide; ++w) store_sums(acc[w], tile.sums + 16 * (v + w));
   }
 }
+// NOLINTEND(readability-function-size)
 
 template <ActivationForm kForm, CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float*) {

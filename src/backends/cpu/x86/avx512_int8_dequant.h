@@ -170,9 +170,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(
   for (int b = 0; b < blocks; b += kGroup) {
     FloatSums part;
 #pragma GCC unroll 3
-    for (int r = 0; r < kDequantRows; ++r)
+    for (auto& row : part)
 #pragma GCC unroll 4
-      for (int v = 0; v < kDequantVectors; ++v) part[r][v] = _mm512_setzero_ps();
+      for (__m512& sum : row) sum = _mm512_setzero_ps();
     for (int i = 0; i < kGroup; ++i, a_block += kLayout.a_block_size()) {
       fetch_a_blocks(a_block);
       Int8Sums dot;
