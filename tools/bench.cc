@@ -183,6 +183,29 @@ void add_metal_counters(CLI::App& sub, Options& options) {
   run_metal_counters(arguments);
 }
 
+constexpr const char* kFooter =
+    "Weights are rotated through copies of more than 400 MB, so that they come from memory, and "
+    "every product is\n"
+    "checked against float64 on a sample of columns; exits with 1 when one is wrong.\n\n"
+    "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, "
+    "gbytes_per_s, gflops, limit\n"
+    "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, "
+    "read_gbytes_per_s,\n"
+    "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own "
+    "clock; the rates are then\n"
+    "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, "
+    "distinct_experts (of one\n"
+    "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are "
+    "those of the CPU.\n\n"
+    "Examples:\n"
+    "  metal-marlin bench\n"
+    "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
+    "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
+    "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
+    "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
+    "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
+    "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32";
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -224,28 +247,7 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("--svg", options->svg, "Draw the roofline to this file")->type_name(kFile);
   add_force(*sub, options->force);
   add_metal_counters(*sub, *options);
-  sub->footer(
-      "Weights are rotated through copies of more than 400 MB, so that they come from memory, and "
-      "every product is\n"
-      "checked against float64 on a sample of columns; exits with 1 when one is wrong.\n\n"
-      "JSON fields: backend, kernel, format, compute, M, N, K, group, threads, seconds, "
-      "gbytes_per_s, gflops, limit\n"
-      "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, "
-      "read_gbytes_per_s,\n"
-      "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own "
-      "clock; the rates are then\n"
-      "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, "
-      "distinct_experts (of one\n"
-      "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are "
-      "those of the CPU.\n\n"
-      "Examples:\n"
-      "  metal-marlin bench\n"
-      "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
-      "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
-      "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
-      "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
-      "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
-      "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32");
+  sub->footer(kFooter);
   sub->callback([&action, sub, options] {
     action = [sub, options]() -> ExitCode {
       if (options->metal_counters) count_metal(*sub);

@@ -129,9 +129,11 @@ std::string zsh_arguments(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options(kAll)) {
     const std::string often = option->get_expected_max() > 1 ? "*" : "", value = zsh_value(*option);
     const std::string description = "[" + escaped(option->get_description(), "[]\\") + "]";
-    for (const std::string& name : spellings(*option))
-      call += " \\\n  " + quoted(often + name + (value.empty() || name[1] != '-' ? "" : "=") +
-                                 description + value);
+    for (const std::string& name : spellings(*option)) {
+      const char* const separator = value.empty() || name[1] != '-' ? "" : "=";
+      call += " \\\n  ";
+      call += quoted(fmt::format("{}{}{}{}{}", often, name, separator, description, value));
+    }
     if (option->get_positional()) call += " \\\n  " + quoted(value);
   }
   return call;

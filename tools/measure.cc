@@ -109,7 +109,7 @@ struct Prepared {
 /// product.
 std::vector<RowRange> rows_to_check(const marlin_layer_info& info,
                                     const std::vector<int32_t>& experts) {
-  const std::vector<RowRange> sample = sampled_rows(info.n, kSampledColumns);
+  std::vector<RowRange> sample = sampled_rows(info.n, kSampledColumns);
   if (experts.empty()) return sample;
   std::vector<RowRange> rows;
   for (const int32_t expert : std::set(experts.begin(), experts.end())) {
@@ -117,6 +117,33 @@ std::vector<RowRange> rows_to_check(const marlin_layer_info& info,
       rows.push_back({expert * info.n + range.first, range.count});
   }
   return rows;
+}
+
+/// The product of a job with its kernel and the verdict on a sample of its result; without times
+/// and limits.
+Measurement checked(const Bench& bench, const marlin_weights* weights, const Job& job,
+                    const Prepared& p) {
+  const marlin_layer_info info = info_of(weights);
+  const marlin_gemm_desc desc = p.product_by(weights, job);
+  multiply(desc);
+  Product products[] = {{&p.a, &p.c, job.m, job.compute, p.draws[0]}};
+  check_products(weights, products, rows_to_check(info, p.draws[0]), bench.limits->threads());
+  Measurement made{};
+  made.job = job;
+  made.backend = backend_name(bench.device.backend);
+  made.kernel = explained(explain(desc), "kernel");
+  made.format = info.format;
+  made.n = info.n;
+  made.k = info.k;
+  made.group = info.group_size;
+  made.sparse = (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
+  made.threads = bench.limits->threads();
+  made.bytes =
+      job.top_k == 0 ? info.bytes : info.bytes / info.experts * static_cast<uint64_t>(p.distinct);
+  made.verdict = products[0].verdict;
+  made.experts = info.experts;
+  made.distinct_experts = p.distinct;
+  return made;
 }
 
 }  // namespace
@@ -167,31 +194,21 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     }
   }
 
+  const double read = median(reads);
   std::vector<Measurement> out;
   for (size_t i = 0; i < timed.size(); ++i) {
     const size_t j = i % jobs.size();
-    const Job& job = jobs[j];
-    const Rotation& weights = rotations[i / jobs.size()];
-    const marlin_layer_info info = info_of(weights.first());
-    const Prepared& p = operands[j];
-    const marlin_gemm_desc desc = p.product_by(weights.first(), job);
-    multiply(desc);
-    Product checked[] = {{&p.a, &p.c, job.m, job.compute, p.draws[0]}};
-    check_products(weights.first(), checked, rows_to_check(info, p.draws[0]),
-                   bench.limits->threads());
-    const uint64_t bytes =
-        job.top_k == 0 ? info.bytes : info.bytes / info.experts * static_cast<uint64_t>(p.distinct);
     const std::string instruction =
-        instruction_for(bench.device.isa_or_arch, job.compute, job.dtype);
-    out.push_back({job, backend_name(bench.device.backend), explained(explain(desc), "kernel"),
-                   info.format, info.n, info.k, info.group_size,
-                   (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0, bench.limits->threads(), bytes,
-                   timed[i].seconds(), median(reads), instruction, median(peaks[instruction]),
-                   checked[0].verdict, timed[i].device_seconds()});
-    out[i].experts = info.experts;
-    out[i].distinct_experts = p.distinct;
-    const size_t dense = j;  // the first rotation's
-    if (out[i].sparse && !out[dense].sparse) out[i].dense_seconds = out[dense].seconds;
+        instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype);
+    Measurement& made =
+        out.emplace_back(checked(bench, rotations[i / jobs.size()].first(), jobs[j], operands[j]));
+    made.seconds = timed[i].seconds();
+    made.device_seconds = timed[i].device_seconds();
+    made.read_rate = read;
+    made.instruction = instruction;
+    made.peak = median(peaks[instruction]);
+    const Measurement& dense = out[j];  // the first rotation's
+    if (made.sparse && !dense.sparse) made.dense_seconds = dense.seconds;
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 
@@ -36,7 +37,7 @@ void Progress::hide() {
 }
 
 std::string duration_text(double seconds) {
-  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9) + 0.5);
+  const int64_t s = std::llround(std::clamp(seconds, 0.0, 1e9));
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
   return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
