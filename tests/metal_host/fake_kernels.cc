@@ -10,7 +10,7 @@ bool define_all() {
     const uint64_t n = t.value<uint32_t>(2);
     if (t.position.x >= n) return;
     const bool negate = constants.contains(0) && std::get<bool>(constants.at(0));
-    const auto shift = constants.contains(1) ? static_cast<float>(std::get<int64_t>(constants.at(1))) : 0.0f;
+    const auto shift = constants.contains(1) ? static_cast<float>(std::get<uint64_t>(constants.at(1))) : 0.0f;
     const auto factor = constants.contains(2) ? static_cast<float>(std::get<uint64_t>(constants.at(2))) : 1.0f;
     const float x = t.buffer<const float>(0)[t.position.x] * factor + shift;
     t.buffer<float>(1)[t.position.x] = negate ? -x : x;
