@@ -104,15 +104,6 @@ std::string empty_layers(uint64_t count) {
   return out + std::string(32 - out.size() % 32, '\0');
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MARLIN_SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MARLIN_SANITIZED
-#endif
-
 /// The most memory that a process has had of those that have ended, in bytes.
 int64_t most_memory() {
   rusage usage{};
@@ -121,7 +112,7 @@ int64_t most_memory() {
 }
 
 TEST(Inspect, KeepsNoLayerInMemory) {
-#ifdef MARLIN_SANITIZED
+#ifdef MARLIN_COMMAND_SANITIZED
   GTEST_SKIP() << "sanitizers keep memory that is freed";
 #endif
   const ScratchFolder scratch;
