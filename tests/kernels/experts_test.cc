@@ -9,7 +9,7 @@
 
 #include "formats_under_test.h"
 #include "special_values.h"
-#include "unit/under_tsan.h"
+#include "unit/under_sanitizer.h"
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "unit/planned.h"
-#include "unit/under_tsan.h"
+#include "unit/under_sanitizer.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -327,6 +327,7 @@ TEST_F(CpuBackendTest, CallersAtOnceGetTheirOwnResults) {
 
 TEST_F(CpuBackendTest, ComputesInTheChildOfAFork) {
   SKIP_UNDER_TSAN();
+  SKIP_UNDER_ASAN();
   Operands o = operands(*packed_, 5);
   ASSERT_TRUE(plan_and_run(*backend_, nullptr, o.problem).ok());
   const std::vector<float> expected = o.c;
