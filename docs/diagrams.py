@@ -252,6 +252,71 @@ def gguf_nvfp4():
     return card
 
 
+def factor(name):
+    return (f"{name}\nf16", 12, "scale" if name == "d" else "zero", 2)
+
+
+def gguf_q5_0():
+    card = gguf("GGUF Q5_0: 32 elements in 22 bytes",
+                [("d\nf16", 2.6, "scale", 2), ("qh\nu32", 4, "code2", 4), ("q: 16 bytes of two codes", 16, "code", 16)],
+                halves() + [("qh", [("bit e: high bit of element e", 32, "code2")], "bit")])
+    card.note("Value (q − 16) · d, with q = nibble + 16 · bit. Q5_1 has an f16 m after d: q · d + m.")
+    return card
+
+
+def gguf_q2_k():
+    card = gguf("GGUF Q2_K: 256 elements in 84 bytes",
+                [("scales: 16 bytes", 24, "scale", 16), ("qs: 64 bytes of four codes", 70, "code", 64), factor("d"), factor("dmin")],
+                [("byte i of scales", [("minimum m of group i", 4, "zero"), ("scale s of group i", 4, "scale")], "bit"),
+                 ("byte 32h + l of qs", [(f"element 128h + {32 * j} + l", 2, "code" if j % 2 == 0 else "code2") for j in (3, 2, 1, 0)],
+                  "bit")])
+    card.note("Group i holds elements 16i … 16i + 15. Value d · s · q − dmin · m.")
+    return card
+
+
+def gguf_q3_k():
+    card = gguf("GGUF Q3_K: 256 elements in 110 bytes",
+                [("hm: 32 bytes", 32, "code2", 32), ("qs: 64 bytes of four low codes", 64, "code", 64), ("scales\n12 bytes", 20, "scale", 12),
+                 factor("d")],
+                [("byte l of hm", [(f"element {32 * j} + l", 1, "code2") for j in range(7, -1, -1)], "bit"),
+                 ("byte 32h + l of qs", [(f"element 128h + {32 * j} + l", 2, "code" if j % 2 == 0 else "code2") for j in (3, 2, 1, 0)],
+                  "bit")])
+    card.note("q counts from −4: low code − 4, or the low code itself where the bit of hm is set. Value d · (s − 32) · q; groups of 16.")
+    return card
+
+
+def gguf_q4_k():
+    card = gguf("GGUF Q4_K: 256 elements in 144 bytes",
+                [factor("d"), factor("dmin"), ("scales: 12 bytes", 24, "scale", 12), ("qs: 128 bytes of two codes", 100, "code", 128)],
+                [("bytes i, 4 + i of\nscales, i = 0…3",
+                  [("top of s[4 + i]", 2, "scale"), ("scale s[i]", 6, "scale"), ("top of m[4 + i]", 2, "zero"), ("minimum m[i]", 6, "zero")], None),
+                 ("byte 8 + i", [("low 4 of m[4 + i]", 4, "zero"), ("low 4 of s[4 + i]", 4, "scale")], "bit"),
+                 ("byte 32c + l of qs", pair("element 64c + l", "element 64c + 32 + l"), "bit")])
+    card.note("Value d · s · q − dmin · m; groups of 32. Q5_K has 32 bytes qh before qs: bit e / 32 of byte e mod 32 is the high bit.")
+    return card
+
+
+def gguf_q6_k():
+    card = gguf("GGUF Q6_K: 256 elements in 210 bytes",
+                [("ql: 128 bytes of two nibbles", 90, "code", 128), ("qh: 64 bytes of four pairs", 60, "code2", 64),
+                 ("scales: 16 × int8", 30, "scale", 16), factor("d")],
+                [("byte 64h + 32i + l\nof ql, i = 0, 1", pair("128h + 32i + l", "128h + 64 + 32i + l"), "bit"),
+                 ("byte 32h + l of qh", [(f"element 128h + {32 * j} + l", 2, "code" if j % 2 == 0 else "code2") for j in (3, 2, 1, 0)],
+                  "bit")])
+    card.note("Value d · scale · (q − 32), with q = nibble + 16 · pair; groups of 16.")
+    return card
+
+
+def gguf_iq4_xs():
+    card = gguf("GGUF IQ4_XS: 256 elements in 136 bytes",
+                [factor("d"), ("sh\nu16", 12, "scale", 2), ("sl: 4 bytes", 20, "scale", 4), ("qs: 128 bytes of two codes", 100, "code", 128)],
+                [("sh", [(f"top of s[{i}]", 2, "scale") for i in range(7, -1, -1)], "bit"),
+                 ("byte i of sl", [("low 4 of s[2i + 1]", 4, "scale"), ("low 4 of s[2i]", 4, "scale")], "bit"),
+                 ("byte 16g + j of qs", pair("element 32g + j", "element 32g + 16 + j"), "bit")])
+    card.note("Value d · (s − 32) · iq4(q); groups of 32. IQ4_NL is Q4_0 with iq4(q) · d.")
+    return card
+
+
 def mlx():
     card = Card("MLX: words of eight along K", MSB)
     card.strip("weight (n, b)", word(eight("k", "b")))
@@ -406,7 +471,7 @@ def cpu_sparse():
 
 
 DRAWINGS = [number_types, rows, k8n, gptq, awq_gemm, awq_gemv, awq_gemv_fast, gguf_q4_0, gguf_q4_1, gguf_q8_0, gguf_mxfp4, gguf_nvfp4,
-            mlx, compressed_tensors, mxfp4_rows, nvfp4_rows, marlin_tile, marlin_24_tile, marlin_24_meta, sparse_bitmask, nibble_24,
+            gguf_q5_0, gguf_q2_k, gguf_q3_k, gguf_q4_k, gguf_q6_k, gguf_iq4_xs, mlx, compressed_tensors, mxfp4_rows, nvfp4_rows, marlin_tile, marlin_24_tile, marlin_24_meta, sparse_bitmask, nibble_24,
             words_24, cpu_dense, cpu_sparse]
 
 

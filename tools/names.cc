@@ -13,7 +13,9 @@ using Names = std::span<const std::pair<T, std::string_view>>;
 
 constexpr std::pair<marlin_format, std::string_view> kFormats[] = {
     {MARLIN_INT4, "int4"},   {MARLIN_FP4, "fp4"},   {MARLIN_MXFP4, "mxfp4"},
-    {MARLIN_NVFP4, "nvfp4"}, {MARLIN_INT8, "int8"},
+    {MARLIN_NVFP4, "nvfp4"}, {MARLIN_INT8, "int8"}, {MARLIN_INT2, "int2"},
+    {MARLIN_INT3, "int3"},   {MARLIN_INT5, "int5"}, {MARLIN_INT6, "int6"},
+    {MARLIN_IQ4, "iq4"},
 };
 constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
     {MARLIN_COMPUTE_DEFAULT, "default"},
@@ -49,6 +51,7 @@ constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
     {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},
+    {MARLIN_PACK_TWO_LEVEL_SCALES, "two-level-scales"},
     {MARLIN_PACK_GATE_UP_INTERLEAVED, "gate-up-interleaved"},
     {MARLIN_LAYER_ZEROS, "zeros"},
     {MARLIN_LAYER_ACT_ORDER, "act-order"},
@@ -121,6 +124,23 @@ std::span<const marlin_format> all_formats() {
   static constexpr marlin_format formats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4,
                                               MARLIN_INT8};
   return formats;
+}
+
+int code_bits(marlin_format format) {
+  switch (format) {
+    case MARLIN_INT2:
+      return 2;
+    case MARLIN_INT3:
+      return 3;
+    case MARLIN_INT5:
+      return 5;
+    case MARLIN_INT6:
+      return 6;
+    case MARLIN_INT8:
+      return 8;
+    default:
+      return 4;
+  }
 }
 
 uint32_t default_group(marlin_format format) { return format == MARLIN_NVFP4 ? 16 : 32; }

@@ -31,6 +31,8 @@ std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///<
 
 /// The quantized formats, in the order of the header.
 std::span<const marlin_format> all_formats();
+/// Bits of a code.
+int code_bits(marlin_format format);
 /// The group of a format if none is requested.
 uint32_t default_group(marlin_format format);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "library.h"
+#include "names.h"
 #include "parallel.h"
 
 namespace metal_marlin::tools {
@@ -65,7 +66,7 @@ double corrected_magnitude(const double* w, int64_t count, const marlin_layer_in
     if (distance > 4 * kU * largest) scale = std::min(scale, distance);
   }
   if (!std::isfinite(scale)) return 0;  // one value only: see row_magnitudes
-  const double codes = info.format == MARLIN_INT8 ? 128 : 16;
+  const double codes = info.format == MARLIN_INT8 ? 128 : 1 << code_bits(info.format);
   return additive ? 2 * codes * scale + largest : 2 * codes * scale;
 }
 
@@ -182,7 +183,8 @@ struct Row {
     // Act-order scatters a group over the row, and the members of groups are not visible. The
     // largest value of the row then bounds the scale of every group, because a scale is one step.
     if (info.flags & MARLIN_LAYER_ACT_ORDER) {
-      magnitudes.push_back((info.format == MARLIN_INT8 ? 256 : 32) * (largest > 0 ? largest : 1));
+      const double codes = 2 << code_bits(info.format);
+      magnitudes.push_back((info.format == MARLIN_INT8 ? 256 : codes) * (largest > 0 ? largest : 1));
       return;
     }
     for (int64_t first = 0; first < info.k; first += info.group_size) {

@@ -63,8 +63,8 @@ std::vector<marlin_format> ShapeOptions::formats() const {
 
 std::vector<bool> ShapeOptions::sparsities(marlin_format format) const {
   if (sparse_ == "2:4") return {true};
-  // INT8 is always dense.
-  if (sparse_ == "both" && format != MARLIN_INT8) return {false, true};
+  // Codes of other widths are always dense.
+  if (sparse_ == "both" && code_bits(format) == 4) return {false, true};
   return {false};
 }
 

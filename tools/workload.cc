@@ -30,7 +30,8 @@ marlin_matrix rows_of(const std::vector<uint8_t>& bytes, int64_t first, int64_t 
 
 /// The bytes of a row of the matrix of codes.
 int64_t code_columns(const WeightShape& shape) {
-  return shape.sparse ? shape.k / 4 : shape.format == MARLIN_INT8 ? shape.k : (shape.k + 1) / 2;
+  if (shape.sparse) return shape.k / 4;
+  return code_bits(shape.format) == 4 ? (shape.k + 1) / 2 : shape.k;
 }
 
 /// The rows of all experts together.

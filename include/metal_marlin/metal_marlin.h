@@ -146,6 +146,11 @@ typedef int32_t marlin_format;                /* the value of a weight with code
 #define MARLIN_MXFP4 ((marlin_format)3)       /* e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0) */
 #define MARLIN_NVFP4 ((marlin_format)4)       /* e2m1(q) * e4m3 * tensor_scale, groups of 16 */
 #define MARLIN_INT8 ((marlin_format)5)        /* q * s (+ zero); holds Q8_0 exactly */
+#define MARLIN_INT2 ((marlin_format)6)        /* as INT4, zero 2 when absent; GGUF's Q2_K */
+#define MARLIN_INT3 ((marlin_format)7)        /* as INT4, zero 4 when absent; GGUF's Q3_K */
+#define MARLIN_INT5 ((marlin_format)8)        /* as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K */
+#define MARLIN_INT6 ((marlin_format)9)        /* as INT4, zero 32 when absent; GGUF's Q6_K */
+#define MARLIN_IQ4 ((marlin_format)10)        /* iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS */
 
 typedef int32_t marlin_compute;
 #define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, sums in FP32 */
@@ -154,7 +159,7 @@ typedef int32_t marlin_compute;
 
 typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/formats.md defines each bit by bit */
 #define MARLIN_LAYOUT_AUTO ((marlin_layout)0)          /* packing: ROWS; opening a file: detected */
-#define MARLIN_LAYOUT_ROWS ((marlin_layout)1)          /* U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K] */
+#define MARLIN_LAYOUT_ROWS ((marlin_layout)1)          /* 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; others: U8 [N, K] */
 #define MARLIN_LAYOUT_K8N ((marlin_layout)2)           /* U32 [K/8, N], nibble i of a word = element 8 kb + i */
 #define MARLIN_LAYOUT_GPTQ_V1 ((marlin_layout)3)       /* K8N with packed zeros that store zero - 1 */
 #define MARLIN_LAYOUT_GPTQ_V2 ((marlin_layout)4)       /* K8N with packed zeros */
@@ -203,6 +208,7 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 #define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss); loading sets it */
 #define MARLIN_PACK_SCALES_MSE 16u         /* when quantizing, search for the scale of least squared error */
 #define MARLIN_PACK_OBEYS_2_4 32u          /* dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT */
+#define MARLIN_PACK_TWO_LEVEL_SCALES 64u   /* LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS) */
 /* marlin_layer_info::flags only */
 #define MARLIN_LAYER_ZEROS 256u       /* has integer zero points */
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */

@@ -8,6 +8,7 @@
 #include "api/errors.h"
 #include "api/weights.h"
 #include "checkpoints/convert/convert.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -26,9 +27,9 @@ Status check_convert_desc(const marlin_convert_desc& d) {
   if (d.scheme < MARLIN_SCHEME_AUTO || d.scheme > MARLIN_SCHEME_GGUF)
     return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 4 (GGUF)",
                          d.scheme);
-  if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1 (INT4) .. 5 (INT8)",
-                         d.format);
+  if (format_row(d.format) == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1..%d", d.format,
+                         last_format());
   if (d.column_norms != nullptr && (d.flags & MARLIN_CONVERT_PRUNE_2_4) == 0)
     return Status::error(MARLIN_E_ARGUMENT,
                          "desc->column_norms are given, which are for PRUNE_2_4 only");

@@ -6,6 +6,7 @@
 #include "api/checkpoint.h"
 #include "api/errors.h"
 #include "api/weights.h"
+#include "formats/format_table.h"
 #include "sources/shard.h"
 #include "sources/watch.h"
 
@@ -19,9 +20,9 @@ Status check_load_desc(const marlin_load_desc& d) {
   if ((d.flags & ~kLoadFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
                          d.flags & ~kLoadFlags);
-  if (d.format < MARLIN_FORMAT_NONE || d.format > MARLIN_INT8)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0 (none) .. 5 (INT8)",
-                         d.format);
+  if (d.format != MARLIN_FORMAT_NONE && format_row(d.format) == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0 (none) .. %d", d.format,
+                         last_format());
   if (d.layers == nullptr || d.layer_count == 0)
     return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
   return {};

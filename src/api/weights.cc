@@ -72,15 +72,19 @@ namespace {
 
 constexpr uint32_t kPackFlags = MARLIN_PACK_ADDITIVE_ZEROS | MARLIN_PACK_DIVIDE_SCALE |
                                 MARLIN_PACK_GATE_UP_INTERLEAVED | MARLIN_PACK_SCALES_MSE |
-                                MARLIN_PACK_PRUNE_2_4 | MARLIN_PACK_OBEYS_2_4;
+                                MARLIN_PACK_PRUNE_2_4 | MARLIN_PACK_OBEYS_2_4 |
+                                MARLIN_PACK_TWO_LEVEL_SCALES;
 
 Status check_pack_desc(const marlin_pack_desc& d) {
-  if (d.format < MARLIN_INT4 || d.format > MARLIN_INT8)
-    return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1 (INT4) .. 5 (INT8)",
-                         d.format);
+  if (format_row(d.format) == nullptr)
+    return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1..%d", d.format,
+                         last_format());
   if (caller_layout(d.layout) == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..%d", d.layout,
                          last_layout());
+  const LayoutRow& layout = *caller_layout(d.layout);
+  if ((d.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0 && !layout.has_place(Takes::two_level))
+    return Status::error(MARLIN_E_ARGUMENT, "flags: %s has no two-level scales", layout.name);
   if (d.n <= 0 || d.k <= 0)
     return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more",
                          d.n, d.k);
@@ -167,6 +171,7 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
 uint32_t flags_of(const WeightMeta& meta) {
   uint32_t flags = 0;
   if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+  if (meta.has_two_level_scales()) flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
   if (meta.zero_kind == ZeroKind::integer) flags |= MARLIN_LAYER_ZEROS;
   if (!meta.group_index.empty()) flags |= MARLIN_LAYER_ACT_ORDER;
   if (meta.sparse) flags |= MARLIN_LAYER_SPARSE_2_4;

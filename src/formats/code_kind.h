@@ -1,5 +1,5 @@
-// How a 4-bit or 8-bit code becomes a number before its scale multiplies it: the one vocabulary of
-// codes, in which kernels of every backend are named.
+// How a code becomes a number before its scale multiplies it: the one vocabulary of codes, in which
+// kernels of every backend are named.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ enum class CodeKind : uint8_t {
   u4zero,  ///< INT4 with integer zero points
   u4add,   ///< INT4 with additive zeros
   fp4,     ///< E2M1
-  i8,      ///< INT8
-  i8add,   ///< INT8 with additive zeros
+  i8,      ///< integers in bytes: INT8; others as they are expanded, less integer zero points
+  i8add,   ///< the same with additive zeros
 };
 
 constexpr bool is_eight_bits(CodeKind kind) {
@@ -30,10 +30,12 @@ constexpr CodeKind code_kind(marlin_format format, ZeroKind zeros) {
     case MARLIN_INT4:
       if (additive) return CodeKind::u4add;
       return zeros == ZeroKind::integer ? CodeKind::u4zero : CodeKind::u4;
-    case MARLIN_INT8:
-      return additive ? CodeKind::i8add : CodeKind::i8;
-    default:
+    case MARLIN_FP4:
+    case MARLIN_MXFP4:
+    case MARLIN_NVFP4:
       return CodeKind::fp4;
+    default:
+      return additive ? CodeKind::i8add : CodeKind::i8;
   }
 }
 

@@ -93,6 +93,12 @@ float decode_scale(ScaleType type, const uint8_t* p) {
       return e8m0_to_f32(*p);
     case ScaleType::e4m3:
       return e4m3_to_f32(*p);
+    case ScaleType::u4:
+    case ScaleType::u6:
+      return static_cast<float>(*p);
+    case ScaleType::s6:
+    case ScaleType::s8:
+      return static_cast<float>(static_cast<int8_t>(*p));
   }
   return 0;
 }

@@ -13,6 +13,10 @@ namespace metal_marlin {
 inline constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
+/// The values of GGUF's IQ4_NL and IQ4_XS: integers at uneven distances.
+inline constexpr float kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                   1,    13,   25,  38,  53,  69,  89,  113};
+
 constexpr float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
 /// NaN stays NaN (quiet).
 constexpr uint16_t f32_to_bf16(float f) {
@@ -64,7 +68,7 @@ constexpr size_t float_bytes(marlin_dtype d) {
   return d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0;
 }
 
-/// One stored scale as float32; exact.
+/// One stored scale as float32; exact. Of a two-level scale, this is the integer.
 float decode_scale(ScaleType type, const uint8_t* p);
 /// Reads n floats from F32, F16 or BF16 memory of any alignment; exact.
 void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/bits.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 
@@ -49,12 +50,18 @@ double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
 
 GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t row, int64_t group) {
   const auto at = static_cast<size_t>(row * meta.groups + group);
+  const auto factor = [&](const std::vector<uint8_t>& factors) {
+    const int64_t block = group * meta.group_size / kFactorSpan;
+    const auto i = static_cast<size_t>(row * meta.factors() + block);
+    return f16_to_f32(load<uint16_t>(factors.data() + i * kFactorBytes));
+  };
   GroupScale out;
   out.scale =
       decode_scale(meta.scale_type, stripe.scales.data() + at * scale_bytes(meta.scale_type));
+  if (meta.has_two_level_scales()) out.scale *= factor(stripe.scale_factors);
   switch (meta.zero_kind) {
     case ZeroKind::none:
-      out.zero = meta.format == MARLIN_INT4 ? 8.0f : 0.0f;
+      out.zero = static_cast<float>(format_row(meta.format)->zero_point());
       break;
     case ZeroKind::integer:
       out.zero = stripe.zeros[at];
@@ -62,6 +69,7 @@ GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t ro
     case ZeroKind::additive:
       out.zero =
           decode_scale(meta.zero_type, stripe.zeros.data() + at * scale_bytes(meta.zero_type));
+      if (meta.has_two_level_zeros()) out.zero = -(out.zero * factor(stripe.zero_factors));
       break;
   }
   return out;
@@ -89,14 +97,15 @@ const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
 
 void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row, int64_t rows,
                  float* out) {
-  const bool small_codes = format_row(meta.format)->code_bits == 4;
+  const int code_bits = format_row(meta.format)->code_bits;
+  const bool small_codes = code_bits < 8;
   for (int64_t r = 0; r < rows; ++r, out += meta.k) {
     const uint8_t* codes = stripe.codes.data() + r * meta.k;
     const uint8_t* kept = meta.sparse ? stripe.kept.data() + r * (meta.k / 4) : nullptr;
     const TensorScale* tensor = tensor_scale_of(meta, first_row + r);
     int64_t current = -1;
     GroupScale group;
-    float table[16];
+    float table[64];
     for (int64_t k = 0; k < meta.k; ++k) {
       const int64_t g =
           meta.group_index.empty() ? k / meta.group_size : meta.group_index[static_cast<size_t>(k)];
@@ -104,15 +113,15 @@ void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row
         current = g;
         group = decode_group(meta, stripe, r, g);
         if (small_codes) {
-          for (uint8_t code = 0; code < 16; ++code)
-            table[code] = decode_value(meta, code, group, tensor);
+          for (int code = 0; code < 1 << code_bits; ++code)
+            table[code] = decode_value(meta, static_cast<uint8_t>(code), group, tensor);
         }
       }
       if (kept != nullptr && !is_kept(kept, k)) {
         out[k] = 0;
         continue;
       }
-      out[k] = small_codes ? table[codes[k] & 15] : decode_value(meta, codes[k], group, tensor);
+      out[k] = small_codes ? table[codes[k] & 63] : decode_value(meta, codes[k], group, tensor);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "formats/format_table.h"
 
 #include <cinttypes>
+#include <iterator>
 
 #include "base/bits.h"
 #include "formats/codecs.h"
@@ -12,19 +13,35 @@ constexpr uint32_t bit(ScaleType t) { return 1u << static_cast<int>(t); }
 constexpr uint32_t bit(ZeroKind k) { return 1u << static_cast<int>(k); }
 constexpr uint32_t kFloatScales = bit(ScaleType::f32) | bit(ScaleType::f16) | bit(ScaleType::bf16);
 
+/// Two-level zeros are unsigned: they are subtracted.
+constexpr uint32_t kAdditiveZeros = kFloatScales | bit(ScaleType::u4) | bit(ScaleType::u6);
+constexpr uint32_t kIntegerZeros =
+    bit(ZeroKind::none) | bit(ZeroKind::integer) | bit(ZeroKind::additive);
+
 // MXFP4 and NVFP4 also take float scales, because some writers give a byte a meaning that the OCP
 // type does not have: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. The readers of these files
 // return the scales as floats.
 constexpr FormatRow kTable[] = {
-    {MARLIN_INT4, "INT4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales,
-     bit(ZeroKind::none) | bit(ZeroKind::integer) | bit(ZeroKind::additive)},
-    {MARLIN_FP4, "FP4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales, bit(ZeroKind::none)},
+    {MARLIN_INT4, "INT4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::u6),
+     kIntegerZeros, true},
+    {MARLIN_FP4, "FP4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales, bit(ZeroKind::none),
+     true},
     {MARLIN_MXFP4, "MXFP4", 4, kE2m1, 32, true, ScaleType::e8m0,
-     kFloatScales | bit(ScaleType::e8m0), bit(ZeroKind::none)},
+     kFloatScales | bit(ScaleType::e8m0), bit(ZeroKind::none), true},
     {MARLIN_NVFP4, "NVFP4", 4, kE2m1, 16, true, ScaleType::e4m3,
-     kFloatScales | bit(ScaleType::e4m3), bit(ZeroKind::none)},
+     kFloatScales | bit(ScaleType::e4m3), bit(ZeroKind::none), true},
     {MARLIN_INT8, "INT8", 8, nullptr, 32, false, ScaleType::f16, kFloatScales,
-     bit(ZeroKind::none) | bit(ZeroKind::additive)},
+     bit(ZeroKind::none) | bit(ZeroKind::additive), true},
+    {MARLIN_INT2, "INT2", 2, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::u4),
+     kIntegerZeros, false},
+    {MARLIN_INT3, "INT3", 3, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::s6),
+     kIntegerZeros, false},
+    {MARLIN_INT5, "INT5", 5, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::u6),
+     kIntegerZeros, false},
+    {MARLIN_INT6, "INT6", 6, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::s8),
+     kIntegerZeros, false},
+    {MARLIN_IQ4, "IQ4", 4, kIq4, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::s6),
+     bit(ZeroKind::none), false},
 };
 
 constexpr struct {
@@ -32,9 +49,11 @@ constexpr struct {
   marlin_dtype dtype;
   const char* name;
 } kScaleTypes[] = {
-    {ScaleType::f32, MARLIN_F32, "F32"},    {ScaleType::f16, MARLIN_F16, "F16"},
-    {ScaleType::bf16, MARLIN_BF16, "BF16"}, {ScaleType::e8m0, MARLIN_E8M0, "E8M0"},
-    {ScaleType::e4m3, MARLIN_E4M3, "E4M3"},
+    {ScaleType::f32, MARLIN_F32, "F32"},     {ScaleType::f16, MARLIN_F16, "F16"},
+    {ScaleType::bf16, MARLIN_BF16, "BF16"},  {ScaleType::e8m0, MARLIN_E8M0, "E8M0"},
+    {ScaleType::e4m3, MARLIN_E4M3, "E4M3"},  {ScaleType::u4, MARLIN_F16, "U4 x F16"},
+    {ScaleType::u6, MARLIN_F16, "U6 x F16"}, {ScaleType::s6, MARLIN_F16, "S6 x F16"},
+    {ScaleType::s8, MARLIN_F16, "S8 x F16"},
 };
 
 bool is_group_size(int64_t g, int64_t k) {
@@ -85,7 +104,7 @@ Status check_groups(const WeightMeta& meta) {
 
 Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
   if (!meta.sparse) return {};
-  if (row.code_bits != 4)
+  if (!row.has_sparse_form())
     return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse: %s has no sparse form", row.name);
   if (meta.k % 4 != 0) {
     return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64,
@@ -96,7 +115,29 @@ Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
         MARLIN_E_UNSUPPORTED,
         "group_index: 2:4 sparse weights with a group index (act-order) are not served");
   }
+  if (meta.has_two_level_scales()) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "scales: 2:4 sparse weights with two-level scales are not served");
+  }
   return {};
+}
+
+Status check_two_level(const WeightMeta& meta) {
+  if (meta.has_two_level_zeros() && !meta.has_two_level_scales()) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "zeros: two-level zeros need two-level scales, found %s",
+                         scale_type_name(meta.scale_type));
+  }
+  if (!meta.has_two_level_scales()) return {};
+  if (kFactorSpan % meta.group_size != 0) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "group_size: expected a divisor of %" PRId64
+                         " for two-level scales, found %" PRId64,
+                         kFactorSpan, meta.group_size);
+  }
+  if (meta.group_index.empty()) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "group_index: two-level scales with a group index are not served");
 }
 
 Status check_tensor_scales(const WeightMeta& meta) {
@@ -123,6 +164,8 @@ Status check_tensor_scales(const WeightMeta& meta) {
 
 std::span<const FormatRow> format_table() { return kTable; }
 
+marlin_format last_format() { return std::end(kTable)[-1].format; }
+
 const FormatRow* format_row(marlin_format format) {
   for (const FormatRow& row : kTable) {
     if (row.format == format) return &row;
@@ -141,7 +184,7 @@ marlin_dtype scale_dtype(ScaleType type) { return kScaleTypes[static_cast<size_t
 
 std::optional<ScaleType> scale_type_of(marlin_dtype dtype) {
   for (const auto& row : kScaleTypes) {
-    if (row.dtype == dtype) return row.type;
+    if (row.dtype == dtype && !is_two_level(row.type)) return row.type;
   }
   return std::nullopt;
 }
@@ -177,11 +220,12 @@ Status check_meta(const WeightMeta& meta) {
         MARLIN_E_UNSUPPORTED, "zeros: %s does not take %s", row->name,
         meta.zero_kind == ZeroKind::integer ? "integer zero points" : "additive zeros");
   }
-  if (meta.zero_kind == ZeroKind::additive && (kFloatScales & bit(meta.zero_type)) == 0) {
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "zeros: additive zeros are F32, F16 or BF16, found %s",
+  if (meta.zero_kind == ZeroKind::additive &&
+      (kAdditiveZeros & row->scale_types & bit(meta.zero_type)) == 0) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "zeros: additive zeros of %s are not %s", row->name,
                          scale_type_name(meta.zero_type));
   }
+  MARLIN_RETURN_IF_ERROR(check_two_level(meta));
   MARLIN_RETURN_IF_ERROR(check_group(*row, meta.group_size, meta.k));
   MARLIN_RETURN_IF_ERROR(check_groups(meta));
   MARLIN_RETURN_IF_ERROR(check_sparse(*row, meta));

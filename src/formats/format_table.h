@@ -2,12 +2,8 @@
 // the command and the tests take limits and names from here.
 //
 // How later formats fit:
-// - 16-entry codebooks (NF4, IQ4_NL) need a row with their `codebook`. Decoding already computes
+// - 16-entry codebooks (NF4) need a row with their `codebook`. Decoding already computes
 //   codebook[code] * scale.
-// - Two-level scales (Q4_K) have a 6-bit scale and minimum for each group of 32, and two float16
-//   factors for each 256. The products d * scale and dmin * min have 17 bits, so float32 scales
-//   with float32 additive zeros hold such a matrix exactly today. A ScaleType of its own, decoded
-//   in decode_group, will hold it in the size of its file.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +19,7 @@ namespace metal_marlin {
 struct FormatRow {
   marlin_format format;
   const char* name;  ///< "MXFP4"
-  int code_bits;     ///< 4 or 8
+  int code_bits;     ///< 2 to 6, or 8
   const float*
       codebook;  ///< the value of each code in units of its scale; null: codes are integers
   int64_t default_group;   ///< also the only one when fixed_group
@@ -31,20 +27,28 @@ struct FormatRow {
   ScaleType default_type;  ///< of scales that the quantizer writes
   uint32_t scale_types;    ///< bit (1 << ScaleType): allowed
   uint32_t zero_kinds;     ///< bit (1 << ZeroKind): allowed
+  bool quantized;          ///< the quantizer makes it from floats
 
   bool allows(ScaleType type) const { return (scale_types >> static_cast<int>(type) & 1u) != 0; }
   bool allows(ZeroKind kind) const { return (zero_kinds >> static_cast<int>(kind) & 1u) != 0; }
+  /// 2:4 sparse weights have codes of kernels that pick activations by position.
+  bool has_sparse_form() const { return code_bits == 4 && format != MARLIN_IQ4; }
+  /// The code of 0 of integers without zeros.
+  int zero_point() const { return codebook != nullptr || code_bits == 8 ? 0 : 1 << code_bits >> 1; }
 };
 
 /// All rows, in the order of their numbers.
 std::span<const FormatRow> format_table();
+/// The largest of their numbers.
+marlin_format last_format();
 /// Null for a number that is no format (MARLIN_FORMAT_NONE too).
 const FormatRow* format_row(marlin_format format);
 /// The format's name, or "unknown"; for messages.
 const char* format_name(marlin_format format);
 
-/// "F16", ...; and conversions between ScaleType and marlin_dtype. U8 is not a scale type: the
-/// caller must know whether it means E8M0.
+/// "F16", ...; and conversions between ScaleType and marlin_dtype. The dtype of two-level scales is
+/// that of their factors, F16. U8 is not a scale type: the caller must know whether
+/// it means E8M0.
 const char* scale_type_name(ScaleType type);
 marlin_dtype scale_dtype(ScaleType type);
 std::optional<ScaleType> scale_type_of(marlin_dtype dtype);
@@ -62,7 +66,11 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 ///   [0, groups).
 /// - The format allows the type of the scales and the kind and type of the zeros. Tensor scales
 ///   begin at row 0 and ascend inside [0, n).
-/// - With sparse, the format has 4-bit codes, k is a multiple of 4, and there is no group_index.
+/// - With two-level scales, groups divide the span of a factor (256), and there is no group_index.
+/// Additive
+///   zeros are two-level only beside two-level scales.
+/// - With sparse, the format has 4-bit codes, k is a multiple of 4, the scales are not two-level,
+///   and there is no group_index.
 /// - There is no tensor scale together with additive zeros: no file has both, and decode_value
 ///   could not round once.
 Status check_meta(const WeightMeta& meta);

@@ -231,7 +231,7 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
   meta.scale_type = row.default_type;
   meta.zero_kind = options.asymmetric ? ZeroKind::integer : ZeroKind::none;
   meta.sparse =
-      options.sparse.sparsity != Sparsity::as_given || (matrix.kept && row.code_bits == 4);
+      options.sparse.sparsity != Sparsity::as_given || (matrix.kept && row.has_sparse_form());
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
   MARLIN_RETURN_IF_ERROR(check_column_norms(options.sparse, matrix.k));
   const bool as_given = options.sparse.sparsity == Sparsity::as_given;
@@ -358,6 +358,12 @@ Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix,
   const FormatRow* row = format_row(format);
   if (row == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", format);
+  if (!row->quantized) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "format: floats are quantized to INT4, FP4, MXFP4, NVFP4 and INT8, "
+                         "found %s",
+                         row->name);
+  }
   if (matrix.dtype != MARLIN_F32 && matrix.dtype != MARLIN_F16 && matrix.dtype != MARLIN_BF16) {
     return Status::error(MARLIN_E_ARGUMENT,
                          "%s: expected F32, F16 or BF16 numbers to quantize, found dtype %d",

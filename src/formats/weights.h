@@ -12,17 +12,23 @@
 
 namespace metal_marlin {
 
-enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3 };
-/// Bytes of one scale.
+/// The last four are two-level scales: a small integer for each group, in a byte of its own, times
+/// a float16 factor that 256 elements share (the K-quants of GGUF). The names say how many bits the
+/// integers need, unsigned or in two's complement.
+enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3, u4, u6, s6, s8 };
+constexpr bool is_two_level(ScaleType t) { return t >= ScaleType::u4; }
+/// Bytes of one canonical scale.
 constexpr size_t scale_bytes(ScaleType t) {
   if (t == ScaleType::f32) return 4;
   return t == ScaleType::f16 || t == ScaleType::bf16 ? 2 : 1;
 }
+inline constexpr int64_t kFactorSpan = 256;  ///< elements of k that share a factor
+inline constexpr size_t kFactorBytes = 2;    ///< of a factor
 
 enum class ZeroKind : uint8_t {
-  none,      ///< INT4: zero point 8; INT8: 0; FP4 family: there is none
-  integer,   ///< INT4 only: value = (q - zero) * scale, zero 0..16
-  additive,  ///< INT4, INT8: value = q * scale + zero, rounded once; INT4's q counts from 0
+  none,      ///< INT2 to INT6: zero point 2^(bits - 1); INT8: 0; codebooks: there is none
+  integer,   ///< INT2 to INT6: value = (q - zero) * scale, zero 0..2^bits
+  additive,  ///< integers: value = q * scale + zero, rounded once; q counts from 0, but for INT8
 };
 
 /// Rows from first_row on (up to the first_row of the next entry) have this factor in addition to
@@ -41,7 +47,8 @@ struct WeightMeta {
   int64_t groups = 0;      ///< scales per row: ceil(k / group_size), or the bound of group_index
   ScaleType scale_type = ScaleType::f16;
   ZeroKind zero_kind = ZeroKind::none;
-  ScaleType zero_type = ScaleType::f16;    ///< of additive zeros: f32, f16 or bf16
+  /// Of additive zeros: f32, f16 or bf16; or a two-level type, whose products are subtracted.
+  ScaleType zero_type = ScaleType::f16;
   std::vector<int32_t> group_index;        ///< [k] in [0, groups), or empty: k / group_size
   std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
   bool gate_up_interleaved = false;        ///< rows alternate gate, up
@@ -49,15 +56,25 @@ struct WeightMeta {
   /// For pruned weights: the sums of w^2 over all elements and over the kept ones, of the whole
   /// layer even in a shard. Both are 0 if nothing was pruned.
   double squared_norm = 0, kept_norm = 0;
+
+  bool has_two_level_scales() const { return is_two_level(scale_type); }
+  bool has_two_level_zeros() const {
+    return zero_kind == ZeroKind::additive && is_two_level(zero_type);
+  }
+  /// Factors of a row, for two-level scales.
+  int64_t factors() const { return (k + kFactorSpan - 1) / kFactorSpan; }
 };
 
 /// Some whole rows of canonical weights.
 struct Stripe {
-  std::vector<uint8_t> codes;   ///< [rows][k], one byte per code: 0..15, or the bits of an int8;
-                                ///< undefined for elements that are not kept
+  /// [rows][k], one byte per code: 0..2^bits - 1, or the bits of an int8; undefined for elements
+  /// that are not kept.
+  std::vector<uint8_t> codes;
   std::vector<uint8_t> scales;  ///< [rows][groups], little-endian, of meta.scale_type
   std::vector<uint8_t>
       zeros;  ///< [rows][groups]: bytes (integer) or of meta.zero_type (additive); or empty
+  /// [rows][factors()] float16, if the scales (or the additive zeros) are two-level, else empty.
+  std::vector<uint8_t> scale_factors, zero_factors;
   /// [rows][k / 4] if meta.sparse, else empty. Bit i of byte j says that element 4 j + i is kept
   /// (its value may be 0). Exactly two bits are set. An element that is not kept is exactly +0.0,
   /// whatever its code, scale and zero are.

@@ -13,11 +13,12 @@ namespace {
 
 /// The type that a file names, else the type that a caller means. Null if no type of blocks that
 /// the library reads holds these operands.
-const GgufType* type_of(const LayoutOperands& o, bool additive) {
+const GgufType* type_of(const LayoutOperands& o, bool additive, bool two_level) {
   const GgufType* named = gguf_type(o.values.type_name);
   if (named != nullptr && named->block != nullptr) return named;
   for (const GgufType& type : gguf_types()) {
-    if (type.block != nullptr && type.block->format == o.format && type.block->additive == additive)
+    if (type.block != nullptr && type.block->format == o.format &&
+        type.block->zeros.has_value() == additive && type.block->two_level() == two_level)
       return &type;
   }
   return nullptr;
@@ -99,16 +100,21 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
 
 Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth depth) {
   const bool additive = (o.flags & MARLIN_PACK_ADDITIVE_ZEROS) != 0;
-  const GgufType* type = type_of(o, additive);
+  const bool two_level = (o.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0;
+  const GgufType* type = type_of(o, additive, two_level);
   if (type == nullptr) {
-    return Status::error(MARLIN_E_UNSUPPORTED, "layout: no GGUF block type that is read holds %s%s",
-                         format_name(o.format), additive ? " with additive zeros" : "");
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "layout: no GGUF block type that is read holds %s%s%s",
+                         format_name(o.format), two_level ? " with two-level scales" : "",
+                         additive ? " with additive zeros" : "");
   }
   const ElementType& element = type->element;
   const GgufBlock& block = *type->block;
   LayoutOperands with_scales = o;
   with_scales.scales.dtype = scale_dtype(block.scales);  // the blocks hold them
+  if (o.group_size == 0) with_scales.group_size = block.group;
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(with_scales, 0, depth));
+  meta.scale_type = block.scales;
   if (o.k % element.block != 0) {
     return view_error(o.values, MARLIN_E_SHAPE, "k: expected a multiple of %u (%s), found %" PRId64,
                       element.block, element.name, o.k);
@@ -120,9 +126,9 @@ Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth d
                          "group_size: %s has groups of %" PRId64 ", found %" PRId64, element.name,
                          block.group, meta.group_size);
   }
-  if (additive) {
+  if (block.zeros.has_value()) {
     meta.zero_kind = ZeroKind::additive;
-    meta.zero_type = ScaleType::f16;
+    meta.zero_type = *block.zeros;
   }
   return block.read(std::move(meta), o, depth);
 }

@@ -45,19 +45,24 @@ inline void put_halves(const uint8_t* codes, int64_t half, bool fp4, std::byte* 
   for (int64_t j = 0; j < half; ++j) to[j] = static_cast<std::byte>(code(j) | code(half + j) << 4);
 }
 
+/// Where read() writes the parts of one block: its codes, and its first scale and zero. Only types
+/// that have zeros or factors write them.
+struct BlockParts {
+  uint8_t *codes, *scales, *zeros, *scale_factor, *zero_factor;
+};
+
 // kFormat and kScales say what a block holds: kElements codes in kBytes, and a scale for each
-// kGroup codes. With kAdditive, it also holds additive zeros of float16. In read(), `s` and `z`
-// point at the first scale and zero of the block. kFileType is llama.cpp's number for a file that
-// is mostly of this type; llama.cpp only prints it.
+// kGroup codes. With kZeros, it also holds additive zeros of this type. kFileType is llama.cpp's
+// number for a file that is mostly of this type; llama.cpp only prints it.
 struct Q4_0 {
   static constexpr const char* kName = "Q4_0";
   static constexpr marlin_format kFormat = MARLIN_INT4;
   static constexpr int64_t kElements = 32, kBytes = 18, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint32_t kFileType = 2;
-  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
-    store(s, load<uint16_t>(block));
-    split_16(block + 2, codes);
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scales, load<uint16_t>(block));
+    split_16(block + 2, to.codes);
   }
   static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
     std::memcpy(block, s, 2);
@@ -70,11 +75,11 @@ struct Q4_1 {
   static constexpr marlin_format kFormat = MARLIN_INT4;
   static constexpr int64_t kElements = 32, kBytes = 20, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
-  static constexpr bool kAdditive = true;
-  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t* z) {
-    store(s, load<uint16_t>(block));
-    store(z, load<uint16_t>(block + 2));
-    split_16(block + 4, codes);
+  static constexpr ScaleType kZeros = ScaleType::f16;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scales, load<uint16_t>(block));
+    store(to.zeros, load<uint16_t>(block + 2));
+    split_16(block + 4, to.codes);
   }
 };
 
@@ -83,9 +88,9 @@ struct Q8_0 {
   static constexpr marlin_format kFormat = MARLIN_INT8;
   static constexpr int64_t kElements = 32, kBytes = 34, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
-  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
-    store(s, load<uint16_t>(block));
-    std::memcpy(codes, block + 2, 32);
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scales, load<uint16_t>(block));
+    std::memcpy(to.codes, block + 2, 32);
   }
 };
 
@@ -98,9 +103,9 @@ struct Mxfp4 {
   /// ggml's own validation rejects this byte. Its kernels read it as 2^128, which no float scale
   /// holds.
   static constexpr uint8_t kNoScale = 0xff;
-  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
-    *s = std::to_integer<uint8_t>(*block);
-    split_16_fp4(block + 1, codes);
+  static void read(const std::byte* block, BlockParts to) {
+    *to.scales = std::to_integer<uint8_t>(*block);
+    split_16_fp4(block + 1, to.codes);
   }
   static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
     std::memcpy(block, s, 1);
@@ -123,9 +128,10 @@ struct Nvfp4Codes {
 
 /// For matrices with a scale byte 0xFF, which means 480 and is not an E4M3 number.
 struct Nvfp4AsF16 : Nvfp4Codes {
-  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
-    for (int g = 0; g < 4; ++g) store(s + 2 * g, kGgufE4m3[std::to_integer<uint8_t>(block[g])]);
-    read_codes(block, codes);
+  static void read(const std::byte* block, BlockParts to) {
+    for (int g = 0; g < 4; ++g)
+      store(to.scales + 2 * g, kGgufE4m3[std::to_integer<uint8_t>(block[g])]);
+    read_codes(block, to.codes);
   }
 };
 
@@ -133,12 +139,12 @@ struct Nvfp4 : Nvfp4Codes {
   static constexpr const char* kName = "NVFP4";
   static constexpr marlin_format kFormat = MARLIN_NVFP4;
   static constexpr ScaleType kScales = ScaleType::e4m3;
-  static void read(const std::byte* block, uint8_t* codes, uint8_t* s, uint8_t*) {
+  static void read(const std::byte* block, BlockParts to) {
     for (int g = 0; g < 4; ++g) {
       const auto b = std::to_integer<uint8_t>(block[g]);
-      s[g] = b == 0x7f ? uint8_t{0} : static_cast<uint8_t>(b & 0x7f);
+      to.scales[g] = b == 0x7f ? uint8_t{0} : static_cast<uint8_t>(b & 0x7f);
     }
-    read_codes(block, codes);
+    read_codes(block, to.codes);
   }
   static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
     std::memcpy(block, s, 4);

@@ -1,6 +1,9 @@
 #include "layouts/gguf_types.h"
 
+#include <algorithm>
+
 #include "layouts/gguf_blocks.h"
+#include "layouts/gguf_k_blocks.h"
 
 namespace metal_marlin {
 namespace {
@@ -13,25 +16,32 @@ class GgufSource final : public WeightSource {
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
-    const int64_t blocks = meta_.k / Block::kElements;
-    const int64_t groups = meta_.groups / blocks;  // a block
+    const int64_t blocks = count * (meta_.k / Block::kElements);
+    const int64_t groups = Block::kElements / std::min(Block::kGroup, Block::kElements);
+    const auto resize = [&](std::vector<uint8_t>& part, bool present, size_t step) {
+      part.resize(present ? static_cast<size_t>(blocks) * step : 0);
+      return part.data();
+    };
     const bool additive = meta_.zero_kind == ZeroKind::additive;
-    const int64_t scale_step = groups * static_cast<int64_t>(scale_bytes(meta_.scale_type)),
-                  zero_step = additive ? 2 : 0;
-    out.codes.resize(static_cast<size_t>(count * meta_.k));
-    out.scales.resize(static_cast<size_t>(count * blocks * scale_step));
-    out.zeros.resize(static_cast<size_t>(count * blocks * zero_step));
-    const std::byte* block = values_.data + first * blocks * Block::kBytes;
-    uint8_t *codes = out.codes.data(), *scales = out.scales.data(), *zeros = out.zeros.data();
-    for (int64_t i = 0; i < count * blocks; ++i) {
-      Block::read(block, codes, scales, zeros);
+    const size_t scale_step = static_cast<size_t>(groups) * scale_bytes(meta_.scale_type),
+                 zero_step = static_cast<size_t>(groups) * scale_bytes(meta_.zero_type);
+    gguf::BlockParts to{};
+    to.codes = resize(out.codes, true, Block::kElements);
+    to.scales = resize(out.scales, true, scale_step);
+    to.zeros = resize(out.zeros, additive, zero_step);
+    to.scale_factor = resize(out.scale_factors, meta_.has_two_level_scales(), kFactorBytes);
+    to.zero_factor = resize(out.zero_factors, meta_.has_two_level_zeros(), kFactorBytes);
+    const std::byte* block = values_.data + first * (meta_.k / Block::kElements) * Block::kBytes;
+    for (int64_t i = 0; i < blocks; ++i, block += Block::kBytes) {
+      Block::read(block, to);
       if constexpr (requires { Block::kNoScale; }) {
-        if (*scales == Block::kNoScale) return scale_error(block);
+        if (*to.scales == Block::kNoScale) return scale_error(block);
       }
-      block += Block::kBytes;
-      codes += Block::kElements;
-      scales += scale_step;
-      zeros += zero_step;
+      to.codes += Block::kElements;
+      to.scales += scale_step;
+      if (additive) to.zeros += zero_step;
+      if (meta_.has_two_level_scales()) to.scale_factor += kFactorBytes;
+      if (meta_.has_two_level_zeros()) to.zero_factor += kFactorBytes;
     }
     return {};
   }
@@ -77,9 +87,9 @@ void write_blocks(const uint8_t* codes, const uint8_t* scales, int64_t count, st
 
 template <class Block>
 constexpr GgufBlock block_row() {
-  GgufBlock row{Block::kFormat,     Block::kScales, false, Block::kGroup,
-                read_blocks<Block>, nullptr,        0};
-  if constexpr (requires { Block::kAdditive; }) row.additive = Block::kAdditive;
+  GgufBlock row{
+      Block::kFormat, Block::kScales, std::nullopt, Block::kGroup, read_blocks<Block>, nullptr, 0};
+  if constexpr (requires { Block::kZeros; }) row.zeros = Block::kZeros;
   if constexpr (requires { &Block::write; }) row.write = write_blocks<Block>;
   if constexpr (requires { Block::kFileType; }) row.file_type = Block::kFileType;
   return row;
@@ -104,24 +114,24 @@ constexpr GgufType kTypes[] = {
     blocks<gguf::Q4_1>(),
     kUnused,
     kUnused,
-    {{"Q5_0", 32, 22, 0}},
-    {{"Q5_1", 32, 24, 0}},
+    blocks<gguf::Q5_0>(),
+    blocks<gguf::Q5_1>(),
     blocks<gguf::Q8_0>(),
     {{"Q8_1", 32, 36, 0}},
-    {{"Q2_K", 256, 84, 0}},
-    {{"Q3_K", 256, 110, 0}},
-    {{"Q4_K", 256, 144, 0}},
-    {{"Q5_K", 256, 176, 0}},
-    {{"Q6_K", 256, 210, 0}},
+    blocks<gguf::Q2_K>(),
+    blocks<gguf::Q3_K>(),
+    blocks<gguf::Q4_K>(),
+    blocks<gguf::Q5_K>(),
+    blocks<gguf::Q6_K>(),
     {{"Q8_K", 256, 292, 0}},
     {{"IQ2_XXS", 256, 66, 0}},
     {{"IQ2_XS", 256, 74, 0}},
     {{"IQ3_XXS", 256, 98, 0}},
     {{"IQ1_S", 256, 50, 0}},
-    {{"IQ4_NL", 32, 18, 0}},
+    blocks<gguf::Iq4Nl>(),
     {{"IQ3_S", 256, 110, 0}},
     {{"IQ2_S", 256, 82, 0}},
-    {{"IQ4_XS", 256, 136, 0}},
+    blocks<gguf::Iq4Xs>(),
     {{"I8", 1, 1, MARLIN_I8}},
     {{"I16", 1, 2, MARLIN_I16}},
     {{"I32", 1, 4, MARLIN_I32}},
@@ -139,6 +149,8 @@ constexpr GgufType kTypes[] = {
     kUnused,
     blocks<gguf::Mxfp4>(),
     blocks<gguf::Nvfp4>(),
+    {{"Q1_0", 128, 18, 0}},
+    {{"Q2_0", 64, 18, 0}},
 };
 // clang-format on
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,14 +19,16 @@ namespace metal_marlin {
 struct GgufBlock {
   marlin_format format;
   ScaleType scales;
-  bool additive;  ///< holds additive zeros, too
-  int64_t group;  ///< elements that share a scale
+  std::optional<ScaleType> zeros;  ///< of additive zeros, if it holds them
+  int64_t group;                   ///< elements that share a scale
   /// A source of these operands. `meta` is complete, but not yet checked as a whole.
   Result<std::unique_ptr<WeightSource>> (*read)(WeightMeta meta, const LayoutOperands& operands,
                                                 Depth depth);
   /// Makes `count` blocks of canonical codes and scales; null: the type is not written.
   void (*write)(const uint8_t* codes, const uint8_t* scales, int64_t count, std::byte* blocks);
   uint32_t file_type;  ///< llama.cpp's number for a file that is mostly of this type; 0: none
+
+  bool two_level() const { return is_two_level(scales); }
 };
 
 struct GgufType {

@@ -10,7 +10,9 @@ namespace {
 constexpr uint32_t kInt4 = 1u << MARLIN_INT4, kMxfp4 = 1u << MARLIN_MXFP4,
                    kNvfp4 = 1u << MARLIN_NVFP4, kInt8 = 1u << MARLIN_INT8,
                    kFourBits = kInt4 | 1u << MARLIN_FP4 | kMxfp4 | kNvfp4,
-                   kAnyFormat = kFourBits | kInt8;
+                   kIntegers = kInt4 | kInt8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3 |
+                               1u << MARLIN_INT5 | 1u << MARLIN_INT6,
+                   kIq4 = 1u << MARLIN_IQ4, kAnyFormat = kFourBits | kIntegers | kIq4;
 
 constexpr LayoutRow kLayouts[] = {
 #define MARLIN_LAYOUT(id, number, name, holds, formats, takes) \

@@ -23,6 +23,7 @@ struct Takes {
   static constexpr uint32_t scales = 2, zeros = 4, group_index = 8, sparse_meta = 16;  ///< operands
   static constexpr uint32_t additive_zeros = 32;  ///< MARLIN_PACK_ADDITIVE_ZEROS
   static constexpr uint32_t zero_f = 64;          ///< marlin_pack_desc::gptq_zero_f
+  static constexpr uint32_t two_level = 128;      ///< MARLIN_PACK_TWO_LEVEL_SCALES
 };
 
 enum class LayoutId : uint8_t {

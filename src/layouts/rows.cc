@@ -1,5 +1,6 @@
-// ROWS: [N, ceil(K / 2)] bytes, low nibble = even k; INT8: [N, K]; 2:4 sparse: [N, K / 4] and
-// metadata. Scales and zeros are [N, groups].
+// ROWS: 4 bits: [N, ceil(K / 2)] bytes, low nibble = even k; other widths: a byte for each code,
+// whose upper bits do not matter, [N, K]; 2:4 sparse: [N, K / 4] and metadata. Scales and zeros are
+// [N, groups].
 #include <algorithm>
 #include <string>
 
@@ -32,14 +33,15 @@ class RowsSource final : public WeightSource {
  private:
   void read_codes(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
     out.resize(static_cast<size_t>(count * meta_.k));
-    const bool bytes = format_row(meta_.format)->code_bits == 8;
+    const int bits = format_row(meta_.format)->code_bits;
+    const auto mask = static_cast<uint8_t>((1 << bits) - 1);
     for (int64_t r = 0; r < count; ++r) {
       const std::byte* from = parts_.codes + (first + r) * parts_.code_stride;
       uint8_t* to = out.data() + r * meta_.k;
-      if (bytes) {
-        std::memcpy(to, from, static_cast<size_t>(meta_.k));
-      } else {
+      if (bits == 4) {
         unpack_nibbles(from, meta_.k, to);
+      } else {
+        for (int64_t i = 0; i < meta_.k; ++i) to[i] = std::to_integer<uint8_t>(from[i]) & mask;
       }
     }
   }
@@ -106,8 +108,8 @@ class RowsSource final : public WeightSource {
 Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
   const TensorView& v = o.values;
   const int64_t k = present(o.sparse_meta) ? o.k / 2 : o.k;
-  if (code_bits == 8) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_I8}));
+  if (code_bits != 4) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {code_bits == 8 ? MARLIN_I8 : MARLIN_U8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
     return v.row_stride;
   }
@@ -144,13 +146,14 @@ Status check_zeros(const LayoutOperands& o, Depth depth, RowsOperands& parts) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8}));
   meta.zero_kind = ZeroKind::integer;
   parts.zero_stride = v.row_stride;
+  const int most = (1 << format_row(meta.format)->code_bits) - 1;
   for (int64_t n = 0; depth == Depth::full && n < meta.n; ++n) {
     const std::byte* row = v.data + n * v.row_stride;
-    const std::byte* bad = std::find_if(row, row + meta.groups,
-                                        [](std::byte z) { return std::to_integer<int>(z) > 15; });
+    const std::byte* bad = std::find_if(
+        row, row + meta.groups, [&](std::byte z) { return std::to_integer<int>(z) > most; });
     if (bad != row + meta.groups) {
-      return view_error(v, MARLIN_E_FORMAT, "row %lld, group %td: expected 0..15, found %d",
-                        static_cast<long long>(n), bad - row, std::to_integer<int>(*bad));
+      return view_error(v, MARLIN_E_FORMAT, "row %lld, group %td: expected 0..%d, found %d",
+                        static_cast<long long>(n), bad - row, most, std::to_integer<int>(*bad));
     }
   }
   return {};

@@ -47,6 +47,10 @@ class ConcatSource final : public WeightSource {
       out.scales.insert(out.scales.end(), more.scales.begin(), more.scales.end());
       out.zeros.insert(out.zeros.end(), more.zeros.begin(), more.zeros.end());
       out.kept.insert(out.kept.end(), more.kept.begin(), more.kept.end());
+      out.scale_factors.insert(out.scale_factors.end(), more.scale_factors.begin(),
+                               more.scale_factors.end());
+      out.zero_factors.insert(out.zero_factors.end(), more.zero_factors.begin(),
+                              more.zero_factors.end());
       done += rows;
     }
     return {};

@@ -33,6 +33,12 @@ class ShardSource final : public WeightSource {
       const size_t size = meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type);
       narrow(out.zeros, count, whole.groups, first_group_, meta_.groups, size);
     }
+    const int64_t first_factor = first_k_ / kFactorSpan;
+    if (meta_.has_two_level_scales())
+      narrow(out.scale_factors, count, whole.factors(), first_factor, meta_.factors(),
+             kFactorBytes);
+    if (meta_.has_two_level_zeros())
+      narrow(out.zero_factors, count, whole.factors(), first_factor, meta_.factors(), kFactorBytes);
     if (meta_.sparse) narrow(out.kept, count, whole.k / 4, first_k_ / 4, meta_.k / 4, 1);
     return {};
   }
@@ -114,6 +120,14 @@ Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> s
     return Status::error(
         MARLIN_E_SHAPE,
         "shard: 2:4 sparse columns come in blocks of 4, found a first column %" PRId64, first_k);
+  }
+  if (whole.has_two_level_scales() && first_k % kFactorSpan != 0) {
+    return Status::error(MARLIN_E_SHAPE,
+                         "shard: two-level scales share factors over %" PRId64
+                         " columns, expected a first column of %" PRId64 " or %" PRId64
+                         ", found %" PRId64,
+                         kFactorSpan, first_k / kFactorSpan * kFactorSpan,
+                         (first_k / kFactorSpan + 1) * kFactorSpan, first_k);
   }
   WeightMeta part = whole;
   part.n = count_n;

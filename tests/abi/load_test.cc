@@ -129,7 +129,7 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
   d.flags = 1;
   fails(d, MARLIN_E_UNSUPPORTED, "flags");
   d.flags = 0;
-  for (const int32_t bad : {-1, 6, INT32_MAX}) {
+  for (const int32_t bad : {-1, MARLIN_IQ4 + 1, INT32_MAX}) {
     d.format = bad;
     fails(d, MARLIN_E_ARGUMENT, "format");
   }

@@ -47,7 +47,7 @@ TEST_F(Rules, StructsReservedFieldsAndUnknownFlagsAreUnsupported) {
     const marlin_pack_desc* const parts[] = {&p};
     mm::weights w;
     p.flags = 1u << bit;
-    if (p.flags > MARLIN_PACK_OBEYS_2_4)
+    if (p.flags > MARLIN_PACK_TWO_LEVEL_SCALES)
       EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "parts[0]: ", marlin_weights_pack, context.get(), parts, 1u, 1u, w.out());
 
     auto open = mm::make<marlin_open_desc>();

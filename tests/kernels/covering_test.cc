@@ -59,7 +59,8 @@ TEST_P(Products, StayWithinTheirBounds) {
               trial::isa().c_str(), worst);
 }
 
-INSTANTIATE_TEST_SUITE_P(Format, Products, testing::Range(0, 8), [](const auto& info) { return kFormatNames[info.param]; });
+INSTANTIATE_TEST_SUITE_P(Format, Products, testing::Range(0, trial::kFormatCount),
+                         [](const auto& info) { return kFormatNames[info.param]; });
 
 /// Shapes that are worked through in several blocks of rows: activations of K = 8200 fill the scratch long before M = 300, and
 /// so do the sums of 9000 gate and up columns before M = 1000.

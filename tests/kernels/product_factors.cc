@@ -11,10 +11,12 @@ constexpr int64_t kGroups[] = {16, 32, 64, 128, 256, 0};
 constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, 0};
 constexpr int kOwnScale = 3;  // E8M0 or E4M3
 
+bool has_sparse_form(marlin_format format) { return oracle::code_bits(format) == 4 && format != MARLIN_IQ4; }
+
 }  // namespace
 
 const std::vector<int>& factor_levels() {
-  static const std::vector<int> all = {8, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2, 2};
+  static const std::vector<int> all = {kFormatCount, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2, 2};
   return all;
 }
 
@@ -28,8 +30,8 @@ bool allowed(const covering::Row& r) {
     if (f.zeros == Zeros::additive && r[kTensor] > 0) return false;
   }
   if (r[kSparse] == 1 && r[kOrder] > 0) return false;  // sparse weights are in order, and
-  if (r[kSparse] == 1 && fixed(kFormat) && kFormats[r[kFormat]].format == MARLIN_INT8) return false;  // have 4 bits
-  if (fixed(kGroup) && kGroups[r[kGroup]] == 0 && r[kOrder] > 0) return false;                        // one group has no order
+  if (r[kSparse] == 1 && fixed(kFormat) && !has_sparse_form(kFormats[r[kFormat]].format)) return false;
+  if (fixed(kGroup) && kGroups[r[kGroup]] == 0 && r[kOrder] > 0) return false;  // one group has no order
   return true;
 }
 

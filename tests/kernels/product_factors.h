@@ -36,11 +36,16 @@ struct Format {
   marlin_format format;
   Zeros zeros;
 };
-inline constexpr Format kFormats[] = {{MARLIN_INT4, Zeros::none}, {MARLIN_INT4, Zeros::integer}, {MARLIN_INT4, Zeros::additive},
-                                      {MARLIN_FP4, Zeros::none},  {MARLIN_MXFP4, Zeros::none},   {MARLIN_NVFP4, Zeros::none},
-                                      {MARLIN_INT8, Zeros::none}, {MARLIN_INT8, Zeros::additive}};
-inline constexpr const char* kFormatNames[] = {"int4",  "int4_zeros", "int4_additive", "fp4",
-                                               "mxfp4", "nvfp4",      "int8",          "int8_additive"};
+inline constexpr Format kFormats[] = {
+    {MARLIN_INT4, Zeros::none},     {MARLIN_INT4, Zeros::integer},  {MARLIN_INT4, Zeros::additive},
+    {MARLIN_FP4, Zeros::none},      {MARLIN_MXFP4, Zeros::none},    {MARLIN_NVFP4, Zeros::none},
+    {MARLIN_INT8, Zeros::none},     {MARLIN_INT8, Zeros::additive}, {MARLIN_INT2, Zeros::integer},
+    {MARLIN_INT3, Zeros::additive}, {MARLIN_INT5, Zeros::none},     {MARLIN_INT6, Zeros::integer},
+    {MARLIN_IQ4, Zeros::none}};
+inline constexpr const char* kFormatNames[] = {"int4", "int4_zeros",    "int4_additive", "fp4",           "mxfp4", "nvfp4",
+                                               "int8", "int8_additive", "int2_zeros",    "int3_additive", "int5",  "int6_zeros",
+                                               "iq4"};
+inline constexpr int kFormatCount = sizeof kFormats / sizeof kFormats[0];
 
 /// The number of levels of each factor.
 const std::vector<int>& factor_levels();

@@ -32,7 +32,7 @@ const char* name_of(marlin_dtype d) {
       return "none";
   }
 }
-constexpr const char* kFormats[] = {"none", "INT4", "FP4", "MXFP4", "NVFP4", "INT8"};
+constexpr const char* kFormats[] = {"none", "INT4", "FP4", "MXFP4", "NVFP4", "INT8", "INT2", "INT3", "INT5", "INT6", "IQ4"};
 constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
 
 testing::AssertionResult expect_ok(marlin_status status, const marlin_error& err, const char* what) {
@@ -77,7 +77,7 @@ class Random {
 /// Of the matrix of codes: 2:4 sparse weights store half of them.
 int64_t code_columns(const Case& c) {
   if (c.sparse) return c.k / 4;
-  return c.format == MARLIN_INT8 ? c.k : (c.k + 1) / 2;
+  return oracle::code_bits(c.format) == 4 ? (c.k + 1) / 2 : c.k;
 }
 
 int64_t groups_of(const Case& c) { return c.group == 0 ? 1 : (c.k + c.group - 1) / c.group; }
@@ -195,8 +195,8 @@ Trial::Trial(const Case& c) : spec(c) {
 void Trial::fill_weights() {
   Random random(spec.seed);
   const int64_t groups = groups_of(spec);
-  const bool wide = spec.format == MARLIN_INT8;
-  values = Matrix(spec.n, code_columns(spec), wide ? MARLIN_I8 : MARLIN_U8, spec.strides);
+  const int bits = oracle::code_bits(spec.format);
+  values = Matrix(spec.n, code_columns(spec), bits == 8 ? MARLIN_I8 : MARLIN_U8, spec.strides);
   if (spec.sparse) fill_masks();
   scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);
   if (spec.zeros == Zeros::integer) zeros = Matrix(spec.n, groups, MARLIN_U8, spec.strides);
@@ -206,7 +206,7 @@ void Trial::fill_weights() {
     zeros = Matrix(spec.n, groups, spec.zero_type != 0 ? spec.zero_type : chosen, spec.strides);
   }
   // Sums of about 1, whatever K: epilogues are exercised where they bend, and F16 does not overflow.
-  const double size = 0.5 / std::sqrt(static_cast<double>(spec.k)) / (wide ? 16 : 1);
+  const double size = 0.5 / std::sqrt(static_cast<double>(spec.k)) * 16 / (spec.format == MARLIN_IQ4 ? 256 : 1 << bits);
   for (int64_t r = 0; r < spec.n; ++r) {
     for (int64_t i = 0; i < values.view().cols; ++i) values.bytes(r)[i] = static_cast<uint8_t>(random.below(256));
     for (int64_t g = 0; g < groups; ++g) {
@@ -218,7 +218,7 @@ void Trial::fill_weights() {
       } else {
         scale = scales.set(r, g, scale);
       }
-      if (spec.zeros == Zeros::integer) zeros.bytes(r)[g] = static_cast<uint8_t>(random.below(16));
+      if (spec.zeros == Zeros::integer) zeros.bytes(r)[g] = static_cast<uint8_t>(random.below(1u << bits));
       if (spec.zeros == Zeros::additive) zeros.set(r, g, scale * random.uniform(-10, 0));
     }
   }
@@ -290,7 +290,8 @@ void Trial::read_back() {
         next += here ? 1 : 0;
         continue;
       }
-      const int code = spec.format == MARLIN_INT8 ? row[k] : k % 2 == 0 ? row[k / 2] & 15 : row[k / 2] >> 4;
+      const int bits = oracle::code_bits(spec.format);
+      const int code = bits != 4 ? row[k] & ((1 << bits) - 1) : k % 2 == 0 ? row[k / 2] & 15 : row[k / 2] >> 4;
       w.codes.push_back(static_cast<uint8_t>(code));
     }
     for (int64_t g = 0; g < w.groups; ++g) {

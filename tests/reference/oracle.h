@@ -22,6 +22,10 @@ namespace oracle {
 // --------------------------------------------------------------------------------------------------------------
 
 double e2m1(int code);  ///< codes 0..15
+int iq4(int code);      ///< codes 0..15
+/// Bits of a code, and whether codes are integers: of formats other than FP4, MXFP4, NVFP4 and IQ4.
+int code_bits(marlin_format format);
+bool has_integer_codes(marlin_format format);
 double e8m0(int byte);
 double e4m3(int byte);
 double f16(int bits);
@@ -40,7 +44,7 @@ int64_t bytes_of(marlin_dtype dtype);
 struct Weights {
   marlin_format format = MARLIN_INT4;
   int64_t n = 0, k = 0, group_size = 0, groups = 0;
-  std::vector<uint8_t> codes;        ///< [n][k]: 0..15, or the bits of an int8
+  std::vector<uint8_t> codes;        ///< [n][k]: 0..2^bits - 1, or the bits of an int8
   std::vector<double> scale;         ///< [n][groups]
   std::vector<double> zero;          ///< [n][groups], or empty
   bool additive = false;             ///< q * s + zero

@@ -45,6 +45,30 @@ uint16_t encode_ieee(double x, int exponent_bits, int mantissa_bits) {
 }  // namespace
 
 double e2m1(int code) { return decode_float(code, 2, 1, 1); }
+int iq4(int code) {
+  static constexpr int kValues[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return kValues[code];
+}
+
+int code_bits(marlin_format format) {
+  switch (format) {
+    case MARLIN_INT2:
+      return 2;
+    case MARLIN_INT3:
+      return 3;
+    case MARLIN_INT5:
+      return 5;
+    case MARLIN_INT6:
+      return 6;
+    case MARLIN_INT8:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+bool has_integer_codes(marlin_format format) { return code_bits(format) != 4 || format == MARLIN_INT4; }
+
 double e8m0(int byte) { return byte == 255 ? kNaN : std::ldexp(1.0, byte - 127); }
 double e4m3(int byte) { return (byte & 127) == 127 ? kNaN : decode_float(byte, 4, 3, 7); }
 double f16(int bits) { return decode_ieee(bits, 5, 10); }
@@ -96,16 +120,16 @@ Real real_value(const Weights& w, int64_t row, int64_t column) {
   const Real scale = w.scale[static_cast<size_t>(group)];
   const Real zero = w.zero.empty() ? Real(0) : Real(w.zero[static_cast<size_t>(group)]);
   Real v;
-  if (w.format == MARLIN_INT4 || w.format == MARLIN_INT8) {
+  if (has_integer_codes(w.format)) {
     const int q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
     if (w.additive) {
       v = q * scale + zero;
     } else {
-      const Real from = w.format == MARLIN_INT4 && w.zero.empty() ? Real(8) : zero;
-      v = (q - from) * scale;
+      const int middle = w.format == MARLIN_INT8 ? 0 : 1 << (code_bits(w.format) - 1);
+      v = (q - (w.zero.empty() ? Real(middle) : zero)) * scale;
     }
   } else {
-    v = Real(e2m1(code)) * scale;
+    v = Real(w.format == MARLIN_IQ4 ? iq4(code) : e2m1(code)) * scale;
   }
   if (w.tensor_scale.empty()) return v;
   const Real t = w.tensor_scale[static_cast<size_t>(row)];

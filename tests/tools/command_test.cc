@@ -58,7 +58,7 @@ TEST(Command, WrongUsageExitsWith2AndSaysWhy) {
                                                        {"inspect"},
                                                        {"inspect", "x", "--yaml"},
                                                        {"unpack", "x"},
-                                                       {"verify", "x", "--format", "int5"},
+                                                       {"verify", "x", "--format", "int9"},
                                                        {"verify", "x", "--group", "32"},
                                                        {"verify", "x", "-m", "0"},
                                                        {"bench", "-n", "0"},

@@ -383,7 +383,7 @@ TEST(CheckpointGgufFile, Tensors) {
   refused("t", {1, 1, 1, 1, 1}, 0, 0, "at most 4");
   refused("t", {-1}, 0, 0, "dimension");
   refused("t", {INT64_MIN}, 0, 0, "dimension");
-  refused("t", {1}, 41, 0, "type");
+  refused("t", {1}, 43, 0, "type");
   refused("t", {1}, -1, 0, "type");
   refused("t", {1}, 4, 0, "type");
   refused("t", {31}, 2, 0, "dimensions");

@@ -255,7 +255,7 @@ TEST(CheckpointDetection, FloatsEightBitsAndOthers) {
 
 TEST(CheckpointDetection, GgufTypesThatAreNotReadAreListed) {
   GgufWriter writer;
-  writer.tensor("blk.0.q.weight", {256, 2}, 14, zeros(420));  // Q6_K
+  writer.tensor("blk.0.q.weight", {256, 2}, 21, zeros(220));  // IQ3_S
   writer.tensor("blk.0.norm.weight", {256}, 0, zeros(1024));
   writer.tensor("blk.0.k.weight", {32, 1}, 3, zeros(20));  // Q4_1 with a scale: two zeros' worth of rounding
   writer.tensor("blk.0.k.scale", {1}, 0, zeros(4));
@@ -263,7 +263,7 @@ TEST(CheckpointDetection, GgufTypesThatAreNotReadAreListed) {
   ASSERT_NE(checkpoint, nullptr);
   ASSERT_EQ(checkpoint->layers().size(), 2u);
   EXPECT_EQ(checkpoint->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(checkpoint->layers()[0].status.message(), HasSubstr("Q6_K"));
+  EXPECT_THAT(checkpoint->layers()[0].status.message(), HasSubstr("IQ3_S"));
   EXPECT_EQ(checkpoint->layers()[1].status.code(), MARLIN_E_UNSUPPORTED);
 }
 

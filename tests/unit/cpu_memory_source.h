@@ -24,6 +24,8 @@ class MemorySource final : public WeightSource {
     rows(all_.scales, out.scales);
     rows(all_.zeros, out.zeros);
     rows(all_.kept, out.kept);
+    rows(all_.scale_factors, out.scale_factors);
+    rows(all_.zero_factors, out.zero_factors);
     return {};
   }
   WeightMeta& mutable_meta() { return meta_; }
@@ -49,7 +51,12 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
   };
   const auto fill_scales = [&](std::vector<uint8_t>& bytes, ScaleType type) {
     fill(bytes, groups * scale_bytes(type), 256);
-    if (!tame) return;
+    for (uint8_t& b : bytes) {  // what the integers of a two-level type can be
+      if (type == ScaleType::u4) b &= 15;
+      if (type == ScaleType::u6) b &= 63;
+      if (type == ScaleType::s6) b = static_cast<uint8_t>(b % 64 - 32);
+    }
+    if (!tame || is_two_level(type)) return;
     for (size_t i = 0; i < groups; ++i) {
       uint8_t* const high = &bytes[(i + 1) * scale_bytes(type) - 1];  // sign and exponent, or the whole of a byte
       if (type == ScaleType::e8m0)
@@ -62,11 +69,18 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
         *high = static_cast<uint8_t>(0x3e + *high % 2);
     }
   };
-  fill(all.codes, elements, meta.format == MARLIN_INT8 ? 256 : 16);
+  const uint32_t codes = 1u << format_row(meta.format)->code_bits;
+  fill(all.codes, elements, codes);
   fill_scales(all.scales, meta.scale_type);
   all.zeros.clear();
-  if (meta.zero_kind == ZeroKind::integer) fill(all.zeros, groups, 17);
+  if (meta.zero_kind == ZeroKind::integer) fill(all.zeros, groups, codes + 1);
   if (meta.zero_kind == ZeroKind::additive) fill_scales(all.zeros, meta.zero_type);
+  const auto fill_factors = [&](std::vector<uint8_t>& bytes, bool present) {
+    fill(bytes, present ? static_cast<size_t>(meta.n * meta.factors()) * 2 : 0, 256);
+    for (size_t i = 1; tame && i < bytes.size(); i += 2) bytes[i] = static_cast<uint8_t>(0x1c + bytes[i] % 8);
+  };
+  fill_factors(all.scale_factors, meta.has_two_level_scales());
+  fill_factors(all.zero_factors, meta.has_two_level_zeros());
   all.kept.resize(meta.sparse ? elements / 4 : 0);
   for (uint8_t& kept : all.kept) kept = kKeptPatterns[random() % 6];
 }
@@ -95,12 +109,14 @@ inline void set_groups(WeightMeta& meta, Order order, std::mt19937& random) {
 /// sparse, one call each.
 template <class Use>
 void for_each_kind(const FormatRow& row, const Use& use) {
-  constexpr ScaleType kAll[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16, ScaleType::e8m0, ScaleType::e4m3};
+  constexpr ScaleType kAll[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16, ScaleType::e8m0, ScaleType::e4m3,
+                                ScaleType::u4,  ScaleType::u6,  ScaleType::s6,   ScaleType::s8};
   for (const ScaleType scale : kAll) {
     if (!row.allows(scale)) continue;
     for (const ZeroKind zero : {ZeroKind::none, ZeroKind::integer, ZeroKind::additive}) {
       if (!row.allows(zero)) continue;
-      for (const ScaleType zero_type : {ScaleType::f32, ScaleType::f16, ScaleType::bf16}) {
+      for (const ScaleType zero_type : {ScaleType::f32, ScaleType::f16, ScaleType::bf16, ScaleType::u4, ScaleType::u6}) {
+        if (zero == ZeroKind::additive && is_two_level(zero_type) && (!is_two_level(scale) || !row.allows(zero_type))) continue;
         WeightMeta meta;
         meta.format = row.format;
         meta.scale_type = scale;
@@ -108,7 +124,7 @@ void for_each_kind(const FormatRow& row, const Use& use) {
         meta.zero_type = zero_type;
         use(meta);
         meta.sparse = true;
-        if (row.code_bits == 4) use(meta);
+        if (row.has_sparse_form() && !is_two_level(scale)) use(meta);
         if (zero != ZeroKind::additive) break;
       }
     }

@@ -15,6 +15,7 @@
 #include "cpu_memory_source.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
+#include "kernels_problem.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -37,12 +38,13 @@ class Packing : public testing::Test {
       for_each_kind(row, [&](WeightMeta meta) {
         for (const int64_t group : {16, 32, 64, 128, 256, 1 << 20})
           for (const Order order : kOrders) {
-            if (meta.sparse && order != Order::plain) continue;
+            const bool two_level = meta.has_two_level_scales();
+            if ((meta.sparse || two_level) && order != Order::plain) continue;
             meta.n = pick(1, 3) == 1 ? 64 : pick(1, 150);
             meta.k = pick(1, 3) == 1 ? 256 : pick(1, 600);
             if (meta.sparse) meta.k = (meta.k + 3) / 4 * 4;
             const auto size = resolve_group_size(row, group, meta.k);
-            if (!size.ok()) continue;
+            if (!size.ok() || (two_level && kFactorSpan % size.value() != 0)) continue;
             meta.group_size = size.value();
             set_groups(meta, order, random_);
             MemorySource source;
@@ -92,6 +94,14 @@ void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c
   const uint8_t byte = group[64 * unit + 4 * c + (s % 4 == second ? 2 : 0) + in_unit % 2];
   place.code = !place.kept ? 0 : in_unit < 2 ? byte & 15 : byte >> 4;
 }
+/// Zeros that are not two-level.
+void read_zero(const PanelLayout& l, const uint8_t* zeros, int64_t group, int64_t column, GroupScale& to) {
+  const int64_t at = group * 64 + column % 64;
+  if (l.zero_kind == ZeroKind::integer) to.zero = zeros[at];
+  if (l.zero_kind == ZeroKind::additive)
+    to.zero = decode_scale(l.zero_type, zeros + at * static_cast<int64_t>(scale_bytes(l.zero_type)));
+}
+
 Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
   const PanelLayout& l = weights.layout;
   const auto* super =
@@ -100,6 +110,11 @@ Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
   Place place{true, 0, {}};
   if (l.sparse) {
     read_sparse_place(super, block, v, c, s, place);
+  } else if (l.expansion == Expansion::integers) {
+    const int64_t low = l.code_bits < 4 ? 2 : 4, high = l.code_bits - low;
+    const uint8_t* group = super + (4 * block + v) * 64 * l.code_bits;
+    place.code = static_cast<uint8_t>(plane_at(group, low, s, c));
+    if (high != 0) place.code = static_cast<uint8_t>(place.code | plane_at(group + 64 * low, high, s, c) << low);
   } else if (l.code_bits == 4) {
     const int64_t j = s / 8, high = s % 8 / 4, i = s % 4;
     const uint8_t byte = super[block * 1024 + v * 256 + j * 64 + 4 * c + i];
@@ -110,14 +125,21 @@ Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
   }
   const int64_t group = slot % 128 / l.slot_group, groups = 128 / l.slot_group,
                 codes = 64 * 128 * l.code_bits / 8 * (l.sparse ? 3 : 4) / 4;
+  if (is_two_level(l.scale_type)) {
+    place.group.scale = static_cast<float>(two_level_at(l, l.scale_type, super + codes, group, column % 64));
+    const uint8_t* const zeros = super + codes + two_level_bytes(l, l.scale_type);
+    place.group.zero = static_cast<float>(format_row(weights.meta().format)->zero_point());
+    if (l.has_two_level_zeros())
+      place.group.zero = static_cast<float>(-two_level_at(l, l.zero_type, zeros, group, column % 64));
+    else
+      read_zero(l, zeros, group, column, place.group);
+    return place;
+  }
   const auto scale = static_cast<int64_t>(scale_bytes(l.scale_type));
   place.group.scale = decode_scale(l.scale_type, super + codes + (group * 64 + column % 64) * scale);
   const uint8_t* const zeros = super + codes + groups * 64 * scale;
-  if (l.zero_kind == ZeroKind::none) place.group.zero = weights.meta().format == MARLIN_INT4 ? 8 : 0;
-  if (l.zero_kind == ZeroKind::integer) place.group.zero = zeros[group * 64 + column % 64];
-  if (l.zero_kind == ZeroKind::additive)
-    place.group.zero =
-        decode_scale(l.zero_type, zeros + (group * 64 + column % 64) * static_cast<int64_t>(scale_bytes(l.zero_type)));
+  place.group.zero = static_cast<float>(format_row(weights.meta().format)->zero_point());
+  read_zero(l, zeros, group, column, place.group);
   return place;
 }
 
@@ -153,9 +175,13 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
           ASSERT_TRUE(same_bits(place.group.scale, expected.scale)) << "n " << n << " slot " << slot;
           ASSERT_TRUE(same_bits(place.group.zero, expected.zero)) << "n " << n << " slot " << slot;
         } else if (place.kept) {
-          // An additive zero, or the zero point 16, of a group that real elements share cannot decode to 0; it stays finite.
+          // In a group that real elements share, some padding cannot decode to 0 and stays finite: with an additive zero, with
+          // a zero point that no code equals, and in a codebook without 0.
           const float value = decode_value(meta, place.code, place.group, nullptr);
-          const bool shared = n < meta.n && (meta.zero_kind == ZeroKind::additive || place.group.zero == 16);
+          const bool beyond =
+              meta.zero_kind == ZeroKind::integer && place.group.zero == static_cast<float>(1 << layout.code_bits);
+          const bool none = meta.zero_kind == ZeroKind::additive || beyond || meta.format == MARLIN_IQ4;
+          const bool shared = n < meta.n && none;
           ASSERT_TRUE(shared ? std::isfinite(value) : value == 0) << "padding, n " << n << " slot " << slot << ": " << value;
         }
       }

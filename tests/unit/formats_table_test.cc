@@ -33,8 +33,10 @@ TEST(FormatTable, RowsAreInOrderOfTheirNumbers) {
     EXPECT_TRUE(row.allows(row.default_type));
     EXPECT_TRUE(row.allows(ZeroKind::none));
   }
-  EXPECT_EQ(number, MARLIN_INT8 + 1);
-  for (const marlin_format f : {MARLIN_FORMAT_NONE, marlin_format{6}, marlin_format{-1}}) EXPECT_EQ(format_row(f), nullptr);
+  EXPECT_EQ(number, MARLIN_IQ4 + 1);
+  EXPECT_EQ(last_format(), MARLIN_IQ4);
+  for (const marlin_format f : {MARLIN_FORMAT_NONE, marlin_format{MARLIN_IQ4 + 1}, marlin_format{-1}})
+    EXPECT_EQ(format_row(f), nullptr);
   EXPECT_STREQ(format_name(99), "unknown");
 }
 
@@ -43,6 +45,8 @@ TEST(FormatTable, ScaleTypesAndDtypes) {
     EXPECT_EQ(scale_type_of(scale_dtype(t)), t);
   }
   EXPECT_STREQ(scale_type_name(ScaleType::bf16), "BF16");
+  for (const ScaleType t : {ScaleType::u4, ScaleType::u6, ScaleType::s6, ScaleType::s8}) EXPECT_EQ(scale_dtype(t), MARLIN_F16);
+  EXPECT_EQ(scale_type_of(MARLIN_F16), ScaleType::f16) << "two-level scales have no dtype of their own";
   EXPECT_EQ(scale_type_of(MARLIN_U8), std::nullopt);
 }
 

@@ -15,6 +15,7 @@
 #include "backends/cpu/kernels.h"
 #include "core/shapes.h"
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin::cpu {
 
@@ -63,7 +64,16 @@ inline void random_scale(ScaleType type, std::mt19937& rng, uint8_t* p) {
     case ScaleType::e4m3:
       *p = static_cast<uint8_t>(rng() % 0x7e);
       break;
+    default:  // two-level: random_two_level
+      break;
   }
+}
+
+/// The planes of a superblock's two-level scales hold any bits, and its factors ordinary numbers.
+inline void random_two_level(const PanelLayout& l, ScaleType type, std::mt19937& rng, uint8_t* p) {
+  for (int64_t i = 0; i < l.factors_offset(type); ++i) p[i] = static_cast<uint8_t>(rng());
+  for (int c = 0; c < kPanelColumns; ++c)
+    random_scale(ScaleType::f16, rng, p + l.factors_offset(type) + c * static_cast<int>(kFactorBytes));
 }
 
 /// Two of four positions for each of 8 quads: the lower one's 2 bits at 2 t, the higher one's at 16 + 2 t.
@@ -90,7 +100,9 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   PanelLayout& l = w.layout;
   l.n = n;
   l.k = k;
-  l.code_bits = kind.format == MARLIN_INT8 ? 8 : 4;
+  l.code_bits = format_row(kind.format)->code_bits;
+  if (l.code_bits != 4 && l.code_bits != 8) l.expansion = Expansion::integers;
+  if (kind.format == MARLIN_IQ4) l.expansion = Expansion::iq4;
   l.slot_group = kind.group;
   l.sparse = meta.sparse = kind.sparse;
   l.scale_type = kind.scale;
@@ -113,9 +125,12 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
     for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
     for (int64_t i = 0; kind.sparse && i < l.code_bytes(); i += 4)
       if (i % 192 >= 128) store(super + i, random_positions(rng));
-    for (int i = 0; i < l.groups_per_super() * kPanelColumns; ++i) {
+    if (is_two_level(l.scale_type)) random_two_level(l, l.scale_type, rng, super + l.scales_offset());
+    if (l.has_two_level_zeros()) random_two_level(l, l.zero_type, rng, super + l.zeros_offset());
+    for (int i = 0; i < l.groups_per_super() * kPanelColumns && !is_two_level(l.scale_type); ++i) {
       random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
-      if (l.zero_kind == ZeroKind::integer) super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % 17);
+      if (l.zero_kind == ZeroKind::integer)
+        super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % ((1u << l.code_bits) + 1));
       if (l.zero_kind == ZeroKind::additive)
         random_scale(l.zero_type, rng, super + l.zeros_offset() + i * static_cast<int64_t>(scale_bytes(l.zero_type)));
     }
@@ -140,6 +155,30 @@ inline int code_at(const uint8_t* super, bool sparse, int64_t block, int64_t v, 
   return -1;
 }
 
+/// The bits of a code in one plane of 1, 2, 4 or 8 bits.
+inline int plane_at(const uint8_t* plane, int64_t bits, int64_t i, int64_t c) {
+  return plane[i / (32 / bits) * 64 + 4 * c + i % 4] >> i % (32 / bits) / 4 * bits & ((1 << bits) - 1);
+}
+
+/// The rows of 64 bytes of the integers, low and high bits, and the factors.
+inline int64_t two_level_bytes(const PanelLayout& l, ScaleType type) {
+  const int64_t groups = l.groups_per_super(), nibbles = (groups + 1) / 2;
+  if (type == ScaleType::s8) return 64 * groups + 128;
+  return 64 * (type == ScaleType::u4 ? nibbles : nibbles + (groups + 3) / 4) + 128;
+}
+
+/// Group g of two-level scales: the integer times the factor.
+inline double two_level_at(const PanelLayout& l, ScaleType type, const uint8_t* p, int64_t g, int64_t column) {
+  const int64_t groups = l.groups_per_super();
+  const bool bytes = type == ScaleType::s8, six = type == ScaleType::u6 || type == ScaleType::s6;
+  const int64_t low_rows = bytes ? groups : (groups + 1) / 2, high_rows = six ? (groups + 3) / 4 : 0;
+  int q = bytes ? static_cast<int8_t>(p[64 * g + column]) : p[64 * (g / 2) + column] >> g % 2 * 4 & 15;
+  if (six) q += 16 * (p[64 * (low_rows + g / 4) + column] >> g % 4 * 2 & 3);
+  if (type == ScaleType::s6 && q > 31) q -= 64;
+  const uint8_t* factor = p + 64 * (low_rows + high_rows) + 2 * column;
+  return q * static_cast<double>(f16_to_f32(load<uint16_t>(factor)));
+}
+
 /// The parts of a weight: value = integer * scale + offset.
 struct WeightParts {
   double integer = 0, scale = 0, offset = 0;
@@ -152,18 +191,35 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
   const int64_t s = slot % kSuperSlots, block = s / 32, i = s % 32, v = column % 64 / 16, c = column % 16;
   const int64_t g = s / l.slot_group * 64 + column % 64;
   WeightParts parts;
-  parts.scale = static_cast<double>(
-      decode_scale(l.scale_type, super + l.scales_offset() + g * static_cast<int64_t>(scale_bytes(l.scale_type))));
-  if (l.zero_kind == ZeroKind::additive)
+  if (is_two_level(l.scale_type))
+    parts.scale = two_level_at(l, l.scale_type, super + l.scales_offset(), s / l.slot_group, column % 64);
+  else
+    parts.scale = static_cast<double>(
+        decode_scale(l.scale_type, super + l.scales_offset() + g * static_cast<int64_t>(scale_bytes(l.scale_type))));
+  if (l.has_two_level_zeros())
+    parts.offset = -two_level_at(l, l.zero_type, super + l.zeros_offset(), s / l.slot_group, column % 64);
+  else if (l.zero_kind == ZeroKind::additive)
     parts.offset = static_cast<double>(
         decode_scale(l.zero_type, super + l.zeros_offset() + g * static_cast<int64_t>(scale_bytes(l.zero_type))));
   if (l.code_bits == 8) {
     parts.integer = static_cast<int8_t>(super[block * 2048 + v * 512 + i / 4 * 64 + 4 * c + i % 4]);
     return parts;
   }
+  if (l.expansion == Expansion::integers) {
+    const int64_t low = l.code_bits < 4 ? 2 : 4, high = l.code_bits - low;
+    const uint8_t* group = super + (4 * block + v) * 64 * l.code_bits;
+    int q = plane_at(group, low, i, c);
+    if (high != 0) q += plane_at(group + 64 * low, high, i, c) << low;
+    if (l.zero_kind == ZeroKind::none) q -= 1 << (l.code_bits - 1);
+    if (l.zero_kind == ZeroKind::integer) q -= super[l.zeros_offset() + g];
+    parts.integer = q;
+    return parts;
+  }
   const int q = code_at(super, l.sparse, block, v, i, c);
   if (q < 0) return {};
-  if (w.meta().format != MARLIN_INT4)
+  if (w.meta().format == MARLIN_IQ4)
+    parts.integer = static_cast<double>(kIq4[q]);
+  else if (w.meta().format != MARLIN_INT4)
     parts.integer = static_cast<double>(kE2m1[q]);
   else if (l.zero_kind == ZeroKind::integer)
     parts.integer = q - super[l.zeros_offset() + g];

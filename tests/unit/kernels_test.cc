@@ -41,11 +41,24 @@ std::vector<WeightKind> all_kinds() {
     kinds.push_back({MARLIN_FP4, ScaleType::f32, ZeroKind::none, group});
     kinds.push_back({MARLIN_INT8, ScaleType::f16, ZeroKind::none, group});
     kinds.push_back({MARLIN_INT8, ScaleType::bf16, ZeroKind::additive, group});
+    kinds.push_back({MARLIN_INT3, ScaleType::f16, ZeroKind::none, group});
+    kinds.push_back({MARLIN_INT2, ScaleType::f16, ZeroKind::integer, group});
+    kinds.push_back({MARLIN_INT5, ScaleType::f32, ZeroKind::integer, group, false, true});
+    kinds.push_back({MARLIN_INT6, ScaleType::bf16, ZeroKind::additive, group});
+    kinds.push_back({MARLIN_IQ4, ScaleType::f16, ZeroKind::none, group});
+    // Groups of K-quants have 16 or 32 elements; a layout may have others.
+    kinds.push_back({MARLIN_INT2, ScaleType::u4, ZeroKind::additive, group});
+    kinds.push_back({MARLIN_INT4, ScaleType::u6, ZeroKind::additive, group});
+    kinds.push_back({MARLIN_INT5, ScaleType::u6, ZeroKind::additive, group});
+    kinds.push_back({MARLIN_INT3, ScaleType::s6, ZeroKind::none, group});
+    kinds.push_back({MARLIN_INT6, ScaleType::s8, ZeroKind::none, group});
+    kinds.push_back({MARLIN_IQ4, ScaleType::s6, ZeroKind::none, group});
   }
   kinds.push_back({MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32});
   kinds.push_back({MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true});
   for (size_t i = 0, dense = kinds.size(); i < dense; ++i) {
-    if (kinds[i].format == MARLIN_INT8 || kinds[i].act_order) continue;
+    const bool four_bits = kinds[i].format <= MARLIN_NVFP4 && !is_two_level(kinds[i].scale);
+    if (!four_bits || kinds[i].act_order) continue;
     kinds.push_back(kinds[i]);
     kinds.back().sparse = true;
   }

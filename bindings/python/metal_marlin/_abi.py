@@ -29,6 +29,8 @@ MARLIN_PACK_GATE_UP_INTERLEAVED = 8
 MARLIN_PACK_SCALES_MSE = 16
 # dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
 MARLIN_PACK_OBEYS_2_4 = 32
+# LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS)
+MARLIN_PACK_TWO_LEVEL_SCALES = 64
 # marlin_layer_info::flags only
 # has integer zero points
 MARLIN_LAYER_ZEROS = 256
@@ -139,6 +141,16 @@ class Format(Constant):
     NVFP4 = 4
     # q * s (+ zero); holds Q8_0 exactly
     INT8 = 5
+    # as INT4, zero 2 when absent; GGUF's Q2_K
+    INT2 = 6
+    # as INT4, zero 4 when absent; GGUF's Q3_K
+    INT3 = 7
+    # as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
+    INT5 = 8
+    # as INT4, zero 32 when absent; GGUF's Q6_K
+    INT6 = 9
+    # iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
+    IQ4 = 10
 
 
 class Compute(Constant):
@@ -154,7 +166,7 @@ class Compute(Constant):
 class Layout(Constant):
     # packing: ROWS; opening a file: detected
     AUTO = 0
-    # U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]
+    # 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; others: U8 [N, K]
     ROWS = 1
     # U32 [K/8, N], nibble i of a word = element 8 kb + i
     K8N = 2

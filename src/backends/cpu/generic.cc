@@ -43,20 +43,38 @@ void decode_scales(ScaleType type, const uint8_t* p, int n, float* out) {
       return each(1, [](const uint8_t* q) { return e8m0_to_f32(*q); });
     case ScaleType::e4m3:
       return each(1, [](const uint8_t* q) { return e4m3_to_f32(*q); });
+    default:  // two-level scales: decode_two_level
+      return;
+  }
+}
+
+/// The products of a superblock's integers and factors, which are exact.
+void decode_two_level(const PanelLayout& layout, ScaleType type, const uint8_t* p, float sign,
+                      float (*out)[kPanelColumns]) {
+  const uint8_t* const factors = p + layout.factors_offset(type);
+  for (int column = 0; column < kPanelColumns; ++column) {
+    const float factor = sign * f16_to_f32(load<uint16_t>(factors + 2 * column));
+    for (int g = 0; g < layout.groups_per_super(); ++g)
+      out[g][column] = factor * static_cast<float>(two_level_integer(layout, type, p + column, g));
   }
 }
 
 void decode_super(const PanelLayout& layout, CodeKind code, const uint8_t* super,
                   SuperScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
-  decode_scales(layout.scale_type, super + layout.scales_offset(), n, &out.scales[0][0]);
+  const uint8_t *scales = super + layout.scales_offset(), *packed = super + layout.zeros_offset();
+  if (is_two_level(layout.scale_type))
+    decode_two_level(layout, layout.scale_type, scales, 1.0f, out.scales);
+  else
+    decode_scales(layout.scale_type, scales, n, &out.scales[0][0]);
+  if (layout.has_two_level_zeros())
+    return decode_two_level(layout, layout.zero_type, packed, -1.0f, out.zeros);
   float* zeros = &out.zeros[0][0];
   if (layout.zero_kind == ZeroKind::additive)
-    return decode_scales(layout.zero_type, super + layout.zeros_offset(), n, zeros);
-  const float fixed = code == CodeKind::u4 ? 8.0f : 0.0f;
+    return decode_scales(layout.zero_type, packed, n, zeros);
+  const auto fixed = static_cast<float>(code == CodeKind::u4 ? 8 : layout.zero_point());
   for (int i = 0; i < n; ++i)
-    zeros[i] =
-        code == CodeKind::u4zero ? static_cast<float>(super[layout.zeros_offset() + i]) : fixed;
+    zeros[i] = layout.zero_kind == ZeroKind::integer ? static_cast<float>(packed[i]) : fixed;
 }
 
 /// A code, and whether it is kept. A slot that 2:4 sparse weights do not keep is 0, whatever its
@@ -66,10 +84,22 @@ struct Code {
   bool kept = true;
 };
 
+/// The bits of column c in slot `s` of a plane of a block.
+int bits_at(const uint8_t* plane, int bits, int s, int c) {
+  const int slots_a_line = kBlockSlots / bits;
+  const int byte = plane[s / slots_a_line * 64 + 4 * c + s % 4];
+  return byte >> s % slots_a_line / 4 * bits & ((1 << bits) - 1);
+}
+
 /// The code of column c of a column group in slot `s` of a block; `group` are the bytes of the
 /// block.
 Code code_at(const PanelLayout& layout, const uint8_t* group, int s, int c) {
   if (layout.code_bits == 8) return {static_cast<int8_t>(group[s / 4 * 64 + 4 * c + s % 4])};
+  if (layout.expansion == Expansion::integers) {
+    const int low = layout.low_bits(), high = layout.high_bits();
+    const uint8_t* const second = group + 64 * low;
+    return {bits_at(group, low, s, c) | (high == 0 ? 0 : bits_at(second, high, s, c) << low)};
+  }
   if (layout.sparse) {
     const int quad = s / 4;
     const uint32_t positions = load<uint32_t>(group + kSparsePositions + 4 * c) >> 2 * quad;
@@ -79,8 +109,8 @@ Code code_at(const PanelLayout& layout, const uint8_t* group, int s, int c) {
     return {group[quad / 4 * 64 + 4 * c + quad % 2 + (s % 4 == first ? 0 : 2)] >> quad % 4 / 2 * 4 &
             15};
   }
-  const int byte = group[s / 8 * 64 + 4 * c + s % 4];
-  return {s % 8 < 4 ? byte & 15 : byte >> 4};
+  const int code = bits_at(group, 4, s, c);
+  return {layout.expansion == Expansion::iq4 ? static_cast<int>(kIq4[code]) : code};
 }
 
 /// Calls each(slot, v, c, code) for all of a superblock.

@@ -34,7 +34,7 @@ constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 8; }
 inline constexpr uint32_t kSparseCodes = sparse(CodeKind::u4) | sparse(CodeKind::u4zero) |
                                          sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
-inline constexpr uint32_t kAnyScale = 0x1f;
+inline constexpr uint32_t kOneLevelScales = 0x1f, kAnyScale = 0x1ff;
 
 /// One panel times some tiles of rows.
 struct PanelArgs {
@@ -74,7 +74,8 @@ struct KernelRow {
   uint32_t features = 0;                      ///< of Feature, all needed
   ActivationForm form = ActivationForm::f32;  ///< f32 and bf16 serve MARLIN_COMPUTE_DEFAULT
   uint32_t codes = 0;                         ///< of bit(CodeKind) and sparse(CodeKind)
-  uint32_t scales = kAnyScale;                ///< of bit(ScaleType)
+  uint32_t scales = kOneLevelScales;          ///< of bit(ScaleType)
+  bool expands = false;                       ///< i8, i8add: also codes that are expanded first
   bool bf16_only = false;                     ///< serves BF16 activations only
   int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
   int64_t m_max = 0;  ///< the most; 0: no limit

@@ -4,16 +4,24 @@
 // A panel is 64 columns (rows of W). Along K it is a sequence of superblocks of 128 slots. Each
 // superblock has its codes and then its scales and zeros, so that one prefetch distance covers all:
 //
-//   superblock = 4 blocks of 32 slots, each [v = 4 column groups of 16][line][64 bytes]
-//                4-bit: 4 lines per block; byte 4 c + i of line j holds column 16 v + c, slots 8 j
-//                       + i (low nibble) and 8 j + 4 + i (high nibble), i = 0..3
-//                8-bit: 8 lines per block; byte 4 c + i of line j holds column 16 v + c, slot 4 j
-//                       + i (two's complement)
+//   superblock = 4 blocks of 32 slots, each [v = 4 column groups of 16][plane][line][64 bytes],
 //                then scales [slot group][64 columns] of scale_type,
 //                then zeros [slot group][64 columns]
 //
-// A line, or one nibble of it, is therefore 16 columns x 4 consecutive slots: the operand of a
-// 4-way dot product.
+// A plane holds 1, 2, 4 or 8 bits of each code. 4-bit and 8-bit codes (8: two's complement) are one
+// plane. Others have a plane of their low 4 bits (2- and 3-bit codes: of their low 2 bits), and
+// then a plane of the rest. A plane of w bits has w lines for a block. Byte 4 c + i of line j holds
+// column 16 v + c, slots 32 / w j + 4 t + i at bits w t, for i = 0..3. A line, or w bits of each of
+// its bytes, is therefore 16 columns x 4 consecutive slots: the operand of a 4-way dot product.
+//
+// Codes of other widths than 4 and 8, and the codes of the codebook IQ4, are expanded to lines of
+// 8-bit codes in L1 before kernels multiply them (expand.h).
+//
+// Two-level scales and zeros are, for each superblock, planes of integers and the float16 factors
+// of the 64 columns. A factor spans 256 slots, so two superblocks repeat it.
+// The rows of 64 bytes are: the low 4 bits of groups 0 and 1, of 2 and 3, and so on; for 6 bits,
+// also the high 2 bits of groups 0 to 3, of 4 to 7; for 8 bits, one group a row. Then [64 columns]
+// float16.
 //
 // 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and
 // their positions in the quad, 2 bits each. A block of a column group is 192 bytes, which is three
@@ -54,6 +62,13 @@ inline constexpr int kBlockSlots = 32;  // block of the INT8 activations
 inline constexpr int kBlocksPerSuper = kSuperSlots / kBlockSlots;
 inline constexpr int kGroupColumns = 16;  // a column group: the columns of a line
 inline constexpr int kColumnGroups = kPanelColumns / kGroupColumns;
+/// How codes become the bytes of an 8-bit line.
+enum class Expansion : uint8_t {
+  none,      ///< kernels read the packed lines
+  integers,  ///< planes are joined, and integer zero points are subtracted
+  iq4,       ///< 4-bit codes are replaced by their integers in the codebook
+};
+
 inline constexpr int kSparsePositions = 2 * 64;  // where the positions of a sparse block start
 inline constexpr int kSparseGroupBytes = kSparsePositions + 64;
 
@@ -61,9 +76,10 @@ struct PanelLayout {
   int64_t n = 0;        // columns of C, unpadded
   int64_t k = 0;        // columns of A, unpadded
   int64_t slots = 0;    // padded length of K, a multiple of kSuperSlots
-  int code_bits = 4;    // 4 or 8
+  int code_bits = 4;    // 2 to 6, or 8
   int slot_group = 32;  // slots that share a scale inside a superblock: 16, 32, 64 or 128
   bool sparse = false;  // 2:4; then code_bits is 4
+  Expansion expansion = Expansion::none;
   ScaleType scale_type = ScaleType::f16;
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
@@ -71,6 +87,17 @@ struct PanelLayout {
   int64_t panels() const { return ceil_div(n, kPanelColumns); }
   int64_t superblocks() const { return slots / kSuperSlots; }
   int groups_per_super() const { return kSuperSlots / slot_group; }
+  /// The bits of a code in the first plane, and in the second one, if any.
+  int low_bits() const {
+    if (code_bits == 8) return 8;
+    return code_bits < 4 ? 2 : 4;
+  }
+  int high_bits() const { return code_bits - low_bits(); }
+  /// What is subtracted from all codes when they are expanded.
+  int zero_point() const {
+    return expansion == Expansion::integers && zero_kind == ZeroKind::none ? 1 << code_bits >> 1
+                                                                           : 0;
+  }
   /// The bytes of one block of a column group.
   int64_t group_bytes() const {
     return sparse ? kSparseGroupBytes : int64_t{kGroupColumns} * kBlockSlots * code_bits / 8;
@@ -90,8 +117,32 @@ struct PanelLayout {
   }
   // Offsets inside a superblock.
   int64_t scales_offset() const { return code_bytes(); }
-  int64_t zeros_offset() const { return scales_offset() + groups_per_super() * scale_row_bytes(); }
-  int64_t super_bytes() const { return zeros_offset() + groups_per_super() * zero_row_bytes(); }
+  int64_t zeros_offset() const {
+    return scales_offset() + (is_two_level(scale_type) ? two_level_bytes(scale_type)
+                                                       : groups_per_super() * scale_row_bytes());
+  }
+  int64_t super_bytes() const {
+    return zeros_offset() + (has_two_level_zeros() ? two_level_bytes(zero_type)
+                                                   : groups_per_super() * zero_row_bytes());
+  }
+  bool has_two_level_zeros() const {
+    return zero_kind == ZeroKind::additive && is_two_level(zero_type);
+  }
+  /// Rows of 64 bytes of the integers of two-level scales: of low 4 bits (u4, u6, s6), of high 2
+  /// bits (u6, s6), or of bytes (s8).
+  int low_rows(ScaleType type) const {
+    return type == ScaleType::s8 ? groups_per_super() : (groups_per_super() + 1) / 2;
+  }
+  int high_rows(ScaleType type) const {
+    return type == ScaleType::u6 || type == ScaleType::s6 ? (groups_per_super() + 3) / 4 : 0;
+  }
+  /// Where the factors follow.
+  int64_t factors_offset(ScaleType type) const {
+    return int64_t{kPanelColumns} * (low_rows(type) + high_rows(type));
+  }
+  int64_t two_level_bytes(ScaleType type) const {
+    return factors_offset(type) + kPanelColumns * static_cast<int64_t>(kFactorBytes);
+  }
   int64_t panel_bytes() const { return superblocks() * super_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
   SlotCosts slot_costs() const {
@@ -104,6 +155,18 @@ struct PanelLayout {
            (block % kBlocksPerSuper * kColumnGroups + column / kGroupColumns) * group_bytes();
   }
 };
+
+/// The integer of group g of a superblock's two-level scales. `rows` are the integers, from those
+/// of the column on.
+inline int two_level_integer(const PanelLayout& layout, ScaleType type, const uint8_t* rows,
+                             int g) {
+  if (type == ScaleType::s8) return static_cast<int8_t>(rows[kPanelColumns * g]);
+  const int low = rows[kPanelColumns * (g / 2)] >> g % 2 * 4 & 15;
+  if (type == ScaleType::u4) return low;
+  const int high = rows[kPanelColumns * (layout.low_rows(type) + g / 4)] >> g % 4 * 2 & 3;
+  const int q = low | high << 4;
+  return type == ScaleType::s6 && q >= 32 ? q - 64 : q;
+}
 
 class CpuWeights final : public PackedWeights {
  public:

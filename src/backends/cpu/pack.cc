@@ -19,7 +19,8 @@ namespace {
 /// The codes and scales of padding decode to 0 and never to NaN. E8M0 has no 0 and takes 2^0,
 /// because its codes are 0.
 uint8_t padding_code(const WeightMeta& meta) {
-  return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0;
+  if (meta.zero_kind != ZeroKind::none) return 0;
+  return static_cast<uint8_t>(format_row(meta.format)->zero_point());
 }
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
@@ -46,15 +47,12 @@ class PanelPacker {
         write_kept(row, column, to);
       else if (layout.code_bits == 4)
         write_nibbles(column, to);
-      else
+      else if (layout.code_bits == 8)
         write_bytes(column, to);
-      const size_t scale = scale_bytes(layout.scale_type);
-      write_groups(row, stripe_.scales.data(), scale, padding_scale_byte(layout.scale_type),
-                   to + layout.scales_offset() + column * scale, layout.scale_row_bytes());
-      if (layout.zero_kind == ZeroKind::none) continue;
-      const auto zero = static_cast<size_t>(layout.zero_row_bytes() / kPanelColumns);
-      write_groups(row, stripe_.zeros.data(), zero, 0, to + layout.zeros_offset() + column * zero,
-                   layout.zero_row_bytes());
+      else
+        write_planes(column, to);
+      write_scales(row, column, to + layout.scales_offset());
+      write_zeros(row, column, to + layout.zeros_offset());
     }
     return {};
   }
@@ -90,7 +88,8 @@ class PanelPacker {
     const int32_t group = groups_[slot / static_cast<size_t>(out_.layout.slot_group)];
     if (group < 0) return 0;
     return std::min<uint8_t>(
-        stripe_.zeros[static_cast<size_t>(row * source_.meta().groups + group)], 15);
+        stripe_.zeros[static_cast<size_t>(row * source_.meta().groups + group)],
+        static_cast<uint8_t>((1 << out_.layout.code_bits) - 1));
   }
 
   void write_nibbles(int column, std::byte* panel) const {
@@ -115,6 +114,27 @@ class PanelPacker {
     }
   }
 
+  void write_planes(int column, std::byte* panel) const {
+    const PanelLayout& layout = out_.layout;
+    for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
+      const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
+      std::byte* const to = panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
+      write_plane(codes, 0, layout.low_bits(), to);
+      write_plane(codes, layout.low_bits(), layout.high_bits(), to + 64 * layout.low_bits());
+    }
+  }
+
+  /// Writes `bits` bits of 32 codes, from bit `first` on: a dword of every line.
+  static void write_plane(const uint8_t* codes, int first, int bits, std::byte* to) {
+    const uint32_t mask = ((1u << bits) - 1u) * 0x01010101u;
+    for (int line = 0; line < bits; ++line, to += 64) {
+      uint32_t word = 0;
+      for (int shift = 0; shift < 8; shift += bits, codes += 4)
+        word |= (load<uint32_t>(codes) >> first & mask) << shift;
+      store(to, word);
+    }
+  }
+
   /// Writes one row of 2:4 sparse codes and their positions.
   void write_kept(int64_t row, int column, std::byte* panel) const {
     const int64_t quads = out_.meta().k / 4;
@@ -136,6 +156,62 @@ class PanelPacker {
       }
       store(group + kSparsePositions + column % kGroupColumns * 4, positions);
     }
+  }
+
+  /// `to` is the place of the scales of the panel's first superblock.
+  void write_scales(int64_t row, int column, std::byte* to) const {
+    const PanelLayout& layout = out_.layout;
+    if (is_two_level(layout.scale_type))
+      return write_two_level(row, column, layout.scale_type, stripe_.scales, stripe_.scale_factors,
+                             to);
+    const size_t size = scale_bytes(layout.scale_type);
+    write_groups(row, stripe_.scales.data(), size, padding_scale_byte(layout.scale_type),
+                 to + column * size, layout.scale_row_bytes());
+  }
+
+  void write_zeros(int64_t row, int column, std::byte* to) const {
+    const PanelLayout& layout = out_.layout;
+    if (layout.zero_kind == ZeroKind::none) return;
+    if (layout.has_two_level_zeros())
+      return write_two_level(row, column, layout.zero_type, stripe_.zeros, stripe_.zero_factors,
+                             to);
+    const auto size = static_cast<size_t>(layout.zero_row_bytes() / kPanelColumns);
+    write_groups(row, stripe_.zeros.data(), size, 0, to + column * size, layout.zero_row_bytes());
+  }
+
+  /// Writes the integers and factors of one row. Padding has factors and integers of 0.
+  void write_two_level(int64_t row, int column, ScaleType type,
+                       const std::vector<uint8_t>& integers, const std::vector<uint8_t>& factors,
+                       std::byte* to) const {
+    const PanelLayout& layout = out_.layout;
+    const WeightMeta& meta = source_.meta();
+    const int in_super = layout.groups_per_super();
+    for (int64_t super = 0; super < layout.superblocks(); ++super, to += layout.super_bytes()) {
+      auto* const rows = reinterpret_cast<uint8_t*>(to) + column;
+      for (int g = 0; g < in_super; ++g) {
+        const int32_t group = groups_[static_cast<size_t>(super * in_super + g)];
+        const bool real = row != kPaddingRow && group >= 0;
+        const unsigned q =
+            real ? integers[static_cast<size_t>(row * meta.groups + group)] : unsigned{0};
+        if (type == ScaleType::s8) {
+          rows[kPanelColumns * g] = static_cast<uint8_t>(q);
+          continue;
+        }
+        put_bits(rows[kPanelColumns * (g / 2)], q & 15u, g % 2 * 4);
+        if (layout.high_rows(type) != 0)
+          put_bits(rows[kPanelColumns * (layout.low_rows(type) + g / 4)], q >> 4 & 3u, g % 4 * 2);
+      }
+      const int64_t block = super * kSuperSlots / kFactorSpan;
+      const bool real = row != kPaddingRow && block < meta.factors();
+      const auto at = static_cast<size_t>(row * meta.factors() + block) * kFactorBytes;
+      store(to + layout.factors_offset(type) + column * static_cast<int>(kFactorBytes),
+            real ? load<uint16_t>(factors.data() + at) : uint16_t{0});
+    }
+  }
+
+  /// The first bits of a byte (shift 0) replace what it held.
+  static void put_bits(uint8_t& byte, unsigned bits, int shift) {
+    byte = static_cast<uint8_t>((shift == 0 ? 0u : byte) | bits << shift);
   }
 
   /// Writes the scales or zeros of one row, `size` bytes each; `to` is the place of the row in the
@@ -163,6 +239,12 @@ class PanelPacker {
   std::vector<uint8_t> slot_codes_;
 };
 
+Expansion expansion_of(marlin_format format) {
+  if (format == MARLIN_IQ4) return Expansion::iq4;
+  const int bits = format_row(format)->code_bits;
+  return bits == 4 || bits == 8 ? Expansion::none : Expansion::integers;
+}
+
 void set_tensor_scales(CpuWeights& out) {
   const std::vector<TensorScale>& scales = out.meta().tensor_scales;
   if (std::all_of(scales.begin(), scales.end(), [](const TensorScale& t) { return t.value == 1; }))
@@ -187,6 +269,7 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
   layout.n = meta.n;
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;
+  layout.expansion = expansion_of(meta.format);
   layout.sparse = meta.sparse;
   layout.scale_type = meta.scale_type;
   layout.zero_kind = meta.zero_kind;

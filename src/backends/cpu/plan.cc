@@ -31,12 +31,13 @@ struct Demands {
   Demands(const GemmProblem& problem, const CpuWeights& weights, bool free_choice)
       : code(weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights))),
         scale(bit(weights.layout.scale_type)),
+        expands(weights.layout.expansion != Expansion::none),
         int8(problem.compute == MARLIN_COMPUTE_INT8),
         bf16(problem.a.dtype == MARLIN_BF16),
         portable_only(weights.layout.k < kBlockSlots && free_choice) {}
 
   bool met_by(const KernelRow& row) const {
-    return (row.codes & code) != 0 && (row.scales & scale) != 0 &&
+    return (row.codes & code) != 0 && (row.scales & scale) != 0 && (!expands || row.expands) &&
            (row.form == ActivationForm::int8) == int8 && (!row.bf16_only || bf16) &&
            (!portable_only || row.features == 0);
   }
@@ -45,7 +46,7 @@ struct Demands {
   }
 
   uint32_t code, scale;
-  bool int8, bf16;
+  bool expands, int8, bf16;
   /// Kernels that scale partial sums round a term once more than the contract's gamma_K counts;
   /// that shows when K is 1 or 2.
   bool portable_only;

@@ -34,6 +34,8 @@ class RowUnpacker {
     stripe_.codes.resize(static_cast<size_t>(meta.k));
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
     stripe_.zeros.resize(static_cast<size_t>(meta.groups) * zero_bytes());
+    if (meta.has_two_level_scales()) stripe_.scale_factors.resize(factor_bytes());
+    if (meta.has_two_level_zeros()) stripe_.zero_factors.resize(factor_bytes());
     if (meta.sparse) stripe_.kept.resize(static_cast<size_t>(meta.k / 4));
     by_slot_.resize(static_cast<size_t>(meta.k));
     if (!weights.slot_to_k.empty()) by_k_.resize(static_cast<size_t>(weights.layout.k));
@@ -52,9 +54,16 @@ class RowUnpacker {
     else
       read_codes(panel, column);
     const size_t scale = scale_bytes(layout.scale_type), zero = zero_bytes();
-    read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale,
-                stripe_.scales);
-    if (zero != 0)
+    if (is_two_level(layout.scale_type))
+      read_two_level(panel + layout.scales_offset(), column, layout.scale_type, stripe_.scales,
+                     stripe_.scale_factors);
+    else
+      read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale,
+                  stripe_.scales);
+    if (layout.has_two_level_zeros())
+      read_two_level(panel + layout.zeros_offset(), column, layout.zero_type, stripe_.zeros,
+                     stripe_.zero_factors);
+    else if (zero != 0)
       read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero,
                   stripe_.zeros);
     decode_rows(meta_, stripe_, row, 1, by_slot_.data());
@@ -71,21 +80,24 @@ class RowUnpacker {
 
   void read_codes(const std::byte* panel, int column) {
     const PanelLayout& layout = weights_.layout;
-    const int lines = layout.code_bits,
-              slots_a_line = kBlockSlots / lines;  // 4 lines of 8 nibbles, 8 lines of 4 bytes
+    const int low = layout.low_bits();
+    std::fill(stripe_.codes.begin(), stripe_.codes.end(), uint8_t{0});
     for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
       const std::byte* const from =
           panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
       uint8_t* const to = stripe_.codes.data() + block * kBlockSlots;
-      for (int line = 0; line < lines; ++line) {
-        const auto word = load<uint32_t>(from + 64 * line);
-        if (lines == 8) {
-          store(to + slots_a_line * line, word);
-        } else {
-          store(to + slots_a_line * line, word & 0x0f0f0f0fu);
-          store(to + slots_a_line * line + 4, word >> 4 & 0x0f0f0f0fu);
-        }
-      }
+      add_plane(from, 0, low, to);
+      add_plane(from + 64 * low, low, layout.high_bits(), to);
+    }
+  }
+
+  /// Adds `bits` bits to 32 codes, from bit `first` on.
+  static void add_plane(const std::byte* from, int first, int bits, uint8_t* codes) {
+    const uint32_t mask = ((1u << bits) - 1u) * 0x01010101u;
+    for (int line = 0; line < bits; ++line, from += 64) {
+      const auto word = load<uint32_t>(from);
+      for (int shift = 0; shift < 8; shift += bits, codes += 4)
+        store(codes, load<uint32_t>(codes) | (word >> shift & mask) << first);
     }
   }
 
@@ -116,6 +128,30 @@ class RowUnpacker {
       std::memcpy(to.data() + groups_[i] * size,
                   from + super * weights_.layout.super_bytes() + in * row_bytes, size);
     }
+  }
+
+  /// `from` are the two-level scales (or zeros) of the panel's first superblock.
+  void read_two_level(const std::byte* from, int column, ScaleType type,
+                      std::vector<uint8_t>& integers, std::vector<uint8_t>& factors) const {
+    const PanelLayout& layout = weights_.layout;
+    const int in_super = layout.groups_per_super();
+    for (int64_t super = 0; super < layout.superblocks(); ++super, from += layout.super_bytes()) {
+      const auto* const rows = reinterpret_cast<const uint8_t*>(from) + column;
+      for (int g = 0; g < in_super; ++g) {
+        const int32_t group = groups_[static_cast<size_t>(super * in_super + g)];
+        if (group >= 0)
+          integers[static_cast<size_t>(group)] =
+              static_cast<uint8_t>(two_level_integer(layout, type, rows, g));
+      }
+      const auto at = static_cast<size_t>(super * kSuperSlots / kFactorSpan) * kFactorBytes;
+      std::memcpy(factors.data() + at,
+                  from + layout.factors_offset(type) + column * static_cast<int>(kFactorBytes),
+                  kFactorBytes);
+    }
+  }
+
+  size_t factor_bytes() const {
+    return static_cast<size_t>(ceil_div(weights_.layout.slots, kFactorSpan)) * kFactorBytes;
   }
 
   const float* in_file_order() {

@@ -15,6 +15,7 @@
 #include "backends/gpu/unpack.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
+#include "formats/widen.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -35,6 +36,7 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
     MARLIN_RETURN_IF_ERROR(check_process());
+    if (is_narrow(source.meta())) return pack(WidenedSource(source));
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
                   pack_on_device(source, *device_, memory_, *runner_));
     return packed;

@@ -20,7 +20,8 @@ std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& te
   }
   LayoutOperands& o = found.operands;
   o.format = type->block->format;
-  o.flags = type->block->additive ? MARLIN_PACK_ADDITIVE_ZEROS : 0;
+  o.flags = (type->block->zeros.has_value() ? MARLIN_PACK_ADDITIVE_ZEROS : 0) |
+            (type->block->two_level() ? MARLIN_PACK_TWO_LEVEL_SCALES : 0);
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.values.dtype = MARLIN_U8;

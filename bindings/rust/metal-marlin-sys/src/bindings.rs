@@ -125,6 +125,16 @@ pub const MARLIN_MXFP4: marlin_format = 3;
 pub const MARLIN_NVFP4: marlin_format = 4;
 /// q \* s (+ zero); holds Q8_0 exactly
 pub const MARLIN_INT8: marlin_format = 5;
+/// as INT4, zero 2 when absent; GGUF's Q2_K
+pub const MARLIN_INT2: marlin_format = 6;
+/// as INT4, zero 4 when absent; GGUF's Q3_K
+pub const MARLIN_INT3: marlin_format = 7;
+/// as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
+pub const MARLIN_INT5: marlin_format = 8;
+/// as INT4, zero 32 when absent; GGUF's Q6_K
+pub const MARLIN_INT6: marlin_format = 9;
+/// iq4(q) \* s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
+pub const MARLIN_IQ4: marlin_format = 10;
 /// activations as given, sums in FP32
 pub const MARLIN_COMPUTE_DEFAULT: marlin_compute = 0;
 /// activations rounded to INT8, one scale for each block of 32
@@ -133,7 +143,7 @@ pub const MARLIN_COMPUTE_INT8: marlin_compute = 1;
 pub const MARLIN_COMPUTE_FP8: marlin_compute = 2;
 /// packing: ROWS; opening a file: detected
 pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
-/// U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]
+/// 4 bits: U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]; others: U8 \[N, K\]
 pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
 /// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
 pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;
@@ -204,6 +214,8 @@ pub const MARLIN_PACK_GATE_UP_INTERLEAVED: u32 = 8;
 pub const MARLIN_PACK_SCALES_MSE: u32 = 16;
 /// dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
 pub const MARLIN_PACK_OBEYS_2_4: u32 = 32;
+/// LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS)
+pub const MARLIN_PACK_TWO_LEVEL_SCALES: u32 = 64;
 /// marlin_layer_info::flags only
 /// has integer zero points
 pub const MARLIN_LAYER_ZEROS: u32 = 256;

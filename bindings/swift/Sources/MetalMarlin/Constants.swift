@@ -180,6 +180,16 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let nvfp4 = Format(rawValue: MARLIN_NVFP4)
   /// q * s (+ zero); holds Q8_0 exactly
   public static let int8 = Format(rawValue: MARLIN_INT8)
+  /// As INT4, zero 2 when absent; GGUF's Q2_K
+  public static let int2 = Format(rawValue: MARLIN_INT2)
+  /// As INT4, zero 4 when absent; GGUF's Q3_K
+  public static let int3 = Format(rawValue: MARLIN_INT3)
+  /// As INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
+  public static let int5 = Format(rawValue: MARLIN_INT5)
+  /// As INT4, zero 32 when absent; GGUF's Q6_K
+  public static let int6 = Format(rawValue: MARLIN_INT6)
+  /// iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
+  public static let iq4 = Format(rawValue: MARLIN_IQ4)
 
   /// The header's name.
   public var description: String {
@@ -190,6 +200,11 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
     case MARLIN_MXFP4: "MARLIN_MXFP4"
     case MARLIN_NVFP4: "MARLIN_NVFP4"
     case MARLIN_INT8: "MARLIN_INT8"
+    case MARLIN_INT2: "MARLIN_INT2"
+    case MARLIN_INT3: "MARLIN_INT3"
+    case MARLIN_INT5: "MARLIN_INT5"
+    case MARLIN_INT6: "MARLIN_INT6"
+    case MARLIN_IQ4: "MARLIN_IQ4"
     default: "marlin_format(\(rawValue))"
     }
   }
@@ -225,7 +240,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
 
   /// Packing: ROWS; opening a file: detected
   public static let auto = Layout(rawValue: MARLIN_LAYOUT_AUTO)
-  /// U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]
+  /// 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; others: U8 [N, K]
   public static let rows = Layout(rawValue: MARLIN_LAYOUT_ROWS)
   /// U32 [K/8, N], nibble i of a word = element 8 kb + i
   public static let k8n = Layout(rawValue: MARLIN_LAYOUT_K8N)
@@ -401,6 +416,8 @@ public struct PackOptions: OptionSet, Hashable, Sendable {
   public static let scalesMse = PackOptions(rawValue: MARLIN_PACK_SCALES_MSE)
   /// Dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
   public static let obeys2of4 = PackOptions(rawValue: MARLIN_PACK_OBEYS_2_4)
+  /// LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS)
+  public static let twoLevelScales = PackOptions(rawValue: MARLIN_PACK_TWO_LEVEL_SCALES)
 }
 
 /// How to load.
@@ -454,6 +471,8 @@ public struct LayerFlags: OptionSet, Hashable, Sendable {
   public static let scalesMse = LayerFlags(rawValue: MARLIN_PACK_SCALES_MSE)
   /// Dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
   public static let obeys2of4 = LayerFlags(rawValue: MARLIN_PACK_OBEYS_2_4)
+  /// LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS)
+  public static let twoLevelScales = LayerFlags(rawValue: MARLIN_PACK_TWO_LEVEL_SCALES)
   /// Has integer zero points
   public static let zeros = LayerFlags(rawValue: MARLIN_LAYER_ZEROS)
   /// Has a group index

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "backends/cpu/expand.h"
 #include "backends/cpu/hot_loops.h"
 #include "backends/cpu/kernels.h"
 
@@ -76,6 +77,50 @@ float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
   return vmaxvq_f32(largest);
 }
 
+/// The integers of 8 columns of a two-level type, of group g.
+template <ScaleType kType>
+MARLIN_INLINE int16x8_t load_8_integers(const uint8_t* p, int low_rows, int g) {
+  const auto row = [&](int index) { return vld1_u8(p + index * kPanelColumns); };
+  if constexpr (kType == ScaleType::s8) {
+    return vmovl_s8(vreinterpret_s8_u8(row(g)));
+  } else {
+    const auto bits = [](uint8x8_t x, int shift, int mask) {
+      return vand_u8(vshl_u8(x, vdup_n_s8(static_cast<int8_t>(-shift))),
+                     vdup_n_u8(static_cast<uint8_t>(mask)));
+    };
+    uint8x8_t q = bits(row(g / 2), g % 2 * 4, 15);
+    if constexpr (kType != ScaleType::u4)
+      q = vorr_u8(q, vshl_n_u8(bits(row(low_rows + g / 4), g % 4 * 2, 3), 4));
+    if constexpr (kType != ScaleType::s6) return vreinterpretq_s16_u16(vmovl_u8(q));
+    return vmovl_s8(vshr_n_s8(vreinterpret_s8_u8(vshl_n_u8(q, 2)), 2));
+  }
+}
+
+/// The same for two-level scales: the products of integers and factors, which are exact.
+template <ScaleType kType>
+float decode_two_level_neon(const uint8_t* p, int n, float factor, float* out) {
+  constexpr bool kSixBits = kType == ScaleType::u6 || kType == ScaleType::s6;
+  const int groups = n / kPanelColumns,
+            low_rows = kType == ScaleType::s8 ? groups : (groups + 1) / 2,
+            high_rows = kSixBits ? (groups + 3) / 4 : 0;
+  const uint8_t* const factors = p + kPanelColumns * (low_rows + high_rows);
+  float32x4_t largest = vdupq_n_f32(0);
+  for (int c = 0; c < kPanelColumns; c += 8) {
+    const float32x4x2_t d = load_8_scales<ScaleType::f16>(factors, c);
+    for (int g = 0; g < groups; ++g) {
+      const int16x8_t q = load_8_integers<kType>(p + c, low_rows, g);
+      const float32x4_t halves[2] = {vcvtq_f32_s32(vmovl_s16(vget_low_s16(q))),
+                                     vcvtq_f32_s32(vmovl_high_s16(q))};
+      for (int half = 0; half < 2; ++half) {
+        const float32x4_t s = vmulq_f32(halves[half], vmulq_n_f32(d.val[half], factor));
+        largest = vmaxq_f32(largest, vabsq_f32(s));
+        vst1q_f32(out + g * kPanelColumns + c + 4 * half, s);
+      }
+    }
+  }
+  return vmaxvq_f32(largest);
+}
+
 /// Never inlined: a compiler would keep its constants in registers around the loops of a kernel,
 /// and sums would spill.
 [[gnu::noinline]] inline float decode_scales_neon(ScaleType type, const uint8_t* p, int n,
@@ -91,9 +136,44 @@ float decode_scales_neon(const uint8_t* p, int n, float factor, float* out) {
       return decode_scales_neon<ScaleType::e8m0>(p, n, factor, out);
     case ScaleType::e4m3:
       return decode_scales_neon<ScaleType::e4m3>(p, n, factor, out);
+    case ScaleType::u4:
+      return decode_two_level_neon<ScaleType::u4>(p, n, factor, out);
+    case ScaleType::u6:
+      return decode_two_level_neon<ScaleType::u6>(p, n, factor, out);
+    case ScaleType::s6:
+      return decode_two_level_neon<ScaleType::s6>(p, n, factor, out);
+    case ScaleType::s8:
+      return decode_two_level_neon<ScaleType::s8>(p, n, factor, out);
   }
   return 0;
 }
+
+/// The vectors in which codes are expanded.
+struct NeonBytes {
+  using Vector = uint8x16_t;
+  static constexpr int kBytes = 16;
+  MARLIN_INLINE static Vector load(const uint8_t* p) { return vld1q_u8(p); }
+  MARLIN_INLINE static void store(uint8_t* p, Vector x) { vst1q_u8(p, x); }
+  MARLIN_INLINE static Vector splat(int x) { return vdupq_n_u8(static_cast<uint8_t>(x)); }
+  MARLIN_INLINE static Vector both(Vector a, Vector b) { return vandq_u8(a, b); }
+  MARLIN_INLINE static Vector either(Vector a, Vector b) { return vorrq_u8(a, b); }
+  MARLIN_INLINE static Vector minus(Vector a, Vector b) { return vsubq_u8(a, b); }
+  template <int kBits>
+  MARLIN_INLINE static Vector left(Vector x) {
+    return vshlq_n_u8(x, kBits);
+  }
+  template <int kBits>
+  MARLIN_INLINE static Vector right(Vector x) {
+    return vshrq_n_u8(x, kBits);
+  }
+  MARLIN_INLINE static Vector look_up_iq4(Vector index) {
+    return vreinterpretq_u8_s8(vqtbl1q_s8(vld1q_s8(kIq4Bytes.of), index));
+  }
+};
+#define MARLIN_EXPAND_TARGET
+#define MARLIN_EXPAND_BYTES NeonBytes
+#define MARLIN_EXPAND expand_neon
+#include "backends/cpu/expand.inc"
 
 /// The scales and zeros of a superblock, and the place of its codes.
 struct SuperScales {
@@ -103,6 +183,7 @@ struct SuperScales {
                 [4];  ///< integer zeros: 16 - zero, for each of a column's 4 slots in a vector
   float largest;      ///< magnitude of all scales, or NaN
   const uint8_t* super;
+  ExpandedCodes expanded;
 };
 
 /// `factor` multiplies the scales.
@@ -111,10 +192,15 @@ inline void decode_super_scales(const PanelLayout& layout, const uint8_t* super,
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t* zeros = super + layout.zeros_offset();
   out.super = super;
+  if (layout.expansion != Expansion::none) {
+    expand_neon(layout, super, 0, kColumnGroups, 0, out.expanded);
+    out.super = out.expanded.bytes;
+  }
   out.largest = decode_scales_neon(layout.scale_type, super + layout.scales_offset(), n, factor,
                                    &out.scale[0][0]);
   if (layout.zero_kind == ZeroKind::additive)
-    decode_scales_neon(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
+    decode_scales_neon(layout.zero_type, zeros, n, layout.has_two_level_zeros() ? -1.0f : 1.0f,
+                       &out.zero[0][0]);
   if (layout.zero_kind == ZeroKind::integer)
     for (int i = 0; i < n; i += 16) {
       const uint8x16_t offset = vsubq_u8(vdupq_n_u8(16), vld1q_u8(zeros + i));

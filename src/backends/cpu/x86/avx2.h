@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backends/cpu/chunks.h"
+#include "backends/cpu/expand.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/x86/intrinsics.h"
 
@@ -47,6 +48,46 @@ MARLIN_AVX2 inline void decode_scales_avx2(const uint8_t* p, int n, float factor
     _mm256_storeu_ps(out + i, _mm256_mul_ps(load_8_scales<kType>(p, i), _mm256_set1_ps(factor)));
 }
 
+/// 8 bytes, as dwords, from bit `shift` on.
+MARLIN_AVX2 MARLIN_INLINE __m256i load_8_bits(const uint8_t* p, int shift, int mask) {
+  const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_and_si256(_mm256_srl_epi32(x, _mm_cvtsi32_si128(shift)), _mm256_set1_epi32(mask));
+}
+
+/// The integers of 8 columns of a two-level type, of group g.
+template <ScaleType kType>
+MARLIN_AVX2 MARLIN_INLINE __m256i load_8_integers(const uint8_t* p, int low_rows, int g) {
+  if constexpr (kType == ScaleType::s8) {
+    return _mm256_cvtepi8_epi32(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + kPanelColumns * g)));
+  } else {
+    const __m256i low = load_8_bits(p + kPanelColumns * (g / 2), g % 2 * 4, 15);
+    if constexpr (kType == ScaleType::u4) return low;
+    const __m256i high = load_8_bits(p + kPanelColumns * (low_rows + g / 4), g % 4 * 2, 3);
+    const __m256i q = _mm256_or_si256(low, _mm256_slli_epi32(high, 4));
+    if constexpr (kType == ScaleType::u6) return q;
+    return _mm256_srai_epi32(_mm256_slli_epi32(q, 26), 26);
+  }
+}
+
+/// The same for two-level scales: the products of integers and factors, which are exact.
+template <ScaleType kType>
+MARLIN_AVX2 inline void decode_two_level_avx2(const uint8_t* p, int n, float factor, float* out) {
+  constexpr bool kSixBits = kType == ScaleType::u6 || kType == ScaleType::s6;
+  const int groups = n / kPanelColumns,
+            low_rows = kType == ScaleType::s8 ? groups : (groups + 1) / 2,
+            high_rows = kSixBits ? (groups + 3) / 4 : 0;
+  const uint8_t* const factors = p + kPanelColumns * (low_rows + high_rows);
+  for (int c = 0; c < kPanelColumns; c += 8) {
+    const __m256 d =
+        _mm256_mul_ps(load_8_scales<ScaleType::f16>(factors, c), _mm256_set1_ps(factor));
+    for (int g = 0; g < groups; ++g)
+      _mm256_storeu_ps(
+          out + g * kPanelColumns + c,
+          _mm256_mul_ps(_mm256_cvtepi32_ps(load_8_integers<kType>(p + c, low_rows, g)), d));
+  }
+}
+
 MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int n, float factor,
                                            float* out) {
   switch (type) {
@@ -60,7 +101,69 @@ MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int
       return decode_scales_avx2<ScaleType::e8m0>(p, n, factor, out);
     case ScaleType::e4m3:
       return decode_scales_avx2<ScaleType::e4m3>(p, n, factor, out);
+    case ScaleType::u4:
+      return decode_two_level_avx2<ScaleType::u4>(p, n, factor, out);
+    case ScaleType::u6:
+      return decode_two_level_avx2<ScaleType::u6>(p, n, factor, out);
+    case ScaleType::s6:
+      return decode_two_level_avx2<ScaleType::s6>(p, n, factor, out);
+    case ScaleType::s8:
+      return decode_two_level_avx2<ScaleType::s8>(p, n, factor, out);
   }
+}
+
+/// Decodes additive zeros. Two-level ones are subtracted.
+MARLIN_AVX2 inline void decode_zeros_avx2(ScaleType type, const uint8_t* p, int n, float* out) {
+  decode_scales_avx2(type, p, n, is_two_level(type) ? -1.0f : 1.0f, out);
+}
+
+/// The vectors in which codes are expanded.
+struct Avx2Bytes {
+  using Vector = __m256i;
+  static constexpr int kBytes = 32;
+  MARLIN_AVX2 MARLIN_INLINE static Vector load(const uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  MARLIN_AVX2 MARLIN_INLINE static void store(uint8_t* p, Vector x) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector splat(int x) {
+    return _mm256_set1_epi8(static_cast<char>(x));
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector both(Vector a, Vector b) {
+    return _mm256_and_si256(a, b);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector either(Vector a, Vector b) {
+    return _mm256_or_si256(a, b);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector minus(Vector a, Vector b) {
+    return _mm256_sub_epi8(a, b);
+  }
+  template <int kBits>
+  MARLIN_AVX2 MARLIN_INLINE static Vector left(Vector x) {
+    return _mm256_slli_epi16(x, kBits);
+  }
+  template <int kBits>
+  MARLIN_AVX2 MARLIN_INLINE static Vector right(Vector x) {
+    return _mm256_srli_epi16(x, kBits);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector look_up_iq4(Vector index) {
+    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kIq4Bytes.of));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
+  }
+};
+#define MARLIN_EXPAND_TARGET MARLIN_AVX2
+#define MARLIN_EXPAND_BYTES Avx2Bytes
+#define MARLIN_EXPAND expand_avx2
+#include "backends/cpu/expand.inc"
+
+/// The codes of a superblock as kernels of kCode read them, perhaps expanded to `to`.
+template <CodeKind kCode>
+MARLIN_INLINE const uint8_t* codes_of_super(const PanelLayout& layout, const uint8_t* super,
+                                            int64_t ahead, ExpandedCodes& to) {
+  if (!is_eight_bits(kCode) || layout.expansion == Expansion::none) return super;
+  expand_avx2(layout, super, 0, kColumnGroups, ahead, to);
+  return to.bytes;
 }
 
 /// A line of 4-bit codes, 8 columns x 8 slots, like Codes of the AVX-512 kernels.

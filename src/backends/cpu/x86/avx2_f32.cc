@@ -81,13 +81,15 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   const uint8_t* zeros = super + layout.zeros_offset();
   alignas(32) float scale[8][kPanelColumns], zero[8][kPanelColumns];
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scale[0][0]);
-  if constexpr (is_additive(kCode))
-    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &zero[0][0]);
+  if constexpr (is_additive(kCode)) decode_zeros_avx2(layout.zero_type, zeros, n, &zero[0][0]);
+  ExpandedCodes expanded;
+  const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line) {
     const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
     auto* to = out.weights + (is_eight_bits(kCode) ? line / 2 * 8 + line % 2 : line * 8);
     for (int v = 0; v < 8; ++v) {
-      const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
+      const uint8_t* from =
+          of_super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
       const Codes8 codes =
           Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
       Codes8 kept = codes;

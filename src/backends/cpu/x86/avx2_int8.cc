@@ -86,12 +86,14 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n,
                      kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
   out.largest = largest_magnitude(&out.scale[0][0], n);
-  if constexpr (is_additive(kCode))
-    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
+  if constexpr (is_additive(kCode)) decode_zeros_avx2(layout.zero_type, zeros, n, &out.zero[0][0]);
+  ExpandedCodes expanded;
+  const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)
     for (int v = 0; v < 8; ++v) {
       const int in_block = line % Lines::kLines, group = (line * 2 / Lines::kLines) >> shift;
-      const uint8_t* from = super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
+      const uint8_t* from =
+          of_super + (line / Lines::kLines * kColumnGroups + v / 2) * Lines::kBytes;
       const Codes8 codes =
           Lines::read(from, in_block, v % 2, zeros + group * kPanelColumns + 8 * v);
       const auto to = [&](int step) { return reinterpret_cast<__m256i*>(out.codes[step][8 * v]); };
@@ -275,13 +277,13 @@ void multiply_tile(const Avx2DequantizedI8& dequantized, bool first, const Panel
                              std::countr_zero(static_cast<unsigned>(group / 16)),
                              is_additive(args.code),
                              is_additive(args.code) && args.layout->sparse,
-                             !is_additive(args.code) && args.layout->code_bits == 4,
+                             !is_additive(args.code) && !is_eight_bits(args.code),
                              args.activations.a_block_size()};
   const auto* row_stats =
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
   const bool clamp = !ScaleRange::of<false>(row_stats, kRows).holds(0, dequantized.largest);
   if (first) std::fill_n(sums, kRows * kPanelColumns, 0.0f);
-  if (args.layout->code_bits == 8)
+  if (is_eight_bits(args.code))
     multiply_rows<kRows, true>(walk, group == 16, clamp, a_block, sums);
   else
     multiply_rows<kRows, false>(walk, group == 16, clamp, a_block, sums);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "backends/cpu/expand.h"
 #include "backends/cpu/fetch.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/x86/intrinsics.h"
@@ -21,12 +22,14 @@ struct SuperShape {
         scales(layout.scales_offset()),
         zeros(layout.zeros_offset()),
         bytes(layout.super_bytes()),
-        ahead(fetch_distance(bytes)) {}
+        ahead(fetch_distance(bytes)),
+        expands(layout.expansion != Expansion::none) {}
   int groups;
   int shift;  ///< part i of 16 slots of the superblock belongs to group i >> shift
   ScaleType scale_type, zero_type;
   int64_t scales, zeros, bytes;  ///< offsets and the size
   int64_t ahead;                 ///< fetch_distance()
+  bool expands;                  ///< codes are expanded to 8-bit lines first
 
   /// Prefetches the scales and zeros that lie `ahead`.
   MARLIN_INLINE void fetch_scales(const uint8_t* super) const {
@@ -102,6 +105,52 @@ MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, 
   return all;
 }
 
+/// 16 bytes, as dwords, from bit `shift` on.
+MARLIN_AVX512 MARLIN_INLINE __m512i load_bits(const uint8_t* p, int shift, int mask) {
+  const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_and_si512(_mm512_srl_epi32(x, _mm_cvtsi32_si128(shift)), _mm512_set1_epi32(mask));
+}
+
+/// The integers of 16 columns of a two-level type, of group g.
+template <ScaleType kType>
+MARLIN_AVX512 MARLIN_INLINE __m512i load_integers(const uint8_t* p, int low_rows, int g) {
+  if constexpr (kType == ScaleType::s8) {
+    return _mm512_cvtepi8_epi32(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + kPanelColumns * g)));
+  } else {
+    const __m512i low = load_bits(p + kPanelColumns * (g / 2), g % 2 * 4, 15);
+    if constexpr (kType == ScaleType::u4) return low;
+    const __m512i high = load_bits(p + kPanelColumns * (low_rows + g / 4), g % 4 * 2, 3);
+    const __m512i q = _mm512_or_si512(low, _mm512_slli_epi32(high, 4));
+    if constexpr (kType == ScaleType::u6) return q;
+    return _mm512_srai_epi32(_mm512_slli_epi32(q, 26), 26);
+  }
+}
+
+/// The same for two-level scales: the products of integers and factors, which are exact.
+template <ScaleType kType>
+MARLIN_AVX512 inline Magnitudes decode_two_level_rows(const uint8_t* p, int groups, int v0, int nv,
+                                                      float factor, float* out) {
+  constexpr bool kSixBits = kType == ScaleType::u6 || kType == ScaleType::s6;
+  const int low_rows = kType == ScaleType::s8 ? groups : (groups + 1) / 2,
+            high_rows = kSixBits ? (groups + 3) / 4 : 0;
+  Magnitudes all = no_magnitudes();
+  for (int v = v0; v < v0 + nv; ++v) {
+    const uint8_t* const factors = p + kPanelColumns * (low_rows + high_rows);
+    const __m512 d =
+        _mm512_mul_ps(load_scales<ScaleType::f16>(factors, 16 * v), _mm512_set1_ps(factor));
+    for (int g = 0; g < groups; ++g) {
+      const __m512i q = load_integers<kType>(p + 16 * v, low_rows, g);
+      const __m512 s = _mm512_mul_ps(_mm512_cvtepi32_ps(q), d);
+      const __m512i magnitude =
+          _mm512_and_si512(_mm512_castps_si512(s), _mm512_set1_epi32(0x7fffffff));
+      widen(all, {magnitude, magnitude});
+      _mm512_storeu_ps(out + g * kPanelColumns + 16 * v, s);
+    }
+  }
+  return all;
+}
+
 /// Never inlined: a compiler would keep its constants in registers around the loops of a kernel,
 /// and sums would spill.
 MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type,
@@ -119,9 +168,60 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
       return decode_scale_rows<ScaleType::e8m0>(p, groups, v0, nv, factor, out);
     case ScaleType::e4m3:
       return decode_scale_rows<ScaleType::e4m3>(p, groups, v0, nv, factor, out);
+    case ScaleType::u4:
+      return decode_two_level_rows<ScaleType::u4>(p, groups, v0, nv, factor, out);
+    case ScaleType::u6:
+      return decode_two_level_rows<ScaleType::u6>(p, groups, v0, nv, factor, out);
+    case ScaleType::s6:
+      return decode_two_level_rows<ScaleType::s6>(p, groups, v0, nv, factor, out);
+    case ScaleType::s8:
+      return decode_two_level_rows<ScaleType::s8>(p, groups, v0, nv, factor, out);
   }
   return no_magnitudes();
 }
+
+/// Decodes additive zeros. Two-level ones are subtracted.
+MARLIN_AVX512 MARLIN_INLINE void decode_zero_rows(const SuperShape& shape, const uint8_t* super,
+                                                  int v0, int nv, float* out) {
+  decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv,
+                    is_two_level(shape.zero_type) ? -1.0f : 1.0f, out);
+}
+
+/// The vectors in which codes are expanded.
+struct Avx512Bytes {
+  using Vector = __m512i;
+  static constexpr int kBytes = 64;
+  MARLIN_AVX512 MARLIN_INLINE static Vector load(const uint8_t* p) { return _mm512_load_si512(p); }
+  MARLIN_AVX512 MARLIN_INLINE static void store(uint8_t* p, Vector x) { _mm512_store_si512(p, x); }
+  MARLIN_AVX512 MARLIN_INLINE static Vector splat(int x) {
+    return _mm512_set1_epi8(static_cast<char>(x));
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector both(Vector a, Vector b) {
+    return _mm512_and_si512(a, b);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector either(Vector a, Vector b) {
+    return _mm512_or_si512(a, b);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector minus(Vector a, Vector b) {
+    return _mm512_sub_epi8(a, b);
+  }
+  template <int kBits>
+  MARLIN_AVX512 MARLIN_INLINE static Vector left(Vector x) {
+    return _mm512_slli_epi16(x, kBits);
+  }
+  template <int kBits>
+  MARLIN_AVX512 MARLIN_INLINE static Vector right(Vector x) {
+    return _mm512_srli_epi16(x, kBits);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector look_up_iq4(Vector index) {
+    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kIq4Bytes.of));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
+  }
+};
+#define MARLIN_EXPAND_TARGET MARLIN_AVX512
+#define MARLIN_EXPAND_BYTES Avx512Bytes
+#define MARLIN_EXPAND expand_avx512
+#include "backends/cpu/expand.inc"
 
 /// Loads the float sums of a tile, 64 columns wide, from the previous chunk, or 0 for the first;
 /// and stores them.

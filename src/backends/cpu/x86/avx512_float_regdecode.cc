@@ -32,6 +32,8 @@ namespace {
 struct ScaleChunk {
   FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
+  int64_t super_bytes;   ///< from one to the next
+  ExpandedChunk expanded;
 };
 using Tile = RegdecodeTile<ScaleChunk>;
 
@@ -39,10 +41,14 @@ template <CodeKind kCode>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
                               ScaleChunk& out) {
   const SuperShape shape(*args.layout);
-  out.codes = super;
+  const bool expands = is_eight_bits(kCode) && shape.expands;
+  out.codes = expands ? out.expanded.supers[0].bytes : super;
+  out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
     decode_float_super<kCode>(shape, super, out.supers[s]);
+    if (expands)
+      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead, out.expanded.supers[s]);
   }
 }
 
@@ -95,7 +101,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>()
                                                       : _mm512_castps_si512(float_table<kCode>());
   const int units = args.layout->slot_group / 16;  // of a group
-  const int64_t super_bytes = args.layout->super_bytes(),
+  const int64_t super_bytes = tile.chunk.super_bytes,
                 a_block_size = args.activations.a_block_size();
   for (int v = 0; v < kColumnGroups; v += kWide) {
     const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;

@@ -196,18 +196,25 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
-  const int64_t ahead = pass.alone ? shape.ahead : 0;
+  const bool expands = is_eight_bits(kCode) && shape.expands;
+  const int64_t ahead = pass.alone && !expands ? shape.ahead : 0;
+  ExpandedCodes expanded;
   const uint8_t* bytes = pass.panel;
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp =
         !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
     if (pass.alone) shape.fetch_scales(bytes);
+    const uint8_t* of_super = bytes;
+    if (expands) {
+      expand_avx512(*pass.layout, bytes, pass.v0, kVectors, pass.alone ? shape.ahead : 0, expanded);
+      of_super = expanded.bytes;
+    }
     for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
-        const uint8_t* codes = bytes + (b * kColumnGroups + pass.v0) * Lines::kBytes;
+        const uint8_t* codes = of_super + (b * kColumnGroups + pass.v0) * Lines::kBytes;
         const uint32_t* extras = a_block + 8 * kRows;
         __m512i dot[kRows][kVectors], kept[kRows][kVectors];
 #pragma GCC unroll 4

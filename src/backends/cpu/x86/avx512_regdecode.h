@@ -15,6 +15,11 @@ namespace metal_marlin::cpu {
 
 inline constexpr int kRegdecodeBlocks = 12;
 
+/// The codes of a chunk in 8-bit lines.
+struct ExpandedChunk {
+  ExpandedCodes supers[kRegdecodeBlocks / kBlocksPerSuper];
+};
+
 /// Some rows of a tile, and a chunk. Packed A blocks have room for kRegdecodeRows rows.
 template <class Chunk>
 struct RegdecodeTile {
@@ -96,7 +101,9 @@ void walk_regdecode(const PanelArgs& args) {
                                       .first = block == 0,
                                       .a_block = args.packed_a + act.offset(index, block),
                                       .sums = args.sums + i * kRegdecodeRows * kPanelColumns,
-                                      .ahead = i == 0 ? fetch_distance(super_bytes) : 0};
+                                      .ahead = i == 0 && args.layout->expansion == Expansion::none
+                                                   ? fetch_distance(super_bytes)
+                                                   : 0};
       kTile(args, tile, act.rows_of(index),
             reinterpret_cast<const float*>(args.packed_a + act.rows_offset(index)));
     }

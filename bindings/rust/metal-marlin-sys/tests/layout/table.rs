@@ -110,6 +110,16 @@ fn constants() {
     assert_eq!(value, 4);
     let value: marlin_format = MARLIN_INT8;
     assert_eq!(value, 5);
+    let value: marlin_format = MARLIN_INT2;
+    assert_eq!(value, 6);
+    let value: marlin_format = MARLIN_INT3;
+    assert_eq!(value, 7);
+    let value: marlin_format = MARLIN_INT5;
+    assert_eq!(value, 8);
+    let value: marlin_format = MARLIN_INT6;
+    assert_eq!(value, 9);
+    let value: marlin_format = MARLIN_IQ4;
+    assert_eq!(value, 10);
     let value: marlin_compute = MARLIN_COMPUTE_DEFAULT;
     assert_eq!(value, 0);
     let value: marlin_compute = MARLIN_COMPUTE_INT8;
@@ -194,6 +204,8 @@ fn constants() {
     assert_eq!(value, 16);
     let value: u32 = MARLIN_PACK_OBEYS_2_4;
     assert_eq!(value, 32);
+    let value: u32 = MARLIN_PACK_TWO_LEVEL_SCALES;
+    assert_eq!(value, 64);
     let value: u32 = MARLIN_LAYER_ZEROS;
     assert_eq!(value, 256);
     let value: u32 = MARLIN_LAYER_ACT_ORDER;

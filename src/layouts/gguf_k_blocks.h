@@ -1,0 +1,192 @@
+// The types of GGUF blocks with codes of 5 bits, with the codebook of IQ4, and with two-level
+// scales (K-quants): a super-block of 256 elements has integer scales (and minima) and one float16
+// factor for each. Loops have constant lengths, so that compilers vectorize them.
+#pragma once
+
+#include "formats/codecs.h"
+#include "layouts/gguf_blocks.h"
+
+namespace metal_marlin::gguf {
+
+inline uint8_t byte_at(const std::byte* p, int i) { return std::to_integer<uint8_t>(p[i]); }
+
+/// 32 codes of 5 bits: split_16's nibbles, and bit e of a word for element e.
+inline void split_32_of_5_bits(const std::byte* nibbles, uint32_t high, uint8_t* to) {
+  split_16(nibbles, to);
+  for (uint32_t e = 0; e < 32; ++e) to[e] = static_cast<uint8_t>(to[e] | (high >> e & 1u) << 4);
+}
+
+struct Q5_0 {
+  static constexpr const char* kName = "Q5_0";
+  static constexpr marlin_format kFormat = MARLIN_INT5;
+  static constexpr int64_t kElements = 32, kBytes = 22, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::f16;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scales, load<uint16_t>(block));
+    split_32_of_5_bits(block + 6, load<uint32_t>(block + 2), to.codes);
+  }
+};
+
+struct Q5_1 {
+  static constexpr const char* kName = "Q5_1";
+  static constexpr marlin_format kFormat = MARLIN_INT5;
+  static constexpr int64_t kElements = 32, kBytes = 24, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::f16;
+  static constexpr ScaleType kZeros = ScaleType::f16;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scales, load<uint16_t>(block));
+    store(to.zeros, load<uint16_t>(block + 2));
+    split_32_of_5_bits(block + 8, load<uint32_t>(block + 4), to.codes);
+  }
+};
+
+struct Iq4Nl {
+  static constexpr const char* kName = "IQ4_NL";
+  static constexpr marlin_format kFormat = MARLIN_IQ4;
+  static constexpr int64_t kElements = 32, kBytes = 18, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::f16;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scales, load<uint16_t>(block));
+    split_16(block + 2, to.codes);
+  }
+};
+
+struct Iq4Xs {
+  static constexpr const char* kName = "IQ4_XS";
+  static constexpr marlin_format kFormat = MARLIN_IQ4;
+  static constexpr int64_t kElements = kFactorSpan, kBytes = 136, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::s6;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scale_factor, load<uint16_t>(block));
+    const unsigned high = load<uint16_t>(block + 2);
+    for (int i = 0; i < 8; ++i) {
+      const unsigned low = unsigned{byte_at(block, 4 + i / 2)} >> 4 * (i % 2) & 15u;
+      to.scales[i] = static_cast<uint8_t>((low | (high >> 2 * i & 3u) << 4) - 32u);
+      split_16(block + 8 + 16 * i, to.codes + 32 * i);
+    }
+  }
+};
+
+/// Two bits of every element of a super-block: byte l of half h holds elements 128 h + 32 j + l at
+/// bits 2 j.
+inline void split_2_bits(const std::byte* __restrict from, uint8_t* __restrict to) {
+  for (int h = 0; h < 2; ++h)
+    for (int j = 0; j < 4; ++j)
+      for (int l = 0; l < 32; ++l)
+        to[128 * h + 32 * j + l] = static_cast<uint8_t>(byte_at(from, 32 * h + l) >> 2 * j & 3);
+}
+
+struct Q2_K {
+  static constexpr const char* kName = "Q2_K";
+  static constexpr marlin_format kFormat = MARLIN_INT2;
+  static constexpr int64_t kElements = kFactorSpan, kBytes = 84, kGroup = 16;
+  static constexpr ScaleType kScales = ScaleType::u4;
+  static constexpr ScaleType kZeros = ScaleType::u4;
+  static void read(const std::byte* block, BlockParts to) {
+    for (int i = 0; i < 16; ++i) {
+      to.scales[i] = byte_at(block, i) & 15;
+      to.zeros[i] = byte_at(block, i) >> 4;
+    }
+    split_2_bits(block + 16, to.codes);
+    store(to.scale_factor, load<uint16_t>(block + 80));
+    store(to.zero_factor, load<uint16_t>(block + 82));
+  }
+};
+
+/// The file stores q in -4..3; the code is q + 4.
+struct Q3_K {
+  static constexpr const char* kName = "Q3_K";
+  static constexpr marlin_format kFormat = MARLIN_INT3;
+  static constexpr int64_t kElements = kFactorSpan, kBytes = 110, kGroup = 16;
+  static constexpr ScaleType kScales = ScaleType::s6;
+  static void read(const std::byte* block, BlockParts to) {
+    split_2_bits(block + 32, to.codes);
+    for (int i = 0; i < 8; ++i)
+      for (int l = 0; l < 32; ++l) {
+        uint8_t& code = to.codes[32 * i + l];
+        code = static_cast<uint8_t>(code | (byte_at(block, l) >> i & 1) << 2);
+      }
+    const std::byte* const scales = block + 96;
+    for (int i = 0; i < 16; ++i) {
+      const unsigned low = unsigned{byte_at(scales, i % 8)} >> (i < 8 ? 0 : 4) & 15u;
+      const unsigned high = unsigned{byte_at(scales, 8 + i % 4)} >> 2 * (i / 4) & 3u;
+      to.scales[i] = static_cast<uint8_t>((low | high << 4) - 32u);
+    }
+    store(to.scale_factor, load<uint16_t>(block + 108));
+  }
+};
+
+/// The 6-bit scales and minima of 8 groups in 12 bytes.
+inline void split_scales_and_minima(const std::byte* from, uint8_t* scales, uint8_t* minima) {
+  for (int i = 0; i < 4; ++i) {
+    const uint8_t a = byte_at(from, i), b = byte_at(from, 4 + i), c = byte_at(from, 8 + i);
+    scales[i] = a & 63;
+    minima[i] = b & 63;
+    scales[4 + i] = static_cast<uint8_t>((c & 15) | a >> 6 << 4);
+    minima[4 + i] = static_cast<uint8_t>(c >> 4 | b >> 6 << 4);
+  }
+}
+
+/// Nibbles of every element of a super-block: byte l of quarter c holds element 64 c + l in its low
+/// nibble and element 64 c + 32 + l in its high one.
+inline void split_nibbles(const std::byte* __restrict from, uint8_t* __restrict to) {
+  for (int c = 0; c < 4; ++c)
+    for (int l = 0; l < 32; ++l) {
+      to[64 * c + l] = byte_at(from, 32 * c + l) & 15;
+      to[64 * c + 32 + l] = byte_at(from, 32 * c + l) >> 4;
+    }
+}
+
+struct Q4_K {
+  static constexpr const char* kName = "Q4_K";
+  static constexpr marlin_format kFormat = MARLIN_INT4;
+  static constexpr int64_t kElements = kFactorSpan, kBytes = 144, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::u6;
+  static constexpr ScaleType kZeros = ScaleType::u6;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scale_factor, load<uint16_t>(block));
+    store(to.zero_factor, load<uint16_t>(block + 2));
+    split_scales_and_minima(block + 4, to.scales, to.zeros);
+    split_nibbles(block + 16, to.codes);
+  }
+};
+
+struct Q5_K {
+  static constexpr const char* kName = "Q5_K";
+  static constexpr marlin_format kFormat = MARLIN_INT5;
+  static constexpr int64_t kElements = kFactorSpan, kBytes = 176, kGroup = 32;
+  static constexpr ScaleType kScales = ScaleType::u6;
+  static constexpr ScaleType kZeros = ScaleType::u6;
+  static void read(const std::byte* block, BlockParts to) {
+    store(to.scale_factor, load<uint16_t>(block));
+    store(to.zero_factor, load<uint16_t>(block + 2));
+    split_scales_and_minima(block + 4, to.scales, to.zeros);
+    split_nibbles(block + 48, to.codes);
+    for (int i = 0; i < 8; ++i)
+      for (int l = 0; l < 32; ++l) {
+        uint8_t& code = to.codes[32 * i + l];
+        code = static_cast<uint8_t>(code | (byte_at(block, 16 + l) >> i & 1) << 4);
+      }
+  }
+};
+
+struct Q6_K {
+  static constexpr const char* kName = "Q6_K";
+  static constexpr marlin_format kFormat = MARLIN_INT6;
+  static constexpr int64_t kElements = kFactorSpan, kBytes = 210, kGroup = 16;
+  static constexpr ScaleType kScales = ScaleType::s8;
+  static void read(const std::byte* block, BlockParts to) {
+    split_2_bits(block + 128, to.codes);
+    for (int h = 0; h < 2; ++h)
+      for (int j = 0; j < 4; ++j)
+        for (int l = 0; l < 32; ++l) {
+          const int low = byte_at(block, 64 * h + 32 * (j % 2) + l) >> (j < 2 ? 0 : 4) & 15;
+          uint8_t& code = to.codes[128 * h + 32 * j + l];
+          code = static_cast<uint8_t>(low | code << 4);
+        }
+    std::memcpy(to.scales, block + 192, 16);
+    store(to.scale_factor, load<uint16_t>(block + 208));
+  }
+};
+
+}  // namespace metal_marlin::gguf
