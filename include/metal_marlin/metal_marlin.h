@@ -438,8 +438,9 @@ MARLIN_EXPORT marlin_status marlin_weights_info(const marlin_weights* weights, m
 MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
 
 /* --- files ------------------------------------------------------------------------------------------------------------- */
-/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Opening reads
- * headers and config.json only. desc NULL: all defaults. */
+/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part of
+ * a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json
+ * only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
 /* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the

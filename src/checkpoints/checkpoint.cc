@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 #include "checkpoints/config.h"
-#include "checkpoints/gguf_file.h"
+#include "checkpoints/gguf_parts.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/safetensors_file.h"
 #include "formats/prune.h"
@@ -159,7 +159,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder->open(file));
     is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
     MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf")
-                               ? read_gguf(file, bytes, tensors)
+                               ? read_gguf(file, bytes, *folder, tensors)
                                : read_safetensors(file, bytes, tensors));
     MARLIN_RETURN_IF_ERROR(tensors.finish());
   }

@@ -66,22 +66,28 @@ class Reader {
     return all;
   }
 
-  Status read(TensorTable& table) {
+  Result<GgufHeader> read_header() {
     MARLIN_RETURN_IF_ERROR(read_counts());
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
     MARLIN_RETURN_IF_ERROR(check_keys());
-    MARLIN_RETURN_IF_ERROR(check_whole());
-    // The tensors are read twice, because the begin of the data is known only after the last
-    // tensor. Keeping all of them until then would take more bytes than the header has.
-    const uint64_t first = at_;
-    size_t pool = 0;
+    MARLIN_RETURN_IF_ERROR(check_part_number());
+    GgufHeader header{file_, bytes_, split_, tensor_count_, at_, 0, alignment_};
     for (uint64_t i = 0; i < tensor_count_; ++i) {
       MARLIN_ASSIGN(const Tensor t, read_tensor());
-      pool += TensorTable::pool_bytes(t.name, t.shape());
+      header.pool_bytes += TensorTable::pool_bytes(t.name, t.shape());
     }
+    return header;
+  }
+
+  /// Reads the tensors again, because the begin of the data is known only after the last tensor.
+  /// Keeping all of them until then would take more bytes than the header has.
+  Status add_tensors(const GgufHeader& header, TensorTable& table) {
+    tensor_count_ = header.tensor_count;
+    alignment_ = header.alignment;
+    at_ = header.tensors_begin;
+    for (uint64_t i = 0; i < tensor_count_; ++i) MARLIN_RETURN_IF_ERROR(read_tensor().status());
     const auto data_begin = Checked(at_).round_up(alignment_).get();
-    at_ = first;
-    table.reserve(tensor_count_, pool);
+    at_ = header.tensors_begin;
     return place(data_begin, table);
   }
 
@@ -92,7 +98,7 @@ class Reader {
     va_start(args, format);
     std::vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": %s", file_.c_str(), offset,
+    return Status::error(MARLIN_E_FORMAT, "%s: byte %" PRIu64 ": %s", file_label(file_), offset,
                          text);
   }
   uint64_t left() const { return bytes_.size() - at_; }
@@ -164,14 +170,17 @@ class Reader {
       return {};
     }
     if (key == "split.count") {
-      MARLIN_ASSIGN(parts_, take_count(key, type, type_at));
+      MARLIN_ASSIGN(split_.count, take_count(key, type, type_at));
       return {};
     }
     if (key == "split.no") {
-      MARLIN_ASSIGN(part_, take_count(key, type, type_at));
+      MARLIN_ASSIGN(split_.number, take_count(key, type, type_at));
       return {};
     }
-    if (key == "split.tensors.count") return take_count(key, type, type_at).status();
+    if (key == "split.tensors.count") {
+      MARLIN_ASSIGN(split_.tensors, take_count(key, type, type_at));
+      return {};
+    }
     return type == kArray ? skip_array(key) : skip_value(key, type, type_at);
   }
 
@@ -209,20 +218,11 @@ class Reader {
     }
   }
 
-  /// Refuses a part of a split model, which would look like a whole model without some layers.
-  Status check_whole() const {
-    if (parts_ == 0) return {};
-    if (part_ >= parts_) {
-      return error(0,
-                   "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64,
-                   parts_, part_);
-    }
-    if (parts_ == 1) return {};
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "%.60s: byte 0: this is part %" PRIu64 " of %" PRIu64
-                         " of a split model, whose parts are not read: merge them with "
-                         "'llama-gguf-split --merge FIRST-PART MERGED-FILE'",
-                         file_.c_str(), part_ + 1, parts_);
+  Status check_part_number() const {
+    const uint64_t count = split_.count.value_or(0), number = split_.number.value_or(0);
+    if (count == 0 || number < count) return {};
+    return error(0, "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64,
+                 count, number);
   }
 
   /// The key whose length stands at this byte.
@@ -362,8 +362,8 @@ class Reader {
   std::span<const std::byte> bytes_;
   uint64_t at_ = 0, tensor_count_ = 0, key_values_ = 0;
   uint32_t alignment_ = 32;
-  uint64_t parts_ = 0, part_ = 0;  // split.count, 0 where there is none, and split.no
-  std::vector<uint64_t> keys_;     // where their lengths stand
+  GgufSplit split_;
+  std::vector<uint64_t> keys_;  // where their lengths stand
 };
 
 }  // namespace
@@ -373,8 +373,12 @@ Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
   return Reader(name, bytes).read_key_values();
 }
 
-Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table) {
-  return Reader(name, bytes).read(table);
+Result<GgufHeader> read_gguf_header(const std::string& name, std::span<const std::byte> bytes) {
+  return Reader(name, bytes).read_header();
+}
+
+Status add_gguf_tensors(const GgufHeader& header, TensorTable& table) {
+  return Reader(header.name, header.bytes).add_tensors(header, table);
 }
 
 }  // namespace metal_marlin

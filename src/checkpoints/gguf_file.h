@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,11 +14,27 @@
 
 namespace metal_marlin {
 
+/// What a file says about its part of a split model.
+struct GgufSplit {
+  std::optional<uint64_t> number, count, tensors;  ///< the first part has the number 0
+};
+
+/// What the header of one file says. Keeps the places of the tensors and not the tensors.
+struct GgufHeader {
+  std::string name;
+  std::span<const std::byte> bytes;  ///< of the whole file
+  GgufSplit split;
+  uint64_t tensor_count = 0;
+  uint64_t tensors_begin = 0;  ///< where the first of them is described
+  size_t pool_bytes = 0;       ///< TensorTable::pool_bytes of all tensors
+  uint32_t alignment = 32;
+};
+/// Reads only the header. The only key-values that matter are general.alignment and those of a
+/// split model. Every count is bounded by the remaining bytes before anything is allocated.
+Result<GgufHeader> read_gguf_header(const std::string& name, std::span<const std::byte> bytes);
 /// Adds the tensors of one file in its order, dimensions outermost first (the file has them
-/// innermost first). Reads only the header. The only key-values that matter are general.alignment
-/// and those of a split model, whose parts are MARLIN_E_UNSUPPORTED. Every count is bounded by the
-/// remaining bytes before anything is allocated.
-Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table);
+/// innermost first).
+Status add_gguf_tensors(const GgufHeader& header, TensorTable& table);
 
 /// One key-value of the file; `bytes` are its key, type and value.
 struct GgufKeyValue {

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "checkpoint_files.h"
+#include "checkpoints/gguf_parts.h"
 #include "counting_new.h"
 
 namespace metal_marlin::testing {
@@ -93,6 +94,28 @@ TEST(CheckpointMemory, TensorsOfGguf) {
                    for (int64_t i = 0; i < kMany; ++i) w.tensor(short_name(i), {INT64_MAX, INT64_MAX, INT64_MAX, 0}, kF32, "");
                  }),
                  "large dimensions");
+}
+
+/// `parts` parts, each with this many tensors without elements.
+Crafted split_gguf(int64_t parts, int64_t tensors) {
+  Crafted files;
+  for (int64_t i = 0; i < parts; ++i) {
+    GgufWriter w;
+    w.alignment = 1;
+    w.key("general.alignment", 4, bytes_of<uint32_t>({1}));
+    w.key("split.no", 4, bytes_of<uint32_t>({static_cast<uint32_t>(i)}));
+    w.key("split.count", 4, bytes_of<uint32_t>({static_cast<uint32_t>(parts)}));
+    w.key("split.tensors.count", 4, bytes_of<uint32_t>({static_cast<uint32_t>(parts * tensors)}));
+    for (int64_t t = 0; t < tensors; ++t) w.tensor(short_name(i * tensors + t), {0}, kF32, "");
+    files.add(gguf_part_name("m", static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(parts)), w.file());
+  }
+  return files;
+}
+
+TEST(CheckpointMemory, PartsOfGguf) {
+  expect_bounded(split_gguf(3, kMany / 2), "tensors of few parts");
+  expect_bounded(split_gguf(20'000, 1), "many parts");
+  expect_bounded(split_gguf(20'000, 0), "many empty parts");
 }
 
 TEST(CheckpointMemory, KeyValuesOfGguf) {

@@ -16,7 +16,8 @@ from metal_marlin.operands import numpy_type
 
 BF16 = numpy_type(mm.DType.BF16)
 FLOATS = [np.float32, np.float16, pytest.param(BF16, marks=pytest.mark.skipif(BF16 is None, reason="ml_dtypes is not installed"))]
-FOLDERS = sorted(path.name for path in DATA.iterdir() if path.is_dir())
+# The layers of gguf-split have types that the library does not read.
+FOLDERS = sorted(path.name for path in DATA.iterdir() if path.is_dir() and path.name != "gguf-split")
 
 
 def close(found, want, step=2.0**-20):

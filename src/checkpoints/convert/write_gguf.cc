@@ -32,7 +32,8 @@ void append_string(std::string& out, std::string_view text) {
 /// keys.
 bool is_of_file(std::string_view key) {
   return key == "general.alignment" || key == "general.quantization_version" ||
-         key == "general.file_type";
+         key == "general.file_type" || key == "split.no" || key == "split.count" ||
+         key == "split.tensors.count";
 }
 
 /// The key-values, after their number.

@@ -674,7 +674,7 @@ extern "C" {
     /// The name is the first layer's name if the weights were loaded from a file, and "" otherwise.
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_weights_destroy(weights: *mut marlin_weights);
-    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Opening reads headers and config.json only. desc NULL: all defaults.
+    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json only. desc NULL: all defaults.
     pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
     /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
