@@ -6,11 +6,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/status.h"
 #include "checkpoints/tensor_table.h"
+#include "checkpoints/value_table.h"
 
 namespace metal_marlin {
 
@@ -31,18 +30,11 @@ struct GgufHeader {
 };
 /// Reads only the header. The only key-values that matter are general.alignment and those of a
 /// split model. Every count is bounded by the remaining bytes before anything is allocated.
-Result<GgufHeader> read_gguf_header(const std::string& name, std::span<const std::byte> bytes);
+/// `values` receives the key-values.
+Result<GgufHeader> read_gguf_header(const std::string& name, std::span<const std::byte> bytes,
+                                    ValueTable& values);
 /// Adds the tensors of one file in its order, dimensions outermost first (the file has them
 /// innermost first).
 Status add_gguf_tensors(const GgufHeader& header, TensorTable& table);
-
-/// One key-value of the file; `bytes` are its key, type and value.
-struct GgufKeyValue {
-  std::string_view key;
-  std::span<const std::byte> bytes;
-};
-/// All key-values, in the order of the file.
-Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
-                                                  std::span<const std::byte> bytes);
 
 }  // namespace metal_marlin

@@ -76,7 +76,8 @@ Result<GgufHeader> open_part(Folder& folder, const GgufHeader& first, const Gguf
                          file_label(file), number, name.count, why.message())
         .with_native(why.native_code());
   }
-  MARLIN_ASSIGN(GgufHeader part, read_gguf_header(file, bytes.value()));
+  ValueTable values;  // those of the model are in the first part
+  MARLIN_ASSIGN(GgufHeader part, read_gguf_header(file, bytes.value(), values));
   const GgufSplit& split = part.split;
   MARLIN_RETURN_IF_ERROR(check_key(part, "split.count", split.count, name.count, "part 1"));
   MARLIN_RETURN_IF_ERROR(check_key(part, "split.no", split.number, number - 1, "the file's name"));
@@ -131,9 +132,9 @@ std::string gguf_part_name(std::string_view stem, uint64_t number, uint64_t coun
 }
 
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, Folder& folder,
-                 TensorTable& table) {
+                 TensorTable& table, ValueTable& values) {
   std::deque<GgufHeader> parts;
-  MARLIN_ASSIGN(GgufHeader first, read_gguf_header(name, bytes));
+  MARLIN_ASSIGN(GgufHeader first, read_gguf_header(name, bytes, values));
   parts.push_back(std::move(first));
   MARLIN_RETURN_IF_ERROR(add_other_parts(folder, parts));
   size_t tensors = 0, pool = 0;

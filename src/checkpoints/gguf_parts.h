@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "checkpoints/folder.h"
 #include "checkpoints/tensor_table.h"
+#include "checkpoints/value_table.h"
 
 namespace metal_marlin {
 
@@ -24,8 +25,9 @@ std::optional<GgufPartName> parse_gguf_part_name(std::string_view name);
 std::string gguf_part_name(std::string_view stem, uint64_t number, uint64_t count);
 
 /// Adds the tensors of the file `name`. If it is the first part of a split model, adds those of all
-/// other parts, too, which `folder` has under the names of parts.
+/// other parts, too, which `folder` has under the names of parts. `values` receives the key-values
+/// of the file `name`.
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, Folder& folder,
-                 TensorTable& table);
+                 TensorTable& table, ValueTable& values);
 
 }  // namespace metal_marlin

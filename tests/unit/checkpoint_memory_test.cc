@@ -183,11 +183,17 @@ TEST(CheckpointMemory, Config) {
   const auto name = [](int64_t i) { return "\"" + short_name(i) + "\":"; };
   expect_config("numbers", repeated("[", [](int64_t) { return "0"; }, "]"));
   expect_config("arrays", repeated("[", [](int64_t) { return "[0]"; }, "]"));
+  expect_config("an array of numbers", repeated("{\"a\":[", [](int64_t) { return "0"; }, "]}"));
+  expect_config("an array of texts", repeated("{\"a\":[", [](int64_t i) { return "\"" + short_name(i) + "\""; }, "]}"));
+  expect_config("a long path",
+                "{\"" + std::string(kMany, 'n') + "\":" + repeated("{", [&](int64_t i) { return name(i) + "0"; }, "}}"));
   expect_config("objects", repeated("[", [](int64_t) { return "{}"; }, "]"));
   expect_config("keys", repeated("{", [&](int64_t i) { return name(i) + "0"; }, "}"));
   expect_config("escaped keys", repeated("{", [&](int64_t i) { return "\"\\n" + short_name(i) + "\":0"; }, "}"));
   for (const std::string section : {"quantization", "quantization_config"}) {
     const std::string begin = "{\"" + section + "\":{";
+    expect_config("paths of a section",
+                  repeated(begin, [&](int64_t i) { return "\n    " + name(i) + " \"" + short_name(i) + "\""; }, "}}"));
     expect_config("keys of a section", repeated(begin, [&](int64_t i) { return name(i) + "0"; }, "}}"));
     expect_config("layers", repeated(begin, [&](int64_t i) { return name(i) + "{}"; }, "}}"));
     expect_config("layers that differ", repeated(begin, [&](int64_t i) { return name(i) + "{\"bits\":4}"; }, "}}"));
