@@ -249,6 +249,43 @@ TEST_F(Values, StringsAreThoseOfTheArray) {
   EXPECT_EQ(std::string_view(string, bytes), "two") << "a failure changes nothing";
 }
 
+/// Reads all values and all strings, which must lie inside of the file.
+size_t read_all(const mm::checkpoint& checkpoint) {
+  size_t bytes = 0;
+  for (const marlin_value& v : checkpoint.values()) {
+    bytes += key_of(v).size();
+    if (v.data != nullptr) bytes += std::string(text_of(v)).size();  // a copy touches every byte
+    if (v.element_type != MARLIN_VALUE_STRING) continue;
+    for (const std::string_view string : mm::strings_of(v)) bytes += std::string(string).size();
+  }
+  return bytes;
+}
+
+/// An error or other values, never a read past the end.
+TEST_F(Values, EveryByteMayLieAndTheFileMayEndAnywhere) {
+  const std::string whole = Gguf()
+                                .add("u8", 0, raw(uint8_t{1}))
+                                .add("text", 8, text("abc"))
+                                .add("numbers", 9, array(5, 2, raw(int32_t{1}) + raw(int32_t{2})))
+                                .add("texts", 9, array(8, 3, text("a") + text("") + text("bc")))
+                                .file();
+  const auto attempt = [&](const std::string& bytes) {
+    std::ofstream(folder_ + "/lie.gguf", std::ios::binary) << bytes;
+    marlin_checkpoint* opened = nullptr;
+    if (marlin_checkpoint_open((folder_ + "/lie.gguf").c_str(), nullptr, &opened, nullptr) != MARLIN_OK) return size_t{0};
+    return read_all(mm::checkpoint(opened));
+  };
+  EXPECT_GT(attempt(whole), 50u);
+  for (size_t size = 0; size < whole.size(); ++size) EXPECT_EQ(attempt(whole.substr(0, size)), 0u) << size;
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const int lie : {0x00, 0x01, 0x09, 0x7F, 0x80, 0xFF}) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(lie);
+      EXPECT_LT(attempt(bytes), 4 * whole.size()) << at;
+    }
+  }
+}
+
 /// A quarter of a million strings in as many steps; a reader that begins anew for each would take 3e10.
 TEST_F(Values, AVocabularyIsReadInLinearTime) {
   constexpr uint64_t kTokens = 250'000;
