@@ -108,6 +108,8 @@ Status next_string(const marlin_value* array, const char** text, uint64_t* bytes
   if (text == nullptr) return Status::error(MARLIN_E_ARGUMENT, "text is NULL");
   if (bytes == nullptr) return Status::error(MARLIN_E_ARGUMENT, "bytes is NULL");
   MARLIN_ASSIGN(const marlin_value a, api::read_descriptor(array, "array"));
+  if (a.reserved != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "array->reserved is %u, expected 0", a.reserved);
   if (a.kind != MARLIN_VALUE_ARRAY || a.element_type != MARLIN_VALUE_STRING) {
     return Status::error(MARLIN_E_ARGUMENT,
                          "array is of kind %d of %d, expected an array (%d) of strings (%d)",

@@ -66,8 +66,9 @@ Result<GgufPartName> check_first(const GgufHeader& first, uint64_t count) {
                        file_label(first.name), number, count, file_label(open));
 }
 
-Result<GgufHeader> open_part(Folder& folder, const GgufHeader& first, const GgufPartName& name,
-                             uint64_t number) {
+/// A part other than the first. `tensors` is the split.tensors.count of the first.
+Result<GgufHeader> open_part(Folder& folder, const GgufPartName& name, uint64_t number,
+                             uint64_t tensors) {
   const std::string file = gguf_part_name(name.stem, number, name.count);
   const auto bytes = folder.open(file);
   if (!bytes.ok()) {
@@ -81,8 +82,7 @@ Result<GgufHeader> open_part(Folder& folder, const GgufHeader& first, const Gguf
   const GgufSplit& split = part.split;
   MARLIN_RETURN_IF_ERROR(check_key(part, "split.count", split.count, name.count, "part 1"));
   MARLIN_RETURN_IF_ERROR(check_key(part, "split.no", split.number, number - 1, "the file's name"));
-  MARLIN_RETURN_IF_ERROR(
-      check_key(part, "split.tensors.count", split.tensors, *first.split.tensors, "part 1"));
+  MARLIN_RETURN_IF_ERROR(check_key(part, "split.tensors.count", split.tensors, tensors, "part 1"));
   return part;
 }
 
@@ -98,17 +98,18 @@ Status add_other_parts(Folder& folder, std::deque<GgufHeader>& parts) {
                          "model, found none",
                          file_label(first.name));
   }
+  const uint64_t expected = *first.split.tensors;
   uint64_t tensors = first.tensor_count;
   for (uint64_t number = 2; number <= count; ++number) {
-    MARLIN_ASSIGN(GgufHeader part, open_part(folder, first, name, number));
+    MARLIN_ASSIGN(GgufHeader part, open_part(folder, name, number, expected));
     tensors += part.tensor_count;
     parts.push_back(std::move(part));
   }
-  if (tensors == *first.split.tensors) return {};
+  if (tensors == expected) return {};
   return Status::error(MARLIN_E_FORMAT,
                        "%s: byte 0: key 'split.tensors.count': expected the %" PRIu64
                        " tensors of all %" PRIu64 " parts, found %" PRIu64,
-                       file_label(first.name), tensors, count, *first.split.tensors);
+                       file_label(first.name), tensors, count, expected);
 }
 
 }  // namespace

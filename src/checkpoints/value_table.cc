@@ -50,7 +50,7 @@ std::optional<Value> parse(std::span<const std::byte> rest) {
   if (value.type == gguf::kArray) {
     const auto element_type = take<int32_t>(rest);
     const auto count = take<uint64_t>(rest);
-    if (!count || !is_type(*element_type)) return std::nullopt;
+    if (!element_type || !count || !is_type(*element_type)) return std::nullopt;
     value.element_type = static_cast<gguf::ValueType>(*element_type);
     value.count = *count;
     if (!cut_elements(rest, value.element_type, value.count)) return std::nullopt;

@@ -211,7 +211,7 @@ TEST_F(Values, OddConfigs) {
   const mm::checkpoint large = config("{\"" + std::string(1000, 'n') + "\": {" + members + "}}");
   marlin_value value = mm::make<marlin_value>();
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "config.json: byte", marlin_checkpoint_value, large.get(), "a", &value);
-  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "config.json: byte", marlin_checkpoint_value_at, large.get(), 0, &value);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "config.json: byte", marlin_checkpoint_value_at, large.get(), uint64_t{0}, &value);
   const mm::checkpoint none(std::string(MARLIN_TEST_DATA) + "/float-f32/model.safetensors");
   EXPECT_FAILS(MARLIN_E_NOT_FOUND, "no.such", marlin_checkpoint_value, none.get(), "no.such", &value);
 }
@@ -220,10 +220,12 @@ TEST_F(Values, WhatIsNotThere) {
   const mm::checkpoint checkpoint = gguf(Gguf().add("a", 8, text("x")).add("numbers", 9, array(0, 2, "ab")));
   marlin_value value = mm::make<marlin_value>();
   EXPECT_FAILS(MARLIN_E_NOT_FOUND, "key 'b'", marlin_checkpoint_value, checkpoint.get(), "b", &value);
-  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "2 of 2", marlin_checkpoint_value_at, checkpoint.get(), 2, &value);
+  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "2 of 2", marlin_checkpoint_value_at, checkpoint.get(), uint64_t{2}, &value);
   EXPECT_THROW(checkpoint.value("b"), mm::error);
   const char* string = nullptr;
   uint64_t bytes = 0;
+  value.reserved = 1;
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "reserved", marlin_value_next_string, &value, &string, &bytes);
   for (const char* key : {"a", "numbers"}) {
     value = checkpoint.value(key);
     EXPECT_FAILS(MARLIN_E_ARGUMENT, "array", marlin_value_next_string, &value, &string, &bytes);
