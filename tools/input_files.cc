@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
 #include <vector>
 
 namespace metal_marlin::tools {
@@ -20,19 +21,36 @@ std::optional<std::pair<uint64_t, uint64_t>> id_of(const std::string& path) {
   return std::pair{static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)};
 }
 
-/// The file that marlin_checkpoint_open() takes from a folder: model.* first, else the only file
-/// with such an ending.
-fs::path main_file(const fs::path& folder) {
-  constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
+std::vector<fs::path> files_in(const fs::path& folder) {
   std::error_code ignored;  // the library has opened the checkpoint or will report the error
-  for (const char* ending : kEndings) {
-    if (fs::path named = folder / (std::string("model") + ending); fs::exists(named, ignored))
-      return named;
-  }
   std::vector<fs::path> all;
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
     all.push_back(entry->path());
+  }
+  return all;
+}
+
+/// The name of a part of a split GGUF without its number; "" for any other name.
+std::string part_of(const fs::path& file) {
+  static const std::regex pattern("(.*-)[0-9]{5,}(-of-[0-9]{5,}\\.gguf)");
+  const std::string name = file.filename().string();
+  std::smatch found;
+  return std::regex_match(name, found, pattern) ? found.str(1) + found.str(2) : "";
+}
+
+/// The file that marlin_checkpoint_open() takes from a folder: model.* first, else the only file
+/// with such an ending. Any part of a split GGUF stands for the first.
+fs::path main_file(const fs::path& folder) {
+  constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
+  std::error_code ignored;
+  for (const char* ending : kEndings) {
+    if (fs::path named = folder / (std::string("model") + ending); fs::exists(named, ignored))
+      return named;
+  }
+  const std::vector<fs::path> all = files_in(folder);
+  for (const fs::path& file : all) {
+    if (part_of(file).starts_with("model--of-")) return file;
   }
   for (const char* ending : kEndings) {
     const auto fits = [&](const fs::path& path) {
@@ -69,6 +87,11 @@ void InputFiles::add_checkpoint(const std::string& path) {
   add(file.string());
   if (file.extension() == ".json") {
     for (const std::string& shard : shards_of(file)) add((folder / shard).string());
+  }
+  if (const std::string part = part_of(file); !part.empty()) {
+    for (const fs::path& other : files_in(folder.empty() ? "." : folder)) {
+      if (part_of(other) == part) add(other.string());
+    }
   }
   for (const char* config :
        {"config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {

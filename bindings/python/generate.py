@@ -14,7 +14,7 @@ NAMES.update({"double": "c_double", "char": "c_char"})
 SEEN_AS = {"c_double": "float", "c_char_p": "bytes | None", "c_void_p": "int | None"}
 # How the classes of constants are called, and how they shorten the names: behind MARLIN_ and this, where it is there.
 CLASSES = {"marlin_dtype": "DType", "marlin_memory": "Memory", "marlin_gptq_zero_f": "GptqZeroF"}
-PREFIXES = {"marlin_memory": "MEM_", "marlin_status": "E_"}
+PREFIXES = {"marlin_memory": "MEM_", "marlin_status": "E_", "marlin_value_type": "VALUE_"}
 
 
 def ctype(type_, table):

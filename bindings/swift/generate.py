@@ -16,7 +16,7 @@ NUMBERS = {"int32_t": "Int32", "uint32_t": "UInt32", "int64_t": "Int64", "uint64
 NUMBERS.update({"char": "CChar", "void": "Void"})
 TYPE_NAMES = {"marlin_dtype": "DType", "marlin_gptq_zero_f": "GPTQZeroF"}
 # How the names of a type's constants begin, where it is not the type's own name.
-PREFIXES = {"marlin_status": "MARLIN_E_", "marlin_memory": "MARLIN_MEM_"}
+PREFIXES = {"marlin_status": "MARLIN_E_", "marlin_memory": "MARLIN_MEM_", "marlin_value_type": "MARLIN_VALUE_"}
 # Sets of bits: the beginnings of their constants' names.
 FLAGS = {
     "PackOptions": ("How to pack.", ["MARLIN_PACK_"]),

@@ -105,7 +105,7 @@ typedef int32_t marlin_status; /* values never change; they are spaced by kind *
 #define MARLIN_E_NOT_PREPARED ((marlin_status) - 21) /* the host's scratch is too small: marlin_prepare says how much */
 #define MARLIN_E_FILE ((marlin_status) - 25)         /* the operating system refused: native_code is errno */
 #define MARLIN_E_FORMAT ((marlin_status) - 26)       /* the content of a file or operand is malformed */
-#define MARLIN_E_NOT_FOUND ((marlin_status) - 27)    /* no such index, layer or tensor */
+#define MARLIN_E_NOT_FOUND ((marlin_status) - 27)    /* no such index, layer, tensor or key */
 #define MARLIN_E_NO_DEVICE ((marlin_status) - 30)    /* the backend has no usable device here */
 #define MARLIN_E_DEVICE ((marlin_status) - 31)       /* the device failed: native_code is its own code */
 #define MARLIN_E_TIMEOUT ((marlin_status) - 32)
@@ -198,6 +198,22 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 #define MARLIN_SCHEME_GPTQ ((marlin_scheme)2)               /* safetensors; INT4, GPTQ v2 */
 #define MARLIN_SCHEME_MARLIN_24 ((marlin_scheme)3)          /* safetensors; 2:4 sparse INT4 */
 #define MARLIN_SCHEME_GGUF ((marlin_scheme)4)               /* GGUF v3; MXFP4, NVFP4, INT4 (Q4_0) */
+
+typedef int32_t marlin_value_type;               /* of a key-value of a checkpoint, or of the elements of an array */
+#define MARLIN_VALUE_NONE ((marlin_value_type)0) /* marlin_value::element_type of a value that is no array */
+#define MARLIN_VALUE_BOOL ((marlin_value_type)1) /* an element is one byte: false if it is 0 */
+#define MARLIN_VALUE_I64 ((marlin_value_type)2)
+#define MARLIN_VALUE_U64 ((marlin_value_type)3)
+#define MARLIN_VALUE_F64 ((marlin_value_type)4)
+#define MARLIN_VALUE_STRING ((marlin_value_type)5)
+#define MARLIN_VALUE_ARRAY ((marlin_value_type)6) /* of one element_type that is no ARRAY */
+#define MARLIN_VALUE_I8 ((marlin_value_type)7)    /* from here on: of elements only; a single number has 64 bits */
+#define MARLIN_VALUE_I16 ((marlin_value_type)8)
+#define MARLIN_VALUE_I32 ((marlin_value_type)9)
+#define MARLIN_VALUE_U8 ((marlin_value_type)10)
+#define MARLIN_VALUE_U16 ((marlin_value_type)11)
+#define MARLIN_VALUE_U32 ((marlin_value_type)12)
+#define MARLIN_VALUE_F32 ((marlin_value_type)13)
 
 /* marlin_gemm_desc::flags */
 #define MARLIN_GEMM_ACCUMULATE 1u /* C += ... */
@@ -360,6 +376,22 @@ typedef struct marlin_layer_info {
   double kept_share;  /* sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0 */
 } marlin_layer_info;
 
+/* A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end. */
+typedef struct marlin_value {
+  uint32_t struct_size;
+  marlin_value_type kind;         /* BOOL, I64, U64, F64, STRING or ARRAY */
+  marlin_value_type element_type; /* of an ARRAY */
+  uint32_t reserved;
+  const char* key; /* as the file has it; UTF-8 is not checked, here and in `data` */
+  uint64_t key_bytes;
+  int64_t i64;      /* BOOL: 0 or 1. A number out of range is the nearest in range, a fraction is cut off, and NaN is 0 */
+  uint64_t u64;     /* the same number for sizes: 0 if it is negative */
+  double f64;       /* the nearest float to the number */
+  const void* data; /* STRING: its text. ARRAY: its elements, little-endian; they begin at any byte, so copy them */
+  uint64_t bytes;   /* of data */
+  uint64_t count;   /* ARRAY: elements; STRING: bytes */
+} marlin_value;
+
 /* The result of converting one layer. */
 typedef struct marlin_convert_outcome {
   uint32_t struct_size;
@@ -444,8 +476,9 @@ MARLIN_EXPORT marlin_status marlin_weights_info(const marlin_weights* weights, m
 MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
 
 /* --- files ------------------------------------------------------------------------------------------------------------- */
-/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Opening reads
- * headers and config.json only. desc NULL: all defaults. */
+/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part
+ * of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and
+ * config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
 /* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the
@@ -500,6 +533,23 @@ MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
 MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* checkpoint, const char* out_path,
                                                       const marlin_convert_desc* desc, marlin_error* err);
 
+/* --- key-values: what a file says about a model -------------------------------------------------------------------------- */
+/* Reads one key-value of a GGUF (of a split one: of its first part) or one member of config.json. A member of an inner object
+ * has a path with dots: "quantization_config.bits"; of two members with one path, the first is found. Nulls, objects inside of
+ * arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is
+ * MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is
+ * MARLIN_E_UNSUPPORTED. */
+MARLIN_EXPORT marlin_status marlin_checkpoint_value(const marlin_checkpoint* checkpoint, const char* key, marlin_value* out,
+                                                    marlin_error* err);
+/* Reads key-value `index` in file order. An index past the end is MARLIN_E_NOT_FOUND. */
+MARLIN_EXPORT marlin_status marlin_checkpoint_value_at(const marlin_checkpoint* checkpoint, uint64_t index, marlin_value* out,
+                                                       marlin_error* err);
+/* Steps through an ARRAY of STRING. *text NULL: gives the first string; otherwise *text and *bytes are those of the call
+ * before, and the function gives the string behind it. After the last string it returns MARLIN_E_NOT_FOUND. The checkpoint of
+ * the array must live. */
+MARLIN_EXPORT marlin_status marlin_value_next_string(const marlin_value* array, const char** text, uint64_t* bytes,
+                                                     marlin_error* err);
+
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
 typedef struct marlin_api { /* grows at its end only; no member inside struct_size is NULL */
   uint32_t struct_size, abi_major, abi_minor, version;
@@ -532,6 +582,9 @@ typedef struct marlin_api { /* grows at its end only; no member inside struct_si
   uint32_t (*get_version)(void);
   const char* (*status_name)(marlin_status);
   marlin_status (*checkpoint_convert)(const marlin_checkpoint*, const char*, const marlin_convert_desc*, marlin_error*);
+  marlin_status (*checkpoint_value)(const marlin_checkpoint*, const char*, marlin_value*, marlin_error*);
+  marlin_status (*checkpoint_value_at)(const marlin_checkpoint*, uint64_t, marlin_value*, marlin_error*);
+  marlin_status (*value_next_string)(const marlin_value*, const char**, uint64_t*, marlin_error*);
 } marlin_api;
 
 /* The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major. */

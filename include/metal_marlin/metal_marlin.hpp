@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -218,7 +219,35 @@ class checkpoint : public owner<marlin_checkpoint, marlin_checkpoint_destroy> {
     call(marlin_checkpoint_tensor, get(), name.c_str(), &m);
     return m;
   }
+  /// A key-value, valid while the checkpoint lives. Throws if it is not there.
+  marlin_value value(const std::string& key) const {
+    auto value = make<marlin_value>();
+    call(marlin_checkpoint_value, get(), key.c_str(), &value);
+    return value;
+  }
+  /// All key-values, in file order.
+  std::vector<marlin_value> values() const {
+    std::vector<marlin_value> all;
+    auto value = make<marlin_value>();
+    auto err = make<marlin_error>();
+    marlin_status status;
+    while ((status = marlin_checkpoint_value_at(get(), all.size(), &value, &err)) == MARLIN_OK) all.push_back(value);
+    if (status != MARLIN_E_NOT_FOUND) throw error(err);
+    return all;
+  }
 };
+
+/// The strings of an array of strings, valid while its checkpoint lives.
+inline std::vector<std::string_view> strings_of(const marlin_value& array) {
+  std::vector<std::string_view> all;
+  auto err = make<marlin_error>();
+  const char* text = nullptr;
+  std::uint64_t bytes = 0;
+  marlin_status status;
+  while ((status = marlin_value_next_string(&array, &text, &bytes, &err)) == MARLIN_OK) all.emplace_back(text, bytes);
+  if (status != MARLIN_E_NOT_FOUND) throw error(err);
+  return all;
+}
 
 /// All devices, unusable ones included.
 inline std::vector<marlin_device_info> devices() {

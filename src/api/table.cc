@@ -21,6 +21,8 @@ constexpr marlin_api kApi = {
     marlin_gemm_many,         marlin_prepare,
     marlin_explain,           marlin_version,
     marlin_status_name,       marlin_checkpoint_convert,
+    marlin_checkpoint_value,  marlin_checkpoint_value_at,
+    marlin_value_next_string,
 };
 
 }  // namespace

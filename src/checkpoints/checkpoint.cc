@@ -4,9 +4,11 @@
 
 #include "base/bits.h"
 #include "checkpoints/config.h"
-#include "checkpoints/gguf_file.h"
+#include "checkpoints/config_values.h"
+#include "checkpoints/gguf_parts.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/safetensors_file.h"
+#include "checkpoints/value_table.h"
 #include "formats/prune.h"
 #include "layouts/layout_table.h"
 
@@ -49,10 +51,11 @@ struct Reading {
 class FileCheckpoint final : public Checkpoint {
  public:
   FileCheckpoint(std::unique_ptr<Folder> folder, TensorTable tensors, QuantConfig config,
-                 const Reading& reading)
+                 ValueTable values, const Reading& reading)
       : folder_(std::move(folder)),
         tensors_(std::move(tensors)),
         config_(std::move(config)),
+        values_(std::move(values)),
         reading_(reading),
         origin_{reading.is_gguf, folder_->path(), config_.text},
         layers_(LayerTable::find(finder())) {}
@@ -77,6 +80,7 @@ class FileCheckpoint final : public Checkpoint {
 
   const TensorTable& tensors() const override { return tensors_; }
   const Origin& origin() const override { return origin_; }
+  const ValueTable& values() const override { return values_; }
   bool has_read(const FileId& file) const override { return folder_->has_opened(file); }
   std::vector<TensorView> parts(size_t index) const override {
     std::vector<TensorView> all;
@@ -136,6 +140,7 @@ class FileCheckpoint final : public Checkpoint {
   const std::unique_ptr<Folder> folder_;
   const TensorTable tensors_;
   const QuantConfig config_;
+  const ValueTable values_;
   const Reading reading_;
   const Origin origin_;
   const LayerTable layers_;  // last: the others find them
@@ -152,6 +157,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
   }
   TensorTable tensors;
   QuantConfig config;
+  ValueTable values;
   bool is_gguf = false;
   if (file.ends_with(".json")) {
     MARLIN_RETURN_IF_ERROR(read_safetensors_index(file, *folder, tensors));
@@ -159,16 +165,17 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder->open(file));
     is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
     MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf")
-                               ? read_gguf(file, bytes, tensors)
+                               ? read_gguf(file, bytes, *folder, tensors, values)
                                : read_safetensors(file, bytes, tensors));
     MARLIN_RETURN_IF_ERROR(tensors.finish());
   }
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder));
+    values = config_values(config.text);
   }
   const Reading reading{is_gguf, override_layout, zero_f};
   return std::unique_ptr<Checkpoint>(std::make_unique<FileCheckpoint>(
-      std::move(folder), std::move(tensors), std::move(config), reading));
+      std::move(folder), std::move(tensors), std::move(config), std::move(values), reading));
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,

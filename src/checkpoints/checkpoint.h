@@ -32,6 +32,7 @@ struct Layer {
 };
 
 class TensorTable;
+class ValueTable;
 
 /// The origin of a checkpoint.
 struct Origin {
@@ -92,6 +93,8 @@ class Checkpoint {
   /// All tensors of the files, in their order.
   virtual const TensorTable& tensors() const = 0;
   virtual const Origin& origin() const = 0;
+  /// The key-values of a GGUF, or the members of config.json.
+  virtual const ValueTable& values() const = 0;
   /// Whether this file of the disk was read for the checkpoint: a shard, the index, config.json or
   /// another config.
   virtual bool has_read(const FileId& file) const = 0;

@@ -34,6 +34,7 @@ void take_mlx(ConfigSection& q, QuantConfig& config) {
   config.method = "mlx";
   config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
   config.mlx_layers = std::move(q.mlx_layers);
+  config.mlx_layers.shrink_to_fit();
   sort_mapped(std::span(config.mlx_layers),
               [strings = JsonStrings(config.text)](const auto& a, const auto& b) {
                 return strings.compare(a.name, b.name) < 0;

@@ -201,10 +201,15 @@ std::string config_word(std::string_view text) {
   return word;
 }
 
+Status walk_config(std::string_view text, std::string_view name,
+                   const std::function<Status(const JsonEvent&)>& visit) {
+  return walk_json({text, name, 0, kMaxConfig, 64}, visit);
+}
+
 Result<ConfigSections> read_config_sections(std::string_view text, std::string_view name) {
   ConfigReader reader;
-  MARLIN_RETURN_IF_ERROR(walk_json({text, name, 0, kMaxConfig, 64},
-                                   [&](const JsonEvent& e) { return reader.visit(e); }));
+  MARLIN_RETURN_IF_ERROR(
+      walk_config(text, name, [&](const JsonEvent& e) { return reader.visit(e); }));
   return reader.take();
 }
 

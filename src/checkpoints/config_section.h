@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,10 @@ struct ConfigSections {
   ConfigSection inner_quantization,
       inner_quantization_config;  ///< in text_config, of models that also see or hear
 };
+
+/// Walks through the text of a config file, whose size and depth have bounds.
+Status walk_config(std::string_view text, std::string_view name,
+                   const std::function<Status(const JsonEvent&)>& visit);
 
 /// Walks through the text of the file `name` and keeps only the values of ConfigSection, so that
 /// the memory stays below a few times the size of the text.

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "checkpoints/gguf_parts.h"
+
 namespace metal_marlin {
 namespace {
 
@@ -54,22 +56,42 @@ Result<std::vector<std::string>> names_in(const std::string& path) {
   return names;
 }
 
+/// The files of a folder that have this ending, each once. The first part of a split GGUF stands
+/// for all its parts.
+std::vector<std::string> files_with(const std::vector<std::string>& names, const char* ending) {
+  std::vector<std::string> files;
+  for (const std::string& name : names) {
+    if (!name.ends_with(ending)) continue;
+    const auto part = parse_gguf_part_name(name);
+    files.push_back(part ? gguf_part_name(part->stem, 1, part->count) : name);
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
 /// The file to open in a folder.
 Result<std::string> search(const std::string& path) {
   MARLIN_ASSIGN(const std::vector<std::string> names, names_in(path));
   for (const char* ending : kEndings) {
-    if (std::find(names.begin(), names.end(), std::string("model") + ending) != names.end()) {
-      return std::string("model") + ending;
-    }
+    const std::vector<std::string> files = files_with(names, ending);
+    const auto whole = std::find(files.begin(), files.end(), std::string("model") + ending);
+    if (whole != files.end()) return *whole;
+    const auto is_split_model = [](const std::string& file) {
+      const auto part = parse_gguf_part_name(file);
+      return part && part->stem == "model";
+    };
+    const auto split = std::find_if(files.begin(), files.end(), is_split_model);
+    if (split != files.end() && std::find_if(split + 1, files.end(), is_split_model) == files.end())
+      return *split;
   }
   for (const char* ending : kEndings) {
-    const auto fits = [&](const std::string& name) { return name.ends_with(ending); };
-    const auto count = std::count_if(names.begin(), names.end(), fits);
-    if (count == 1) return *std::find_if(names.begin(), names.end(), fits);
-    if (count > 1) {
+    const std::vector<std::string> files = files_with(names, ending);
+    if (files.size() == 1) return files[0];
+    if (files.size() > 1) {
       return Status::error(MARLIN_E_FILE,
-                           "%.150s: expected one file *%s in the folder, found %td: name one",
-                           path.c_str(), ending, count)
+                           "%.150s: expected one file *%s in the folder, found %zu: name one",
+                           path.c_str(), ending, files.size())
           .with_native(EINVAL);
     }
   }

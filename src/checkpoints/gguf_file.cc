@@ -9,7 +9,6 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
-#include "checkpoints/sort_mapped.h"
 #include "layouts/gguf_types.h"
 
 namespace metal_marlin {
@@ -22,24 +21,7 @@ constexpr uint64_t kMinKeyValue = 13;  // key length, value type, one byte
 constexpr uint64_t kMinTensor = 24;    // name length, rank, type, offset
 constexpr uint32_t kMaxAlignment = 1u << 20;
 
-enum ValueType : int32_t {
-  kU8,
-  kI8,
-  kU16,
-  kI16,
-  kU32,
-  kI32,
-  kF32,
-  kBool,
-  kString,
-  kArray,
-  kU64,
-  kI64,
-  kF64
-};
-
-/// Bytes of a value of fixed size, indexed by its type number; 0: no fixed size (string, array).
-constexpr uint8_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+using namespace gguf;  // the types of values
 
 struct Tensor {
   std::string_view name;
@@ -54,34 +36,30 @@ class Reader {
  public:
   Reader(const std::string& file, std::span<const std::byte> bytes) : file_(file), bytes_(bytes) {}
 
-  Result<std::vector<GgufKeyValue>> read_key_values() {
-    std::vector<GgufKeyValue> all;
-    MARLIN_RETURN_IF_ERROR(read_counts());
-    for (uint64_t i = 0; i < key_values_; ++i) {
-      const uint64_t begin = at_;
-      MARLIN_RETURN_IF_ERROR(read_key_value());
-      all.push_back({key_at(keys_.back()), bytes_.subspan(begin, at_ - begin)});
-    }
-    MARLIN_RETURN_IF_ERROR(check_keys());
-    return all;
-  }
-
-  Status read(TensorTable& table) {
+  Result<GgufHeader> read_header(ValueTable& values) {
     MARLIN_RETURN_IF_ERROR(read_counts());
     for (uint64_t i = 0; i < key_values_; ++i) MARLIN_RETURN_IF_ERROR(read_key_value());
-    MARLIN_RETURN_IF_ERROR(check_keys());
-    MARLIN_RETURN_IF_ERROR(check_whole());
-    // The tensors are read twice, because the begin of the data is known only after the last
-    // tensor. Keeping all of them until then would take more bytes than the header has.
-    const uint64_t first = at_;
-    size_t pool = 0;
+    keys_.push_back(at_);
+    values = ValueTable(bytes_, std::move(keys_));
+    MARLIN_RETURN_IF_ERROR(check_keys(values));
+    MARLIN_RETURN_IF_ERROR(check_part_number());
+    GgufHeader header{file_, bytes_, split_, tensor_count_, at_, 0, alignment_};
     for (uint64_t i = 0; i < tensor_count_; ++i) {
       MARLIN_ASSIGN(const Tensor t, read_tensor());
-      pool += TensorTable::pool_bytes(t.name, t.shape());
+      header.pool_bytes += TensorTable::pool_bytes(t.name, t.shape());
     }
+    return header;
+  }
+
+  /// Reads the tensors again, because the begin of the data is known only after the last tensor.
+  /// Keeping all of them until then would take more bytes than the header has.
+  Status add_tensors(const GgufHeader& header, TensorTable& table) {
+    tensor_count_ = header.tensor_count;
+    alignment_ = header.alignment;
+    at_ = header.tensors_begin;
+    for (uint64_t i = 0; i < tensor_count_; ++i) MARLIN_RETURN_IF_ERROR(read_tensor().status());
     const auto data_begin = Checked(at_).round_up(alignment_).get();
-    at_ = first;
-    table.reserve(tensor_count_, pool);
+    at_ = header.tensors_begin;
     return place(data_begin, table);
   }
 
@@ -92,7 +70,7 @@ class Reader {
     va_start(args, format);
     std::vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return Status::error(MARLIN_E_FORMAT, "%.60s: byte %" PRIu64 ": %s", file_.c_str(), offset,
+    return Status::error(MARLIN_E_FORMAT, "%s: byte %" PRIu64 ": %s", file_label(file_), offset,
                          text);
   }
   uint64_t left() const { return bytes_.size() - at_; }
@@ -139,10 +117,11 @@ class Reader {
                    "tensor count: expected at most %" PRIu64 " in the bytes left, found %" PRIu64,
                    left() / kMinTensor, tensor_count_);
     }
-    if (key_values_ > left() / kMinKeyValue) {
+    const uint64_t most_keys = std::min<uint64_t>(left() / kMinKeyValue, UINT32_MAX - 1);
+    if (key_values_ > most_keys) {
       return error(
           16, "key-value count: expected at most %" PRIu64 " in the bytes left, found %" PRIu64,
-          left() / kMinKeyValue, key_values_);
+          most_keys, key_values_);
     }
     return {};
   }
@@ -164,14 +143,17 @@ class Reader {
       return {};
     }
     if (key == "split.count") {
-      MARLIN_ASSIGN(parts_, take_count(key, type, type_at));
+      MARLIN_ASSIGN(split_.count, take_count(key, type, type_at));
       return {};
     }
     if (key == "split.no") {
-      MARLIN_ASSIGN(part_, take_count(key, type, type_at));
+      MARLIN_ASSIGN(split_.number, take_count(key, type, type_at));
       return {};
     }
-    if (key == "split.tensors.count") return take_count(key, type, type_at).status();
+    if (key == "split.tensors.count") {
+      MARLIN_ASSIGN(split_.tensors, take_count(key, type, type_at));
+      return {};
+    }
     return type == kArray ? skip_array(key) : skip_value(key, type, type_at);
   }
 
@@ -209,41 +191,18 @@ class Reader {
     }
   }
 
-  /// Refuses a part of a split model, which would look like a whole model without some layers.
-  Status check_whole() const {
-    if (parts_ == 0) return {};
-    if (part_ >= parts_) {
-      return error(0,
-                   "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64,
-                   parts_, part_);
-    }
-    if (parts_ == 1) return {};
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "%.60s: byte 0: this is part %" PRIu64 " of %" PRIu64
-                         " of a split model, whose parts are not read: merge them with "
-                         "'llama-gguf-split --merge FIRST-PART MERGED-FILE'",
-                         file_.c_str(), part_ + 1, parts_);
+  Status check_part_number() const {
+    const uint64_t count = split_.count.value_or(0), number = split_.number.value_or(0);
+    if (count == 0 || number < count) return {};
+    return error(0, "key 'split.no': expected less than split.count = %" PRIu64 ", found %" PRIu64,
+                 count, number);
   }
 
-  /// The key whose length stands at this byte.
-  std::string_view key_at(uint64_t offset) const {
-    const std::byte* const at = bytes_.data() + offset;
-    // Read once more: the file may have changed.
-    const uint64_t size =
-        std::min<uint64_t>(load<uint64_t>(at), bytes_.size() - offset - sizeof(uint64_t));
-    return {reinterpret_cast<const char*>(at) + sizeof(uint64_t), size};
-  }
-
-  Status check_keys() {
-    sort_mapped(std::span(keys_), [&](uint64_t a, uint64_t b) {
-      const int order = key_at(a).compare(key_at(b));
-      return order != 0 ? order < 0 : a < b;
-    });
-    const auto twice = std::adjacent_find(
-        keys_.begin(), keys_.end(), [&](uint64_t a, uint64_t b) { return key_at(a) == key_at(b); });
-    if (twice == keys_.end()) return {};
-    const std::string_view key = key_at(twice[1]);
-    return error(twice[1], "key '%.*s' occurs twice",
+  Status check_keys(const ValueTable& values) const {
+    const auto twice = values.repeated();
+    if (!twice) return {};
+    const std::string_view key = values.key(*twice);
+    return error(values.begin(*twice), "key '%.*s' occurs twice",
                  static_cast<int>(std::min<size_t>(key.size(), 60)), key.data());
   }
 
@@ -362,19 +321,19 @@ class Reader {
   std::span<const std::byte> bytes_;
   uint64_t at_ = 0, tensor_count_ = 0, key_values_ = 0;
   uint32_t alignment_ = 32;
-  uint64_t parts_ = 0, part_ = 0;  // split.count, 0 where there is none, and split.no
-  std::vector<uint64_t> keys_;     // where their lengths stand
+  GgufSplit split_;
+  std::vector<uint64_t> keys_;  // where each key-value begins, and where the last ends
 };
 
 }  // namespace
 
-Result<std::vector<GgufKeyValue>> gguf_key_values(const std::string& name,
-                                                  std::span<const std::byte> bytes) {
-  return Reader(name, bytes).read_key_values();
+Result<GgufHeader> read_gguf_header(const std::string& name, std::span<const std::byte> bytes,
+                                    ValueTable& values) {
+  return Reader(name, bytes).read_header(values);
 }
 
-Status read_gguf(const std::string& name, std::span<const std::byte> bytes, TensorTable& table) {
-  return Reader(name, bytes).read(table);
+Status add_gguf_tensors(const GgufHeader& header, TensorTable& table) {
+  return Reader(header.name, header.bytes).add_tensors(header, table);
 }
 
 }  // namespace metal_marlin

@@ -11,6 +11,15 @@
 
 namespace metal_marlin {
 
+const char* file_label(const std::string& name) {
+  constexpr size_t kMost = 60;
+  if (name.size() <= kMost) return name.c_str();
+  const char* label = name.c_str() + (name.size() - kMost);
+  while ((static_cast<uint8_t>(*label) & 0xc0) == 0x80)
+    ++label;  // a character of UTF-8 stays whole
+  return label;
+}
+
 uint32_t TensorTable::add_file(std::string name, std::span<const std::byte> bytes) {
   files_.push_back({std::move(name), bytes});
   return static_cast<uint32_t>(files_.size() - 1);
@@ -60,8 +69,8 @@ Status TensorTable::finish() {
                                         [&](uint32_t a, uint32_t b) { return name(a) == name(b); });
   if (twice == by_name_.end()) return {};
   const Record& record = records_[std::max(twice[0], twice[1])];
-  return Status::error(MARLIN_E_FORMAT, "%.80s: byte %" PRIu64 ": tensor '%.*s' occurs twice",
-                       files_[record.file].name.c_str(), record.offset,
+  return Status::error(MARLIN_E_FORMAT, "%s: byte %" PRIu64 ": tensor '%.*s' occurs twice",
+                       file_label(files_[record.file].name), record.offset,
                        static_cast<int>(std::min<size_t>(record.name_size, 80)),
                        pool_.data() + record.name);
 }

@@ -14,6 +14,9 @@
 
 namespace metal_marlin {
 
+/// The name of a file in a message: its last 60 bytes, which tell the shards of a model apart.
+const char* file_label(const std::string& name);
+
 /// A hostile header can name a million tensors, so an entry is small: names and dimensions lie in a
 /// common pool, where a dimension takes fewer bytes than in any header.
 class TensorTable {

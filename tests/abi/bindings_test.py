@@ -56,6 +56,7 @@ NOT_REACHED = {
         **{f"marlin_context_desc.{name}": HOST for name in ("alloc", "release", "parallel_for")},
         **{f"marlin_{name}": NATIVE for name in ("context_desc.native_device", "stream_desc.kind", "stream_desc.native")},
         **{f"marlin_{name}_desc.user": "callbacks are closures" for name in ("context", "load", "convert")},
+        "marlin_value.key": "its address is read, because no NUL ends it",
         "marlin_status_name": "the members of Status have names",
     },
     "rust": {**IN_NO_LANGUAGE, "marlin_status_name": "Status displays itself"},

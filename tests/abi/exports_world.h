@@ -50,10 +50,15 @@ enum class Arg {
   path,
   out_path,
   name,
+  key,
+  value_array,
   // outputs
   device_info,
   layer_info,
   matrix_out,
+  value_out,
+  next_text,
+  next_bytes,
   text,
   needed,
   scratch_bytes,
@@ -117,6 +122,10 @@ class World {
     convert_.value.flags = MARLIN_CONVERT_OVERWRITE;
     convert_.value.layers = &layer_name_;
     convert_.value.layer_count = 1;
+    array_.value.kind = MARLIN_VALUE_ARRAY;
+    array_.value.element_type = MARLIN_VALUE_STRING;
+    array_.value.data = one_string_;
+    array_.value.bytes = sizeof one_string_;
     part_.value = pack_desc(values_, 4, 64);
     gemm_.value = product_.desc;
     gemm_.value.a = operands_.matrix<float>(2, 64);
@@ -168,7 +177,8 @@ class World {
     return bads;
   }
   template <class T>
-  std::vector<Bad> bad_struct(const Tailed<T>& good, marlin_status when_null) {
+  std::vector<Bad> bad_struct(const Tailed<T>& good, marlin_status when_null,
+                              marlin_status when_tailed = MARLIN_E_UNSUPPORTED) {
     static Tailed<T> empty, short_one, tailed, zero_tail;
     empty = short_one = tailed = zero_tail = good;
     empty.value.struct_size = 0;
@@ -179,11 +189,8 @@ class World {
             {"struct_size 0", pointer(&empty), MARLIN_E_STRUCT_SIZE},
             {"a short struct", pointer(&short_one), MARLIN_E_STRUCT_SIZE},
             {"a tail of zeros", pointer(&zero_tail), MARLIN_OK},
-            {"a tail", pointer(&tailed), is_output<T> ? MARLIN_OK : MARLIN_E_UNSUPPORTED}};
+            {"a tail", pointer(&tailed), when_tailed}};
   }
-  template <class T>
-  static constexpr bool is_output =
-      std::is_same_v<T, marlin_error> || std::is_same_v<T, marlin_layer_info> || std::is_same_v<T, marlin_device_info>;
   Value good_handle(Arg arg);
   static Value good_number(Arg arg);
   std::vector<Bad> bad_number(Arg arg);
@@ -210,6 +217,10 @@ class World {
   Tailed<marlin_convert_desc> convert_;
   Tailed<marlin_device_info> device_;
   Tailed<marlin_layer_info> info_;
+  Tailed<marlin_value> value_, array_;
+  const char one_string_[10] = {2, 0, 0, 0, 0, 0, 0, 0, 'h', 'i'};
+  const char* next_text_ = nullptr;
+  uint64_t next_bytes_ = 0;
   Tailed<marlin_error> err_;
   const void *products_[1] = {&gemm_}, *parts_[1] = {&part_}, *nulls_[1] = {nullptr};
   mm::buffer operands_{context_, 2048};  // a GPU wants no memory of the host's on a stream
@@ -323,6 +334,16 @@ inline Value World::good(Arg arg) {
       return pointer(out_path_.c_str());
     case Arg::name:
       return pointer(tensor_.c_str());
+    case Arg::key:
+      return pointer("quantization_config.quant_method");
+    case Arg::value_out:
+      return pointer(&value_);
+    case Arg::value_array:
+      return pointer(&array_);
+    case Arg::next_text:
+      return pointer(&(next_text_ = nullptr));
+    case Arg::next_bytes:
+      return pointer(&next_bytes_);
     case Arg::text:
       return pointer(text_);
     case Arg::needed:
@@ -364,11 +385,15 @@ inline std::vector<Bad> World::bad(Arg arg) {
     case Arg::convert_desc:
       return bad_struct(convert_, MARLIN_E_ARGUMENT);
     case Arg::device_info:
-      return bad_struct(device_, MARLIN_E_ARGUMENT);
+      return bad_struct(device_, MARLIN_E_ARGUMENT, MARLIN_OK);
     case Arg::layer_info:
-      return bad_struct(info_, MARLIN_E_ARGUMENT);
+      return bad_struct(info_, MARLIN_E_ARGUMENT, MARLIN_OK);
+    case Arg::value_out:
+      return bad_struct(value_, MARLIN_E_ARGUMENT, MARLIN_OK);
+    case Arg::value_array:
+      return bad_struct(array_, MARLIN_E_ARGUMENT);
     case Arg::err:
-      return bad_struct(err_, MARLIN_OK);
+      return bad_struct(err_, MARLIN_OK, MARLIN_OK);
     case Arg::row_ids:
     case Arg::rows_out:
     case Arg::parts:
@@ -376,6 +401,7 @@ inline std::vector<Bad> World::bad(Arg arg) {
     case Arg::path:
     case Arg::out_path:
     case Arg::name:
+    case Arg::key:
     case Arg::needed:
     case Arg::scratch_bytes:
       return bad_operand(arg);
@@ -385,6 +411,8 @@ inline std::vector<Bad> World::bad(Arg arg) {
     case Arg::weights_out:
     case Arg::checkpoint_out:
     case Arg::matrix_out:
+    case Arg::next_text:
+    case Arg::next_bytes:
     case Arg::text:
       return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT}};
     default:
@@ -418,6 +446,10 @@ inline std::vector<Bad> World::bad_operand(Arg arg) {
       return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
               {"an empty name", pointer(""), MARLIN_E_NOT_FOUND},
               {"no such tensor", pointer("model.layers.1"), MARLIN_E_NOT_FOUND}};
+    case Arg::key:
+      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
+              {"an empty key", pointer(""), MARLIN_E_NOT_FOUND},
+              {"an object", pointer("quantization_config"), MARLIN_E_NOT_FOUND}};
     default:
       return {{"NULL", pointer(nullptr), MARLIN_OK}};
   }
@@ -439,7 +471,7 @@ inline std::vector<Bad> World::bad_number(Arg arg) {
     case Arg::index:
       return {{"all bits", u32(~0u), MARLIN_E_NOT_FOUND}, {"1000", u32(1000), MARLIN_E_NOT_FOUND}};
     case Arg::layer_index:
-      return {{"all bits", u64(~uint64_t{0}), MARLIN_E_NOT_FOUND}, {"1", u64(1), MARLIN_E_NOT_FOUND}};
+      return {{"all bits", u64(~uint64_t{0}), MARLIN_E_NOT_FOUND}, {"1000", u64(1000), MARLIN_E_NOT_FOUND}};
     case Arg::bytes:
       return {{"0", u64(0), MARLIN_E_ARGUMENT},
               {"all bits", u64(~uint64_t{0}), MARLIN_E_MEMORY},

@@ -163,6 +163,20 @@ FIELD(marlin_convert_desc, user, 72, 8);
 FIELD(marlin_convert_desc, column_norms, 80, 8);
 END(marlin_convert_desc, 88);
 
+FIELD(marlin_value, struct_size, 0, 4);
+FIELD(marlin_value, kind, 4, 4);
+FIELD(marlin_value, element_type, 8, 4);
+FIELD(marlin_value, reserved, 12, 4);
+FIELD(marlin_value, key, 16, 8);
+FIELD(marlin_value, key_bytes, 24, 8);
+FIELD(marlin_value, i64, 32, 8);
+FIELD(marlin_value, u64, 40, 8);
+FIELD(marlin_value, f64, 48, 8);
+FIELD(marlin_value, data, 56, 8);
+FIELD(marlin_value, bytes, 64, 8);
+FIELD(marlin_value, count, 72, 8);
+END(marlin_value, 80);
+
 FIELD(marlin_api, struct_size, 0, 4);
 FIELD(marlin_api, abi_major, 4, 4);
 FIELD(marlin_api, abi_minor, 8, 4);
@@ -193,7 +207,10 @@ FIELD(marlin_api, explain, 192, 8);
 FIELD(marlin_api, get_version, 200, 8);
 FIELD(marlin_api, status_name, 208, 8);
 FIELD(marlin_api, checkpoint_convert, 216, 8);
-END(marlin_api, 224);
+FIELD(marlin_api, checkpoint_value, 224, 8);
+FIELD(marlin_api, checkpoint_value_at, 232, 8);
+FIELD(marlin_api, value_next_string, 240, 8);
+END(marlin_api, 248);
 
 VALUE(MARLIN_OK, 0);
 VALUE(MARLIN_E_ARGUMENT, -10);
@@ -295,6 +312,21 @@ VALUE(MARLIN_SCHEME_COMPRESSED_TENSORS, 1);
 VALUE(MARLIN_SCHEME_GPTQ, 2);
 VALUE(MARLIN_SCHEME_MARLIN_24, 3);
 VALUE(MARLIN_SCHEME_GGUF, 4);
+
+VALUE(MARLIN_VALUE_NONE, 0);
+VALUE(MARLIN_VALUE_BOOL, 1);
+VALUE(MARLIN_VALUE_I64, 2);
+VALUE(MARLIN_VALUE_U64, 3);
+VALUE(MARLIN_VALUE_F64, 4);
+VALUE(MARLIN_VALUE_STRING, 5);
+VALUE(MARLIN_VALUE_ARRAY, 6);
+VALUE(MARLIN_VALUE_I8, 7);
+VALUE(MARLIN_VALUE_I16, 8);
+VALUE(MARLIN_VALUE_I32, 9);
+VALUE(MARLIN_VALUE_U8, 10);
+VALUE(MARLIN_VALUE_U16, 11);
+VALUE(MARLIN_VALUE_U32, 12);
+VALUE(MARLIN_VALUE_F32, 13);
 
 VALUE(MARLIN_CONVERT_PRUNE_2_4, 4u);
 VALUE(MARLIN_CONVERT_SCALES_MSE, 16u);

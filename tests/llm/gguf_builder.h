@@ -1,8 +1,12 @@
 // Heads of GGUF files, byte by byte.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstring>
-#include <sstream>
+#include <exception>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -50,9 +54,21 @@ class GgufBuilder {
 
   std::string& bytes() { return bytes_; }
   Metadata read() const { return parse(bytes_); }
+  /// Through a file of its own, which only the mapping keeps.
   static Metadata parse(const std::string& bytes) {
-    std::istringstream in(bytes);
-    return Metadata(in, bytes.size(), "test.gguf");
+    namespace fs = std::filesystem;
+    const fs::path folder = fs::temp_directory_path() / ("metal-marlin-llm-" + std::to_string(getpid()));
+    const fs::path path = folder / "test.gguf";
+    fs::create_directories(folder);
+    std::ofstream(path, std::ios::binary) << bytes;
+    try {
+      Metadata metadata(path.string());
+      fs::remove_all(folder);
+      return metadata;
+    } catch (const std::exception&) {
+      fs::remove_all(folder);
+      throw;
+    }
   }
 
  private:

@@ -15,13 +15,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 GgufBuilder vocabulary(const std::string& model = "gpt2", const std::string& pre = "smollm",
-                       std::vector<std::string> merges = {}) {
+                       std::vector<std::string> merges = {},
+                       const std::vector<int32_t>& types = {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4}) {
   GgufBuilder file;
   if (merges.empty()) merges = {"b c", "a b", "ab c", "a bc"};
   file.text("tokenizer.ggml.model", model).text("tokenizer.ggml.pre", pre).texts("tokenizer.ggml.merges", merges);
   // \u0120 stands for a space, \u00C3 and \u00A9 for the two bytes of e acute.
   file.texts("tokenizer.ggml.tokens", {"<|end|>", "a", "b", "c", "ab", "bc", "abc", "\u0120", "\u00C3", "\u00A9", "user"});
-  return file.numbers("tokenizer.ggml.token_type", {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4});
+  return file.numbers("tokenizer.ggml.token_type", types);
 }
 
 TEST(Tokenizer, MergesInTheOrderOfTheList) {
@@ -68,7 +69,7 @@ TEST(Tokenizer, BadOnesAreNamed) {
   EXPECT_THAT(failure(vocabulary("gpt2", "qwen2")), HasSubstr("tokenizer.ggml.pre: expected gpt-2 or smollm, found 'qwen2'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"ab"})), HasSubstr("merge 0: expected two tokens, found 'ab'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"a b", "a c"})), HasSubstr("merge 1: expected two tokens, found 'a c'"));
-  EXPECT_THAT(failure(vocabulary().numbers("tokenizer.ggml.token_type", {1})), HasSubstr("as many token types as tokens"));
+  EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {}, {1})), HasSubstr("as many token types as tokens"));
   EXPECT_THAT(failure(GgufBuilder()), HasSubstr("has no key 'tokenizer.ggml.tokens'"));
 }
 

@@ -83,6 +83,20 @@ INSTANTIATE_TEST_SUITE_P(Data, Checkpoints, testing::ValuesIn(folders()), [](con
   return name;
 });
 
+TEST(Inspect, ShowsASplitModelAsOneCheckpoint) {
+  const json expected = json::parse(read_file(data("index.json"))).at("gguf-split").at("layers");
+  for (const char* path : {"gguf-split", "gguf-split/model-00001-of-00003.gguf"}) {
+    const Ran ran = run_command({"inspect", "--json", data(path)});
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    const json listed = json::parse(ran.out);
+    ASSERT_EQ(listed.at("layers").size(), expected.size());
+    for (const json& layer : listed.at("layers")) EXPECT_TRUE(expected.contains(layer.at("name"))) << layer.dump();
+  }
+  const Ran later = run_command({"inspect", data("gguf-split/model-00003-of-00003.gguf")});
+  EXPECT_NE(later.exit_code, 0);
+  EXPECT_THAT(later.err, HasSubstr("open its first part, 'model-00001-of-00003.gguf'"));
+}
+
 /// A GGUF file of layers without elements: a few bytes each.
 std::string empty_layers(uint64_t count) {
   std::string out;

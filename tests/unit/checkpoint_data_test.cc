@@ -177,7 +177,7 @@ TEST(CheckpointData, GgufMixed) {
 /// Folders with several types of GGUF blocks: every layer that `decoded` names is read, with its true values.
 TEST(CheckpointData, GgufTypes) {
   const std::pair<const char*, size_t> folders[] = {
-      {"gguf-kquants", 9}, {"gguf-kquants-extreme", 9}, {"gguf-experts-q4k", 3}, {"gguf-llama-q4km", 8}};
+      {"gguf-kquants", 9}, {"gguf-kquants-extreme", 9}, {"gguf-experts-q4k", 3}, {"gguf-llama-q4km", 8}, {"gguf-split", 3}};
   for (const auto& [folder, quantized] : folders) {
     SCOPED_TRACE(folder);
     const auto checkpoint = open_data(folder);

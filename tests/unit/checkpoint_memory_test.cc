@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "checkpoint_files.h"
+#include "checkpoints/gguf_parts.h"
 #include "counting_new.h"
 
 namespace metal_marlin::testing {
@@ -95,6 +96,28 @@ TEST(CheckpointMemory, TensorsOfGguf) {
                  "large dimensions");
 }
 
+/// `parts` parts, each with this many tensors without elements.
+Crafted split_gguf(int64_t parts, int64_t tensors) {
+  Crafted files;
+  for (int64_t i = 0; i < parts; ++i) {
+    GgufWriter w;
+    w.alignment = 1;
+    w.key("general.alignment", 4, bytes_of<uint32_t>({1}));
+    w.key("split.no", 4, bytes_of<uint32_t>({static_cast<uint32_t>(i)}));
+    w.key("split.count", 4, bytes_of<uint32_t>({static_cast<uint32_t>(parts)}));
+    w.key("split.tensors.count", 4, bytes_of<uint32_t>({static_cast<uint32_t>(parts * tensors)}));
+    for (int64_t t = 0; t < tensors; ++t) w.tensor(short_name(i * tensors + t), {0}, kF32, "");
+    files.add(gguf_part_name("m", static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(parts)), w.file());
+  }
+  return files;
+}
+
+TEST(CheckpointMemory, PartsOfGguf) {
+  expect_bounded(split_gguf(3, kMany / 2), "tensors of few parts");
+  expect_bounded(split_gguf(20'000, 1), "many parts");
+  expect_bounded(split_gguf(20'000, 0), "many empty parts");
+}
+
 TEST(CheckpointMemory, KeyValuesOfGguf) {
   constexpr int32_t kU8 = 0, kString = 8, kArray = 9;
   expect_bounded(gguf([](GgufWriter& w) {
@@ -160,11 +183,17 @@ TEST(CheckpointMemory, Config) {
   const auto name = [](int64_t i) { return "\"" + short_name(i) + "\":"; };
   expect_config("numbers", repeated("[", [](int64_t) { return "0"; }, "]"));
   expect_config("arrays", repeated("[", [](int64_t) { return "[0]"; }, "]"));
+  expect_config("an array of numbers", repeated("{\"a\":[", [](int64_t) { return "0"; }, "]}"));
+  expect_config("an array of texts", repeated("{\"a\":[", [](int64_t i) { return "\"" + short_name(i) + "\""; }, "]}"));
+  expect_config("a long path",
+                "{\"" + std::string(kMany, 'n') + "\":" + repeated("{", [&](int64_t i) { return name(i) + "0"; }, "}}"));
   expect_config("objects", repeated("[", [](int64_t) { return "{}"; }, "]"));
   expect_config("keys", repeated("{", [&](int64_t i) { return name(i) + "0"; }, "}"));
   expect_config("escaped keys", repeated("{", [&](int64_t i) { return "\"\\n" + short_name(i) + "\":0"; }, "}"));
   for (const std::string section : {"quantization", "quantization_config"}) {
     const std::string begin = "{\"" + section + "\":{";
+    expect_config("paths of a section",
+                  repeated(begin, [&](int64_t i) { return "\n    " + name(i) + " \"" + short_name(i) + "\""; }, "}}"));
     expect_config("keys of a section", repeated(begin, [&](int64_t i) { return name(i) + "0"; }, "}}"));
     expect_config("layers", repeated(begin, [&](int64_t i) { return name(i) + "{}"; }, "}}"));
     expect_config("layers that differ", repeated(begin, [&](int64_t i) { return name(i) + "{\"bits\":4}"; }, "}}"));

@@ -1,6 +1,6 @@
 """Multiply by 4-bit weights at the speed of memory."""
 
-from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, Scheme, Status
+from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, Scheme, Status, ValueType
 from ._library import Library
 from .checkpoint import Checkpoint, LayerInfo
 from .context import Context, Device, devices
@@ -27,6 +27,7 @@ from .operands import Bits
 from .products import Descriptor, Gemm, gemm, gemm_many, prepare
 from .quantize import Quantize
 from .stream import Stream
+from .values import Value, Values
 from .weights import Part, Shard, Weights, load_layers
 
 __all__ = [
@@ -68,6 +69,9 @@ __all__ = [
     "Status",
     "Stream",
     "UnsupportedError",
+    "Value",
+    "ValueType",
+    "Values",
     "Weights",
     "devices",
     "gemm",

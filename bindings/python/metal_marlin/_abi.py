@@ -76,7 +76,7 @@ class Status(Constant):
     FILE = -25
     # the content of a file or operand is malformed
     FORMAT = -26
-    # no such index, layer or tensor
+    # no such index, layer, tensor or key
     NOT_FOUND = -27
     # the backend has no usable device here
     NO_DEVICE = -30
@@ -237,6 +237,28 @@ class Scheme(Constant):
     MARLIN_24 = 3
     # GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
     GGUF = 4
+
+
+# of a key-value of a checkpoint, or of the elements of an array
+class ValueType(Constant):
+    # marlin_value::element_type of a value that is no array
+    NONE = 0
+    # an element is one byte: false if it is 0
+    BOOL = 1
+    I64 = 2
+    U64 = 3
+    F64 = 4
+    STRING = 5
+    # of one element_type that is no ARRAY
+    ARRAY = 6
+    # from here on: of elements only; a single number has 64 bits
+    I8 = 7
+    I16 = 8
+    I32 = 9
+    U8 = 10
+    U16 = 11
+    U32 = 12
+    F32 = 13
 
 
 class marlin_context(c_void_p):
@@ -552,6 +574,45 @@ class marlin_layer_info(Structure):
     )
 
 
+# A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end.
+class marlin_value(Structure):
+    struct_size: int
+    # BOOL, I64, U64, F64, STRING or ARRAY
+    kind: int
+    # of an ARRAY
+    element_type: int
+    reserved: int
+    # as the file has it; UTF-8 is not checked, here and in `data`
+    key: bytes | None
+    key_bytes: int
+    # BOOL: 0 or 1. A number out of range is the nearest in range, a fraction is cut off, and NaN is 0
+    i64: int
+    # the same number for sizes: 0 if it is negative
+    u64: int
+    # the nearest float to the number
+    f64: float
+    # STRING: its text. ARRAY: its elements, little-endian; they begin at any byte, so copy them
+    data: int | None
+    # of data
+    bytes: int
+    # ARRAY: elements; STRING: bytes
+    count: int
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("element_type", c_int32),
+        ("reserved", c_uint32),
+        ("key", c_char_p),
+        ("key_bytes", c_uint64),
+        ("i64", c_int64),
+        ("u64", c_uint64),
+        ("f64", c_double),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+        ("count", c_uint64),
+    )
+
+
 # The result of converting one layer.
 class marlin_convert_outcome(Structure):
     struct_size: int
@@ -678,6 +739,9 @@ class marlin_api(Structure):
     get_version: Any
     status_name: Any
     checkpoint_convert: Any
+    checkpoint_value: Any
+    checkpoint_value_at: Any
+    value_next_string: Any
     _fields_ = (
         ("struct_size", c_uint32),
         ("abi_major", c_uint32),
@@ -709,6 +773,9 @@ class marlin_api(Structure):
         ("get_version", CFUNCTYPE(c_uint32)),
         ("status_name", CFUNCTYPE(c_char_p, c_int32)),
         ("checkpoint_convert", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_convert_desc), POINTER(marlin_error))),
+        ("checkpoint_value", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_value), POINTER(marlin_error))),
+        ("checkpoint_value_at", CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_value), POINTER(marlin_error))),
+        ("value_next_string", CFUNCTYPE(c_int32, POINTER(marlin_value), POINTER(c_char_p), POINTER(c_uint64), POINTER(marlin_error))),
     )
 
 
@@ -740,5 +807,8 @@ FUNCTIONS = {
     "marlin_version": CFUNCTYPE(c_uint32),
     "marlin_status_name": CFUNCTYPE(c_char_p, c_int32),
     "marlin_checkpoint_convert": CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_convert_desc), POINTER(marlin_error)),
+    "marlin_checkpoint_value": CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_value), POINTER(marlin_error)),
+    "marlin_checkpoint_value_at": CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_value), POINTER(marlin_error)),
+    "marlin_value_next_string": CFUNCTYPE(c_int32, POINTER(marlin_value), POINTER(c_char_p), POINTER(c_uint64), POINTER(marlin_error)),
     "marlin_get_api": CFUNCTYPE(POINTER(marlin_api), c_uint32),
 }

@@ -17,6 +17,7 @@ from .conversion import Outcome, Team
 from .operands import BYTES, norms_of, shaped
 from .progress import Wanted, Watch, shown
 from .quantize import Quantize, flags_of, group_size_of
+from .values import Values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +151,11 @@ class Checkpoint(Handle):
                 return
             yield layer_info(info)
             index += 1
+
+    @property
+    def values(self) -> Values:
+        """What the file says about the model: the key-values of a GGUF, or the members of config.json, inner ones by a path with dots."""
+        return Values(self._live())
 
     def tensor(self, name: str) -> Any:
         """A copy of one stored tensor (a bias, a norm, a router) [rows, cols]: all dimensions but the last are rows.

@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
-#include "checkpoints/gguf_file.h"
+#include "checkpoints/value_table.h"
 #include "layouts/gguf_types.h"
 
 namespace metal_marlin {
@@ -14,8 +14,6 @@ namespace {
 constexpr uint64_t kAlignment = 32;  // the format's default, which needs no key
 constexpr size_t kMaxName = 63;      // ggml keeps names in 64 bytes
 constexpr size_t kMaxRank = 4;
-
-enum ValueType : int32_t { kU32 = 4, kString = 8 };
 
 template <class T>
 void append(std::string& out, T value) {
@@ -32,34 +30,36 @@ void append_string(std::string& out, std::string_view text) {
 /// keys.
 bool is_of_file(std::string_view key) {
   return key == "general.alignment" || key == "general.quantization_version" ||
-         key == "general.file_type";
+         key == "general.file_type" || key == "split.no" || key == "split.count" ||
+         key == "split.tensors.count";
 }
 
 /// The key-values, after their number.
-Result<std::string> key_values(const Checkpoint& input, std::span<const OutputTensor> tensors,
-                               uint64_t& count) {
+std::string key_values(const Checkpoint& input, std::span<const OutputTensor> tensors,
+                       uint64_t& count) {
   std::string out;
   const auto add_u32 = [&](std::string_view key, uint32_t value) {
     append_string(out, key);
-    append(out, int32_t{kU32});
+    append(out, int32_t{gguf::kU32});
     append(out, value);
     ++count;
   };
   bool has_architecture = false;
   if (input.origin().is_gguf) {
-    const TensorTable& table = input.tensors();
-    MARLIN_ASSIGN(const auto all, gguf_key_values(table.file_name(0), table.file_bytes(0)));
-    for (const GgufKeyValue& kv : all) {
-      if (is_of_file(kv.key)) continue;
-      has_architecture = has_architecture || kv.key == "general.architecture";
-      out.append(reinterpret_cast<const char*>(kv.bytes.data()), kv.bytes.size());
+    const ValueTable& values = input.values();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const std::string_view key = values.key(i);
+      if (is_of_file(key)) continue;
+      has_architecture = has_architecture || key == "general.architecture";
+      const std::span<const std::byte> raw = values.raw(i);
+      out.append(reinterpret_cast<const char*>(raw.data()), raw.size());
       ++count;
     }
   }
   if (!has_architecture) {
     // The tensors keep the names of the input, which the architecture may not use in a GGUF.
     append_string(out, "general.architecture");
-    append(out, int32_t{kString});
+    append(out, int32_t{gguf::kString});
     append_string(out, "unknown");
     ++count;
   }
@@ -99,7 +99,7 @@ Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
 
 Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file) {
   uint64_t count = 0;
-  MARLIN_ASSIGN(const std::string keys, key_values(input, tensors, count));
+  const std::string keys = key_values(input, tensors, count);
   std::string& out = file.header;
   append(out, uint32_t{0x46554747});
   append(out, uint32_t{3});

@@ -52,6 +52,8 @@ pub type marlin_epilogue = i32;
 pub type marlin_native = i32;
 /// how a file names and stores its quantized layers
 pub type marlin_scheme = i32;
+/// of a key-value of a checkpoint, or of the elements of an array
+pub type marlin_value_type = i32;
 
 pub const MARLIN_VERSION_MAJOR: u32 = 0;
 pub const MARLIN_VERSION_MINOR: u32 = 1;
@@ -74,7 +76,7 @@ pub const MARLIN_E_NOT_PREPARED: marlin_status = -21;
 pub const MARLIN_E_FILE: marlin_status = -25;
 /// the content of a file or operand is malformed
 pub const MARLIN_E_FORMAT: marlin_status = -26;
-/// no such index, layer or tensor
+/// no such index, layer, tensor or key
 pub const MARLIN_E_NOT_FOUND: marlin_status = -27;
 /// the backend has no usable device here
 pub const MARLIN_E_NO_DEVICE: marlin_status = -30;
@@ -198,6 +200,24 @@ pub const MARLIN_SCHEME_GPTQ: marlin_scheme = 2;
 pub const MARLIN_SCHEME_MARLIN_24: marlin_scheme = 3;
 /// GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
 pub const MARLIN_SCHEME_GGUF: marlin_scheme = 4;
+/// marlin_value::element_type of a value that is no array
+pub const MARLIN_VALUE_NONE: marlin_value_type = 0;
+/// an element is one byte: false if it is 0
+pub const MARLIN_VALUE_BOOL: marlin_value_type = 1;
+pub const MARLIN_VALUE_I64: marlin_value_type = 2;
+pub const MARLIN_VALUE_U64: marlin_value_type = 3;
+pub const MARLIN_VALUE_F64: marlin_value_type = 4;
+pub const MARLIN_VALUE_STRING: marlin_value_type = 5;
+/// of one element_type that is no ARRAY
+pub const MARLIN_VALUE_ARRAY: marlin_value_type = 6;
+/// from here on: of elements only; a single number has 64 bits
+pub const MARLIN_VALUE_I8: marlin_value_type = 7;
+pub const MARLIN_VALUE_I16: marlin_value_type = 8;
+pub const MARLIN_VALUE_I32: marlin_value_type = 9;
+pub const MARLIN_VALUE_U8: marlin_value_type = 10;
+pub const MARLIN_VALUE_U16: marlin_value_type = 11;
+pub const MARLIN_VALUE_U32: marlin_value_type = 12;
+pub const MARLIN_VALUE_F32: marlin_value_type = 13;
 /// marlin_gemm_desc::flags
 /// C += ...
 pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
@@ -542,6 +562,42 @@ impl Default for marlin_layer_info {
     }
 }
 
+/// A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_value {
+    pub struct_size: u32,
+    /// BOOL, I64, U64, F64, STRING or ARRAY
+    pub kind: marlin_value_type,
+    /// of an ARRAY
+    pub element_type: marlin_value_type,
+    pub reserved: u32,
+    /// as the file has it; UTF-8 is not checked, here and in `data`
+    pub key: *const c_char,
+    pub key_bytes: u64,
+    /// BOOL: 0 or 1. A number out of range is the nearest in range, a fraction is cut off, and NaN is 0
+    pub i64: i64,
+    /// the same number for sizes: 0 if it is negative
+    pub u64: u64,
+    /// the nearest float to the number
+    pub f64: f64,
+    /// STRING: its text. ARRAY: its elements, little-endian; they begin at any byte, so copy them
+    pub data: *const c_void,
+    /// of data
+    pub bytes: u64,
+    /// ARRAY: elements; STRING: bytes
+    pub count: u64,
+}
+impl Default for marlin_value {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
 /// The result of converting one layer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -657,6 +713,9 @@ pub struct marlin_api {
     pub get_version: unsafe extern "C" fn() -> u32,
     pub status_name: unsafe extern "C" fn(marlin_status) -> *const c_char,
     pub checkpoint_convert: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *const marlin_convert_desc, *mut marlin_error) -> marlin_status,
+    pub checkpoint_value: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_value, *mut marlin_error) -> marlin_status,
+    pub checkpoint_value_at: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_value, *mut marlin_error) -> marlin_status,
+    pub value_next_string: unsafe extern "C" fn(*const marlin_value, *mut *const c_char, *mut u64, *mut marlin_error) -> marlin_status,
 }
 
 #[cfg(feature = "link")]
@@ -686,7 +745,7 @@ extern "C" {
     /// The name is the first layer's name if the weights were loaded from a file, and "" otherwise.
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_weights_destroy(weights: *mut marlin_weights);
-    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. Opening reads headers and config.json only. desc NULL: all defaults.
+    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json only. desc NULL: all defaults.
     pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
     /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
@@ -708,6 +767,12 @@ extern "C" {
     pub fn marlin_status_name(status: marlin_status) -> *const c_char;
     /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24 hold one packed layer, because their words run across rows. The result does not depend on parallel_for. out_path names a .gguf or .safetensors file in an existing folder, or a folder for model.gguf or for model.safetensors with its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names and names no architecture. A layer that is quantized already is decoded and quantized again, with a warning. A layer that the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed and that the output's config cannot describe. All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must ignore SIGXFSZ.
     pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
+    /// Reads one key-value of a GGUF (of a split one: of its first part) or one member of config.json. A member of an inner object has a path with dots: "quantization_config.bits"; of two members with one path, the first is found. Nulls, objects inside of arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is MARLIN_E_UNSUPPORTED.
+    pub fn marlin_checkpoint_value(checkpoint: *const marlin_checkpoint, key: *const c_char, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;
+    /// Reads key-value `index` in file order. An index past the end is MARLIN_E_NOT_FOUND.
+    pub fn marlin_checkpoint_value_at(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;
+    /// Steps through an ARRAY of STRING. \*text NULL: gives the first string; otherwise \*text and \*bytes are those of the call before, and the function gives the string behind it. After the last string it returns MARLIN_E_NOT_FOUND. The checkpoint of the array must live.
+    pub fn marlin_value_next_string(array: *const marlin_value, text: *mut *const c_char, bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
     /// The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
 }

@@ -24,6 +24,7 @@ mod load;
 mod matrix;
 mod stream;
 mod text;
+mod values;
 mod weights;
 
 /// The C ABI, for what this crate has no words for.
@@ -43,4 +44,5 @@ pub use library::devices;
 pub use library::{Device, Library};
 pub use matrix::{E4m3, E8m0, Element, Float, Input, Matrix, MatrixMut, Output, U4x2};
 pub use stream::{Scope, Shared, Stream};
+pub use values::{Value, Values};
 pub use weights::{Pack, Weights};

@@ -23,7 +23,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let file = Status(rawValue: MARLIN_E_FILE)
   /// The content of a file or operand is malformed
   public static let format = Status(rawValue: MARLIN_E_FORMAT)
-  /// No such index, layer or tensor
+  /// No such index, layer, tensor or key
   public static let notFound = Status(rawValue: MARLIN_E_NOT_FOUND)
   /// The backend has no usable device here
   public static let noDevice = Status(rawValue: MARLIN_E_NO_DEVICE)
@@ -395,6 +395,62 @@ public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConverti
     case MARLIN_SCHEME_MARLIN_24: "MARLIN_SCHEME_MARLIN_24"
     case MARLIN_SCHEME_GGUF: "MARLIN_SCHEME_GGUF"
     default: "marlin_scheme(\(rawValue))"
+    }
+  }
+}
+
+/// Of a key-value of a checkpoint, or of the elements of an array
+public struct ValueType: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  /// marlin_value::element_type of a value that is no array
+  public static let none = ValueType(rawValue: MARLIN_VALUE_NONE)
+  /// An element is one byte: false if it is 0
+  public static let bool = ValueType(rawValue: MARLIN_VALUE_BOOL)
+  /// `MARLIN_VALUE_I64`
+  public static let i64 = ValueType(rawValue: MARLIN_VALUE_I64)
+  /// `MARLIN_VALUE_U64`
+  public static let u64 = ValueType(rawValue: MARLIN_VALUE_U64)
+  /// `MARLIN_VALUE_F64`
+  public static let f64 = ValueType(rawValue: MARLIN_VALUE_F64)
+  /// `MARLIN_VALUE_STRING`
+  public static let string = ValueType(rawValue: MARLIN_VALUE_STRING)
+  /// Of one element_type that is no ARRAY
+  public static let array = ValueType(rawValue: MARLIN_VALUE_ARRAY)
+  /// From here on: of elements only; a single number has 64 bits
+  public static let i8 = ValueType(rawValue: MARLIN_VALUE_I8)
+  /// `MARLIN_VALUE_I16`
+  public static let i16 = ValueType(rawValue: MARLIN_VALUE_I16)
+  /// `MARLIN_VALUE_I32`
+  public static let i32 = ValueType(rawValue: MARLIN_VALUE_I32)
+  /// `MARLIN_VALUE_U8`
+  public static let u8 = ValueType(rawValue: MARLIN_VALUE_U8)
+  /// `MARLIN_VALUE_U16`
+  public static let u16 = ValueType(rawValue: MARLIN_VALUE_U16)
+  /// `MARLIN_VALUE_U32`
+  public static let u32 = ValueType(rawValue: MARLIN_VALUE_U32)
+  /// `MARLIN_VALUE_F32`
+  public static let f32 = ValueType(rawValue: MARLIN_VALUE_F32)
+
+  /// The header's name.
+  public var description: String {
+    switch rawValue {
+    case MARLIN_VALUE_NONE: "MARLIN_VALUE_NONE"
+    case MARLIN_VALUE_BOOL: "MARLIN_VALUE_BOOL"
+    case MARLIN_VALUE_I64: "MARLIN_VALUE_I64"
+    case MARLIN_VALUE_U64: "MARLIN_VALUE_U64"
+    case MARLIN_VALUE_F64: "MARLIN_VALUE_F64"
+    case MARLIN_VALUE_STRING: "MARLIN_VALUE_STRING"
+    case MARLIN_VALUE_ARRAY: "MARLIN_VALUE_ARRAY"
+    case MARLIN_VALUE_I8: "MARLIN_VALUE_I8"
+    case MARLIN_VALUE_I16: "MARLIN_VALUE_I16"
+    case MARLIN_VALUE_I32: "MARLIN_VALUE_I32"
+    case MARLIN_VALUE_U8: "MARLIN_VALUE_U8"
+    case MARLIN_VALUE_U16: "MARLIN_VALUE_U16"
+    case MARLIN_VALUE_U32: "MARLIN_VALUE_U32"
+    case MARLIN_VALUE_F32: "MARLIN_VALUE_F32"
+    default: "marlin_value_type(\(rawValue))"
     }
   }
 }

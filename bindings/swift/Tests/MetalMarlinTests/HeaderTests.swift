@@ -59,6 +59,12 @@ import Testing
     let _: (marlin_status) -> UnsafePointer<CChar>? = marlin_status_name
     // marlin_status marlin_checkpoint_convert(marlin_checkpoint const*, char const*, marlin_convert_desc const*, marlin_error*)
     let _: (OpaquePointer?, UnsafePointer<CChar>?, UnsafePointer<marlin_convert_desc>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_checkpoint_convert
+    // marlin_status marlin_checkpoint_value(marlin_checkpoint const*, char const*, marlin_value*, marlin_error*)
+    let _: (OpaquePointer?, UnsafePointer<CChar>?, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_checkpoint_value
+    // marlin_status marlin_checkpoint_value_at(marlin_checkpoint const*, uint64_t, marlin_value*, marlin_error*)
+    let _: (OpaquePointer?, UInt64, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_checkpoint_value_at
+    // marlin_status marlin_value_next_string(marlin_value const*, char const**, uint64_t*, marlin_error*)
+    let _: (UnsafePointer<marlin_value>?, UnsafeMutablePointer<UnsafePointer<CChar>?>?, UnsafeMutablePointer<UInt64>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_value_next_string
     // marlin_api const* marlin_get_api(uint32_t)
     let _: (UInt32) -> UnsafePointer<marlin_api>? = marlin_get_api
   }
@@ -150,6 +156,20 @@ import Testing
     expect(MARLIN_SCHEME_GPTQ as marlin_scheme, 2)
     expect(MARLIN_SCHEME_MARLIN_24 as marlin_scheme, 3)
     expect(MARLIN_SCHEME_GGUF as marlin_scheme, 4)
+    expect(MARLIN_VALUE_NONE as marlin_value_type, 0)
+    expect(MARLIN_VALUE_BOOL as marlin_value_type, 1)
+    expect(MARLIN_VALUE_I64 as marlin_value_type, 2)
+    expect(MARLIN_VALUE_U64 as marlin_value_type, 3)
+    expect(MARLIN_VALUE_F64 as marlin_value_type, 4)
+    expect(MARLIN_VALUE_STRING as marlin_value_type, 5)
+    expect(MARLIN_VALUE_ARRAY as marlin_value_type, 6)
+    expect(MARLIN_VALUE_I8 as marlin_value_type, 7)
+    expect(MARLIN_VALUE_I16 as marlin_value_type, 8)
+    expect(MARLIN_VALUE_I32 as marlin_value_type, 9)
+    expect(MARLIN_VALUE_U8 as marlin_value_type, 10)
+    expect(MARLIN_VALUE_U16 as marlin_value_type, 11)
+    expect(MARLIN_VALUE_U32 as marlin_value_type, 12)
+    expect(MARLIN_VALUE_F32 as marlin_value_type, 13)
     expect(MARLIN_GEMM_ACCUMULATE, 1)
     expect(MARLIN_PACK_ADDITIVE_ZEROS, 1)
     expect(MARLIN_PACK_DIVIDE_SCALE, 2)
@@ -308,6 +328,22 @@ import Testing
     expect(\marlin_layer_info.kept_share as KeyPath<marlin_layer_info, Double>, offset: 64, size: 8)
   }
 
+  @Test func layoutOfValue() {
+    expect(marlin_value.self, size: 80, alignment: 8)
+    expect(\marlin_value.struct_size as KeyPath<marlin_value, UInt32>, offset: 0, size: 4)
+    expect(\marlin_value.kind as KeyPath<marlin_value, marlin_value_type>, offset: 4, size: 4)
+    expect(\marlin_value.element_type as KeyPath<marlin_value, marlin_value_type>, offset: 8, size: 4)
+    expect(\marlin_value.reserved as KeyPath<marlin_value, UInt32>, offset: 12, size: 4)
+    expect(\marlin_value.key as KeyPath<marlin_value, UnsafePointer<CChar>?>, offset: 16, size: 8)
+    expect(\marlin_value.key_bytes as KeyPath<marlin_value, UInt64>, offset: 24, size: 8)
+    expect(\marlin_value.i64 as KeyPath<marlin_value, Int64>, offset: 32, size: 8)
+    expect(\marlin_value.u64 as KeyPath<marlin_value, UInt64>, offset: 40, size: 8)
+    expect(\marlin_value.f64 as KeyPath<marlin_value, Double>, offset: 48, size: 8)
+    expect(\marlin_value.data as KeyPath<marlin_value, UnsafeRawPointer?>, offset: 56, size: 8)
+    expect(\marlin_value.bytes as KeyPath<marlin_value, UInt64>, offset: 64, size: 8)
+    expect(\marlin_value.count as KeyPath<marlin_value, UInt64>, offset: 72, size: 8)
+  }
+
   @Test func layoutOfConvertOutcome() {
     expect(marlin_convert_outcome.self, size: 104, alignment: 8)
     expect(\marlin_convert_outcome.struct_size as KeyPath<marlin_convert_outcome, UInt32>, offset: 0, size: 4)
@@ -348,7 +384,7 @@ import Testing
   }
 
   @Test func layoutOfApi() {
-    expect(marlin_api.self, size: 224, alignment: 8)
+    expect(marlin_api.self, size: 248, alignment: 8)
     expect(\marlin_api.struct_size as KeyPath<marlin_api, UInt32>, offset: 0, size: 4)
     expect(\marlin_api.abi_major as KeyPath<marlin_api, UInt32>, offset: 4, size: 4)
     expect(\marlin_api.abi_minor as KeyPath<marlin_api, UInt32>, offset: 8, size: 4)
@@ -379,6 +415,9 @@ import Testing
     expect(\marlin_api.get_version as KeyPath<marlin_api, (@convention(c) () -> UInt32)?>, offset: 200, size: 8)
     expect(\marlin_api.status_name as KeyPath<marlin_api, (@convention(c) (marlin_status) -> UnsafePointer<CChar>?)?>, offset: 208, size: 8)
     expect(\marlin_api.checkpoint_convert as KeyPath<marlin_api, (@convention(c) (OpaquePointer?, UnsafePointer<CChar>?, UnsafePointer<marlin_convert_desc>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 216, size: 8)
+    expect(\marlin_api.checkpoint_value as KeyPath<marlin_api, (@convention(c) (OpaquePointer?, UnsafePointer<CChar>?, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 224, size: 8)
+    expect(\marlin_api.checkpoint_value_at as KeyPath<marlin_api, (@convention(c) (OpaquePointer?, UInt64, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 232, size: 8)
+    expect(\marlin_api.value_next_string as KeyPath<marlin_api, (@convention(c) (UnsafePointer<marlin_value>?, UnsafeMutablePointer<UnsafePointer<CChar>?>?, UnsafeMutablePointer<UInt64>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 240, size: 8)
   }
 }
 
