@@ -6,12 +6,6 @@
 namespace metal_marlin::testing {
 namespace {
 
-std::vector<uint8_t> block(std::initializer_list<int> head, size_t size) {
-  std::vector<uint8_t> bytes(size, 0);
-  std::copy(head.begin(), head.end(), bytes.begin());
-  return bytes;
-}
-
 /// A matrix of one block of 256 elements that the bytes describe.
 std::vector<float> decode_k_quant(marlin_format format, uint32_t flags, const std::vector<uint8_t>& bytes) {
   const Operand q("values", MARLIN_U8, {1, static_cast<int64_t>(bytes.size())}, bytes);

@@ -338,12 +338,6 @@ TEST(CheckpointK8n, AllFormatsAndPlainZeros) {
 
 // --- GGUF -------------------------------------------------------------------------------------------------------------
 
-std::vector<uint8_t> block(std::initializer_list<int> head, size_t size) {
-  std::vector<uint8_t> bytes(size, 0);
-  std::copy(head.begin(), head.end(), bytes.begin());
-  return bytes;
-}
-
 TEST(CheckpointGguf, IntegerBlocks) {
   const Operand q40("values", MARLIN_U8, {1, 18}, block({0x00, 0x38, 0xf3}, 18));
   LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT4, 1, 32, 0, q40);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "checkpoint_files.h"
 #include "layouts/source.h"
 
@@ -26,6 +28,13 @@ struct Operand {
 };
 
 inline constexpr uint16_t kHalf = 0x3800, kOne = 0x3c00;  // float16
+
+/// A block of GGUF of `size` bytes: `head`, then zeros.
+inline std::vector<uint8_t> block(std::initializer_list<int> head, size_t size) {
+  std::vector<uint8_t> bytes(size, 0);
+  std::copy(head.begin(), head.end(), bytes.begin());
+  return bytes;
+}
 
 inline std::vector<float> decode(const LayoutOperands& o) {
   const auto source = make_source(o);
