@@ -1,5 +1,5 @@
-// MLX: `weight` words of eight codes along K (as bytes: low nibble = even k), `scales`, and
-// `biases` in the affine mode.
+// MLX: `weight` words of codes along K, a stream of 2 to 6 bits a code (4 bits, as bytes: low
+// nibble = even k), `scales`, and `biases` in the affine mode.
 #include <algorithm>
 
 #include "layouts/layout_table.h"
@@ -28,7 +28,7 @@ Result<std::unique_ptr<WeightSource>> read_mlx(const LayoutOperands& operands, D
   rows.values.dtype = MARLIN_U8;
   rows.values.dims.back() *= 4;
   rows.values.row_stride *= 4;
-  MARLIN_ASSIGN(RowsOperands parts, check_rows(rows, depth));
+  MARLIN_ASSIGN(RowsOperands parts, check_rows(rows, depth, CodeForm::stream));
   if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 &&
       any_byte(parts, 0xff, 0xff)) {
     parts.meta.scale_type = ScaleType::bf16;

@@ -1,4 +1,5 @@
-// Unpacks 4-bit codes from words of eight codes to one byte per code.
+// Unpacks codes to one byte per code: 4-bit codes from words of eight, and codes of any width from
+// a stream without gaps.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,18 @@ inline void unpack_nibbles(const std::byte* from, int64_t k, uint8_t* to) {
   for (; i + 8 <= k; i += 8) store(to + i, spread_nibbles(load<uint32_t>(from + i / 2)));
   for (; i < k; ++i)
     to[i] = static_cast<uint8_t>(std::to_integer<uint32_t>(from[i / 2]) >> (i % 2 * 4) & 15u);
+}
+
+/// Unpacks k codes of `bits` bits from ceil(k * bits / 8) bytes: code i has the bits [i * bits,
+/// i * bits + bits), from the lowest bit of the first byte on. Eight codes take `bits` bytes.
+inline void unpack_stream(const std::byte* from, int bits, int64_t k, uint8_t* to) {
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  for (int64_t i = 0; i < k; i += 8, from += bits) {
+    const int64_t codes = k - i < 8 ? k - i : 8;
+    uint64_t word = 0;
+    std::memcpy(&word, from, static_cast<size_t>((codes * bits + 7) / 8));
+    for (int64_t j = 0; j < codes; ++j) to[i + j] = static_cast<uint8_t>(word >> (j * bits) & mask);
+  }
 }
 
 /// Transposes two 8 x 8 matrices of nibbles at once. The rows are x[0..7]; one matrix is in the

@@ -40,6 +40,8 @@ class RowsSource final : public WeightSource {
       uint8_t* to = out.data() + r * meta_.k;
       if (bits == 4) {
         unpack_nibbles(from, meta_.k, to);
+      } else if (parts_.code_form == CodeForm::stream) {
+        unpack_stream(from, bits, meta_.k, to);
       } else {
         for (int64_t i = 0; i < meta_.k; ++i) to[i] = std::to_integer<uint8_t>(from[i]) & mask;
       }
@@ -105,9 +107,14 @@ class RowsSource final : public WeightSource {
 };
 
 /// Checks shape and dtype of the codes and returns the bytes between rows.
-Result<int64_t> check_codes(const LayoutOperands& o, int code_bits) {
+Result<int64_t> check_codes(const LayoutOperands& o, int code_bits, CodeForm form) {
   const TensorView& v = o.values;
   const int64_t k = present(o.sparse_meta) ? o.k / 2 : o.k;
+  if (form == CodeForm::stream && code_bits != 4) {
+    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8}));
+    MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, ceil_div(o.k * code_bits, 8), true));
+    return v.row_stride;
+  }
   if (code_bits != 4) {
     MARLIN_RETURN_IF_ERROR(expect_dtype(v, {code_bits == 8 ? MARLIN_I8 : MARLIN_U8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
@@ -165,14 +172,15 @@ std::unique_ptr<WeightSource> make_rows_source(RowsOperands parts) {
   return std::make_unique<RowsSource>(std::move(parts));
 }
 
-Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth) {
+Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth, CodeForm form) {
   RowsOperands parts;
+  parts.code_form = form;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
   if (parts.meta.sparse) {
     MARLIN_RETURN_IF_ERROR(check_row_meta(o.sparse_meta, o.n, o.k));
     parts.sparse_meta = o.sparse_meta;
   }
-  MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits));
+  MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits, form));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups, true));
   parts.codes = o.values.data;
   parts.scales = o.scales.data;

@@ -18,11 +18,17 @@ namespace metal_marlin {
 /// AWQ "gemv").
 enum class ZeroForm : uint8_t { plain, words_along_n, words_along_k };
 
+/// The form of the codes of a row: nibbles or bytes, as ROWS has them, or one stream without gaps,
+/// in which code i has the bits [i * bits, i * bits + bits), from the lowest bit of the first byte
+/// on.
+enum class CodeForm : uint8_t { rows, stream };
+
 /// The places of the operands. Strides are bytes between rows of W. All memory is borrowed.
 struct RowsOperands {
   WeightMeta meta;  ///< checked
   const std::byte* codes = nullptr;
   int64_t code_stride = 0;
+  CodeForm code_form = CodeForm::rows;
   const std::byte* scales = nullptr;
   int64_t scale_stride = 0;
   /// The float16 or bfloat16 (meta.scale_type) of each scale byte, for files whose bytes have a
@@ -35,7 +41,9 @@ struct RowsOperands {
                            ///< kept codes
 };
 std::unique_ptr<WeightSource> make_rows_source(RowsOperands parts);
-/// Operands in the layout ROWS, checked.
-Result<RowsOperands> check_rows(const LayoutOperands& operands, Depth depth);
+/// Operands in the layout ROWS, checked; with CodeForm::stream, values are the bytes of the
+/// streams.
+Result<RowsOperands> check_rows(const LayoutOperands& operands, Depth depth,
+                                CodeForm form = CodeForm::rows);
 
 }  // namespace metal_marlin

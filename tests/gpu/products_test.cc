@@ -40,11 +40,13 @@ const std::vector<Row>& three_way() {
   return rows;
 }
 
+/// GPUs hold other widths widened to 4 or 8 bits.
 std::string kernel_name(const ProductKernel& kernel, const trial::Case& c) {
+  const bool bytes = oracle::code_bits(c.format) > 4 || c.format == MARLIN_IQ4;
   const bool fp4 = c.format == MARLIN_FP4 || c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4;
-  const KernelCodes codes = c.format == MARLIN_INT8 ? KernelCodes::i8
-                            : fp4                   ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
-                                                    : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
+  const KernelCodes codes = bytes ? KernelCodes::i8
+                            : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
+                                  : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
   const auto activation = c.compute == MARLIN_COMPUTE_INT8 ? mm::gpu::ActivationKind::i8
                           : c.a_type == MARLIN_F32         ? mm::gpu::ActivationKind::f32
                           : c.a_type == MARLIN_F16         ? mm::gpu::ActivationKind::f16

@@ -1,7 +1,8 @@
-// The worked examples of GGUF's K-quants in docs/formats.md.
+// The worked examples of codes of other widths in docs/formats.md.
 #include <gtest/gtest.h>
 
 #include "checkpoint_operands.h"
+#include "layouts/layout_table.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -35,6 +36,21 @@ TEST(CheckpointGguf, KQuants) {
   iq4[8 + 16] = 0xf3;
   const auto v_iq4 = decode_k_quant(MARLIN_IQ4, 0, iq4);
   EXPECT_EQ((std::vector<float>{v_iq4[0], v_iq4[16], v_iq4[32], v_iq4[48]}), (std::vector<float>{487.5f, -847.5f, -65, 113}));
+}
+
+TEST(CheckpointMlx, CodesOfThreeBits) {
+  const Operand codes("values", MARLIN_U32, {1, 3}, std::vector<uint32_t>{0x88fac688, 0xc688fac6, 0xfac688fa});
+  const Operand scales("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kOne});
+  const Operand zeros("zeros", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT3, 1, 32, 32, codes);
+  o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
+  o.scales = scales.view;
+  o.zeros = zeros.view;
+  const auto source = read_layout(layout_row(LayoutId::mlx), o, Depth::full);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const auto values = decode_all(*source.value(), 1);
+  ASSERT_TRUE(values.ok());
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(values.value()[i], static_cast<float>(i % 8) + 0.5f) << i;
 }
 
 }  // namespace

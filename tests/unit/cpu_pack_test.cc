@@ -130,7 +130,7 @@ Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
     const uint8_t* const zeros = super + codes + two_level_bytes(l, l.scale_type);
     place.group.zero = static_cast<float>(format_row(weights.meta().format)->zero_point());
     if (l.has_two_level_zeros())
-      place.group.zero = static_cast<float>(-two_level_at(l, l.zero_type, zeros, group, column % 64));
+      place.group.zero = static_cast<float>(two_level_at(l, l.zero_type, zeros, group, column % 64));
     else
       read_zero(l, zeros, group, column, place.group);
     return place;

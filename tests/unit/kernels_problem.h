@@ -197,7 +197,7 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
     parts.scale = static_cast<double>(
         decode_scale(l.scale_type, super + l.scales_offset() + g * static_cast<int64_t>(scale_bytes(l.scale_type))));
   if (l.has_two_level_zeros())
-    parts.offset = -two_level_at(l, l.zero_type, super + l.zeros_offset(), s / l.slot_group, column % 64);
+    parts.offset = two_level_at(l, l.zero_type, super + l.zeros_offset(), s / l.slot_group, column % 64);
   else if (l.zero_kind == ZeroKind::additive)
     parts.offset = static_cast<double>(
         decode_scale(l.zero_type, super + l.zeros_offset() + g * static_cast<int64_t>(scale_bytes(l.zero_type))));

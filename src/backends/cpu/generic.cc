@@ -49,11 +49,11 @@ void decode_scales(ScaleType type, const uint8_t* p, int n, float* out) {
 }
 
 /// The products of a superblock's integers and factors, which are exact.
-void decode_two_level(const PanelLayout& layout, ScaleType type, const uint8_t* p, float sign,
+void decode_two_level(const PanelLayout& layout, ScaleType type, const uint8_t* p,
                       float (*out)[kPanelColumns]) {
   const uint8_t* const factors = p + layout.factors_offset(type);
   for (int column = 0; column < kPanelColumns; ++column) {
-    const float factor = sign * f16_to_f32(load<uint16_t>(factors + 2 * column));
+    const float factor = f16_to_f32(load<uint16_t>(factors + 2 * column));
     for (int g = 0; g < layout.groups_per_super(); ++g)
       out[g][column] = factor * static_cast<float>(two_level_integer(layout, type, p + column, g));
   }
@@ -64,11 +64,11 @@ void decode_super(const PanelLayout& layout, CodeKind code, const uint8_t* super
   const int n = layout.groups_per_super() * kPanelColumns;
   const uint8_t *scales = super + layout.scales_offset(), *packed = super + layout.zeros_offset();
   if (is_two_level(layout.scale_type))
-    decode_two_level(layout, layout.scale_type, scales, 1.0f, out.scales);
+    decode_two_level(layout, layout.scale_type, scales, out.scales);
   else
     decode_scales(layout.scale_type, scales, n, &out.scales[0][0]);
   if (layout.has_two_level_zeros())
-    return decode_two_level(layout, layout.zero_type, packed, -1.0f, out.zeros);
+    return decode_two_level(layout, layout.zero_type, packed, out.zeros);
   float* zeros = &out.zeros[0][0];
   if (layout.zero_kind == ZeroKind::additive)
     return decode_scales(layout.zero_type, packed, n, zeros);

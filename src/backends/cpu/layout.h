@@ -21,7 +21,8 @@
 // of the 64 columns. A factor spans 256 slots, so two superblocks repeat it.
 // The rows of 64 bytes are: the low 4 bits of groups 0 and 1, of 2 and 3, and so on; for 6 bits,
 // also the high 2 bits of groups 0 to 3, of 4 to 7; for 8 bits, one group a row. Then [64 columns]
-// float16.
+// float16. The factors of zeros have their sign flipped, because two-level zeros are subtracted and
+// kernels add.
 //
 // 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and
 // their positions in the quad, 2 bits each. A block of a column group is 192 bytes, which is three
@@ -69,6 +70,7 @@ enum class Expansion : uint8_t {
   iq4,       ///< 4-bit codes are replaced by their integers in the codebook
 };
 
+inline constexpr uint16_t kHalfSign = 0x8000;    // of a float16
 inline constexpr int kSparsePositions = 2 * 64;  // where the positions of a sparse block start
 inline constexpr int kSparseGroupBytes = kSparsePositions + 64;
 
@@ -115,13 +117,14 @@ struct PanelLayout {
                                       ? 1
                                       : static_cast<int64_t>(scale_bytes(zero_type)));
   }
-  // Offsets inside a superblock.
+  // Offsets inside a superblock. They are never inlined: in the kernels that read them once, g++ 12
+  // would spill sums.
   int64_t scales_offset() const { return code_bytes(); }
-  int64_t zeros_offset() const {
+  [[gnu::noinline]] int64_t zeros_offset() const {
     return scales_offset() + (is_two_level(scale_type) ? two_level_bytes(scale_type)
                                                        : groups_per_super() * scale_row_bytes());
   }
-  int64_t super_bytes() const {
+  [[gnu::noinline]] int64_t super_bytes() const {
     return zeros_offset() + (has_two_level_zeros() ? two_level_bytes(zero_type)
                                                    : groups_per_super() * zero_row_bytes());
   }

@@ -28,10 +28,7 @@ uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 12
 class PanelPacker {
  public:
   PanelPacker(const WeightSource& source, const CpuWeights& out, const std::vector<int32_t>& groups)
-      : source_(source),
-        out_(out),
-        groups_(groups),
-        slot_codes_(static_cast<size_t>(out.layout.slots)) {}
+      : source_(source), out_(out), groups_(groups) {}
 
   Status operator()(int64_t panel) {
     const PanelLayout& layout = out_.layout;
@@ -39,89 +36,74 @@ class PanelPacker {
                   rows = std::min<int64_t>(kPanelColumns, layout.n - first);
     MARLIN_RETURN_IF_ERROR(source_.read(first, rows, stripe_));
     if (layout.sparse) MARLIN_RETURN_IF_ERROR(check_kept(source_.meta(), stripe_, first, rows));
-    std::byte* const to = out_.data.data() + panel * layout.panel_bytes();
-    for (int column = 0; column < kPanelColumns; ++column) {
-      const int64_t row = column < rows ? column : kPaddingRow;
-      order_codes(row);
-      if (layout.sparse)
-        write_kept(row, column, to);
-      else if (layout.code_bits == 4)
-        write_nibbles(column, to);
-      else if (layout.code_bits == 8)
-        write_bytes(column, to);
-      else
-        write_planes(column, to);
-      write_scales(row, column, to + layout.scales_offset());
-      write_zeros(row, column, to + layout.zeros_offset());
-    }
+    std::byte* to = out_.data.data() + panel * layout.panel_bytes();
+    // A superblock stays in L1 while its 64 columns, which share cache lines, are written.
+    for (int64_t super = 0; super < layout.superblocks(); ++super, to += layout.super_bytes())
+      for (int column = 0; column < kPanelColumns; ++column) {
+        const int64_t row = column < rows ? column : kPaddingRow;
+        write_codes(row, super, column, to);
+        write_scales(row, super, column, to + layout.scales_offset());
+        write_zeros(row, super, column, to + layout.zeros_offset());
+      }
     return {};
   }
 
  private:
   static constexpr int64_t kPaddingRow = -1;
 
-  /// Puts the codes of one row into the order of the slots.
-  void order_codes(int64_t row) {
-    const uint8_t pad = padding_code(out_.meta());
-    const int64_t k_count = out_.meta().k;
-    if (row == kPaddingRow) {
-      std::fill(slot_codes_.begin(), slot_codes_.end(), pad);
-      return;
-    }
-    const uint8_t* const codes = stripe_.codes.data() + row * k_count;
-    if (out_.slot_to_k.empty()) {
-      std::copy_n(codes, k_count, slot_codes_.begin());
-      for (size_t slot = static_cast<size_t>(k_count); slot < slot_codes_.size(); ++slot)
-        slot_codes_[slot] = pad_of(row, slot);
-      return;
-    }
-    for (size_t slot = 0; slot < slot_codes_.size(); ++slot) {
-      const int32_t k = out_.slot_to_k[slot];
-      slot_codes_[slot] = k >= 0 ? codes[k] : pad_of(row, slot);
+  void write_codes(int64_t row, int64_t super, int column, std::byte* to) {
+    const PanelLayout& layout = out_.layout;
+    const uint8_t* codes = codes_of(row, super);
+    if (layout.sparse) return write_kept(row, super, codes, column, to);
+    for (int64_t block = 0; block < kBlocksPerSuper; ++block, codes += kBlockSlots) {
+      std::byte* const at = to + layout.block_offset(column, block) + column % kGroupColumns * 4;
+      if (layout.code_bits == 4)
+        write_nibbles(codes, at);
+      else
+        write_planes(codes, at);
     }
   }
 
+  /// The codes of one row in a superblock, in the order of the slots.
+  const uint8_t* codes_of(int64_t row, int64_t super) {
+    const int64_t first = super * kSuperSlots, k_count = out_.meta().k;
+    const uint8_t* const codes = stripe_.codes.data() + row * k_count;
+    const bool plain = out_.slot_to_k.empty();
+    if (row != kPaddingRow && plain && first + kSuperSlots <= k_count) return codes + first;
+    for (int i = 0; i < kSuperSlots; ++i) {
+      const int64_t slot = first + i;
+      int64_t k = slot < k_count ? slot : -1;
+      if (!plain) k = out_.slot_to_k[static_cast<size_t>(slot)];
+      if (row == kPaddingRow)
+        super_codes_[i] = padding_code(out_.meta());
+      else
+        super_codes_[i] = k >= 0 ? codes[k] : pad_of(row, slot);
+    }
+    return super_codes_;
+  }
+
   /// With integer zero points, the code of 0 is the zero of the slot's group (or the nearest code
-  /// if the zero is 16).
-  uint8_t pad_of(int64_t row, size_t slot) const {
+  /// if no code equals the zero).
+  uint8_t pad_of(int64_t row, int64_t slot) const {
     if (out_.meta().zero_kind != ZeroKind::integer) return padding_code(out_.meta());
-    const int32_t group = groups_[slot / static_cast<size_t>(out_.layout.slot_group)];
+    const int32_t group = groups_[static_cast<size_t>(slot / out_.layout.slot_group)];
     if (group < 0) return 0;
     return std::min<uint8_t>(
         stripe_.zeros[static_cast<size_t>(row * source_.meta().groups + group)],
         static_cast<uint8_t>((1 << out_.layout.code_bits) - 1));
   }
 
-  void write_nibbles(int column, std::byte* panel) const {
-    for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
-      const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to =
-          panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
-      for (int line = 0; line < 4; ++line) {
-        const auto eight = load<uint64_t>(codes + 8 * line);
-        store(to + 64 * line, static_cast<uint32_t>(eight) | static_cast<uint32_t>(eight >> 32)
-                                                                 << 4);
-      }
+  static void write_nibbles(const uint8_t* codes, std::byte* to) {
+    for (int line = 0; line < 4; ++line) {
+      const auto eight = load<uint64_t>(codes + 8 * line);
+      store(to + 64 * line, static_cast<uint32_t>(eight) | static_cast<uint32_t>(eight >> 32) << 4);
     }
   }
 
-  void write_bytes(int column, std::byte* panel) const {
-    for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
-      const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to =
-          panel + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
-      for (int line = 0; line < 8; ++line) std::memcpy(to + 64 * line, codes + 4 * line, 4);
-    }
-  }
-
-  void write_planes(int column, std::byte* panel) const {
-    const PanelLayout& layout = out_.layout;
-    for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
-      const uint8_t* const codes = slot_codes_.data() + block * kBlockSlots;
-      std::byte* const to = panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
-      write_plane(codes, 0, layout.low_bits(), to);
-      write_plane(codes, layout.low_bits(), layout.high_bits(), to + 64 * layout.low_bits());
-    }
+  void write_planes(const uint8_t* codes, std::byte* to) const {
+    const int low = out_.layout.low_bits();
+    write_plane(codes, 0, low, to);
+    write_plane(codes, low, out_.layout.high_bits(), to + 64 * low);
   }
 
   /// Writes `bits` bits of 32 codes, from bit `first` on: a dword of every line.
@@ -136,19 +118,19 @@ class PanelPacker {
   }
 
   /// Writes one row of 2:4 sparse codes and their positions.
-  void write_kept(int64_t row, int column, std::byte* panel) const {
+  void write_kept(int64_t row, int64_t super, const uint8_t* codes, int column,
+                  std::byte* to) const {
+    constexpr int kQuads = kBlockSlots / 4;
     const int64_t quads = out_.meta().k / 4;
-    for (int64_t block = 0; block < out_.layout.slots / kBlockSlots; ++block) {
-      auto* const group =
-          reinterpret_cast<uint8_t*>(panel + out_.layout.block_offset(column, block));
+    for (int64_t block = 0; block < kBlocksPerSuper; ++block) {
+      auto* const group = reinterpret_cast<uint8_t*>(to + out_.layout.block_offset(column, block));
       uint32_t positions = 0;
-      for (int quad = 0; quad < kBlockSlots / 4; ++quad) {
-        const int64_t in_row = block * (kBlockSlots / 4) + quad;
+      for (int quad = 0; quad < kQuads; ++quad, codes += 4) {
+        const int64_t in_row = (super * kBlocksPerSuper + block) * kQuads + quad;
         const bool real = row != kPaddingRow && in_row < quads;
         const unsigned kept = real ? stripe_.kept[static_cast<size_t>(row * quads + in_row)] : 3;
         const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
         positions |= static_cast<uint32_t>(first | second << 16) << 2 * quad;
-        const uint8_t* const codes = slot_codes_.data() + 4 * in_row;
         uint8_t* const pair = group + quad / 4 * 64 + column % kGroupColumns * 4 + quad % 2;
         const bool high = quad % 4 >= 2;
         pair[0] = static_cast<uint8_t>(high ? pair[0] | codes[first] << 4 : codes[first]);
@@ -158,55 +140,72 @@ class PanelPacker {
     }
   }
 
-  /// `to` is the place of the scales of the panel's first superblock.
-  void write_scales(int64_t row, int column, std::byte* to) const {
+  /// `to` is the place of the superblock's scales.
+  void write_scales(int64_t row, int64_t super, int column, std::byte* to) const {
     const PanelLayout& layout = out_.layout;
     if (is_two_level(layout.scale_type))
-      return write_two_level(row, column, layout.scale_type, stripe_.scales, stripe_.scale_factors,
-                             to);
-    const size_t size = scale_bytes(layout.scale_type);
-    write_groups(row, stripe_.scales.data(), size, padding_scale_byte(layout.scale_type),
-                 to + column * size, layout.scale_row_bytes());
+      return write_two_level(row, super, column, layout.scale_type, stripe_.scales,
+                             stripe_.scale_factors, 0, to);
+    write_groups(row, super, column, stripe_.scales, scale_bytes(layout.scale_type),
+                 padding_scale_byte(layout.scale_type), to);
   }
 
-  void write_zeros(int64_t row, int column, std::byte* to) const {
+  void write_zeros(int64_t row, int64_t super, int column, std::byte* to) const {
     const PanelLayout& layout = out_.layout;
     if (layout.zero_kind == ZeroKind::none) return;
     if (layout.has_two_level_zeros())
-      return write_two_level(row, column, layout.zero_type, stripe_.zeros, stripe_.zero_factors,
-                             to);
-    const auto size = static_cast<size_t>(layout.zero_row_bytes() / kPanelColumns);
-    write_groups(row, stripe_.zeros.data(), size, 0, to + column * size, layout.zero_row_bytes());
+      return write_two_level(row, super, column, layout.zero_type, stripe_.zeros,
+                             stripe_.zero_factors, kHalfSign, to);
+    write_groups(row, super, column, stripe_.zeros,
+                 static_cast<size_t>(layout.zero_row_bytes() / kPanelColumns), 0, to);
   }
 
-  /// Writes the integers and factors of one row. Padding has factors and integers of 0.
-  void write_two_level(int64_t row, int column, ScaleType type,
+  /// The group of the file for slot group `g` of a superblock, or -1 for padding.
+  int32_t group_of(int64_t row, int64_t super, int g) const {
+    if (row == kPaddingRow) return -1;
+    const auto i = static_cast<size_t>(super * out_.layout.groups_per_super() + g);
+    return i < groups_.size() ? groups_[i] : -1;
+  }
+
+  /// Writes the scales or zeros of one row in a superblock, `size` bytes each.
+  void write_groups(int64_t row, int64_t super, int column, const std::vector<uint8_t>& from,
+                    size_t size, uint8_t pad, std::byte* to) const {
+    to += static_cast<size_t>(column) * size;
+    for (int g = 0; g < out_.layout.groups_per_super(); ++g, to += kPanelColumns * size) {
+      const int32_t group = group_of(row, super, g);
+      const auto at = static_cast<size_t>(row * source_.meta().groups + group) * size;
+      if (group < 0)
+        std::memset(to, pad, size);
+      else
+        std::memcpy(to, from.data() + at, size);
+    }
+  }
+
+  /// Writes the integers and the factor of one row in a superblock; `sign` flips the bits of the
+  /// factor. Padding has zeros of both.
+  void write_two_level(int64_t row, int64_t super, int column, ScaleType type,
                        const std::vector<uint8_t>& integers, const std::vector<uint8_t>& factors,
-                       std::byte* to) const {
+                       uint16_t sign, std::byte* to) const {
     const PanelLayout& layout = out_.layout;
     const WeightMeta& meta = source_.meta();
-    const int in_super = layout.groups_per_super();
-    for (int64_t super = 0; super < layout.superblocks(); ++super, to += layout.super_bytes()) {
-      auto* const rows = reinterpret_cast<uint8_t*>(to) + column;
-      for (int g = 0; g < in_super; ++g) {
-        const int32_t group = groups_[static_cast<size_t>(super * in_super + g)];
-        const bool real = row != kPaddingRow && group >= 0;
-        const unsigned q =
-            real ? integers[static_cast<size_t>(row * meta.groups + group)] : unsigned{0};
-        if (type == ScaleType::s8) {
-          rows[kPanelColumns * g] = static_cast<uint8_t>(q);
-          continue;
-        }
-        put_bits(rows[kPanelColumns * (g / 2)], q & 15u, g % 2 * 4);
-        if (layout.high_rows(type) != 0)
-          put_bits(rows[kPanelColumns * (layout.low_rows(type) + g / 4)], q >> 4 & 3u, g % 4 * 2);
+    auto* const rows = reinterpret_cast<uint8_t*>(to) + column;
+    for (int g = 0; g < layout.groups_per_super(); ++g) {
+      const int32_t group = group_of(row, super, g);
+      const unsigned q =
+          group >= 0 ? integers[static_cast<size_t>(row * meta.groups + group)] : unsigned{0};
+      if (type == ScaleType::s8) {
+        rows[kPanelColumns * g] = static_cast<uint8_t>(q);
+        continue;
       }
-      const int64_t block = super * kSuperSlots / kFactorSpan;
-      const bool real = row != kPaddingRow && block < meta.factors();
-      const auto at = static_cast<size_t>(row * meta.factors() + block) * kFactorBytes;
-      store(to + layout.factors_offset(type) + column * static_cast<int>(kFactorBytes),
-            real ? load<uint16_t>(factors.data() + at) : uint16_t{0});
+      put_bits(rows[kPanelColumns * (g / 2)], q & 15u, g % 2 * 4);
+      if (layout.high_rows(type) != 0)
+        put_bits(rows[kPanelColumns * (layout.low_rows(type) + g / 4)], q >> 4 & 3u, g % 4 * 2);
     }
+    const int64_t factor = super * kSuperSlots / kFactorSpan;
+    const bool real = row != kPaddingRow && factor < meta.factors();
+    const auto at = static_cast<size_t>(row * meta.factors() + factor) * kFactorBytes;
+    store(to + layout.factors_offset(type) + column * static_cast<int>(kFactorBytes),
+          real ? static_cast<uint16_t>(load<uint16_t>(factors.data() + at) ^ sign) : uint16_t{0});
   }
 
   /// The first bits of a byte (shift 0) replace what it held.
@@ -214,29 +213,11 @@ class PanelPacker {
     byte = static_cast<uint8_t>((shift == 0 ? 0u : byte) | bits << shift);
   }
 
-  /// Writes the scales or zeros of one row, `size` bytes each; `to` is the place of the row in the
-  /// first superblock.
-  void write_groups(int64_t row, const uint8_t* from, size_t size, uint8_t pad, std::byte* to,
-                    int64_t row_bytes) const {
-    const int in_super = out_.layout.groups_per_super();
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      const auto super = static_cast<int64_t>(i) / in_super,
-                 in = static_cast<int64_t>(i) % in_super;
-      std::byte* const at = to + super * out_.layout.super_bytes() + in * row_bytes;
-      if (row == kPaddingRow || groups_[i] < 0) {
-        std::memset(at, pad, size);
-      } else {
-        std::memcpy(at, from + static_cast<size_t>(row * source_.meta().groups + groups_[i]) * size,
-                    size);
-      }
-    }
-  }
-
   const WeightSource& source_;
   const CpuWeights& out_;
   const std::vector<int32_t>& groups_;
   Stripe stripe_;
-  std::vector<uint8_t> slot_codes_;
+  uint8_t super_codes_[kSuperSlots] = {};
 };
 
 Expansion expansion_of(marlin_format format) {

@@ -56,13 +56,13 @@ class RowUnpacker {
     const size_t scale = scale_bytes(layout.scale_type), zero = zero_bytes();
     if (is_two_level(layout.scale_type))
       read_two_level(panel + layout.scales_offset(), column, layout.scale_type, stripe_.scales,
-                     stripe_.scale_factors);
+                     stripe_.scale_factors, 0);
     else
       read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale,
                   stripe_.scales);
     if (layout.has_two_level_zeros())
       read_two_level(panel + layout.zeros_offset(), column, layout.zero_type, stripe_.zeros,
-                     stripe_.zero_factors);
+                     stripe_.zero_factors, kHalfSign);
     else if (zero != 0)
       read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero,
                   stripe_.zeros);
@@ -130,9 +130,11 @@ class RowUnpacker {
     }
   }
 
-  /// `from` are the two-level scales (or zeros) of the panel's first superblock.
+  /// `from` are the two-level scales (or zeros) of the panel's first superblock; `sign` flips the
+  /// bits of their factors.
   void read_two_level(const std::byte* from, int column, ScaleType type,
-                      std::vector<uint8_t>& integers, std::vector<uint8_t>& factors) const {
+                      std::vector<uint8_t>& integers, std::vector<uint8_t>& factors,
+                      uint16_t sign) const {
     const PanelLayout& layout = weights_.layout;
     const int in_super = layout.groups_per_super();
     for (int64_t super = 0; super < layout.superblocks(); ++super, from += layout.super_bytes()) {
@@ -144,9 +146,9 @@ class RowUnpacker {
               static_cast<uint8_t>(two_level_integer(layout, type, rows, g));
       }
       const auto at = static_cast<size_t>(super * kSuperSlots / kFactorSpan) * kFactorBytes;
-      std::memcpy(factors.data() + at,
-                  from + layout.factors_offset(type) + column * static_cast<int>(kFactorBytes),
-                  kFactorBytes);
+      const auto factor = load<uint16_t>(from + layout.factors_offset(type) +
+                                         column * static_cast<int>(kFactorBytes));
+      store(factors.data() + at, static_cast<uint16_t>(factor ^ sign));
     }
   }
 

@@ -16,9 +16,28 @@ std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
   return cols_of(scales) * 4 == cols_of(weight) ? "mxfp4" : "nvfp4";
 }
 
-void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, Finding& found) {
+/// Nothing if the library has no format for affine codes of this width.
+std::optional<marlin_format> affine_format(int64_t bits) {
+  switch (bits) {
+    case 2:
+      return MARLIN_INT2;
+    case 3:
+      return MARLIN_INT3;
+    case 4:
+      return MARLIN_INT4;
+    case 5:
+      return MARLIN_INT5;
+    case 6:
+      return MARLIN_INT6;
+    default:
+      return std::nullopt;
+  }
+}
+
+void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, marlin_format format,
+                Finding& found) {
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_INT4;
+  o.format = format;
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   o.zeros = biases;
   const int64_t groups = std::max<int64_t>(cols_of(o.scales), 1);
@@ -38,7 +57,8 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
   found.take_matrix(tensor);
   LayoutOperands& o = found.operands;
   o.scales = finder.find(*base, ".scales");
-  found.layer.k = o.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 8;
+  const int64_t words = std::min<int64_t>(found.layer.k, INT32_MAX);
+  found.layer.k = o.k = words * 8;
   o.n = found.layer.n;
   if (!present(o.scales)) {
     found.set_missing(".scales");
@@ -48,13 +68,21 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
   const QuantConfig::Mlx mlx = finder.config.mlx_of(*base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
   const int64_t bits = mlx.bits.value_or(4);
-  if (bits != 4) {
+  const auto format = affine_format(bits);
+  if (!format || (bits != 4 && mode != "affine")) {
     found.layer.k = 0;
-    found.layer.status =
-        view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
-                   static_cast<long long>(bits));
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED,
+                                    "expected affine codes of 2 to 6 bits or codes of 4 bits, the "
+                                    "config says %lld bits",
+                                    static_cast<long long>(bits));
+  } else if (words * 32 % bits != 0) {
+    found.layer.k = 0;
+    found.layer.status = view_error(tensor, MARLIN_E_SHAPE,
+                                    "expected rows of whole codes of %lld bits, found %lld words",
+                                    static_cast<long long>(bits), static_cast<long long>(words));
   } else if (mode == "affine") {
-    set_affine(biases, mlx, found);
+    found.layer.k = o.k = words * 32 / bits;
+    set_affine(biases, mlx, *format, found);
   } else if (mode == "mxfp4" || mode == "nvfp4") {
     o.format = mode == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4;
   } else {

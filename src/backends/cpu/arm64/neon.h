@@ -199,8 +199,7 @@ inline void decode_super_scales(const PanelLayout& layout, const uint8_t* super,
   out.largest = decode_scales_neon(layout.scale_type, super + layout.scales_offset(), n, factor,
                                    &out.scale[0][0]);
   if (layout.zero_kind == ZeroKind::additive)
-    decode_scales_neon(layout.zero_type, zeros, n, layout.has_two_level_zeros() ? -1.0f : 1.0f,
-                       &out.zero[0][0]);
+    decode_scales_neon(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
   if (layout.zero_kind == ZeroKind::integer)
     for (int i = 0; i < n; i += 16) {
       const uint8x16_t offset = vsubq_u8(vdupq_n_u8(16), vld1q_u8(zeros + i));

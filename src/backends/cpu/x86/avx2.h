@@ -112,11 +112,6 @@ MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int
   }
 }
 
-/// Decodes additive zeros. Two-level ones are subtracted.
-MARLIN_AVX2 inline void decode_zeros_avx2(ScaleType type, const uint8_t* p, int n, float* out) {
-  decode_scales_avx2(type, p, n, is_two_level(type) ? -1.0f : 1.0f, out);
-}
-
 /// The vectors in which codes are expanded.
 struct Avx2Bytes {
   using Vector = __m256i;

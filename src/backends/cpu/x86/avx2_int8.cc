@@ -86,7 +86,8 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n,
                      kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
   out.largest = largest_magnitude(&out.scale[0][0], n);
-  if constexpr (is_additive(kCode)) decode_zeros_avx2(layout.zero_type, zeros, n, &out.zero[0][0]);
+  if constexpr (is_additive(kCode))
+    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
   ExpandedCodes expanded;
   const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)

@@ -180,13 +180,6 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
   return no_magnitudes();
 }
 
-/// Decodes additive zeros. Two-level ones are subtracted.
-MARLIN_AVX512 MARLIN_INLINE void decode_zero_rows(const SuperShape& shape, const uint8_t* super,
-                                                  int v0, int nv, float* out) {
-  decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv,
-                    is_two_level(shape.zero_type) ? -1.0f : 1.0f, out);
-}
-
 /// The vectors in which codes are expanded.
 struct Avx512Bytes {
   using Vector = __m512i;

@@ -109,9 +109,10 @@ MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint
                                              FloatSuper& out) {
   decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
                     &out.scale[0][0]);
-  if constexpr (is_additive(kCode)) decode_zero_rows(shape, super, 0, 4, &out.zero[0][0]);
-  if constexpr (kCode == CodeKind::u4zero)
-    decode_offsets(super + shape.zeros, shape.groups, 0, 4, out.offset);
+  const uint8_t* zeros = super + shape.zeros;
+  if constexpr (is_additive(kCode))
+    decode_scale_rows(shape.zero_type, zeros, shape.groups, 0, 4, 1.0f, &out.zero[0][0]);
+  if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
 }
 
 }  // namespace metal_marlin::cpu
