@@ -67,7 +67,7 @@ class PanelPacker {
   /// The codes of one row in a superblock, in the order of the slots.
   const uint8_t* codes_of(int64_t row, int64_t super) {
     const int64_t first = super * kSuperSlots, k_count = out_.meta().k;
-    const uint8_t* const codes = stripe_.codes.data() + row * k_count;
+    const uint8_t* const codes = stripe_.codes.data() + std::max<int64_t>(row, 0) * k_count;
     const bool plain = out_.slot_to_k.empty();
     if (row != kPaddingRow && plain && first + kSuperSlots <= k_count) return codes + first;
     for (int i = 0; i < kSuperSlots; ++i) {
