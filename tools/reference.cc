@@ -49,6 +49,11 @@ Sums dot(const double* a, const double* step, const double* w, int64_t k) {
   return sums;
 }
 
+/// Bounds the magnitudes of codes and integer zeros.
+double largest_code(marlin_format format) {
+  return format == MARLIN_INT8 ? 128 : 1 << code_bits(format);
+}
+
 /// Bounds |q s| + |z s| for every weight of a group by the values of the group alone.
 double corrected_magnitude(const double* w, int64_t count, const marlin_layer_info& info,
                            std::vector<double>& sorted) {
@@ -66,7 +71,7 @@ double corrected_magnitude(const double* w, int64_t count, const marlin_layer_in
     if (distance > 4 * kU * largest) scale = std::min(scale, distance);
   }
   if (!std::isfinite(scale)) return 0;  // one value only: see row_magnitudes
-  const double codes = info.format == MARLIN_INT8 ? 128 : 1 << code_bits(info.format);
+  const double codes = largest_code(info.format);
   return additive ? 2 * codes * scale + largest : 2 * codes * scale;
 }
 
@@ -183,8 +188,7 @@ struct Row {
     // Act-order scatters a group over the row, and the members of groups are not visible. The
     // largest value of the row then bounds the scale of every group, because a scale is one step.
     if (info.flags & MARLIN_LAYER_ACT_ORDER) {
-      const double codes = 2 << code_bits(info.format);
-      magnitudes.push_back((info.format == MARLIN_INT8 ? 256 : codes) * (largest > 0 ? largest : 1));
+      magnitudes.push_back(2 * largest_code(info.format) * (largest > 0 ? largest : 1));
       return;
     }
     for (int64_t first = 0; first < info.k; first += info.group_size) {

@@ -79,12 +79,12 @@ Status check_pack_desc(const marlin_pack_desc& d) {
   if (format_row(d.format) == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "format is %d, expected 1..%d", d.format,
                          last_format());
-  if (caller_layout(d.layout) == nullptr)
+  const LayoutRow* layout = caller_layout(d.layout);
+  if (layout == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "layout is %d, expected 0..%d", d.layout,
                          last_layout());
-  const LayoutRow& layout = *caller_layout(d.layout);
-  if ((d.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0 && !layout.has_place(Takes::two_level))
-    return Status::error(MARLIN_E_ARGUMENT, "flags: %s has no two-level scales", layout.name);
+  if ((d.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0 && !layout->has_place(Takes::two_level))
+    return Status::error(MARLIN_E_ARGUMENT, "flags: %s has no two-level scales", layout->name);
   if (d.n <= 0 || d.k <= 0)
     return Status::error(MARLIN_E_SHAPE, "n, k is %" PRId64 ", %" PRId64 ", expected 1 or more",
                          d.n, d.k);

@@ -76,6 +76,16 @@ inline void split_2_bits(const std::byte* __restrict from, uint8_t* __restrict t
         to[128 * h + 32 * j + l] = static_cast<uint8_t>(byte_at(from, 32 * h + l) >> 2 * j & 3);
 }
 
+/// Adds one bit of every element of a super-block to its code, at bit `place`: bit i of byte l is
+/// of element 32 i + l.
+inline void add_bits(const std::byte* __restrict from, int place, uint8_t* __restrict codes) {
+  for (int i = 0; i < 8; ++i)
+    for (int l = 0; l < 32; ++l) {
+      uint8_t& code = codes[32 * i + l];
+      code = static_cast<uint8_t>(code | (byte_at(from, l) >> i & 1) << place);
+    }
+}
+
 struct Q2_K {
   static constexpr const char* kName = "Q2_K";
   static constexpr marlin_format kFormat = MARLIN_INT2;
@@ -101,11 +111,7 @@ struct Q3_K {
   static constexpr ScaleType kScales = ScaleType::s6;
   static void read(const std::byte* block, BlockParts to) {
     split_2_bits(block + 32, to.codes);
-    for (int i = 0; i < 8; ++i)
-      for (int l = 0; l < 32; ++l) {
-        uint8_t& code = to.codes[32 * i + l];
-        code = static_cast<uint8_t>(code | (byte_at(block, l) >> i & 1) << 2);
-      }
+    add_bits(block, 2, to.codes);
     const std::byte* const scales = block + 96;
     for (int i = 0; i < 16; ++i) {
       const unsigned low = unsigned{byte_at(scales, i % 8)} >> (i < 8 ? 0 : 4) & 15u;
@@ -162,11 +168,7 @@ struct Q5_K {
     store(to.zero_factor, load<uint16_t>(block + 2));
     split_scales_and_minima(block + 4, to.scales, to.zeros);
     split_nibbles(block + 48, to.codes);
-    for (int i = 0; i < 8; ++i)
-      for (int l = 0; l < 32; ++l) {
-        uint8_t& code = to.codes[32 * i + l];
-        code = static_cast<uint8_t>(code | (byte_at(block, 16 + l) >> i & 1) << 4);
-      }
+    add_bits(block + 16, 4, to.codes);
   }
 };
 

@@ -74,6 +74,15 @@ inline constexpr uint16_t kHalfSign = 0x8000;    // of a float16
 inline constexpr int kSparsePositions = 2 * 64;  // where the positions of a sparse block start
 inline constexpr int kSparseGroupBytes = kSparsePositions + 64;
 
+/// Rows of 64 bytes that the integers of two-level scales take in a superblock with this many
+/// groups: of low 4 bits (u4, u6, s6) or of bytes (s8), and then of high 2 bits (u6, s6).
+constexpr int two_level_low_rows(ScaleType type, int groups) {
+  return type == ScaleType::s8 ? groups : (groups + 1) / 2;
+}
+constexpr int two_level_high_rows(ScaleType type, int groups) {
+  return type == ScaleType::u6 || type == ScaleType::s6 ? (groups + 3) / 4 : 0;
+}
+
 struct PanelLayout {
   int64_t n = 0;        // columns of C, unpadded
   int64_t k = 0;        // columns of A, unpadded
@@ -131,14 +140,8 @@ struct PanelLayout {
   bool has_two_level_zeros() const {
     return zero_kind == ZeroKind::additive && is_two_level(zero_type);
   }
-  /// Rows of 64 bytes of the integers of two-level scales: of low 4 bits (u4, u6, s6), of high 2
-  /// bits (u6, s6), or of bytes (s8).
-  int low_rows(ScaleType type) const {
-    return type == ScaleType::s8 ? groups_per_super() : (groups_per_super() + 1) / 2;
-  }
-  int high_rows(ScaleType type) const {
-    return type == ScaleType::u6 || type == ScaleType::s6 ? (groups_per_super() + 3) / 4 : 0;
-  }
+  int low_rows(ScaleType type) const { return two_level_low_rows(type, groups_per_super()); }
+  int high_rows(ScaleType type) const { return two_level_high_rows(type, groups_per_super()); }
   /// Where the factors follow.
   int64_t factors_offset(ScaleType type) const {
     return int64_t{kPanelColumns} * (low_rows(type) + high_rows(type));

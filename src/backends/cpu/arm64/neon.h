@@ -99,10 +99,8 @@ MARLIN_INLINE int16x8_t load_8_integers(const uint8_t* p, int low_rows, int g) {
 /// The same for two-level scales: the products of integers and factors, which are exact.
 template <ScaleType kType>
 float decode_two_level_neon(const uint8_t* p, int n, float factor, float* out) {
-  constexpr bool kSixBits = kType == ScaleType::u6 || kType == ScaleType::s6;
-  const int groups = n / kPanelColumns,
-            low_rows = kType == ScaleType::s8 ? groups : (groups + 1) / 2,
-            high_rows = kSixBits ? (groups + 3) / 4 : 0;
+  const int groups = n / kPanelColumns, low_rows = two_level_low_rows(kType, groups),
+            high_rows = two_level_high_rows(kType, groups);
   const uint8_t* const factors = p + kPanelColumns * (low_rows + high_rows);
   float32x4_t largest = vdupq_n_f32(0);
   for (int c = 0; c < kPanelColumns; c += 8) {

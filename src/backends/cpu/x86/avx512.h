@@ -131,9 +131,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i load_integers(const uint8_t* p, int low_rows
 template <ScaleType kType>
 MARLIN_AVX512 inline Magnitudes decode_two_level_rows(const uint8_t* p, int groups, int v0, int nv,
                                                       float factor, float* out) {
-  constexpr bool kSixBits = kType == ScaleType::u6 || kType == ScaleType::s6;
-  const int low_rows = kType == ScaleType::s8 ? groups : (groups + 1) / 2,
-            high_rows = kSixBits ? (groups + 3) / 4 : 0;
+  const int low_rows = two_level_low_rows(kType, groups),
+            high_rows = two_level_high_rows(kType, groups);
   Magnitudes all = no_magnitudes();
   for (int v = v0; v < v0 + nv; ++v) {
     const uint8_t* const factors = p + kPanelColumns * (low_rows + high_rows);
