@@ -12,10 +12,15 @@ template <class T>
 using Names = std::span<const std::pair<T, std::string_view>>;
 
 constexpr std::pair<marlin_format, std::string_view> kFormats[] = {
-    {MARLIN_INT4, "int4"},   {MARLIN_FP4, "fp4"},   {MARLIN_MXFP4, "mxfp4"},
-    {MARLIN_NVFP4, "nvfp4"}, {MARLIN_INT8, "int8"}, {MARLIN_INT2, "int2"},
-    {MARLIN_INT3, "int3"},   {MARLIN_INT5, "int5"}, {MARLIN_INT6, "int6"},
-    {MARLIN_IQ4, "iq4"},
+    {MARLIN_INT4, "int4"},         {MARLIN_FP4, "fp4"},
+    {MARLIN_MXFP4, "mxfp4"},       {MARLIN_NVFP4, "nvfp4"},
+    {MARLIN_INT8, "int8"},         {MARLIN_INT2, "int2"},
+    {MARLIN_INT3, "int3"},         {MARLIN_INT5, "int5"},
+    {MARLIN_INT6, "int6"},         {MARLIN_IQ4, "iq4"},
+    {MARLIN_UINT8, "uint8"},       {MARLIN_FP8, "fp8"},
+    {MARLIN_NF4, "nf4"},           {MARLIN_CODEBOOK4, "codebook4"},
+    {MARLIN_FLOAT32, "float32"},   {MARLIN_FLOAT16, "float16"},
+    {MARLIN_BFLOAT16, "bfloat16"},
 };
 constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
     {MARLIN_COMPUTE_DEFAULT, "default"},
@@ -137,7 +142,14 @@ int code_bits(marlin_format format) {
     case MARLIN_INT6:
       return 6;
     case MARLIN_INT8:
+    case MARLIN_UINT8:
+    case MARLIN_FP8:
       return 8;
+    case MARLIN_FLOAT32:
+      return 32;
+    case MARLIN_FLOAT16:
+    case MARLIN_BFLOAT16:
+      return 16;
     default:
       return 4;
   }

@@ -183,7 +183,8 @@ struct Row {
     largest = 0;
     for (double v : w) largest = std::max(largest, std::fabs(v));
     magnitudes.clear();
-    const bool corrected = info.format == MARLIN_INT4 || (info.flags & MARLIN_PACK_ADDITIVE_ZEROS);
+    const bool corrected = info.format == MARLIN_INT4 || info.format == MARLIN_UINT8 ||
+                           (info.flags & MARLIN_PACK_ADDITIVE_ZEROS);
     if (!corrected) return;
     // Act-order scatters a group over the row, and the members of groups are not visible. The
     // largest value of the row then bounds the scale of every group, because a scale is one step.
@@ -201,7 +202,7 @@ struct Row {
       magnitude = magnitude > 0 ? magnitude : row > 0 ? row + largest : 32;
   }
 
-  /// S for INT4 and INT8.
+  /// S for integers with zeros.
   double corrected(const double* a, int64_t group_size) const {
     const auto k = static_cast<int64_t>(w.size());
     const int64_t step = magnitudes.size() == 1 ? k : group_size;

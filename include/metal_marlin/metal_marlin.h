@@ -151,6 +151,14 @@ typedef int32_t marlin_format;                /* the value of a weight with code
 #define MARLIN_INT5 ((marlin_format)8)        /* as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K */
 #define MARLIN_INT6 ((marlin_format)9)        /* as INT4, zero 32 when absent; GGUF's Q6_K */
 #define MARLIN_IQ4 ((marlin_format)10)        /* iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS */
+#define MARLIN_UINT8 ((marlin_format)11)      /* (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive) */
+#define MARLIN_FP8 ((marlin_format)12)        /* e4m3(q) * s, s a float or E8M0 */
+#define MARLIN_NF4 ((marlin_format)13)        /* nf4(q) * s, the 16 floats of QLoRA (bitsandbytes) */
+#define MARLIN_CODEBOOK4 ((marlin_format)14)  /* codebook[q] * s, 16 floats of the file or the caller */
+#define MARLIN_FLOAT32 \
+  ((marlin_format)15) /* floats as they are, without scales; any compute multiplies them as the default does */
+#define MARLIN_FLOAT16 ((marlin_format)16)
+#define MARLIN_BFLOAT16 ((marlin_format)17)
 
 typedef int32_t marlin_compute;
 #define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, sums in FP32 */
@@ -158,8 +166,9 @@ typedef int32_t marlin_compute;
 #define MARLIN_COMPUTE_FP8 ((marlin_compute)2)     /* activations rounded to E4M3; CUDA only */
 
 typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/formats.md defines each bit by bit */
-#define MARLIN_LAYOUT_AUTO ((marlin_layout)0)          /* packing: ROWS; opening a file: detected */
-#define MARLIN_LAYOUT_ROWS ((marlin_layout)1)          /* 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; others: U8 [N, K] */
+#define MARLIN_LAYOUT_AUTO ((marlin_layout)0) /* packing: ROWS; opening a file: detected */
+#define MARLIN_LAYOUT_ROWS \
+  ((marlin_layout)1) /* 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K] */
 #define MARLIN_LAYOUT_K8N ((marlin_layout)2)           /* U32 [K/8, N], nibble i of a word = element 8 kb + i */
 #define MARLIN_LAYOUT_GPTQ_V1 ((marlin_layout)3)       /* K8N with packed zeros that store zero - 1 */
 #define MARLIN_LAYOUT_GPTQ_V2 ((marlin_layout)4)       /* K8N with packed zeros */
@@ -299,18 +308,20 @@ typedef struct marlin_stream_desc {
 typedef struct marlin_pack_desc {
   uint32_t struct_size;
   marlin_format format;
-  uint32_t group_size; /* weights along K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the row */
+  uint32_t
+      group_size; /* weights along K that share a scale; 0: the format's own (32, NVFP4 16, FP8 128, NF4 64); >= k: the row */
   marlin_layout layout;
   int64_t n, k;              /* out_features, in_features */
   marlin_matrix values;      /* codes in `layout`, or floats [n, k] */
   marlin_matrix scales;      /* ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them */
-  marlin_matrix zeros;       /* ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0) */
+  marlin_matrix zeros;       /* ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: see marlin_format */
   marlin_matrix sparse_meta; /* 2:4: values hold kept codes only. ROWS: U8 mask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)] */
   marlin_matrix group_index; /* [1, k] I32, the group of each k (act-order); absent: k / group_size */
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
   marlin_gptq_zero_f gptq_zero_f; /* layout GPTQ_V1 only */
   marlin_matrix column_norms;     /* PRUNE_2_4 only: [1, k] F32 >= 0; pruning ranks by |w| * norm (Wanda); absent: all 1 */
+  marlin_matrix codebook;         /* CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale */
 } marlin_pack_desc;
 
 /* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.

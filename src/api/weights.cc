@@ -131,6 +131,7 @@ Result<LayoutOperands> operands_of(const marlin_pack_desc& d, const marlin_conte
   MARLIN_ASSIGN(operands.tensor_scale, tensor_view(d.tensor_scale, "tensor_scale", context));
   MARLIN_ASSIGN(operands.column_norms,
                 column_norms_of(d.column_norms, d.k, "column_norms", &context));
+  MARLIN_ASSIGN(operands.codebook, tensor_view(d.codebook, "codebook", context));
   return operands;
 }
 

@@ -110,7 +110,7 @@ class FileCheckpoint final : public Checkpoint {
     const LayoutOperands one =
         found.stacked ? expert_slice(found.operands, expert, layer.experts) : found.operands;
     MARLIN_ASSIGN(auto source, found.row != nullptr ? codes(*found.row, one, options)
-                                                    : quantize(layer, one, options));
+                                                    : quantize_floats(one, options));
     return std::unique_ptr<WeightSource>(
         std::make_unique<MappedSource>(std::move(source), *folder_, one));
   }
@@ -125,16 +125,6 @@ class FileCheckpoint final : public Checkpoint {
     MARLIN_ASSIGN(auto source, read_layout(row, o, Depth::full));
     if (options.sparse.sparsity == Sparsity::as_given) return source;
     return make_sparse(std::move(source), options.sparse);
-  }
-
-  static Result<std::unique_ptr<WeightSource>> quantize(const Layer& layer, const LayoutOperands& o,
-                                                        const SourceOptions& options) {
-    if (options.quantize_to == MARLIN_FORMAT_NONE) {
-      return view_error(o.values, MARLIN_E_ARGUMENT,
-                        "layer '%.80s' is not quantized: name a format to quantize it to",
-                        layer.name.c_str());
-    }
-    return quantize_floats(o, options);
   }
 
   const std::unique_ptr<Folder> folder_;

@@ -14,12 +14,20 @@ enum class CodeKind : uint8_t {
   u4add,   ///< INT4 with additive zeros
   fp4,     ///< E2M1
   i8,      ///< integers in bytes: INT8; others as they are expanded, less integer zero points
-  i8add,   ///< the same with additive zeros
+  i8add,   ///< the same with additive zeros; UINT8, whose codes are stored less 128
+  lut4,    ///< 4-bit indices of 16 floats: NF4, CODEBOOK4
+  bf16,    ///< BF16, and E4M3, which is expanded to it
+  f16,
+  f32,
 };
 
 constexpr bool is_eight_bits(CodeKind kind) {
   return kind == CodeKind::i8 || kind == CodeKind::i8add;
 }
+/// Codes that only float activations multiply (FormatRow::has_real_codes).
+constexpr bool is_real(CodeKind kind) { return kind >= CodeKind::lut4; }
+/// Codes that are floats, or become floats before they are multiplied.
+constexpr bool is_float_line(CodeKind kind) { return kind >= CodeKind::bf16; }
 constexpr bool is_additive(CodeKind kind) {
   return kind == CodeKind::u4add || kind == CodeKind::i8add;
 }
@@ -34,6 +42,18 @@ constexpr CodeKind code_kind(marlin_format format, ZeroKind zeros) {
     case MARLIN_MXFP4:
     case MARLIN_NVFP4:
       return CodeKind::fp4;
+    case MARLIN_UINT8:
+      return CodeKind::i8add;
+    case MARLIN_NF4:
+    case MARLIN_CODEBOOK4:
+      return CodeKind::lut4;
+    case MARLIN_FP8:
+    case MARLIN_BFLOAT16:
+      return CodeKind::bf16;
+    case MARLIN_FLOAT16:
+      return CodeKind::f16;
+    case MARLIN_FLOAT32:
+      return CodeKind::f32;
     default:
       return additive ? CodeKind::i8add : CodeKind::i8;
   }

@@ -17,6 +17,14 @@ inline constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.
 inline constexpr float kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                    1,    13,   25,  38,  53,  69,  89,  113};
 
+/// The values of NF4, the quantiles of a normal distribution that bitsandbytes uses (Dettmers et
+/// al., "QLoRA: Efficient Finetuning of Quantized LLMs", 2023, appendix E).
+inline constexpr float kNf4[16] = {
+    -0x1p+0f,        -0x1.647362p-1f, -0x1.0cd660p-1f, -0x1.946540p-2f,
+    -0x1.23449ap-2f, -0x1.7a6a7ep-3f, -0x1.74f0e2p-4f, 0.0f,
+    0x1.45f5fep-4f,  0x1.4995c6p-3f,  0x1.f809bap-3f,  0x1.5a0674p-2f,
+    0x1.c34970p-2f,  0x1.200f56p-1f,  0x1.722766p-1f,  0x1p+0f};
+
 constexpr float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
 /// NaN stays NaN (quiet).
 constexpr uint16_t f32_to_bf16(float f) {

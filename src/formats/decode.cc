@@ -35,15 +35,38 @@ double multiply_to_odd(double a, double b) {
   return round_to_odd(product, std::fma(a, b, -product));
 }
 
-/// The value without tensor scale. Without an additive zero it is exact: it has at most 8 + 24
+/// The number that a code stands for, in units of its scale and without its zero; exact.
+double number_of(const WeightMeta& meta, const FormatRow& row, uint32_t code) {
+  switch (row.numbers) {
+    case CodeNumbers::from_zero:
+      return code;
+    case CodeNumbers::twos_signed:
+      return static_cast<int8_t>(code);
+    case CodeNumbers::codebook:
+      return f32_to_f64(row.codebook != nullptr ? row.codebook[code & 15]
+                                                : meta.codebook[code & 15]);
+    case CodeNumbers::floats:
+      break;
+  }
+  if (row.code_bits == 8) return static_cast<double>(e4m3_to_f32(static_cast<uint8_t>(code)));
+  if (row.code_bits == 32) return f32_to_f64(std::bit_cast<float>(code));
+  const auto half = static_cast<uint16_t>(code);
+  return f32_to_f64(meta.format == MARLIN_FLOAT16 ? f16_to_f32(half) : bf16_to_f32(half));
+}
+
+/// The value without tensor scale. Without an additive zero it is exact: it has at most 24 + 24
 /// bits.
-double value_in_double(const WeightMeta& meta, uint8_t code, GroupScale group) {
+double value_in_double(const WeightMeta& meta, uint32_t code, GroupScale group) {
   const double scale = f32_to_f64(group.scale);
-  const FormatRow* row = format_row(meta.format);
-  if (row->codebook != nullptr) return static_cast<double>(row->codebook[code & 15]) * scale;
-  const double q = row->code_bits == 8 ? static_cast<int8_t>(code) : code;
+  const double q = number_of(meta, *format_row(meta.format), code);
   if (meta.zero_kind == ZeroKind::additive) return add_to_odd(q * scale, f32_to_f64(group.zero));
   return (q - static_cast<double>(group.zero)) * scale;
+}
+
+/// Code i of a row.
+uint32_t code_at(const uint8_t* codes, size_t bytes, int64_t i) {
+  if (bytes == 1) return codes[i];
+  return bytes == 2 ? load<uint16_t>(codes + 2 * i) : load<uint32_t>(codes + 4 * i);
 }
 
 }  // namespace
@@ -75,17 +98,16 @@ GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t ro
   return out;
 }
 
-float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group,
+float decode_value(const WeightMeta& meta, uint32_t code, GroupScale group,
                    const TensorScale* tensor) {
   const double value = value_in_double(meta, code, group);
   if (tensor == nullptr) return f64_to_f32(value);
   const double factor = f32_to_f64(tensor->value);
-  // The quotient of a number of at most 31 bits and a number of 24 bits is either exactly halfway
+  // The quotient of a number of at most 49 bits and a number of 24 bits is either exactly halfway
   // between two floats or at least 2^-49 (relative) away from the halfway point. The intermediate
-  // rounding to double therefore changes nothing. A product has at most 28 + 24 bits and is exact,
-  // except for INT8 with float32 scales (31 + 24).
+  // rounding to double therefore changes nothing.
   if (tensor->divide) return f64_to_f32(value / factor);
-  return f64_to_f32(meta.format == MARLIN_INT8 ? multiply_to_odd(value, factor) : value * factor);
+  return f64_to_f32(multiply_to_odd(value, factor));
 }
 
 const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
@@ -97,10 +119,12 @@ const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row) {
 
 void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row, int64_t rows,
                  float* out) {
-  const int code_bits = format_row(meta.format)->code_bits;
+  const FormatRow& row = *format_row(meta.format);
+  const int code_bits = row.code_bits;
   const bool small_codes = code_bits < 8;
+  const size_t bytes = row.code_bytes();
   for (int64_t r = 0; r < rows; ++r, out += meta.k) {
-    const uint8_t* codes = stripe.codes.data() + r * meta.k;
+    const uint8_t* codes = stripe.codes.data() + static_cast<size_t>(r * meta.k) * bytes;
     const uint8_t* kept = meta.sparse ? stripe.kept.data() + r * (meta.k / 4) : nullptr;
     const TensorScale* tensor = tensor_scale_of(meta, first_row + r);
     int64_t current = -1;
@@ -114,14 +138,15 @@ void decode_rows(const WeightMeta& meta, const Stripe& stripe, int64_t first_row
         group = decode_group(meta, stripe, r, g);
         if (small_codes) {
           for (int code = 0; code < 1 << code_bits; ++code)
-            table[code] = decode_value(meta, static_cast<uint8_t>(code), group, tensor);
+            table[code] = decode_value(meta, static_cast<uint32_t>(code), group, tensor);
         }
       }
       if (kept != nullptr && !is_kept(kept, k)) {
         out[k] = 0;
         continue;
       }
-      out[k] = small_codes ? table[codes[k] & 63] : decode_value(meta, codes[k], group, tensor);
+      out[k] = small_codes ? table[codes[k] & 63]
+                           : decode_value(meta, code_at(codes, bytes, k), group, tensor);
     }
   }
 }

@@ -17,7 +17,7 @@ GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t ro
 /// The value of one code (without tensor scale if `tensor` is null). It is rounded once, even if
 /// the host has set flush-to-zero. A tensor scale together with an additive zero would round twice;
 /// check_meta (format_table.h) refuses it.
-float decode_value(const WeightMeta& meta, uint8_t code, GroupScale group,
+float decode_value(const WeightMeta& meta, uint32_t code, GroupScale group,
                    const TensorScale* tensor);
 /// The tensor scale of a row, or null.
 const TensorScale* tensor_scale_of(const WeightMeta& meta, int64_t row);

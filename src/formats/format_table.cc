@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "base/bits.h"
-#include "formats/codecs.h"
 
 namespace metal_marlin {
 namespace {
@@ -21,27 +20,47 @@ constexpr uint32_t kIntegerZeros =
 // MXFP4 and NVFP4 also take float scales, because some writers give a byte a meaning that the OCP
 // type does not have: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. The readers of these files
 // return the scales as floats.
+constexpr int64_t kWholeRow = INT32_MAX;
+constexpr uint32_t kNoZeros = bit(ZeroKind::none);
+constexpr auto kFromZero = CodeNumbers::from_zero, kSigned = CodeNumbers::twos_signed,
+               kCodebook = CodeNumbers::codebook, kFloats = CodeNumbers::floats;
+
 constexpr FormatRow kTable[] = {
-    {MARLIN_INT4, "INT4", 4, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::u6),
-     kIntegerZeros, true},
-    {MARLIN_FP4, "FP4", 4, kE2m1, 32, false, ScaleType::f16, kFloatScales, bit(ZeroKind::none),
+    {MARLIN_INT4, "INT4", 4, kFromZero, nullptr, 32, false, ScaleType::f16,
+     kFloatScales | bit(ScaleType::u6), kIntegerZeros, true},
+    {MARLIN_FP4, "FP4", 4, kCodebook, kE2m1, 32, false, ScaleType::f16, kFloatScales, kNoZeros,
      true},
-    {MARLIN_MXFP4, "MXFP4", 4, kE2m1, 32, true, ScaleType::e8m0,
-     kFloatScales | bit(ScaleType::e8m0), bit(ZeroKind::none), true},
-    {MARLIN_NVFP4, "NVFP4", 4, kE2m1, 16, true, ScaleType::e4m3,
-     kFloatScales | bit(ScaleType::e4m3), bit(ZeroKind::none), true},
-    {MARLIN_INT8, "INT8", 8, nullptr, 32, false, ScaleType::f16, kFloatScales,
+    {MARLIN_MXFP4, "MXFP4", 4, kCodebook, kE2m1, 32, true, ScaleType::e8m0,
+     kFloatScales | bit(ScaleType::e8m0), kNoZeros, true},
+    {MARLIN_NVFP4, "NVFP4", 4, kCodebook, kE2m1, 16, true, ScaleType::e4m3,
+     kFloatScales | bit(ScaleType::e4m3), kNoZeros, true},
+    {MARLIN_INT8, "INT8", 8, kSigned, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::additive), true},
-    {MARLIN_INT2, "INT2", 2, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::u4),
+    {MARLIN_INT2, "INT2", 2, kFromZero, nullptr, 32, false, ScaleType::f16,
+     kFloatScales | bit(ScaleType::u4), kIntegerZeros, false},
+    {MARLIN_INT3, "INT3", 3, kFromZero, nullptr, 32, false, ScaleType::f16,
+     kFloatScales | bit(ScaleType::s6), kIntegerZeros, false},
+    {MARLIN_INT5, "INT5", 5, kFromZero, nullptr, 32, false, ScaleType::f16,
+     kFloatScales | bit(ScaleType::u6), kIntegerZeros, false},
+    {MARLIN_INT6, "INT6", 6, kFromZero, nullptr, 32, false, ScaleType::f16,
+     kFloatScales | bit(ScaleType::s8), kIntegerZeros, false},
+    {MARLIN_IQ4, "IQ4", 4, kCodebook, kIq4, 32, false, ScaleType::f16,
+     kFloatScales | bit(ScaleType::s6), kNoZeros, false},
+    {MARLIN_UINT8, "UINT8", 8, kFromZero, nullptr, 32, false, ScaleType::f16, kFloatScales,
      kIntegerZeros, false},
-    {MARLIN_INT3, "INT3", 3, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::s6),
-     kIntegerZeros, false},
-    {MARLIN_INT5, "INT5", 5, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::u6),
-     kIntegerZeros, false},
-    {MARLIN_INT6, "INT6", 6, nullptr, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::s8),
-     kIntegerZeros, false},
-    {MARLIN_IQ4, "IQ4", 4, kIq4, 32, false, ScaleType::f16, kFloatScales | bit(ScaleType::s6),
-     bit(ZeroKind::none), false},
+    {MARLIN_FP8, "FP8", 8, kFloats, nullptr, 128, false, ScaleType::f32,
+     kFloatScales | bit(ScaleType::e8m0), kNoZeros, false},
+    {MARLIN_NF4, "NF4", 4, kCodebook, kNf4, 64, false, ScaleType::f32, kFloatScales, kNoZeros,
+     false},
+    {MARLIN_CODEBOOK4, "CODEBOOK4", 4, kCodebook, nullptr, 64, false, ScaleType::f32, kFloatScales,
+     kNoZeros, false},
+    // A float is a code whose scale is 2^0, one for a row.
+    {MARLIN_FLOAT32, "F32", 32, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
+     bit(ScaleType::e8m0), kNoZeros, false},
+    {MARLIN_FLOAT16, "F16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
+     bit(ScaleType::e8m0), kNoZeros, false},
+    {MARLIN_BFLOAT16, "BF16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
+     bit(ScaleType::e8m0), kNoZeros, false},
 };
 
 constexpr struct {
@@ -140,11 +159,22 @@ Status check_two_level(const WeightMeta& meta) {
                        "group_index: two-level scales with a group index are not served");
 }
 
+Status check_codebook(const WeightMeta& meta) {
+  const size_t expected = meta.format == MARLIN_CODEBOOK4 ? 16 : 0;
+  if (meta.codebook.size() == expected) return {};
+  return Status::error(MARLIN_E_ARGUMENT, "codebook: %s takes %zu floats, found %zu",
+                       format_name(meta.format), expected, meta.codebook.size());
+}
+
 Status check_tensor_scales(const WeightMeta& meta) {
   if (meta.tensor_scales.empty()) return {};
   if (meta.zero_kind == ZeroKind::additive) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "tensor_scale: not served together with additive zeros");
+  }
+  if (format_row(meta.format)->has_codebook_of_floats()) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "tensor_scale: not served together with a codebook of floats");
   }
   int64_t previous = -1;
   for (size_t i = 0; i < meta.tensor_scales.size(); ++i) {
@@ -225,6 +255,7 @@ Status check_meta(const WeightMeta& meta) {
     return Status::error(MARLIN_E_UNSUPPORTED, "zeros: additive zeros of %s are not %s", row->name,
                          scale_type_name(meta.zero_type));
   }
+  MARLIN_RETURN_IF_ERROR(check_codebook(meta));
   MARLIN_RETURN_IF_ERROR(check_two_level(meta));
   MARLIN_RETURN_IF_ERROR(check_group(*row, meta.group_size, meta.k));
   MARLIN_RETURN_IF_ERROR(check_groups(meta));

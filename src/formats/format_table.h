@@ -1,9 +1,5 @@
 // The table of formats: one row per format, with its facts and no algorithms. Importers, packers,
 // the command and the tests take limits and names from here.
-//
-// How later formats fit:
-// - 16-entry codebooks (NF4) need a row with their `codebook`. Decoding already computes
-//   codebook[code] * scale.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +8,25 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "formats/codecs.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
 
+/// The numbers that codes stand for, in units of their scale.
+enum class CodeNumbers : uint8_t {
+  from_zero,    ///< 0..2^bits - 1, less a zero
+  twos_signed,  ///< two's complement
+  codebook,     ///< 16 values by index
+  floats,       ///< E4M3 (8 bits), or the float itself
+};
+
 struct FormatRow {
   marlin_format format;
   const char* name;  ///< "MXFP4"
-  int code_bits;     ///< 2 to 6, or 8
-  const float*
-      codebook;  ///< the value of each code in units of its scale; null: codes are integers
+  int code_bits;     ///< 2 to 6, 8, 16 or 32
+  CodeNumbers numbers;
+  const float* codebook;   ///< of codes that are indices, but for CODEBOOK4
   int64_t default_group;   ///< also the only one when fixed_group
   bool fixed_group;        ///< part of the format's definition
   ScaleType default_type;  ///< of scales that the quantizer writes
@@ -32,9 +37,21 @@ struct FormatRow {
   bool allows(ScaleType type) const { return (scale_types >> static_cast<int>(type) & 1u) != 0; }
   bool allows(ZeroKind kind) const { return (zero_kinds >> static_cast<int>(kind) & 1u) != 0; }
   /// 2:4 sparse weights have codes of kernels that pick activations by position.
-  bool has_sparse_form() const { return code_bits == 4 && format != MARLIN_IQ4; }
+  bool has_sparse_form() const {
+    return format == MARLIN_INT4 || (numbers == CodeNumbers::codebook && codebook == kE2m1);
+  }
   /// The code of 0 of integers without zeros.
-  int zero_point() const { return codebook != nullptr || code_bits == 8 ? 0 : 1 << code_bits >> 1; }
+  int zero_point() const { return numbers == CodeNumbers::from_zero ? 1 << code_bits >> 1 : 0; }
+  bool has_codebook_of_floats() const {
+    return numbers == CodeNumbers::codebook && codebook != kE2m1 && codebook != kIq4;
+  }
+  /// Codes whose products with 8-bit integers are no integers of 32 bits: every compute multiplies
+  /// them as the default does.
+  bool has_real_codes() const {
+    return numbers == CodeNumbers::floats || has_codebook_of_floats();
+  }
+  /// Bytes of a canonical code.
+  size_t code_bytes() const { return code_bits <= 8 ? 1 : static_cast<size_t>(code_bits / 8); }
 };
 
 /// All rows, in the order of their numbers.
@@ -71,8 +88,9 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 ///   zeros are two-level only beside two-level scales.
 /// - With sparse, the format has 4-bit codes, k is a multiple of 4, the scales are not two-level,
 ///   and there is no group_index.
-/// - There is no tensor scale together with additive zeros: no file has both, and decode_value
-///   could not round once.
+/// - There is no tensor scale together with additive zeros or a codebook of floats: no file has
+///   both, and decode_value could not round once.
+/// - CODEBOOK4 has a codebook of 16 floats, and no other format has one in its meta.
 Status check_meta(const WeightMeta& meta);
 
 }  // namespace metal_marlin

@@ -26,8 +26,8 @@ inline constexpr int64_t kFactorSpan = 256;  ///< elements of k that share a fac
 inline constexpr size_t kFactorBytes = 2;    ///< of a factor
 
 enum class ZeroKind : uint8_t {
-  none,      ///< INT2 to INT6: zero point 2^(bits - 1); INT8: 0; codebooks: there is none
-  integer,   ///< INT2 to INT6: value = (q - zero) * scale, zero 0..2^bits
+  none,      ///< INT2 to INT6, UINT8: zero point 2^(bits - 1); INT8: 0; others have none
+  integer,   ///< INT2 to INT6: value = (q - zero) * scale, zero 0..2^bits; UINT8: zero 0..255
   additive,  ///< integers: value = q * scale + zero, rounded once; q counts from 0, but for INT8
 };
 
@@ -50,6 +50,7 @@ struct WeightMeta {
   /// Of additive zeros: f32, f16 or bf16; or a two-level type, whose products are subtracted.
   ScaleType zero_type = ScaleType::f16;
   std::vector<int32_t> group_index;        ///< [k] in [0, groups), or empty: k / group_size
+  std::vector<float> codebook;             ///< [16] of CODEBOOK4, else empty
   std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
   bool gate_up_interleaved = false;        ///< rows alternate gate, up
   bool sparse = false;  ///< 2:4: two of every 4 elements along k are kept, the others are 0
@@ -67,8 +68,9 @@ struct WeightMeta {
 
 /// Some whole rows of canonical weights.
 struct Stripe {
-  /// [rows][k], one byte per code: 0..2^bits - 1, or the bits of an int8; undefined for elements
-  /// that are not kept.
+  /// [rows][k], one byte per code: 0..2^bits - 1, or the bits of an int8 or E4M3; undefined for
+  /// elements that are not kept. Floats of 2 or 4 bytes are their own codes (code_bytes in
+  /// format_table.h).
   std::vector<uint8_t> codes;
   std::vector<uint8_t> scales;  ///< [rows][groups], little-endian, of meta.scale_type
   std::vector<uint8_t>

@@ -1,15 +1,97 @@
 #include "layouts/floats.h"
 
 #include <cinttypes>
+#include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "formats/codecs.h"
+#include "formats/format_table.h"
 #include "formats/quantize.h"
 #include "layouts/sparse_meta.h"
 
 namespace metal_marlin {
 
+namespace {
+
+/// Floats as their own codes.
+class FloatSource final : public WeightSource {
+ public:
+  FloatSource(TensorView values, WeightMeta meta) : values_(std::move(values)) {
+    meta_ = std::move(meta);
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    const marlin_dtype to = dtype_of(meta_.format);
+    const size_t bytes = static_cast<size_t>(meta_.k) * float_bytes(to);
+    out.codes.resize(static_cast<size_t>(count) * bytes);
+    out.scales.assign(static_cast<size_t>(count), kOne);
+    out.zeros.clear();
+    out.kept.clear();
+    std::vector<float> row(values_.dtype == to ? 0 : static_cast<size_t>(meta_.k));
+    for (int64_t r = 0; r < count; ++r) {
+      const std::byte* const from =
+          values_.data +
+          static_cast<size_t>((first + r) * values_.row_stride) * float_bytes(values_.dtype);
+      uint8_t* const codes = out.codes.data() + static_cast<size_t>(r) * bytes;
+      if (values_.dtype == to) {
+        std::memcpy(codes, from, bytes);
+        continue;
+      }
+      decode_floats(values_.dtype, from, meta_.k, row.data());
+      encode_floats(to, row.data(), meta_.k, codes);
+    }
+    return {};
+  }
+
+  static marlin_dtype dtype_of(marlin_format format) {
+    if (format == MARLIN_FLOAT32) return MARLIN_F32;
+    return format == MARLIN_FLOAT16 ? MARLIN_F16 : MARLIN_BF16;
+  }
+
+ private:
+  static constexpr uint8_t kOne = 127;  // 2^0 in E8M0
+
+  TensorView values_;
+};
+
+marlin_format format_of(marlin_dtype dtype) {
+  if (dtype == MARLIN_F32) return MARLIN_FLOAT32;
+  return dtype == MARLIN_F16 ? MARLIN_FLOAT16 : MARLIN_BFLOAT16;
+}
+
+bool is_float_format(marlin_format format) {
+  return format == MARLIN_FLOAT32 || format == MARLIN_FLOAT16 || format == MARLIN_BFLOAT16;
+}
+
+Result<std::unique_ptr<WeightSource>> keep_floats(const LayoutOperands& o,
+                                                  const SourceOptions& options) {
+  const marlin_format format =
+      options.quantize_to != MARLIN_FORMAT_NONE ? options.quantize_to : format_of(o.values.dtype);
+  if (present(o.sparse_meta) || options.sparse.sparsity != Sparsity::as_given) {
+    return view_error(o.values, MARLIN_E_UNSUPPORTED,
+                      "2:4 sparse floats are quantized, expected INT4, FP4, MXFP4, NVFP4 or INT8 "
+                      "as the format, found %s",
+                      format_name(format));
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, o.k, true));
+  WeightMeta meta;
+  meta.format = format;
+  meta.n = o.n;
+  meta.k = meta.group_size = o.k;
+  meta.groups = 1;
+  meta.scale_type = ScaleType::e8m0;
+  MARLIN_RETURN_IF_ERROR(check_meta(meta));
+  return std::unique_ptr<WeightSource>(std::make_unique<FloatSource>(o.values, std::move(meta)));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o,
                                                       const SourceOptions& options) {
+  if (options.quantize_to == MARLIN_FORMAT_NONE || is_float_format(options.quantize_to))
+    return keep_floats(o, options);
   const bool sparse = present(o.sparse_meta);
   if (sparse) {
     if (o.k < 1 || o.k > INT32_MAX || o.k % 4 != 0) {

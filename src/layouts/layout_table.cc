@@ -12,7 +12,9 @@ constexpr uint32_t kInt4 = 1u << MARLIN_INT4, kMxfp4 = 1u << MARLIN_MXFP4,
                    kFourBits = kInt4 | 1u << MARLIN_FP4 | kMxfp4 | kNvfp4,
                    kIntegers = kInt4 | kInt8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3 |
                                1u << MARLIN_INT5 | 1u << MARLIN_INT6,
-                   kIq4 = 1u << MARLIN_IQ4, kAnyFormat = kFourBits | kIntegers | kIq4;
+                   kIq4 = 1u << MARLIN_IQ4,
+                   kAnyFormat = kFourBits | kIntegers | kIq4 | 1u << MARLIN_UINT8 |
+                                1u << MARLIN_FP8 | 1u << MARLIN_NF4 | 1u << MARLIN_CODEBOOK4;
 
 constexpr LayoutRow kLayouts[] = {
 #define MARLIN_LAYOUT(id, number, name, holds, formats, takes) \
@@ -23,6 +25,11 @@ constexpr LayoutRow kLayouts[] = {
 };
 
 Status check_row(const LayoutRow& row, const LayoutOperands& o) {
+  if (!row.can_hold(o.format) && format_row(o.format) != nullptr &&
+      format_row(o.format)->code_bits > 8) {
+    return Status::error(MARLIN_E_ARGUMENT, "values: %s takes floats, found codes",
+                         format_name(o.format));
+  }
   if (!row.has_place(Takes::sparse_meta)) MARLIN_RETURN_IF_ERROR(expect_absent(o.sparse_meta));
   if (row.holds != nullptr && !row.can_hold(o.format)) {
     return Status::error(MARLIN_E_UNSUPPORTED, "layout: %s, found %s", row.holds,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "base/bits.h"
@@ -82,11 +83,25 @@ namespace {
 /// U8 scales mean the byte type of the format.
 Result<ScaleType> scale_type(const LayoutOperands& o) {
   if (o.scales.dtype == 0 && !present(o.scales)) return absent(o.scales);
-  if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_MXFP4) return ScaleType::e8m0;
+  if (o.scales.dtype == MARLIN_U8 && (o.format == MARLIN_MXFP4 || o.format == MARLIN_FP8))
+    return ScaleType::e8m0;
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_NVFP4) return ScaleType::e4m3;
   if (const auto type = scale_type_of(o.scales.dtype)) return *type;
   return view_error(o.scales, MARLIN_E_UNSUPPORTED, "dtype: expected a type of scales, found %s",
                     dtype_name(o.scales.dtype));
+}
+
+Result<std::vector<float>> read_codebook(const LayoutOperands& o) {
+  std::vector<float> codebook;
+  if (o.format != MARLIN_CODEBOOK4) {
+    MARLIN_RETURN_IF_ERROR(expect_absent(o.codebook));
+    return codebook;
+  }
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.codebook, 1, 16));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.codebook, {MARLIN_F32}));
+  codebook.resize(16);
+  std::memcpy(codebook.data(), o.codebook.data, codebook.size() * sizeof codebook[0]);
+  return codebook;
 }
 
 Result<std::vector<int32_t>> read_group_index(const LayoutOperands& o, int64_t groups) {
@@ -121,6 +136,7 @@ Result<WeightMeta> begin_meta(const LayoutOperands& o, int64_t groups_in_scales,
   meta.group_size = group_size.value();
   meta.groups = ceil_div(o.k, meta.group_size);
   MARLIN_ASSIGN(meta.scale_type, scale_type(o));
+  MARLIN_ASSIGN(meta.codebook, read_codebook(o));
   meta.gate_up_interleaved = (o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0;
   if (present(o.sparse_meta)) {
     meta.sparse = true;

@@ -24,6 +24,7 @@ struct LayoutOperands {
       false;  ///< GPTQ of a file that calls itself so: zeros that are all 8 are dropped
   TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
   TensorView sparse_meta;               ///< 2:4: values hold the kept elements only
+  TensorView codebook;                  ///< CODEBOOK4: 16 float32
   std::span<const float> column_norms;  ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
 };
 

@@ -116,7 +116,10 @@ Result<int64_t> check_codes(const LayoutOperands& o, int code_bits, CodeForm for
     return v.row_stride;
   }
   if (code_bits != 4) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(v, {code_bits == 8 ? MARLIN_I8 : MARLIN_U8}));
+    if (o.format == MARLIN_FP8)
+      MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_E4M3, MARLIN_U8}));
+    else
+      MARLIN_RETURN_IF_ERROR(expect_dtype(v, {o.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
     return v.row_stride;
   }

@@ -13,7 +13,8 @@ Result<std::unique_ptr<WeightSource>> quantize(const LayoutOperands& o, const Sp
     return Status::error(MARLIN_E_ARGUMENT, "layout: float values are rows [n, k], found layout %d",
                          o.layout);
   }
-  for (const TensorView* view : {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+  for (const TensorView* view :
+       {&o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.codebook}) {
     MARLIN_RETURN_IF_ERROR(expect_absent(*view));
   }
   MARLIN_ASSIGN(auto source, quantize_floats(o, {o.format, o.group_size,

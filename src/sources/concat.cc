@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
 #include <optional>
 
 #include "formats/codecs.h"
@@ -107,6 +108,11 @@ Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& 
       (meta.zero_kind == ZeroKind::additive && part.zero_type != meta.zero_type)) {
     return Status::error(MARLIN_E_SHAPE, "%s %zu: zeros: expected the kind and type of %s 0", one,
                          index, one);
+  }
+  if (std::memcmp(part.codebook.data(), meta.codebook.data(),
+                  meta.codebook.size() * sizeof meta.codebook[0]) != 0) {
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: codebook: expected that of %s 0", one, index,
+                         one);
   }
   MARLIN_RETURN_IF_ERROR(must_agree("2:4 sparse", meta.sparse, part.sparse));
   MARLIN_RETURN_IF_ERROR(

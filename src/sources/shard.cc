@@ -26,7 +26,7 @@ class ShardSource final : public WeightSource {
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     MARLIN_RETURN_IF_ERROR(source_->read(first_n_ + first, count, out));
     const WeightMeta& whole = source_->meta();
-    narrow(out.codes, count, whole.k, first_k_, meta_.k, 1);
+    narrow(out.codes, count, whole.k, first_k_, meta_.k, format_row(meta_.format)->code_bytes());
     narrow(out.scales, count, whole.groups, first_group_, meta_.groups,
            scale_bytes(meta_.scale_type));
     if (meta_.zero_kind != ZeroKind::none) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <string>
@@ -129,7 +130,7 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
   d.flags = 1;
   fails(d, MARLIN_E_UNSUPPORTED, "flags");
   d.flags = 0;
-  for (const int32_t bad : {-1, MARLIN_IQ4 + 1, INT32_MAX}) {
+  for (const int32_t bad : {-1, MARLIN_BFLOAT16 + 1, INT32_MAX}) {
     d.format = bad;
     fails(d, MARLIN_E_ARGUMENT, "format");
   }
@@ -284,11 +285,13 @@ TEST_F(Load, FloatsAreQuantizedOnLoadAsWhenPacked) {
   EXPECT_EQ(layer.dtype, MARLIN_F32);
   const std::vector<const char*> names = {layer.name};
   marlin_load_desc d = desc_of(names);
-  mm::weights none;
-  EXPECT_FAILS(MARLIN_E_ARGUMENT, layer.name, marlin_weights_load, context.get(), file.get(), &d, none.out());
+  // Without a format, floats stay as they are.
+  const mm::weights kept = mm::load(context, file, d);
+  EXPECT_EQ(mm::info(kept).format, MARLIN_FLOAT32);
 
   marlin_matrix floats;
   EXPECT_OK(marlin_checkpoint_tensor, file.get(), (std::string(layer.name) + ".weight").c_str(), &floats);
+  EXPECT_EQ(std::memcmp(decoded(kept).data(), floats.data, static_cast<size_t>(layer.n * layer.k) * sizeof(float)), 0);
   for (marlin_format format = MARLIN_INT4; format <= MARLIN_INT8; ++format)
     for (const bool mse : {false, true}) {
       d.format = format;

@@ -76,7 +76,8 @@ FIELD(marlin_pack_desc, tensor_scale, 272, 48);
 FIELD(marlin_pack_desc, flags, 320, 4);
 FIELD(marlin_pack_desc, gptq_zero_f, 324, 4);
 FIELD(marlin_pack_desc, column_norms, 328, 48);
-END(marlin_pack_desc, 376);
+FIELD(marlin_pack_desc, codebook, 376, 48);
+END(marlin_pack_desc, 424);
 
 FIELD(marlin_gemm_desc, struct_size, 0, 4);
 FIELD(marlin_gemm_desc, compute, 4, 4);

@@ -26,6 +26,7 @@ constexpr uint32_t kArraySeed = 20240601;
 /// Levels of the factors that fix the type of A as a kernel gets it.
 bool allowed(const Row& row) {
   const int kernel = row[trial::kFactors];
+  if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
   const bool takes_all = kernel < 0 || !mm::gpu::product_kernels()[static_cast<size_t>(kernel)].tensor;
   return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0));
 }

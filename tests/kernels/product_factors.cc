@@ -11,7 +11,9 @@ constexpr int64_t kGroups[] = {16, 32, 64, 128, 256, 0};
 constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, 0};
 constexpr int kOwnScale = 3;  // E8M0 or E4M3
 
-bool has_sparse_form(marlin_format format) { return oracle::code_bits(format) == 4 && format != MARLIN_IQ4; }
+bool has_sparse_form(marlin_format format) {
+  return oracle::code_bits(format) == 4 && format != MARLIN_IQ4 && format != MARLIN_NF4;
+}
 
 }  // namespace
 
@@ -27,7 +29,7 @@ bool allowed(const covering::Row& r) {
     const bool mx = f.format == MARLIN_MXFP4, nv = f.format == MARLIN_NVFP4;
     if (fixed(kGroup) && ((mx && kGroups[r[kGroup]] != 32) || (nv && kGroups[r[kGroup]] != 16))) return false;
     if (r[kScale] == kOwnScale && !mx && !nv) return false;
-    if (f.zeros == Zeros::additive && r[kTensor] > 0) return false;
+    if ((f.zeros == Zeros::additive || f.format == MARLIN_NF4) && r[kTensor] > 0) return false;
   }
   if (r[kSparse] == 1 && r[kOrder] > 0) return false;  // sparse weights are in order, and
   if (r[kSparse] == 1 && fixed(kFormat) && !has_sparse_form(kFormats[r[kFormat]].format)) return false;

@@ -32,7 +32,8 @@ const char* name_of(marlin_dtype d) {
       return "none";
   }
 }
-constexpr const char* kFormats[] = {"none", "INT4", "FP4", "MXFP4", "NVFP4", "INT8", "INT2", "INT3", "INT5", "INT6", "IQ4"};
+constexpr const char* kFormats[] = {"none", "INT4", "FP4",  "MXFP4", "NVFP4", "INT8", "INT2",
+                                    "INT3", "INT5", "INT6", "IQ4",   "UINT8", "FP8",  "NF4"};
 constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
 
 testing::AssertionResult expect_ok(marlin_status status, const marlin_error& err, const char* what) {
@@ -196,7 +197,7 @@ void Trial::fill_weights() {
   Random random(spec.seed);
   const int64_t groups = groups_of(spec);
   const int bits = oracle::code_bits(spec.format);
-  values = Matrix(spec.n, code_columns(spec), bits == 8 ? MARLIN_I8 : MARLIN_U8, spec.strides);
+  values = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8, spec.strides);
   if (spec.sparse) fill_masks();
   scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);
   if (spec.zeros == Zeros::integer) zeros = Matrix(spec.n, groups, MARLIN_U8, spec.strides);
@@ -208,7 +209,10 @@ void Trial::fill_weights() {
   // Sums of about 1, whatever K: epilogues are exercised where they bend, and F16 does not overflow.
   const double size = 0.5 / std::sqrt(static_cast<double>(spec.k)) * 16 / (spec.format == MARLIN_IQ4 ? 256 : 1 << bits);
   for (int64_t r = 0; r < spec.n; ++r) {
-    for (int64_t i = 0; i < values.view().cols; ++i) values.bytes(r)[i] = static_cast<uint8_t>(random.below(256));
+    for (int64_t i = 0; i < values.view().cols; ++i) {
+      uint8_t& byte = values.bytes(r)[i] = static_cast<uint8_t>(random.below(256));
+      if (spec.format == MARLIN_FP8 && byte % 128 == 127) byte = 0;  // not NaN
+    }
     for (int64_t g = 0; g < groups; ++g) {
       double scale = size * std::exp2(random.uniform(-2, 2)) * (random.below(16) == 0 ? -1 : 1);
       if (spec.scale_type == MARLIN_E8M0) {

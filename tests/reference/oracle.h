@@ -6,7 +6,7 @@
 //   |C - C64| <= gamma(K + e) * S + K * 2^-126 * max(1, max|a|, max|w|, |t|) + one rounding to C's type
 //
 // gamma(n) = n u / (1 - n u), u = 2^-24. S = sum |a w| + |bias|; with zero points or additive zeros, which a kernel may correct
-// by sums of activations, S = sum |a| (|q s| + |z s|) + |bias|. K counts a product and an addition of a dot product, of which
+// by sums of activations, S = sum |a| (|q s| + |z s|) + |bias|, where UINT8 counts from -128 on. K counts a product and an addition of a dot product, of which
 // one is free; e counts the operations on top: group scale, zeros, activation scale, tensor scale t, bias. The middle term
 // allows units that flush subnormals. An epilogue passes the bound on by its slope and adds its own evaluation.
 #pragma once
@@ -23,9 +23,12 @@ namespace oracle {
 
 double e2m1(int code);  ///< codes 0..15
 int iq4(int code);      ///< codes 0..15
-/// Bits of a code, and whether codes are integers: of formats other than FP4, MXFP4, NVFP4 and IQ4.
+double nf4(int code);   ///< codes 0..15
+/// Bits of a code, and whether codes are integers: of formats other than FP4, MXFP4, NVFP4, IQ4, NF4 and FP8.
 int code_bits(marlin_format format);
 bool has_integer_codes(marlin_format format);
+/// NF4 and FP8, which any compute multiplies by the activations as given.
+bool takes_float_activations(marlin_format format);
 double e8m0(int byte);
 double e4m3(int byte);
 double f16(int bits);

@@ -61,13 +61,27 @@ int code_bits(marlin_format format) {
     case MARLIN_INT6:
       return 6;
     case MARLIN_INT8:
+    case MARLIN_UINT8:
+    case MARLIN_FP8:
       return 8;
     default:
       return 4;
   }
 }
 
-bool has_integer_codes(marlin_format format) { return code_bits(format) != 4 || format == MARLIN_INT4; }
+bool has_integer_codes(marlin_format format) {
+  return format == MARLIN_INT4 || (code_bits(format) != 4 && format != MARLIN_FP8);
+}
+bool takes_float_activations(marlin_format format) { return format == MARLIN_FP8 || format == MARLIN_NF4; }
+
+double nf4(int code) {
+  static constexpr uint32_t kBits[] = {0xBF800000, 0xBF3239B1, 0xBF066B30, 0xBECA32A0, 0xBE91A24D, 0xBE3D353F,
+                                       0xBDBA7871, 0x00000000, 0x3DA2FAFF, 0x3E24CAE3, 0x3E7C04DD, 0x3EAD033A,
+                                       0x3EE1A4B8, 0x3F1007AB, 0x3F3913B3, 0x3F800000};
+  float f;
+  std::memcpy(&f, &kBits[code], sizeof f);
+  return static_cast<double>(f);
+}
 
 double e8m0(int byte) { return byte == 255 ? kNaN : std::ldexp(1.0, byte - 127); }
 double e4m3(int byte) { return (byte & 127) == 127 ? kNaN : decode_float(byte, 4, 3, 7); }
@@ -129,7 +143,11 @@ Real real_value(const Weights& w, int64_t row, int64_t column) {
       v = (q - (w.zero.empty() ? Real(middle) : zero)) * scale;
     }
   } else {
-    v = Real(w.format == MARLIN_IQ4 ? iq4(code) : e2m1(code)) * scale;
+    const double number = w.format == MARLIN_IQ4   ? iq4(code)
+                          : w.format == MARLIN_NF4 ? nf4(code)
+                          : w.format == MARLIN_FP8 ? e4m3(code)
+                                                   : e2m1(code);
+    v = Real(number) * scale;
   }
   if (w.tensor_scale.empty()) return v;
   const Real t = w.tensor_scale[static_cast<size_t>(row)];

@@ -53,10 +53,13 @@ struct DecodedWeights {
 };
 
 double magnitude_of(const Weights& w, int64_t row, int64_t column, double decoded) {
-  if (w.zero.empty() || (!w.kept.empty() && !w.kept[at(row * w.k + column)])) return std::fabs(decoded);
+  if ((w.zero.empty() && w.format != MARLIN_UINT8) || (!w.kept.empty() && !w.kept[at(row * w.k + column)]))
+    return std::fabs(decoded);
   const size_t group = at(row * w.groups + w.group_of(column));
-  const int code = w.codes[at(row * w.k + column)], q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
-  double m = std::fabs(q * w.scale[group]) + std::fabs(w.additive ? w.zero[group] : w.zero[group] * w.scale[group]);
+  const int code = w.codes[at(row * w.k + column)], less = w.format == MARLIN_UINT8 ? 128 : 0,
+            q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code - less;
+  const double scale = w.scale[group], zero = w.zero.empty() ? 128 : w.zero[group];
+  double m = std::fabs(q * scale) + std::fabs(w.additive ? zero + less * scale : (zero - less) * scale);
   if (!w.tensor_scale.empty()) m = std::fabs(w.divide ? m / w.tensor_scale[at(row)] : m * w.tensor_scale[at(row)]);
   return m;
 }
@@ -102,8 +105,8 @@ struct Approximate {
 
 int extra_roundings(const Product& p) {
   const Weights& w = *p.weights;
-  return 1 + (w.zero.empty() ? 0 : 2) + (p.compute == MARLIN_COMPUTE_INT8 ? 1 : 0) + (w.tensor_scale.empty() ? 0 : 1) +
-         (p.bias.empty() ? 0 : 1);
+  return 1 + (w.zero.empty() ? 0 : 2) + (w.format == MARLIN_UINT8 ? 2 : 0) + (p.compute == MARLIN_COMPUTE_INT8 ? 1 : 0) +
+         (w.tensor_scale.empty() ? 0 : 1) + (p.bias.empty() ? 0 : 1);
 }
 
 /// Sums of one row of A with every row of W, before the epilogue.
@@ -257,7 +260,7 @@ bool Element::accepts(double got) const {
 std::vector<Element> multiply(const Product& p) {
   const Weights& w = *p.weights;
   const DecodedWeights decoded = decode(w);
-  const bool int8 = p.compute == MARLIN_COMPUTE_INT8;
+  const bool int8 = p.compute == MARLIN_COMPUTE_INT8 && !takes_float_activations(w.format);
   const Activations quantized = int8 ? quantize_activations(w, p.m, p.a) : Activations{};
   const int64_t columns = p.columns();
   RowSums sums(p, decoded);

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "base/bits.h"
 #include "formats/format_table.h"
 #include "formats/weights.h"
 
@@ -35,6 +36,19 @@ class MemorySource final : public WeightSource {
  private:
   Stripe all_;
 };
+
+/// Code i of the matrix.
+inline uint32_t code_of(const MemorySource& source, int64_t i) {
+  const uint8_t* const codes = source.all().codes.data();
+  switch (format_row(source.meta().format)->code_bytes()) {
+    case 1:
+      return codes[i];
+    case 2:
+      return load<uint16_t>(codes + 2 * i);
+    default:
+      return load<uint32_t>(codes + 4 * i);
+  }
+}
 
 /// The masks of a block of 4 with two kept elements.
 inline constexpr uint8_t kKeptPatterns[] = {3, 5, 6, 9, 10, 12};
@@ -69,11 +83,15 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
         *high = static_cast<uint8_t>(0x3e + *high % 2);
     }
   };
-  const uint32_t codes = 1u << format_row(meta.format)->code_bits;
-  fill(all.codes, elements, codes);
+  const FormatRow& row = *format_row(meta.format);
+  const uint32_t codes = row.code_bits >= 8 ? 256 : 1u << row.code_bits;
+  fill(all.codes, elements * row.code_bytes(), codes);
+  for (size_t i = row.code_bytes() - 1; tame && row.numbers == CodeNumbers::floats && i < all.codes.size();
+       i += row.code_bytes())
+    if (uint8_t& high = all.codes[i]; (high & 0x7c) == 0x7c) high ^= 0x40;  // no NaN and no infinity
   fill_scales(all.scales, meta.scale_type);
   all.zeros.clear();
-  if (meta.zero_kind == ZeroKind::integer) fill(all.zeros, groups, codes + 1);
+  if (meta.zero_kind == ZeroKind::integer) fill(all.zeros, groups, std::min(codes + 1, 256u));
   if (meta.zero_kind == ZeroKind::additive) fill_scales(all.zeros, meta.zero_type);
   const auto fill_factors = [&](std::vector<uint8_t>& bytes, bool present) {
     fill(bytes, present ? static_cast<size_t>(meta.n * meta.factors()) * 2 : 0, 256);
@@ -122,6 +140,8 @@ void for_each_kind(const FormatRow& row, const Use& use) {
         meta.scale_type = scale;
         meta.zero_kind = zero;
         meta.zero_type = zero_type;
+        if (row.format == MARLIN_CODEBOOK4)
+          for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
         use(meta);
         meta.sparse = true;
         if (row.has_sparse_form() && !is_two_level(scale)) use(meta);

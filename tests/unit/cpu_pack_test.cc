@@ -49,7 +49,7 @@ class Packing : public testing::Test {
             set_groups(meta, order, random_);
             MemorySource source;
             source.mutable_meta() = meta;
-            if (meta.zero_kind != ZeroKind::additive && pick(0, 1) == 1) {
+            if (meta.zero_kind != ZeroKind::additive && !row.has_codebook_of_floats() && pick(0, 1) == 1) {
               source.mutable_meta().tensor_scales = {{0, 0.37f, pick(0, 1) == 1}};
               if (meta.n > 1) source.mutable_meta().tensor_scales.push_back({pick(1, meta.n - 1), 3.7f, pick(0, 1) == 1});
             }
@@ -79,7 +79,7 @@ class Packing : public testing::Test {
 /// One place of the packed layout, read as the comment of layout.h says and not as the packer writes.
 struct Place {
   bool kept;
-  uint8_t code;  // where kept
+  uint32_t code;  // where kept
   GroupScale group;
 };
 
@@ -116,12 +116,11 @@ Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
     place.code = static_cast<uint8_t>(plane_at(group, low, s, c));
     if (high != 0) place.code = static_cast<uint8_t>(place.code | plane_at(group + 64 * low, high, s, c) << low);
   } else if (l.code_bits == 4) {
-    const int64_t j = s / 8, high = s % 8 / 4, i = s % 4;
-    const uint8_t byte = super[block * 1024 + v * 256 + j * 64 + 4 * c + i];
-    place.code = high ? byte >> 4 : byte & 15;
+    place.code = static_cast<uint32_t>(plane_at(super + block * 1024 + v * 256, 4, s, c));
+  } else if (l.code_bits == 8) {
+    place.code = super[block * 2048 + v * 512 + s / 4 * 64 + 4 * c + s % 4] ^ (l.less_128 ? 0x80u : 0u);
   } else {
-    const int64_t j = s / 4, i = s % 4;
-    place.code = super[block * 2048 + v * 512 + j * 64 + 4 * c + i];
+    place.code = float_bits_at(super + (block * 4 + v) * 64 * l.code_bits, l.code_bits, s, c);
   }
   const int64_t group = slot % 128 / l.slot_group, groups = 128 / l.slot_group,
                 codes = 64 * 128 * l.code_bits / 8 * (l.sparse ? 3 : 4) / 4;
@@ -170,7 +169,7 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
             ASSERT_EQ(place.kept, (kept >> k % 4 & 1) != 0) << "n " << n << " slot " << slot;
           }
           if (place.kept) {
-            ASSERT_EQ(place.code, source.all().codes[n * meta.k + k]) << "n " << n << " slot " << slot;
+            ASSERT_EQ(place.code, code_of(source, n * meta.k + k)) << "n " << n << " slot " << slot;
           }
           ASSERT_TRUE(same_bits(place.group.scale, expected.scale)) << "n " << n << " slot " << slot;
           ASSERT_TRUE(same_bits(place.group.zero, expected.zero)) << "n " << n << " slot " << slot;
@@ -180,7 +179,9 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
           const float value = decode_value(meta, place.code, place.group, nullptr);
           const bool beyond =
               meta.zero_kind == ZeroKind::integer && place.group.zero == static_cast<float>(1 << layout.code_bits);
-          const bool none = meta.zero_kind == ZeroKind::additive || beyond || meta.format == MARLIN_IQ4;
+          const FormatRow& row = *format_row(meta.format);
+          const bool no_zero = meta.format == MARLIN_IQ4 || row.has_codebook_of_floats();
+          const bool none = meta.zero_kind == ZeroKind::additive || beyond || no_zero;
           const bool shared = n < meta.n && none;
           ASSERT_TRUE(shared ? std::isfinite(value) : value == 0) << "padding, n " << n << " slot " << slot << ": " << value;
         }
@@ -366,7 +367,6 @@ TEST_F(Packing, RejectsGroupsThatDoNotFit) {
   EXPECT_THAT(packed.status().message(), HasSubstr("group_size is 48"));
 }
 
-/// A row is packed as 64: a file of 19 MB asked for 1.2 GB.
 TEST_F(Packing, RefusesFewRowsOfExtremeLength) {
   size_t asked = 0;
   const Allocator none{[](void* self, size_t size, size_t) -> void* {
@@ -461,7 +461,7 @@ TEST_F(Packing, AllocatorThatRefusesIsAnError) {
   EXPECT_EQ(pack_weights(FailingSource(2000, false), refusing, pool_).status().code(), MARLIN_E_MEMORY);
 }
 
-/// Makes its rows up, so that a large matrix costs no memory.
+/// Makes its rows up.
 class EndlessSource final : public WeightSource {
  public:
   EndlessSource() {

@@ -33,9 +33,9 @@ TEST(FormatTable, RowsAreInOrderOfTheirNumbers) {
     EXPECT_TRUE(row.allows(row.default_type));
     EXPECT_TRUE(row.allows(ZeroKind::none));
   }
-  EXPECT_EQ(number, MARLIN_IQ4 + 1);
-  EXPECT_EQ(last_format(), MARLIN_IQ4);
-  for (const marlin_format f : {MARLIN_FORMAT_NONE, marlin_format{MARLIN_IQ4 + 1}, marlin_format{-1}})
+  EXPECT_EQ(number, MARLIN_BFLOAT16 + 1);
+  EXPECT_EQ(last_format(), MARLIN_BFLOAT16);
+  for (const marlin_format f : {MARLIN_FORMAT_NONE, marlin_format{MARLIN_BFLOAT16 + 1}, marlin_format{-1}})
     EXPECT_EQ(format_row(f), nullptr);
   EXPECT_STREQ(format_name(99), "unknown");
 }

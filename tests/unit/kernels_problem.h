@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -76,6 +77,19 @@ inline void random_two_level(const PanelLayout& l, ScaleType type, std::mt19937&
     random_scale(ScaleType::f16, rng, p + l.factors_offset(type) + c * static_cast<int>(kFactorBytes));
 }
 
+/// Floats of ordinary size; E4M3 takes any number.
+inline void random_floats(int bits, std::mt19937& rng, uint8_t* p, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += bits / 8) {
+    const float value = std::ldexp(static_cast<float>(rng() % 2048) - 1024.0f, -9);
+    if (bits == 32)
+      store(p + i, value);
+    else if (bits == 16)  // F16 and BF16: an exponent of up to 2^4
+      store(p + i, static_cast<uint16_t>(rng() & 0xbfffu));
+    else
+      p[i] = static_cast<uint8_t>((rng() & 0x80u) | rng() % 0x7f);
+  }
+}
+
 /// Two of four positions for each of 8 quads: the lower one's 2 bits at 2 t, the higher one's at 16 + 2 t.
 inline uint32_t random_positions(std::mt19937& rng) {
   uint32_t word = 0;
@@ -101,8 +115,11 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   l.n = n;
   l.k = k;
   l.code_bits = format_row(kind.format)->code_bits;
-  if (l.code_bits != 4 && l.code_bits != 8) l.expansion = Expansion::integers;
+  if (l.code_bits != 4 && l.code_bits < 8) l.expansion = Expansion::integers;
   if (kind.format == MARLIN_IQ4) l.expansion = Expansion::iq4;
+  if (kind.format == MARLIN_FP8) l.expansion = Expansion::e4m3;
+  l.less_128 = kind.format == MARLIN_UINT8;
+  for (int i = 0; i < 16; ++i) l.codebook[i] = static_cast<float>(i * i) / 7.0f - 9.25f;
   l.slot_group = kind.group;
   l.sparse = meta.sparse = kind.sparse;
   l.scale_type = kind.scale;
@@ -123,6 +140,7 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   for (int64_t s = 0; s < l.panels() * l.superblocks(); ++s) {
     uint8_t* super = bytes + s * l.super_bytes();
     for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
+    if (format_row(kind.format)->numbers == CodeNumbers::floats) random_floats(l.code_bits, rng, super, l.code_bytes());
     for (int64_t i = 0; kind.sparse && i < l.code_bytes(); i += 4)
       if (i % 192 >= 128) store(super + i, random_positions(rng));
     if (is_two_level(l.scale_type)) random_two_level(l, l.scale_type, rng, super + l.scales_offset());
@@ -130,7 +148,7 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
     for (int i = 0; i < l.groups_per_super() * kPanelColumns && !is_two_level(l.scale_type); ++i) {
       random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
       if (l.zero_kind == ZeroKind::integer)
-        super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % ((1u << l.code_bits) + 1));
+        super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % ((1u << l.code_bits) + (l.less_128 ? 0 : 1)));
       if (l.zero_kind == ZeroKind::additive)
         random_scale(l.zero_type, rng, super + l.zeros_offset() + i * static_cast<int64_t>(scale_bytes(l.zero_type)));
     }
@@ -179,6 +197,22 @@ inline double two_level_at(const PanelLayout& l, ScaleType type, const uint8_t* 
   return q * static_cast<double>(f16_to_f32(load<uint16_t>(factor)));
 }
 
+/// The bits of a float of 2 or 4 bytes: slots 0 and 2, 4 and 6, 1 and 3, 5 and 7 of 8 are pairs, or slots 0, 4, 1, 5, 2, 6,
+/// 3 and 7 follow each other.
+inline uint32_t float_bits_at(const uint8_t* group, int bits, int64_t slot, int64_t c) {
+  constexpr int kPairs[] = {0, 2, 0, 2, 1, 3, 1, 3}, kSingle[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  const int64_t octet = slot / 8, s = slot % 8;
+  if (bits == 32) return load<uint32_t>(group + (8 * octet + kSingle[s]) * 64 + 4 * c);
+  return load<uint16_t>(group + (4 * octet + kPairs[s]) * 64 + 4 * c + s % 4 / 2 * 2);
+}
+
+inline double float_at(const uint8_t* group, marlin_format format, int64_t slot, int64_t c) {
+  const uint32_t bits = float_bits_at(group, format == MARLIN_FLOAT32 ? 32 : 16, slot, c);
+  if (format == MARLIN_FLOAT32) return static_cast<double>(std::bit_cast<float>(bits));
+  const auto half = static_cast<uint16_t>(bits);
+  return static_cast<double>(format == MARLIN_FLOAT16 ? f16_to_f32(half) : bf16_to_f32(half));
+}
+
 /// The parts of a weight: value = integer * scale + offset.
 struct WeightParts {
   double integer = 0, scale = 0, offset = 0;
@@ -202,7 +236,17 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
     parts.offset = static_cast<double>(
         decode_scale(l.zero_type, super + l.zeros_offset() + g * static_cast<int64_t>(scale_bytes(l.zero_type))));
   if (l.code_bits == 8) {
-    parts.integer = static_cast<int8_t>(super[block * 2048 + v * 512 + i / 4 * 64 + 4 * c + i % 4]);
+    const uint8_t byte = super[block * 2048 + v * 512 + i / 4 * 64 + 4 * c + i % 4];
+    parts.integer = l.expansion == Expansion::e4m3 ? static_cast<double>(e4m3_to_f32(byte)) : static_cast<int8_t>(byte);
+    if (l.less_128) {
+      if (l.zero_kind != ZeroKind::additive)
+        parts.offset = -parts.scale * (l.zero_kind == ZeroKind::none ? 128 : super[l.zeros_offset() + g]);
+      parts.offset += 128 * parts.scale;
+    }
+    return parts;
+  }
+  if (l.code_bits > 8) {
+    parts.integer = float_at(super + (block * 4 + v) * 4 * 16 * l.code_bits, w.meta().format, i, c);
     return parts;
   }
   if (l.expansion == Expansion::integers) {
@@ -217,7 +261,9 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
   }
   const int q = code_at(super, l.sparse, block, v, i, c);
   if (q < 0) return {};
-  if (w.meta().format == MARLIN_IQ4)
+  if (w.meta().format == MARLIN_NF4 || w.meta().format == MARLIN_CODEBOOK4)
+    parts.integer = static_cast<double>(l.codebook[q]);
+  else if (w.meta().format == MARLIN_IQ4)
     parts.integer = static_cast<double>(kIq4[q]);
   else if (w.meta().format != MARLIN_INT4)
     parts.integer = static_cast<double>(kE2m1[q]);

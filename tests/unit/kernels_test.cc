@@ -46,6 +46,16 @@ std::vector<WeightKind> all_kinds() {
     kinds.push_back({MARLIN_INT5, ScaleType::f32, ZeroKind::integer, group, false, true});
     kinds.push_back({MARLIN_INT6, ScaleType::bf16, ZeroKind::additive, group});
     kinds.push_back({MARLIN_IQ4, ScaleType::f16, ZeroKind::none, group});
+    kinds.push_back({MARLIN_UINT8, ScaleType::f16, ZeroKind::none, group});
+    kinds.push_back({MARLIN_UINT8, ScaleType::f16, ZeroKind::integer, group});
+    kinds.push_back({MARLIN_UINT8, ScaleType::bf16, ZeroKind::additive, group, false, true});
+    kinds.push_back({MARLIN_FP8, ScaleType::f32, ZeroKind::none, group});
+    kinds.push_back({MARLIN_FP8, ScaleType::bf16, ZeroKind::none, group, true});
+    kinds.push_back({MARLIN_NF4, ScaleType::f32, ZeroKind::none, group});
+    kinds.push_back({MARLIN_CODEBOOK4, ScaleType::f16, ZeroKind::none, group, false, true});
+    kinds.push_back({MARLIN_FLOAT32, ScaleType::e8m0, ZeroKind::none, group});
+    kinds.push_back({MARLIN_FLOAT16, ScaleType::e8m0, ZeroKind::none, group, false, true});
+    kinds.push_back({MARLIN_BFLOAT16, ScaleType::e8m0, ZeroKind::none, group});
     // Groups of K-quants have 16 or 32 elements; a layout may have others.
     kinds.push_back({MARLIN_INT2, ScaleType::u4, ZeroKind::additive, group});
     kinds.push_back({MARLIN_INT4, ScaleType::u6, ZeroKind::additive, group});
@@ -54,6 +64,7 @@ std::vector<WeightKind> all_kinds() {
     kinds.push_back({MARLIN_INT6, ScaleType::s8, ZeroKind::none, group});
     kinds.push_back({MARLIN_IQ4, ScaleType::s6, ZeroKind::none, group});
   }
+  kinds.push_back({MARLIN_FP8, ScaleType::e8m0, ZeroKind::none, 32});
   kinds.push_back({MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32});
   kinds.push_back({MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true});
   for (size_t i = 0, dense = kinds.size(); i < dense; ++i) {

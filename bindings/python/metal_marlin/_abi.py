@@ -151,6 +151,18 @@ class Format(Constant):
     INT6 = 9
     # iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
     IQ4 = 10
+    # (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive)
+    UINT8 = 11
+    # e4m3(q) * s, s a float or E8M0
+    FP8 = 12
+    # nf4(q) * s, the 16 floats of QLoRA (bitsandbytes)
+    NF4 = 13
+    # codebook[q] * s, 16 floats of the file or the caller
+    CODEBOOK4 = 14
+    # floats as they are, without scales; any compute multiplies them as the default does
+    FLOAT32 = 15
+    FLOAT16 = 16
+    BFLOAT16 = 17
 
 
 class Compute(Constant):
@@ -166,7 +178,7 @@ class Compute(Constant):
 class Layout(Constant):
     # packing: ROWS; opening a file: detected
     AUTO = 0
-    # 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; others: U8 [N, K]
+    # 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K]
     ROWS = 1
     # U32 [K/8, N], nibble i of a word = element 8 kb + i
     K8N = 2
@@ -400,7 +412,7 @@ class marlin_stream_desc(Structure):
 class marlin_pack_desc(Structure):
     struct_size: int
     format: int
-    # weights along K that share a scale; 0: the format's own (32, NVFP4 16); >= k: the row
+    # weights along K that share a scale; 0: the format's own (32, NVFP4 16, FP8 128, NF4 64); >= k: the row
     group_size: int
     layout: int
     # out_features, in_features
@@ -411,7 +423,7 @@ class marlin_pack_desc(Structure):
     values: marlin_matrix
     # ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
     scales: marlin_matrix
-    # ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0)
+    # ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: see marlin_format
     zeros: marlin_matrix
     # 2:4: values hold kept codes only. ROWS: U8 mask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)]
     sparse_meta: marlin_matrix
@@ -424,6 +436,8 @@ class marlin_pack_desc(Structure):
     gptq_zero_f: int
     # PRUNE_2_4 only: [1, k] F32 >= 0; pruning ranks by |w| * norm (Wanda); absent: all 1
     column_norms: marlin_matrix
+    # CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale
+    codebook: marlin_matrix
     _fields_ = (
         ("struct_size", c_uint32),
         ("format", c_int32),
@@ -440,6 +454,7 @@ class marlin_pack_desc(Structure):
         ("flags", c_uint32),
         ("gptq_zero_f", c_int32),
         ("column_norms", marlin_matrix),
+        ("codebook", marlin_matrix),
     )
 
 

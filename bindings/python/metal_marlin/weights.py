@@ -34,6 +34,7 @@ class Part:
     sparse_meta         2:4: values hold what is kept, and this says where: uint8 masks or int16 nibbles
     tensor_scale        one float; with divide_scale it divides
     column_norms        float32 [k] >= 0, with prune_2_4: prunes by |w| * norm
+    codebook            float32 [16], with Format.CODEBOOK4: the value of each code in units of its scale
     additive_zeros      q * s + zero
     prune_2_4           keep the two largest of every 4 along k
     obeys_2_4           dense values obey 2:4: store them sparse
@@ -54,6 +55,7 @@ class Part:
     sparse_meta: Any = None
     tensor_scale: float | None = None
     column_norms: Any = None
+    codebook: Any = None
     additive_zeros: bool = False
     divide_scale: bool = False
     prune_2_4: bool = False
@@ -89,6 +91,7 @@ class Part:
             group_index=optional(self.group_index, "group_index"),
             tensor_scale=optional(scale, "tensor_scale"),
             column_norms=optional(self.column_norms, "column_norms"),
+            codebook=optional(self.codebook, "codebook"),
             flags=flags_of(self, "MARLIN_PACK_"),
             gptq_zero_f=self.gptq_zero_f,
         )

@@ -9,7 +9,7 @@
 
 namespace metal_marlin::cpu {
 
-/// Calls call.operator()<kCode>().
+/// Calls call.operator()<kCode>() for codes that are not real.
 template <class Call>
 void with_code(CodeKind code, Call call) {
   switch (code) {
@@ -25,6 +25,25 @@ void with_code(CodeKind code, Call call) {
       return call.template operator()<CodeKind::i8>();
     case CodeKind::i8add:
       return call.template operator()<CodeKind::i8add>();
+    default:
+      return;
+  }
+}
+
+/// The same for any code.
+template <class Call>
+void with_any_code(CodeKind code, Call call) {
+  switch (code) {
+    case CodeKind::lut4:
+      return call.template operator()<CodeKind::lut4>();
+    case CodeKind::bf16:
+      return call.template operator()<CodeKind::bf16>();
+    case CodeKind::f16:
+      return call.template operator()<CodeKind::f16>();
+    case CodeKind::f32:
+      return call.template operator()<CodeKind::f32>();
+    default:
+      return with_code(code, call);
   }
 }
 

@@ -70,8 +70,11 @@ void decode_super(const PanelLayout& layout, CodeKind code, const uint8_t* super
   if (layout.has_two_level_zeros())
     return decode_two_level(layout, layout.zero_type, packed, out.zeros);
   float* zeros = &out.zeros[0][0];
-  if (layout.zero_kind == ZeroKind::additive)
-    return decode_scales(layout.zero_type, packed, n, zeros);
+  if (layout.zero_kind == ZeroKind::additive) decode_scales(layout.zero_type, packed, n, zeros);
+  if (layout.less_128)
+    return correct_zeros(layout, packed, layout.groups_per_super(), 0, kPanelColumns,
+                         &out.scales[0][0], zeros);
+  if (layout.zero_kind == ZeroKind::additive) return;
   const auto fixed = static_cast<float>(code == CodeKind::u4 ? 8 : layout.zero_point());
   for (int i = 0; i < n; ++i)
     zeros[i] = layout.zero_kind == ZeroKind::integer ? static_cast<float>(packed[i]) : fixed;
@@ -89,6 +92,12 @@ int bits_at(const uint8_t* plane, int bits, int s, int c) {
   const int slots_a_line = kBlockSlots / bits;
   const int byte = plane[s / slots_a_line * 64 + 4 * c + s % 4];
   return byte >> s % slots_a_line / 4 * bits & ((1 << bits) - 1);
+}
+
+/// The line of a block that holds slot `s` of floats (layout.h), `slots` to a dword.
+int line_of_slot(int s, int slots) {
+  const int octet = s / 8, quad = s % 8 / 4, i = s % 4;  // slots i and i + 2 are a pair
+  return slots == 1 ? octet * 8 + 2 * i + quad : octet * 4 + i % 2 * 2 + quad;
 }
 
 /// The code of column c of a column group in slot `s` of a block; `group` are the bytes of the
@@ -127,8 +136,38 @@ void for_codes(const PanelLayout& layout, const uint8_t* super, Each each) {
 /// value, because their activations are 0 and their scales are finite.
 using FloatSuper = float[4][kSuperSlots][16];
 
+/// The number of a real code, in units of its scale.
+float real_value(const PanelLayout& layout, CodeKind code, const uint8_t* group, int s, int c) {
+  switch (code) {
+    case CodeKind::lut4:
+      return layout.codebook[bits_at(group, 4, s, c)];
+    case CodeKind::f32:
+      return std::bit_cast<float>(load<uint32_t>(group + line_of_slot(s, 1) * 64 + 4 * c));
+    default:
+      break;
+  }
+  if (layout.expansion == Expansion::e4m3) return e4m3_to_f32(group[s / 4 * 64 + 4 * c + s % 4]);
+  const auto half = load<uint16_t>(group + line_of_slot(s, 2) * 64 + 4 * c + s % 4 / 2 * 2);
+  return code == CodeKind::f16 ? f16_to_f32(half) : bf16_to_f32(half);
+}
+
+void dequantize_real(const PanelLayout& layout, CodeKind code, const uint8_t* super,
+                     FloatSuper& w) {
+  SuperScales group;
+  decode_super(layout, code, super, group);
+  for (int block = 0; block < kBlocksPerSuper; ++block)
+    for (int v = 0; v < kColumnGroups; ++v, super += layout.group_bytes())
+      for (int i = 0; i < kBlockSlots; ++i) {
+        const int step = block * kBlockSlots + i, slot = slot_of_step(step);
+        for (int c = 0; c < kGroupColumns; ++c)
+          w[v][step][c] = real_value(layout, code, super, slot % kBlockSlots, c) *
+                          group.scales[slot / layout.slot_group][16 * v + c];
+      }
+}
+
 void dequantize_float(const PanelLayout& layout, CodeKind code, const uint8_t* super,
                       FloatSuper& w) {
+  if (is_real(code)) return dequantize_real(layout, code, super, w);
   SuperScales group;
   decode_super(layout, code, super, group);
   int step_of_slot[kSuperSlots];

@@ -9,9 +9,10 @@
 //          prescaled: dequant, with the scales multiplied into the decoded weights
 //          paired: dequant, with two scale groups of 16 slots in neighboring lanes
 //   CODES  u4 (INT4, zero point 8), u4zero (INT4, integer zero points), u4add (INT4, additive
-//          zeros), fp4 (E2M1), i8, i8add (INT8); any: the kinds that the row names. With the suffix
-//          _sparse, a kernel serves only 2:4 sparse weights of these codes. Without it, a kernel
-//          serves dense weights, and an `any` kernel also sparse weights if its row says so.
+//          zeros), fp4 (E2M1), i8, i8add (INT8), lut4 (16 floats), bf16, f16, f32; any: the kinds
+//          that the row names. With the suffix _sparse, a kernel serves only 2:4 sparse weights of
+//          these codes. Without it, a kernel serves dense weights, and an `any` kernel also sparse
+//          weights if its row says so.
 //   FORM   the type in which activations are multiplied: i8, bf16, f32
 #pragma once
 
@@ -27,10 +28,11 @@
 
 namespace metal_marlin::cpu {
 
-inline constexpr uint32_t kAllCodes = 0x3f;
+inline constexpr uint32_t kAllCodes = 0x3f;  ///< all but real ones
+inline constexpr uint32_t kRealCodes = 0x3c0;
 constexpr uint32_t bit(CodeKind kind) { return 1u << static_cast<int>(kind); }
 /// The bit of the same codes for 2:4 sparse weights.
-constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 8; }
+constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 16; }
 inline constexpr uint32_t kSparseCodes = sparse(CodeKind::u4) | sparse(CodeKind::u4zero) |
                                          sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
@@ -75,7 +77,7 @@ struct KernelRow {
   ActivationForm form = ActivationForm::f32;  ///< f32 and bf16 serve MARLIN_COMPUTE_DEFAULT
   uint32_t codes = 0;                         ///< of bit(CodeKind) and sparse(CodeKind)
   uint32_t scales = kOneLevelScales;          ///< of bit(ScaleType)
-  bool expands = false;                       ///< i8, i8add: also codes that are expanded first
+  bool expands = false;                       ///< i8, i8add, bf16: also codes that are expanded
   bool bf16_only = false;                     ///< serves BF16 activations only
   int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
   int64_t m_max = 0;  ///< the most; 0: no limit

@@ -14,8 +14,12 @@
 // column 16 v + c, slots 32 / w j + 4 t + i at bits w t, for i = 0..3. A line, or w bits of each of
 // its bytes, is therefore 16 columns x 4 consecutive slots: the operand of a 4-way dot product.
 //
+// Codes of UINT8 are stored less 128. Floats of 2 bytes have 16 lines for a block: dword c of line
+// j holds slots first_slot_of_pair(j) and that + 2 (activations.h) of column 16 v + c. Floats of 4
+// bytes have 32 lines, of slots slot_of_step(j).
+//
 // Codes of other widths than 4 and 8, and the codes of the codebook IQ4, are expanded to lines of
-// 8-bit codes in L1 before kernels multiply them (expand.h).
+// 8-bit codes in L1 before kernels multiply them, and E4M3 to lines of BF16 (expand.h).
 //
 // Two-level scales and zeros are, for each superblock, planes of integers and the float16 factors
 // of the 64 columns. A factor spans 256 slots, so two superblocks repeat it.
@@ -68,6 +72,7 @@ enum class Expansion : uint8_t {
   none,      ///< kernels read the packed lines
   integers,  ///< planes are joined, and integer zero points are subtracted
   iq4,       ///< 4-bit codes are replaced by their integers in the codebook
+  e4m3,      ///< bytes become BF16: lines of pairs of slots
 };
 
 inline constexpr uint16_t kHalfSign = 0x8000;    // of a float16
@@ -84,23 +89,25 @@ constexpr int two_level_high_rows(ScaleType type, int groups) {
 }
 
 struct PanelLayout {
-  int64_t n = 0;        // columns of C, unpadded
-  int64_t k = 0;        // columns of A, unpadded
-  int64_t slots = 0;    // padded length of K, a multiple of kSuperSlots
-  int code_bits = 4;    // 2 to 6, or 8
-  int slot_group = 32;  // slots that share a scale inside a superblock: 16, 32, 64 or 128
-  bool sparse = false;  // 2:4; then code_bits is 4
+  int64_t n = 0;          // columns of C, unpadded
+  int64_t k = 0;          // columns of A, unpadded
+  int64_t slots = 0;      // padded length of K, a multiple of kSuperSlots
+  int code_bits = 4;      // 2 to 6, 8, 16 or 32
+  int slot_group = 32;    // slots that share a scale inside a superblock: 16, 32, 64 or 128
+  bool sparse = false;    // 2:4; then code_bits is 4
+  bool less_128 = false;  // codes are those of UINT8 less 128
   Expansion expansion = Expansion::none;
   ScaleType scale_type = ScaleType::f16;
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
+  float codebook[16] = {};  // of 4-bit indices of floats
 
   int64_t panels() const { return ceil_div(n, kPanelColumns); }
   int64_t superblocks() const { return slots / kSuperSlots; }
   int groups_per_super() const { return kSuperSlots / slot_group; }
   /// The bits of a code in the first plane, and in the second one, if any.
   int low_bits() const {
-    if (code_bits == 8) return 8;
+    if (code_bits >= 8) return code_bits;
     return code_bits < 4 ? 2 : 4;
   }
   int high_bits() const { return code_bits - low_bits(); }
@@ -172,6 +179,23 @@ inline int two_level_integer(const PanelLayout& layout, ScaleType type, const ui
   const int high = rows[kPanelColumns * (layout.low_rows(type) + g / 4)] >> g % 4 * 2 & 3;
   const int q = low | high << 4;
   return type == ScaleType::s6 && q >= 32 ? q - 64 : q;
+}
+
+/// The zeros of `groups` groups of UINT8 as kernels of signed codes add them: codes are stored less
+/// 128, so a group adds 128 scales more. `zeros` holds decoded additive zeros, or else `packed` has
+/// integer zeros. Rows have kPanelColumns, of which columns [first, first + count) are written.
+inline void correct_zeros(const PanelLayout& layout, const uint8_t* packed, int groups, int first,
+                          int count, const float* scales, float* zeros) {
+  for (int g = 0; g < groups; ++g)
+    for (int c = first; c < first + count; ++c) {
+      const int i = g * kPanelColumns + c;
+      if (layout.zero_kind == ZeroKind::additive)
+        zeros[i] += 128.0f * scales[i];
+      else
+        zeros[i] =
+            static_cast<float>(128 - (layout.zero_kind == ZeroKind::none ? 128 : packed[i])) *
+            scales[i];
+    }
 }
 
 class CpuWeights final : public PackedWeights {

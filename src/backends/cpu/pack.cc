@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/activations.h"
 #include "base/checked.h"
 #include "core/parallel.h"
 #include "core/slots.h"
@@ -53,7 +54,9 @@ class PanelPacker {
 
   void write_codes(int64_t row, int64_t super, int column, std::byte* to) {
     const PanelLayout& layout = out_.layout;
-    const uint8_t* codes = codes_of(row, super);
+    if (layout.code_bits == 16) return write_floats<uint16_t>(row, super, column, to);
+    if (layout.code_bits == 32) return write_floats<uint32_t>(row, super, column, to);
+    const auto* codes = slots_of<uint8_t>(row, super);
     if (layout.sparse) return write_kept(row, super, codes, column, to);
     for (int64_t block = 0; block < kBlocksPerSuper; ++block, codes += kBlockSlots) {
       std::byte* const at = to + layout.block_offset(column, block) + column % kGroupColumns * 4;
@@ -64,10 +67,33 @@ class PanelPacker {
     }
   }
 
+  /// Writes floats, which are their own codes, of kBytes each.
+  template <class Float>
+  void write_floats(int64_t row, int64_t super, int column, std::byte* to) {
+    const auto* floats = reinterpret_cast<const uint8_t*>(slots_of<Float>(row, super));
+    const auto at_slot = [&](int slot) { return load<Float>(floats + slot * sizeof(Float)); };
+    for (int64_t block = 0; block < kBlocksPerSuper;
+         ++block, floats += kBlockSlots * sizeof(Float)) {
+      std::byte* at = to + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
+      constexpr int kSlotsOfDword = 4 / sizeof(Float);
+      for (int line = 0; line < kBlockSlots / kSlotsOfDword; ++line, at += 64) {
+        if constexpr (kSlotsOfDword == 1) {
+          store(at, at_slot(slot_of_step(line)));
+        } else {
+          const int slot = first_slot_of_pair(line);
+          store(at, at_slot(slot) | uint32_t{at_slot(slot + 2)} << 16);
+        }
+      }
+    }
+  }
+
   /// The codes of one row in a superblock, in the order of the slots.
-  const uint8_t* codes_of(int64_t row, int64_t super) {
+  template <class Code>
+  const Code* slots_of(int64_t row, int64_t super) {
     const int64_t first = super * kSuperSlots, k_count = out_.meta().k;
-    const uint8_t* const codes = stripe_.codes.data() + std::max<int64_t>(row, 0) * k_count;
+    const auto* const codes =
+        reinterpret_cast<const Code*>(stripe_.codes.data()) + std::max<int64_t>(row, 0) * k_count;
+    auto* const padded = reinterpret_cast<Code*>(super_codes_);
     const bool plain = out_.slot_to_k.empty();
     if (row != kPaddingRow && plain && first + kSuperSlots <= k_count) return codes + first;
     for (int i = 0; i < kSuperSlots; ++i) {
@@ -75,11 +101,11 @@ class PanelPacker {
       int64_t k = slot < k_count ? slot : -1;
       if (!plain) k = out_.slot_to_k[static_cast<size_t>(slot)];
       if (row == kPaddingRow)
-        super_codes_[i] = padding_code(out_.meta());
+        padded[i] = padding_code(out_.meta());
       else
-        super_codes_[i] = k >= 0 ? codes[k] : pad_of(row, slot);
+        padded[i] = k >= 0 ? codes[k] : Code{pad_of(row, slot)};
     }
-    return super_codes_;
+    return padded;
   }
 
   /// With integer zero points, the code of 0 is the zero of the slot's group (or the nearest code
@@ -102,6 +128,11 @@ class PanelPacker {
 
   void write_planes(const uint8_t* codes, std::byte* to) const {
     const int low = out_.layout.low_bits();
+    if (out_.layout.less_128) {
+      for (int line = 0; line < 8; ++line)
+        store(to + 64 * line, load<uint32_t>(codes + 4 * line) ^ 0x80808080u);
+      return;
+    }
     write_plane(codes, 0, low, to);
     write_plane(codes, low, out_.layout.high_bits(), to + 64 * low);
   }
@@ -217,13 +248,22 @@ class PanelPacker {
   const CpuWeights& out_;
   const std::vector<int32_t>& groups_;
   Stripe stripe_;
-  uint8_t super_codes_[kSuperSlots] = {};
+  alignas(4) uint8_t super_codes_[kSuperSlots * 4] = {};
 };
 
 Expansion expansion_of(marlin_format format) {
   if (format == MARLIN_IQ4) return Expansion::iq4;
+  if (format == MARLIN_FP8) return Expansion::e4m3;
   const int bits = format_row(format)->code_bits;
-  return bits == 4 || bits == 8 ? Expansion::none : Expansion::integers;
+  return bits == 4 || bits >= 8 ? Expansion::none : Expansion::integers;
+}
+
+void set_codebook(const WeightMeta& meta, PanelLayout& layout) {
+  const float* const fixed = format_row(meta.format)->codebook;
+  if (fixed != nullptr)
+    std::copy_n(fixed, 16, layout.codebook);
+  else
+    std::copy(meta.codebook.begin(), meta.codebook.end(), layout.codebook);
 }
 
 void set_tensor_scales(CpuWeights& out) {
@@ -251,6 +291,8 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;
   layout.expansion = expansion_of(meta.format);
+  layout.less_128 = meta.format == MARLIN_UINT8;
+  set_codebook(meta, layout);
   layout.sparse = meta.sparse;
   layout.scale_type = meta.scale_type;
   layout.zero_kind = meta.zero_kind;

@@ -32,7 +32,7 @@ struct Demands {
       : code(weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights))),
         scale(bit(weights.layout.scale_type)),
         expands(weights.layout.expansion != Expansion::none),
-        int8(problem.compute == MARLIN_COMPUTE_INT8),
+        int8(problem.compute == MARLIN_COMPUTE_INT8 && !is_real(code_kind(weights))),
         bf16(problem.a.dtype == MARLIN_BF16),
         portable_only(weights.layout.k < kBlockSlots && free_choice) {}
 

@@ -2,12 +2,14 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/cpu/activations.h"
 #include "backends/cpu/pack.h"
 #include "core/parallel.h"
 #include "core/shapes.h"
 #include "core/slots.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -31,7 +33,7 @@ class RowUnpacker {
   RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
               const RowSelection& rows, const MatrixView& out)
       : weights_(weights), meta_(meta), groups_(groups), rows_(rows), out_(out) {
-    stripe_.codes.resize(static_cast<size_t>(meta.k));
+    stripe_.codes.resize(static_cast<size_t>(meta.k) * format_row(meta.format)->code_bytes());
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
     stripe_.zeros.resize(static_cast<size_t>(meta.groups) * zero_bytes());
     if (meta.has_two_level_scales()) stripe_.scale_factors.resize(factor_bytes());
@@ -80,14 +82,38 @@ class RowUnpacker {
 
   void read_codes(const std::byte* panel, int column) {
     const PanelLayout& layout = weights_.layout;
-    const int low = layout.low_bits();
+    const int low = layout.low_bits(), format_bytes = std::max(1, layout.code_bits / 8);
     std::fill(stripe_.codes.begin(), stripe_.codes.end(), uint8_t{0});
     for (int64_t block = 0; block < layout.slots / kBlockSlots; ++block) {
       const std::byte* const from =
           panel + layout.block_offset(column, block) + column % kGroupColumns * 4;
-      uint8_t* const to = stripe_.codes.data() + block * kBlockSlots;
+      uint8_t* const to = stripe_.codes.data() + block * kBlockSlots * format_bytes;
+      if (layout.code_bits == 16) {
+        read_pairs(from, to);
+        continue;
+      }
+      if (layout.code_bits == 32) {
+        for (int line = 0; line < kBlockSlots; ++line)
+          store(to + 4 * slot_of_step(line), load<uint32_t>(from + 64 * line));
+        continue;
+      }
+      if (layout.less_128) {
+        for (int line = 0; line < 8; ++line)
+          store(to + 4 * line, load<uint32_t>(from + 64 * line) ^ 0x80808080u);
+        continue;
+      }
       add_plane(from, 0, low, to);
       add_plane(from + 64 * low, low, layout.high_bits(), to);
+    }
+  }
+
+  /// Reads 32 floats of 2 bytes.
+  static void read_pairs(const std::byte* from, uint8_t* to) {
+    for (int line = 0; line < kBlockSlots / 2; ++line) {
+      const auto pair = load<uint32_t>(from + 64 * line);
+      const int slot = first_slot_of_pair(line);
+      store(to + 2 * slot, static_cast<uint16_t>(pair));
+      store(to + 2 * (slot + 2), static_cast<uint16_t>(pair >> 16));
     }
   }
 

@@ -15,6 +15,7 @@
 #include "backends/gpu/unpack.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 #include "formats/widen.h"
 
 namespace metal_marlin::gpu {
@@ -36,6 +37,10 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
     MARLIN_RETURN_IF_ERROR(check_process());
+    const FormatRow& row = *format_row(source.meta().format);
+    if (row.has_real_codes() || row.format == MARLIN_UINT8)
+      return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
+                           row.name);
     if (is_narrow(source.meta())) return pack(WidenedSource(source));
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
                   pack_on_device(source, *device_, memory_, *runner_));

@@ -137,6 +137,18 @@ pub const MARLIN_INT5: marlin_format = 8;
 pub const MARLIN_INT6: marlin_format = 9;
 /// iq4(q) \* s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
 pub const MARLIN_IQ4: marlin_format = 10;
+/// (q - zero) \* s, q 0..255, zero 128 when absent; or q \* s + zero (additive)
+pub const MARLIN_UINT8: marlin_format = 11;
+/// e4m3(q) \* s, s a float or E8M0
+pub const MARLIN_FP8: marlin_format = 12;
+/// nf4(q) \* s, the 16 floats of QLoRA (bitsandbytes)
+pub const MARLIN_NF4: marlin_format = 13;
+/// codebook\[q\] \* s, 16 floats of the file or the caller
+pub const MARLIN_CODEBOOK4: marlin_format = 14;
+/// floats as they are, without scales; any compute multiplies them as the default does
+pub const MARLIN_FLOAT32: marlin_format = 15;
+pub const MARLIN_FLOAT16: marlin_format = 16;
+pub const MARLIN_BFLOAT16: marlin_format = 17;
 /// activations as given, sums in FP32
 pub const MARLIN_COMPUTE_DEFAULT: marlin_compute = 0;
 /// activations rounded to INT8, one scale for each block of 32
@@ -145,7 +157,7 @@ pub const MARLIN_COMPUTE_INT8: marlin_compute = 1;
 pub const MARLIN_COMPUTE_FP8: marlin_compute = 2;
 /// packing: ROWS; opening a file: detected
 pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
-/// 4 bits: U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]; others: U8 \[N, K\]
+/// 4 bits: U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]; FP8: U8 or E4M3; others: U8 \[N, K\]
 pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
 /// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
 pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;
@@ -392,7 +404,7 @@ impl Default for marlin_stream_desc {
 pub struct marlin_pack_desc {
     pub struct_size: u32,
     pub format: marlin_format,
-    /// weights along K that share a scale; 0: the format's own (32, NVFP4 16); \>= k: the row
+    /// weights along K that share a scale; 0: the format's own (32, NVFP4 16, FP8 128, NF4 64); \>= k: the row
     pub group_size: u32,
     pub layout: marlin_layout,
     /// out_features, in_features
@@ -403,7 +415,7 @@ pub struct marlin_pack_desc {
     pub values: marlin_matrix,
     /// ROWS: \[n, ceil(k/group)\] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
     pub scales: marlin_matrix,
-    /// ROWS: \[n, ceil(k/group)\] U8 0..15, or floats with ADDITIVE_ZEROS; absent: 8 (INT8: 0)
+    /// ROWS: \[n, ceil(k/group)\] U8 0..15, or floats with ADDITIVE_ZEROS; absent: see marlin_format
     pub zeros: marlin_matrix,
     /// 2:4: values hold kept codes only. ROWS: U8 mask \[n, ceil(k/8)\] or I16 nibbles \[n, ceil(k/16)\]
     pub sparse_meta: marlin_matrix,
@@ -416,6 +428,8 @@ pub struct marlin_pack_desc {
     pub gptq_zero_f: marlin_gptq_zero_f,
     /// PRUNE_2_4 only: \[1, k\] F32 \>= 0; pruning ranks by |w| \* norm (Wanda); absent: all 1
     pub column_norms: marlin_matrix,
+    /// CODEBOOK4 only: \[1, 16\] F32, the value of each code in units of its scale
+    pub codebook: marlin_matrix,
 }
 impl Default for marlin_pack_desc {
     /// All zero but `struct_size`.

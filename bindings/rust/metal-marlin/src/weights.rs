@@ -217,6 +217,12 @@ impl<'a> Pack<'a> {
         self.tensor_scale(divisor)
     }
 
+    /// With [`Format::CODEBOOK4`]: the value of each code in units of its scale.
+    pub fn codebook(mut self, values: &'a [f32; 16]) -> Self {
+        self.desc.codebook = *Matrix::row(values).as_raw();
+        self
+    }
+
     /// Keeps two of every 4 along K: the largest, or the largest times these norms of the columns of the activations.
     pub fn prune_2_4(mut self, column_norms: Option<&'a [f32]>) -> Self {
         self.desc.flags |= sys::MARLIN_PACK_PRUNE_2_4;

@@ -190,6 +190,20 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let int6 = Format(rawValue: MARLIN_INT6)
   /// iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
   public static let iq4 = Format(rawValue: MARLIN_IQ4)
+  /// (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive)
+  public static let uint8 = Format(rawValue: MARLIN_UINT8)
+  /// e4m3(q) * s, s a float or E8M0
+  public static let fp8 = Format(rawValue: MARLIN_FP8)
+  /// nf4(q) * s, the 16 floats of QLoRA (bitsandbytes)
+  public static let nf4 = Format(rawValue: MARLIN_NF4)
+  /// codebook[q] * s, 16 floats of the file or the caller
+  public static let codebook4 = Format(rawValue: MARLIN_CODEBOOK4)
+  /// Floats as they are, without scales; any compute multiplies them as the default does
+  public static let float32 = Format(rawValue: MARLIN_FLOAT32)
+  /// `MARLIN_FLOAT16`
+  public static let float16 = Format(rawValue: MARLIN_FLOAT16)
+  /// `MARLIN_BFLOAT16`
+  public static let bfloat16 = Format(rawValue: MARLIN_BFLOAT16)
 
   /// The header's name.
   public var description: String {
@@ -205,6 +219,13 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
     case MARLIN_INT5: "MARLIN_INT5"
     case MARLIN_INT6: "MARLIN_INT6"
     case MARLIN_IQ4: "MARLIN_IQ4"
+    case MARLIN_UINT8: "MARLIN_UINT8"
+    case MARLIN_FP8: "MARLIN_FP8"
+    case MARLIN_NF4: "MARLIN_NF4"
+    case MARLIN_CODEBOOK4: "MARLIN_CODEBOOK4"
+    case MARLIN_FLOAT32: "MARLIN_FLOAT32"
+    case MARLIN_FLOAT16: "MARLIN_FLOAT16"
+    case MARLIN_BFLOAT16: "MARLIN_BFLOAT16"
     default: "marlin_format(\(rawValue))"
     }
   }
@@ -240,7 +261,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
 
   /// Packing: ROWS; opening a file: detected
   public static let auto = Layout(rawValue: MARLIN_LAYOUT_AUTO)
-  /// 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; others: U8 [N, K]
+  /// 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K]
   public static let rows = Layout(rawValue: MARLIN_LAYOUT_ROWS)
   /// U32 [K/8, N], nibble i of a word = element 8 kb + i
   public static let k8n = Layout(rawValue: MARLIN_LAYOUT_K8N)

@@ -25,6 +25,8 @@ public struct Pack {
   public var tensorScale: MatrixView?
   /// [1, K] of `Float`, with ``PackOptions/prune2of4``: what is kept is the largest |w| * norm.
   public var columnNorms: MatrixView?
+  /// [1, 16] of `Float`, with ``Format/codebook4``: the value of each code in units of its scale.
+  public var codebook: MatrixView?
   public var options: PackOptions = []
   /// With ``Layout/gptqV1``.
   public var gptqZeroF = GPTQZeroF.auto
@@ -52,6 +54,7 @@ public struct Pack {
     desc.group_index = groupIndex?.raw ?? marlin_matrix()
     desc.tensor_scale = tensorScale?.raw ?? marlin_matrix()
     desc.column_norms = columnNorms?.raw ?? marlin_matrix()
+    desc.codebook = codebook?.raw ?? marlin_matrix()
     desc.flags = options.rawValue
     desc.gptq_zero_f = gptqZeroF.rawValue
     return desc

@@ -121,6 +121,13 @@ import Testing
     expect(MARLIN_INT5 as marlin_format, 8)
     expect(MARLIN_INT6 as marlin_format, 9)
     expect(MARLIN_IQ4 as marlin_format, 10)
+    expect(MARLIN_UINT8 as marlin_format, 11)
+    expect(MARLIN_FP8 as marlin_format, 12)
+    expect(MARLIN_NF4 as marlin_format, 13)
+    expect(MARLIN_CODEBOOK4 as marlin_format, 14)
+    expect(MARLIN_FLOAT32 as marlin_format, 15)
+    expect(MARLIN_FLOAT16 as marlin_format, 16)
+    expect(MARLIN_BFLOAT16 as marlin_format, 17)
     expect(MARLIN_COMPUTE_DEFAULT as marlin_compute, 0)
     expect(MARLIN_COMPUTE_INT8 as marlin_compute, 1)
     expect(MARLIN_COMPUTE_FP8 as marlin_compute, 2)
@@ -250,7 +257,7 @@ import Testing
   }
 
   @Test func layoutOfPackDesc() {
-    expect(marlin_pack_desc.self, size: 376, alignment: 8)
+    expect(marlin_pack_desc.self, size: 424, alignment: 8)
     expect(\marlin_pack_desc.struct_size as KeyPath<marlin_pack_desc, UInt32>, offset: 0, size: 4)
     expect(\marlin_pack_desc.format as KeyPath<marlin_pack_desc, marlin_format>, offset: 4, size: 4)
     expect(\marlin_pack_desc.group_size as KeyPath<marlin_pack_desc, UInt32>, offset: 8, size: 4)
@@ -266,6 +273,7 @@ import Testing
     expect(\marlin_pack_desc.flags as KeyPath<marlin_pack_desc, UInt32>, offset: 320, size: 4)
     expect(\marlin_pack_desc.gptq_zero_f as KeyPath<marlin_pack_desc, marlin_gptq_zero_f>, offset: 324, size: 4)
     expect(\marlin_pack_desc.column_norms as KeyPath<marlin_pack_desc, marlin_matrix>, offset: 328, size: 48)
+    expect(\marlin_pack_desc.codebook as KeyPath<marlin_pack_desc, marlin_matrix>, offset: 376, size: 48)
   }
 
   @Test func layoutOfGemmDesc() {

@@ -164,6 +164,33 @@ struct NeonBytes {
   MARLIN_INLINE static Vector right(Vector x) {
     return vshrq_n_u8(x, kBits);
   }
+  template <int kBits>
+  MARLIN_INLINE static Vector left_16(Vector x) {
+    return vreinterpretq_u8_u16(vshlq_n_u16(vreinterpretq_u16_u8(x), kBits));
+  }
+  template <int kBits>
+  MARLIN_INLINE static Vector right_16(Vector x) {
+    return vreinterpretq_u8_u16(vshrq_n_u16(vreinterpretq_u16_u8(x), kBits));
+  }
+  MARLIN_INLINE static Vector splat_16(int x) {
+    return vreinterpretq_u8_u16(vdupq_n_u16(static_cast<uint16_t>(x)));
+  }
+  MARLIN_INLINE static Vector plus_16(Vector a, Vector b) {
+    return vreinterpretq_u8_u16(vaddq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)));
+  }
+  MARLIN_INLINE static Vector less_16(Vector a, Vector b) {
+    return vreinterpretq_u8_u16(vcltq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)));
+  }
+  MARLIN_INLINE static Vector choose(Vector mask, Vector yes, Vector no) {
+    return vbslq_u8(mask, yes, no);
+  }
+  MARLIN_INLINE static Vector look_up_e4m3(Vector index) {
+    // Bytes 2 i and 2 i + 1; an index beyond the table gives 0.
+    const uint16x8_t twice = vshlq_n_u16(vreinterpretq_u16_u8(index), 1);
+    const uint16x8_t bytes = vorrq_u16(vmulq_n_u16(twice, 0x101), vdupq_n_u16(0x100));
+    return vqtbl1q_u8(vreinterpretq_u8_u16(vld1q_u16(kE4m3Subnormals.of)),
+                      vreinterpretq_u8_u16(bytes));
+  }
   MARLIN_INLINE static Vector look_up_iq4(Vector index) {
     return vreinterpretq_u8_s8(vqtbl1q_s8(vld1q_s8(kIq4Bytes.of), index));
   }
@@ -181,7 +208,7 @@ struct SuperScales {
                 [4];  ///< integer zeros: 16 - zero, for each of a column's 4 slots in a vector
   float largest;      ///< magnitude of all scales, or NaN
   const uint8_t* super;
-  ExpandedCodes expanded;
+  ExpandedCodes<CodeKind::bf16> expanded;  ///< of any kind
 };
 
 /// `factor` multiplies the scales.
@@ -191,13 +218,16 @@ inline void decode_super_scales(const PanelLayout& layout, const uint8_t* super,
   const uint8_t* zeros = super + layout.zeros_offset();
   out.super = super;
   if (layout.expansion != Expansion::none) {
-    expand_neon(layout, super, 0, kColumnGroups, 0, out.expanded);
+    expand_neon(layout, super, 0, kColumnGroups, 0, out.expanded.bytes);
     out.super = out.expanded.bytes;
   }
   out.largest = decode_scales_neon(layout.scale_type, super + layout.scales_offset(), n, factor,
                                    &out.scale[0][0]);
   if (layout.zero_kind == ZeroKind::additive)
     decode_scales_neon(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
+  if (layout.less_128)
+    return correct_zeros(layout, zeros, n / kPanelColumns, 0, kPanelColumns, &out.scale[0][0],
+                         &out.zero[0][0]);
   if (layout.zero_kind == ZeroKind::integer)
     for (int i = 0; i < n; i += 16) {
       const uint8x16_t offset = vsubq_u8(vdupq_n_u8(16), vld1q_u8(zeros + i));

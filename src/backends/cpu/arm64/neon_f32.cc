@@ -53,7 +53,73 @@ void dequantize(const PanelLayout& layout, const uint8_t* super, NeonDequantized
   });
 }
 
+/// The floats of codes, one for each column's dword, by kByte of the dword.
+template <int kByte>
+MARLIN_INLINE float32x4_t look_up_floats(const uint8x16x4_t& codebook, uint8x16_t codes) {
+  const uint8x16_t column = {kByte,      kByte,      kByte,      kByte,     4 + kByte, 4 + kByte,
+                             4 + kByte,  4 + kByte,  8 + kByte,  8 + kByte, 8 + kByte, 8 + kByte,
+                             12 + kByte, 12 + kByte, 12 + kByte, 12 + kByte},
+                   byte = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+  const uint8x16_t first = vshlq_n_u8(vqtbl1q_u8(codes, column), 2);
+  return vreinterpretq_f32_u8(vqtbl4q_u8(codebook, vaddq_u8(first, byte)));
+}
+
+/// Steps of 8 slots of 4 columns of real codes, whose lines are at `codes`. Steps have the order of
+/// lines of floats (layout.h).
+template <CodeKind kCode>
+MARLIN_INLINE void read_real_slots(const uint8x16x4_t& codebook, const uint8_t* codes,
+                                   float32x4_t (&step)[8]) {
+  if constexpr (kCode == CodeKind::lut4) {
+    const uint8x16_t packed = vld1q_u8(codes), low = vandq_u8(packed, vdupq_n_u8(15)),
+                     high = vshrq_n_u8(packed, 4);
+    step[0] = look_up_floats<0>(codebook, low);
+    step[1] = look_up_floats<0>(codebook, high);
+    step[2] = look_up_floats<1>(codebook, low);
+    step[3] = look_up_floats<1>(codebook, high);
+    step[4] = look_up_floats<2>(codebook, low);
+    step[5] = look_up_floats<2>(codebook, high);
+    step[6] = look_up_floats<3>(codebook, low);
+    step[7] = look_up_floats<3>(codebook, high);
+  } else {
+    for (int i = 0; i < 4; ++i) {
+      const uint8x16_t line = vld1q_u8(codes + 64 * i);
+      if constexpr (kCode == CodeKind::bf16) {
+        step[i] = first_of_pair(line);
+        step[4 + i] = second_of_pair(line);
+      } else if constexpr (kCode == CodeKind::f16) {
+        const uint32x4_t pairs = vreinterpretq_u32_u8(line);
+        step[i] = vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(pairs)));
+        step[4 + i] = vcvt_f32_f16(vreinterpret_f16_u16(vshrn_n_u32(pairs, 16)));
+      } else {
+        step[i] = vreinterpretq_f32_u8(line);
+        step[4 + i] = vreinterpretq_f32_u8(vld1q_u8(codes + 64 * (4 + i)));
+      }
+    }
+  }
+}
+
+template <CodeKind kCode>
+void dequantize_real(const PanelLayout& layout, const uint8_t* super, NeonDequantized<8>& out) {
+  constexpr int kLines = lines_of_block(kCode);
+  decode_super_scales(layout, super, 1.0f, out.scales);
+  const uint8x16x4_t codebook = vld1q_u8_x4(reinterpret_cast<const uint8_t*>(layout.codebook));
+  for_quads<4>(layout, [&](int block, int octet, int v, int group) {
+    const float32x4_t scale = vld1q_f32(&out.scales.scale[group][4 * v]);
+    const uint8_t* const codes =
+        out.scales.super + ((block * kColumnGroups + v / 4) * kLines + octet * (kLines / 4)) * 64;
+    float32x4_t step[8];
+    read_real_slots<kCode>(codebook, codes + v % 4 * 16, step);
+    for (int i = 0; i < 8; ++i)
+      vst1q_u8(out.weights[block][v / 4][2 * octet + i / 4][v % 4][i % 4],
+               vreinterpretq_u8_f32(vmulq_f32(step[i], scale)));
+  });
+}
+
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, NeonDequantized<8>& out) {
+  if (is_real(args.code))
+    return with_any_code(args.code, [&]<CodeKind kCode>() {
+      if constexpr (is_real(kCode)) dequantize_real<kCode>(*args.layout, super, out);
+    });
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);
   });

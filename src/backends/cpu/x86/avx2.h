@@ -140,6 +140,34 @@ struct Avx2Bytes {
   MARLIN_AVX2 MARLIN_INLINE static Vector right(Vector x) {
     return _mm256_srli_epi16(x, kBits);
   }
+  template <int kBits>
+  MARLIN_AVX2 MARLIN_INLINE static Vector left_16(Vector x) {
+    return _mm256_slli_epi16(x, kBits);
+  }
+  template <int kBits>
+  MARLIN_AVX2 MARLIN_INLINE static Vector right_16(Vector x) {
+    return _mm256_srli_epi16(x, kBits);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector splat_16(int x) {
+    return _mm256_set1_epi16(static_cast<short>(x));
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector plus_16(Vector a, Vector b) {
+    return _mm256_add_epi16(a, b);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector less_16(Vector a, Vector b) {
+    return _mm256_cmpgt_epi16(b, a);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector choose(Vector mask, Vector yes, Vector no) {
+    return _mm256_blendv_epi8(no, yes, mask);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static Vector look_up_e4m3(Vector index) {
+    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kE4m3Subnormals.of));
+    // Bytes 2 i and 2 i + 1.
+    const __m256i twice = _mm256_slli_epi16(index, 1);
+    const __m256i bytes = _mm256_or_si256(
+        twice, _mm256_add_epi16(_mm256_slli_epi16(twice, 8), _mm256_set1_epi16(0x100)));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), bytes);
+  }
   MARLIN_AVX2 MARLIN_INLINE static Vector look_up_iq4(Vector index) {
     const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kIq4Bytes.of));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
@@ -150,12 +178,24 @@ struct Avx2Bytes {
 #define MARLIN_EXPAND expand_avx2
 #include "backends/cpu/expand.inc"
 
+/// Decodes the additive zeros of a superblock whose n scales are decoded.
+template <CodeKind kCode>
+MARLIN_AVX2 inline void decode_zeros_avx2(const PanelLayout& layout, const uint8_t* super, int n,
+                                          const float* scales, float* out) {
+  const uint8_t* const zeros = super + layout.zeros_offset();
+  if (kCode != CodeKind::i8add || layout.zero_kind == ZeroKind::additive)
+    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, out);
+  if constexpr (kCode == CodeKind::i8add)
+    if (layout.less_128)
+      correct_zeros(layout, zeros, n / kPanelColumns, 0, kPanelColumns, scales, out);
+}
+
 /// The codes of a superblock as kernels of kCode read them, perhaps expanded to `to`.
 template <CodeKind kCode>
 MARLIN_INLINE const uint8_t* codes_of_super(const PanelLayout& layout, const uint8_t* super,
-                                            int64_t ahead, ExpandedCodes& to) {
-  if (!is_eight_bits(kCode) || layout.expansion == Expansion::none) return super;
-  expand_avx2(layout, super, 0, kColumnGroups, ahead, to);
+                                            int64_t ahead, ExpandedCodes<kCode>& to) {
+  if (!may_be_expanded(kCode) || layout.expansion == Expansion::none) return super;
+  expand_avx2(layout, super, 0, kColumnGroups, ahead, to.bytes);
   return to.bytes;
 }
 

@@ -230,7 +230,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
   const int n = layout.groups_per_super() * kPanelColumns;
   constexpr bool kCountsKept = CodeLines8<kCode, kSparse>::kCountsKept;
   Scales scales;
-  ExpandedCodes expanded;
+  ExpandedCodes<kCode> expanded;
   std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
     const uint8_t *super = args.panel + s * bytes, *zeros = super + layout.zeros_offset();
@@ -238,7 +238,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
     decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f,
                        &scales.scale[0][0]);
     if constexpr (is_additive(kCode))
-      decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &scales.zero[0][0]);
+      decode_zeros_avx2<kCode>(layout, super, n, &scales.scale[0][0], &scales.zero[0][0]);
     const uint8_t* const codes = codes_of_super<kCode>(layout, super, ahead, expanded);
     const CodeWalk walk{codes,
                         zeros,

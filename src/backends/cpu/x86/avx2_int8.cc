@@ -87,8 +87,8 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
                      kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
   out.largest = largest_magnitude(&out.scale[0][0], n);
   if constexpr (is_additive(kCode))
-    decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, &out.zero[0][0]);
-  ExpandedCodes expanded;
+    decode_zeros_avx2<kCode>(layout, super, n, &out.scale[0][0], &out.zero[0][0]);
+  ExpandedCodes<kCode> expanded;
   const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)
     for (int v = 0; v < 8; ++v) {

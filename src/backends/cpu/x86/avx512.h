@@ -23,13 +23,15 @@ struct SuperShape {
         zeros(layout.zeros_offset()),
         bytes(layout.super_bytes()),
         ahead(fetch_distance(bytes)),
-        expands(layout.expansion != Expansion::none) {}
+        expands(layout.expansion != Expansion::none),
+        layout(layout) {}
   int groups;
   int shift;  ///< part i of 16 slots of the superblock belongs to group i >> shift
   ScaleType scale_type, zero_type;
   int64_t scales, zeros, bytes;  ///< offsets and the size
   int64_t ahead;                 ///< fetch_distance()
-  bool expands;                  ///< codes are expanded to 8-bit lines first
+  bool expands;                  ///< codes are expanded first
+  const PanelLayout& layout;
 
   /// Prefetches the scales and zeros that lie `ahead`.
   MARLIN_INLINE void fetch_scales(const uint8_t* super) const {
@@ -179,6 +181,19 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
   return no_magnitudes();
 }
 
+/// Decodes the additive zeros of a superblock, whose scales are decoded, for columns of groups [v0,
+/// v0 + nv).
+template <CodeKind kCode>
+MARLIN_AVX512 inline void decode_zero_rows(const SuperShape& shape, const uint8_t* super, int v0,
+                                           int nv, const float* scales, float* out) {
+  const PanelLayout& layout = shape.layout;
+  if (kCode != CodeKind::i8add || layout.zero_kind == ZeroKind::additive)
+    decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv, 1.0f, out);
+  if constexpr (kCode == CodeKind::i8add)
+    if (layout.less_128)
+      correct_zeros(layout, super + shape.zeros, shape.groups, 16 * v0, 16 * nv, scales, out);
+}
+
 /// The vectors in which codes are expanded.
 struct Avx512Bytes {
   using Vector = __m512i;
@@ -204,6 +219,30 @@ struct Avx512Bytes {
   template <int kBits>
   MARLIN_AVX512 MARLIN_INLINE static Vector right(Vector x) {
     return _mm512_srli_epi16(x, kBits);
+  }
+  template <int kBits>
+  MARLIN_AVX512 MARLIN_INLINE static Vector left_16(Vector x) {
+    return _mm512_slli_epi16(x, kBits);
+  }
+  template <int kBits>
+  MARLIN_AVX512 MARLIN_INLINE static Vector right_16(Vector x) {
+    return _mm512_srli_epi16(x, kBits);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector splat_16(int x) {
+    return _mm512_set1_epi16(static_cast<short>(x));
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector plus_16(Vector a, Vector b) {
+    return _mm512_add_epi16(a, b);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static __mmask32 less_16(Vector a, Vector b) {
+    return _mm512_cmplt_epi16_mask(a, b);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector choose(__mmask32 mask, Vector yes, Vector no) {
+    return _mm512_mask_mov_epi16(no, mask, yes);
+  }
+  MARLIN_AVX512 MARLIN_INLINE static Vector look_up_e4m3(Vector index) {
+    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kE4m3Subnormals.of));
+    return _mm512_permutexvar_epi16(index, _mm512_broadcast_i32x4(table));
   }
   MARLIN_AVX512 MARLIN_INLINE static Vector look_up_iq4(Vector index) {
     const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kIq4Bytes.of));

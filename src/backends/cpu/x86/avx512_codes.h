@@ -15,8 +15,8 @@ struct Codes {
 
 template <CodeKind kCode, bool kSparse>
 struct CodeLines {
-  static_assert(!(kSparse && is_eight_bits(kCode)));
-  static constexpr int kLines = is_eight_bits(kCode) ? 8 : 4;  ///< of a block
+  static_assert(!(kSparse && (is_eight_bits(kCode) || is_real(kCode))));
+  static constexpr int kLines = lines_of_block(kCode);
   static constexpr int kBytes =
       kSparse ? kSparseGroupBytes : kLines * 64;  ///< of a block of a column group
   static constexpr int kFetches = kBytes / 64;    ///< cache lines of that

@@ -38,6 +38,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512 e2m1_table(std::index_sequence<kIndex...>) {
 /// The values of 4-bit codes as floats; with integer zeros, the values of codes whose zero is 0.
 template <CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
+  static_assert(!is_real(kCode), "the codebook of lut4 is in the layout");
   if constexpr (kCode == CodeKind::fp4) return e2m1_table(CodeIndices{});
   const float first = kCode == CodeKind::u4 ? -8.0f : 0.0f;
   return _mm512_add_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
@@ -81,11 +82,41 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
-/// The weights of one step of a line of dense weights. The line has 8 slots of 4-bit codes or 4
-/// slots of 8-bit codes.
+/// The table of dense weights whose codes are looked up, in F32 or as 32 BF16 values.
+template <ActivationForm kForm, CodeKind kCode>
+MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout) {
+  if constexpr (kCode == CodeKind::lut4)
+    return _mm512_loadu_si512(layout.codebook);
+  else if constexpr (is_real(kCode))
+    return _mm512_setzero_si512();
+  else if constexpr (kForm == ActivationForm::bf16)
+    return bf16_table<kCode>();
+  else
+    return _mm512_castps_si512(float_table<kCode>());
+}
+
+/// A line of floats in F32 (layout.h): f32, or slot kOfPair of the pairs of bf16 and f16.
+template <CodeKind kCode, int kOfPair>
+MARLIN_AVX512 MARLIN_INLINE __m512i float_line(__m512i line) {
+  if constexpr (kCode == CodeKind::f32) {
+    return line;
+  } else if constexpr (kCode == CodeKind::bf16) {
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+    return kOfPair == 0 ? _mm512_slli_epi32(line, 16) : _mm512_and_si512(line, upper);
+  } else {
+    const __m512i low = kOfPair == 0 ? line : _mm512_srli_epi32(line, 16);
+    return _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(low)));
+  }
+}
+
+/// The weights of one step of a line of dense weights. The line has 8 slots of 4-bit codes, 4 slots
+/// of 8-bit codes, a pair of slots or one slot of floats.
 template <ActivationForm kForm, CodeKind kCode, int kStep, bool kSpare = false>
 MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
-  if constexpr (kForm == ActivationForm::bf16) {
+  if constexpr (is_float_line(kCode)) {
+    if constexpr (kForm == ActivationForm::bf16) return codes.low;
+    return float_line<kCode, kStep>(codes.low);
+  } else if constexpr (kForm == ActivationForm::bf16) {
     if constexpr (is_eight_bits(kCode)) return bf16_byte_pair<kStep, kSpare>(codes.low);
     return bf16_step<kCode, false, kStep>(codes, table);
   } else {
@@ -111,7 +142,7 @@ MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint
                     &out.scale[0][0]);
   const uint8_t* zeros = super + shape.zeros;
   if constexpr (is_additive(kCode))
-    decode_scale_rows(shape.zero_type, zeros, shape.groups, 0, 4, 1.0f, &out.zero[0][0]);
+    decode_zero_rows<kCode>(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
   if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
 }
 

@@ -29,26 +29,29 @@
 namespace metal_marlin::cpu {
 namespace {
 
+template <CodeKind kCode>
 struct ScaleChunk {
   FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
   int64_t super_bytes;   ///< from one to the next
-  ExpandedChunk expanded;
+  ExpandedChunk<kCode> expanded;
 };
-using Tile = RegdecodeTile<ScaleChunk>;
+template <CodeKind kCode>
+using Tile = RegdecodeTile<ScaleChunk<kCode>>;
 
 template <CodeKind kCode>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
-                              ScaleChunk& out) {
+                              ScaleChunk<kCode>& out) {
   const SuperShape shape(*args.layout);
-  const bool expands = is_eight_bits(kCode) && shape.expands;
+  const bool expands = may_be_expanded(kCode) && shape.expands;
   out.codes = expands ? out.expanded.supers[0].bytes : super;
-  out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes)} : shape.bytes;
+  out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
     decode_float_super<kCode>(shape, super, out.supers[s]);
     if (expands)
-      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead, out.expanded.supers[s]);
+      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
+                    out.expanded.supers[s].bytes);
   }
 }
 
@@ -83,6 +86,31 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], _
   fence();
 }
 
+/// The same for lines of floats, 8 slots of which are at `codes`.
+template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int kStep>
+MARLIN_AVX512 MARLIN_INLINE void multiply_float_step(const uint8_t* codes, const uint32_t* x,
+                                                     __m512 (&part)[kWide][kRows]) {
+  constexpr int kLine = kStep % (CodeLines<kCode, false>::kLines / 4);
+#pragma GCC unroll 2
+  for (int i = 0; i < kWide; ++i) {
+    const __m512i line =
+        _mm512_load_si512(codes + i * CodeLines<kCode, false>::kBytes + 64 * kLine);
+    const __m512i w =
+        decode_step<kForm, kCode, static_cast<int>(kStep != kLine)>(Codes{line, line}, line);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+      multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
+  }
+  fence();
+}
+
+template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int... kStep>
+MARLIN_AVX512 MARLIN_INLINE void multiply_float_slots(std::integer_sequence<int, kStep...>,
+                                                      const uint8_t* codes, const uint32_t* x,
+                                                      __m512 (&part)[kWide][kRows]) {
+  (multiply_float_step<kForm, kCode, kRows, kWide, kStep>(codes, x, part), ...);
+}
+
 template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int... kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>,
                                                 const Codes (&lines)[kWide][2], __m512i table,
@@ -93,13 +121,12 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep
 /// Multiplies kRows rows by 64 columns, a few vectors at a time. It is longer than other functions,
 /// because its parts share registers. NOLINTBEGIN(readability-function-size)
 template <ActivationForm kForm, CodeKind kCode, int kRows>
-MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile& tile) {
+MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile<kCode>& tile) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
-  constexpr int kLines = Lines::kLines / 4;                      // the same
-  const __m512i table = kForm == ActivationForm::bf16 ? bf16_table<kCode>()
-                                                      : _mm512_castps_si512(float_table<kCode>());
+  constexpr int kLines = Lines::kLines / 4;                      // the same; of floats up to 8
+  const __m512i table = table_of<kForm, kCode>(*args.layout);
   const int units = args.layout->slot_group / 16;  // of a group
   const int64_t super_bytes = tile.chunk.super_bytes,
                 a_block_size = args.activations.a_block_size();
@@ -118,24 +145,34 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 #pragma GCC unroll 12
           for (int r = 0; r < kRows; ++r) part[w][r] = _mm512_setzero_ps();
         for (int i = 2 * unit; i < 2 * (unit + units); ++i) {  // of 8 slots
-          Codes lines[kWide][2];
-#pragma GCC unroll 2
-          for (int w = 0; w < kWide; ++w) {
-            const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
-            const __m512i offset = kCode == CodeKind::u4zero
-                                       ? _mm512_load_si512(&super.offset[group][16 * (v + w)])
-                                       : table;
-#pragma GCC unroll 2
-            for (int j = 0; j < kLines; ++j) {
-              lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
-              if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
-            }
-          }
           const uint32_t* const x =
               packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
           fetch_later_a_blocks<kSteps * kRegdecodeRows>(x, tile.blocks * a_block_size, v);
-          multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{},
-                                                     lines, table, x, part);
+          if constexpr (is_float_line(kCode)) {
+            const uint8_t* const block = codes + i / 4 * kColumnGroups * Lines::kBytes;
+            const uint8_t* const octet = block + i % 4 * kLines * 64;
+            if (tile.ahead != 0)
+              for (int w = 0; w < kWide; ++w)
+                fetch_lines(octet + w * Lines::kBytes + tile.ahead, kLines * 64);
+            multiply_float_slots<kForm, kCode, kRows, kWide>(
+                std::make_integer_sequence<int, kSteps>{}, octet, x, part);
+          } else {
+            Codes lines[kWide][2];
+#pragma GCC unroll 2
+            for (int w = 0; w < kWide; ++w) {
+              const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
+              const __m512i offset = kCode == CodeKind::u4zero
+                                         ? _mm512_load_si512(&super.offset[group][16 * (v + w)])
+                                         : table;
+#pragma GCC unroll 2
+              for (int j = 0; j < kLines; ++j) {
+                lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
+                if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
+              }
+            }
+            multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{},
+                                                       lines, table, x, part);
+          }
         }
 #pragma GCC unroll 2
         for (int w = 0; w < kWide; ++w) {
@@ -163,15 +200,16 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 // NOLINTEND(readability-function-size)
 
 template <ActivationForm kForm, CodeKind kCode>
-void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float*) {
+void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, const float*) {
   dispatch_rows<kRegdecodeRows>(
       rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
 }
 
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() {
-    walk_regdecode<ScaleChunk, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+  with_any_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (kForm == ActivationForm::f32 || !is_real(kCode) || kCode == CodeKind::bf16)
+      walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });
 }
 

@@ -36,11 +36,11 @@ MARLIN_AVX512 MARLIN_INLINE __m512i less_one(__m512 d) {
 template <CodeKind kCode>
 MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, const uint8_t* super,
                                                    int v0, int nv, float* scale, float* zero) {
-  if constexpr (is_additive(kCode))
-    decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv, 1.0f, zero);
   // FP4 codes are multiplied as 2 * value.
-  return decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0, nv,
-                           kCode == CodeKind::fp4 ? 0.5f : 1.0f, scale);
+  const Magnitudes all = decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0,
+                                           nv, kCode == CodeKind::fp4 ? 0.5f : 1.0f, scale);
+  if constexpr (is_additive(kCode)) decode_zero_rows<kCode>(shape, super, v0, nv, scale, zero);
+  return all;
 }
 template <CodeKind kCode>
 MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const uint8_t* super,

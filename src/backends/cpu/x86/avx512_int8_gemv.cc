@@ -198,7 +198,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
   const bool expands = is_eight_bits(kCode) && shape.expands;
   const int64_t ahead = pass.alone && !expands ? shape.ahead : 0;
-  ExpandedCodes expanded;
+  ExpandedCodes<kCode> expanded;
   const uint8_t* bytes = pass.panel;
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
@@ -207,7 +207,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
     if (pass.alone) shape.fetch_scales(bytes);
     const uint8_t* of_super = bytes;
     if (expands) {
-      expand_avx512(*pass.layout, bytes, pass.v0, kVectors, pass.alone ? shape.ahead : 0, expanded);
+      expand_avx512(*pass.layout, bytes, pass.v0, kVectors, pass.alone ? shape.ahead : 0,
+                    expanded.bytes);
       of_super = expanded.bytes;
     }
     for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {

@@ -49,7 +49,7 @@ struct alignas(64) Int8ScaleChunk {
   bool paired;
   const uint8_t* codes;
   int64_t super_bytes;
-  ExpandedChunk expanded;
+  ExpandedChunk<CodeKind::i8> expanded;
   int shift;  ///< block b has its scale in row b >> shift (groups of 16: rows 2 b, 2 b + 1)
 
   /// The codes of block b, from column 16 v on.
@@ -66,13 +66,13 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   const SuperShape shape(*args.layout);
   const bool expands = is_eight_bits(kCode) && shape.expands;
   out.codes = expands ? out.expanded.supers[0].bytes : super;
-  out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes)} : shape.bytes;
+  out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   out.shift = shape.shift - 1;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
     shape.fetch_scales(super + s * shape.bytes);
     if (expands)
       expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, shape.ahead,
-                    out.expanded.supers[s]);
+                    out.expanded.supers[s].bytes);
   }
   float power = 0;
   out.paired = kCode == CodeKind::fp4 && shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&

@@ -15,9 +15,10 @@ namespace metal_marlin::cpu {
 
 inline constexpr int kRegdecodeBlocks = 12;
 
-/// The codes of a chunk in 8-bit lines.
+/// The expanded codes of a chunk.
+template <CodeKind kCode>
 struct ExpandedChunk {
-  ExpandedCodes supers[kRegdecodeBlocks / kBlocksPerSuper];
+  ExpandedCodes<kCode> supers[kRegdecodeBlocks / kBlocksPerSuper];
 };
 
 /// Some rows of a tile, and a chunk. Packed A blocks have room for kRegdecodeRows rows.
