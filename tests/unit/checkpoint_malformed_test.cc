@@ -47,6 +47,10 @@ std::string small_safetensors() {
   return safetensors({{"g.qweight", "I32", "2,8", z.substr(0, 64)},
                       {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
                       {"g.scales", "F16", "1,8", z.substr(0, 16)},
+                      {"h.qweight", "I32", "3,4", z.substr(0, 48)},
+                      {"h.qzeros", "I32", "2,1", z.substr(0, 8)},
+                      {"h.scales", "F16", "2,4", z.substr(0, 16)},
+                      {"h.g_idx", "I32", "32", std::string(128, '\0')},
                       {"m.weight", "U8", "2,16", z.substr(0, 32)},
                       {"m.weight_scale", "U8", "2,1", z.substr(0, 2)},
                       {"v.weight_packed", "U8", "1,8", z.substr(0, 8)},
@@ -138,7 +142,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 7u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 8u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);

@@ -44,7 +44,7 @@ pub type marlin_format = i32;
 pub type marlin_compute = i32;
 /// element order of pre-quantized input; docs/formats.md defines each bit by bit
 pub type marlin_layout = i32;
-/// GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
+/// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
 pub type marlin_gptq_zero_f = i32;
 /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
 pub type marlin_epilogue = i32;
@@ -149,9 +149,9 @@ pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
 pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
 /// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
 pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;
-/// K8N with packed zeros that store zero - 1
+/// GPTQ_V2, but the packed zeros store zero - 1
 pub const MARLIN_LAYOUT_GPTQ_V1: marlin_layout = 3;
-/// K8N with packed zeros
+/// U32 \[K\*bits/32, N\], a column is a stream of codes (INT4: K8N); packed zeros; INT8: symmetric
 pub const MARLIN_LAYOUT_GPTQ_V2: marlin_layout = 4;
 /// AutoAWQ "gemm"
 pub const MARLIN_LAYOUT_AWQ: marlin_layout = 5;
@@ -169,9 +169,9 @@ pub const MARLIN_LAYOUT_MARLIN_24: marlin_layout = 10;
 pub const MARLIN_GPTQ_ZERO_F_AUTO: marlin_gptq_zero_f = 0;
 /// zero 0: AutoGPTQ's CUDA and exllama kernels
 pub const MARLIN_GPTQ_ZERO_F_WRAP: marlin_gptq_zero_f = 1;
-/// zero 0, and the next nibble is one more: GPTQModel
+/// zero 0, and the next zero is one more: GPTQModel (INT3: before version 7)
 pub const MARLIN_GPTQ_ZERO_F_CARRY: marlin_gptq_zero_f = 2;
-/// zero 16: AutoGPTQ's torch and triton kernels, vLLM
+/// zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
 pub const MARLIN_GPTQ_ZERO_F_SIXTEEN: marlin_gptq_zero_f = 3;
 pub const MARLIN_EPILOGUE_NONE: marlin_epilogue = 0;
 pub const MARLIN_EPILOGUE_SILU: marlin_epilogue = 1;
