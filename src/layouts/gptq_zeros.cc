@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "base/bits.h"
+#include "layouts/nibbles.h"
 
 namespace metal_marlin {
 namespace {
-
-constexpr int64_t kWordBits = 32;
 
 /// What GPTQModel subtracts when it writes zeros of 3 bits in v1, up to its version 6. A row of
 /// ones would be 49249249, 92492492, 24924924: it swaps the first and the third word.
@@ -36,17 +35,14 @@ GptqZeros::GptqZeros(const std::byte* words, int64_t n, int64_t groups, int bits
   }
 }
 
-int64_t GptqZeros::words_of_row(int64_t n, int bits) { return ceil_div(n * bits, kWordBits); }
+int64_t GptqZeros::words_of_row(int64_t n, int bits) { return ceil_div(n * bits, 32); }
 
 uint32_t GptqZeros::word(int64_t group, int64_t index) const {
   return load<uint32_t>(words_ + (group * row_words_ + index) * 4) + add_to_word_[index % 3];
 }
 
 uint32_t GptqZeros::code(int64_t group, int64_t n) const {
-  const int64_t bit = n * bits_, index = bit / kWordBits, shift = bit % kWordBits;
-  uint64_t two = word(group, index);
-  if (shift + bits_ > kWordBits) two |= uint64_t{word(group, index + 1)} << kWordBits;
-  return static_cast<uint32_t>(two >> shift) & ((1u << bits_) - 1);
+  return code_of_stream([&](int64_t index) { return word(group, index); }, bits_, n);
 }
 
 int GptqZeros::at(int64_t group, int64_t n) const {

@@ -59,6 +59,12 @@ std::string small_safetensors() {
                       {"c.weight_packed", "I32", "1,1", z.substr(0, 4)},
                       {"c.weight_scale", "F32", "1,1", z.substr(0, 4)},
                       {"c.weight_shape", "I64", "2", bytes_of<int64_t>({1, 8})},
+                      {"t.weight_packed", "I32", "2,3", z.substr(0, 24)},
+                      {"t.weight_scale", "F16", "2,1", z.substr(0, 4)},
+                      {"t.weight_zero_point", "I32", "1,1", z.substr(0, 4)},
+                      {"t.weight_shape", "I64", "2", bytes_of<int64_t>({2, 32})},
+                      {"i.weight", "I8", "2,8", z.substr(0, 16)},
+                      {"i.weight_scale", "F32", "1", z.substr(0, 4)},
                       {"x.e_blocks", "U8", "2,1,1,16", z.substr(0, 32)},
                       {"x.e_scales", "U8", "2,1,1", z.substr(0, 2)},
                       {"l.weight", "U32", "1,4", z.substr(0, 16)},
@@ -142,7 +148,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 8u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 10u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);

@@ -209,9 +209,9 @@ TEST(CheckpointDetection, CompressedTensorsOptions) {
   EXPECT_EQ(values[15], 14.0f);
   EXPECT_EQ(values[16], -4.0f);
   EXPECT_EQ(values[19], 2.0f);
-  const std::pair<std::string, marlin_status> shapes[] = {{bytes_of<int64_t>({1, 12}), MARLIN_E_UNSUPPORTED},
+  const std::pair<std::string, marlin_status> shapes[] = {{bytes_of<int64_t>({1, 12}), MARLIN_E_SHAPE},
                                                           {bytes_of<int64_t>({2, 20}), MARLIN_E_FORMAT},
-                                                          {bytes_of<int64_t>({1, 33}), MARLIN_E_FORMAT},
+                                                          {bytes_of<int64_t>({1, 49}), MARLIN_E_FORMAT},
                                                           {bytes_of<int64_t>({1, -1}), MARLIN_E_FORMAT},
                                                           {bytes_of<int64_t>({1, INT64_MAX}), MARLIN_E_FORMAT}};
   for (const auto& [shape, code] : shapes) {
