@@ -53,6 +53,8 @@ constexpr DataRow kFolders[] = {
     {"gptq-v1-sym-column", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 288, 0},
     {"gptq-v1-sym-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 128, 0},
     {"gptq-v2-asym-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
+    {"hqq-4bit-g128-axis1", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 128, kAdditive},
+    {"hqq-4bit-g64-axis1", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
     {"ct-marlin-24-channel", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN_24, 256, kSparse},
     {"ct-marlin-24-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN_24, 128, kSparse},
     {"marlin-column", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN, 128, 0},

@@ -69,6 +69,13 @@ std::string small_safetensors() {
                       {"x.e_scales", "U8", "2,1,1", z.substr(0, 2)},
                       {"l.weight", "U32", "1,4", z.substr(0, 16)},
                       {"l.scales", "U8", "1,1", z.substr(0, 1)},
+                      {"q.W_q", "U8", "1,16", z.substr(0, 16)},
+                      {"q.scale", "F16", "2,1", z.substr(0, 4)},
+                      {"q.zero", "F16", "2,1", z.substr(0, 4)},
+                      {"q.shape", "I64", "2", bytes_of<int64_t>({2, 16})},
+                      {"q.nbits", "I32", "", bytes_of<int32_t>({4})},
+                      {"q.axis", "I32", "", bytes_of<int32_t>({1})},
+                      {"q.group_size", "I32", "", bytes_of<int32_t>({16})},
                       {"f.weight", "F32", "1,2", z.substr(0, 8)}});
 }
 
@@ -148,7 +155,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 10u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 11u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);
