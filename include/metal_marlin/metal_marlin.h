@@ -481,8 +481,8 @@ MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
  * config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
-/* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the
- * end is MARLIN_E_NOT_FOUND. */
+/* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file
+ * stores one by one (A.experts.0.B, A.experts.1.B, ...) are a layer A.experts.B. An index past the end is MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* checkpoint, uint64_t index, marlin_layer_info* out,
                                                     marlin_error* err);
 /* Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions

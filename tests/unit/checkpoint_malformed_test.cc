@@ -76,6 +76,8 @@ std::string small_safetensors() {
                       {"q.nbits", "I32", "", bytes_of<int32_t>({4})},
                       {"q.axis", "I32", "", bytes_of<int32_t>({1})},
                       {"q.group_size", "I32", "", bytes_of<int32_t>({16})},
+                      {"experts.0.w.weight", "F32", "1,2", z.substr(0, 8)},
+                      {"experts.1.w.weight", "F32", "1,2", z.substr(0, 8)},
                       {"f.weight", "F32", "1,2", z.substr(0, 8)}});
 }
 
@@ -155,7 +157,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 11u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 12u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);

@@ -747,7 +747,7 @@ extern "C" {
     pub fn marlin_weights_destroy(weights: *mut marlin_weights);
     /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json only. desc NULL: all defaults.
     pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
-    /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the end is MARLIN_E_NOT_FOUND.
+    /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file stores one by one (A.experts.0.B, A.experts.1.B, ...) are a layer A.experts.B. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
     /// Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions but the last count as rows; a tensor with one dimension or none has one row. The view starts where the file has the tensor: copy it to its natural alignment before it becomes an operand. A type without a marlin_dtype is MARLIN_E_UNSUPPORTED.
     pub fn marlin_checkpoint_tensor(checkpoint: *const marlin_checkpoint, name: *const c_char, out: *mut marlin_matrix, err: *mut marlin_error) -> marlin_status;
