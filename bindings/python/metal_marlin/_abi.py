@@ -172,7 +172,7 @@ class Layout(Constant):
     K8N = 2
     # GPTQ_V2, but the packed zeros store zero - 1
     GPTQ_V1 = 3
-    # U32 [K*bits/32, N], a column is a stream of codes (INT4: K8N); packed zeros; INT8: symmetric
+    # U32 [K*bits/32, N], columns are streams of codes; packed zeros
     GPTQ_V2 = 4
     # AutoAWQ "gemm"
     AWQ = 5
@@ -194,7 +194,7 @@ class GptqZeroF(Constant):
     AUTO = 0
     # zero 0: AutoGPTQ's CUDA and exllama kernels
     WRAP = 1
-    # zero 0, and the next zero is one more: GPTQModel (INT3: before version 7)
+    # zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
     CARRY = 2
     # zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
     SIXTEEN = 3

@@ -246,7 +246,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let k8n = Layout(rawValue: MARLIN_LAYOUT_K8N)
   /// GPTQ_V2, but the packed zeros store zero - 1
   public static let gptqV1 = Layout(rawValue: MARLIN_LAYOUT_GPTQ_V1)
-  /// U32 [K*bits/32, N], a column is a stream of codes (INT4: K8N); packed zeros; INT8: symmetric
+  /// U32 [K*bits/32, N], columns are streams of codes; packed zeros
   public static let gptqV2 = Layout(rawValue: MARLIN_LAYOUT_GPTQ_V2)
   /// AutoAWQ "gemm"
   public static let awq = Layout(rawValue: MARLIN_LAYOUT_AWQ)
@@ -289,7 +289,7 @@ public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConve
   public static let auto = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_AUTO)
   /// Zero 0: AutoGPTQ's CUDA and exllama kernels
   public static let wrap = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_WRAP)
-  /// Zero 0, and the next zero is one more: GPTQModel (INT3: before version 7)
+  /// Zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
   public static let carry = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_CARRY)
   /// Zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
   public static let sixteen = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_SIXTEEN)
