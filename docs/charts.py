@@ -1,7 +1,7 @@
 """Charts with two logarithmic axes, as SVG: docs/metal.py and tools/races draw with this."""
 import math
 
-from diagrams import CARD, EDGE, INK, SOFT, WIDTH, escape
+from card import CARD, EDGE, INK, SOFT, WIDTH, escape
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b", "#17becf", "#bcbd22")
 LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 84, 800, 64, 470, 530

@@ -10,105 +10,9 @@ on every machine. Each drawing is a card with its own background, so that it rea
 import pathlib
 import sys
 
+from card import Card
+
 FOLDER = pathlib.Path(__file__).resolve().parent / "diagrams"
-WIDTH, MARGIN, LABEL = 980, 22, 150
-INK, SOFT, CARD, EDGE = "#1f2328", "#57606a", "#fcfcfd", "#d0d7de"
-FILLS = {
-    "code": "#cfe3fb", "code2": "#a9cdf5", "scale": "#fbe3b4", "zero": "#cdebc8", "meta": "#e3d3f7", "pad": "#e9ebee",
-    "kept": "#a9cdf5", "gone": "#f3f4f6", "sign": "#f9cfc9", "exponent": "#fbe3b4", "mantissa": "#cdebc8",
-}
-
-
-def escape(text):
-    return str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-class Card:
-    """A drawing that grows downwards."""
-
-    def __init__(self, title, side):
-        self.parts, self.y = [], MARGIN + 14
-        self.text(MARGIN, self.y, title, 15, INK, "start", True)
-        self.text(WIDTH - MARGIN, self.y, side, 12, SOFT, "end")
-        self.y += 16
-        self.title = title
-
-    def text(self, x, y, text, size=12, fill=INK, anchor="middle", bold=False):
-        weight = ' font-weight="600"' if bold else ""
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{weight}>'
-                          f"{escape(text)}</text>")
-
-    def box(self, x, y, width, height, kind):
-        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{FILLS[kind]}" '
-                          f'stroke="{SOFT}" stroke-width="0.8"/>')
-
-    def note(self, text):
-        self.y += 19
-        self.text(MARGIN, self.y, text, 12.5, SOFT, "start")
-        self.y += 5
-
-    def row_label(self, label, height):
-        lines = label.split("\n")
-        for i, line in enumerate(lines):
-            self.text(MARGIN, self.y + height / 2 + 4 + 15 * (i - (len(lines) - 1) / 2), line, 12.5, INK, "start", i == 0)
-
-    def strip(self, label, cells, unit="bit", first=None, height=36):
-        """cells: (text, size, kind), left to right. unit "bit": numbered downwards to 0 on the right; "byte": upwards from `first`
-        (0) on the left; None: not numbered. A size may differ from the numbers' step: (text, size, kind, step)."""
-        self.y += 26
-        total = sum(cell[1] for cell in cells)
-        scale = (WIDTH - 2 * MARGIN - LABEL) / total
-        steps = [cell[3] if len(cell) > 3 else cell[1] for cell in cells]
-        x, at = MARGIN + LABEL, sum(steps) if unit == "bit" else (first or 0)
-        self.row_label(label, height)
-        for (text, size, kind, *_), step in zip(cells, steps):
-            width = size * scale
-            self.box(x, self.y, width, height, kind)
-            lines = str(text).split("\n")
-            for i, line in enumerate(lines):
-                small = 11 if max(len(t) for t in lines) * 6.6 > width else 12.5
-                self.text(x + width / 2, self.y + height / 2 + 4.5 + 14 * (i - (len(lines) - 1) / 2), line, small)
-            if unit == "bit":
-                high, low = at - 1, at - step
-                if high == low:
-                    self.text(x + width / 2, self.y - 5, high, 10, SOFT)
-                else:
-                    self.text(x + 3, self.y - 5, high, 10, SOFT, "start")
-                    self.text(x + width - 3, self.y - 5, low, 10, SOFT, "end")
-                at = low
-            elif unit == "byte":
-                if step is not None:
-                    self.text(x + 3, self.y - 5, at, 10, SOFT, "start")
-                    at += step
-            x += width
-        self.y += height
-
-    def grid(self, label, rows, columns, cell, row_name, column_name, height=21):
-        """cell(row, column) gives (text, kind); names head rows and columns."""
-        self.y += 32
-        left = MARGIN + LABEL
-        width = (WIDTH - MARGIN - left) / len(columns)
-        for j, column in enumerate(columns):
-            self.text(left + width * (j + 0.5), self.y - 6, column_name(column), 10, SOFT)
-        lines = label.split("\n")
-        for i, line in enumerate(lines):
-            self.text(MARGIN, self.y + 14 + 16 * i, line, 12.5, INK, "start", i == 0)
-        for i, row in enumerate(rows):
-            self.text(left - 8, self.y + height / 2 + 4, row_name(row), 10, SOFT, "end")
-            for j, column in enumerate(columns):
-                text, kind = cell(row, column)
-                self.box(left + width * j, self.y, width, height, kind)
-                self.text(left + width * (j + 0.5), self.y + height / 2 + 4, text, 10.5 if width > 40 else 9.5)
-            self.y += height
-
-    def svg(self):
-        height = self.y + MARGIN
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" '
-                f'font-family="ui-sans-serif, -apple-system, \'Segoe UI\', \'DejaVu Sans\', sans-serif" role="img">\n'
-                f"<title>{escape(self.title)}</title>\n"
-                f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="10" fill="{CARD}" stroke="{EDGE}"/>\n'
-                + "\n".join(self.parts) + "\n</svg>\n")
-
 
 MSB = "bits: most significant on the left, bit 0 on the right"
 BYTES = "bytes: the first on the left"
@@ -173,6 +77,27 @@ def gptq():
 
 
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def gptq_stream():
+    card = Card("GPTQ with 3 bits: a column of words is one stream", MSB)
+    for w in range(3):
+        cells = []
+        for k in range(32 * w // 3, (32 * w + 31) // 3 + 1):
+            bits = min(3 * k + 3, 32 * w + 32) - max(3 * k, 32 * w)
+            cells.append((k if bits == 3 else f"{k}\n{bits} of 3", bits, "code" if k % 2 == 0 else "code2"))
+        card.strip(f"qweight ({w}, n)\nk of W[n, k]", cells[::-1])
+    card.note("Drawn for k = 0..31. Codes 10 and 21 lie in two words. qzeros (g, c) are such streams along N; 2 and 8 bits divide the word.")
+    return card
+
+
+def hqq():
+    card = Card("HQQ: groups of the two halves of the matrix in one byte", BOTH)
+    card.strip("one byte of W_q\nrow i, column j", pair("group i + M/2, element j", "group i, element j"))
+    card.strip("W_q, row 0\ngroup of high | low", bytes_of_two(8, lambda j: "M/2", lambda j: 0), "byte")
+    card.strip("scale, zero", [(f"group {g}", 1, "scale") for g in range(4)] + [("…", 0.4, "pad")], None)
+    card.note("Group g is the elements g · G … g · G + G − 1 of W, flattened row by row. The value is (q − zero) · scale.")
+    return card
 
 
 def awq_gemm():
@@ -470,7 +395,7 @@ def cpu_sparse():
     return card
 
 
-DRAWINGS = [number_types, rows, k8n, gptq, awq_gemm, awq_gemv, awq_gemv_fast, gguf_q4_0, gguf_q4_1, gguf_q8_0, gguf_mxfp4, gguf_nvfp4,
+DRAWINGS = [number_types, rows, k8n, gptq, gptq_stream, hqq, awq_gemm, awq_gemv, awq_gemv_fast, gguf_q4_0, gguf_q4_1, gguf_q8_0, gguf_mxfp4, gguf_nvfp4,
             gguf_q5_0, gguf_q2_k, gguf_q3_k, gguf_q4_k, gguf_q6_k, gguf_iq4_xs, mlx, compressed_tensors, mxfp4_rows, nvfp4_rows, marlin_tile, marlin_24_tile, marlin_24_meta, sparse_bitmask, nibble_24,
             words_24, cpu_dense, cpu_sparse]
 

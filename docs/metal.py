@@ -15,8 +15,9 @@ import re
 import subprocess
 import sys
 
+from card import Card
 from charts import COLORS, Chart
-from diagrams import MSB, Card, write_or_check
+from diagrams import MSB, write_or_check
 
 DOCS = pathlib.Path(__file__).resolve().parent
 PAGE = DOCS / "metal.md"

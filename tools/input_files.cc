@@ -39,8 +39,9 @@ std::string part_of(const fs::path& file) {
   return std::regex_match(name, found, pattern) ? found.str(1) + found.str(2) : "";
 }
 
-/// The file that marlin_checkpoint_open() takes from a folder: model.* first, else the only file
-/// with such an ending. Any part of a split GGUF stands for the first.
+/// The file that marlin_checkpoint_open() takes from a folder: model.* first, else a name that
+/// AutoGPTQ gives, else the only file with such an ending. Any part of a split GGUF stands for the
+/// first.
 fs::path main_file(const fs::path& folder) {
   constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
   std::error_code ignored;
@@ -51,6 +52,12 @@ fs::path main_file(const fs::path& folder) {
   const std::vector<fs::path> all = files_in(folder);
   for (const fs::path& file : all) {
     if (part_of(file).starts_with("model--of-")) return file;
+  }
+  for (const char* ending : kEndings) {
+    for (const fs::path& file : all) {  // the names that AutoGPTQ gives
+      const std::string name = file.filename().string();
+      if (name.starts_with("gptq_model-") && name.ends_with(ending)) return file;
+    }
   }
   for (const char* ending : kEndings) {
     const auto fits = [&](const fs::path& path) {

@@ -170,8 +170,8 @@ typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/for
 #define MARLIN_LAYOUT_ROWS \
   ((marlin_layout)1) /* 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K] */
 #define MARLIN_LAYOUT_K8N ((marlin_layout)2)           /* U32 [K/8, N], nibble i of a word = element 8 kb + i */
-#define MARLIN_LAYOUT_GPTQ_V1 ((marlin_layout)3)       /* K8N with packed zeros that store zero - 1 */
-#define MARLIN_LAYOUT_GPTQ_V2 ((marlin_layout)4)       /* K8N with packed zeros */
+#define MARLIN_LAYOUT_GPTQ_V1 ((marlin_layout)3)       /* GPTQ_V2, but the packed zeros store zero - 1 */
+#define MARLIN_LAYOUT_GPTQ_V2 ((marlin_layout)4)       /* U32 [K*bits/32, N], columns are streams of codes; packed zeros */
 #define MARLIN_LAYOUT_AWQ ((marlin_layout)5)           /* AutoAWQ "gemm" */
 #define MARLIN_LAYOUT_AWQ_GEMV ((marlin_layout)6)      /* AutoAWQ "gemv" */
 #define MARLIN_LAYOUT_AWQ_GEMV_FAST ((marlin_layout)7) /* AutoAWQ "gemv_fast", llm-awq */
@@ -179,11 +179,11 @@ typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/for
 #define MARLIN_LAYOUT_MARLIN ((marlin_layout)9)        /* IST Marlin */
 #define MARLIN_LAYOUT_MARLIN_24 ((marlin_layout)10)    /* compressed-tensors marlin-24 */
 
-typedef int32_t marlin_gptq_zero_f; /* GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15 */
+typedef int32_t marlin_gptq_zero_f; /* GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15) */
 #define MARLIN_GPTQ_ZERO_F_AUTO ((marlin_gptq_zero_f)0)    /* by the config's meta.quantizer, else WRAP with a warning */
 #define MARLIN_GPTQ_ZERO_F_WRAP ((marlin_gptq_zero_f)1)    /* zero 0: AutoGPTQ's CUDA and exllama kernels */
-#define MARLIN_GPTQ_ZERO_F_CARRY ((marlin_gptq_zero_f)2)   /* zero 0, and the next nibble is one more: GPTQModel */
-#define MARLIN_GPTQ_ZERO_F_SIXTEEN ((marlin_gptq_zero_f)3) /* zero 16: AutoGPTQ's torch and triton kernels, vLLM */
+#define MARLIN_GPTQ_ZERO_F_CARRY ((marlin_gptq_zero_f)2)   /* zero 0, the next zero is one more: GPTQModel (INT3: before 7.0) */
+#define MARLIN_GPTQ_ZERO_F_SIXTEEN ((marlin_gptq_zero_f)3) /* zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM */
 
 typedef int32_t marlin_epilogue; /* f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns */
 #define MARLIN_EPILOGUE_NONE ((marlin_epilogue)0)
@@ -492,8 +492,8 @@ MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
  * config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
-/* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the
- * end is MARLIN_E_NOT_FOUND. */
+/* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file
+ * stores one by one (A.experts.0.B, ...) are a layer A.experts.B. An index past the end is MARLIN_E_NOT_FOUND. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* checkpoint, uint64_t index, marlin_layer_info* out,
                                                     marlin_error* err);
 /* Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions

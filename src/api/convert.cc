@@ -38,9 +38,11 @@ Status check_convert_desc(const marlin_convert_desc& d) {
   return {};
 }
 
-/// Fills in the numbers of the layers, in ascending order, and their norms.
+/// Fills in the numbers of the layers among the singles, in ascending order, and their norms.
+/// Experts that are stored one by one are written one by one.
 Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, ConvertOptions& options) {
-  std::vector<uint32_t> listed(files.layer_count(), UINT32_MAX);  // where
+  const Checkpoint& singles = files.singles();
+  std::vector<uint32_t> listed(singles.layer_count(), UINT32_MAX);  // where
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     if (d.layers[i] == nullptr)
       return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
@@ -48,10 +50,12 @@ Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, Conver
     if (!found)
       return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i,
                            d.layers[i]);
-    if (listed[*found] != UINT32_MAX)
-      return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i,
-                           d.layers[i]);
-    listed[*found] = i;
+    for (const size_t single : files.singles_of(*found)) {
+      if (listed[single] != UINT32_MAX)
+        return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i,
+                             d.layers[i]);
+      listed[single] = i;
+    }
   }
   for (size_t i = 0; i < listed.size(); ++i) {
     if (listed[i] == UINT32_MAX) continue;
@@ -60,7 +64,7 @@ Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, Conver
     char name[48];
     std::snprintf(name, sizeof name, "desc->column_norms[%" PRIu32 "]", listed[i]);
     MARLIN_ASSIGN(const auto norms,
-                  column_norms_of(d.column_norms[listed[i]], files.layer(i).k, name, nullptr));
+                  column_norms_of(d.column_norms[listed[i]], singles.layer(i).k, name, nullptr));
     options.column_norms.push_back(norms);
   }
   return {};
@@ -87,7 +91,7 @@ Status convert(const marlin_checkpoint* checkpoint, const char* out_path,
   options.shard_bytes = d.shard_bytes;
   options.host = {d.progress, d.layer_done, d.parallel_for, {d.log, d.user}, d.user};
   MARLIN_RETURN_IF_ERROR(take_layers(*checkpoint->files, d, options));
-  return convert_checkpoint(*checkpoint->files, out_path, options);
+  return convert_checkpoint(checkpoint->files->singles(), out_path, options);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "checkpoints/config.h"
 #include "checkpoints/config_values.h"
+#include "checkpoints/experts.h"
 #include "checkpoints/gguf_parts.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/safetensors_file.h"
@@ -164,7 +165,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     values = config_values(config.text);
   }
   const Reading reading{is_gguf, override_layout, zero_f};
-  return std::unique_ptr<Checkpoint>(std::make_unique<FileCheckpoint>(
+  return gather_experts(std::make_unique<FileCheckpoint>(
       std::move(folder), std::move(tensors), std::move(config), std::move(values), reading));
 }
 

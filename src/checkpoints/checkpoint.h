@@ -83,11 +83,13 @@ class Checkpoint {
 
   Layers layers() const { return Layers(*this); }
   virtual size_t layer_count() const = 0;
-  /// Costs a few look-ups of tensors. Precondition, here and below: index < layer_count().
+  /// Costs a few look-ups of tensors for each expert that is stored alone. Precondition, here and
+  /// below: index < layer_count(), or find_layer() gave it.
   virtual Layer layer(size_t index) const = 0;
   /// Lives as long as the checkpoint.
   virtual const char* layer_name(size_t index) const = 0;
-  /// The first layer of this name.
+  /// The first layer of this name. The name of an expert that is stored alone gives an index from
+  /// layer_count() on, which all functions take.
   virtual std::optional<size_t> find_layer(std::string_view name) const = 0;
   virtual Result<TensorView> tensor(std::string_view name) const = 0;
   /// All tensors of the files, in their order.
@@ -101,6 +103,10 @@ class Checkpoint {
   /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if
   /// it has one.
   virtual std::vector<TensorView> parts(size_t layer) const = 0;
+  /// The same files, in which each expert that is stored alone is a layer of its own.
+  virtual const Checkpoint& singles() const { return *this; }
+  /// The layers of singles() that make up this layer.
+  virtual std::vector<size_t> singles_of(size_t layer) const { return {layer}; }
   /// These bytes of a tensor will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
   /// One expert (0 for plain layers) of one layer. The source borrows from the checkpoint and from

@@ -20,7 +20,9 @@ void take_quantization(ConfigSection& q, const char* default_method, QuantConfig
   if (config.method == "awq") config.format = q.version.value_or("");
   if (config.format.empty())
     config.format = q.checkpoint_format ? *q.checkpoint_format : q.format.value_or("");
+  if (config.method == "compressed-tensors") config.version = q.version.value_or("");
   config.bits = q.bits ? q.bits : q.w_bit;
+  config.num_bits = q.num_bits;
   config.symmetric = q.sym;
   config.act_order = q.desc_act;
   config.quantizer = q.quantizer;

@@ -22,7 +22,9 @@ struct QuantConfig {
                        ///< "quark", "mlx"
   std::string
       format;  ///< checkpoint_format, version or format: "gptq_v2", "gemm", "pack-quantized"
+  std::string version;  ///< of compressed-tensors that wrote the file: "0.10.2"
   std::optional<int64_t> bits;
+  uint32_t num_bits = 0;   ///< of the config groups of compressed-tensors: bit b for b bits
   GroupSizes group_sizes;  ///< a whole row is not listed
   std::optional<bool> symmetric, act_order;
   std::string quantizer;  ///< meta.quantizer: "gptqmodel:2.0.0"; the first when there are several

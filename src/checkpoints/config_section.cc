@@ -154,6 +154,7 @@ class ConfigReader {
       case KeyPlace::weights:
         if (key_ == "group_size") group_size_ = integer_of(e);
         if (key_ == "q_group_size") q_group_size_ = integer_of(e);
+        if (key_ == "num_bits") add_width(integer_of(e).value_or(0), *level.section);
         return;
       case KeyPlace::member:
       case KeyPlace::config_groups:
@@ -161,6 +162,10 @@ class ConfigReader {
       default:
         return;
     }
+  }
+
+  static void add_width(int64_t bits, ConfigSection& section) {
+    if (bits >= 1 && bits < 32) section.num_bits |= uint32_t{1} << bits;
   }
 
   void take(const JsonEvent& e, ConfigSection& section) const {

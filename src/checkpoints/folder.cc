@@ -86,6 +86,11 @@ Result<std::string> search(const std::string& path) {
       return *split;
   }
   for (const char* ending : kEndings) {
+    std::vector<std::string> files = files_with(names, ending);
+    std::erase_if(files, [](const std::string& file) { return !file.starts_with("gptq_model-"); });
+    if (files.size() == 1) return files[0];  // of AutoGPTQ: gptq_model-4bit-128g.safetensors
+  }
+  for (const char* ending : kEndings) {
     const std::vector<std::string> files = files_with(names, ending);
     if (files.size() == 1) return files[0];
     if (files.size() > 1) {

@@ -34,8 +34,7 @@ class AwqSource final : public WeightSource {
     if (meta_.zero_kind == ZeroKind::none) {
       out.zeros.clear();
     } else {
-      gather_packed_columns(parts_.zeros, words_, kNibbleOf, {}, meta_.groups, first, count,
-                            out.zeros);
+      gather_packed_columns(parts_.zeros, words_, kNibbleOf, meta_.groups, first, count, out.zeros);
     }
     return {};
   }

@@ -33,16 +33,14 @@ void gather_columns(const std::byte* from, int64_t stride, size_t size, int64_t 
 }
 
 void gather_packed_columns(const std::byte* from, int64_t words, const uint8_t (&nibble_of)[8],
-                           PackedZero zero, int64_t groups, int64_t first, int64_t count,
+                           int64_t groups, int64_t first, int64_t count,
                            std::vector<uint8_t>& out) {
   out.resize(static_cast<size_t>(count * groups));
   for (int64_t g = 0; g < groups; ++g) {
     for (int64_t n = 0; n < count; ++n) {
-      const uint32_t word =
-          load<uint32_t>(from + (g * words + (first + n) / 8) * 4) + zero.add_to_word;
-      const uint32_t nibble = word >> 4 * nibble_of[(first + n) % 8] & 15u;
+      const auto word = load<uint32_t>(from + (g * words + (first + n) / 8) * 4);
       out[static_cast<size_t>(n * groups + g)] =
-          static_cast<uint8_t>((nibble + zero.add) & zero.mask);
+          static_cast<uint8_t>(word >> 4 * nibble_of[(first + n) % 8] & 15u);
     }
   }
 }

@@ -12,17 +12,9 @@ namespace metal_marlin {
 void gather_columns(const std::byte* from, int64_t stride, size_t size, int64_t groups,
                     int64_t first, int64_t count, std::vector<uint8_t>& out);
 
-/// The value of a packed zero: (nibble of (word + add_to_word) + add) & mask. By default, it is the
-/// nibble.
-struct PackedZero {
-  uint32_t add_to_word = 0;
-  uint8_t add = 0, mask = 15;
-};
-
 /// Does the same for nibbles in words of 32 bits: `from` is [groups][words], and column n is nibble
 /// nibble_of[n % 8] of word n / 8.
 void gather_packed_columns(const std::byte* from, int64_t words, const uint8_t (&nibble_of)[8],
-                           PackedZero zero, int64_t groups, int64_t first, int64_t count,
-                           std::vector<uint8_t>& out);
+                           int64_t groups, int64_t first, int64_t count, std::vector<uint8_t>& out);
 
 }  // namespace metal_marlin

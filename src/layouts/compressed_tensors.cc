@@ -1,6 +1,7 @@
-// compressed-tensors "pack-quantized": words of eight codes along K, [N, ceil(K / 8)]; zeros packed
-// along N. The FP4 formats of the same writer are read as the layout ROWS, and the encoder here
-// writes them. marlin-24 is in marlin.cc.
+// compressed-tensors "pack-quantized": words of codes along K, [N, ceil(K * bits / 32)]; zeros
+// packed in the same way along N. Old versions padded words of 3, 5 and 6 bits. The FP4 formats of
+// the same writer are read as the layout ROWS, and the encoder here writes them. marlin-24 is in
+// marlin.cc.
 #include "base/bits.h"
 #include "formats/format_table.h"
 #include "layouts/encoder.h"
@@ -17,10 +18,29 @@ bool has_minus_one(const TensorView& index) {
   return false;
 }
 
-}  // namespace
+/// Words of `codes` codes that are packed along a row or a column.
+int64_t word_count(int64_t codes, int bits, CodeForm form) {
+  return form == CodeForm::padded_words ? ceil_div(codes, 32 / bits) : ceil_div(codes * bits, 32);
+}
 
-Result<std::unique_ptr<WeightSource>> read_compressed_tensors(const LayoutOperands& operands,
-                                                              Depth depth) {
+Status take_zeros(const LayoutOperands& o, int bits, RowsOperands& parts) {
+  if (!present(o.zeros)) return {};
+  if (bits == 8) {
+    return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
+                      "codes of 8 bits with zero points are not read");
+  }
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
+  MARLIN_RETURN_IF_ERROR(
+      expect_shape(o.zeros, word_count(o.n, bits, parts.code_form), parts.meta.groups));
+  parts.meta.zero_kind = ZeroKind::integer;
+  parts.zeros = o.zeros.data;
+  parts.zero_stride = parts.meta.groups * 4;
+  parts.zero_form = ZeroForm::words_along_n;
+  return {};
+}
+
+Result<std::unique_ptr<WeightSource>> read_packed(const LayoutOperands& operands, Depth depth,
+                                                  CodeForm form) {
   LayoutOperands o = operands;
   if (present(o.group_index)) {
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.group_index, {MARLIN_I32}));
@@ -30,24 +50,32 @@ Result<std::unique_ptr<WeightSource>> read_compressed_tensors(const LayoutOperan
   }
   RowsOperands parts;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, cols_of(o.scales), depth));
+  const int bits = format_row(o.format)->code_bits;
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_I32, MARLIN_U32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, ceil_div(o.k, 8)));
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.values, o.n, word_count(o.k, bits, form)));
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups));
   parts.codes = o.values.data;
   parts.code_stride = cols_of(o.values) * 4;
+  parts.code_form = form;
+  parts.from_zero = bits == 8;
   parts.scales = o.scales.data;
   parts.scale_stride = parts.meta.groups * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
-  if (present(o.zeros)) {
-    MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
-    MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, ceil_div(o.n, 8), parts.meta.groups));
-    parts.meta.zero_kind = ZeroKind::integer;
-    parts.zeros = o.zeros.data;
-    parts.zero_stride = parts.meta.groups * 4;
-    parts.zero_form = ZeroForm::words_along_n;
-  }
+  MARLIN_RETURN_IF_ERROR(take_zeros(o, bits, parts));
   MARLIN_RETURN_IF_ERROR(check_source_meta(parts.meta, o, depth));
   return make_rows_source(std::move(parts));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> read_compressed_tensors(const LayoutOperands& operands,
+                                                              Depth depth) {
+  return read_packed(operands, depth, CodeForm::stream);
+}
+
+Result<std::unique_ptr<WeightSource>> read_compressed_tensors_padded(const LayoutOperands& operands,
+                                                                     Depth depth) {
+  return read_packed(operands, depth, CodeForm::padded_words);
 }
 
 namespace {

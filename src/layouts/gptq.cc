@@ -1,15 +1,15 @@
-// K8N, GPTQ v1 and v2: words of eight codes along K, [K / 8, N]; scales [groups, N]; GPTQ's zeros
-// packed along N. K8N may be 2:4 sparse: words of eight kept codes, and words of eight metadata
-// nibbles, [ceil(K / 32), N].
+// K8N, GPTQ v1 and v2: words of codes along K, [K * bits / 32, N], each column one stream; scales
+// [groups, N]; GPTQ's zeros packed along N. K8N has 4 bits and may be 2:4 sparse: words of eight
+// kept codes, and words of eight metadata nibbles, [ceil(K / 32), N].
 #include <algorithm>
 #include <cinttypes>
-#include <optional>
 #include <string>
 
 #include "base/bits.h"
 #include "formats/format_table.h"
 #include "layouts/columns.h"
 #include "layouts/encoder.h"
+#include "layouts/gptq_zeros.h"
 #include "layouts/layout_table.h"
 #include "layouts/nibbles.h"
 #include "layouts/sparse_meta.h"
@@ -17,17 +17,16 @@
 namespace metal_marlin {
 namespace {
 
-constexpr uint8_t kNaturalOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-
 /// The form of the zeros: none, the form of K8N ([groups, N] bytes or floats), or GPTQ's packed
 /// form.
 enum class Zeros { none, plain, packed };
 
 struct WordsOperands {
   WeightMeta meta;
+  int bits = 4;  // of a code
   const std::byte *words = nullptr, *scales = nullptr, *zeros = nullptr;
   Zeros zeros_as = Zeros::none;
-  PackedZero zero;
+  GptqZeros packed_zeros;
   std::string warning;
   TensorView sparse_meta;  // when meta.sparse
 };
@@ -58,8 +57,7 @@ class WordsSource final : public WeightSource {
                        meta_.groups, first, count, out.zeros);
         break;
       case Zeros::packed:
-        gather_packed_columns(parts_.zeros, ceil_div(meta_.n, 8), kNaturalOrder, parts_.zero,
-                              meta_.groups, first, count, out.zeros);
+        parts_.packed_zeros.gather(first, count, out.zeros);
     }
     return {};
   }
@@ -68,11 +66,17 @@ class WordsSource final : public WeightSource {
   /// Reads rows of `width` codes.
   void read_codes(int64_t first, int64_t count, int64_t width, std::vector<uint8_t>& out) const {
     out.resize(static_cast<size_t>(count * width));
-    // Eight words of a column are one cache line of its row; neighboring columns share the lines of
-    // the words.
+    // Sixty-four codes of a column are one cache line of its row; neighboring columns share the
+    // lines of the words.
     for (int64_t k = 0; k < width; k += 64) {
+      const int64_t left = std::min<int64_t>(64, width - k);
       for (int64_t n = 0; n < count; ++n) {
-        read_line(first + n, k, std::min<int64_t>(64, width - k), out.data() + n * width + k);
+        uint8_t* to = out.data() + n * width + k;
+        if (parts_.bits == 4) {
+          read_line(first + n, k, left, to);
+        } else {
+          read_stream(first + n, k, left, to);
+        }
       }
     }
   }
@@ -102,16 +106,29 @@ class WordsSource final : public WeightSource {
     }
   }
 
+  /// The same for codes of other widths: 32 of them take `bits` words of the column.
+  void read_stream(int64_t n, int64_t k, int64_t left, uint8_t* to) const {
+    std::byte stream[64];  // 64 codes of up to 8 bits
+    const int64_t words = ceil_div(left * parts_.bits, 32);
+    const std::byte* from = parts_.words + (k / 32 * parts_.bits * meta_.n + n) * 4;
+    for (int64_t i = 0; i < words; ++i, from += meta_.n * 4)
+      store(stream + 4 * i, load<uint32_t>(from));
+    unpack_stream(stream, parts_.bits, left, to);
+    if (parts_.bits != 8) return;
+    for (int64_t i = 0; i < left; ++i) to[i] ^= 0x80u;  // from 0..255 to int8
+  }
+
   WordsOperands parts_;
 };
 
 /// Checks everything except the zeros.
 Result<WordsOperands> check_words(const LayoutOperands& o, Depth depth) {
   WordsOperands parts;
+  parts.bits = format_row(o.format)->code_bits;
   MARLIN_ASSIGN(parts.meta, begin_meta(o, rows_of(o.scales), depth));
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.values, {MARLIN_U32, MARLIN_I32}));
-  MARLIN_RETURN_IF_ERROR(
-      expect_shape(o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k, 8), o.n));
+  MARLIN_RETURN_IF_ERROR(expect_shape(
+      o.values, parts.meta.sparse ? 2 * ceil_div(o.k, 32) : ceil_div(o.k * parts.bits, 32), o.n));
   if (parts.meta.sparse) {
     MARLIN_RETURN_IF_ERROR(expect_dtype(o.sparse_meta, {MARLIN_U32, MARLIN_I32}));
     MARLIN_RETURN_IF_ERROR(expect_shape(o.sparse_meta, ceil_div(o.k, 32), o.n));
@@ -161,50 +178,41 @@ Status check_plain_zeros(const LayoutOperands& o, Depth depth, WordsOperands& pa
       (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
 }
 
-/// The first word of packed zeros for which `holds(word, bits of it that stand for columns)`.
-struct ZeroWord {
-  int64_t group, index;
-};
-template <class Holds>
-std::optional<ZeroWord> find_zeros(const WordsOperands& parts, Holds holds) {
-  const int64_t words = ceil_div(parts.meta.n, 8), in_last = parts.meta.n - (words - 1) * 8;
-  const uint32_t last = 0xffffffffu >> 4 * (8 - in_last);
-  for (int64_t i = 0; i < parts.meta.groups * words; ++i) {
-    const bool is_last = i % words == words - 1;
-    if (holds(load<uint32_t>(parts.zeros + 4 * i), is_last ? last : 0xffffffffu))
-      return ZeroWord{i / words, i % words};
+/// v1 stores zero - 1. Quantizers choose zeros from 0..2^bits - 1, so the largest code can only be
+/// the -1 of a zero 0. The neighboring zeros in its word then depend on the writer. Files without
+/// such a code mean the same to all readers, except for 3-bit files of old versions of GPTQModel.
+void choose_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
+  const auto zeros = [&](ZeroReading reading) {
+    return GptqZeros(o.zeros.data, o.n, parts.meta.groups, parts.bits, reading);
+  };
+  if (o.layout == MARLIN_LAYOUT_GPTQ_V2) {
+    parts.packed_zeros = zeros(ZeroReading::as_stored);
+    return;
   }
-  return std::nullopt;
-}
-
-/// Whether any of these nibbles is 15, that is, whether the complement has a nibble of 0.
-bool has_nibble_15(uint32_t word, uint32_t used) {
-  const uint32_t x = ~(word & used);
-  return ((x - 0x11111111u) & ~x & 0x88888888u) != 0;
-}
-
-/// v1 stores zero - 1. Quantizers choose zeros from 0..15, so a stored 15 can only be the -1 of a
-/// zero 0. The neighboring nibbles in its word then depend on the writer. Files without a 15 mean
-/// the same to all readers.
-void choose_zero(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
-  const auto reading = o.zero_f == MARLIN_GPTQ_ZERO_F_AUTO ? MARLIN_GPTQ_ZERO_F_WRAP : o.zero_f;
-  if (reading == MARLIN_GPTQ_ZERO_F_CARRY) {
-    parts.zero = {.add_to_word = 0x11111111u};
-  } else {
-    parts.zero = {.add = 1,
-                  .mask = static_cast<uint8_t>(reading == MARLIN_GPTQ_ZERO_F_SIXTEEN ? 31 : 15)};
+  switch (o.zero_f) {
+    case MARLIN_GPTQ_ZERO_F_CARRY:
+      parts.packed_zeros = zeros(ZeroReading::carry);
+      return;
+    case MARLIN_GPTQ_ZERO_F_SIXTEEN:
+      parts.packed_zeros = zeros(ZeroReading::past_limit);
+      return;
+    default:
+      parts.packed_zeros = zeros(ZeroReading::wrap);
   }
   if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO || depth == Depth::header) return;
-  const auto found = find_zeros(parts, has_nibble_15);
+  if (parts.packed_zeros.are_swapped_fours()) {
+    parts.packed_zeros = zeros(ZeroReading::carry);
+    return;
+  }
+  const auto found = parts.packed_zeros.find_largest_code();
   if (!found) return;
-  parts.warning =
-      view_error(
-          o.zeros, MARLIN_OK,
-          "group %" PRId64 ", word %" PRId64
-          " has a zero nibble 15, which readers of GPTQ v1 take for 0 or 16; it was taken for 0 "
-          "(gptq_zero_f chooses)",
-          found->group, found->index)
-          .message();
+  const int largest = (1 << parts.bits) - 1;
+  parts.warning = view_error(o.zeros, MARLIN_OK,
+                             "group %" PRId64 ", column %" PRId64
+                             " has a stored zero %d, which readers of GPTQ v1 take for 0 or %d; it "
+                             "was taken for 0 (gptq_zero_f chooses)",
+                             found->group, found->n, largest, largest + 1)
+                      .message();
 }
 
 Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
@@ -212,28 +220,33 @@ Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F16, MARLIN_BF16, MARLIN_F32}));
   if (!present(o.zeros)) return parts;
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, parts.meta.groups, ceil_div(o.n, 8)));
-  parts.zeros = o.zeros.data;
+  MARLIN_RETURN_IF_ERROR(
+      expect_shape(o.zeros, parts.meta.groups, GptqZeros::words_of_row(o.n, parts.bits)));
   parts.zeros_as = Zeros::packed;
   parts.meta.zero_kind = ZeroKind::integer;
-  if (o.layout == MARLIN_LAYOUT_GPTQ_V1) choose_zero(o, depth, parts);
+  choose_zeros(o, depth, parts);
   return parts;
 }
 
-bool all_zeros_are_8(const WordsOperands& parts, bool v1) {
-  const uint32_t expected = v1 ? 0x77777777u : 0x88888888u;
-  return !find_zeros(parts,
-                     [&](uint32_t word, uint32_t used) { return ((word ^ expected) & used) != 0; });
+/// Whether the zeros say nothing that the format does not. INT8 has no zeros, so 8-bit codes must
+/// be symmetric.
+Result<bool> drops_zeros(const LayoutOperands& o, Depth depth, const WordsOperands& parts) {
+  if (!present(o.zeros) || (parts.bits != 8 && !o.symmetric)) return false;
+  if (depth == Depth::header) return true;
+  const int middle = 1 << parts.bits >> 1;
+  const auto other = parts.packed_zeros.find_other_than(middle);
+  if (!other || parts.bits != 8) return !other;
+  return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
+                    "group %" PRId64 ", column %" PRId64
+                    ": expected the zero %d of symmetric 8-bit codes, found %d",
+                    other->group, other->n, middle, parts.packed_zeros.at(other->group, other->n));
 }
 
 /// Reads v1 and v2.
 Result<std::unique_ptr<WeightSource>> read_gptq(const LayoutOperands& operands, Depth depth) {
   MARLIN_ASSIGN(WordsOperands parts, check_gptq(operands, depth));
-  const bool drops_zeros =
-      operands.symmetric && (depth == Depth::header ||
-                             (present(operands.zeros) &&
-                              all_zeros_are_8(parts, operands.layout == MARLIN_LAYOUT_GPTQ_V1)));
-  if (drops_zeros) {
+  MARLIN_ASSIGN(const bool drops, drops_zeros(operands, depth, parts));
+  if (drops) {
     parts.zeros_as = Zeros::none;
     parts.meta.zero_kind = ZeroKind::none;
   }

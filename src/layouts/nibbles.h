@@ -1,5 +1,5 @@
 // Unpacks codes to one byte per code: 4-bit codes from words of eight, and codes of any width from
-// a stream without gaps.
+// a stream without gaps or from padded words.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,26 @@ inline void unpack_stream(const std::byte* from, int bits, int64_t k, uint8_t* t
     uint64_t word = 0;
     std::memcpy(&word, from, static_cast<size_t>((codes * bits + 7) / 8));
     for (int64_t j = 0; j < codes; ++j) to[i + j] = static_cast<uint8_t>(word >> (j * bits) & mask);
+  }
+}
+
+/// Code i of such a stream, of which word(index) is the 32-bit word at this index.
+template <class Word>
+uint32_t code_of_stream(Word word, int bits, int64_t i) {
+  const int64_t index = i * bits / 32, shift = i * bits % 32;
+  uint64_t two = word(index);
+  if (shift + bits > 32) two |= uint64_t{word(index + 1)} << 32;
+  return static_cast<uint32_t>(two >> shift) & ((1u << bits) - 1);
+}
+
+/// Unpacks k codes of `bits` bits from 32-bit words of 32 / bits codes each, lowest first.
+inline void unpack_padded_words(const std::byte* from, int bits, int64_t k, uint8_t* to) {
+  const int64_t each = 32 / bits;
+  const uint32_t mask = (1u << bits) - 1;
+  for (int64_t i = 0; i < k; i += each, from += 4) {
+    const auto word = load<uint32_t>(from);
+    for (int64_t j = 0; j < each && i + j < k; ++j)
+      to[i + j] = static_cast<uint8_t>(word >> (j * bits) & mask);
   }
 }
 

@@ -42,10 +42,14 @@ class RowsSource final : public WeightSource {
         unpack_nibbles(from, meta_.k, to);
       } else if (parts_.code_form == CodeForm::stream) {
         unpack_stream(from, bits, meta_.k, to);
+      } else if (parts_.code_form == CodeForm::padded_words) {
+        unpack_padded_words(from, bits, meta_.k, to);
       } else {
         for (int64_t i = 0; i < meta_.k; ++i) to[i] = std::to_integer<uint8_t>(from[i]) & mask;
       }
     }
+    if (!parts_.from_zero) return;
+    for (uint8_t& code : out) code ^= 0x80u;
   }
 
   Status read_kept(int64_t first, int64_t count, Stripe& out) const {
@@ -82,6 +86,7 @@ class RowsSource final : public WeightSource {
     if (meta_.zero_kind == ZeroKind::none) return out.clear();
     const size_t size = meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type);
     const size_t row = static_cast<size_t>(meta_.groups) * size;
+    const int bits = format_row(meta_.format)->code_bits;
     out.resize(static_cast<size_t>(count) * row);
     for (int64_t r = 0; r < count; ++r) {
       uint8_t* to = out.data() + static_cast<size_t>(r) * row;
@@ -91,16 +96,23 @@ class RowsSource final : public WeightSource {
           std::memcpy(to, parts_.zeros + n * parts_.zero_stride, row);
           break;
         case ZeroForm::words_along_n:
-          for (int64_t g = 0; g < meta_.groups; ++g) {
-            to[g] = static_cast<uint8_t>(
-                load<uint32_t>(parts_.zeros + n / 8 * parts_.zero_stride + 4 * g) >> n % 8 * 4 &
-                15u);
-          }
+          for (int64_t g = 0; g < meta_.groups; ++g) to[g] = zero_in_column(bits, g, n);
           break;
         case ZeroForm::words_along_k:
           unpack_nibbles(parts_.zeros + n * parts_.zero_stride, meta_.groups, to);
       }
     }
+  }
+
+  /// Zero n of the column of words of group g.
+  uint8_t zero_in_column(int bits, int64_t g, int64_t n) const {
+    const auto word = [&](int64_t index) {
+      return load<uint32_t>(parts_.zeros + index * parts_.zero_stride + 4 * g);
+    };
+    if (parts_.code_form != CodeForm::padded_words)
+      return static_cast<uint8_t>(code_of_stream(word, bits, n));
+    const int64_t each = 32 / bits;
+    return static_cast<uint8_t>(word(n / each) >> n % each * bits & ((1u << bits) - 1));
   }
 
   RowsOperands parts_;

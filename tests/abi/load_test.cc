@@ -227,6 +227,26 @@ TEST_F(Load, ExpertsOneByOneByTheirShard) {
   EXPECT_FAILS(MARLIN_E_SHAPE, "experts", marlin_weights_load, context.get(), file.get(), &d, none.out());
 }
 
+/// The file stores experts one by one: together they are a layer, and each loads by its own name.
+TEST_F(Load, ExpertsThatAreStoredOneByOne) {
+  const mm::checkpoint file(data("qwen3moe-gptq-experts"));
+  const char* const whole = "model.layers.0.mlp.experts.up_proj";
+  std::vector<float> rows;
+  for (const char* name : {"model.layers.0.mlp.experts.0.up_proj", "model.layers.0.mlp.experts.1.up_proj",
+                           "model.layers.0.mlp.experts.2.up_proj", "model.layers.0.mlp.experts.3.up_proj"}) {
+    const mm::weights one = mm::load(context, file, name);
+    EXPECT_STREQ(mm::info(one).name, name);
+    const std::vector<float> values = decoded(one);
+    rows.insert(rows.end(), values.begin(), values.end());
+  }
+  const mm::weights stack = mm::load(context, file, whole);
+  EXPECT_EQ(mm::info(stack).experts, 4u);
+  EXPECT_STREQ(mm::info(stack).name, whole);
+  EXPECT_EQ(decoded(stack), rows);
+  for (const marlin_layer_info& layer : file.layers())
+    EXPECT_EQ(std::string(layer.name).find("experts.0"), std::string::npos) << "not listed alone";
+}
+
 TEST_F(Load, ExpertsOfStacksAndOfNamesAreConcatenatedExpertByExpert) {
   const mm::checkpoint file(data("mxfp4-gpt-oss-experts"));
   const marlin_layer_info layer = file.layers().at(0);

@@ -64,7 +64,7 @@ TEST(CheckpointGptq, V1NibbleFifteenHasThreeReadings) {
         EXPECT_EQ(values[8 * n], static_cast<float>(-zeros[n])) << r.word << " " << reading << " " << n;
       const std::string warning = make_source(o).value()->warning();
       if (reading == MARLIN_GPTQ_ZERO_F_AUTO && has_15) {
-        EXPECT_THAT(warning, HasSubstr("zeros: group 0, word 0 has a zero nibble 15"));
+        EXPECT_THAT(warning, HasSubstr("zeros: group 0, column "));
       } else {
         EXPECT_EQ(warning, "");
       }

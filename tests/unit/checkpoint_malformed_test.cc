@@ -47,6 +47,10 @@ std::string small_safetensors() {
   return safetensors({{"g.qweight", "I32", "2,8", z.substr(0, 64)},
                       {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
                       {"g.scales", "F16", "1,8", z.substr(0, 16)},
+                      {"h.qweight", "I32", "3,4", z.substr(0, 48)},
+                      {"h.qzeros", "I32", "2,1", z.substr(0, 8)},
+                      {"h.scales", "F16", "2,4", z.substr(0, 16)},
+                      {"h.g_idx", "I32", "32", std::string(128, '\0')},
                       {"m.weight", "U8", "2,16", z.substr(0, 32)},
                       {"m.weight_scale", "U8", "2,1", z.substr(0, 2)},
                       {"v.weight_packed", "U8", "1,8", z.substr(0, 8)},
@@ -55,10 +59,25 @@ std::string small_safetensors() {
                       {"c.weight_packed", "I32", "1,1", z.substr(0, 4)},
                       {"c.weight_scale", "F32", "1,1", z.substr(0, 4)},
                       {"c.weight_shape", "I64", "2", bytes_of<int64_t>({1, 8})},
+                      {"t.weight_packed", "I32", "2,3", z.substr(0, 24)},
+                      {"t.weight_scale", "F16", "2,1", z.substr(0, 4)},
+                      {"t.weight_zero_point", "I32", "1,1", z.substr(0, 4)},
+                      {"t.weight_shape", "I64", "2", bytes_of<int64_t>({2, 32})},
+                      {"i.weight", "I8", "2,8", z.substr(0, 16)},
+                      {"i.weight_scale", "F32", "1", z.substr(0, 4)},
                       {"x.e_blocks", "U8", "2,1,1,16", z.substr(0, 32)},
                       {"x.e_scales", "U8", "2,1,1", z.substr(0, 2)},
                       {"l.weight", "U32", "1,4", z.substr(0, 16)},
                       {"l.scales", "U8", "1,1", z.substr(0, 1)},
+                      {"q.W_q", "U8", "1,16", z.substr(0, 16)},
+                      {"q.scale", "F16", "2,1", z.substr(0, 4)},
+                      {"q.zero", "F16", "2,1", z.substr(0, 4)},
+                      {"q.shape", "I64", "2", bytes_of<int64_t>({2, 16})},
+                      {"q.nbits", "I32", "", bytes_of<int32_t>({4})},
+                      {"q.axis", "I32", "", bytes_of<int32_t>({1})},
+                      {"q.group_size", "I32", "", bytes_of<int32_t>({16})},
+                      {"experts.0.w.weight", "F32", "1,2", z.substr(0, 8)},
+                      {"experts.1.w.weight", "F32", "1,2", z.substr(0, 8)},
                       {"f.weight", "F32", "1,2", z.substr(0, 8)}});
 }
 
@@ -138,7 +157,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 7u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 12u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);

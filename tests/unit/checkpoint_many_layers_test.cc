@@ -78,6 +78,36 @@ TEST(CheckpointManyLayers, Safetensors) {
   use_all(*checkpoint, true);
 }
 
+/// Experts that are stored one by one, of one layer and of very many.
+TEST(CheckpointManyLayers, Experts) {
+  for (const size_t experts : {kMany, size_t{2}}) {
+    std::vector<TestTensor> tensors;
+    for (size_t i = 0; i < kMany; ++i) {
+      const std::string name = "m." + std::to_string(i / experts) + ".experts." + std::to_string(i % experts) + ".w";
+      tensors.push_back({name + ".weight_packed", "U8", "1, 16", std::string(16, '\x11')});
+      tensors.push_back({name + ".weight_scale", "U8", "1, 1", "\x7f"});
+    }
+    const auto checkpoint = open_many("m.safetensors", safetensors(tensors));
+    ASSERT_NE(checkpoint, nullptr);
+    ASSERT_EQ(checkpoint->layer_count(), kMany / experts);
+    expect_quick("list", [&] {
+      for (const Layer& layer : checkpoint->layers()) ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+    });
+    expect_quick("find", [&] {
+      for (size_t i = 0; i < kMany; ++i) {
+        if (i < checkpoint->layer_count()) {
+          ASSERT_EQ(checkpoint->find_layer(checkpoint->layer_name(i)), i);
+        }
+        ASSERT_TRUE(checkpoint->find_layer(checkpoint->singles().layer_name(i)).has_value());
+      }
+    });
+    expect_quick("read", [&] {
+      for (size_t i = 0; i < kMany; ++i)
+        ASSERT_TRUE(checkpoint->source(i / experts, static_cast<uint32_t>(i % experts), {}).ok());
+    });
+  }
+}
+
 TEST(CheckpointManyLayers, NamesThatTwoLayersShareStandForTheFirst) {
   const auto opened = open_memory({{"m.safetensors", safetensors(std::vector<TestTensor>{
                                                          {"b.weight", "F16", "1, 2", "abcd"},

@@ -139,13 +139,17 @@ TEST(CheckpointMemory, KeyValuesOfGguf) {
 }
 
 /// A .safetensors of tensors without elements.
-std::string empty_tensors(int64_t count, const std::string& suffix, const std::string& dtype, const std::string& shape) {
+std::string empty_tensors(int64_t count, const std::function<std::string(int64_t)>& name_of, const std::string& dtype,
+                          const std::string& shape) {
   std::string header = "{";
   for (int64_t i = 0; i < count; ++i) {
-    header += (i == 0 ? "\"" : ",\"") + short_name(i) + suffix + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape +
+    header += (i == 0 ? "\"" : ",\"") + name_of(i) + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape +
               "],\"data_offsets\":[0,0]}";
   }
   return safetensors(header + "}", "");
+}
+std::string empty_tensors(int64_t count, const std::string& suffix, const std::string& dtype, const std::string& shape) {
+  return empty_tensors(count, [&](int64_t i) { return short_name(i) + suffix; }, dtype, shape);
 }
 
 TEST(CheckpointMemory, TensorsOfSafetensors) {
@@ -159,6 +163,10 @@ TEST(CheckpointMemory, TensorsOfSafetensors) {
   expect_tensors("codes without scales", empty_tensors(kMany, ".qweight", "I32", "0,0"));
   expect_tensors("escaped names", empty_tensors(kMany, "\\u002Eweight", "F16", "0,0"));
   expect_tensors("long names", empty_tensors(50, std::string(100'000, 'n') + ".weight", "F16", "0,0"));
+  const auto of_one = [](int64_t i) { return "experts." + std::to_string(i) + ".w.weight"; };
+  expect_tensors("experts of one layer", empty_tensors(kMany, of_one, "F16", "0,0"));
+  const auto of_many = [](int64_t i) { return "experts." + std::to_string(i % 2) + "." + short_name(i / 2) + ".weight"; };
+  expect_tensors("experts of many layers", empty_tensors(kMany, of_many, "F16", "0,0"));
   std::string dims = "0";
   for (int i = 1; i < 64; ++i) dims += ",0";
   expect_tensors("dimensions", empty_tensors(20'000, "", "U8", dims));

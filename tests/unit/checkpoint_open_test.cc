@@ -80,9 +80,11 @@ TEST(CheckpointDetection, OtherConfigFiles) {
   const auto awq =
       opened({{"model.safetensors", awq_file()}, {"quant_config.json", R"({"w_bit":4,"q_group_size":32,"version":"GEMM"})"}});
   EXPECT_EQ(awq->layers()[0].layout, MARLIN_LAYOUT_AWQ);
-  const auto eight = opened({{"model.safetensors", file}, {"quantize_config.json", R"({"bits":8})"}});
+  const auto other = opened({{"model.safetensors", file}, {"quantize_config.json", R"({"bits":8})"}});
+  EXPECT_EQ(other->layers()[0].format, MARLIN_INT4) << "the tensors have the last word";
+  const auto eight = opened({{"model.safetensors", awq_file()}, {"quant_config.json", R"({"w_bit":8,"version":"GEMM"})"}});
   EXPECT_EQ(eight->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(eight->layers()[0].status.message(), HasSubstr("8 bits"));
+  EXPECT_THAT(eight->layers()[0].status.message(), HasSubstr("expected codes of 4 bits, found 8 bits"));
   const auto unknown = opened(
       {{"model.safetensors", file}, {"config.json", R"({"quantization_config":{"quant_method":"awq","version":"ipex"}})"}});
   EXPECT_EQ(unknown->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
@@ -207,9 +209,9 @@ TEST(CheckpointDetection, CompressedTensorsOptions) {
   EXPECT_EQ(values[15], 14.0f);
   EXPECT_EQ(values[16], -4.0f);
   EXPECT_EQ(values[19], 2.0f);
-  const std::pair<std::string, marlin_status> shapes[] = {{bytes_of<int64_t>({1, 12}), MARLIN_E_UNSUPPORTED},
+  const std::pair<std::string, marlin_status> shapes[] = {{bytes_of<int64_t>({1, 12}), MARLIN_E_SHAPE},
                                                           {bytes_of<int64_t>({2, 20}), MARLIN_E_FORMAT},
-                                                          {bytes_of<int64_t>({1, 33}), MARLIN_E_FORMAT},
+                                                          {bytes_of<int64_t>({1, 49}), MARLIN_E_FORMAT},
                                                           {bytes_of<int64_t>({1, -1}), MARLIN_E_FORMAT},
                                                           {bytes_of<int64_t>({1, INT64_MAX}), MARLIN_E_FORMAT}};
   for (const auto& [shape, code] : shapes) {
@@ -326,6 +328,10 @@ TEST_F(CheckpointPaths, WhichFileOfAFolder) {
   EXPECT_EQ(first(), "a") << "the only one";
   write("y.safetensors", b);
   EXPECT_EQ(open_status(folder_).code(), MARLIN_E_FILE) << "which?";
+  write("gptq_model-4bit-128g.safetensors", a);
+  EXPECT_EQ(first(), "a") << "the name that AutoGPTQ gives";
+  write("gptq_model-2bit.safetensors", a);
+  EXPECT_EQ(open_status(folder_).code(), MARLIN_E_FILE) << "which of the two?";
   write("model.safetensors", b);
   EXPECT_EQ(first(), "b");
   write("model.safetensors.index.json", R"({"weight_map":{"a.weight":"x.safetensors"}})");

@@ -182,9 +182,9 @@ class Layout(Constant):
     ROWS = 1
     # U32 [K/8, N], nibble i of a word = element 8 kb + i
     K8N = 2
-    # K8N with packed zeros that store zero - 1
+    # GPTQ_V2, but the packed zeros store zero - 1
     GPTQ_V1 = 3
-    # K8N with packed zeros
+    # U32 [K*bits/32, N], columns are streams of codes; packed zeros
     GPTQ_V2 = 4
     # AutoAWQ "gemm"
     AWQ = 5
@@ -200,15 +200,15 @@ class Layout(Constant):
     MARLIN_24 = 10
 
 
-# GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
+# GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
 class GptqZeroF(Constant):
     # by the config's meta.quantizer, else WRAP with a warning
     AUTO = 0
     # zero 0: AutoGPTQ's CUDA and exllama kernels
     WRAP = 1
-    # zero 0, and the next nibble is one more: GPTQModel
+    # zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
     CARRY = 2
-    # zero 16: AutoGPTQ's torch and triton kernels, vLLM
+    # zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
     SIXTEEN = 3
 
 

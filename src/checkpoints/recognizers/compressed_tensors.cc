@@ -1,7 +1,8 @@
-// compressed-tensors "pack-quantized" and "sparse-24-bitmask", which holds pruned floats. The FP4
-// formats of the same writer are in mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
+// compressed-tensors "pack-quantized", "int-quantized", and "sparse-24-bitmask", which holds pruned
+// floats. The FP4 formats of the same writer are in mxfp4.cc and nvfp4.cc, marlin-24 in marlin.cc.
 #include <algorithm>
 #include <cinttypes>
+#include <string>
 
 #include "base/bits.h"
 #include "checkpoints/recognizers/recognizers.h"
@@ -21,27 +22,125 @@ Result<Shape> read_shape(const TensorView& shape) {
                wide ? load<int64_t>(shape.data + 8) : load<int32_t>(shape.data + 4)};
 }
 
-/// Takes n and k from weight_shape, or from the codes if it is absent.
-Status take_shape(const TensorView& shape, Finding& found) {
+/// Codes of one width, in a stream or in padded words.
+struct Packing {
+  int bits;
+  bool padded;
+};
+
+marlin_format format_of(int bits) {
+  switch (bits) {
+    case 2:
+      return MARLIN_INT2;
+    case 3:
+      return MARLIN_INT3;
+    case 5:
+      return MARLIN_INT5;
+    case 6:
+      return MARLIN_INT6;
+    case 8:
+      return MARLIN_INT8;
+    default:
+      return MARLIN_INT4;
+  }
+}
+
+/// The widths that have a format. If tensors allow several, the first counts.
+constexpr int kWidths[] = {4, 8, 2, 3, 5, 6};
+
+bool has_two_packings(int bits) { return 32 % bits != 0; }
+
+/// Versions before 0.18 padded words to whole codes. Nothing if the config does not tell.
+std::optional<bool> is_padded_version(std::string_view version) {
+  int64_t parts[2] = {-1, -1};
+  size_t part = 0;
+  for (const char c : version.substr(0, 16)) {
+    if (c == '.' && part == 0 && parts[0] >= 0) {
+      part = 1;
+    } else if (c >= '0' && c <= '9') {
+      parts[part] = std::max<int64_t>(parts[part], 0) * 10 + (c - '0');
+    } else {
+      break;
+    }
+    if (parts[part] > INT32_MAX) return std::nullopt;
+  }
+  if (parts[0] < 0 || parts[1] < 0) return std::nullopt;
+  return parts[0] == 0 && parts[1] < 18;
+}
+
+/// "4 bits", "3 or 4 bits": the widths of a mask.
+std::string width_names(uint32_t widths) {
+  std::string names;
+  for (int bits = 1; bits < 32; ++bits) {
+    if ((widths >> bits & 1u) == 0) continue;
+    names.append(names.empty() ? "" : " or ").append(std::to_string(bits));
+  }
+  return names + " bits";
+}
+
+/// The packing that gives rows of k codes this number of words. The config names the widths that
+/// occur in the file; which layer has which is seen from the words.
+Result<Packing> find_packing(const QuantConfig& config, const TensorView& codes, int64_t k) {
+  uint32_t served = 0;
+  for (const int bits : kWidths) served |= uint32_t{1} << bits;
+  const uint32_t widths = config.num_bits != 0 ? config.num_bits : served;
+  if ((widths & served) == 0) {
+    return view_error(codes, MARLIN_E_UNSUPPORTED, "codes of %s are not read",
+                      width_names(widths).c_str());
+  }
+  const int64_t words = cols_of(codes);
+  for (const int bits : kWidths) {
+    if ((widths >> bits & 1u) == 0) continue;
+    const bool dense = words == ceil_div(k * bits, 32), padded = words == ceil_div(k, 32 / bits);
+    if (!dense && !padded) continue;
+    if (!dense || !padded || !has_two_packings(bits)) return Packing{bits, !dense};
+    if (const auto is_padded = is_padded_version(config.version)) return Packing{bits, *is_padded};
+    return view_error(codes, MARLIN_E_UNSUPPORTED,
+                      "cannot tell whether words of %d-bit codes are padded: expected a version in "
+                      "the config",
+                      bits);
+  }
+  return view_error(codes, MARLIN_E_FORMAT,
+                    "expected codes of %s for %" PRId64 " elements, found %" PRId64 " words a row",
+                    width_names(widths).c_str(), k, words);
+}
+
+/// Without weight_shape, rows end with a whole word. Codes have the only width that the config
+/// names, or 4 bits.
+Result<Packing> packing_without_shape(const QuantConfig& config, const std::string& layer,
+                                      const TensorView& codes) {
+  for (const int bits : kWidths) {
+    if (config.num_bits != uint32_t{1} << bits) continue;
+    if (!has_two_packings(bits)) return Packing{bits, false};
+    return view_error(codes, MARLIN_E_NOT_FOUND,
+                      "'%.80s.weight_shape' is in none of the files: %d-bit codes need it",
+                      layer.c_str(), bits);
+  }
+  return Packing{4, false};
+}
+
+/// Takes n and k from weight_shape, or from the codes if it is absent, and the format.
+Status take_shape(const QuantConfig& config, const TensorView& shape, Finding& found) {
   const TensorView& codes = found.operands.values;
+  Packing packing{4, false};
   found.layer.n = rows_of(codes);
-  found.layer.k = std::min<int64_t>(cols_of(codes), INT32_MAX) * 8;
-  if (!present(shape)) return {};
-  MARLIN_ASSIGN(const Shape said, read_shape(shape));
-  const auto [n, k] = said;
-  if (n != found.layer.n || k < 1 || k > INT32_MAX) {
-    return view_error(shape, MARLIN_E_FORMAT,
-                      "expected [%" PRId64 ", 1..2147483647], found [%" PRId64 ", %" PRId64 "]",
-                      found.layer.n, n, k);
+  if (present(shape)) {
+    MARLIN_ASSIGN(const Shape said, read_shape(shape));
+    const auto [n, k] = said;
+    if (n != found.layer.n || k < 1 || k > INT32_MAX) {
+      return view_error(shape, MARLIN_E_FORMAT,
+                        "expected [%" PRId64 ", 1..2147483647], found [%" PRId64 ", %" PRId64 "]",
+                        found.layer.n, n, k);
+    }
+    MARLIN_ASSIGN(packing, find_packing(config, codes, k));
+    found.layer.k = k;
+  } else {
+    MARLIN_ASSIGN(packing, packing_without_shape(config, found.layer.name, codes));
+    found.layer.k = std::min<int64_t>(cols_of(codes), INT32_MAX) * (32 / packing.bits);
   }
-  if (ceil_div(k, 8) != cols_of(codes)) {
-    const bool bytes = ceil_div(k, 4) == cols_of(codes);
-    return view_error(codes, bytes ? MARLIN_E_UNSUPPORTED : MARLIN_E_FORMAT,
-                      "expected 4-bit codes: %" PRId64 " words for %" PRId64
-                      " elements, found %" PRId64 "%s",
-                      ceil_div(k, 8), k, cols_of(codes), bytes ? " (8-bit codes)" : "");
-  }
-  found.layer.k = k;
+  found.layer.format = found.operands.format = format_of(packing.bits);
+  found.set_layout(packing.padded ? LayoutId::compressed_tensors_padded
+                                  : LayoutId::compressed_tensors);
   return {};
 }
 
@@ -71,20 +170,44 @@ std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
   if (present(finder.find(*base, ".meta"))) return std::nullopt;  // marlin-24
   Finding found;
   found.layer.name = *base;
-  found.layer.format = MARLIN_INT4;
-  found.set_layout(LayoutId::compressed_tensors);
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_INT4;
   o.values = tensor;
   o.scales = finder.find(*base, ".weight_scale");
   o.zeros = finder.find(*base, ".weight_zero_point");
   o.group_index = finder.find(*base, ".weight_g_idx");
   if (present(o.group_index)) found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
-  found.layer.status = take_shape(finder.find(*base, ".weight_shape"), found);
+  found.layer.status = take_shape(finder.config, finder.find(*base, ".weight_shape"), found);
   if (!present(o.scales)) found.set_missing(".weight_scale");
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
+  return found;
+}
+
+std::optional<Finding> recognize_int_quantized(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".weight");
+  if (!base || tensor.dtype != MARLIN_I8 || tensor.dims.size() != 2) return std::nullopt;
+  const TensorView scales = finder.find(*base, ".weight_scale");
+  if (!present(scales) || !is_float(scales.dtype)) return std::nullopt;
+  Finding found;
+  found.layer.name = *base;
+  found.layer.format = MARLIN_INT8;
+  found.set_layout(LayoutId::rows);
+  found.take_matrix(tensor);
+  LayoutOperands& o = found.operands;
+  o.format = MARLIN_INT8;
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  o.scales = scales;
+  if (scales.dims.empty() || (scales.dims.size() == 1 && scales.dims[0] == 1)) {
+    o.scales.dims = {o.n, 1};  // one scale, which all rows read
+    o.scales.row_stride = 0;
+  }
+  o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
+  if (const TensorView zeros = finder.find(*base, ".weight_zero_point"); present(zeros)) {
+    found.layer.status =
+        view_error(zeros, MARLIN_E_UNSUPPORTED, "weights of 8 bits with zero points are not read");
+  }
   return found;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "base/bits.h"
 #include "checkpoints/recognizers/recognizers.h"
 #include "layouts/awq_gemv.h"
 
@@ -52,6 +53,10 @@ marlin_layout layout_of(const Finder& finder, const QweightTensors& p) {
 }
 
 Status unknown_layout(const Finder& finder, const QweightTensors& p) {
+  if (finder.config.format == "gptq_p") {
+    return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
+                      "the format gptq_p, which stores codes in planes of bits, is not read");
+  }
   return view_error(
       p.qweight, MARLIN_E_UNSUPPORTED,
       "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
@@ -93,25 +98,99 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
   return {};
 }
 
-/// How the writer's own reader reads a zero nibble of 15; AUTO if the writer is unknown.
-marlin_gptq_zero_f zero_f_of(std::string_view quantizer) {
-  if (quantizer.starts_with("gptqmodel")) return MARLIN_GPTQ_ZERO_F_CARRY;
+/// The integer after the first ':' of "gptqmodel:5.8.0".
+std::optional<int64_t> major_version(std::string_view quantizer) {
+  const size_t colon = quantizer.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::optional<int64_t> major;
+  for (const char c : quantizer.substr(colon + 1, 9)) {
+    if (c < '0' || c > '9') break;
+    major = major.value_or(0) * 10 + (c - '0');
+  }
+  return major;
+}
+
+/// How the writer's own reader reads the largest stored zero; AUTO if the writer is unknown. For
+/// codes of 3 bits, GPTQModel changed its reading: CARRY is that of the versions before 7, whose
+/// words differ even for other zeros.
+marlin_gptq_zero_f zero_f_of(std::string_view quantizer, int64_t bits) {
+  if (quantizer.starts_with("gptqmodel")) {
+    if (bits != 3) return MARLIN_GPTQ_ZERO_F_CARRY;
+    const auto major = major_version(quantizer);
+    if (!major) return MARLIN_GPTQ_ZERO_F_AUTO;
+    return *major < 7 ? MARLIN_GPTQ_ZERO_F_CARRY : MARLIN_GPTQ_ZERO_F_WRAP;
+  }
   if (quantizer.starts_with("auto_gptq") || quantizer.starts_with("autogptq"))
     return MARLIN_GPTQ_ZERO_F_WRAP;
   return MARLIN_GPTQ_ZERO_F_AUTO;
 }
 
-void set_gptq(const Finder& finder, const QweightTensors& p, Finding& found) {
+/// Whether the words of columns and of zeros, as far as they tell, hold codes of this width.
+bool is_gptq_width(const QweightTensors& p, int64_t bits) {
+  const auto fits = [&](int64_t words, int64_t codes) {
+    return words >= 0 && words <= INT32_MAX && codes <= INT32_MAX &&
+           words == ceil_div(codes * bits, 32);
+  };
+  if (present(p.g_idx) && !fits(rows_of(p.qweight), cols_of(p.g_idx))) return false;
+  return !present(p.qzeros) || fits(cols_of(p.qzeros), cols_of(p.qweight));
+}
+
+/// The bits of a code of GPTQ. The tensors decide, because a config may have other widths for
+/// single layers.
+int64_t gptq_bits(const Finder& finder, const QweightTensors& p) {
+  const int64_t named = finder.config.bits.value_or(4);
+  if ((named >= 2 && named <= 8 && is_gptq_width(p, named)) ||
+      (!present(p.g_idx) && !present(p.qzeros)))
+    return named;
+  for (const int64_t bits : {4, 8, 3, 2, 5, 6, 7}) {
+    if (is_gptq_width(p, bits)) return bits;
+  }
+  return named;
+}
+
+/// Nothing if the library reads no codes of this width.
+std::optional<marlin_format> gptq_format(int64_t bits) {
+  switch (bits) {
+    case 2:
+      return MARLIN_INT2;
+    case 3:
+      return MARLIN_INT3;
+    case 4:
+      return MARLIN_INT4;
+    case 8:
+      return MARLIN_INT8;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Checks the width of the codes and sets the format.
+Status set_format(const Finder& finder, const QweightTensors& p, bool gptq, int64_t bits,
+                  Finding& found) {
+  const auto format = gptq ? gptq_format(bits) : gptq_format(bits == 4 ? 4 : 0);
+  if (!format) {
+    return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
+                      "expected codes of %s bits, found %" PRId64 " bits",
+                      gptq ? "2, 3, 4 or 8" : "4", bits);
+  }
+  found.layer.format = found.operands.format = *format;
+  if (*format != MARLIN_INT8 || finder.config.symmetric.value_or(true)) return {};
+  return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
+                    "8-bit codes of GPTQ with zeros (sym false in the config) are not read");
+}
+
+void set_gptq(const Finder& finder, const QweightTensors& p, int64_t bits, Finding& found) {
   LayoutOperands& o = found.operands;
   o.group_index = p.g_idx;
   found.layer.n = cols_of(p.qweight);
-  found.layer.k = present(p.g_idx) ? cols_of(p.g_idx) : rows_of(p.qweight) * 8;
+  found.layer.k = present(p.g_idx) ? cols_of(p.g_idx)
+                                   : std::min<int64_t>(rows_of(p.qweight), INT32_MAX) * 32 / bits;
   // Files without act-order have a g_idx, too, which is k / group. Its data are read only when the
   // layer is read.
   if (present(p.g_idx) && finder.config.act_order.value_or(true))
     found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
-  o.zero_f =
-      finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f : zero_f_of(finder.config.quantizer);
+  o.zero_f = finder.zero_f != MARLIN_GPTQ_ZERO_F_AUTO ? finder.zero_f
+                                                      : zero_f_of(finder.config.quantizer, bits);
   o.symmetric = finder.config.symmetric.value_or(false);
 }
 
@@ -142,9 +221,7 @@ std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView&
   const marlin_layout layout = layout_of(finder, p);
   Finding found;
   found.layer.name = *base;
-  found.layer.format = MARLIN_INT4;
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_INT4;
   o.values = p.qweight;
   o.scales = p.scales;
   o.zeros = p.qzeros;
@@ -155,13 +232,9 @@ std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView&
     return found;
   }
   found.set_layout(*caller_layout(layout));
-  const int64_t bits = finder.config.bits.value_or(4);
-  if (bits != 4) {
-    found.layer.status =
-        view_error(tensor, MARLIN_E_UNSUPPORTED, "expected 4-bit codes, the config says %lld bits",
-                   static_cast<long long>(bits));
-    return found;
-  }
+  const int64_t bits = gptq ? gptq_bits(finder, p) : finder.config.bits.value_or(4);
+  found.layer.status = set_format(finder, p, gptq, bits, found);
+  if (!found.layer.status.ok()) return found;
   if (!present(p.scales)) {
     found.set_missing(".scales");
     return found;
@@ -174,7 +247,7 @@ std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView&
     set_gemv(finder, p, found);
     return found;
   }
-  gptq ? set_gptq(finder, p, found) : set_awq(p, found);
+  gptq ? set_gptq(finder, p, bits, found) : set_awq(p, found);
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.group_size = group_size_of(finder.config, o.k, rows_of(p.scales)).value_or(0);

@@ -44,7 +44,7 @@ pub type marlin_format = i32;
 pub type marlin_compute = i32;
 /// element order of pre-quantized input; docs/formats.md defines each bit by bit
 pub type marlin_layout = i32;
-/// GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
+/// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
 pub type marlin_gptq_zero_f = i32;
 /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
 pub type marlin_epilogue = i32;
@@ -161,9 +161,9 @@ pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
 pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
 /// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
 pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;
-/// K8N with packed zeros that store zero - 1
+/// GPTQ_V2, but the packed zeros store zero - 1
 pub const MARLIN_LAYOUT_GPTQ_V1: marlin_layout = 3;
-/// K8N with packed zeros
+/// U32 \[K\*bits/32, N\], columns are streams of codes; packed zeros
 pub const MARLIN_LAYOUT_GPTQ_V2: marlin_layout = 4;
 /// AutoAWQ "gemm"
 pub const MARLIN_LAYOUT_AWQ: marlin_layout = 5;
@@ -181,9 +181,9 @@ pub const MARLIN_LAYOUT_MARLIN_24: marlin_layout = 10;
 pub const MARLIN_GPTQ_ZERO_F_AUTO: marlin_gptq_zero_f = 0;
 /// zero 0: AutoGPTQ's CUDA and exllama kernels
 pub const MARLIN_GPTQ_ZERO_F_WRAP: marlin_gptq_zero_f = 1;
-/// zero 0, and the next nibble is one more: GPTQModel
+/// zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
 pub const MARLIN_GPTQ_ZERO_F_CARRY: marlin_gptq_zero_f = 2;
-/// zero 16: AutoGPTQ's torch and triton kernels, vLLM
+/// zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
 pub const MARLIN_GPTQ_ZERO_F_SIXTEEN: marlin_gptq_zero_f = 3;
 pub const MARLIN_EPILOGUE_NONE: marlin_epilogue = 0;
 pub const MARLIN_EPILOGUE_SILU: marlin_epilogue = 1;
@@ -761,7 +761,7 @@ extern "C" {
     pub fn marlin_weights_destroy(weights: *mut marlin_weights);
     /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json only. desc NULL: all defaults.
     pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
-    /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix. An index past the end is MARLIN_E_NOT_FOUND.
+    /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file stores one by one (A.experts.0.B, ...) are a layer A.experts.B. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
     /// Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions but the last count as rows; a tensor with one dimension or none has one row. The view starts where the file has the tensor: copy it to its natural alignment before it becomes an operand. A type without a marlin_dtype is MARLIN_E_UNSUPPORTED.
     pub fn marlin_checkpoint_tensor(checkpoint: *const marlin_checkpoint, name: *const c_char, out: *mut marlin_matrix, err: *mut marlin_error) -> marlin_status;

@@ -265,9 +265,9 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let rows = Layout(rawValue: MARLIN_LAYOUT_ROWS)
   /// U32 [K/8, N], nibble i of a word = element 8 kb + i
   public static let k8n = Layout(rawValue: MARLIN_LAYOUT_K8N)
-  /// K8N with packed zeros that store zero - 1
+  /// GPTQ_V2, but the packed zeros store zero - 1
   public static let gptqV1 = Layout(rawValue: MARLIN_LAYOUT_GPTQ_V1)
-  /// K8N with packed zeros
+  /// U32 [K*bits/32, N], columns are streams of codes; packed zeros
   public static let gptqV2 = Layout(rawValue: MARLIN_LAYOUT_GPTQ_V2)
   /// AutoAWQ "gemm"
   public static let awq = Layout(rawValue: MARLIN_LAYOUT_AWQ)
@@ -301,7 +301,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   }
 }
 
-/// GPTQ v1 stores zero - 1; readers disagree on the meaning of a stored 15
+/// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
 public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -310,9 +310,9 @@ public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConve
   public static let auto = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_AUTO)
   /// Zero 0: AutoGPTQ's CUDA and exllama kernels
   public static let wrap = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_WRAP)
-  /// Zero 0, and the next nibble is one more: GPTQModel
+  /// Zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
   public static let carry = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_CARRY)
-  /// Zero 16: AutoGPTQ's torch and triton kernels, vLLM
+  /// Zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
   public static let sixteen = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_SIXTEEN)
 
   /// The header's name.
