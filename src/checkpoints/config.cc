@@ -26,6 +26,7 @@ void take_quantization(ConfigSection& q, const char* default_method, QuantConfig
   config.symmetric = q.sym;
   config.act_order = q.desc_act;
   config.quantizer = q.quantizer;
+  if (q.block.size() == 2) config.block = q.block;
   if (q.is_marlin_format.value_or(false)) config.format = "marlin";
   const auto own = q.group_size ? q.group_size : q.q_group_size;
   if (own && *own > 0) q.config_groups.insert(q.config_groups.begin(), *own);

@@ -27,6 +27,7 @@ struct QuantConfig {
   uint32_t num_bits = 0;   ///< of the config groups of compressed-tensors: bit b for b bits
   GroupSizes group_sizes;  ///< a whole row is not listed
   std::optional<bool> symmetric, act_order;
+  std::vector<int64_t> block;  ///< of FP8: rows and columns that share a scale; or empty
   std::string quantizer;  ///< meta.quantizer: "gptqmodel:2.0.0"; the first when there are several
 
   struct Mlx {

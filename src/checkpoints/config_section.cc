@@ -61,6 +61,7 @@ class ConfigReader {
     group,
     weights,
     member,
+    block,
     other
   };
   /// An enclosing object or array.
@@ -103,6 +104,16 @@ class ConfigReader {
     }
   }
 
+  Level level_of_array(KeyPlace parent) {
+    if (parent == KeyPlace::meta && key_ == "quantizer") {
+      is_first_ = true;
+      return {KeyPlace::quantizers, levels_.back().section};
+    }
+    const bool block = (parent == KeyPlace::section && key_ == "weight_block_size") ||
+                       (parent == KeyPlace::weights && key_ == "block_structure");
+    return block ? Level{KeyPlace::block, levels_.back().section} : Level{};
+  }
+
   void open(bool object) {
     const KeyPlace parent = levels_.empty() ? KeyPlace::other : levels_.back().place;
     if (parent == KeyPlace::quantizers) is_first_ = false;
@@ -113,9 +124,7 @@ class ConfigReader {
     if (object) {
       levels_.push_back(level_of_object());
     } else {
-      const bool list = parent == KeyPlace::meta && key_ == "quantizer";
-      if (list) is_first_ = true;
-      levels_.push_back(list ? Level{KeyPlace::quantizers, levels_.back().section} : Level{});
+      levels_.push_back(level_of_array(parent));
     }
   }
 
@@ -159,6 +168,10 @@ class ConfigReader {
       case KeyPlace::member:
       case KeyPlace::config_groups:
         return take(e, layer_);
+      case KeyPlace::block:
+        if (level.section->block.size() < 2)
+          level.section->block.push_back(integer_of(e).value_or(0));
+        return;
       default:
         return;
     }

@@ -22,6 +22,7 @@ struct ConfigSection {
   std::string quantizer;  ///< meta.quantizer, or the first when it is a list
   std::optional<int64_t> bits, w_bit, group_size, q_group_size;
   std::optional<bool> sym, desc_act, is_marlin_format;
+  std::vector<int64_t> block;          ///< weight_block_size or block_structure, the first two
   std::vector<int64_t> config_groups;  ///< sizes, in the text's order
   uint32_t num_bits = 0;               ///< of config_groups: bit b for weights of b bits
   std::vector<QuantConfig::MlxLayer>

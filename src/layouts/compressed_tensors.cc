@@ -25,10 +25,6 @@ int64_t word_count(int64_t codes, int bits, CodeForm form) {
 
 Status take_zeros(const LayoutOperands& o, int bits, RowsOperands& parts) {
   if (!present(o.zeros)) return {};
-  if (bits == 8) {
-    return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
-                      "codes of 8 bits with zero points are not read");
-  }
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.zeros, {MARLIN_I32, MARLIN_U32}));
   MARLIN_RETURN_IF_ERROR(
       expect_shape(o.zeros, word_count(o.n, bits, parts.code_form), parts.meta.groups));
@@ -58,7 +54,7 @@ Result<std::unique_ptr<WeightSource>> read_packed(const LayoutOperands& operands
   parts.codes = o.values.data;
   parts.code_stride = cols_of(o.values) * 4;
   parts.code_form = form;
-  parts.from_zero = bits == 8;
+  parts.from_zero = o.format == MARLIN_INT8;
   parts.scales = o.scales.data;
   parts.scale_stride = parts.meta.groups * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
   MARLIN_RETURN_IF_ERROR(take_zeros(o, bits, parts));

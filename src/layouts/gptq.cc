@@ -114,7 +114,7 @@ class WordsSource final : public WeightSource {
     for (int64_t i = 0; i < words; ++i, from += meta_.n * 4)
       store(stream + 4 * i, load<uint32_t>(from));
     unpack_stream(stream, parts_.bits, left, to);
-    if (parts_.bits != 8) return;
+    if (meta_.format != MARLIN_INT8) return;
     for (int64_t i = 0; i < left; ++i) to[i] ^= 0x80u;  // from 0..255 to int8
   }
 
@@ -178,34 +178,45 @@ Status check_plain_zeros(const LayoutOperands& o, Depth depth, WordsOperands& pa
       (bad - parts.zeros) / meta.n, (bad - parts.zeros) % meta.n, std::to_integer<int>(*bad));
 }
 
+/// A zero of 256 has no place in the byte of a canonical zero.
+Status refuse_256(const LayoutOperands& o, const GptqZeros& zeros) {
+  const auto found = zeros.find_largest_code();
+  if (!found) return {};
+  return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
+                    "group %" PRId64 ", column %" PRId64
+                    ": expected zeros of 8-bit codes up to 255, found 256",
+                    found->group, found->n);
+}
+
 /// v1 stores zero - 1. Quantizers choose zeros from 0..2^bits - 1, so the largest code can only be
 /// the -1 of a zero 0. The neighboring zeros in its word then depend on the writer. Files without
 /// such a code mean the same to all readers, except for 3-bit files of old versions of GPTQModel.
-void choose_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
+Status choose_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
   const auto zeros = [&](ZeroReading reading) {
     return GptqZeros(o.zeros.data, o.n, parts.meta.groups, parts.bits, reading);
   };
   if (o.layout == MARLIN_LAYOUT_GPTQ_V2) {
     parts.packed_zeros = zeros(ZeroReading::as_stored);
-    return;
+    return {};
   }
   switch (o.zero_f) {
     case MARLIN_GPTQ_ZERO_F_CARRY:
       parts.packed_zeros = zeros(ZeroReading::carry);
-      return;
+      return {};
     case MARLIN_GPTQ_ZERO_F_SIXTEEN:
       parts.packed_zeros = zeros(ZeroReading::past_limit);
-      return;
+      if (parts.bits == 8 && depth == Depth::full) return refuse_256(o, parts.packed_zeros);
+      return {};
     default:
       parts.packed_zeros = zeros(ZeroReading::wrap);
   }
-  if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO || depth == Depth::header) return;
+  if (o.zero_f != MARLIN_GPTQ_ZERO_F_AUTO || depth == Depth::header) return {};
   if (parts.packed_zeros.are_swapped_fours()) {
     parts.packed_zeros = zeros(ZeroReading::carry);
-    return;
+    return {};
   }
   const auto found = parts.packed_zeros.find_largest_code();
-  if (!found) return;
+  if (!found) return {};
   const int largest = (1 << parts.bits) - 1;
   parts.warning = view_error(o.zeros, MARLIN_OK,
                              "group %" PRId64 ", column %" PRId64
@@ -213,6 +224,7 @@ void choose_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) {
                              "was taken for 0 (gptq_zero_f chooses)",
                              found->group, found->n, largest, largest + 1)
                       .message();
+  return {};
 }
 
 Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
@@ -224,18 +236,19 @@ Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
       expect_shape(o.zeros, parts.meta.groups, GptqZeros::words_of_row(o.n, parts.bits)));
   parts.zeros_as = Zeros::packed;
   parts.meta.zero_kind = ZeroKind::integer;
-  choose_zeros(o, depth, parts);
+  MARLIN_RETURN_IF_ERROR(choose_zeros(o, depth, parts));
   return parts;
 }
 
-/// Whether the zeros say nothing that the format does not. INT8 has no zeros, so 8-bit codes must
-/// be symmetric.
+/// Whether the zeros say nothing that the format does not. INT8 has no zeros, so its codes must be
+/// symmetric.
 Result<bool> drops_zeros(const LayoutOperands& o, Depth depth, const WordsOperands& parts) {
-  if (!present(o.zeros) || (parts.bits != 8 && !o.symmetric)) return false;
+  const bool symmetric = o.format == MARLIN_INT8 || (o.symmetric && o.format != MARLIN_UINT8);
+  if (!present(o.zeros) || !symmetric) return false;
   if (depth == Depth::header) return true;
   const int middle = 1 << parts.bits >> 1;
   const auto other = parts.packed_zeros.find_other_than(middle);
-  if (!other || parts.bits != 8) return !other;
+  if (!other || o.format != MARLIN_INT8) return !other;
   return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
                     "group %" PRId64 ", column %" PRId64
                     ": expected the zero %d of symmetric 8-bit codes, found %d",

@@ -12,10 +12,10 @@ constexpr uint32_t kInt4 = 1u << MARLIN_INT4, kMxfp4 = 1u << MARLIN_MXFP4,
                    kFourBits = kInt4 | 1u << MARLIN_FP4 | kMxfp4 | kNvfp4,
                    kIntegers = kInt4 | kInt8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3 |
                                1u << MARLIN_INT5 | 1u << MARLIN_INT6,
-                   kGptq = kInt4 | kInt8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3,
-                   kIq4 = 1u << MARLIN_IQ4,
-                   kAnyFormat = kFourBits | kIntegers | kIq4 | 1u << MARLIN_UINT8 |
-                                1u << MARLIN_FP8 | 1u << MARLIN_NF4 | 1u << MARLIN_CODEBOOK4;
+                   kUint8 = 1u << MARLIN_UINT8, kFp8 = 1u << MARLIN_FP8,
+                   kGptq = kInt4 | kInt8 | kUint8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3,
+                   kCodebooks = 1u << MARLIN_NF4 | 1u << MARLIN_CODEBOOK4, kIq4 = 1u << MARLIN_IQ4,
+                   kAnyFormat = kFourBits | kIntegers | kIq4 | kUint8 | kFp8 | kCodebooks;
 
 constexpr LayoutRow kLayouts[] = {
 #define MARLIN_LAYOUT(id, number, name, holds, formats, takes) \

@@ -1,4 +1,4 @@
-// MLX: `weight` words of codes along K, a stream of 2 to 6 bits a code (4 bits, as bytes: low
+// MLX: `weight` words of codes along K, a stream of 2 to 8 bits a code (4 bits, as bytes: low
 // nibble = even k), `scales`, and `biases` in the affine mode.
 #include <algorithm>
 

@@ -17,8 +17,10 @@ namespace metal_marlin {
 struct LayoutOperands {
   marlin_layout layout = MARLIN_LAYOUT_ROWS;
   marlin_format format = MARLIN_FORMAT_NONE;
-  int64_t n = 0, k = 0, group_size = 0;                 ///< group_size 0: the format's own
-  uint32_t flags = 0;                                   ///< MARLIN_PACK_*
+  int64_t n = 0, k = 0, group_size = 0;  ///< group_size 0: the format's own
+  uint32_t flags = 0;                    ///< MARLIN_PACK_*
+  int64_t flat_block = 0;  ///< bitsandbytes: elements that share a scale, counted across rows
+  int64_t scale_rows = 1;  ///< rows of W that share a row of scales; more only with ROWS
   marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< GPTQ v1
   bool symmetric =
       false;  ///< GPTQ of a file that calls itself so: zeros that are all 8 are dropped

@@ -70,7 +70,7 @@ class RowsSource final : public WeightSource {
     const size_t row = static_cast<size_t>(meta_.groups) * scale_bytes(meta_.scale_type);
     out.resize(static_cast<size_t>(count) * row);
     for (int64_t r = 0; r < count; ++r) {
-      const std::byte* from = parts_.scales + (first + r) * parts_.scale_stride;
+      const std::byte* from = parts_.scales + (first + r) / parts_.scale_rows * parts_.scale_stride;
       uint8_t* to = out.data() + static_cast<size_t>(r) * row;
       if (parts_.scale_meaning == nullptr) {
         std::memcpy(to, from, row);
@@ -196,7 +196,9 @@ Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth, CodeForm f
     parts.sparse_meta = o.sparse_meta;
   }
   MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits, form));
-  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, o.n, parts.meta.groups, true));
+  MARLIN_RETURN_IF_ERROR(
+      expect_shape(o.scales, ceil_div(o.n, o.scale_rows), parts.meta.groups, true));
+  parts.scale_rows = o.scale_rows;
   parts.codes = o.values.data;
   parts.scales = o.scales.data;
   parts.scale_stride =

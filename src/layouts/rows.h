@@ -32,6 +32,7 @@ struct RowsOperands {
   bool from_zero = false;  ///< codes of 8 bits count from 0: they are q + 128
   const std::byte* scales = nullptr;
   int64_t scale_stride = 0;
+  int64_t scale_rows = 1;  ///< rows of W that share a row of scales
   /// The float16 or bfloat16 (meta.scale_type) of each scale byte, for files whose bytes have a
   /// meaning that no canonical byte has. Null: scales are stored in meta.scale_type.
   const std::array<uint16_t, 256>* scale_meaning = nullptr;

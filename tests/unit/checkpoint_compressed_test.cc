@@ -158,9 +158,8 @@ TEST(CheckpointCompressed, UnreadKindsNameTheReason) {
   three.erase(three.begin() + 2, three.end());
   refused(three, config_of("3", "0.20"), MARLIN_E_NOT_FOUND, "l.weight_packed", "'l.weight_shape' is in none of the files");
   auto eight = PackedLayer(2, 32, 8, false, false).tensors();
-  eight.push_back({"l.weight_zero_point", "I32", "1,1", std::string(4, '\0')});
-  refused(eight, config_of("8", "0.20"), MARLIN_E_UNSUPPORTED, "l.weight_zero_point",
-          "codes of 8 bits with zero points are not read");
+  eight.push_back({"l.weight_zero_point", "I32", "2,1", std::string(8, '\0')});
+  refused(eight, config_of("8", "0.20"), MARLIN_E_SHAPE, "l.weight_zero_point", "expected [1, 1], found [2, 1]");
   std::vector<TestTensor> bytes{{"l.weight", "I8", "2,32", std::string(64, '\1')},
                                 {"l.weight_scale", "F32", "3,1", std::string(12, '\0')}};
   refused(bytes, "{}", MARLIN_E_SHAPE, "l.weight_scale", "expected [2, 1], found [3, 1]");

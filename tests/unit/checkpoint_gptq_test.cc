@@ -225,7 +225,32 @@ TEST(CheckpointGptqWidths, UnreadKindsNameTheReason) {
   refused(5, R"("bits":5)", "expected codes of 2, 3, 4 or 8 bits, found 5 bits");
   refused(7, R"("sym":true)", "found 7 bits");
   refused(3, R"("bits":3,"checkpoint_format":"gptq_p")", "gptq_p, which stores codes in planes of bits, is not read");
-  refused(8, R"("bits":8,"sym":false)", "8-bit codes of GPTQ with zeros (sym false in the config) are not read");
+}
+
+/// Zeros up to 255 have a place. The reading that takes a stored 255 for 256 has none.
+TEST(CheckpointGptqWidths, EightBitsWithZeros) {
+  for (const uint32_t stored : {0u, 0xfeu, 0xffu}) {
+    const std::vector<uint32_t> words(8, stored * 0x01010101u);
+    const Layer layer = layer_of(file_of(8, words), R"({"quantization_config":{"quant_method":"gptq","bits":8,"sym":false}})");
+    EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+    EXPECT_EQ(layer.format, MARLIN_UINT8);
+    EXPECT_EQ(layer.flags & MARLIN_LAYER_ZEROS, MARLIN_LAYER_ZEROS);
+    const Operand q("values", MARLIN_I32, {8, 32}, std::vector<uint32_t>(8 * 32)), z("zeros", MARLIN_I32, {1, 8}, words),
+        s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 32, 32, q);
+    o.scales = s.view;
+    o.zeros = z.view;
+    o.zero_f = MARLIN_GPTQ_ZERO_F_WRAP;
+    const auto values = decode(o);
+    ASSERT_EQ(values.size(), 32u * 32u);
+    EXPECT_EQ(values[0], -static_cast<float>((stored + 1) % 256));
+    o.zero_f = MARLIN_GPTQ_ZERO_F_SIXTEEN;
+    const auto past_limit = make_source(o);
+    EXPECT_EQ(past_limit.ok(), stored != 0xffu);
+    if (!past_limit.ok()) {
+      EXPECT_THAT(past_limit.status().message(), HasSubstr("expected zeros of 8-bit codes up to 255, found 256"));
+    }
+  }
 }
 
 /// The version of GPTQModel decides between its two dialects of 3-bit zeros.

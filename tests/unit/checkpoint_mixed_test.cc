@@ -76,7 +76,7 @@ TEST(CheckpointMixed, CompressedTensorsWithSeveralGroupsAndIgnoredLayers) {
                                   {"m.down_proj", MARLIN_OK, MARLIN_INT4, 32, 0},
                                   {"m.v_proj", MARLIN_OK, MARLIN_NVFP4, 16, MARLIN_PACK_DIVIDE_SCALE},
                                   {"m.k_proj", MARLIN_OK, MARLIN_INT8, 32, 0},
-                                  {"m.x_proj", MARLIN_E_UNSUPPORTED, 0, 0, 0},
+                                  {"m.x_proj", MARLIN_OK, MARLIN_FP8, 32, 0},
                                   {"m.gate", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0},
                                   {"lm_head", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0}});
 }
@@ -99,7 +99,7 @@ TEST(CheckpointMixed, ModelOptWithExcludedAndOtherwiseQuantizedLayers) {
                                    {"hf_quant_config.json", config}});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   expect_layers(*opened.value(), {{"m.a", MARLIN_OK, MARLIN_NVFP4, 16, 0},
-                                  {"m.b", MARLIN_E_UNSUPPORTED, 0, 0, 0},
+                                  {"m.b", MARLIN_OK, MARLIN_FP8, 32, 0},
                                   {"m.c", MARLIN_E_UNSUPPORTED, 0, 0, 0},
                                   {"m.router", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0},
                                   {"lm_head", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0}});

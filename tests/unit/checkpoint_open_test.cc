@@ -139,7 +139,10 @@ TEST(CheckpointDetection, MlxModes) {
   EXPECT_EQ(affine->layers()[0].dtype, MARLIN_BF16);
   const std::string config = R"({"quantization":{"group_size":32,"bits":4,"m":{"group_size":64,"bits":8}}})";
   const auto eight = opened({{"model.safetensors", file("F16", "1", 4, true)}, {"config.json", config}});
-  EXPECT_EQ(eight->layers()[0].status.code(), MARLIN_E_UNSUPPORTED) << "this layer alone has 8 bits";
+  EXPECT_EQ(eight->layers()[0].format, MARLIN_UINT8) << "this layer alone has 8 bits";
+  const auto bytes = opened({{"model.safetensors", file("U8", "1", 2, false)}});
+  EXPECT_EQ(bytes->layers()[0].format, MARLIN_FP8);
+  EXPECT_EQ(bytes->layers()[0].k, 32);
   const auto odd =
       opened({{"model.safetensors", file("F16", "1", 4, true)}, {"config.json", R"({"quantization":{"mode":"mxfp8"}})"}});
   EXPECT_EQ(odd->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
@@ -250,7 +253,7 @@ TEST(CheckpointDetection, FloatsEightBitsAndOthers) {
   EXPECT_EQ(checkpoint->layers()[0].name, "x.experts.up");
   EXPECT_EQ(checkpoint->layers()[0].experts, 2u);
   EXPECT_EQ(checkpoint->layers()[1].name, "fp8");
-  EXPECT_EQ(checkpoint->layers()[1].status.code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(checkpoint->layers()[1].status.code(), MARLIN_E_NOT_FOUND) << "no scale";
   EXPECT_EQ(checkpoint->layers()[2].name, "lin");
   EXPECT_EQ(checkpoint->layers()[2].format, MARLIN_FORMAT_NONE);
 }

@@ -138,7 +138,9 @@ Status take_shape(const QuantConfig& config, const TensorView& shape, Finding& f
     MARLIN_ASSIGN(packing, packing_without_shape(config, found.layer.name, codes));
     found.layer.k = std::min<int64_t>(cols_of(codes), INT32_MAX) * (32 / packing.bits);
   }
-  found.layer.format = found.operands.format = format_of(packing.bits);
+  const bool zeros = present(found.operands.zeros);
+  found.layer.format = found.operands.format =
+      packing.bits == 8 && zeros ? MARLIN_UINT8 : format_of(packing.bits);
   found.set_layout(packing.padded ? LayoutId::compressed_tensors_padded
                                   : LayoutId::compressed_tensors);
   return {};

@@ -8,11 +8,12 @@
 namespace metal_marlin {
 namespace {
 
-/// "affine", "mxfp4" or "nvfp4": from the config, else from the tensors.
+/// "affine", "mxfp4", "nvfp4" or "mxfp8": from the config, else from the tensors.
 std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
                     const TensorView& scales, bool has_biases) {
   if (!config.mode.empty()) return config.mode;
   if (has_biases || scales.dtype != MARLIN_U8) return "affine";
+  if (cols_of(scales) * 8 == cols_of(weight)) return "mxfp8";
   return cols_of(scales) * 4 == cols_of(weight) ? "mxfp4" : "nvfp4";
 }
 
@@ -29,6 +30,8 @@ std::optional<marlin_format> affine_format(int64_t bits) {
       return MARLIN_INT5;
     case 6:
       return MARLIN_INT6;
+    case 8:
+      return MARLIN_UINT8;
     default:
       return std::nullopt;
   }
@@ -67,14 +70,20 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
   const TensorView biases = finder.find(*base, ".biases");
   const QuantConfig::Mlx mlx = finder.config.mlx_of(*base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
-  const int64_t bits = mlx.bits.value_or(4);
+  const int64_t bits = mlx.bits.value_or(mode == "mxfp8" ? 8 : 4);
   const auto format = affine_format(bits);
-  if (!format || (bits != 4 && mode != "affine")) {
+  const bool own_bits = mode == "affine" || bits == (mode == "mxfp8" ? 8 : 4);
+  if (!format || !own_bits) {
     found.layer.k = 0;
-    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED,
-                                    "expected affine codes of 2 to 6 bits or codes of 4 bits, the "
-                                    "config says %lld bits",
-                                    static_cast<long long>(bits));
+    found.layer.status = view_error(
+        tensor, MARLIN_E_UNSUPPORTED,
+        "expected affine codes of 2 to 6 or 8 bits, mxfp8 or codes of 4 bits, the config "
+        "says %lld bits",
+        static_cast<long long>(bits));
+  } else if (present(finder.find(*base, ".global_scale"))) {
+    found.layer.k = words * 8;
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "codes beside a '.global_scale' are not read");
   } else if (words * 32 % bits != 0) {
     found.layer.k = 0;
     found.layer.status = view_error(tensor, MARLIN_E_SHAPE,
@@ -83,6 +92,11 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
   } else if (mode == "affine") {
     found.layer.k = o.k = words * 32 / bits;
     set_affine(biases, mlx, *format, found);
+  } else if (mode == "mxfp8") {
+    found.layer.k = o.k = words * 4;
+    o.format = MARLIN_FP8;
+    o.group_size = 32;
+    found.layer.status = expect_dtype(o.scales, {MARLIN_U8});
   } else if (mode == "mxfp4" || mode == "nvfp4") {
     o.format = mode == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4;
   } else {

@@ -173,10 +173,10 @@ Status set_format(const Finder& finder, const QweightTensors& p, bool gptq, int6
                       "expected codes of %s bits, found %" PRId64 " bits",
                       gptq ? "2, 3, 4 or 8" : "4", bits);
   }
-  found.layer.format = found.operands.format = *format;
-  if (*format != MARLIN_INT8 || finder.config.symmetric.value_or(true)) return {};
-  return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
-                    "8-bit codes of GPTQ with zeros (sym false in the config) are not read");
+  const bool zeros = present(p.qzeros) && !finder.config.symmetric.value_or(true);
+  found.layer.format = found.operands.format =
+      *format == MARLIN_INT8 && zeros ? MARLIN_UINT8 : *format;
+  return {};
 }
 
 void set_gptq(const Finder& finder, const QweightTensors& p, int64_t bits, Finding& found) {

@@ -1,0 +1,85 @@
+// bitsandbytes with 4 bits: the codes of the flattened matrix, a scale for each block of it, the
+// codebook, and a text that has the shape.
+#include <cinttypes>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+#include "checkpoints/json.h"
+#include "checkpoints/recognizers/recognizers.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin {
+namespace {
+
+constexpr size_t kMaxState = 64 << 10;  // bytes of the text
+
+/// The members of the text that a reader needs.
+struct State {
+  int64_t block = 0;
+  std::vector<int64_t> shape;
+  bool nested = false;
+};
+
+Result<State> read_state(const TensorView& view) {
+  State state;
+  std::string key;
+  const auto visit = [&](const JsonEvent& e) -> Status {
+    using Kind = JsonEvent::Kind;
+    if (e.kind == Kind::key) key = e.text.substr(0, 32);
+    if (e.kind == Kind::key && e.text.starts_with("nested_")) state.nested = true;
+    if (e.kind != Kind::integer || e.integer > INT32_MAX) return {};
+    if (key == "blocksize" && e.depth == 1) state.block = static_cast<int64_t>(e.integer);
+    if (key == "shape" && e.depth == 2 && state.shape.size() < 3)
+      state.shape.push_back(static_cast<int64_t>(e.integer));
+    return {};
+  };
+  const std::string_view text(reinterpret_cast<const char*>(view.data), view.bytes);
+  MARLIN_RETURN_IF_ERROR(walk_json({text, view.file, view.file_offset, kMaxState, 4}, visit));
+  if (state.shape.size() == 2 && state.block >= 1) return state;
+  return view_error(view, MARLIN_E_FORMAT,
+                    "expected a blocksize and a shape of two numbers, each up to 2147483647");
+}
+
+/// Takes shape, groups and codebook. All of them are as small as a header.
+Status take_state(const Finder& finder, const TensorView& text, const std::string& weight,
+                  Finding& found) {
+  LayoutOperands& o = found.operands;
+  MARLIN_ASSIGN(const State state, read_state(text));
+  found.layer.n = o.n = state.shape[0];
+  found.layer.k = o.k = state.shape[1];
+  o.flat_block = state.block;
+  o.group_size = std::gcd(o.k, o.flat_block);
+  const TensorView codebook = finder.find(weight, ".quant_map");
+  MARLIN_RETURN_IF_ERROR(expect_shape(codebook, 1, 16));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(codebook, {MARLIN_F32}));
+  const bool nf4 = std::memcmp(codebook.data, kNf4, sizeof kNf4) == 0;
+  found.layer.format = o.format = nf4 ? MARLIN_NF4 : MARLIN_CODEBOOK4;
+  if (!nf4) o.codebook = codebook;
+  if (!state.nested) return {};
+  return view_error(text, MARLIN_E_UNSUPPORTED,
+                    "scales that are quantized themselves (double quantization) are not read");
+}
+
+}  // namespace
+
+std::optional<Finding> recognize_bitsandbytes(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".weight");
+  if (!base) return std::nullopt;
+  const std::string weight(tensor.name);
+  TensorView text = finder.find(weight, ".quant_state.bitsandbytes__nf4");
+  if (!present(text)) text = finder.find(weight, ".quant_state.bitsandbytes__fp4");
+  if (!present(text)) return std::nullopt;
+  Finding found;
+  found.layer.name = *base;
+  found.set_layout(LayoutId::bitsandbytes);
+  found.layer.format = found.operands.format = MARLIN_NF4;
+  found.operands.values = tensor;
+  found.operands.scales = finder.find(weight, ".absmax");
+  found.layer.status = take_state(finder, text, weight, found);
+  if (found.layer.status.ok() && !present(found.operands.scales))
+    found.set_missing(".weight.absmax");
+  return found;
+}
+
+}  // namespace metal_marlin

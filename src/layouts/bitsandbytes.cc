@@ -1,0 +1,63 @@
+// bitsandbytes with 4 bits: the matrix, flattened row by row, in bytes of two codes each, the first
+// in the high nibble. Each block of the flattened matrix has a float32 scale, so blocks run across
+// rows if K is no multiple of the block. A group of a row is the largest part that lies in one
+// block in every row.
+#include <cinttypes>
+
+#include "base/bits.h"
+#include "layouts/layout_table.h"
+
+namespace metal_marlin {
+namespace {
+
+class BitsandbytesSource final : public WeightSource {
+ public:
+  BitsandbytesSource(const LayoutOperands& o, WeightMeta meta)
+      : codes_(o.values.data), scales_(o.scales.data), block_(o.flat_block) {
+    meta_ = std::move(meta);
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    out.codes.resize(static_cast<size_t>(count * meta_.k));
+    const int64_t begin = first * meta_.k;
+    for (size_t i = 0; i < out.codes.size(); ++i) {
+      const int64_t at = begin + static_cast<int64_t>(i);
+      const auto byte = std::to_integer<uint32_t>(codes_[at / 2]);
+      out.codes[i] = static_cast<uint8_t>(at % 2 == 0 ? byte >> 4 : byte & 15u);
+    }
+    out.scales.resize(static_cast<size_t>(count * meta_.groups) * sizeof(float));
+    uint8_t* to = out.scales.data();
+    for (int64_t r = first; r < first + count; ++r)
+      for (int64_t g = 0; g < meta_.groups; ++g, to += sizeof(float)) {
+        const int64_t block = (r * meta_.k + g * meta_.group_size) / block_;
+        std::memcpy(to, scales_ + block * static_cast<int64_t>(sizeof(float)), sizeof(float));
+      }
+    out.zeros.clear();
+    out.kept.clear();
+    return {};
+  }
+
+ private:
+  const std::byte *codes_, *scales_;
+  int64_t block_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o, Depth depth) {
+  MARLIN_ASSIGN(WeightMeta meta, begin_meta(o, 0, depth));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F32}));
+  const int64_t elements = o.n * o.k;  // both are below 2^31
+  const int64_t blocks = ceil_div(elements, o.flat_block);
+  MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, 1, blocks));
+  // The type of the bytes is a choice of the writer.
+  if (o.values.bytes != static_cast<uint64_t>(ceil_div(elements, 2))) {
+    return view_error(o.values, MARLIN_E_SHAPE,
+                      "expected %" PRId64 " bytes for [%" PRId64 ", %" PRId64 "], found %" PRIu64,
+                      ceil_div(elements, 2), o.n, o.k, o.values.bytes);
+  }
+  MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
+  return std::unique_ptr<WeightSource>(std::make_unique<BitsandbytesSource>(o, std::move(meta)));
+}
+
+}  // namespace metal_marlin

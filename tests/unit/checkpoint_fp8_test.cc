@@ -1,0 +1,142 @@
+// E4M3 codes: the shapes of scales, and what is refused; and the flattened blocks of bitsandbytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint_files.h"
+#include "formats/codecs.h"
+
+namespace metal_marlin::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kN = 200, kK = 300;
+
+std::string config_of(const std::string& members) { return R"({"quantization_config":{"quant_method":"fp8")" + members + "}}"; }
+
+std::string floats(size_t count) {
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) bytes += bytes_of<float>({0.5f * static_cast<float>(i + 1)});
+  return bytes;
+}
+
+/// Codes of 1 with scales of this shape, 0.5 times their number.
+Result<std::unique_ptr<Checkpoint>> open_fp8(const std::string& shape, size_t scales, const std::string& members,
+                                             const char* name = "l.weight_scale_inv") {
+  return open_memory({{"f.safetensors", safetensors({{"l.weight", "F8_E4M3", "200,300", std::string(kN * kK, '\x38')},
+                                                     {name, "F32", shape, floats(scales)}})},
+                      {"config.json", config_of(members)}});
+}
+
+TEST(CheckpointFp8, ShapesOfScales) {
+  struct Case {
+    const char *shape, *members;
+    size_t scales;
+    int64_t rows, columns;  // of a block
+  };
+  for (const Case& c : {Case{"", "", 1, kN, kK}, Case{"1", "", 1, kN, kK}, Case{"1,1", "", 1, kN, kK},
+                        Case{"200", "", 200, 1, kK}, Case{"200,1", "", 200, 1, kK}, Case{"2,3", "", 6, 128, 128},
+                        Case{"2,3", R"(,"weight_block_size":[128,128])", 6, 128, 128},
+                        Case{"7,5", R"(,"weight_block_size":[32,64])", 35, 32, 64}}) {
+    SCOPED_TRACE(c.shape);
+    const auto opened = open_fp8(c.shape, c.scales, c.members);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Layer& layer = opened.value()->layers()[0];
+    ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+    EXPECT_EQ(layer.format, MARLIN_FP8);
+    const auto values = decode_all(*opened.value()->source(0, 0, {}).value());
+    ASSERT_TRUE(values.ok());
+    const int64_t of_row = (kK + c.columns - 1) / c.columns;
+    for (int64_t n = 0; n < kN; ++n)
+      for (int64_t k = 0; k < kK; ++k) {
+        const auto number = static_cast<float>(n / c.rows * of_row + k / c.columns + 1);
+        ASSERT_EQ(values.value()[static_cast<size_t>(n * kK + k)], 0.5f * number) << n << ", " << k;
+      }
+  }
+}
+
+TEST(CheckpointFp8, RefusedScalesNameTheReason) {
+  const auto refused = [](const std::string& shape, size_t scales, const std::string& members, marlin_status code,
+                          const char* what) {
+    const auto opened = open_fp8(shape, scales, members);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Status& status = opened.value()->layers()[0].status;
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(what));
+  };
+  refused("3,3", 9, "", MARLIN_E_SHAPE, "l.weight_scale_inv': expected [2, 3], found [3, 3]");
+  refused("2,3", 6, R"(,"weight_block_size":[64,64])", MARLIN_E_SHAPE, "expected [4, 5], found [2, 3]");
+  refused("2,7", 14, R"(,"weight_block_size":[128,48])", MARLIN_E_UNSUPPORTED, "group_size: expected 16, 32, 64");
+  refused("100", 100, "", MARLIN_E_SHAPE, "expected [2, 3]");
+  const auto none = open_memory({{"f.safetensors", safetensors({{"l.weight", "F8_E4M3", "2,2", std::string(4, '\x38')}})}});
+  EXPECT_EQ(none.value()->layers()[0].status.code(), MARLIN_E_NOT_FOUND);
+}
+
+/// [3, 48] in blocks of 64: the first block ends inside row 1.
+struct Flat {
+  std::string type = "U8", shape = "72,1", codes, absmax = floats(3), absmax_shape = "3", map;
+  std::string state = R"({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [3, 48]})";
+
+  Flat() {
+    for (int i = 0; i < 72; ++i) codes += static_cast<char>((2 * i % 16) << 4 | (2 * i + 1) % 16);
+    for (const float value : kNf4) map += bytes_of<float>({value});
+  }
+  Result<std::unique_ptr<Checkpoint>> open() const {
+    return open_memory({{"f.safetensors", safetensors({{"l.weight", type, shape, codes},
+                                                       {"l.weight.absmax", "F32", absmax_shape, absmax},
+                                                       {"l.weight.quant_map", "F32", "16", map},
+                                                       {"l.weight.quant_state.bitsandbytes__nf4", "U8",
+                                                        std::to_string(state.size()), state}})}});
+  }
+};
+
+TEST(CheckpointBitsandbytes, BlocksRunAcrossRows) {
+  Flat flat;
+  for (const auto& [type, shape] : {std::pair{"U8", "72,1"}, {"BF16", "36,1"}, {"F32", "18,1"}}) {
+    flat.type = type;
+    flat.shape = shape;
+    const auto opened = flat.open();
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Layer& layer = opened.value()->layers()[0];
+    ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+    EXPECT_EQ(layer.format, MARLIN_NF4);
+    EXPECT_EQ(layer.group_size, 16);
+    const auto values = decode_all(*opened.value()->source(0, 0, {}).value());
+    ASSERT_TRUE(values.ok());
+    for (size_t e = 0; e < 144; ++e)
+      ASSERT_EQ(values.value()[e], kNf4[e % 16] * (0.5f * static_cast<float>(e / 64 + 1))) << type << " element " << e;
+  }
+  flat.map.replace(0, 4, bytes_of<float>({-2}));
+  const auto own = flat.open();
+  EXPECT_EQ(own.value()->layers()[0].format, MARLIN_CODEBOOK4);
+  EXPECT_EQ(decode_all(*own.value()->source(0, 0, {}).value()).value()[0], -1.0f);
+}
+
+TEST(CheckpointBitsandbytes, RefusedStatesNameTheReason) {
+  const auto refused = [](const Flat& flat, marlin_status code, const char* what) {
+    const auto opened = flat.open();
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Status& status = opened.value()->layers()[0].status;
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(what));
+  };
+  const auto with_state = [](const char* state) {
+    Flat flat;
+    flat.state = state;
+    return flat;
+  };
+  refused(with_state(R"({"blocksize":64,"shape":[3,48],"nested_blocksize":256})"), MARLIN_E_UNSUPPORTED, "double quantization");
+  refused(with_state(R"({"blocksize":64,"shape":[3]})"), MARLIN_E_FORMAT, "expected a blocksize and a shape of two numbers");
+  refused(with_state(R"({"blocksize":0,"shape":[3,48]})"), MARLIN_E_FORMAT, "expected a blocksize");
+  refused(with_state(R"({"blocksize":64,"shape":[3,99999999999]})"), MARLIN_E_FORMAT, "expected a blocksize");
+  refused(with_state("{"), MARLIN_E_FORMAT, "f.safetensors");
+  refused(with_state(R"({"blocksize":64,"shape":[4,48]})"), MARLIN_E_SHAPE, "expected 96 bytes for [4, 48], found 72");
+  refused(with_state(R"({"blocksize":64,"shape":[6,24]})"), MARLIN_E_UNSUPPORTED, "group_size: expected 16, 32, 64");
+  Flat few;
+  few.absmax_shape = "2";
+  few.absmax.resize(8);
+  refused(few, MARLIN_E_SHAPE, "'l.weight.absmax': expected [1, 3], found [2]");
+}
+
+}  // namespace
+}  // namespace metal_marlin::testing
