@@ -163,7 +163,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 12u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 14u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);

@@ -28,23 +28,6 @@ struct Packing {
   bool padded;
 };
 
-marlin_format format_of(int bits) {
-  switch (bits) {
-    case 2:
-      return MARLIN_INT2;
-    case 3:
-      return MARLIN_INT3;
-    case 5:
-      return MARLIN_INT5;
-    case 6:
-      return MARLIN_INT6;
-    case 8:
-      return MARLIN_INT8;
-    default:
-      return MARLIN_INT4;
-  }
-}
-
 /// The widths that have a format. If tensors allow several, the first counts.
 constexpr int kWidths[] = {4, 8, 2, 3, 5, 6};
 
@@ -140,7 +123,8 @@ Status take_shape(const QuantConfig& config, const TensorView& shape, Finding& f
   }
   const bool zeros = present(found.operands.zeros);
   found.layer.format = found.operands.format =
-      packing.bits == 8 && zeros ? MARLIN_UINT8 : format_of(packing.bits);
+      packing.bits == 8 && zeros ? MARLIN_UINT8
+                                 : integer_format(packing.bits).value_or(MARLIN_INT4);
   found.set_layout(packing.padded ? LayoutId::compressed_tensors_padded
                                   : LayoutId::compressed_tensors);
   return {};

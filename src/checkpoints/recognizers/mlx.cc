@@ -19,22 +19,7 @@ std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
 
 /// Nothing if the library has no format for affine codes of this width.
 std::optional<marlin_format> affine_format(int64_t bits) {
-  switch (bits) {
-    case 2:
-      return MARLIN_INT2;
-    case 3:
-      return MARLIN_INT3;
-    case 4:
-      return MARLIN_INT4;
-    case 5:
-      return MARLIN_INT5;
-    case 6:
-      return MARLIN_INT6;
-    case 8:
-      return MARLIN_UINT8;
-    default:
-      return std::nullopt;
-  }
+  return bits == 8 ? MARLIN_UINT8 : integer_format(bits);
 }
 
 void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, marlin_format format,

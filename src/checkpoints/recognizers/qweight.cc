@@ -148,27 +148,12 @@ int64_t gptq_bits(const Finder& finder, const QweightTensors& p) {
   return named;
 }
 
-/// Nothing if the library reads no codes of this width.
-std::optional<marlin_format> gptq_format(int64_t bits) {
-  switch (bits) {
-    case 2:
-      return MARLIN_INT2;
-    case 3:
-      return MARLIN_INT3;
-    case 4:
-      return MARLIN_INT4;
-    case 8:
-      return MARLIN_INT8;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// Checks the width of the codes and sets the format.
 Status set_format(const Finder& finder, const QweightTensors& p, bool gptq, int64_t bits,
                   Finding& found) {
-  const auto format = gptq ? gptq_format(bits) : gptq_format(bits == 4 ? 4 : 0);
-  if (!format) {
+  const bool is_read = bits == 4 || (gptq && (bits == 2 || bits == 3 || bits == 8));
+  const auto format = integer_format(bits);
+  if (!is_read || !format) {
     return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
                       "expected codes of %s bits, found %" PRId64 " bits",
                       gptq ? "2, 3, 4 or 8" : "4", bits);

@@ -24,6 +24,25 @@ constexpr Recognizer kRecognizers[] = {
 
 std::span<const Recognizer> recognizers() { return kRecognizers; }
 
+std::optional<marlin_format> integer_format(int64_t bits) {
+  switch (bits) {
+    case 2:
+      return MARLIN_INT2;
+    case 3:
+      return MARLIN_INT3;
+    case 4:
+      return MARLIN_INT4;
+    case 5:
+      return MARLIN_INT5;
+    case 6:
+      return MARLIN_INT6;
+    case 8:
+      return MARLIN_INT8;
+    default:
+      return std::nullopt;
+  }
+}
+
 bool finds(RecognizerId id, marlin_layout number) {
   const auto& layouts = kRecognizers[static_cast<size_t>(id)].layouts;
   return number != MARLIN_LAYOUT_AUTO &&

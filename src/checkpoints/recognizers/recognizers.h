@@ -25,6 +25,8 @@ struct Recognizer {
 
 /// All recognizers, in the order of RecognizerId.
 std::span<const Recognizer> recognizers();
+/// The format of integer codes of this width that have one zero point for all, or nothing.
+std::optional<marlin_format> integer_format(int64_t bits);
 /// Whether this recognizer finds layers in the layout that a caller calls `number`.
 bool finds(RecognizerId id, marlin_layout number);
 
