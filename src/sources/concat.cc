@@ -109,8 +109,9 @@ Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& 
     return Status::error(MARLIN_E_SHAPE, "%s %zu: zeros: expected the kind and type of %s 0", one,
                          index, one);
   }
-  if (std::memcmp(part.codebook.data(), meta.codebook.data(),
-                  meta.codebook.size() * sizeof meta.codebook[0]) != 0) {
+  // Bits are compared, because a NaN does not equal itself. Without codebooks there are none.
+  if (!meta.codebook.empty() && std::memcmp(part.codebook.data(), meta.codebook.data(),
+                                            meta.codebook.size() * sizeof meta.codebook[0]) != 0) {
     return Status::error(MARLIN_E_SHAPE, "%s %zu: codebook: expected that of %s 0", one, index,
                          one);
   }
