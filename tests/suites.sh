@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure libcxx unit kernels abi gpu tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
+all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
 # Those that run only when they are named.
 more_suites="quick metal-asan"
 
@@ -13,6 +13,7 @@ about_suite() {
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
     gpu) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
+    cuda) echo "the CUDA kernels compiled without spills, the host over a driver of the tests; products, where there is an NVIDIA GPU" ;;
     tools) echo "the metal-marlin command" ;;
     roundtrip) echo "files that the command writes, read by the packages of others" ;;
     install) echo "installed, packaged, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
@@ -161,6 +162,19 @@ suite_gpu() {
   # Another suite may have built before the packages came.
   [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/gpu-images ctest_in gpu build/release/tests/gpu
+}
+# In a tree of its own, with the kernels of every target; a spill is an error. The host's part needs no compiler of CUDA.
+suite_cuda() {
+  local nvcc=""
+  ! python_ready build/nvcc "$cuda_packages" || nvcc=$(ls "$PWD"/build/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
+  if [ -n "$nvcc" ]; then
+    own_build cuda . cuda_tests -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$nvcc" \
+      -DMETAL_MARLIN_NVCC_FLAGS="-Xptxas -Werror,-warn-spills" || return 0
+    ctest_in cuda build/cuda/tests/cuda
+  else
+    skip "cuda (kernels)" "$(why_not build/nvcc)"
+    folder_suite cuda
+  fi
 }
 suite_install() { with_packages install; }
 

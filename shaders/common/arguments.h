@@ -1,10 +1,11 @@
 // The definitions that hosts and kernels share: argument structures, indices of buffers and
-// function constants, and the grammar of kernel names. C++ and Metal include this file. Structures
-// have fixed-size members in natural order, no padding, and equal sizes on both sides.
+// function constants, and the grammar of kernel names. C++, Metal and CUDA include this file.
+// Structures have fixed-size members in natural order, no padding, and equal sizes on both sides.
 //
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
+//               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
 //   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4

@@ -1,5 +1,5 @@
 // The packed layout of weights on a GPU. The packer of the host writes it, and every kernel reads
-// it. C++ and Metal include this file.
+// it. C++, Metal and CUDA include this file.
 //
 // Rows of W are in row blocks of 32, padded at the end. Along K they have *slots*: the k of the
 // file in order, or sorted by group (slot_to_k), padded to a multiple of 32. Slots are in blocks of
@@ -26,6 +26,12 @@
 //     8-bit        8 / 4 / 2: words 2 w and 2 w + 1 are unit w
 //     4-bit 2:4    3 / 2 / 1: [codes of units 0, 1][codes of units 2, 3][positions] /
 //                  [codes][positions] / [both]
+//
+// This order is that of simdgroup matrices. For mma.m16n8k16 (CUDA), whose steps have 16 slots, the
+// slots of a group must not be apart: unit w of a block holds its slots 32 w ... 32 w + 31, of
+// which lane j has 4 j + 0..3 and 16 + 4 j + 0..3. Step t of half p is slot 32 w + mma_slot(j, t,
+// p), so steps 0 and 1 make one 16 x 16 operand of 16 neighboring slots, steps 2 and 3 the next,
+// and the units of a row block follow each other without regard to blocks.
 //
 // Bits of a unit: p = 0 are slots 0..3 (step t is slot t), and p = 1 are slots 4..7. They are 16
 // bits apart, so one operation on a word handles a pair of halves (p = 0, p = 1) of the same step.
@@ -58,7 +64,11 @@
 typedef int marlin_int;
 #else
 #include <cstdint>
+#ifdef __CUDACC__
+#define MARLIN_SHARED __host__ __device__ constexpr
+#else
 #define MARLIN_SHARED constexpr
+#endif
 typedef int32_t marlin_int;
 #endif
 
@@ -80,6 +90,11 @@ MARLIN_SHARED marlin_int lane_column(marlin_int lane) { return (lane / 4 & 2) | 
 /// The lane (row, column / 2): the inverse of the two above.
 MARLIN_SHARED marlin_int lane_at(marlin_int row, marlin_int column) {
   return (row & 4) << 2 | (column & 2) << 2 | (row & 3) << 1 | (column & 1);
+}
+
+/// The slot of a unit of 32 slots in the order for mma.m16n8k16: that of lane j, step t, half p.
+MARLIN_SHARED marlin_int mma_slot(marlin_int j, marlin_int t, marlin_int p) {
+  return 16 * (t / 2) + 4 * j + 2 * (t % 2) + p;
 }
 
 /// The number of blocks of K, including the block of 64 and the block of 32.

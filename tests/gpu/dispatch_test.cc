@@ -26,7 +26,7 @@ class EveryRow : public testing::TestWithParam<int> {};
 
 /// Forced, with more rows of A than a tile has.
 TEST_P(EveryRow, IsDispatchedByItsContract) {
-  const gpu::ProductKernel& kernel = gpu::product_kernels()[static_cast<size_t>(GetParam())];
+  const gpu::ProductKernel& kernel = gpu::simdgroup_policy().kernels[static_cast<size_t>(GetParam())];
   for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
     for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
       const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
@@ -89,13 +89,13 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       }
     }
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::Range(0, static_cast<int>(gpu::product_kernels().size())));
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::Range(0, static_cast<int>(gpu::simdgroup_policy().kernels.size())));
 
 TEST(Choice, FollowsTheRangesOfM) {
   World world;
   const mm::weights w = pack(world.context, 8192, 64, 1);
   const mm::stream stream = stream_of(world);
-  for (const gpu::ProductKernel& kernel : gpu::product_kernels())
+  for (const gpu::ProductKernel& kernel : gpu::simdgroup_policy().kernels)
     for (const int64_t m : {kernel.m_min, kernel.m_max != 0 ? kernel.m_max : kernel.m_min + 500}) {
       const Matrix a(world.context, m, 64, MARLIN_F16), c(world.context, m, 8192, MARLIN_F16);
       const auto d = gemm_desc(w, a, c);

@@ -204,7 +204,7 @@ TEST(PlanBreakpoints, HaveTheMostScratchAndEveryVariant) {
           const gpu::GpuWeights weights = unpacked_weights(n, k);
           dv::Capabilities device;
           device.matrix = features > 0, device.tensor = features > 1;
-          const gpu::PlanRules rules{device, health, {}};
+          const gpu::PlanRules rules{device, health, gpu::simdgroup_policy(), {}};
           mm::GemmProblem problem;
           problem.weights = &weights;
           problem.a.dtype = MARLIN_F16;

@@ -27,7 +27,7 @@ constexpr uint32_t kArraySeed = 20240601;
 bool allowed(const Row& row) {
   const int kernel = row[trial::kFactors];
   if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
-  const bool takes_all = kernel < 0 || !mm::gpu::product_kernels()[static_cast<size_t>(kernel)].tensor;
+  const bool takes_all = kernel < 0 || !mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].tensor;
   return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0));
 }
 
@@ -35,7 +35,7 @@ bool allowed(const Row& row) {
 const std::vector<Row>& three_way() {
   static const std::vector<Row> rows = [] {
     std::vector<int> levels = trial::factor_levels();
-    levels.push_back(static_cast<int>(mm::gpu::product_kernels().size()));
+    levels.push_back(static_cast<int>(mm::gpu::simdgroup_policy().kernels.size()));
     return covering::three_way(levels, allowed, kArraySeed);
   }();
   return rows;
@@ -69,7 +69,7 @@ struct Tally {
 void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint32_t seed, std::vector<uint64_t> orders,
              bool special, Tally& tally) {
   const trial::Case c = trial::case_of(row, seed);
-  const ProductKernel& kernel = mm::gpu::product_kernels()[static_cast<size_t>(row[trial::kFactors])];
+  const ProductKernel& kernel = mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(row[trial::kFactors])];
   const std::string name = kernel_name(kernel, c);
   constexpr int64_t kBlocks[] = {mm::gpu::kMostRows, 1, 24};  // of rows: one, of a tile each, or a few
   const Gpu gpu(device, {.probe = false, .most_rows = kBlocks[seed % std::size(kBlocks)]}, {.kernel = name});

@@ -45,9 +45,9 @@ std::vector<File> files(const fs::path& root, const std::vector<std::string>& pl
   return found;
 }
 
-const std::set<std::string> kCode = {".h", ".hpp", ".c", ".cc", ".inc", ".mm", ".metal"};
-const std::set<std::string> kText = {".h",  ".hpp", ".c",    ".cc", ".inc", ".mm", ".metal", ".txt",   ".cmake", ".in",
-                                     ".sh", ".md",  ".json", ".1",  ".map", ".py", ".rs",    ".swift", ".toml",  ""};
+const std::set<std::string> kCode = {".h", ".hpp", ".c", ".cc", ".inc", ".mm", ".metal", ".cu", ".cuh"};
+const std::set<std::string> kText = {".cu", ".cuh", ".h",  ".hpp",  ".c", ".cc",  ".inc", ".mm", ".metal", ".txt",  ".cmake",
+                                     ".in", ".sh",  ".md", ".json", ".1", ".map", ".py",  ".rs", ".swift", ".toml", ""};
 
 std::string at(const File& file, size_t line, const std::string& what) {
   return file.path.generic_string() + ":" + std::to_string(line + 1) + ": " + what;
@@ -79,7 +79,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"backends/cpu", {"base", "formats", "core"}},
     {"backends/gpu", {"base", "formats", "core", "device", "shaders/common"}},
     {"backends/metal", {"base", "core", "device", "backends/gpu"}},
-    {"backends/cuda", {"base", "core", "device", "backends/gpu"}},
+    {"backends/cuda", {"base", "core", "device", "backends/gpu", "shaders/common"}},
     {"api", {"base", "formats", "core", "sources", "layouts", "checkpoints", "device"}},
     {"api/backends.cc",
      {"api", "base", "formats", "core", "sources", "layouts", "checkpoints", "device", "backends/cpu", "backends/cuda",
@@ -90,6 +90,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"tests/reference", {}},
     {"tests/metal_on_cpu", {}},
     {"shaders/common", {}},
+    {"shaders/cuda", {"shaders/common"}},
     {"shaders/metal", {"shaders/common"}},
     {"shaders/metal4", {"shaders/common", "shaders/metal"}},
 };

@@ -43,7 +43,7 @@ class GpuBackend final : public Backend {
                            row.name);
     if (is_narrow(source.meta())) return pack(WidenedSource(source));
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
-                  pack_on_device(source, *device_, memory_, *runner_));
+                  pack_on_device(source, options_.policy->order, *device_, memory_, *runner_));
     return packed;
   }
 
@@ -148,7 +148,7 @@ class GpuBackend final : public Backend {
   }
 
   PlanRules rules() const {
-    return {device_->capabilities(), health_, kernel_, options_.most_rows};
+    return {device_->capabilities(), health_, *options_.policy, kernel_, options_.most_rows};
   }
 
   /// A plan whose kernel is known to compute right here.
@@ -158,7 +158,8 @@ class GpuBackend final : public Backend {
       MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
       const RowBlockLayout& layout = weights_of(problem).layout;
       if (!options_.probe || chosen.health != KernelHealth::unknown) return chosen;
-      const ProbeBench bench{*device_, memory_, kernels_, streams_, *runner_, logger_};
+      const ProbeBench bench{*options_.policy, *device_, memory_, kernels_,
+                             streams_,         *runner_, logger_};
       MARLIN_ASSIGN(const KernelHealth::State state,
                     probe(bench, *chosen.kernel, chosen.activation, layout));
       health_.set(decoder_of(*chosen.kernel, chosen.activation, layout), state);

@@ -13,6 +13,8 @@ struct GpuOptions {
   /// Kernels are compared with the CPU before they serve. Off only where a test's device computes
   /// nothing.
   bool probe = true;
+  /// The device's kernels and packing; it must outlive the backend.
+  const Policy* policy = &simdgroup_policy();
   /// Rows of A of one dispatch. Less only where tests want several blocks of few rows.
   int64_t most_rows = kMostRows;
 };

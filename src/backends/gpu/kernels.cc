@@ -5,8 +5,9 @@
 namespace metal_marlin::gpu {
 namespace {
 
-#define MARLIN_GPU_ACTIVATIONS(prefix, suffix) \
-  {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, prefix "i8_" suffix}
+/// Some tens of cores want a few threadgroups each. Not measured on hardware yet.
+constexpr int64_t kGroupsWanted = 128;
+
 #define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                   \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
     MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
@@ -18,14 +19,14 @@ namespace {
    columns,                                                                                        \
    threads,                                                                                        \
    std::string_view(family) == "regdecode" && !std::string_view(suffix).ends_with("tensor"),       \
-   std::string_view(suffix).ends_with("tensor")},
+   std::string_view(suffix).ends_with("tensor"),                                                   \
+   kGroupsWanted},
 #define MARLIN_GPU_HELPER(name, columns)
 constexpr ProductKernel kProducts[] = {
 #include "backends/gpu/kernels.inc"
 };
 #undef MARLIN_GPU_PRODUCT
 #undef MARLIN_GPU_HELPER
-#undef MARLIN_GPU_ACTIVATIONS
 
 #define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)
 #define MARLIN_GPU_HELPER(name, columns) {name, columns},
@@ -62,10 +63,14 @@ constexpr bool is_boolean(uint32_t index) {
 
 }  // namespace
 
-std::span<const ProductKernel> product_kernels() { return kProducts; }
+const Policy& simdgroup_policy() {
+  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup};
+  return kPolicy;
+}
 
-bool has_product_kernel(std::string_view name) {
-  for (const ProductKernel& kernel : kProducts)
+bool has_product_kernel(const Policy& policy, std::string_view name) {
+  if (name.empty()) return false;  // the name of what a policy has no kernels for
+  for (const ProductKernel& kernel : policy.kernels)
     for (const auto& names : kernel.names)
       if (std::find(std::begin(names), std::end(names), name) != std::end(names)) return true;
   return false;

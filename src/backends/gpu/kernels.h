@@ -16,6 +16,10 @@
 
 namespace metal_marlin::gpu {
 
+/// The four names of a product kernel in a table: one for each form of activations.
+#define MARLIN_GPU_ACTIVATIONS(prefix, suffix) \
+  {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, prefix "i8_" suffix}
+
 /// The form in which a product kernel reads A.
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
 inline constexpr int kKernelCodes = 5, kActivationKinds = 4;
@@ -29,6 +33,7 @@ struct ProductKernel {
   uint32_t threads;       ///< of a threadgroup
   bool matrix;            ///< needs simdgroup matrices
   bool tensor;            ///< needs tensor operations
+  int64_t groups_wanted;  ///< K is split when a product has fewer threadgroups than this
 
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
@@ -38,10 +43,16 @@ struct ProductKernel {
     return !tensor || activation == ActivationKind::f16 || activation == ActivationKind::bf16;
   }
 };
-/// Best first; at most kMostProductKernels.
 inline constexpr size_t kMostProductKernels = 32;
-std::span<const ProductKernel> product_kernels();
-bool has_product_kernel(std::string_view name);
+
+/// What a family of GPUs has of its own: the order of packed codes and the kernels that read it.
+struct Policy {
+  std::span<const ProductKernel> kernels;  ///< best first; at most kMostProductKernels
+  SlotOrder order = SlotOrder::simdgroup;
+};
+/// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
+const Policy& simdgroup_policy();
+bool has_product_kernel(const Policy& policy, std::string_view name);
 
 /// A kernel with one thread for each piece of work.
 struct HelperKernel {

@@ -22,6 +22,12 @@ constexpr const char* kernel_codes_name(KernelCodes kind) {
   return kNames[static_cast<int>(kind)];
 }
 
+/// Which slots the lanes of a packed block hold (shaders/common/layout.h).
+enum class SlotOrder : uint8_t {
+  simdgroup,  ///< lane j a quarter of the block: operands of 8x8 simdgroup matrices
+  mma,        ///< lane j slots of every unit of 32: operands of mma.m16n8k16
+};
+
 /// Parts begin at multiples of this, so that each may be bound as a buffer of its own.
 inline constexpr uint64_t kPartAlign = 256;
 
@@ -29,6 +35,7 @@ struct RowBlockLayout {
   int64_t n = 0, k = 0;  // of the file
   int64_t slots = 0;     // padded K, a multiple of kTailSlots
   KernelCodes codes = KernelCodes::u4;
+  SlotOrder order = SlotOrder::simdgroup;
   int slot_group = 32;      // slots that a quad of scales stands for: 16, 32, 64 or 128
   int64_t quad_blocks = 1;  // with slot_group 128: blocks that share a quad
   int64_t quads = 0;        // a row block

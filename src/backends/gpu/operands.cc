@@ -29,6 +29,10 @@ void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_
 Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& view) {
   if (view.memory == MARLIN_MEM_BUFFER)
     return DevicePointer{static_cast<const GpuBuffer*>(view.buffer)->buffer(), view.offset};
+  if (view.memory == MARLIN_MEM_CUDA) {  // the address itself, with its offset
+    MARLIN_ASSIGN(device::BufferRef buffer, device.wrap_native(view.data));
+    return DevicePointer{std::move(buffer), 0};
+  }
   MARLIN_ASSIGN(device::BufferRef buffer, device.wrap_native(view.native));
   return DevicePointer{std::move(buffer), view.offset};
 }

@@ -1,6 +1,7 @@
 #include "backends/gpu/pack.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cinttypes>
@@ -207,12 +208,26 @@ class RowBlockPacker {
     return {codes, positions};
   }
 
-  /// The words of one lane's span of `units` units that begins at `slot`.
-  void span_words(int64_t slot, int units, uint32_t* words) const {
+  /// The eight codes of lane j in unit w of the block of `units` units that begins at `slot`:
+  /// steps 0..3 of half 0, then of half 1.
+  std::array<uint8_t, kUnitSlots> unit_codes(int64_t slot, int units, int j, int w) const {
+    std::array<uint8_t, kUnitSlots> unit;
+    for (int e = 0; e < kUnitSlots; ++e) {
+      const int64_t in_block = layout_.order == SlotOrder::mma
+                                   ? int64_t{kLanes} * w + mma_slot(j, e % 4, e / 4)
+                                   : int64_t{kUnitSlots} * (units * j + w) + e;
+      unit[static_cast<size_t>(e)] = codes_[static_cast<size_t>(slot + in_block)];
+    }
+    return unit;
+  }
+
+  /// The words of lane j of the block of `units` units that begins at `slot`.
+  void lane_words(int64_t slot, int units, int j, uint32_t* words) const {
     const int64_t count = layout_.words(int64_t{units} * kLanes);
     std::fill_n(words, count, 0u);
     for (int w = 0; w < units; ++w) {
-      const uint8_t* const unit = codes_.data() + slot + kUnitSlots * w;
+      const auto eight = unit_codes(slot, units, j, w);
+      const uint8_t* const unit = eight.data();
       switch (layout_.codes) {
         case KernelCodes::fp4:
           words[w] = fp4_half(unit) | fp4_half(unit + 4) << 16;
@@ -226,7 +241,7 @@ class RowBlockPacker {
           break;
         case KernelCodes::fp4_sparse:
         case KernelCodes::u4_sparse:
-          const auto [codes, positions] = kept_unit(slot + kUnitSlots * w);
+          const auto [codes, positions] = kept_unit(slot + kUnitSlots * (units * j + w));
           words[w / 2] |= codes << 16 * (w % 2);
           words[count - 1] |= positions << (units == 1 ? 16 : 8 * w);
       }
@@ -241,7 +256,7 @@ class RowBlockPacker {
       const int64_t count = layout_.words(block_slots(slots, b));
       for (int j = 0; j < 4; ++j) {
         uint32_t words[8];
-        span_words(block_begin(slots, b) + int64_t{kUnitSlots} * units * j, units, words);
+        lane_words(block_begin(slots, b), units, j, words);
         const int lane = lane_at(in_block % 8, j);
         for (int64_t word = 0; word < count; ++word)
           store(at + ((word * kLanes + lane) * 4 + in_block / 8) * 4, words[word]);
@@ -337,13 +352,17 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
 
 }  // namespace
 
-Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents) {
+Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotOrder order) {
+  if (meta.sparse && order == SlotOrder::mma)
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "this device multiplies no 2:4 sparse weights; the CPU does");
   PackPlan plan;
   plan.meta = meta;
   RowBlockLayout& layout = plan.layout;
   layout.n = meta.n;
   layout.k = meta.k;
   layout.codes = kernel_codes(meta);
+  layout.order = order;
   layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats
                           ? ScaleType::f32
                           : meta.scale_type;

@@ -28,7 +28,8 @@ struct PackPlan {
 
 /// The meta must have passed check_meta(). Groups that the layout cannot hold are
 /// MARLIN_E_UNSUPPORTED. Sizes that do not fit the address space are MARLIN_E_SHAPE.
-Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents = Exponents::bytes);
+Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents = Exponents::bytes,
+                              SlotOrder order = SlotOrder::simdgroup);
 
 /// Fills `to`, plan.layout.bytes of any alignment, with row blocks in parallel. Each thread also
 /// holds a stripe of 32 rows. Returns false if the exponents of some row do not fit bytes; the

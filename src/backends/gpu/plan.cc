@@ -14,9 +14,6 @@ namespace {
 // Bits of KernelCandidate::features.
 constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 
-/// K is split when fewer threadgroups than this would run: some tens of cores want a few each. Not
-/// measured on hardware yet.
-constexpr int64_t kGroupsWanted = 128;
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
@@ -65,14 +62,14 @@ KernelCandidate candidate(const ProductKernel& kernel, KernelCodes codes, Activa
 Result<const ProductKernel*> forced_kernel(KernelCodes codes, ActivationKind activation,
                                            const PlanRules& rules) {
   std::vector<KernelCandidate> all;
-  for (const ProductKernel& kernel : product_kernels())
+  for (const ProductKernel& kernel : rules.policy.kernels)
     for (int c = 0; c < kKernelCodes; ++c)
       for (int a = 0; a < kActivationKinds; ++a)
         all.push_back(candidate(
             kernel, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
             static_cast<KernelCodes>(c) == codes && static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  return &product_kernels()[index / (kKernelCodes * kActivationKinds)];
+  return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
 }
 
 /// How far m is from the rows that a kernel is meant for.
@@ -86,7 +83,7 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   if (!rules.forced.empty()) return forced_kernel(layout.codes, activation, rules);
-  const std::span<const ProductKernel> kernels = product_kernels();
+  const std::span<const ProductKernel> kernels = rules.policy.kernels;
   const size_t count = kernels.size();
   std::array<KernelCandidate, kMostProductKernels> candidates;
   for (size_t i = 0; i < count; ++i)
@@ -118,7 +115,7 @@ int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
 
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
   const int64_t groups = group_count(kernel, m, n);
-  return std::clamp<int64_t>(kGroupsWanted / groups, 1,
+  return std::clamp<int64_t>(kernel.groups_wanted / groups, 1,
                              std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
 }
 
@@ -226,20 +223,21 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
                                               const PlanRules& rules) {
   std::vector<int64_t> edges = {1, max_m};
-  for (const ProductKernel& kernel : product_kernels())
+  for (const ProductKernel& kernel : rules.policy.kernels)
     for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
       if (m >= 1 && m <= max_m) edges.push_back(m);
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   // Between two edges one kernel serves. There scratch grows with M but where more tiles of rows
-  // mean fewer splits of K, which ends with kGroupsWanted: those few values of M are told too.
+  // mean fewer splits of K, which ends with groups_wanted: those few values of M are told too.
   std::vector<int64_t> rows = edges;
   for (size_t i = 0; i + 1 < edges.size(); ++i) {
     MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(problem, edges[i], rules));
     const int64_t tile = plan.kernel->rows;
     for (int64_t m = ceil_div(edges[i], tile) * tile; m < edges[i + 1]; m += tile) {
       rows.push_back(m);
-      if (group_count(*plan.kernel, m, weights_of(problem).layout.n) > kGroupsWanted) break;
+      if (group_count(*plan.kernel, m, weights_of(problem).layout.n) > plan.kernel->groups_wanted)
+        break;
     }
   }
   return rows;

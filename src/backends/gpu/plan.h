@@ -58,6 +58,7 @@ class KernelHealth {
 struct PlanRules {
   const device::Capabilities& device;
   const KernelHealth& health;
+  const Policy& policy;
   std::string_view forced;        ///< the kernel to take, or empty
   int64_t most_rows = kMostRows;  ///< of A, of one dispatch, in whole tiles
 };

@@ -191,8 +191,8 @@ void report(const ProbeBench& bench, std::string_view kernel, const char* what) 
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
                                   ActivationKind activation, const RowBlockLayout& layout) {
   const ProbeWeights source(layout);
-  MARLIN_ASSIGN(const auto weights,
-                pack_on_device(source, bench.device, bench.memory, bench.runner));
+  MARLIN_ASSIGN(const auto weights, pack_on_device(source, bench.policy.order, bench.device,
+                                                   bench.memory, bench.runner));
   // More than one tile if the tile has few rows; otherwise one tile that is not full.
   const int64_t m = kernel.rows <= 8 ? kernel.rows + 1 : kernel.rows - 1;
   marlin_dtype dtype = MARLIN_F32;

@@ -14,6 +14,7 @@ namespace metal_marlin::gpu {
 
 /// The device and memory of a probe.
 struct ProbeBench {
+  const Policy& policy;
   device::Device& device;
   Memory& memory;
   KernelCache& kernels;

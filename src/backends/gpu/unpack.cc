@@ -24,9 +24,9 @@ Status check_ids(device::Device& device, const RowSelection& rows, int64_t count
   if (!rows.ids.present()) return {};
   RowSelection readable = rows;
   if (rows.ids.memory != MARLIN_MEM_HOST && rows.ids.memory != MARLIN_MEM_BUFFER) {
-    MARLIN_ASSIGN(const device::BufferRef buffer, device.wrap_native(rows.ids.native));
-    if (buffer->host() == nullptr) return {};
-    readable.ids.data = buffer->host() + rows.ids.offset;
+    MARLIN_ASSIGN(const DevicePointer place, place_on_device(device, rows.ids));
+    if (place.buffer->host() == nullptr) return {};
+    readable.ids.data = place.buffer->host() + place.offset;
   }
   return check_rows(readable, count, n);
 }

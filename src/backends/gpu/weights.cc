@@ -18,11 +18,11 @@ Status upload(device::Device& device, const device::BufferRef& from, const devic
 
 }  // namespace
 
-Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source,
+Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source, SlotOrder order,
                                                    device::Device& device, Memory& memory,
                                                    TaskRunner& runner) {
   for (const Exponents exponents : {Exponents::bytes, Exponents::floats}) {
-    MARLIN_ASSIGN(PackPlan plan, plan_packing(source.meta(), exponents));
+    MARLIN_ASSIGN(PackPlan plan, plan_packing(source.meta(), exponents, order));
     const uint64_t bytes = plan.layout.bytes;
     if (plan.layout.n > INT32_MAX - kRowBlock)
       return Status::error(MARLIN_E_SHAPE, "n: %" PRId64 " rows are more than this device takes",

@@ -27,7 +27,7 @@ class GpuWeights final : public PackedWeights {
 
 /// Packs the weights on the host. With unified memory the result is the weights; otherwise it is
 /// copied to the device.
-Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source,
+Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source, SlotOrder order,
                                                    device::Device& device, Memory& memory,
                                                    TaskRunner& runner);
 

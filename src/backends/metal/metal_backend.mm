@@ -23,7 +23,9 @@ void describe_device(uint32_t index, marlin_device_info& out) {
   std::snprintf(out.why_not, sizeof out.why_not, "%s", found.status().message());
 }
 
-bool has_kernel(std::string_view name) { return gpu::has_product_kernel(name); }
+bool has_kernel(std::string_view name) {
+  return gpu::has_product_kernel(gpu::simdgroup_policy(), name);
+}
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   DeviceOptions device_options;

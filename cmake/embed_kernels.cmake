@@ -1,0 +1,75 @@
+# metal_marlin_embed_kernels(OUTPUT FOLDER): compiles FOLDER/cuda and makes OUTPUT, a C++ source that defines
+# cuda::embedded_kernels(). Each image holds machine code for Ampere (which Ada runs, too) and Hopper, and PTX
+# for what is newer.
+
+set(METAL_MARLIN_CUDA_TARGETS sm_80 sm_90a compute_100 CACHE STRING "Machine code (sm_*) and PTX (compute_*) to embed")
+set(METAL_MARLIN_NVCC_FLAGS "" CACHE STRING "More flags for nvcc")
+
+function(metal_marlin_compile_kernels image source sources)
+  set(targets "")
+  foreach(target IN LISTS METAL_MARLIN_CUDA_TARGETS)
+    string(REPLACE sm_ compute_ virtual ${target})
+    list(APPEND targets -gencode arch=${virtual},code=${target})
+  endforeach()
+  separate_arguments(more UNIX_COMMAND "${METAL_MARLIN_NVCC_FLAGS}")
+  add_custom_command(OUTPUT ${image}
+    COMMAND ${METAL_MARLIN_NVCC} -std=c++20 -O3 -fatbin ${targets} ${more} ${ARGN} -o ${image} ${source}
+    DEPENDS ${sources} COMMENT "Compiling CUDA kernels: ${image}" VERBATIM)
+endfunction()
+
+function(metal_marlin_embed_kernels output folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/cuda/* ${folder}/common/*)
+  get_filename_component(place ${output} DIRECTORY)
+  set(names "")
+  foreach(codes fp4 u4 i8)
+    foreach(activation f32 f16 bf16 i8)
+      list(APPEND names ${codes}_${activation})
+      set(forms "")
+      if(activation MATCHES "16$")
+        set(forms -DMARLIN_HAS_FORMS)
+      endif()
+      metal_marlin_compile_kernels(${place}/${codes}_${activation}.fatbin ${folder}/cuda/products.cu "${sources}"
+                                   -DMARLIN_CODES=${codes} -DMARLIN_ACTIVATION=${activation} ${forms})
+    endforeach()
+  endforeach()
+  list(APPEND names helpers)  # last: it has the kernels that no other module has
+  metal_marlin_compile_kernels(${place}/helpers.fatbin ${folder}/cuda/helpers.cu "${sources}")
+
+  set(assembly "")
+  set(symbols "")
+  set(modules "")
+  set(images "")
+  foreach(name ${names})
+    list(APPEND images ${place}/${name}.fatbin)
+    string(APPEND assembly "    \".balign 64\\n\"
+    \"marlin_cuda_${name}: .incbin \\\"${place}/${name}.fatbin\\\"\\n\"
+    \"marlin_cuda_${name}_end:\\n\"\n")
+    string(APPEND symbols "extern const std::byte marlin_cuda_${name}[], marlin_cuda_${name}_end[];\n")
+    string(APPEND modules "      {\"${name}\", {marlin_cuda_${name}, marlin_cuda_${name}_end}},\n")
+  endforeach()
+  string(REGEX REPLACE "([0-9]+)\\..*" "\\1000" version ${METAL_MARLIN_NVCC_VERSION})
+  file(GENERATE OUTPUT ${output} CONTENT "// Made by cmake/embed_kernels.cmake.
+#include \"backends/cuda/cuda_device.h\"
+
+asm(\".pushsection .rodata\\n\"
+${assembly}    \".popsection\\n\");
+
+extern \"C\" {
+${symbols}}
+
+namespace metal_marlin::cuda {
+
+Kernels embedded_kernels() {
+  static const KernelModule kModules[] = {
+${modules}  };
+  // Drivers of the compiler's major version run its machine code.
+  return {kModules, ${version}};
+}
+
+}  // namespace metal_marlin::cuda
+")
+  # The objects are a target of another folder, which knows nothing of the commands of this one.
+  add_custom_target(metal_marlin_kernels DEPENDS ${images})
+  add_dependencies(metal_marlin_objects metal_marlin_kernels)
+  set_source_files_properties(${output} TARGET_DIRECTORY metal_marlin_objects PROPERTIES GENERATED TRUE OBJECT_DEPENDS "${images}")
+endfunction()

@@ -1,0 +1,25 @@
+// The only parameter of every CUDA kernel. Hosts fill it from a dispatch (src/device/device.h).
+#pragma once
+
+#include "arguments.h"
+
+enum { kCudaBuffers = 10, kCudaConstants = 16, kCudaArgumentBytes = 48 };
+
+// The forms of weights that most files have. Product kernels of float16 and bfloat16 activations
+// are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT:
+// X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT).
+#define MARLIN_CUDA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)  // MXFP4, NVFP4
+#define MARLIN_CUDA_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)   // float16 scales of 128 slots and more
+
+struct CudaParameters {
+  unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*
+  unsigned char constants[kCudaConstants];                 // by MARLIN_CONSTANT_*
+  alignas(8) unsigned char arguments[kCudaArgumentBytes];  // ProductArgs, UnpackArgs, PrepareArgs
+  unsigned first_row_of_groups;  // is added to blockIdx.y, whose limit is 65535
+  unsigned reserved;
+};
+static_assert(sizeof(ProductArgs) <= kCudaArgumentBytes &&
+                  sizeof(UnpackArgs) <= kCudaArgumentBytes &&
+                  sizeof(PrepareArgs) <= kCudaArgumentBytes,
+              "arguments fit");
+static_assert(sizeof(CudaParameters) == 152, "same on host and device");

@@ -1,0 +1,85 @@
+// Reads activations as operand B of mma.m16n8k16: a lane has four neighboring columns of one row
+// for each step of 16 slots.
+#pragma once
+#include "numbers.cuh"
+
+/// float16 activations, and codes as integers. Raw is what a lane loads, untouched, so that loads
+/// can wait for each other's sake.
+struct ActivationF16 {
+  typedef u16 Stored;
+  typedef uint2 Raw;
+  typedef F16 Number;
+  static constexpr int kPieces = 1;
+  static constexpr bool kQuantized = false;
+  __device__ static void take(Raw raw, u32 (&b)[kPieces][2]) {
+    b[0][0] = raw.x;
+    b[0][1] = raw.y;
+  }
+  __device__ static Raw join(const Stored (&x)[4]) {
+    return make_uint2(x[0] | u32(x[1]) << 16, x[2] | u32(x[3]) << 16);
+  }
+};
+struct ActivationBf16 : ActivationF16 {
+  typedef Bf16 Number;
+};
+
+/// A float32 is the sum of three bfloat16, exactly: each takes the eight leading bits of what is
+/// left. An infinity or NaN is the first of them alone. (Subnormal remainders lose bits that lie
+/// below 2^-133.)
+struct ActivationF32 {
+  typedef float Stored;
+  typedef float4 Raw;
+  typedef Bf16 Number;
+  static constexpr int kPieces = 3;
+  static constexpr bool kQuantized = false;
+  __device__ static void take(Raw raw, u32 (&b)[kPieces][2]) {
+    const float x[4] = {raw.x, raw.y, raw.z, raw.w};
+    u32 piece[kPieces][4];
+    UNROLL for (int i = 0; i < 4; i++) {
+      const u32 bits = __float_as_uint(x[i]);
+      const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
+      piece[0][i] = finite || (bits & 0x007FFFFFu) == 0 ? bits >> 16 : 0x7FC0u;
+      const float second = finite ? x[i] - __uint_as_float(bits & 0xFFFF0000u) : 0.0f;
+      piece[1][i] = __float_as_uint(second) >> 16;
+      const float third = second - __uint_as_float(__float_as_uint(second) & 0xFFFF0000u);
+      piece[2][i] = __float_as_uint(third) >> 16;
+    }
+    UNROLL for (int p = 0; p < kPieces; p++) UNROLL for (int i = 0; i < 2; i++) b[p][i] =
+        piece[p][2 * i] | piece[p][2 * i + 1] << 16;
+  }
+  __device__ static Raw join(const Stored (&x)[4]) { return make_float4(x[0], x[1], x[2], x[3]); }
+};
+
+/// INT8 activations become float16; their scales multiply sums of 32 slots.
+struct ActivationI8 {
+  typedef signed char Stored;
+  typedef u32 Raw;
+  typedef F16 Number;
+  static constexpr int kPieces = 1;
+  static constexpr bool kQuantized = true;
+  __device__ static void take(Raw raw, u32 (&b)[kPieces][2]) {
+    const u32 v = raw ^ 0x80808080u;  // 2^10 + 128 + x in float16 has these bytes below 0x64
+    b[0][0] = F16::subtract(__byte_perm(v, 0x64646464u, 0x4140), 0x64806480u);
+    b[0][1] = F16::subtract(__byte_perm(v, 0x64646464u, 0x4342), 0x64806480u);
+  }
+  __device__ static Raw join(const Stored (&x)[4]) {
+    u32 raw = 0;
+    UNROLL for (int i = 0; i < 4; i++) raw |= (u32(x[i]) & 0xFF) << (8 * i);
+    return raw;
+  }
+};
+
+/// Columns k .. k + 3 of a row of A, with one load; `row + k` is aligned to their bytes.
+template <class Activation>
+__device__ inline typename Activation::Raw load_columns(const typename Activation::Stored* row,
+                                                        int k) {
+  return *reinterpret_cast<const typename Activation::Raw*>(row + k);
+}
+/// The same at any alignment. Columns from K on are 0 and are not read.
+template <class Activation>
+__device__ inline typename Activation::Raw load_columns(const typename Activation::Stored* row,
+                                                        int k, int K) {
+  typename Activation::Stored x[4];
+  UNROLL for (int i = 0; i < 4; i++) x[i] = k + i < K ? row[k + i] : typename Activation::Stored(0);
+  return Activation::join(x);
+}

@@ -1,0 +1,54 @@
+// Decodes packed codes to pairs of 16-bit numbers by bit operations. ../common/layout.h has the
+// layouts. h[t] holds both halves of step t; every decoded number is exact. F16 holds codes
+// themselves, and 2^-14 of FP4; Bf16 holds 2^-14 of everything.
+#pragma once
+#include "numbers.cuh"
+
+/// `zero` holds kMagic | zero point, twice; only codes with zero points read it.
+struct Fp4 {
+  static constexpr bool kZeros = false;
+  static constexpr int kWords = 1;  // of a unit, a lane and a tile
+  /// A number whose exponent field holds only the low two bits of E2M1 is 2^-14 of it in float16.
+  __device__ static void decode(F16, const u32 (&word)[1], u32, u32 (&h)[4]) {
+    const u32 q = word[0];
+    h[0] = q & 0x8E008E00u;
+    h[1] = (q << 3) & 0x8E008E00u;
+    h[2] = ((q << 1) & 0x80008000u) | ((q << 6) & 0x0E000E00u);
+    h[3] = ((q << 2) & 0x80008000u) | ((q << 9) & 0x0E000E00u);
+  }
+  /// The same in bfloat16 is 2^-126 of it, and 2^112 makes 2^-14 of that.
+  __device__ static void decode(Bf16, const u32 (&word)[1], u32, u32 (&h)[4]) {
+    const u32 q = word[0], q3 = q << 3;
+    h[0] = (q & 0x80008000u) | ((q >> 3) & 0x01C001C0u);
+    h[1] = (q3 & 0x80008000u) | (q & 0x01C001C0u);
+    h[2] = ((q << 1) & 0x80008000u) | (q3 & 0x01C001C0u);
+    h[3] = ((q << 2) & 0x80008000u) | ((q << 6) & 0x01C001C0u);
+    UNROLL for (int t = 0; t < 4; t++) h[t] = Bf16::multiply_add(h[t], 0x77807780u, 0x80008000u);
+  }
+};
+
+struct U4 {
+  static constexpr bool kZeros = true;
+  static constexpr int kWords = 1;
+  template <class Number>
+  __device__ static void decode(Number, const u32 (&word)[1], u32 zero, u32 (&h)[4]) {
+    UNROLL for (int t = 0; t < 4; t++) h[t] =
+        Number::subtract(((word[0] >> (4 * t)) & 0x000F000Fu) | Number::kMagic, zero);
+  }
+};
+
+struct I8 {
+  static constexpr bool kZeros = false;
+  static constexpr int kWords = 2;
+  __device__ static void decode(F16, const u32 (&word)[2], u32, u32 (&h)[4]) {
+    UNROLL for (int t = 0; t < 4; t++) h[t] =
+        F16::subtract(((word[t / 2] >> (8 * (t % 2))) & 0x00FF00FFu) | F16::kMagic, 0x64806480u);
+  }
+  /// bfloat16 has room for seven bits below kMagic. The value is (v & 127) - (v < 128 ? 128 : 0).
+  __device__ static void decode(Bf16, const u32 (&word)[2], u32, u32 (&h)[4]) {
+    UNROLL for (int t = 0; t < 4; t++) {
+      const u32 v = word[t / 2] >> (8 * (t % 2));
+      h[t] = Bf16::subtract((v & 0x007F007Fu) | Bf16::kMagic, (~v & 0x00800080u) | Bf16::kMagic);
+    }
+  }
+};

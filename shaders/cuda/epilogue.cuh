@@ -1,0 +1,74 @@
+// The last steps for a finished sum: row factor, bias, activation, the old C, one rounding. All
+// steps are in float32.
+#pragma once
+#include "numbers.cuh"
+
+/// x / (1 + e^-argument). If e^-x overflows, the quotient is 0, which is right. The limit at
+/// -infinity is -0, but infinity * 0 would be NaN.
+__device__ inline float times_sigmoid(float x, float argument) {
+  return x < -3.0e38f ? -0.0f : x / (1.0f + expf(-argument));
+}
+__device__ inline float silu(float x) { return times_sigmoid(x, x); }
+
+/// 0.5 x (1 + tanh(u)) is x sigmoid(2 u), which does not cancel for negative x.
+__device__ inline float gelu_tanh(float x) {
+  const float two_sqrt_2_over_pi = 1.5957691216057308f;
+  return times_sigmoid(x, two_sqrt_2_over_pi * (x + 0.044715f * x * x * x));
+}
+
+/// 0.5 x erfc(-x / sqrt 2); at -infinity it is the limit -0.
+__device__ inline float gelu_erf(float x) {
+  return x < -3.0e38f ? -0.0f : 0.5f * x * erfcf(x * -0.70710678118654752f);
+}
+
+__device__ inline float activate(float x, u32 epilogue) {
+  if (epilogue == kEpilogueSilu) return silu(x);
+  if (epilogue == kEpilogueGeluTanh) return gelu_tanh(x);
+  if (epilogue == kEpilogueGeluErf) return gelu_erf(x);
+  return x;
+}
+
+/// The function of gpt-oss, with clamped gate and up. min() might turn NaN into the limit.
+__device__ inline float swiglu_oai(float gate, float up) {
+  const float g = gate > 7.0f ? 7.0f : gate, low = up < -7.0f ? -7.0f : up;
+  const float u = low > 7.0f ? 7.0f : low;
+  return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
+}
+__device__ inline float combine(float gate, float up, u32 epilogue) {
+  if (epilogue == kEpilogueSwiglu) return silu(gate) * up;
+  if (epilogue == kEpilogueGegluTanh) return gelu_tanh(gate) * up;
+  return swiglu_oai(gate, up);
+}
+
+/// Turns the sum of row n of W into the argument of the epilogue.
+__device__ inline float scale_and_bias(float sum, int n, const Launch& launch) {
+  const u32 factor = launch.constant(MARLIN_CONSTANT_ROW_FACTOR);
+  if (factor != kRowFactorNone) {
+    const RowFactor f = launch.buffer<const RowFactor>(MARLIN_BUFFER_ROWS)[n];
+    // The quotient of both might leave the range of float32 although the result does not. One of
+    // the two is 1 or a power of 2.
+    sum = factor == kRowFactorDivide ? sum * f.multiplier / f.divisor : sum * f.multiplier;
+  }
+  const u32 bias = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
+  if (bias == kFloatNone) return sum;
+  return sum + read_float(launch.buffer<const void>(MARLIN_BUFFER_BIAS), n, bias);
+}
+
+__device__ inline void store(float v, long long at, const Launch& launch) {
+  void* const c = launch.buffer<void>(MARLIN_BUFFER_C);
+  const u32 type = launch.constant(MARLIN_CONSTANT_OUTPUT_TYPE);
+  if (launch.constant(MARLIN_CONSTANT_ACCUMULATE) != 0) v += read_float(c, at, type);
+  write_float(c, at, type, v);
+}
+
+/// Writes one element of C or of the partial sums.
+__device__ inline void write_sum(float sum, int m, int n, const Launch& launch) {
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  if (launch.constant(MARLIN_CONSTANT_PARTIAL) != 0) {
+    float* const partials = launch.buffer<float>(MARLIN_BUFFER_PARTIALS);
+    partials[(static_cast<long long>(blockIdx.z) * args.m + m) * args.n + n] = sum;
+  } else {
+    const float x = scale_and_bias(sum, n, launch);
+    store(activate(x, launch.constant(MARLIN_CONSTANT_EPILOGUE)), m * args.ldc + n, launch);
+  }
+}

@@ -1,0 +1,259 @@
+// The kernels beside products: preparing activations, finishing partial sums, unpacking weights.
+#include "epilogue.cuh"
+#include "exact.cuh"
+
+#define MARLIN_HELPER(name)                         \
+  extern "C" __global__ void __launch_bounds__(256) \
+      name(const __grid_constant__ CudaParameters parameters)
+
+__device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.x); }
+
+// --- activations --------------------------------------------------------------------------------
+
+__device__ inline float as_float(float x) { return x; }
+struct Half {
+  u16 bits;
+};
+struct Bfloat {
+  u16 bits;
+};
+__device__ inline float as_float(Half x) { return f16_to_float(x.bits); }
+__device__ inline float as_float(Bfloat x) { return bf16_to_float(x.bits); }
+
+/// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
+/// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
+/// which reaches every product that uses it. Each block has one thread.
+template <class T>
+__device__ inline void quantize(const CudaParameters& parameters) {
+  const Launch launch{parameters};
+  const PrepareArgs& args = launch.arguments<PrepareArgs>();
+  const int blocks = args.slots / kActivationBlock, block = item_x(), m = int(launch.group_y());
+  if (block >= blocks || m >= args.m) return;
+  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + m * args.lda;
+  const int* const slot_to_k = launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0
+                                   ? launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS)
+                                   : nullptr;
+  float x[kActivationBlock];
+  u32 largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
+  UNROLL for (int i = 0; i < kActivationBlock; i++) {
+    const int slot = block * kActivationBlock + i;
+    const int k = slot_to_k != nullptr ? slot_to_k[slot] : slot;
+    x[i] = k < 0 || k >= args.k ? 0.0f : as_float(row[k]);
+    largest = max(largest, __float_as_uint(x[i]) & 0x7FFFFFFFu);
+  }
+  const float d = largest >= 0x7F800000u ? __uint_as_float(0x7FC00000u)
+                                         : __fdiv_rn(__uint_as_float(largest), 127.0f);
+  const long long at = static_cast<long long>(m) * blocks + block;
+  u32* const q = launch.buffer<u32>(MARLIN_BUFFER_QUANTIZED) + at * (kActivationBlock / 4);
+  UNROLL for (int i = 0; i < kActivationBlock; i += 4) {
+    u32 four = 0;
+    // Near the smallest float, d may be much less than max / 127, and the quotient may exceed 127.
+    if (d > 0)
+      UNROLL for (int e = 0; e < 4; e++) four |=
+          u32(int(rintf(fminf(fmaxf(__fdiv_rn(x[i + e], d), -127.0f), 127.0f))) & 0xFF) << (8 * e);
+    q[i / 4] = four;
+  }
+  launch.buffer<float>(MARLIN_BUFFER_QUANT_SCALES)[at] = d;
+}
+MARLIN_HELPER(quantize_f32) { quantize<float>(parameters); }
+MARLIN_HELPER(quantize_f16) { quantize<Half>(parameters); }
+MARLIN_HELPER(quantize_bf16) { quantize<Bfloat>(parameters); }
+
+/// Each slot has one thread; padding becomes 0.
+template <class T>
+__device__ inline void gather(const CudaParameters& parameters) {
+  const Launch launch{parameters};
+  const PrepareArgs& args = launch.arguments<PrepareArgs>();
+  const int slot = item_x(), m = int(launch.group_y());
+  if (slot >= args.slots || m >= args.m) return;
+  const int k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS)[slot];
+  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + m * args.lda;
+  launch.buffer<T>(MARLIN_BUFFER_QUANTIZED)[static_cast<long long>(m) * args.slots + slot] =
+      k < 0 ? T(0) : row[k];
+}
+MARLIN_HELPER(gather_b2) { gather<u16>(parameters); }
+MARLIN_HELPER(gather_b4) { gather<u32>(parameters); }
+
+// --- partial sums -------------------------------------------------------------------------------
+
+/// Adds the splits of K in a fixed order and then does the last steps of the product kernels, or an
+/// epilogue that takes a gate and an up row. Each element of C has one thread.
+MARLIN_HELPER(finish) {
+  const Launch launch{parameters};
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
+  const bool two_inputs = epilogue >= kEpilogueSwiglu;
+  const bool interleaved = launch.constant(MARLIN_CONSTANT_INTERLEAVED) != 0;
+  const int columns = two_inputs ? args.n / 2 : args.n, m = int(launch.group_y());
+  const int column = item_x();
+  if (column >= columns || m >= args.m) return;
+  const int step = two_inputs && interleaved ? 2 : 1;
+  const float* const partials = launch.buffer<const float>(MARLIN_BUFFER_PARTIALS);
+  float sum[2] = {0.0f, 0.0f};
+  UNROLL for (int input = 0; input < 2; input++) {
+    if (input == 1 && !two_inputs) break;
+    const int n = column * step + input * (interleaved ? 1 : columns);
+    const float* const from = partials + static_cast<long long>(m) * args.n + n;
+    float total = from[0];
+    for (int s = 1; s < args.splits; s++)
+      total += from[static_cast<long long>(s) * args.m * args.n];
+    sum[input] = scale_and_bias(total, n, launch);
+  }
+  store(two_inputs ? combine(sum[0], sum[1], epilogue) : activate(sum[0], epilogue),
+        m * args.ldc + column, launch);
+}
+
+// --- unpacking ----------------------------------------------------------------------------------
+
+constexpr u32 kQuietNaN = 0x7FC00000u;
+
+/// Twice the value of code (j, t, p) of a unit, whose word or two words these are; of U4 the code.
+struct UnpackFp4 {
+  static constexpr int kWords = 1;
+  static constexpr bool kZeros = false;
+  __device__ static int twice(const u32* word, int t, int p) {
+    const u32 half = word[0] >> (16 * p);
+    const int code = int(half >> fp4_low_bit(t) & 7), sign = int(half >> fp4_sign_bit(t) & 1);
+    const int magnitude = code < 2 ? code : (2 + (code & 1)) << (code / 2 - 1);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  __device__ static bool negative_zero(const u32* word, int t, int p) {
+    return (word[0] >> (16 * p + fp4_sign_bit(t)) & 1) != 0;
+  }
+};
+struct UnpackU4 {
+  static constexpr int kWords = 1;
+  static constexpr bool kZeros = true;
+  __device__ static int twice(const u32* word, int t, int p) {
+    return 2 * int(word[0] >> (16 * p + 4 * t) & 15);
+  }
+  __device__ static bool negative_zero(const u32*, int, int) { return false; }
+};
+struct UnpackI8 {
+  static constexpr int kWords = 2;
+  static constexpr bool kZeros = false;
+  __device__ static int twice(const u32* word, int t, int p) {
+    return 2 * (int(word[t / 2] >> (16 * p + 8 * (t % 2)) & 255) - 128);
+  }
+  __device__ static bool negative_zero(const u32*, int, int) { return false; }
+};
+
+/// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
+__device__ inline u32 scale_bits(const void* from, long long at, u32 type, int shift) {
+  switch (type) {
+    case kScaleF32:
+      return static_cast<const u32*>(from)[at];
+    case kScaleF16:
+      return __float_as_uint(f16_to_float(static_cast<const u16*>(from)[at]));
+    case kScaleBf16:
+      return u32(static_cast<const u16*>(from)[at]) << 16;
+    case kScaleE4m3: {
+      const u32 byte = static_cast<const unsigned char*>(from)[at];
+      return (byte & 0x7F) == 0x7F ? kQuietNaN : __float_as_uint(e4m3_bits(byte) * kE4m3Range);
+    }
+    default: {
+      const int stored = static_cast<const unsigned char*>(from)[at];
+      if (stored == 0) return kQuietNaN;
+      const int e = stored - shift;
+      return e == 0 ? 0x00400000u : u32(e) << 23;
+    }
+  }
+}
+
+/// Turns finite numbers other than 0 into +-1, so that no number flushes on the way to an infinity
+/// or a NaN.
+__device__ inline float shape_of(u32 bits) {
+  if (!is_finite_bits(bits) || (bits & 0x7FFFFFFFu) == 0) return __uint_as_float(bits);
+  return bits >> 31 != 0 ? -1.0f : 1.0f;
+}
+
+struct Group {
+  u32 scale, zero;  // bits; zero of additive zeros only
+  bool additive;
+};
+
+/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5 and exact.
+__device__ inline u32 value_bits(float number, const Group& group, RowOrigin row) {
+  const u32 tensor = __float_as_uint(row.tensor);
+  const bool no_tensor = row.tensor == 1.0f;
+  if (!is_finite_bits(group.scale) || (group.additive && !is_finite_bits(group.zero)) ||
+      !is_finite_bits(tensor) || (row.divide != 0 && row.tensor == 0.0f)) {
+    float v = number * shape_of(group.scale);
+    if (group.additive) v += shape_of(group.zero);
+    if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
+    return __float_as_uint(v);
+  }
+  const Exact code = {__float_as_uint(number) >> 31 != 0, u64(fabsf(number) * 2.0f), -1};
+  Exact v = multiply(code, exact_of(group.scale));
+  if (group.additive) v = add(v, exact_of(group.zero));
+  if (!no_tensor) v = row.divide != 0 ? divide(v, exact_of(tensor)) : multiply(v, exact_of(tensor));
+  return round_to_bits(v);
+}
+
+__device__ inline void write_bits(void* out, long long at, u32 type, u32 bits) {
+  const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+  if (type == kFloat32) {
+    static_cast<u32*>(out)[at] = bits;
+  } else if (type == kFloat16) {
+    static_cast<u16*>(out)[at] = float_to_f16(__uint_as_float(bits));
+  } else {
+    static_cast<u16*>(out)[at] =
+        u16(nan ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  }
+}
+
+/// Each part of a row that a lane holds of a unit, eight slots, has one thread.
+template <class Codes>
+__device__ inline void unpack(const CudaParameters& parameters) {
+  const Launch launch{parameters};
+  const UnpackArgs& args = launch.arguments<UnpackArgs>();
+  const int unit = item_x() / 4, j = item_x() % 4, item = int(launch.group_y());
+  if (32 * unit >= args.slots || item >= args.count) return;
+  const bool listed = launch.constant(MARLIN_CONSTANT_ROW_LIST) != 0;
+  const long long asked =
+      listed ? launch.buffer<const int>(MARLIN_BUFFER_ROW_LIST)[item * args.id_stride]
+             : args.first_row + item;
+  const bool exists = asked >= 0 && asked < args.n;
+  const int row = exists ? int(asked) : 0, row_block = row / kRowBlock;
+  const int r = row % 8, i = row % kRowBlock / 8;
+  const u32* const codes = launch.buffer<const u32>(MARLIN_BUFFER_CODES);
+  u32 words[Codes::kWords];
+  UNROLL for (int v = 0; v < Codes::kWords; v++) {
+    const long long units = static_cast<long long>(row_block) * (args.slots / 32) + unit;
+    words[v] = codes[((units * Codes::kWords + v) * kLanes + lane_at(r, j)) * 4 + i];
+  }
+  const u32 shift = launch.constant(MARLIN_CONSTANT_GROUP_SHIFT);
+  const u32 scale_type = launch.constant(MARLIN_CONSTANT_SCALE_TYPE);
+  const u32 zero_kind = launch.constant(MARLIN_CONSTANT_ZERO_KIND);
+  const void* const scales = launch.buffer<const void>(MARLIN_BUFFER_SCALES);
+  const void* const zeros = launch.buffer<const void>(MARLIN_BUFFER_ZEROS);
+  const int* const slot_to_k = launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0
+                                   ? launch.buffer<const int>(MARLIN_BUFFER_SLOT_TO_K)
+                                   : nullptr;
+  const RowOrigin origin = launch.buffer<const RowOrigin>(MARLIN_BUFFER_ROWS)[row];
+  const long long first = static_cast<long long>(row_block) * args.quads * kRowBlock + i;
+  for (int e = 0; e < 8; e++) {
+    const int t = e / 2, p = e % 2, slot = 32 * unit + mma_slot(j, t, p);
+    const int k = slot_to_k != nullptr ? slot_to_k[slot] : slot;
+    if (k < 0 || k >= args.k) continue;
+    const int quad = shift == 7 ? (slot >> 7) / args.quad_blocks : slot >> shift;
+    const bool pairs = shift == 4;
+    const long long scale_at =
+        first + 4ll * scale_quad_at(quad, r, pairs && scale_type >= kScaleE8m0);
+    const long long zero_at =
+        first + 4ll * scale_quad_at(quad, r, pairs && zero_kind == kZeroInteger);
+    Group group{scale_bits(scales, scale_at, scale_type, origin.shift), 0, zero_kind >= kZeroF32};
+    if (group.additive) group.zero = scale_bits(zeros, zero_at, zero_kind - kZeroF32, 0);
+    int point = Codes::kZeros && !group.additive ? 8 : 0;
+    if (zero_kind == kZeroInteger) point = static_cast<const unsigned char*>(zeros)[zero_at];
+    const int twice = Codes::twice(words, t, p) - 2 * point;
+    float number = 0.5f * float(twice);
+    if (twice == 0 && Codes::negative_zero(words, t, p)) number = -0.0f;
+    const u32 bits = value_bits(number, group, origin);
+    write_bits(launch.buffer<void>(MARLIN_BUFFER_OUT), item * args.ld + k,
+               launch.constant(MARLIN_CONSTANT_OUTPUT_TYPE), exists ? bits : kQuietNaN);
+  }
+}
+MARLIN_HELPER(unpack_fp4) { unpack<UnpackFp4>(parameters); }
+MARLIN_HELPER(unpack_u4) { unpack<UnpackU4>(parameters); }
+MARLIN_HELPER(unpack_i8) { unpack<UnpackI8>(parameters); }

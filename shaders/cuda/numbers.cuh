@@ -1,0 +1,117 @@
+// Parameters of a launch, and conversions between numbers. Inline PTX stands in for cuda_fp16.h, so
+// that the compiler's own headers are all that a build needs.
+#pragma once
+#include "../common/cuda_parameters.h"
+
+#define UNROLL _Pragma("unroll")
+
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/// The launch as kernels see it. Every constant is uniform over a grid.
+struct Launch {
+  const CudaParameters& p;
+
+  template <class T>
+  __device__ T* buffer(int index) const {
+    return reinterpret_cast<T*>(p.buffers[index]);
+  }
+  __device__ u32 constant(int index) const { return p.constants[index]; }
+  template <class T>
+  __device__ const T& arguments() const {
+    return *reinterpret_cast<const T*>(p.arguments);
+  }
+  __device__ u32 group_y() const { return blockIdx.y + p.first_row_of_groups; }
+};
+
+/// A number that is uniform over a grid: FIXED, for which a kernel is compiled, or, if that is -1,
+/// one that the launch gives.
+template <int FIXED>
+struct Uniform {
+  u32 given;
+  __device__ operator u32() const { return FIXED >= 0 ? u32(FIXED) : given; }
+};
+
+/// The weights that a kernel is compiled for: the constants of these names, or -1 for any.
+template <int SCALE, int ZERO, int SHIFT>
+struct Form {
+  static constexpr int kScale = SCALE, kZero = ZERO, kShift = SHIFT;
+};
+typedef Form<-1, -1, -1> AnyForm;
+
+__device__ inline float f16_to_float(u16 bits) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
+  return f;
+}
+__device__ inline float bf16_to_float(u16 bits) { return __uint_as_float(u32(bits) << 16); }
+__device__ inline u16 float_to_f16(float f) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
+}
+__device__ inline u16 float_to_bf16(float f) {
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
+}
+
+/// Element `at` of memory of type MarlinFloat.
+__device__ inline float read_float(const void* from, long long at, u32 type) {
+  if (type == kFloat32) return static_cast<const float*>(from)[at];
+  const u16 bits = static_cast<const u16*>(from)[at];
+  return type == kFloat16 ? f16_to_float(bits) : bf16_to_float(bits);
+}
+__device__ inline void write_float(void* to, long long at, u32 type, float v) {
+  if (type == kFloat32) {
+    static_cast<float*>(to)[at] = v;
+  } else {
+    static_cast<u16*>(to)[at] = type == kFloat16 ? float_to_f16(v) : float_to_bf16(v);
+  }
+}
+
+/// 2^-8 times the value of an E4M3 byte, exactly. 0x7F and 0xFF (NaN) become finite; the row factor
+/// contains their NaN.
+__device__ inline float e4m3_bits(u32 byte) {
+  return f16_to_float(u16((byte & 0x80) << 8 | (byte & 0x7F) << 7));
+}
+constexpr float kE4m3Range = 256.0f;
+
+/// Two 16-bit numbers in a register: the arithmetic that decoding needs, all of it exact.
+struct F16 {
+  /// A number whose last bits are a code c: 2^10 + c.
+  static constexpr u32 kMagic = 0x64006400u;
+  static constexpr u32 kOne = 0x3C003C00u;
+  __device__ static u32 subtract(u32 a, u32 b) {
+    u32 d;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+  }
+  __device__ static void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+};
+struct Bf16 {
+  /// 2^-14 (2^7 + c). Sums of codes times activations as large as bfloat16 has must not overflow
+  /// before the scale, so that all codes are decoded as 2^-14 of their value.
+  static constexpr u32 kMagic = 0x3C003C00u;
+  static constexpr u32 kOne = 0x38803880u;  // 2^-14
+  __device__ static u32 multiply_add(u32 a, u32 b, u32 c) {
+    u32 d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+  }
+  __device__ static u32 subtract(u32 a, u32 b) {
+    return multiply_add(a, 0x3F803F80u, b ^ 0x80008000u);
+  }
+  __device__ static void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+};

@@ -1,0 +1,181 @@
+// The common parts of the product kernels: the sums of a warp, 32 rows of W by 8 TILES rows of A,
+// and how a unit of codes is multiplied.
+//
+// Weights are operand A of mma.m16n8k16 (16 rows of W), activations operand B (8 rows of A). Codes
+// less zero points are exact in 16 bits, so a group's sum is one of exact products, and its scale
+// multiplies the sum in float32. Lane (g, j) = (lane / 4, lane % 4) has, of the sums, the rows
+// 8 i + g of W and the rows 2 j, 2 j + 1 of A.
+#pragma once
+#include "activations.cuh"
+#include "decode.cuh"
+#include "epilogue.cuh"
+#include "scales.cuh"
+
+constexpr int kWarp = 32;
+
+/// A row of A that exists; those past M repeat the last and are not stored.
+__device__ inline int existing_row(const ProductArgs& args, int m) { return min(m, args.m - 1); }
+
+/// The codes and scales of a few units of a row block, a lane's part.
+template <class Codes, int UNITS>
+struct Chunk {
+  uint4 words[UNITS][Codes::kWords];
+  RawQuads<UNITS> scales, zeros;
+
+  __device__ void load(const uint4* row_block, int unit, int units, int position) {
+    UNROLL for (int w = 0; w < UNITS; w++) UNROLL for (int i = 0; i < Codes::kWords; i++) {
+      words[w][i] = make_uint4(0, 0, 0, 0);
+      if (w < units)
+        words[w][i] = __ldcs(row_block + ((unit + w) * Codes::kWords + i) * kWarp + position);
+    }
+  }
+  __device__ void tile(int w, int i, u32 (&word)[Codes::kWords]) const {
+    UNROLL for (int v = 0; v < Codes::kWords; v++) {
+      const uint4 q = words[w][v];
+      const u32 four[4] = {q.x, q.y, q.z, q.w};
+      word[v] = four[i];
+    }
+  }
+};
+
+template <class Codes, class Activation, int TILES, class Form>
+struct Sums {
+  typedef typename Activation::Number Number;
+  static constexpr int kPieces = Activation::kPieces;
+  /// The leading pieces have sums of their own, so that one rounding joins them with the rest.
+  static constexpr int kParts = kPieces > 1 ? 2 : 1;
+  typedef u32 Operand[TILES][kPieces][2];  // B of a step of 16 slots
+
+  __device__ Sums(const Launch& launch, long long row_block, int lane)
+      : args(launch.arguments<ProductArgs>()),
+        shift{launch.constant(MARLIN_CONSTANT_GROUP_SHIFT)},
+        zero_kind{launch.constant(MARLIN_CONSTANT_ZERO_KIND)},
+        scales(launch.buffer<const void>(MARLIN_BUFFER_SCALES),
+               launch.constant(MARLIN_CONSTANT_SCALE_TYPE), shift, args.quad_blocks, row_block,
+               args.quads, lane),
+        zeros(launch.buffer<const void>(MARLIN_BUFFER_ZEROS),
+              zero_kind >= kZeroF32 ? zero_kind - kZeroF32 : u32(kScaleE8m0), shift,
+              args.quad_blocks, row_block, args.quads, lane) {
+    UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int h = 0; h < 2; h++)
+        UNROLL for (int i = 0; i < 4; i++) total[t][h][i] = 0.0f;
+    clear();
+  }
+
+  template <int UNITS>
+  __device__ void load(Chunk<Codes, UNITS>& chunk, const uint4* row_block, int unit, int units,
+                       int position) const {
+    chunk.load(row_block, unit, units, position);
+    scales.load(unit, units, chunk.scales);
+    if (zero_kind != kZeroNone) zeros.load(unit, units, chunk.zeros);
+  }
+
+  /// Adds unit `unit`, number w of the chunk. `operands(step, b)` fetches B of step 0 or 1;
+  /// `scale_of(t, e)` is the activation scale of row 2 j + e of tile t.
+  template <int UNITS, class Operands, class ActivationScale>
+  __device__ void add(const Chunk<Codes, UNITS>& chunk, int unit, int w, bool last,
+                      const Operands& operands, const ActivationScale& scale_of) {
+    u32 h[4][4];  // tile, step
+    UNROLL for (int i = 0; i < 4; i++) {
+      u32 word[Codes::kWords];
+      chunk.tile(w, i, word);
+      Codes::decode(Number(), word, zero_point(chunk, w, 0, i), h[i]);
+      if (Codes::kZeros && shift == 4 && zero_kind == kZeroInteger) {
+        u32 second[4];
+        Codes::decode(Number(), word, zero_point(chunk, w, 1, i), second);
+        h[i][2] = second[2];
+        h[i][3] = second[3];
+      }
+    }
+    UNROLL for (int step = 0; step < 2; step++) {
+      Operand b;
+      operands(step, b);
+      UNROLL for (int half = 0; half < 2; half++) {
+        const u32 a[4] = {h[2 * half][2 * step], h[2 * half + 1][2 * step],
+                          h[2 * half][2 * step + 1], h[2 * half + 1][2 * step + 1]};
+        UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
+            Number::mma(part[kParts > 1 && p > 0 ? 1 : 0][t][half], a, b[t][p]);
+      }
+      if (zero_kind >= kZeroF32) {
+        const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
+        UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
+            Number::mma(sum_of_a[kParts > 1 && p > 0 ? 1 : 0][t], ones, b[t][p]);
+      }
+      const bool ends = step == 0 ? shift == 4 : shift < 7 || Activation::kQuantized || last;
+      if (ends) apply(chunk, unit, w, step, scale_of);
+    }
+  }
+
+  /// Sums lack this factor: what decoding left out (decode.cuh), unless scales have it already.
+  __device__ float factor() const {
+    constexpr bool kSmall = Number::kMagic == Bf16::kMagic || !is_integer();
+    if (scale_type() == kScaleE8m0) return 1.0f;
+    return (kSmall ? float(1 << kFp4Exponent) : 1.0f) *
+           (scale_type() == kScaleE4m3 ? kE4m3Range : 1.0f);
+  }
+
+  float total[TILES][2][4];  // 16 rows of W, element of C^T
+
+ private:
+  static constexpr __device__ bool is_integer() { return Codes::kZeros || Codes::kWords == 2; }
+  __device__ u32 scale_type() const { return scales.kind(); }
+
+  __device__ void clear() {
+    UNROLL for (int q = 0; q < kParts; q++) UNROLL for (int t = 0; t < TILES; t++)
+        UNROLL for (int i = 0; i < 4; i++) {
+      part[q][t][0][i] = part[q][t][1][i] = 0.0f;
+      sum_of_a[q][t][i] = 0.0f;
+    }
+  }
+
+  /// What the codes of tile i are decoded with.
+  template <int UNITS>
+  __device__ u32 zero_point(const Chunk<Codes, UNITS>& chunk, int w, int half, int i) const {
+    if (!Codes::kZeros || zero_kind >= kZeroF32) return Number::kMagic;
+    const u32 z =
+        zero_kind == kZeroInteger ? zeros.four_bytes(chunk.zeros, w, half) >> (8 * i) & 0xFF : 8;
+    return Number::kMagic | z | z << 16;
+  }
+
+  /// acc * scale * d, in an order that keeps the intermediate product in the range of float32 if
+  /// the whole product is.
+  __device__ static float scaled(float sum, float scale, float d, float to) {
+    const bool large = fabsf(scale) > 1.0f;
+    return fmaf(sum * (large ? d : scale), large ? scale : d, to);
+  }
+
+  /// Multiplies the sums of a group, or of 32 slots, by its scales.
+  template <int UNITS, class ActivationScale>
+  __device__ void apply(const Chunk<Codes, UNITS>& chunk, int unit, int w, int step,
+                        const ActivationScale& scale_of) {
+    float s[4], z[4];
+    scales.get(chunk.scales, unit, w, step, s);
+    const bool additive = zero_kind >= kZeroF32;
+    if (additive) zeros.get(chunk.zeros, unit, w, step, z);
+    UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int e = 0; e < 2; e++) {
+      const float d = Activation::kQuantized ? scale_of(t, e) : 1.0f;
+      float ones = sum_of_a[0][t][e];
+      if (kParts > 1) ones += sum_of_a[1][t][e];
+      UNROLL for (int i = 0; i < 4; i++) {
+        float sum = part[0][t][i / 2][2 * (i % 2) + e];
+        if (kParts > 1) sum += part[kParts - 1][t][i / 2][2 * (i % 2) + e];
+        float& to = total[t][i / 2][2 * (i % 2) + e];
+        if (Activation::kQuantized) {
+          to = scaled(sum, s[i], d, to);
+          if (additive) to = scaled(ones, z[i], d, to);
+        } else {
+          to = fmaf(sum, s[i], to);
+          if (additive) to = fmaf(ones, z[i], to);
+        }
+      }
+    }
+    clear();
+  }
+
+  const ProductArgs& args;
+  const Uniform<Form::kShift> shift;
+  const Uniform<Form::kZero> zero_kind;
+  const Quads<Form::kScale, Form::kShift> scales;
+  const Quads < Form::kZero<0 ? -1 : kScaleE8m0, Form::kShift> zeros;
+  float part[kParts][TILES][2][4];
+  float sum_of_a[kParts][TILES][4];  // for additive zeros
+};

@@ -1,0 +1,84 @@
+// The product kernels of one kind of codes and one kind of activations. The build compiles this
+// file once for each pair: MARLIN_CODES is fp4, u4 or i8, MARLIN_ACTIVATION is f32, f16, bf16 or
+// i8.
+#include "gemm.cuh"
+#include "gemv.cuh"
+
+typedef Fp4 Codes_fp4;
+typedef U4 Codes_u4;
+typedef I8 Codes_i8;
+typedef ActivationF32 Activation_f32;
+typedef ActivationF16 Activation_f16;
+typedef ActivationBf16 Activation_bf16;
+typedef ActivationI8 Activation_i8;
+
+#define MARLIN_PASTE_(a, b) a##b
+#define MARLIN_PASTE(a, b) MARLIN_PASTE_(a, b)
+#define MARLIN_NAME_(family, codes, activation, suffix) family##_##codes##_##activation##_##suffix
+#define MARLIN_NAME(family, codes, activation, suffix) \
+  MARLIN_NAME_(family, codes, activation, suffix)
+#define MARLIN_KERNEL(family, suffix, blocks)               \
+  extern "C" __global__ void __launch_bounds__(256, blocks) \
+      MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,  \
+                  suffix)(const __grid_constant__ CudaParameters parameters)
+
+typedef MARLIN_PASTE(Codes_, MARLIN_CODES) Codes;
+typedef MARLIN_PASTE(Activation_, MARLIN_ACTIVATION) Activation;
+
+__device__ inline int group_y(const CudaParameters& parameters) {
+  return int(Launch{parameters}.group_y());
+}
+
+/// Rows of A, as many tiles of 8 TILES rows as it takes.
+template <int ROWS, int TILES, class Form>
+__device__ inline void gemv_rows(const CudaParameters& parameters) {
+  UNROLL for (int row = 0; row < ROWS; row += 8 * TILES) {
+    if (row > 0) __syncthreads();  // the sums of the last tile were read
+    gemv<Codes, Activation, TILES, Form>(parameters, group_y(parameters) * ROWS + row);
+  }
+}
+template <int ROWS, int TILES, class Form>
+__device__ inline void gemm_rows(const CudaParameters& parameters) {
+#pragma unroll 1
+  for (int row = 0; row < ROWS; row += 16 * TILES) {
+    if (row > 0) __syncthreads();  // the activations of the last tile were read
+    gemm<Codes, Activation, TILES, Form>(parameters, group_y(parameters) * ROWS + row);
+  }
+}
+
+/// Tiles of eight rows at once, as far as registers go with weights of any form.
+constexpr bool kWide = Activation::kPieces > 1 || Codes::kWords > 1;
+constexpr int kMostTiles = kWide ? 2 : 4;
+
+MARLIN_KERNEL(gemv, m8, 1) { gemv_rows<8, 1, AnyForm>(parameters); }
+MARLIN_KERNEL(gemv, m16, 1) { gemv_rows<16, kWide ? 1 : 2, AnyForm>(parameters); }
+MARLIN_KERNEL(gemm, m32_n128, 1) { gemm_rows<32, 2, AnyForm>(parameters); }
+MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters); }
+
+/// Blocks of a multiprocessor, whose registers they share. Code for other processors than Hopper
+/// takes a few more registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define MARLIN_GEMM_BLOCKS 2
+#else
+#define MARLIN_GEMM_BLOCKS 1
+#endif
+
+// The kernels of a form (../common/cuda_parameters.h).
+#define MARLIN_FORM(scale, zero, shift)                                           \
+  MARLIN_KERNEL(gemv, m8_s##scale##z##zero##g##shift, 2) {                        \
+    gemv_rows<8, 1, Form<scale, zero, shift>>(parameters);                        \
+  }                                                                               \
+  MARLIN_KERNEL(gemv, m16_s##scale##z##zero##g##shift, 1) {                       \
+    gemv_rows<16, 2, Form<scale, zero, shift>>(parameters);                       \
+  }                                                                               \
+  MARLIN_KERNEL(gemm, m32_n128_s##scale##z##zero##g##shift, 2) {                  \
+    gemm_rows<32, 2, Form<scale, zero, shift>>(parameters);                       \
+  }                                                                               \
+  MARLIN_KERNEL(gemm, m64_n128_s##scale##z##zero##g##shift, MARLIN_GEMM_BLOCKS) { \
+    gemm_rows<64, 4, Form<scale, zero, shift>>(parameters);                       \
+  }
+
+#define MARLIN_CUDA_FORMS_i8(X)
+#ifdef MARLIN_HAS_FORMS
+MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
+#endif

@@ -1,0 +1,226 @@
+// Streams. Work runs as soon as it is recorded, in order, so that barriers need nothing: a host's
+// stream may then be captured into a graph. No call but wait() blocks.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "backends/cuda/objects.h"
+
+namespace metal_marlin::cuda {
+namespace {
+
+/// blockIdx.y goes no further.
+constexpr uint32_t kMostGroupsY = 65535, kMostGroupsZ = 65535;
+/// A stream that is never waited for gives back buffers when it has kept this many.
+constexpr size_t kManyBuffers = 64;
+
+class CudaStream final : public device::Stream {
+ public:
+  CudaStream(std::shared_ptr<Shared> shared, StreamHandle handle, EventHandle done, bool own)
+      : shared_(std::move(shared)), handle_(handle), done_(done), own_(own) {}
+
+  ~CudaStream() override {
+    const Current current(*shared_->context);
+    // Work that is in a graph of the host keeps what the host keeps.
+    if (!capturing()) rotate();
+    shared_->keep(std::move(kept_));
+    static_cast<void>(driver().destroy_event(done_));
+    if (own_) static_cast<void>(driver().destroy_stream(handle_));
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  Status dispatch(const device::Dispatch& dispatch) override {
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    const auto& kernel = static_cast<const CudaKernel&>(*dispatch.kernel);
+    CudaParameters parameters{};
+    std::copy(kernel.constants().begin(), kernel.constants().end(), parameters.constants);
+    for (const device::Argument& argument : dispatch.arguments) {
+      if (argument.buffer == nullptr) {
+        if (argument.value.size() > kCudaArgumentBytes)
+          return Status::error(MARLIN_E_INTERNAL, "%zu bytes of arguments, expected up to %d",
+                               argument.value.size(), kCudaArgumentBytes);
+        std::memcpy(parameters.arguments, argument.value.data(), argument.value.size());
+      } else if (argument.index < kCudaBuffers) {
+        parameters.buffers[argument.index] = argument.buffer->address() + argument.offset;
+        use(argument.buffer);
+      } else {
+        return Status::error(MARLIN_E_INTERNAL, "buffer %u, expected less than %d", argument.index,
+                             kCudaBuffers);
+      }
+    }
+    if (dispatch.groups.z > kMostGroupsZ)
+      return Status::error(MARLIN_E_UNSUPPORTED, "%u groups along z, the device takes %u",
+                           dispatch.groups.z, kMostGroupsZ);
+    const device::Size3 threads = dispatch.threads;
+    for (uint32_t y = 0; y < dispatch.groups.y; y += kMostGroupsY) {
+      parameters.first_row_of_groups = y;
+      void* const pointers[] = {&parameters};
+      MARLIN_RETURN_IF_ERROR(
+          keep(driver().check(driver().launch(kernel.function(), dispatch.groups.x,
+                                              std::min(dispatch.groups.y - y, kMostGroupsY),
+                                              dispatch.groups.z, threads.x, threads.y, threads.z, 0,
+                                              handle_, const_cast<void**>(pointers), nullptr),
+                              "cuLaunchKernel")));
+    }
+    return {};
+  }
+
+  Status copy(const device::BufferRef& from, uint64_t from_offset, const device::BufferRef& to,
+              uint64_t to_offset, uint64_t bytes) override {
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    use(from);
+    use(to);
+    return keep(driver().check(
+        driver().copy(to->address() + to_offset, from->address() + from_offset, bytes, handle_),
+        "cuMemcpyAsync"));
+  }
+
+  Status fill(const device::BufferRef& to, uint64_t offset, uint64_t bytes,
+              uint8_t value) override {
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    use(to);
+    return keep(driver().check(driver().fill(to->address() + offset, value, bytes, handle_),
+                               "cuMemsetD8Async"));
+  }
+
+  Status barrier() override { return {}; }
+
+  Status commit() override {
+    if (used_.size() < kManyBuffers) return {};
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    if (capturing()) return {};
+    rotate();
+    const auto running = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+      return driver().query_event(one.event) == kNotReady;
+    });
+    for (auto one = kept_.begin(); one != running; ++one)
+      static_cast<void>(driver().destroy_event(one->event));
+    kept_.erase(kept_.begin(), running);
+    return {};
+  }
+
+  Status wait(uint64_t timeout_ns) override {
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    if (capturing())
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "the stream is being captured; the host launches its graph and waits");
+    MARLIN_RETURN_IF_ERROR(
+        keep(driver().check(driver().record_event(done_, handle_), "cuEventRecord")));
+    MARLIN_RETURN_IF_ERROR(keep(wait_for_done(timeout_ns)));
+    used_.clear();
+    for (const Kept& one : kept_) static_cast<void>(driver().destroy_event(one.event));
+    kept_.clear();
+    return failure_;
+  }
+
+  Status failure() const override {
+    if (!failure_.ok()) return failure_;
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    if (capturing()) return {};
+    const DriverError error = driver().query_stream(handle_);
+    if (error != kNotReady) failure_ = driver().check(error, "cuStreamQuery");
+    return failure_;
+  }
+
+  double busy_seconds() const override { return 0; }
+
+ private:
+  const Driver& driver() const { return shared_->context->driver(); }
+
+  /// Queries and synchronization would end the capture of a graph.
+  bool capturing() const {
+    int status = 0;
+    return driver().is_capturing(handle_, &status) != kSuccess || status != 0;
+  }
+
+  Status keep(const Status& status) const {
+    if (!status.ok() && status.code() != MARLIN_E_TIMEOUT && failure_.ok()) failure_ = status;
+    return status;
+  }
+
+  void use(const device::BufferRef& buffer) {
+    if (static_cast<const CudaBuffer&>(*buffer).is_hosts()) return;
+    if (std::find(used_.begin(), used_.end(), buffer) == used_.end()) used_.push_back(buffer);
+  }
+
+  /// Puts the buffers that were used so far behind an event. Without an event they stay.
+  void rotate() {
+    if (used_.empty()) return;
+    Kept kept;
+    if (driver().create_event(&kept.event, kNoTiming) != kSuccess) return;
+    if (driver().record_event(kept.event, handle_) != kSuccess) {
+      static_cast<void>(driver().destroy_event(kept.event));
+      return;
+    }
+    kept.buffers = std::exchange(used_, {});
+    kept_.push_back(std::move(kept));
+  }
+
+  Status wait_for_done(uint64_t timeout_ns) const {
+    if (timeout_ns == UINT64_MAX)
+      return driver().check(driver().wait_for_event(done_), "cuEventSynchronize");
+    using Clock = std::chrono::steady_clock;
+    constexpr uint64_t kLongest = uint64_t{1} << 60;  // 36 years; more would overflow the clock
+    const auto end = Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
+    auto pause = std::chrono::microseconds(1);
+    for (;;) {
+      const DriverError error = driver().query_event(done_);
+      if (error != kNotReady) return driver().check(error, "cuEventQuery");
+      const auto now = Clock::now();
+      if (now >= end) return Status::error(MARLIN_E_TIMEOUT, "the stream's work is not done");
+      std::this_thread::sleep_for(std::min<Clock::duration>(pause, end - now));
+      pause = std::min(2 * pause, std::chrono::microseconds(1000));
+    }
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  const StreamHandle handle_;
+  const EventHandle done_;
+  const bool own_;
+  std::vector<device::BufferRef> used_;  // by work that no event follows yet
+  std::vector<Kept> kept_;               // oldest first
+  mutable Status failure_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> shared,
+                                                      const device::StreamSource& source) {
+  const Current current(*shared->context);
+  MARLIN_RETURN_IF_ERROR(current.status());
+  const Driver& driver = shared->context->driver();
+  auto handle = static_cast<StreamHandle>(source.native);
+  const bool own = source.kind == MARLIN_NATIVE_NONE;
+  if (own) {
+    MARLIN_RETURN_IF_ERROR(
+        driver.check(driver.create_stream(&handle, kNonBlocking), "cuStreamCreate"));
+  } else if (source.kind != MARLIN_NATIVE_CUDA_STREAM) {
+    return Status::error(MARLIN_E_ARGUMENT, "stream kind is %d, expected %d (a cudaStream_t)",
+                         source.kind, MARLIN_NATIVE_CUDA_STREAM);
+  } else if (handle != nullptr) {
+    ContextHandle context = nullptr;
+    MARLIN_RETURN_IF_ERROR(driver.check(driver.stream_context(handle, &context), "cuStreamGetCtx"));
+    if (context != shared->context->handle())
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "the stream belongs to another CUcontext than the marlin_context");
+  }
+  EventHandle done = nullptr;
+  const Status made = driver.check(driver.create_event(&done, kNoTiming), "cuEventCreate");
+  if (!made.ok()) {
+    if (own) static_cast<void>(driver.destroy_stream(handle));
+    return made;
+  }
+  return std::unique_ptr<device::Stream>(
+      std::make_unique<CudaStream>(std::move(shared), handle, done, own));
+}
+
+}  // namespace metal_marlin::cuda

@@ -1,0 +1,368 @@
+// The host's part of the CUDA backend over a driver of the tests: what it asks of the driver, in which context, what it makes
+// of errors, and that it gives back all that it took.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/policy.h"
+#include "fake_driver.h"
+
+namespace {
+
+using namespace metal_marlin;
+using device::Placement;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::string_view kProducts = "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g7 ", kRest = "gather_b2 finish ";
+
+class CudaDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    void* const library = dlopen(MARLIN_FAKE_DRIVER, RTLD_NOW);
+    ASSERT_NE(library, nullptr) << dlerror();
+    void* const found = dlsym(library, fake_cuda::kStateFunction);
+    fake_cuda::StateFunction function = nullptr;
+    std::memcpy(&function, &found, sizeof found);
+    ASSERT_NE(function, nullptr);
+    driver = static_cast<fake_cuda::State*>(function());
+    *driver = {};
+    options.driver = MARLIN_FAKE_DRIVER;
+    modules[0] = {"u4_f16", std::as_bytes(std::span(kProducts))};
+    modules[1] = {"helpers", std::as_bytes(std::span(kRest))};
+    options.kernels = {modules, 13000};
+  }
+  /// Whatever a test did: everything was given back, every call had the right context, and none is left current.
+  void TearDown() override {
+    for (const int live : {driver->live_memory, driver->live_pinned, driver->live_registered, driver->live_events,
+                           driver->live_streams, driver->live_modules, driver->live_contexts, driver->wrong_context})
+      EXPECT_EQ(live, 0);
+    EXPECT_EQ(driver->current, nullptr);
+  }
+  std::unique_ptr<device::Device> make() {
+    auto made = cuda::create_device(options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? made.take() : nullptr;
+  }
+  void fail(const char* function, int error, int skip = 0) {
+    driver->failing = function;
+    driver->error = error;
+    driver->skip = skip;
+  }
+  std::string why_not() { return cuda::describe(options).status().message(); }
+
+  fake_cuda::State* driver = nullptr;
+  cuda::KernelModule modules[2];
+  cuda::DeviceOptions options;
+};
+
+TEST_F(CudaDevice, SaysWhatItIs) {
+  const auto device = make();
+  const device::Capabilities& c = device->capabilities();
+  EXPECT_EQ(c.name, "Fake GPU");
+  EXPECT_EQ(c.architecture, "sm_90");
+  EXPECT_EQ(c.memory_bytes, uint64_t{80} << 30);
+  EXPECT_FALSE(c.unified_memory);
+  EXPECT_EQ(cuda::count_devices(options), 1u);
+}
+
+TEST_F(CudaDevice, SaysWhyThereIsNone) {
+  options.driver = "libno_such_driver.so.1";
+  EXPECT_THAT(why_not(), HasSubstr("libno_such_driver.so.1"));
+  EXPECT_EQ(cuda::count_devices(options), 0u);
+  options.driver = MARLIN_FAKE_DRIVER;
+  fail("cuInit", 100);
+  EXPECT_THAT(why_not(), HasSubstr("cuInit: CUDA_ERROR_UNKNOWN (100)"));
+  driver->version = 12040;
+  EXPECT_THAT(why_not(), HasSubstr("the driver is of CUDA 12.4, the kernels need 13.0"));
+  driver->version = 13000;
+  driver->major = 7, driver->minor = 5;
+  EXPECT_THAT(why_not(), HasSubstr("compute capability 7.5"));
+  driver->major = 9;
+  driver->devices = 0;
+  EXPECT_THAT(why_not(), HasSubstr("no device 0, the driver lists 0"));
+  driver->devices = 1;
+  options.index = 1;
+  EXPECT_THAT(why_not(), HasSubstr("no device 1, the driver lists 1"));
+  options.index = 0;
+  for (const char* function : {"cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName",
+                               "cuDeviceTotalMem_v2", "cuDeviceGetAttribute"}) {
+    fail(function, 999);
+    const Status s = cuda::describe(options).status();
+    EXPECT_EQ(s.code(), MARLIN_E_NO_DEVICE) << function;
+    EXPECT_THAT(s.message(), HasSubstr("(999)")) << function;
+  }
+  options.kernels = {};
+  EXPECT_THAT(why_not(), HasSubstr("not built into this library"));
+}
+
+TEST_F(CudaDevice, LeavesTheCurrentContextAsItWas) {
+  const auto device = make();
+  driver->current = reinterpret_cast<void*>(fake_cuda::kHosts);
+  const auto buffer = device->allocate(16, Placement::device, "test");
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(driver->current, reinterpret_cast<void*>(fake_cuda::kHosts));
+  driver->current = nullptr;
+}
+
+TEST_F(CudaDevice, UsesTheContextOfTheHost) {
+  options.native = reinterpret_cast<void*>(fake_cuda::kHosts);
+  const auto device = make();
+  EXPECT_THAT(driver->calls, Not(Contains("cuDevicePrimaryCtxRetain")));
+  const auto stream = device->stream({MARLIN_NATIVE_CUDA_STREAM, reinterpret_cast<void*>(0xBAD)});
+  EXPECT_TRUE(stream.ok());
+}
+
+TEST_F(CudaDevice, AllocatesWhereItIsAskedTo) {
+  const auto device = make();
+  auto on_device = device->allocate(100, Placement::device, "test");
+  auto shared = device->allocate(100, Placement::shared, "test");
+  ASSERT_TRUE(on_device.ok() && shared.ok());
+  EXPECT_EQ(on_device.value()->host(), nullptr);
+  EXPECT_NE(shared.value()->host(), nullptr);
+  EXPECT_EQ(driver->live_memory, 1);
+  EXPECT_EQ(driver->live_pinned, 1);
+  fail("cuMemAlloc_v2", 2);
+  const Status none = device->allocate(100, Placement::device, "weights").status();
+  EXPECT_EQ(none.code(), MARLIN_E_MEMORY);
+  EXPECT_EQ(none.native_code(), 2);
+  EXPECT_THAT(none.message(), HasSubstr("weights: CUDA_ERROR_OUT_OF_MEMORY (2)"));
+  for (const char* function : {"cuMemHostAlloc", "cuMemHostGetDevicePointer_v2", "cuCtxPushCurrent_v2"}) {
+    fail(function, 700);
+    EXPECT_EQ(device->allocate(8, Placement::shared, "test").status().code(), MARLIN_E_DEVICE) << function;
+  }
+}
+
+TEST_F(CudaDevice, WrapsMemoryOfTheHost) {
+  const auto device = make();
+  alignas(4096) static std::byte page[4096];
+  {
+    const auto wrapped = device->wrap(page, sizeof page);
+    ASSERT_TRUE(wrapped.ok());
+    EXPECT_EQ(wrapped.value()->host(), page);
+    EXPECT_EQ(driver->live_registered, 1);
+  }
+  fail("cuMemHostGetDevicePointer_v2", 700);
+  EXPECT_FALSE(device->wrap(page, sizeof page).ok());
+  const auto native = device->wrap_native(page);
+  ASSERT_TRUE(native.ok());
+  EXPECT_EQ(native.value()->address(), reinterpret_cast<uintptr_t>(page));
+  fail("cuPointerGetAttribute", 1);
+  EXPECT_EQ(device->wrap_native(page).status().code(), MARLIN_E_ARGUMENT);
+}
+
+TEST_F(CudaDevice, FindsKernelsInTheirModules) {
+  const auto device = make();
+  EXPECT_TRUE(device->kernel("gemv_u4_f16_m8", {}).ok());
+  EXPECT_EQ(driver->live_modules, 1);
+  EXPECT_TRUE(device->kernel("finish", {}).ok());
+  EXPECT_TRUE(device->kernel("gather_b2", {}).ok());
+  EXPECT_EQ(driver->live_modules, 2);  // each is loaded once
+  EXPECT_EQ(device->kernel("gemv_u4_f16_m9", {}).status().code(), MARLIN_E_NOT_FOUND);
+  fail("cuFuncGetAttribute", 700);
+  EXPECT_EQ(device->kernel("finish", {}).status().code(), MARLIN_E_DEVICE);
+}
+
+TEST_F(CudaDevice, PrefersKernelsOfAForm) {
+  const auto device = make();
+  const auto stream = device->stream({});
+  ASSERT_TRUE(stream.ok());
+  const auto launched = [&](uint32_t scale, uint32_t zero, uint32_t shift) {
+    const device::Constant constants[] = {{MARLIN_CONSTANT_SCALE_TYPE, device::Constant::Type::uint32, scale},
+                                          {MARLIN_CONSTANT_ZERO_KIND, device::Constant::Type::uint32, zero},
+                                          {MARLIN_CONSTANT_GROUP_SHIFT, device::Constant::Type::uint32, shift}};
+    const auto kernel = device->kernel("gemv_u4_f16_m8", constants);
+    EXPECT_TRUE(kernel.ok());
+    EXPECT_TRUE(stream.value()->dispatch({kernel.value(), {}, {}, {}, nullptr}).ok());
+    return driver->launches.back().kernel;
+  };
+  EXPECT_EQ(launched(1, 0, 7), "gemv_u4_f16_m8_s1z0g7");
+  EXPECT_EQ(launched(1, 0, 5), "gemv_u4_f16_m8");
+  EXPECT_EQ(launched(0, 1, 7), "gemv_u4_f16_m8");
+}
+
+/// A stream with one kernel and one buffer.
+class CudaStream : public CudaDevice {
+ protected:
+  void SetUp() override {
+    CudaDevice::SetUp();
+    device = make();
+    const device::Constant constants[] = {{3, device::Constant::Type::uint32, 2}, {5, device::Constant::Type::boolean, 1}};
+    auto found = device->kernel("finish", constants);
+    ASSERT_TRUE(found.ok());
+    kernel = found.take();
+    auto made = device->allocate(4096, Placement::shared, "test");
+    ASSERT_TRUE(made.ok());
+    buffer = made.take();
+    stream = open({});
+  }
+  void TearDown() override {
+    stream = nullptr;
+    buffer = nullptr;
+    kernel = nullptr;
+    device = nullptr;
+    CudaDevice::TearDown();
+  }
+  std::unique_ptr<device::Stream> open(const device::StreamSource& source) {
+    auto made = device->stream(source);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? made.take() : nullptr;
+  }
+  Status dispatch(device::Size3 groups = {3, 2, 1}) {
+    const uint32_t value[] = {7, 8};
+    const device::Argument arguments[] = {{4, buffer, 64, {}}, {9, nullptr, 0, std::as_bytes(std::span(value))}};
+    return stream->dispatch({kernel, arguments, groups, {128, 1, 1}, "test"});
+  }
+
+  std::unique_ptr<device::Device> device;
+  device::KernelRef kernel;
+  device::BufferRef buffer;
+  std::unique_ptr<device::Stream> stream;
+};
+
+TEST_F(CudaStream, PassesBuffersConstantsAndArguments) {
+  ASSERT_TRUE(dispatch().ok());
+  ASSERT_EQ(driver->launches.size(), 1u);
+  const fake_cuda::Launch& launch = driver->launches[0];
+  EXPECT_EQ(launch.kernel, "finish");
+  EXPECT_EQ(launch.grid[0], 3u);
+  EXPECT_EQ(launch.grid[1], 2u);
+  EXPECT_EQ(launch.block[0], 128u);
+  EXPECT_EQ(launch.parameters.buffers[4], buffer->address() + 64);
+  EXPECT_EQ(launch.parameters.constants[3], 2);
+  EXPECT_EQ(launch.parameters.constants[5], 1);
+  uint32_t value[2];
+  std::memcpy(value, launch.parameters.arguments, sizeof value);
+  EXPECT_EQ(value[0], 7u);
+  EXPECT_EQ(value[1], 8u);
+}
+
+TEST_F(CudaStream, CutsGridsThatAreTooHigh) {
+  ASSERT_TRUE(dispatch({1, 65535 + 10, 1}).ok());
+  ASSERT_EQ(driver->launches.size(), 2u);
+  EXPECT_EQ(driver->launches[0].grid[1], 65535u);
+  EXPECT_EQ(driver->launches[1].grid[1], 10u);
+  EXPECT_EQ(driver->launches[1].parameters.first_row_of_groups, 65535u);
+}
+
+TEST_F(CudaStream, CopiesAndFills) {
+  auto other = device->allocate(64, Placement::device, "test");
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(stream->fill(buffer, 16, 8, 0x5a).ok());
+  ASSERT_TRUE(stream->copy(buffer, 16, other.value(), 8, 8).ok());
+  EXPECT_EQ(reinterpret_cast<const uint8_t*>(other.value()->address())[8], 0x5a);
+}
+
+TEST_F(CudaStream, KeepsBuffersUntilTheirWorkIsDone) {
+  driver->pending = true;
+  ASSERT_TRUE(dispatch().ok());
+  buffer = nullptr;
+  EXPECT_EQ(driver->live_pinned, 1);
+  stream = nullptr;  // does not wait
+  EXPECT_EQ(driver->live_pinned, 1);
+  driver->pending = false;
+  stream = open({});
+  stream = nullptr;
+  EXPECT_EQ(driver->live_pinned, 0);
+}
+
+TEST_F(CudaStream, ReleasesBuffersOnceItHasWaited) {
+  ASSERT_TRUE(dispatch().ok());
+  buffer = nullptr;
+  ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+  EXPECT_EQ(driver->live_pinned, 0);
+}
+
+TEST_F(CudaStream, ThatNobodyWaitsForReleasesBuffers) {
+  for (int i = 0; i < 1000; ++i) {
+    auto made = device->allocate(8, Placement::shared, "test");
+    ASSERT_TRUE(made.ok());
+    buffer = made.take();
+    ASSERT_TRUE(dispatch().ok());
+    ASSERT_TRUE(stream->commit().ok());
+  }
+  EXPECT_LT(driver->live_pinned, 200);
+  EXPECT_LT(driver->live_events, 10);
+}
+
+TEST_F(CudaStream, TimesOut) {
+  driver->pending = true;
+  EXPECT_EQ(stream->wait(0).code(), MARLIN_E_TIMEOUT);
+  EXPECT_EQ(stream->wait(2'000'000).code(), MARLIN_E_TIMEOUT);
+  driver->pending = false;
+  EXPECT_TRUE(stream->wait(0).ok());
+}
+
+TEST_F(CudaStream, KeepsTheFirstLateError) {
+  EXPECT_TRUE(stream->failure().ok());
+  driver->late = 700;
+  const Status late = stream->wait(UINT64_MAX);
+  EXPECT_EQ(late.code(), MARLIN_E_DEVICE);
+  EXPECT_EQ(late.native_code(), 700);
+  EXPECT_THAT(late.message(), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
+  driver->late = 0;
+  EXPECT_EQ(stream->failure().native_code(), 700);
+}
+
+TEST_F(CudaStream, AsksForLateErrorsWithoutWaiting) {
+  driver->pending = true;
+  EXPECT_TRUE(stream->failure().ok());
+  driver->pending = false;
+  driver->late = 700;
+  EXPECT_EQ(stream->failure().native_code(), 700);
+  driver->late = 0;
+}
+
+TEST_F(CudaStream, ReportsFailedCalls) {
+  fail("cuLaunchKernel", 700);
+  EXPECT_EQ(dispatch().native_code(), 700);
+  EXPECT_EQ(stream->failure().native_code(), 700);
+  stream = open({});
+  fail("cuMemcpyAsync", 2);
+  EXPECT_EQ(stream->copy(buffer, 0, buffer, 64, 8).code(), MARLIN_E_MEMORY);
+  for (const char* function : {"cuStreamCreate", "cuEventCreate"}) {
+    fail(function, 700);
+    EXPECT_EQ(device->stream({}).status().native_code(), 700) << function;
+  }
+}
+
+TEST_F(CudaStream, OfTheHostMayBeCaptured) {
+  stream = open({MARLIN_NATIVE_CUDA_STREAM, nullptr});  // the legacy stream is NULL
+  EXPECT_EQ(driver->live_streams, 0);
+  driver->capturing = true;
+  driver->calls.clear();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(dispatch().ok());
+    ASSERT_TRUE(stream->commit().ok());
+    ASSERT_TRUE(stream->failure().ok());
+  }
+  EXPECT_EQ(stream->wait(UINT64_MAX).code(), MARLIN_E_ARGUMENT);
+  for (const char* forbidden : {"cuStreamQuery", "cuEventQuery", "cuEventSynchronize", "cuMemAlloc_v2"})
+    EXPECT_THAT(driver->calls, Not(Contains(forbidden)));
+  driver->capturing = false;
+}
+
+TEST_F(CudaStream, OfTheHostMustBeOfTheContext) {
+  EXPECT_EQ(device->stream({MARLIN_NATIVE_CUDA_STREAM, reinterpret_cast<void*>(0xBAD)}).status().code(), MARLIN_E_ARGUMENT);
+  EXPECT_EQ(device->stream({MARLIN_NATIVE_METAL_QUEUE, reinterpret_cast<void*>(1)}).status().code(), MARLIN_E_ARGUMENT);
+}
+
+TEST_F(CudaStream, MayOutliveItsDevice) {
+  device = nullptr;
+  EXPECT_TRUE(dispatch().ok());
+  EXPECT_TRUE(stream->wait(UINT64_MAX).ok());
+}
+
+TEST(CudaPolicy, NamesItsKernels) {
+  EXPECT_TRUE(cuda::has_kernel("gemv_u4_bf16_m8"));
+  EXPECT_FALSE(cuda::has_kernel("gemv_u4_sparse_bf16_m8"));
+  EXPECT_FALSE(cuda::has_kernel(""));
+}
+
+}  // namespace

@@ -1,0 +1,244 @@
+// A driver without a GPU: device memory is the host's, launches are recorded, and any function can be told to fail.
+#include "fake_driver.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+using fake_cuda::State;
+
+State& state() {
+  static State one;
+  return one;
+}
+
+/// The error that this call returns before it does anything.
+int enter(const char* name, bool needs_context) {
+  State& s = state();
+  s.calls.emplace_back(name);
+  if (needs_context && s.current == nullptr) ++s.wrong_context;
+  if (s.failing != name || s.skip-- > 0) return 0;
+  s.failing.clear();
+  return s.error;
+}
+int done() { return state().late != 0 ? state().late : (state().pending ? 600 : 0); }
+void* handle(uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+}  // namespace
+
+#define ENTER(needs_context) \
+  if (const int error = enter(__func__, needs_context); error != 0) return error
+
+extern "C" {
+
+void* fake_cuda_state() { return &state(); }
+
+int cuInit(unsigned) {
+  ENTER(false);
+  return 0;
+}
+int cuDriverGetVersion(int* version) {
+  ENTER(false);
+  *version = state().version;
+  return 0;
+}
+int cuGetErrorName(int error, const char** name) {
+  *name = error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
+  return 0;
+}
+int cuGetErrorString(int, const char** text) {
+  *text = "said the fake driver";
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  ENTER(false);
+  *count = state().devices;
+  return 0;
+}
+int cuDeviceGet(int* device, int index) {
+  ENTER(false);
+  *device = 40 + index;
+  return 0;
+}
+int cuDeviceGetName(char* name, int, int) {
+  ENTER(false);
+  std::strcpy(name, "Fake GPU");
+  return 0;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  ENTER(false);
+  *bytes = size_t{80} << 30;
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  ENTER(false);
+  *value = attribute == 75 ? state().major : state().minor;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int) {
+  ENTER(false);
+  ++state().live_contexts;
+  *context = handle(fake_cuda::kPrimary);
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  ENTER(false);
+  --state().live_contexts;
+  return 0;
+}
+int cuCtxGetDevice(int* device) {
+  ENTER(true);
+  *device = 40;
+  return 0;
+}
+int cuCtxPushCurrent_v2(void* context) {
+  ENTER(false);
+  state().below.push_back(state().current);
+  state().current = context;
+  return 0;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  ENTER(true);
+  *context = state().current;
+  state().current = state().below.back();
+  state().below.pop_back();
+  return 0;
+}
+int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
+  ENTER(true);
+  ++state().live_memory;
+  *address = reinterpret_cast<uintptr_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  return 0;
+}
+int cuMemFree_v2(unsigned long long address) {
+  ENTER(true);
+  --state().live_memory;
+  std::free(handle(address));
+  return 0;
+}
+int cuMemHostAlloc(void** host, size_t bytes, unsigned) {
+  ENTER(true);
+  ++state().live_pinned;
+  *host = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return 0;
+}
+int cuMemFreeHost(void* host) {
+  ENTER(true);
+  --state().live_pinned;
+  std::free(host);
+  return 0;
+}
+int cuMemHostRegister_v2(void*, size_t, unsigned) {
+  ENTER(true);
+  ++state().live_registered;
+  return 0;
+}
+int cuMemHostUnregister(void*) {
+  ENTER(true);
+  --state().live_registered;
+  return 0;
+}
+int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* host, unsigned) {
+  ENTER(true);
+  *address = reinterpret_cast<uintptr_t>(host);
+  return 0;
+}
+int cuPointerGetAttribute(void* value, int, unsigned long long) {
+  ENTER(true);
+  const unsigned device_memory = 2;
+  std::memcpy(value, &device_memory, sizeof device_memory);
+  return 0;
+}
+int cuModuleLoadData(void** module, const void* image) {
+  ENTER(true);
+  ++state().live_modules;
+  *module = const_cast<void*>(image);
+  return 0;
+}
+int cuModuleUnload(void*) {
+  ENTER(true);
+  --state().live_modules;
+  return 0;
+}
+/// An image is the names of its kernels, each with a blank behind it. A function is the place of its name.
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  ENTER(true);
+  const char* const found = std::strstr(static_cast<const char*>(module), (std::string(name) + " ").c_str());
+  *function = const_cast<char*>(found);
+  return found != nullptr ? 0 : 500;
+}
+int cuFuncGetAttribute(int* value, int attribute, void*) {
+  ENTER(true);
+  *value = attribute == 0 ? 1024 : 640;
+  return 0;
+}
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned,
+                   void* stream, void** parameters, void**) {
+  ENTER(true);
+  const char* const name = static_cast<const char*>(function);
+  fake_cuda::Launch launch{{name, std::strchr(name, ' ')}, {}, {gx, gy, gz}, {bx, by, bz}, stream};
+  std::memcpy(&launch.parameters, parameters[0], sizeof launch.parameters);
+  state().launches.push_back(launch);
+  return 0;
+}
+int cuStreamCreate(void** stream, unsigned) {
+  ENTER(true);
+  *stream = handle(0x57);
+  ++state().live_streams;
+  return 0;
+}
+int cuStreamDestroy_v2(void*) {
+  ENTER(true);
+  --state().live_streams;
+  return 0;
+}
+int cuStreamGetCtx(void* stream, void** context) {
+  ENTER(true);
+  *context = handle(stream == handle(0xBAD) ? fake_cuda::kHosts : fake_cuda::kPrimary);
+  return 0;
+}
+int cuStreamIsCapturing(void*, int* status) {
+  ENTER(true);
+  *status = state().capturing ? 1 : 0;
+  return 0;
+}
+int cuStreamQuery(void*) {
+  ENTER(true);
+  return done();
+}
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void*) {
+  ENTER(true);
+  std::memcpy(handle(to), handle(from), bytes);
+  return 0;
+}
+int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void*) {
+  ENTER(true);
+  std::memset(handle(to), value, bytes);
+  return 0;
+}
+int cuEventCreate(void** event, unsigned) {
+  ENTER(true);
+  ++state().live_events;
+  *event = handle(0xE7);
+  return 0;
+}
+int cuEventDestroy_v2(void*) {
+  ENTER(true);
+  --state().live_events;
+  return 0;
+}
+int cuEventRecord(void*, void*) {
+  ENTER(true);
+  return 0;
+}
+int cuEventQuery(void*) {
+  ENTER(true);
+  return done();
+}
+int cuEventSynchronize(void*) {
+  ENTER(true);
+  return state().late;
+}
+
+}  // extern "C"

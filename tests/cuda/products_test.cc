@@ -1,0 +1,145 @@
+// Products through the C ABI on an NVIDIA GPU, over a covering array of everything a caller can choose and of the kernel that
+// does the work; each element against its own float64 bound. Without a device all of it is skipped, and says why.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "api/context.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/policy.h"
+#include "backends/gpu/gpu_backend.h"
+#include "kernels/product_factors.h"
+#include "kernels/special_values.h"
+#include "metal_marlin/metal_marlin.hpp"
+
+namespace {
+
+namespace mm = metal_marlin;
+using covering::Row;
+
+constexpr uint32_t kArraySeed = 20240601;
+
+/// One device for all contexts, and a context for each kernel.
+class Gpu {
+ public:
+  Gpu() {
+    mm::cuda::DeviceOptions options;
+    options.kernels = mm::cuda::embedded_kernels();
+    auto made = mm::cuda::create_device(options);
+    why_not = made.status().message();
+    if (made.ok()) device_ = made.take();
+  }
+  /// A context that has no other kernel, or, if the name is empty, chooses and probes its kernels.
+  marlin_context* context(const std::string& kernel, int64_t most_rows) {
+    mm::context& found = contexts_[{kernel, most_rows}];
+    if (found.get() == nullptr) {
+      mm::BackendOptions backend;
+      backend.kernel = kernel;
+      auto made = mm::gpu::make_gpu_backend(device_, backend,
+                                            {.probe = kernel.empty(), .policy = &mm::cuda::policy(), .most_rows = most_rows});
+      found = mm::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));
+    }
+    return found.get();
+  }
+  std::string why_not;
+
+ private:
+  std::shared_ptr<mm::device::Device> device_;
+  std::map<std::pair<std::string, int64_t>, mm::context> contexts_;
+};
+
+class Products : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { gpu_ = new Gpu; }
+  static void TearDownTestSuite() {
+    trial::use_context(nullptr);
+    delete gpu_;
+    gpu_ = nullptr;
+  }
+  void SetUp() override {
+    if (!gpu_->why_not.empty()) GTEST_SKIP() << gpu_->why_not;
+  }
+  static inline Gpu* gpu_ = nullptr;
+};
+
+const std::vector<Row>& three_way() {
+  static const std::vector<Row> rows = [] {
+    std::vector<int> levels = trial::factor_levels();
+    levels.push_back(static_cast<int>(mm::cuda::policy().kernels.size()));
+    return covering::three_way(
+        levels,
+        [](const Row& row) {  // what a GPU multiplies, and this one
+          const int format = row[trial::kFormat];
+          const bool served = format < 0 || trial::kFormats[format].format <= MARLIN_IQ4;
+          return trial::allowed(row) && served && row[trial::kSparse] != 1;
+        },
+        kArraySeed);
+  }();
+  return rows;
+}
+
+std::string kernel_name(const mm::gpu::ProductKernel& kernel, const trial::Case& c) {
+  using mm::gpu::ActivationKind;
+  using mm::gpu::KernelCodes;
+  const bool bytes = oracle::code_bits(c.format) > 4 || c.format == MARLIN_IQ4;
+  const bool fp4 = c.format == MARLIN_FP4 || c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4;
+  KernelCodes codes = fp4 ? KernelCodes::fp4 : KernelCodes::u4;
+  if (bytes) codes = KernelCodes::i8;
+  ActivationKind activation = c.a_type == MARLIN_F32 ? ActivationKind::f32 : ActivationKind::bf16;
+  if (c.a_type == MARLIN_F16) activation = ActivationKind::f16;
+  if (c.compute == MARLIN_COMPUTE_INT8) activation = ActivationKind::i8;
+  return std::string(kernel.name(codes, activation));
+}
+
+/// Every three choices, and every fourth time NaN, infinity, -0 and subnormals in A and the scales.
+TEST_F(Products, StayWithinTheirBounds) {
+  const char* const most = std::getenv("METAL_MARLIN_PRODUCTS");
+  const size_t count = most != nullptr ? static_cast<size_t>(std::atoi(most)) : three_way().size();
+  double nearest = 0;
+  int products = 0, failed = 0;
+  for (uint32_t i = 0; i < std::min(count, three_way().size()); ++i) {
+    const Row& row = three_way()[i];
+    const trial::Case c = trial::case_of(row, i + 1);
+    const auto& kernel = mm::cuda::policy().kernels[static_cast<size_t>(row[trial::kFactors])];
+    const std::string name = i % 5 == 0 ? "" : kernel_name(kernel, c);
+    constexpr int64_t kBlocks[] = {mm::gpu::kMostRows, 1, 24};  // of rows: one, of a tile each, or a few
+    trial::use_context(gpu_->context(name, kBlocks[i % std::size(kBlocks)]));
+    trial::Trial t(c);
+    if (i % 4 == 0) {
+      trial::poison_scales(t);
+      trial::poison_activations(t);
+    }
+    const auto packed = t.pack(), ran = packed ? t.run() : packed, right = ran ? t.check() : ran;
+    EXPECT_TRUE(right) << c.describe() << " by " << name << (i % 4 == 0 ? ", special values" : "");
+    const auto unpacked = packed ? t.check_unpack() : packed;
+    EXPECT_TRUE(unpacked) << c.describe();
+    nearest = std::max(nearest, t.worst);
+    ++products;
+    if ((!right || !unpacked) && ++failed == 20) FAIL() << "too many";
+  }
+  std::printf("%d products, nearest %.3f of its bound\n", products, nearest);
+}
+
+/// Shapes of models, whose sums are long.
+TEST_F(Products, OfLongRowsAreRight) {
+  for (const trial::Format& format : {trial::kFormats[0], trial::kFormats[4], trial::kFormats[5], trial::kFormats[6]})
+    for (const int64_t m : {1, 7, 13, 32, 65, 130}) {
+      trial::Case c;
+      c.format = format.format;
+      c.group = format.format == MARLIN_NVFP4 ? 16 : format.format == MARLIN_MXFP4 ? 32 : 128;
+      if (format.format == MARLIN_NVFP4) c.scale_type = MARLIN_E4M3;
+      if (format.format == MARLIN_MXFP4) c.scale_type = MARLIN_E8M0;
+      c.a_type = c.c_type = m % 2 == 0 ? MARLIN_F16 : MARLIN_BF16;
+      c.m = m, c.n = 300, c.k = 4096 + 48;
+      trial::use_context(gpu_->context("", mm::gpu::kMostRows));
+      double worst = 0;
+      EXPECT_TRUE(trial::holds(c, &worst)) << c.describe();
+    }
+}
+
+}  // namespace
