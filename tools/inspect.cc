@@ -150,9 +150,9 @@ std::vector<std::string> cells_of(const marlin_layer_info& info, uint64_t note) 
           flag_names(info.flags),
           bits ? fmt::format("{:.2f}", *bits) : "?",
           bytes_text(static_cast<double>(info.bytes)),
-          !loads(info)      ? fmt::format("no ({})", note)
-          : is_floats(info) ? "when quantized"
-                            : "yes"};
+          !loads(info)                                                ? fmt::format("no ({})", note)
+          : is_floats(info) && (info.flags & MARLIN_LAYER_SPARSE_2_4) ? "when quantized"
+                                                                      : "yes"};
 }
 
 void print_table(const marlin_checkpoint* checkpoint) {

@@ -123,6 +123,13 @@ std::string small_gguf() {
   writer.tensor("n.weight", {64, 1}, 40, z.substr(0, 36));
   writer.tensor("n.scale", {1}, 0, z.substr(0, 4));
   writer.tensor("f.weight", {2, 1}, 1, z.substr(0, 4));
+  // Q5_0, Q5_1, IQ4_NL, Q2_K to Q6_K and IQ4_XS, a block each.
+  constexpr struct {
+    uint32_t type, elements, bytes;
+  } kBlocks[] = {{6, 32, 22},    {7, 32, 24},    {20, 32, 18},   {10, 256, 84}, {11, 256, 110},
+                 {12, 256, 144}, {13, 256, 176}, {14, 256, 210}, {23, 256, 136}};
+  for (const auto& block : kBlocks)
+    writer.tensor("t" + std::to_string(block.type) + ".weight", {block.elements, 1}, block.type, z.substr(0, block.bytes));
   return writer.file();
 }
 
@@ -163,7 +170,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 14u}, std::tuple{"f.gguf", small_gguf(), 5u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 14u}, std::tuple{"f.gguf", small_gguf(), 14u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);
