@@ -382,7 +382,7 @@ typedef struct marlin_layer_info {
   marlin_format format; /* MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load */
   marlin_layout layout; /* in the file; for packed weights: the layout of their first part */
   uint32_t flags;
-  marlin_dtype dtype; /* of the scales; of the values if format is NONE */
+  marlin_dtype dtype; /* of the scales; of the values if they are floats */
   uint64_t bytes;     /* in the file, or on the device */
   double kept_share;  /* sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0 */
 } marlin_layer_info;

@@ -218,7 +218,8 @@ marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_in
     info.group_size = api::saturate_u32(meta.group_size);
     info.format = meta.format;
     info.layout = weights->layout;
-    info.dtype = scale_dtype(meta.scale_type);
+    const marlin_dtype floats = float_dtype(meta.format);
+    info.dtype = floats != 0 ? floats : scale_dtype(meta.scale_type);
     info.kept_share = squared_norm != 0 ? kept_norm / squared_norm : 1;
     return api::write_descriptor(out, info, "out");
   });

@@ -87,10 +87,11 @@ class FileCheckpoint final : public Checkpoint {
     std::vector<TensorView> all;
     const Finding found = layers_.finding(finder(), index);
     const LayoutOperands& o = found.operands;
-    for (const TensorView* view :
-         {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale}) {
+    for (const TensorView* view : {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index,
+                                   &o.tensor_scale, &o.nested.map, &o.nested.absmax}) {
       if (present(*view)) all.push_back(*view);
     }
+    all.insert(all.end(), found.others.begin(), found.others.end());
     return all;
   }
   void release(std::span<const std::byte> part) const override { folder_->release(part); }

@@ -24,8 +24,8 @@ void Finding::set_missing(std::string_view part) {
 void describe(Finding& found) {
   Layer& layer = found.layer;
   const LayoutOperands& o = found.operands;
-  for (const TensorView* view :
-       {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale, &o.sparse_meta}) {
+  for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale,
+                                 &o.sparse_meta, &o.nested.absmax}) {
     layer.bytes += view->bytes;
   }
   if (!layer.status.ok() || found.row == nullptr) return;

@@ -35,7 +35,8 @@ struct Finding {
   LayoutOperands operands;  ///< of all experts
   /// The layout of the codes; null for floats (layer.format NONE) and for layers that are not read.
   const LayoutRow* row = nullptr;
-  bool stacked = false;  ///< operands have the experts as first dimension
+  std::vector<TensorView> others;  ///< that belong to the layer and are no operands
+  bool stacked = false;            ///< operands have the experts as first dimension
 
   void set_layout(const LayoutRow& found) {
     row = &found;

@@ -208,6 +208,19 @@ const char* format_name(marlin_format format) {
   return row != nullptr ? row->name : "unknown";
 }
 
+marlin_dtype float_dtype(marlin_format format) {
+  switch (format) {
+    case MARLIN_FLOAT32:
+      return MARLIN_F32;
+    case MARLIN_FLOAT16:
+      return MARLIN_F16;
+    case MARLIN_BFLOAT16:
+      return MARLIN_BF16;
+    default:
+      return 0;
+  }
+}
+
 const char* scale_type_name(ScaleType type) { return kScaleTypes[static_cast<size_t>(type)].name; }
 
 marlin_dtype scale_dtype(ScaleType type) { return kScaleTypes[static_cast<size_t>(type)].dtype; }

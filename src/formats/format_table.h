@@ -47,9 +47,7 @@ struct FormatRow {
   }
   /// Codes whose products with 8-bit integers are no integers of 32 bits: every compute multiplies
   /// them as the default does.
-  bool has_real_codes() const {
-    return numbers == CodeNumbers::floats || has_codebook_of_floats();
-  }
+  bool has_real_codes() const { return numbers == CodeNumbers::floats || has_codebook_of_floats(); }
   /// Bytes of a canonical code.
   size_t code_bytes() const { return code_bits <= 8 ? 1 : static_cast<size_t>(code_bits / 8); }
 };
@@ -62,6 +60,9 @@ marlin_format last_format();
 const FormatRow* format_row(marlin_format format);
 /// The format's name, or "unknown"; for messages.
 const char* format_name(marlin_format format);
+
+/// The dtype of a format whose codes are the floats themselves, or 0.
+marlin_dtype float_dtype(marlin_format format);
 
 /// "F16", ...; and conversions between ScaleType and marlin_dtype. The dtype of two-level scales is
 /// that of their factors, F16. U8 is not a scale type: the caller must know whether

@@ -2,9 +2,13 @@
 // in the high nibble. Each block of the flattened matrix has a float32 scale, so blocks run across
 // rows if K is no multiple of the block. A group of a row is the largest part that lies in one
 // block in every row.
+//
+// Scales may be nested: bytes that stand for float32 numbers, which bitsandbytes computes in two
+// roundings (operands.h). The scales here are these float32 numbers.
 #include <cinttypes>
 
 #include "base/bits.h"
+#include "formats/codecs.h"
 #include "layouts/layout_table.h"
 
 namespace metal_marlin {
@@ -13,7 +17,7 @@ namespace {
 class BitsandbytesSource final : public WeightSource {
  public:
   BitsandbytesSource(const LayoutOperands& o, WeightMeta meta)
-      : codes_(o.values.data), scales_(o.scales.data), block_(o.flat_block) {
+      : codes_(o.values.data), scales_(o.scales.data), block_(o.flat_block), nested_(o.nested) {
     meta_ = std::move(meta);
   }
 
@@ -29,8 +33,7 @@ class BitsandbytesSource final : public WeightSource {
     uint8_t* to = out.scales.data();
     for (int64_t r = first; r < first + count; ++r)
       for (int64_t g = 0; g < meta_.groups; ++g, to += sizeof(float)) {
-        const int64_t block = (r * meta_.k + g * meta_.group_size) / block_;
-        std::memcpy(to, scales_ + block * static_cast<int64_t>(sizeof(float)), sizeof(float));
+        store(to, scale((r * meta_.k + g * meta_.group_size) / block_));
       }
     out.zeros.clear();
     out.kept.clear();
@@ -38,18 +41,43 @@ class BitsandbytesSource final : public WeightSource {
   }
 
  private:
+  float scale(int64_t block) const {
+    const auto float_at = [](const std::byte* from, int64_t i) {
+      return load<float>(from + 4 * i);
+    };
+    if (!present(nested_.map)) return float_at(scales_, block);
+    const float unit = float_at(nested_.map.data, std::to_integer<int64_t>(scales_[block])),
+                absmax = float_at(nested_.absmax.data, block / nested_.span);
+    // In double, where the product is exact, and where rounding the sum twice is harmless because
+    // 53 >= 2 * 24 + 2 (Figueroa, "When is double rounding innocuous?", 1995).
+    const float product = f64_to_f32(f32_to_f64(unit) * f32_to_f64(absmax));
+    return f64_to_f32(f32_to_f64(product) + f32_to_f64(nested_.offset));
+  }
+
   const std::byte *codes_, *scales_;
   int64_t block_;
+  NestedScales nested_;
 };
+
+Status check_nested(const NestedScales& nested, int64_t scales) {
+  MARLIN_RETURN_IF_ERROR(expect_dtype(nested.map, {MARLIN_F32}));
+  MARLIN_RETURN_IF_ERROR(expect_shape(nested.map, 1, 256));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(nested.absmax, {MARLIN_F32}));
+  return expect_shape(nested.absmax, 1, ceil_div(scales, nested.span));
+}
 
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o, Depth depth) {
-  MARLIN_ASSIGN(WeightMeta meta, begin_meta(o, 0, depth));
-  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {MARLIN_F32}));
+  const bool nested = present(o.nested.map);
+  MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {nested ? MARLIN_U8 : MARLIN_F32}));
+  LayoutOperands plain = o;
+  plain.scales.dtype = MARLIN_F32;
+  MARLIN_ASSIGN(WeightMeta meta, begin_meta(plain, 0, depth));
   const int64_t elements = o.n * o.k;  // both are below 2^31
   const int64_t blocks = ceil_div(elements, o.flat_block);
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, 1, blocks));
+  if (nested) MARLIN_RETURN_IF_ERROR(check_nested(o.nested, blocks));
   // The type of the bytes is a choice of the writer.
   if (o.values.bytes != static_cast<uint64_t>(ceil_div(elements, 2))) {
     return view_error(o.values, MARLIN_E_SHAPE,

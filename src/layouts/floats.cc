@@ -23,7 +23,7 @@ class FloatSource final : public WeightSource {
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
-    const marlin_dtype to = dtype_of(meta_.format);
+    const marlin_dtype to = float_dtype(meta_.format);
     const size_t bytes = static_cast<size_t>(meta_.k) * float_bytes(to);
     out.codes.resize(static_cast<size_t>(count) * bytes);
     out.scales.assign(static_cast<size_t>(count), kOne);
@@ -45,11 +45,6 @@ class FloatSource final : public WeightSource {
     return {};
   }
 
-  static marlin_dtype dtype_of(marlin_format format) {
-    if (format == MARLIN_FLOAT32) return MARLIN_F32;
-    return format == MARLIN_FLOAT16 ? MARLIN_F16 : MARLIN_BF16;
-  }
-
  private:
   static constexpr uint8_t kOne = 127;  // 2^0 in E8M0
 
@@ -59,10 +54,6 @@ class FloatSource final : public WeightSource {
 marlin_format format_of(marlin_dtype dtype) {
   if (dtype == MARLIN_F32) return MARLIN_FLOAT32;
   return dtype == MARLIN_F16 ? MARLIN_FLOAT16 : MARLIN_BFLOAT16;
-}
-
-bool is_float_format(marlin_format format) {
-  return format == MARLIN_FLOAT32 || format == MARLIN_FLOAT16 || format == MARLIN_BFLOAT16;
 }
 
 Result<std::unique_ptr<WeightSource>> keep_floats(const LayoutOperands& o,
@@ -90,7 +81,7 @@ Result<std::unique_ptr<WeightSource>> keep_floats(const LayoutOperands& o,
 
 Result<std::unique_ptr<WeightSource>> quantize_floats(const LayoutOperands& o,
                                                       const SourceOptions& options) {
-  if (options.quantize_to == MARLIN_FORMAT_NONE || is_float_format(options.quantize_to))
+  if (options.quantize_to == MARLIN_FORMAT_NONE || float_dtype(options.quantize_to) != 0)
     return keep_floats(o, options);
   const bool sparse = present(o.sparse_meta);
   if (sparse) {

@@ -12,6 +12,15 @@
 
 namespace metal_marlin {
 
+/// Scales in bytes, with a float32 of their own for every `span` of them: the scale with byte b and
+/// number i is map[b] * absmax[i / span] + offset, each rounded to float32 (bitsandbytes' "double
+/// quantization").
+struct NestedScales {
+  TensorView map, absmax;  ///< [256] and [scales / span] float32; absent: scales are not nested
+  int64_t span = 0;
+  float offset = 0;
+};
+
 /// The operands of one matrix in some layout, from a marlin_pack_desc or collected by a recognizer
 /// from a file.
 struct LayoutOperands {
@@ -27,6 +36,7 @@ struct LayoutOperands {
   TensorView values, scales, zeros, group_index, tensor_scale;  ///< data == nullptr: absent
   TensorView sparse_meta;               ///< 2:4: values hold the kept elements only
   TensorView codebook;                  ///< CODEBOOK4: 16 float32
+  NestedScales nested;                  ///< bitsandbytes
   std::span<const float> column_norms;  ///< for MARLIN_PACK_PRUNE_2_4: as SparseRule has them
 };
 

@@ -305,9 +305,11 @@ TEST_F(Load, FloatsAreQuantizedOnLoadAsWhenPacked) {
   EXPECT_EQ(layer.dtype, MARLIN_F32);
   const std::vector<const char*> names = {layer.name};
   marlin_load_desc d = desc_of(names);
-  // Without a format, floats stay as they are.
-  const mm::weights kept = mm::load(context, file, d);
+  // Without a format, floats stay as they are, on the CPU.
+  const mm::context cpu(MARLIN_BACKEND_CPU);
+  const mm::weights kept = mm::load(cpu, file, d);
   EXPECT_EQ(mm::info(kept).format, MARLIN_FLOAT32);
+  EXPECT_EQ(mm::info(kept).dtype, MARLIN_F32);
 
   marlin_matrix floats;
   EXPECT_OK(marlin_checkpoint_tensor, file.get(), (std::string(layer.name) + ".weight").c_str(), &floats);

@@ -207,7 +207,7 @@ void Problem::set_scale(int64_t index, double value, uint8_t byte) {
 AssertionResult Problem::pack(const Packer& packer) {
   SerialRunner runner;
   for (const auto exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {
-    auto planned = packer.plan(source.meta(), exponents);
+    auto planned = packer.plan(source.meta(), exponents, gpu::SlotOrder::simdgroup);
     if (!planned.ok()) return AssertionFailure() << planned.status().message();
     plan = planned.take();
     packed.assign(plan.layout.bytes, std::byte{0xA5});

@@ -112,6 +112,39 @@ TEST(CheckpointBitsandbytes, BlocksRunAcrossRows) {
   EXPECT_EQ(decode_all(*own.value()->source(0, 0, {}).value()).value()[0], -1.0f);
 }
 
+/// Each scale is fl(fl(map[byte] * absmax) + offset), as bitsandbytes computes it in float32.
+TEST(CheckpointBitsandbytes, NestedScalesAreThoseOfTheWriter) {
+  const Flat flat;
+  std::string map, absmax;
+  for (int i = 0; i < 256; ++i) map += bytes_of<float>({static_cast<float>(i - 128) / 127});
+  const float units[] = {0.1f, 1.7f};
+  for (const float unit : units) absmax += bytes_of<float>({unit});
+  const std::string state =
+      R"({"quant_type":"nf4","blocksize":64,"shape":[3,48],"nested_blocksize":2,"nested_offset":0.30000001192092896})";
+  const std::string bytes("\x00\x90\xff", 3);
+  std::vector<TestTensor> tensors = {{"l.weight", "U8", "72,1", flat.codes},
+                                     {"l.weight.absmax", "U8", "3", bytes},
+                                     {"l.weight.quant_map", "F32", "16", flat.map},
+                                     {"l.weight.nested_quant_map", "F32", "256", map},
+                                     {"l.weight.nested_absmax", "F32", "2", absmax},
+                                     {"l.weight.quant_state.bitsandbytes__nf4", "U8", std::to_string(state.size()), state}};
+  const auto opened = open_memory({{"f.safetensors", safetensors(tensors)}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const Layer layer = opened.value()->layers()[0];
+  ASSERT_TRUE(layer.status.ok()) << layer.status.message();
+  const auto values = decode_all(*opened.value()->source(0, 0, {}).value());
+  ASSERT_TRUE(values.ok());
+  for (size_t e = 0; e < 144; ++e) {
+    const int byte = static_cast<unsigned char>(bytes[e / 64]);
+    const volatile float product = static_cast<float>(byte - 128) / 127 * units[e / 128];  // volatile: no FMA
+    const float scale = product + 0.3f;
+    ASSERT_EQ(values.value()[e], kNf4[e % 16] * scale) << "element " << e;
+  }
+  tensors[4] = {"l.weight.nested_absmax", "F32", "1", absmax.substr(0, 4)};
+  const auto few = open_memory({{"f.safetensors", safetensors(tensors)}});
+  EXPECT_EQ(few.value()->layers()[0].status.code(), MARLIN_E_SHAPE);
+}
+
 TEST(CheckpointBitsandbytes, RefusedStatesNameTheReason) {
   const auto refused = [](const Flat& flat, marlin_status code, const char* what) {
     const auto opened = flat.open();
@@ -125,7 +158,10 @@ TEST(CheckpointBitsandbytes, RefusedStatesNameTheReason) {
     flat.state = state;
     return flat;
   };
-  refused(with_state(R"({"blocksize":64,"shape":[3,48],"nested_blocksize":256})"), MARLIN_E_UNSUPPORTED, "double quantization");
+  refused(with_state(R"({"blocksize":64,"shape":[3,48],"nested_blocksize":256})"), MARLIN_E_FORMAT,
+          "expected a nested_blocksize up to 2147483647 and a nested_offset");
+  refused(with_state(R"({"blocksize":64,"shape":[3,48],"nested_blocksize":256,"nested_offset":0})"), MARLIN_E_NOT_FOUND,
+          "nested_absmax");
   refused(with_state(R"({"blocksize":64,"shape":[3]})"), MARLIN_E_FORMAT, "expected a blocksize and a shape of two numbers");
   refused(with_state(R"({"blocksize":0,"shape":[3,48]})"), MARLIN_E_FORMAT, "expected a blocksize");
   refused(with_state(R"({"blocksize":64,"shape":[3,99999999999]})"), MARLIN_E_FORMAT, "expected a blocksize");

@@ -566,7 +566,7 @@ class marlin_layer_info(Structure):
     # in the file; for packed weights: the layout of their first part
     layout: int
     flags: int
-    # of the scales; of the values if format is NONE
+    # of the scales; of the values if they are floats
     dtype: int
     # in the file, or on the device
     bytes: int

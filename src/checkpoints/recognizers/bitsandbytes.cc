@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "checkpoints/json.h"
@@ -19,6 +20,8 @@ struct State {
   int64_t block = 0;
   std::vector<int64_t> shape;
   bool nested = false;
+  int64_t nested_block = 0;
+  std::optional<double> nested_offset;
 };
 
 Result<State> read_state(const TensorView& view) {
@@ -28,17 +31,27 @@ Result<State> read_state(const TensorView& view) {
     using Kind = JsonEvent::Kind;
     if (e.kind == Kind::key) key = e.text.substr(0, 32);
     if (e.kind == Kind::key && e.text.starts_with("nested_")) state.nested = true;
+    const bool number = e.kind == Kind::integer || e.kind == Kind::negative || e.kind == Kind::real;
+    if (key == "nested_offset" && number && e.depth == 1) state.nested_offset = e.number;
     if (e.kind != Kind::integer || e.integer > INT32_MAX) return {};
     if (key == "blocksize" && e.depth == 1) state.block = static_cast<int64_t>(e.integer);
+    if (key == "nested_blocksize" && e.depth == 1)
+      state.nested_block = static_cast<int64_t>(e.integer);
     if (key == "shape" && e.depth == 2 && state.shape.size() < 3)
       state.shape.push_back(static_cast<int64_t>(e.integer));
     return {};
   };
   const std::string_view text(reinterpret_cast<const char*>(view.data), view.bytes);
   MARLIN_RETURN_IF_ERROR(walk_json({text, view.file, view.file_offset, kMaxState, 4}, visit));
-  if (state.shape.size() == 2 && state.block >= 1) return state;
-  return view_error(view, MARLIN_E_FORMAT,
-                    "expected a blocksize and a shape of two numbers, each up to 2147483647");
+  if (state.shape.size() != 2 || state.block < 1) {
+    return view_error(view, MARLIN_E_FORMAT,
+                      "expected a blocksize and a shape of two numbers, each up to 2147483647");
+  }
+  if (state.nested && (state.nested_block < 1 || !state.nested_offset)) {
+    return view_error(view, MARLIN_E_FORMAT,
+                      "expected a nested_blocksize up to 2147483647 and a nested_offset");
+  }
+  return state;
 }
 
 /// Takes shape, groups and codebook. All of them are as small as a header.
@@ -56,9 +69,13 @@ Status take_state(const Finder& finder, const TensorView& text, const std::strin
   const bool nf4 = std::memcmp(codebook.data, kNf4, sizeof kNf4) == 0;
   found.layer.format = o.format = nf4 ? MARLIN_NF4 : MARLIN_CODEBOOK4;
   if (!nf4) o.codebook = codebook;
+  found.others = {text, codebook};
   if (!state.nested) return {};
-  return view_error(text, MARLIN_E_UNSUPPORTED,
-                    "scales that are quantized themselves (double quantization) are not read");
+  o.nested = {finder.find(weight, ".nested_quant_map"), finder.find(weight, ".nested_absmax"),
+              state.nested_block, static_cast<float>(*state.nested_offset)};
+  if (!present(o.nested.map)) found.set_missing(".weight.nested_quant_map");
+  if (!present(o.nested.absmax)) found.set_missing(".weight.nested_absmax");
+  return found.layer.status;
 }
 
 }  // namespace

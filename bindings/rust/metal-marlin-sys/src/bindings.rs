@@ -559,7 +559,7 @@ pub struct marlin_layer_info {
     /// in the file; for packed weights: the layout of their first part
     pub layout: marlin_layout,
     pub flags: u32,
-    /// of the scales; of the values if format is NONE
+    /// of the scales; of the values if they are floats
     pub dtype: marlin_dtype,
     /// in the file, or on the device
     pub bytes: u64,
