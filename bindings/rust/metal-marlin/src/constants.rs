@@ -108,6 +108,30 @@ open_enum! {
         NVFP4 = MARLIN_NVFP4,
         /// q * s (+ zero).
         INT8 = MARLIN_INT8,
+        /// As INT4, zero 2 when absent.
+        INT2 = MARLIN_INT2,
+        /// As INT4, zero 4 when absent.
+        INT3 = MARLIN_INT3,
+        /// As INT4, zero 16 when absent.
+        INT5 = MARLIN_INT5,
+        /// As INT4, zero 32 when absent.
+        INT6 = MARLIN_INT6,
+        /// iq4(q) * s, 16 integers from -127 to 113.
+        IQ4 = MARLIN_IQ4,
+        /// (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive).
+        UINT8 = MARLIN_UINT8,
+        /// e4m3(q) * s, s a float or E8M0.
+        FP8 = MARLIN_FP8,
+        /// nf4(q) * s, the 16 floats of QLoRA.
+        NF4 = MARLIN_NF4,
+        /// codebook\[q\] * s, 16 floats of the file or the caller.
+        CODEBOOK4 = MARLIN_CODEBOOK4,
+        /// Floats as they are, without scales.
+        FLOAT32 = MARLIN_FLOAT32,
+        /// The same in float16.
+        FLOAT16 = MARLIN_FLOAT16,
+        /// The same in bfloat16.
+        BFLOAT16 = MARLIN_BFLOAT16,
     }
 }
 

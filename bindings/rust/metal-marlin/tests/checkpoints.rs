@@ -67,7 +67,8 @@ fn floats_quantized_on_load() {
     let layer = file.layers().next().unwrap().unwrap();
     assert_eq!((layer.format, layer.dtype), (Format::NONE, Dtype::F16));
     let name = if layer.name == name { name } else { panic!("{}", layer.name) };
-    let kept = Weights::load(&context(), &file, name).unwrap().info().unwrap();
+    let floats = Weights::load(&context(), &file, name).unwrap();
+    let kept = floats.info().unwrap();
     assert_eq!((kept.format, kept.dtype), (Format::FLOAT16, Dtype::F16));
     let norms = vec![1.0f32; layer.k];
     let weights =
