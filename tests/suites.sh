@@ -163,18 +163,20 @@ suite_gpu() {
   [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/gpu-images ctest_in gpu build/release/tests/gpu
 }
-# In a tree of its own, with the kernels of every target; a spill is an error. The host's part needs no compiler of CUDA.
+# The kernels are compiled in a tree of their own; a spill is an error. Where there is no GPU to run them, Hopper's machine code
+# stands for all targets in the short form. The host's part needs no compiler of CUDA.
 suite_cuda() {
-  local nvcc=""
+  local nvcc="" target=cuda_tests options="-DMETAL_MARLIN_CUDA_TARGETS=sm_80;sm_90a;compute_100"
   ! python_ready build/nvcc "$cuda_packages" || nvcc=$(ls "$PWD"/build/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
   if [ -n "$nvcc" ]; then
-    own_build cuda . cuda_tests -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$nvcc" \
-      -DMETAL_MARLIN_NVCC_FLAGS="-Xptxas -Werror,-warn-spills" || return 0
-    ctest_in cuda build/cuda/tests/cuda
+    [ -n "${METAL_MARLIN_WHOLE:-}" ] || [ -e /dev/nvidiactl ] || { target=metal_marlin_kernels options=-DMETAL_MARLIN_CUDA_TARGETS=sm_90a; }
+    own_build cuda . "$target" -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$nvcc" \
+      -DMETAL_MARLIN_NVCC_FLAGS="-Xptxas -Werror,-warn-spills" $options || return 0
+    [ "$target" != cuda_tests ] || { ctest_in cuda build/cuda/tests/cuda; return 0; }
   else
     skip "cuda (kernels)" "$(why_not build/nvcc)"
-    folder_suite cuda
   fi
+  folder_suite cuda
 }
 suite_install() { with_packages install; }
 
@@ -298,11 +300,11 @@ suite_metal-asan() {
   own_build metal-asan tests/metal_on_cpu shaders/all -DMETAL_ON_CPU_SANITIZE=address,undefined && ctest_in metal-asan build/metal-asan/shaders || true
 }
 
-# The levels below this processor's own.
+# The levels below this processor's own. Readers of files do not depend on them, and the suite unit runs every kernel by its name.
 forced_isa() {
   built release || return 0
   export METAL_MARLIN_ISA=$2
-  ctest_in "$1-unit" build/release/tests/unit
+  ctest_in "$1-unit" build/release/tests/unit -LE checkpoints -E '/cpu_'
   ctest_in "$1-abi" build/release/tests/abi
   unset METAL_MARLIN_ISA
 }
@@ -313,9 +315,10 @@ suite_avx2() {
   fi
 }
 
-# Processors without and with the dot product, and one with all that the kernels use. Only what kernels can break is built.
+# A processor without the dot product and one with all that the kernels use; between them, in the long form, one with the dot
+# product alone. Only what kernels can break is built.
 suite_arm64() {
-  local tests="kernels_test cpu_features_test cpu_guard_test" cpu
+  local tests="kernels_test cpu_features_test cpu_guard_test" cpu cpus="${METAL_MARLIN_WHOLE:+neoverse-n1} max"
   [ "$(uname -m)" != aarch64 ] || { skip arm64 "this is arm64: the other suites are of it"; return 0; }
   [ "$(package_manager)" = apt ] && (install_packages arm64) || { skip arm64 "the packages of group arm64 cannot be installed"; return 0; }
   # shellcheck disable=SC2086
@@ -326,16 +329,19 @@ suite_arm64() {
     failed=1
   fi
   QEMU_CPU=cortex-a53 ctest_in arm64-cortex-a53 build/arm64/tests -LE slow -E NOT_BUILT
-  for cpu in neoverse-n1 max; do  # what needs no more than the first has run there
+  for cpu in $cpus; do  # what needs no more than the first has run there
     QEMU_CPU=$cpu ctest_in "arm64-$cpu" build/arm64/tests -LE slow -E '/cpu_(generic|neon)_|spills|NOT_BUILT'
   done
 }
 
-# The suite abi has compilers read the headers and looks up 100,000 names; neither runs more of the library's code here.
+# The suite abi has compilers read the headers and looks up 100,000 names; neither runs more of the library's code here. The long
+# form instruments the kernels, too, and has the tests of kernels alone, those of much memory, and those of the command.
 suite_asan() {
-  built asan || return 0
+  local more=ON but='|/cpu_|^ExpertsOfManyTokens|^LargeProducts'
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF
+  built asan -DMETAL_MARLIN_SANITIZE_KERNELS=$more -DMETAL_MARLIN_TOOLS=$more || return 0
   ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest_in asan build/asan/tests -LE slow -E '^abi\.headers|^Load\.ManyLayersByName$'
+    ctest_in asan build/asan/tests -LE slow -E "^abi\.headers|^Load\.ManyLayersByName\$$but"
 }
 
 # ThreadSanitizer needs its part of the address space free: where the kernel spreads mappings too widely for it, programs and
@@ -397,12 +403,16 @@ lanes() {
 # run_suites [NAME...]: what each suite says, in order; a table, and as the last line the sums of all parts.
 run_suites() {
   local name group table="" p=0 f=0 s=0
+  if [ "${1:-}" = whole ]; then
+    export METAL_MARLIN_WHOLE=1
+    shift
+  fi
   for name; do
     case " $all_suites $more_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites $more_suites" >&2; exit 2 ;; esac
   done
   [ $# != 0 ] || set -- $all_suites
   rm -rf "$results" && mkdir -p "$results"
-  ! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  ! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_SLOPPINESS=pch_defines,time_macros
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
   for group in $(for name; do groups_of "$name"; done | tr ' ' '\n' | sort -u); do
     (install_packages "$group") || true  # the suites say what they skip

@@ -79,6 +79,15 @@ bool is_group_size(int64_t g, int64_t k) {
   return g == k || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0);
 }
 
+/// Decoding looks rows up for each element, so that a row's place follows from its number.
+constexpr bool rows_follow_numbers() {
+  marlin_format number = 1;
+  for (const FormatRow& row : kTable)
+    if (row.format != number++) return false;
+  return true;
+}
+static_assert(rows_follow_numbers());
+
 Status check_group(const FormatRow& row, int64_t group_size, int64_t k) {
   if (row.fixed_group) {
     if (group_size == row.default_group || (group_size == k && k < row.default_group)) return {};
@@ -197,10 +206,7 @@ std::span<const FormatRow> format_table() { return kTable; }
 marlin_format last_format() { return std::end(kTable)[-1].format; }
 
 const FormatRow* format_row(marlin_format format) {
-  for (const FormatRow& row : kTable) {
-    if (row.format == format) return &row;
-  }
-  return nullptr;
+  return format >= 1 && format <= last_format() ? &kTable[format - 1] : nullptr;
 }
 
 const char* format_name(marlin_format format) {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "backends/gpu/kernels.h"
+#include "campaigns.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/product_factors.h"
@@ -88,38 +89,33 @@ void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint3
   ++tally.products;
 }
 
-/// Whether what takes long is wanted, too.
-bool all_wanted() {
-  const char* const wanted = std::getenv("METAL_MARLIN_THREE_WAY");
-  return wanted != nullptr && std::string(wanted) == "all";
-}
-
 /// What a GPU and its compiler are free to do.
 struct Freedom {
   const char* name;
   bool flush_to_zero;
   Contraction contraction;
   int orders;
-  bool always;  ///< else only with METAL_MARLIN_THREE_WAY=all
+  uint32_t step;  ///< of the pairs: all, one of so many, or with 0 none. A long campaign runs all.
 };
 void PrintTo(const Freedom& freedom, std::ostream* out) { *out << freedom.name; }
-constexpr Freedom kFreedoms[] = {{"fused_floats", false, Contraction::kFloat, 2, true},
-                                 {"flushed_unfused", true, Contraction::kOff, 1, false},
-                                 {"flushed_all_fused", true, Contraction::kAll, 1, true}};
+constexpr Freedom kFreedoms[] = {{"fused_floats", false, Contraction::kFloat, 2, 1},
+                                 {"flushed_unfused", true, Contraction::kOff, 1, 0},
+                                 {"flushed_all_fused", true, Contraction::kAll, 1, 5}};
 
 /// Every pair of choices, every access checked. METAL_MARLIN_PAIRS limits how many.
 class Pairs : public testing::TestWithParam<Freedom> {};
 
 TEST_P(Pairs, StayWithinTheirBounds) {
   const Freedom& freedom = GetParam();
-  if (!freedom.always && !all_wanted()) GTEST_SKIP() << "METAL_MARLIN_THREE_WAY is not all";
+  const uint32_t step = whole_campaigns() ? 1 : freedom.step;
+  if (step == 0) GTEST_SKIP() << "METAL_MARLIN_WHOLE is not set";
   const char* const most = std::getenv("METAL_MARLIN_PAIRS");
   std::vector<Row> rows = trial::pairwise(three_way());
   if (most != nullptr) rows.resize(std::min(rows.size(), static_cast<size_t>(std::atoi(most))));
   const auto device = std::make_shared<TestbedDevice>(
       TestbedOptions{.flush_to_zero = freedom.flush_to_zero, .contraction = freedom.contraction, .changes = {}});
   Tally tally;
-  for (uint32_t i = 1; i <= rows.size(); ++i) {
+  for (uint32_t i = 1; i <= rows.size(); i += step) {
     std::vector<uint64_t> orders = {2 * i, 2 * i + 1};
     orders.resize(static_cast<size_t>(freedom.orders));
     run_row(device, rows[i - 1], i, orders, true, tally);
@@ -168,10 +164,10 @@ INSTANTIATE_TEST_SUITE_P(Forms, Together, testing::Combine(testing::Bool(), test
   return std::string(std::get<0>(i.param) ? "int8" : "as_given") + (std::get<1>(i.param) ? "_shared" : "_apart");
 });
 
-/// Every three choices, unchecked. A part of the array, of which METAL_MARLIN_THREE_WAY=all runs the whole.
+/// Every three choices, unchecked. A part of the array, of which a long campaign runs the whole.
 TEST(Triples, StayWithinTheirBounds) {
-  constexpr uint32_t kParts = 8, kPart = 3;
-  const bool all = all_wanted();
+  constexpr uint32_t kParts = 24, kPart = 3;
+  const bool all = whole_campaigns();
   const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
   Tally tally;
   for (uint32_t i = 1; i <= three_way().size(); ++i)

@@ -6,9 +6,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
-#include <numeric>
 
+#include "campaigns.h"
 #include "core/slots.h"
 #include "core/thread_pool.h"
 #include "counting_new.h"
@@ -19,8 +18,6 @@
 
 namespace metal_marlin::cpu {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr Order kOrders[] = {Order::plain, Order::regular_index, Order::shuffled, Order::shard, Order::offset};
 
@@ -34,12 +31,14 @@ class Packing : public testing::Test {
   /// Calls use(source) for every format, kind, group size and order of k, each with a small ragged shape.
   template <class Use>
   void for_each_source(bool tame, const Use& use) {
+    int turn = 0;
     for (const FormatRow& row : format_table())
       for_each_kind(row, [&](WeightMeta meta) {
         for (const int64_t group : {16, 32, 64, 128, 256, 1 << 20})
           for (const Order order : kOrders) {
             const bool two_level = meta.has_two_level_scales();
-            if ((meta.sparse || two_level) && order != Order::plain) continue;
+            const bool skipped = turn++ % 3 != 0 && !whole_campaigns();
+            if (skipped || ((meta.sparse || two_level) && order != Order::plain)) continue;
             meta.n = pick(1, 3) == 1 ? 64 : pick(1, 150);
             meta.k = pick(1, 3) == 1 ? 256 : pick(1, 600);
             if (meta.sparse) meta.k = (meta.k + 3) / 4 * 4;
@@ -279,7 +278,7 @@ TEST_F(Packing, RejectsMasksThatDoNotKeepTwo) {
     source.all().kept[150 * 9 + 7] = static_cast<uint8_t>(bad);
     const auto packed = pack_weights(source, Allocator::system(), pool_);
     ASSERT_EQ(packed.status().code(), MARLIN_E_FORMAT) << bad;
-    EXPECT_THAT(packed.status().message(), HasSubstr("row 150, block 7 of 4"));
+    EXPECT_THAT(packed.status().message(), testing::HasSubstr("row 150, block 7 of 4"));
   }
   MemorySource source = sparse_source(MARLIN_INT4, 2, 36, random_);
   source.all().kept.pop_back();
@@ -364,7 +363,7 @@ TEST_F(Packing, RejectsGroupsThatDoNotFit) {
   meta.groups = 2;
   const auto packed = pack_weights(source, Allocator::system(), pool_);
   EXPECT_EQ(packed.status().code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(packed.status().message(), HasSubstr("group_size is 48"));
+  EXPECT_THAT(packed.status().message(), testing::HasSubstr("group_size is 48"));
 }
 
 TEST_F(Packing, RefusesFewRowsOfExtremeLength) {
@@ -389,7 +388,7 @@ TEST_F(Packing, RefusesFewRowsOfExtremeLength) {
   for (const int64_t n : {1, 2, 8, 14}) {
     const Status refused = status_of(n, kLong);
     EXPECT_EQ(refused.code(), MARLIN_E_UNSUPPORTED) << n;
-    EXPECT_THAT(refused.message(), HasSubstr("[" + std::to_string(n) + ", 33000000]: packed as 64 rows"));
+    EXPECT_THAT(refused.message(), testing::HasSubstr("[" + std::to_string(n) + ", 33000000]: packed as 64 rows"));
     EXPECT_EQ(asked, 0u);
   }
   // Rows of the lengths that models have, and enough rows of any length, are packed as far as memory goes.

@@ -111,6 +111,8 @@ struct PanelLayout {
     return code_bits < 4 ? 2 : 4;
   }
   int high_bits() const { return code_bits - low_bits(); }
+  /// Flips the upper bit of stored bytes of UINT8: 128 less in two's complement.
+  uint32_t flipped_bits() const { return less_128 ? 0x80808080u : 0; }
   /// What is subtracted from all codes when they are expanded.
   int zero_point() const {
     return expansion == Expansion::integers && zero_kind == ZeroKind::none ? 1 << code_bits >> 1

@@ -128,23 +128,19 @@ class PanelPacker {
 
   void write_planes(const uint8_t* codes, std::byte* to) const {
     const int low = out_.layout.low_bits();
-    if (out_.layout.less_128) {
-      for (int line = 0; line < 8; ++line)
-        store(to + 64 * line, load<uint32_t>(codes + 4 * line) ^ 0x80808080u);
-      return;
-    }
-    write_plane(codes, 0, low, to);
-    write_plane(codes, low, out_.layout.high_bits(), to + 64 * low);
+    write_plane(codes, 0, low, out_.layout.flipped_bits(), to);
+    write_plane(codes, low, out_.layout.high_bits(), 0, to + 64 * low);
   }
 
-  /// Writes `bits` bits of 32 codes, from bit `first` on: a dword of every line.
-  static void write_plane(const uint8_t* codes, int first, int bits, std::byte* to) {
+  /// Writes `bits` bits of 32 codes, from bit `first` on: a dword of every line, of which `flip`
+  /// flips bits.
+  static void write_plane(const uint8_t* codes, int first, int bits, uint32_t flip, std::byte* to) {
     const uint32_t mask = ((1u << bits) - 1u) * 0x01010101u;
     for (int line = 0; line < bits; ++line, to += 64) {
       uint32_t word = 0;
       for (int shift = 0; shift < 8; shift += bits, codes += 4)
         word |= (load<uint32_t>(codes) >> first & mask) << shift;
-      store(to, word);
+      store(to, word ^ flip);
     }
   }
 

@@ -97,13 +97,8 @@ class RowUnpacker {
           store(to + 4 * slot_of_step(line), load<uint32_t>(from + 64 * line));
         continue;
       }
-      if (layout.less_128) {
-        for (int line = 0; line < 8; ++line)
-          store(to + 4 * line, load<uint32_t>(from + 64 * line) ^ 0x80808080u);
-        continue;
-      }
-      add_plane(from, 0, low, to);
-      add_plane(from + 64 * low, low, layout.high_bits(), to);
+      add_plane(from, 0, low, layout.flipped_bits(), to);
+      add_plane(from + 64 * low, low, layout.high_bits(), 0, to);
     }
   }
 
@@ -117,11 +112,11 @@ class RowUnpacker {
     }
   }
 
-  /// Adds `bits` bits to 32 codes, from bit `first` on.
-  static void add_plane(const std::byte* from, int first, int bits, uint8_t* codes) {
+  /// Adds `bits` bits to 32 codes, from bit `first` on; `flip` flips bits of each dword first.
+  static void add_plane(const std::byte* from, int first, int bits, uint32_t flip, uint8_t* codes) {
     const uint32_t mask = ((1u << bits) - 1u) * 0x01010101u;
     for (int line = 0; line < bits; ++line, from += 64) {
-      const auto word = load<uint32_t>(from);
+      const uint32_t word = load<uint32_t>(from) ^ flip;
       for (int shift = 0; shift < 8; shift += bits, codes += 4)
         store(codes, load<uint32_t>(codes) | (word >> shift & mask) << first);
     }

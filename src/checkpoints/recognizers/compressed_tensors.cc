@@ -35,20 +35,12 @@ bool has_two_packings(int bits) { return 32 % bits != 0; }
 
 /// Versions before 0.18 padded words to whole codes. Nothing if the config does not tell.
 std::optional<bool> is_padded_version(std::string_view version) {
-  int64_t parts[2] = {-1, -1};
-  size_t part = 0;
-  for (const char c : version.substr(0, 16)) {
-    if (c == '.' && part == 0 && parts[0] >= 0) {
-      part = 1;
-    } else if (c >= '0' && c <= '9') {
-      parts[part] = std::max<int64_t>(parts[part], 0) * 10 + (c - '0');
-    } else {
-      break;
-    }
-    if (parts[part] > INT32_MAX) return std::nullopt;
-  }
-  if (parts[0] < 0 || parts[1] < 0) return std::nullopt;
-  return parts[0] == 0 && parts[1] < 18;
+  const auto major = take_number(version);
+  if (!major || !version.starts_with('.')) return std::nullopt;
+  version.remove_prefix(1);
+  const auto minor = take_number(version);
+  if (!minor) return std::nullopt;
+  return *major == 0 && *minor < 18;
 }
 
 /// "4 bits", "3 or 4 bits": the widths of a mask.
@@ -185,10 +177,8 @@ std::optional<Finding> recognize_int_quantized(const Finder& finder, const Tenso
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.scales = scales;
-  if (scales.dims.empty() || (scales.dims.size() == 1 && scales.dims[0] == 1)) {
-    o.scales.dims = {o.n, 1};  // one scale, which all rows read
-    o.scales.row_stride = 0;
-  }
+  if (scales.dims.empty() || (scales.dims.size() == 1 && scales.dims[0] == 1))
+    share_among_rows(o.scales, o.n);
   o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
   if (const TensorView zeros = finder.find(*base, ".weight_zero_point"); present(zeros)) {
     found.layer.status =

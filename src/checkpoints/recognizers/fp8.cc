@@ -18,11 +18,7 @@ void set_blocks(const QuantConfig& config, Finding& found) {
   TensorView& scales = o.scales;
   const int64_t rows = rows_of(scales), cols = cols_of(scales);
   o.group_size = std::max<int64_t>(o.k, 1);
-  if (scales.dims.empty() || (rows == 1 && cols == 1)) {
-    scales.dims = {o.n, 1};
-    scales.row_stride = 0;
-    return;
-  }
+  if (rows == 1 && cols == 1) return share_among_rows(scales, o.n);
   if (scales.dims.size() == 1 && scales.dims[0] == o.n) {
     scales.dims = {o.n, 1};
     scales.row_stride = 1;

@@ -99,15 +99,11 @@ Status set_padded_group_size(const Finder& finder, int64_t padded, Finding& foun
 }
 
 /// The integer after the first ':' of "gptqmodel:5.8.0".
-std::optional<int64_t> major_version(std::string_view quantizer) {
+std::optional<uint32_t> major_version(std::string_view quantizer) {
   const size_t colon = quantizer.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  std::optional<int64_t> major;
-  for (const char c : quantizer.substr(colon + 1, 9)) {
-    if (c < '0' || c > '9') break;
-    major = major.value_or(0) * 10 + (c - '0');
-  }
-  return major;
+  quantizer.remove_prefix(colon + 1);
+  return take_number(quantizer);
 }
 
 /// How the writer's own reader reads the largest stored zero; AUTO if the writer is unknown. For

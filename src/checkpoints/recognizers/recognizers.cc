@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace metal_marlin {
 namespace {
@@ -41,6 +42,19 @@ std::optional<marlin_format> integer_format(int64_t bits) {
     default:
       return std::nullopt;
   }
+}
+
+void share_among_rows(TensorView& scale, int64_t n) {
+  scale.dims = {n, 1};
+  scale.row_stride = 0;
+}
+
+std::optional<uint32_t> take_number(std::string_view& text) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
 }
 
 bool finds(RecognizerId id, marlin_layout number) {
