@@ -168,7 +168,7 @@ typedef int32_t marlin_compute;
 typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/formats.md defines each bit by bit */
 #define MARLIN_LAYOUT_AUTO ((marlin_layout)0) /* packing: ROWS; opening a file: detected */
 #define MARLIN_LAYOUT_ROWS \
-  ((marlin_layout)1) /* 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K] */
+  ((marlin_layout)1) /* 4 bits: U8 [N, ceil(K/2)], even k low; INT8: I8; FP8: U8, E4M3; UINT8: U8, I8 (q - 128); others: U8 */
 #define MARLIN_LAYOUT_K8N ((marlin_layout)2)           /* U32 [K/8, N], nibble i of a word = element 8 kb + i */
 #define MARLIN_LAYOUT_GPTQ_V1 ((marlin_layout)3)       /* GPTQ_V2, but the packed zeros store zero - 1 */
 #define MARLIN_LAYOUT_GPTQ_V2 ((marlin_layout)4)       /* U32 [K*bits/32, N], columns are streams of codes; packed zeros */

@@ -107,6 +107,8 @@ float decode_value(const WeightMeta& meta, uint32_t code, GroupScale group,
   // between two floats or at least 2^-49 (relative) away from the halfway point. The intermediate
   // rounding to double therefore changes nothing.
   if (tensor->divide) return f64_to_f32(value / factor);
+  // Only NVFP4 has both; its product has at most 38 bits and is exact.
+  if (tensor->divisor != 1) return f64_to_f32(value * factor / f32_to_f64(tensor->divisor));
   return f64_to_f32(multiply_to_odd(value, factor));
 }
 

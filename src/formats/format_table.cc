@@ -195,6 +195,12 @@ Status check_tensor_scales(const WeightMeta& meta) {
                            i, i == 0 ? "0" : "above the one before", meta.n, first);
     }
     previous = first;
+    if (meta.tensor_scales[i].divisor != 1 && meta.format != MARLIN_NVFP4) {
+      return Status::error(MARLIN_E_UNSUPPORTED,
+                           "tensor_scale %zu: a factor with a divisor is served for NVFP4 only, "
+                           "found %s",
+                           i, format_name(meta.format));
+    }
   }
   return {};
 }

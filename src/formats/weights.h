@@ -37,6 +37,7 @@ struct TensorScale {
   int64_t first_row = 0;
   float value = 1;
   bool divide = false;  ///< the file stores the reciprocal: weight / value
+  float divisor = 1;    ///< of a value that multiplies: weight * value / divisor; NVFP4 only
 };
 
 /// Everything about a matrix W[n, k] except its elements.

@@ -54,7 +54,7 @@ Result<std::unique_ptr<WeightSource>> read_packed(const LayoutOperands& operands
   parts.codes = o.values.data;
   parts.code_stride = cols_of(o.values) * 4;
   parts.code_form = form;
-  parts.from_zero = o.format == MARLIN_INT8;
+  parts.flips_sign = o.format == MARLIN_INT8;
   parts.scales = o.scales.data;
   parts.scale_stride = parts.meta.groups * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
   MARLIN_RETURN_IF_ERROR(take_zeros(o, bits, parts));

@@ -1,6 +1,7 @@
 // GGUF blocks: a row of W is a row of blocks, which hold codes and scales together. gguf_blocks.h
 // describes the types of blocks.
 #include <cinttypes>
+#include <string>
 
 #include "base/bits.h"
 #include "formats/format_table.h"
@@ -22,6 +23,19 @@ const GgufType* type_of(const LayoutOperands& o, bool additive, bool two_level) 
       return &type;
   }
   return nullptr;
+}
+
+/// The types of blocks that hold this format, each with the flags that ask for it.
+std::string types_of(marlin_format format) {
+  std::string types;
+  for (const GgufType& type : gguf_types()) {
+    if (type.block == nullptr || type.block->format != format) continue;
+    types += types.empty() ? "" : ", ";
+    types += type.element.name;
+    if (type.block->zeros) types += " (additive zeros)";
+    if (type.block->two_level()) types += " (two-level scales)";
+  }
+  return types;
 }
 
 /// Null if no type of blocks that the library writes holds this format.
@@ -103,10 +117,11 @@ Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth d
   const bool two_level = (o.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0;
   const GgufType* type = type_of(o, additive, two_level);
   if (type == nullptr) {
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "layout: no GGUF block type that is read holds %s%s%s",
-                         format_name(o.format), two_level ? " with two-level scales" : "",
-                         additive ? " with additive zeros" : "");
+    const std::string types = types_of(o.format);
+    return Status::error(
+        MARLIN_E_UNSUPPORTED, "layout: no GGUF block type that is read holds %s%s%s; it has %s",
+        format_name(o.format), additive ? " with additive zeros" : "",
+        two_level ? " with two-level scales" : "", types.empty() ? "none" : types.c_str());
   }
   const ElementType& element = type->element;
   const GgufBlock& block = *type->block;

@@ -9,6 +9,10 @@
 namespace metal_marlin {
 namespace {
 
+/// The largest magnitude that codes and scales of NVFP4 express without a tensor scale: 6 * 448.
+/// `global_scale` is the largest weight, which this one stands for.
+constexpr float kLargest = 2688;
+
 bool any_byte(const RowsOperands& parts, uint8_t a, uint8_t b) {
   for (int64_t n = 0; n < parts.meta.n; ++n) {
     const std::byte* row = parts.scales + n * parts.scale_stride;
@@ -29,6 +33,7 @@ Result<std::unique_ptr<WeightSource>> read_mlx(const LayoutOperands& operands, D
   rows.values.dims.back() *= 4;
   rows.values.row_stride *= 4;
   MARLIN_ASSIGN(RowsOperands parts, check_rows(rows, depth, CodeForm::stream));
+  for (TensorScale& scale : parts.meta.tensor_scales) scale.divisor = kLargest;
   if (depth == Depth::full && parts.meta.scale_type == ScaleType::e8m0 &&
       any_byte(parts, 0xff, 0xff)) {
     parts.meta.scale_type = ScaleType::bf16;

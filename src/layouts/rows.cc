@@ -48,7 +48,7 @@ class RowsSource final : public WeightSource {
         for (int64_t i = 0; i < meta_.k; ++i) to[i] = std::to_integer<uint8_t>(from[i]) & mask;
       }
     }
-    if (!parts_.from_zero) return;
+    if (!parts_.flips_sign) return;
     for (uint8_t& code : out) code ^= 0x80u;
   }
 
@@ -94,6 +94,8 @@ class RowsSource final : public WeightSource {
       switch (parts_.zero_form) {
         case ZeroForm::plain:
           std::memcpy(to, parts_.zeros + n * parts_.zero_stride, row);
+          if (parts_.flips_sign && meta_.zero_kind == ZeroKind::integer)
+            for (size_t g = 0; g < row; ++g) to[g] ^= 0x80u;
           break;
         case ZeroForm::words_along_n:
           for (int64_t g = 0; g < meta_.groups; ++g) to[g] = zero_in_column(bits, g, n);
@@ -130,6 +132,8 @@ Result<int64_t> check_codes(const LayoutOperands& o, int code_bits, CodeForm for
   if (code_bits != 4) {
     if (o.format == MARLIN_FP8)
       MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_E4M3, MARLIN_U8}));
+    else if (o.format == MARLIN_UINT8)
+      MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8, MARLIN_I8}));
     else
       MARLIN_RETURN_IF_ERROR(expect_dtype(v, {o.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
@@ -165,7 +169,7 @@ Status check_zeros(const LayoutOperands& o, Depth depth, RowsOperands& parts) {
     parts.zero_stride = v.row_stride * static_cast<int64_t>(scale_bytes(meta.zero_type));
     return {};
   }
-  MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8}));
+  MARLIN_RETURN_IF_ERROR(expect_dtype(v, {parts.flips_sign ? MARLIN_I8 : MARLIN_U8}));
   meta.zero_kind = ZeroKind::integer;
   parts.zero_stride = v.row_stride;
   const int most = (1 << format_row(meta.format)->code_bits) - 1;
@@ -196,6 +200,7 @@ Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth, CodeForm f
     parts.sparse_meta = o.sparse_meta;
   }
   MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits, form));
+  parts.flips_sign = o.format == MARLIN_UINT8 && o.values.dtype == MARLIN_I8;
   MARLIN_RETURN_IF_ERROR(
       expect_shape(o.scales, ceil_div(o.n, o.scale_rows), parts.meta.groups, true));
   parts.scale_rows = o.scale_rows;

@@ -29,7 +29,9 @@ struct RowsOperands {
   const std::byte* codes = nullptr;
   int64_t code_stride = 0;
   CodeForm code_form = CodeForm::rows;
-  bool from_zero = false;  ///< codes of 8 bits count from 0: they are q + 128
+  /// Codes of 8 bits and their integer zeros are 128 more (INT8 from 0 on) or less (UINT8 in I8)
+  /// than canonical ones: their upper bit is flipped.
+  bool flips_sign = false;
   const std::byte* scales = nullptr;
   int64_t scale_stride = 0;
   int64_t scale_rows = 1;  ///< rows of W that share a row of scales

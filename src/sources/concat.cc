@@ -134,7 +134,7 @@ std::vector<TensorScale> concat_tensor_scales(
   for (const auto& part : parts) {
     if (any && part->meta().tensor_scales.empty()) all.push_back({row, 1.0f, false});
     for (const TensorScale& t : part->meta().tensor_scales)
-      all.push_back({row + t.first_row, t.value, t.divide});
+      all.push_back({row + t.first_row, t.value, t.divide, t.divisor});
     row += part->meta().n;
   }
   return all;

@@ -89,7 +89,7 @@ std::vector<TensorScale> shard_tensor_scales(const std::vector<TensorScale>& who
   for (const TensorScale& t : whole) {
     if (t.first_row >= first + count) break;
     if (t.first_row <= first) part.clear();  // covered by this one from the first row on
-    part.push_back({std::max<int64_t>(t.first_row - first, 0), t.value, t.divide});
+    part.push_back({std::max<int64_t>(t.first_row - first, 0), t.value, t.divide, t.divisor});
   }
   return part;
 }

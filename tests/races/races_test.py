@@ -24,7 +24,7 @@ import pages  # noqa: E402
 import racing  # noqa: E402
 from charts import ticks  # noqa: E402
 from peer import Absent, Peer, Product  # noqa: E402
-from weights import FORMATS, Weights, expert_ids, nmse, to_bf16  # noqa: E402
+from weights import FORMATS, Weights, expert_ids, nmse, to_bf16, weights_of  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)) if __name__ == "__main__" else None
 
@@ -50,7 +50,7 @@ class WeightsTest(unittest.TestCase):
         mm, library = ours.mm, ours.Race(BUILD).library
         context = mm.Context(mm.Backend.CPU, library=library)
         for fmt in FORMATS.values():
-            weights = Weights(fmt, 6, 256)
+            weights = weights_of(fmt, 6, 256)
             candidate = ours.Ours(ours.Race(BUILD), 1, "cpu", ["f32"])
             candidate.prepare(weights, 1)
             wanted = weights.values(slice(None)).astype(np.float32)

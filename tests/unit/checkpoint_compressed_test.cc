@@ -164,8 +164,10 @@ TEST(CheckpointCompressed, UnreadKindsNameTheReason) {
                                 {"l.weight_scale", "F32", "3,1", std::string(12, '\0')}};
   refused(bytes, "{}", MARLIN_E_SHAPE, "l.weight_scale", "expected [2, 1], found [3, 1]");
   bytes[1] = {"l.weight_scale", "F32", "2,1", std::string(8, '\0')};
-  bytes.push_back({"l.weight_zero_point", "I8", "2,1", std::string(2, '\0')});
-  refused(bytes, "{}", MARLIN_E_UNSUPPORTED, "l.weight_zero_point", "weights of 8 bits with zero points are not read");
+  bytes.push_back({"l.weight_zero_point", "I8", "3,1", std::string(3, '\0')});
+  refused(bytes, "{}", MARLIN_E_SHAPE, "l.weight_zero_point", "expected [2, 1], found [3, 1]");
+  bytes[2] = {"l.weight_zero_point", "U8", "2,1", std::string(2, '\0')};
+  refused(bytes, "{}", MARLIN_E_UNSUPPORTED, "l.weight_zero_point", "expected I8, found U8");
   bytes.pop_back();
   bytes[1] = {"l.weight_scale", "F8_E8M0", "2,1", std::string(2, '\0')};
   refused(bytes, "{}", MARLIN_E_UNSUPPORTED, "l.weight", "weights of 8 bits (I8) are not read");
@@ -191,6 +193,28 @@ TEST(CheckpointCompressed, IntQuantizedTakesScalesOfTensorsRowsAndGroups) {
   expect(values_with("", {0.25f}), [](size_t) { return 0.25f; });
   expect(values_with("2,1", {0.5f, 3}), [](size_t i) { return i < 64 ? 0.5f : 3.0f; });
   expect(values_with("2,2", {1, 2, 3, 4}), [](size_t i) { return static_cast<float>(1 + i / 32); });
+}
+
+TEST(CheckpointCompressed, IntQuantizedTakesZeroPoints) {
+  std::string codes;
+  for (int i = 0; i < 128; ++i) codes.push_back(static_cast<char>(i * 37 - 128));
+  const auto values_with = [&](const char* shape, std::initializer_list<float> scales, const std::string& zeros) {
+    const auto opened = open_tensors({{"l.weight", "I8", "2,64", codes},
+                                      {"l.weight_scale", "F32", shape, bytes_of(scales)},
+                                      {"l.weight_zero_point", "I8", shape, zeros}},
+                                     "{}");
+    const Layer layer = opened.value()->layers()[0];
+    EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+    EXPECT_EQ(layer.format, MARLIN_UINT8);
+    EXPECT_EQ(layer.flags, MARLIN_LAYER_ZEROS);
+    return decode_all(*opened.value()->source(0, 0, {}).value(), 1).value();
+  };
+  const auto of_rows = values_with("2,1", {0.5f, 3}, {-128, 127}), of_tensor = values_with("1", {0.25f}, {5});
+  for (size_t i = 0; i < 128; ++i) {
+    const float code = static_cast<int8_t>(codes[i]);
+    ASSERT_EQ(of_rows[i], i < 64 ? (code + 128) * 0.5f : (code - 127) * 3) << i;
+    ASSERT_EQ(of_tensor[i], (code - 5) * 0.25f) << i;
+  }
 }
 
 }  // namespace

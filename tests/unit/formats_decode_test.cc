@@ -247,6 +247,10 @@ TEST(Decode, WorkedExamples) {
   const TensorScale multiply{0, 12.0f / 2688, false}, divide{0, 224.0f, true};
   EXPECT_EQ(decode_value(meta, 7, {448, 0}, &divide), 12.0f);
   EXPECT_EQ(decode_value(meta, 2, {448, 0}, &multiply), 2.0f);
+  // MLX with the largest weight 0.7, which the code 7 has: 0.7 / 2688 has no float that gives it back.
+  const TensorScale largest{0, 0.7f, false, 2688}, rounded{0, 0.7f / 2688, false};
+  EXPECT_EQ(decode_value(meta, 7, {448, 0}, &largest), 0.7f);
+  EXPECT_NE(decode_value(meta, 7, {448, 0}, &rounded), 0.7f);
   // MLX: s 0.25, b -1, codes 2 and 7.
   meta.format = MARLIN_INT4;
   meta.zero_kind = ZeroKind::additive;

@@ -156,6 +156,9 @@ TEST(CheckMeta, TensorScales) {
   m.tensor_scales = {{0, 1, false}};
   m.zero_kind = ZeroKind::additive;
   expect_error(m, MARLIN_E_UNSUPPORTED, "additive");
+  m = good();
+  m.tensor_scales = {{0, 1, false, 2688}};
+  expect_error(m, MARLIN_E_UNSUPPORTED, "NVFP4 only, found INT4");
 }
 
 }  // namespace

@@ -9,7 +9,9 @@ import numpy as np
 from peer import Peer, Product, needs
 
 # The numbers of the types are those of GGUF files.
-TYPES = {"int4": (2, b"q4_0"), "int4-zeros": (3, b"q4_1"), "int8": (8, b"q8_0"), "mxfp4": (39, b"mxfp4"), "nvfp4": (40, b"nvfp4")}
+TYPES = {"int4": (2, b"q4_0"), "int4-zeros": (3, b"q4_1"), "int8": (8, b"q8_0"), "mxfp4": (39, b"mxfp4"), "nvfp4": (40, b"nvfp4"),
+         "q5_0": (6, b"q5_0"), "q5_1": (7, b"q5_1"), "q2_k": (10, b"q2_K"), "q3_k": (11, b"q3_K"), "q4_k": (12, b"q4_K"),
+         "q5_k": (13, b"q5_K"), "q6_k": (14, b"q6_K"), "iq4_nl": (20, b"iq4_nl"), "iq4_xs": (23, b"iq4_xs")}
 F32, I32 = 0, 26
 ALIGNMENT = 4096  # of what shares a buffer
 NODES = 8  # of a graph: three are used

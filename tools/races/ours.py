@@ -97,6 +97,9 @@ class Ours(Peer):
         bits = {"mxfp4": mm.DType.E8M0, "nvfp4": mm.DType.E4M3}.get(fmt.base)
 
         def part(rows):
+            if fmt.blocks:
+                return mm.Part(mm.Format[fmt.base.upper()], weights.data[rows], k=weights.k, layout=mm.Layout.GGUF,
+                               additive_zeros=fmt.additive, two_level_scales=fmt.blocks.elements == 256)
             scales, zeros = weights.scales[rows], None if weights.zeros is None else weights.zeros[rows]
             return mm.Part(mm.Format[fmt.base.upper()], weights.codes[rows], mm.Bits(scales, bits) if bits else scales, zeros, fmt.group,
                            k=weights.k, layout=mm.Layout.ROWS, additive_zeros=fmt.additive)

@@ -125,7 +125,7 @@ class Torch(Peer):
     def prepare(self, weights, copies):
         self.forget()
         torch, self.group = self.torch, weights.format.group
-        needs(weights.format.base == "int4", f"torch has no {weights.format.name}")
+        needs(weights.format.base == "int4" and not weights.format.blocks, f"torch has no {weights.format.name}")
         needs(weights.k % max(self.group, 32) == 0 and weights.n % 16 == 0, "torch wants K in whole groups and N in multiples of 16")
         codes = torch.from_numpy(weights.each_code(slice(None)).astype(np.int32))
         packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 2)

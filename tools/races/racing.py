@@ -4,7 +4,7 @@ import statistics
 
 import numpy as np
 from peer import Absent, needs, settle
-from weights import FORMATS, Weights, expert_ids, nmse, shape_text, to_bf16
+from weights import FORMATS, expert_ids, nmse, shape_text, to_bf16, weights_of
 
 # In seconds: calls before a sample, until the system has separated threads that woke on the same processor (after 1 ms they still
 # shared one, and a call took 1.5 times as long); the calls of a sample, which follow one another like those of a decoder; a call
@@ -116,7 +116,11 @@ class Track:
 
         shape: {"N", "K"}, and {"experts", "top_k"} for a mixture of experts, of which every row has top_k"""
         experts, words = shape.get("experts"), f"{format_name}, {shape_text(shape)}"
-        weights, present = Weights(FORMATS[format_name], shape["N"], shape["K"], experts or 1), []
+        try:
+            weights, present = weights_of(FORMATS[format_name], shape["N"], shape["K"], experts or 1), []
+        except Absent as why:
+            self.note(f"{words}: {why}")
+            return
         copies = max(1 if experts else 2, min(2000, -(-rotation // weights.bytes)))
         for peer in self.peers:
             try:

@@ -5,9 +5,26 @@ Scales are numbers that float16 and bfloat16 both hold, so that no candidate has
 import dataclasses
 
 import numpy as np
+from peer import needs
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float64)
 E2M1 = np.concatenate([E2M1, -E2M1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """A type of GGUF's blocks, whose bytes are random but for the float16 numbers at these bytes of a block.
+
+    elements, bytes  of a block
+    scale            where the scale is
+    minimum          where the factor of the minima is, or the minimum; None: there is none
+    middle           minimum / scale that gives weights the mean 0"""
+
+    elements: int
+    bytes: int
+    scale: int
+    minimum: int | None = None
+    middle: float = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,16 +32,20 @@ class Format:
     """name     as --formats takes it
     base     the library's name of the format
     group    elements of K with one scale
-    additive q * s + zero instead of (q - 8) * s"""
+    additive q * s + zero instead of (q - 8) * s
+    blocks   for weights that are blocks of GGUF from the start, the type of this name"""
 
     name: str
     base: str
     group: int
     additive: bool = False
+    blocks: Blocks | None = None
 
     @property
     def bits(self):
         """The bits of a weight with its scale and zero, as files store it."""
+        if self.blocks:
+            return 8 * self.blocks.bytes / self.blocks.elements
         scale = 8 if self.base in ("mxfp4", "nvfp4") else 32 if self.additive else 16
         return (8 if self.base == "int8" else 4) + scale / self.group
 
@@ -37,6 +58,15 @@ FORMATS = {each.name: each for each in (
     Format("int4-zeros", "int4", 32, additive=True),
     Format("int4-zeros-g64", "int4", 64, additive=True),
     Format("int8", "int8", 32),
+    Format("q2_k", "int2", 16, True, Blocks(256, 84, 80, 82, 1.5)),
+    Format("q3_k", "int3", 16, False, Blocks(256, 110, 108)),
+    Format("q4_k", "int4", 32, True, Blocks(256, 144, 0, 2, 7.5)),
+    Format("q5_k", "int5", 32, True, Blocks(256, 176, 0, 2, 15.5)),
+    Format("q6_k", "int6", 16, False, Blocks(256, 210, 208)),
+    Format("q5_0", "int5", 32, False, Blocks(32, 22, 0)),
+    Format("q5_1", "int5", 32, True, Blocks(32, 24, 0, 2, -15.5)),
+    Format("iq4_nl", "iq4", 32, False, Blocks(32, 18, 0)),
+    Format("iq4_xs", "iq4", 32, False, Blocks(256, 136, 0)),
 )}
 
 
@@ -129,6 +159,40 @@ class Weights:
                 parts = [half(self.scales), *([half(self.zeros)] if self.zeros is not None else []), codes]
         blocks = np.concatenate(parts, -1).reshape(rows, -1)
         return np.stack([blocks[e:e + self.n] for e in range(self.experts)])
+
+
+class BlockWeights:
+    """W[n, k] of random blocks, with the members of Weights that do not tell codes from scales. The package gguf decodes them."""
+
+    def __init__(self, fmt, n, k, experts=1, seed=1):
+        needs(k % fmt.blocks.elements == 0, f"{fmt.name} has K in multiples of {fmt.blocks.elements}")
+        self.format, self.n, self.k, self.experts = fmt, n, k, experts
+        random, rows = np.random.default_rng(seed), n + experts - 1
+        self.data = random.integers(0, 256, (rows, k // fmt.blocks.elements, fmt.blocks.bytes), np.uint8)
+        scales = (1e-4 + 1e-4 * random.random(self.data.shape[:2])).astype(np.float16)
+        half = lambda values: values.astype(np.float16)[..., None].view(np.uint8)
+        self.data[..., fmt.blocks.scale:fmt.blocks.scale + 2] = half(scales)
+        if fmt.blocks.minimum is not None:
+            self.data[..., fmt.blocks.minimum:fmt.blocks.minimum + 2] = half(scales * fmt.blocks.middle)
+        self.data = self.data.reshape(rows, -1)
+
+    @property
+    def bytes(self):
+        """The weights as files store them."""
+        return self.experts * self.n * self.data.shape[1]
+
+    def values(self, rows):
+        """float64 [rows, k]"""
+        import gguf
+        return gguf.quants.dequantize(self.data[rows], gguf.GGMLQuantizationType[self.format.name.upper()]).astype(np.float64)
+
+    def blocks(self):
+        """uint8 [experts, n, bytes of a row]"""
+        return np.stack([self.data[e:e + self.n] for e in range(self.experts)])
+
+
+def weights_of(fmt, n, k, experts=1):
+    return (BlockWeights if fmt.blocks else Weights)(fmt, n, k, experts)
 
 
 def expert_ids(m, experts, top_k, draws):

@@ -178,7 +178,7 @@ class Compute(Constant):
 class Layout(Constant):
     # packing: ROWS; opening a file: detected
     AUTO = 0
-    # 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K]
+    # 4 bits: U8 [N, ceil(K/2)], even k low; INT8: I8; FP8: U8, E4M3; UINT8: U8, I8 (q - 128); others: U8
     ROWS = 1
     # U32 [K/8, N], nibble i of a word = element 8 kb + i
     K8N = 2

@@ -7,7 +7,7 @@ import dataclasses
 from . import _abi, errors
 from ._abi import Format
 
-FLAGS = ("additive_zeros", "divide_scale", "prune_2_4", "obeys_2_4", "gate_up_interleaved", "scales_mse")
+FLAGS = ("additive_zeros", "divide_scale", "prune_2_4", "obeys_2_4", "gate_up_interleaved", "scales_mse", "two_level_scales")
 
 
 def flags_of(options: object, prefix: str) -> int:

@@ -40,6 +40,7 @@ class Part:
     obeys_2_4           dense values obey 2:4: store them sparse
     gate_up_interleaved rows alternate gate, up
     scales_mse          quantizing: the scales of least squared error
+    two_level_scales    with Layout.GGUF: values are blocks of this format's K-quant (IQ4: IQ4_XS)
     gptq_zero_f         what a zero nibble 15 stands for, with Layout.GPTQ_V1
     """
 
@@ -62,6 +63,7 @@ class Part:
     obeys_2_4: bool = False
     gate_up_interleaved: bool = False
     scales_mse: bool = False
+    two_level_scales: bool = False
     gptq_zero_f: GptqZeroF = GptqZeroF.AUTO
 
     def desc(self, keeps: list[Operand]) -> _abi.marlin_pack_desc:

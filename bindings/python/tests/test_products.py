@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import dataclasses
 import pickle
 import threading
 import time
@@ -156,6 +157,20 @@ def test_codes_and_shards(context, gptq, weights):
     np.testing.assert_array_equal(mm.Weights.pack(context, int8).unpack()[0], np.arange(-16, 16) / 2)
     part = mm.Weights.load(context, gptq, DOWN, shards=[mm.Shard((64, 128, 0), (32, 128, 0))])
     np.testing.assert_array_equal(part.unpack(), weights.unpack()[64:, 128:256])
+
+
+def test_blocks_of_two_levels(context):
+    nibbles = np.arange(256).reshape(4, 2, 32) % 16
+    block = np.zeros((1, 144), np.uint8)  # Q4_K
+    block[0, :4] = np.array([0.5, 0.25], np.float16).view(np.uint8)  # d, dmin
+    block[0, 4:8] = 3  # the scales of sub-blocks 0 to 3, then their minima, then both of sub-blocks 4 to 7
+    block[0, 8:12] = 2
+    block[0, 12:16] = 3 | 2 << 4
+    block[0, 16:] = (nibbles[:, 0] | nibbles[:, 1] << 4).ravel()
+    blocks = mm.Part(mm.Format.INT4, block, k=256, layout=mm.Layout.GGUF, additive_zeros=True, two_level_scales=True)
+    np.testing.assert_array_equal(mm.Weights.pack(context, blocks).unpack()[0], 1.5 * nibbles.ravel() - 0.5)
+    with pytest.raises(mm.UnsupportedError, match=r"Q4_0, Q4_1 \(additive zeros\), Q4_K \(additive zeros\) \(two-level scales\)"):
+        mm.Weights.pack(context, dataclasses.replace(blocks, additive_zeros=False))
 
 
 def test_pruning(context):

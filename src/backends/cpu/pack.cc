@@ -29,7 +29,14 @@ uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 12
 class PanelPacker {
  public:
   PanelPacker(const WeightSource& source, const CpuWeights& out, const std::vector<int32_t>& groups)
-      : source_(source), out_(out), groups_(groups) {}
+      : source_(source),
+        out_(out),
+        groups_(groups),
+        groups_per_super_(out.layout.groups_per_super()),
+        group_bytes_(out.layout.group_bytes()),
+        scales_at_(out.layout.scales_offset()),
+        zeros_at_(out.layout.zeros_offset()),
+        super_bytes_(out.layout.super_bytes()) {}
 
   Status operator()(int64_t panel) {
     const PanelLayout& layout = out_.layout;
@@ -39,18 +46,19 @@ class PanelPacker {
     if (layout.sparse) MARLIN_RETURN_IF_ERROR(check_kept(source_.meta(), stripe_, first, rows));
     std::byte* to = out_.data.data() + panel * layout.panel_bytes();
     // A superblock stays in L1 while its 64 columns, which share cache lines, are written.
-    for (int64_t super = 0; super < layout.superblocks(); ++super, to += layout.super_bytes())
+    for (int64_t super = 0; super < layout.superblocks(); ++super, to += super_bytes_)
       for (int column = 0; column < kPanelColumns; ++column) {
         const int64_t row = column < rows ? column : kPaddingRow;
         write_codes(row, super, column, to);
-        write_scales(row, super, column, to + layout.scales_offset());
-        write_zeros(row, super, column, to + layout.zeros_offset());
+        write_scales(row, super, column, to + scales_at_);
+        write_zeros(row, super, column, to + zeros_at_);
       }
     return {};
   }
 
  private:
   static constexpr int64_t kPaddingRow = -1;
+  static constexpr int kMostGroups = kSuperSlots / 16;  // of a superblock
 
   void write_codes(int64_t row, int64_t super, int column, std::byte* to) {
     const PanelLayout& layout = out_.layout;
@@ -58,8 +66,8 @@ class PanelPacker {
     if (layout.code_bits == 32) return write_floats<uint32_t>(row, super, column, to);
     const auto* codes = slots_of<uint8_t>(row, super);
     if (layout.sparse) return write_kept(row, super, codes, column, to);
-    for (int64_t block = 0; block < kBlocksPerSuper; ++block, codes += kBlockSlots) {
-      std::byte* const at = to + layout.block_offset(column, block) + column % kGroupColumns * 4;
+    for (int block = 0; block < kBlocksPerSuper; ++block, codes += kBlockSlots) {
+      std::byte* const at = to + place_of(column, block);
       if (layout.code_bits == 4)
         write_nibbles(codes, at);
       else
@@ -67,14 +75,19 @@ class PanelPacker {
     }
   }
 
+  /// The place of a column's first dword of a block in a superblock.
+  int64_t place_of(int column, int block) const {
+    return (block * kColumnGroups + column / kGroupColumns) * group_bytes_ +
+           column % kGroupColumns * 4;
+  }
+
   /// Writes floats, which are their own codes, of kBytes each.
   template <class Float>
   void write_floats(int64_t row, int64_t super, int column, std::byte* to) {
     const auto* floats = reinterpret_cast<const uint8_t*>(slots_of<Float>(row, super));
     const auto at_slot = [&](int slot) { return load<Float>(floats + slot * sizeof(Float)); };
-    for (int64_t block = 0; block < kBlocksPerSuper;
-         ++block, floats += kBlockSlots * sizeof(Float)) {
-      std::byte* at = to + out_.layout.block_offset(column, block) + column % kGroupColumns * 4;
+    for (int block = 0; block < kBlocksPerSuper; ++block, floats += kBlockSlots * sizeof(Float)) {
+      std::byte* at = to + place_of(column, block);
       constexpr int kSlotsOfDword = 4 / sizeof(Float);
       for (int line = 0; line < kBlockSlots / kSlotsOfDword; ++line, at += 64) {
         if constexpr (kSlotsOfDword == 1) {
@@ -149,8 +162,8 @@ class PanelPacker {
                   std::byte* to) const {
     constexpr int kQuads = kBlockSlots / 4;
     const int64_t quads = out_.meta().k / 4;
-    for (int64_t block = 0; block < kBlocksPerSuper; ++block) {
-      auto* const group = reinterpret_cast<uint8_t*>(to + out_.layout.block_offset(column, block));
+    for (int block = 0; block < kBlocksPerSuper; ++block) {
+      auto* const dword = reinterpret_cast<uint8_t*>(to + place_of(column, block));
       uint32_t positions = 0;
       for (int quad = 0; quad < kQuads; ++quad, codes += 4) {
         const int64_t in_row = (super * kBlocksPerSuper + block) * kQuads + quad;
@@ -158,12 +171,12 @@ class PanelPacker {
         const unsigned kept = real ? stripe_.kept[static_cast<size_t>(row * quads + in_row)] : 3;
         const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
         positions |= static_cast<uint32_t>(first | second << 16) << 2 * quad;
-        uint8_t* const pair = group + quad / 4 * 64 + column % kGroupColumns * 4 + quad % 2;
+        uint8_t* const pair = dword + quad / 4 * 64 + quad % 2;
         const bool high = quad % 4 >= 2;
         pair[0] = static_cast<uint8_t>(high ? pair[0] | codes[first] << 4 : codes[first]);
         pair[2] = static_cast<uint8_t>(high ? pair[2] | codes[second] << 4 : codes[second]);
       }
-      store(group + kSparsePositions + column % kGroupColumns * 4, positions);
+      store(dword + kSparsePositions, positions);
     }
   }
 
@@ -190,21 +203,29 @@ class PanelPacker {
   /// The group of the file for slot group `g` of a superblock, or -1 for padding.
   int32_t group_of(int64_t row, int64_t super, int g) const {
     if (row == kPaddingRow) return -1;
-    const auto i = static_cast<size_t>(super * out_.layout.groups_per_super() + g);
+    const auto i = static_cast<size_t>(super * groups_per_super_ + g);
     return i < groups_.size() ? groups_[i] : -1;
   }
 
-  /// Writes the scales or zeros of one row in a superblock, `size` bytes each.
+  /// Writes the scales or zeros of one row in a superblock, `size` bytes each: 1, 2 or 4.
   void write_groups(int64_t row, int64_t super, int column, const std::vector<uint8_t>& from,
                     size_t size, uint8_t pad, std::byte* to) const {
-    to += static_cast<size_t>(column) * size;
-    for (int g = 0; g < out_.layout.groups_per_super(); ++g, to += kPanelColumns * size) {
+    if (size == 1) return write_groups_of<uint8_t>(row, super, column, from, pad, to);
+    const unsigned padding = pad * 0x01010101u;
+    if (size == 2)
+      return write_groups_of<uint16_t>(row, super, column, from, static_cast<uint16_t>(padding),
+                                       to);
+    write_groups_of<uint32_t>(row, super, column, from, padding, to);
+  }
+  template <class Bytes>
+  void write_groups_of(int64_t row, int64_t super, int column, const std::vector<uint8_t>& from,
+                       Bytes pad, std::byte* to) const {
+    to += static_cast<size_t>(column) * sizeof(Bytes);
+    const uint8_t* const of_row =
+        from.data() + row * source_.meta().groups * int64_t{sizeof(Bytes)};
+    for (int g = 0; g < groups_per_super_; ++g, to += kPanelColumns * sizeof(Bytes)) {
       const int32_t group = group_of(row, super, g);
-      const auto at = static_cast<size_t>(row * source_.meta().groups + group) * size;
-      if (group < 0)
-        std::memset(to, pad, size);
-      else
-        std::memcpy(to, from.data() + at, size);
+      store(to, group < 0 ? pad : load<Bytes>(of_row + group * int64_t{sizeof(Bytes)}));
     }
   }
 
@@ -213,36 +234,40 @@ class PanelPacker {
   void write_two_level(int64_t row, int64_t super, int column, ScaleType type,
                        const std::vector<uint8_t>& integers, const std::vector<uint8_t>& factors,
                        uint16_t sign, std::byte* to) const {
-    const PanelLayout& layout = out_.layout;
     const WeightMeta& meta = source_.meta();
-    auto* const rows = reinterpret_cast<uint8_t*>(to) + column;
-    for (int g = 0; g < layout.groups_per_super(); ++g) {
+    uint8_t q[kMostGroups] = {};
+    for (int g = 0; g < groups_per_super_; ++g) {
       const int32_t group = group_of(row, super, g);
-      const unsigned q =
-          group >= 0 ? integers[static_cast<size_t>(row * meta.groups + group)] : unsigned{0};
-      if (type == ScaleType::s8) {
-        rows[kPanelColumns * g] = static_cast<uint8_t>(q);
-        continue;
-      }
-      put_bits(rows[kPanelColumns * (g / 2)], q & 15u, g % 2 * 4);
-      if (layout.high_rows(type) != 0)
-        put_bits(rows[kPanelColumns * (layout.low_rows(type) + g / 4)], q >> 4 & 3u, g % 4 * 2);
+      if (group >= 0) q[g] = integers[static_cast<size_t>(row * meta.groups + group)];
+    }
+    auto* at_row = reinterpret_cast<uint8_t*>(to) + column;
+    const auto write_row = [&](unsigned byte) {
+      *at_row = static_cast<uint8_t>(byte);
+      at_row += kPanelColumns;
+    };
+    if (type == ScaleType::s8) {
+      for (int g = 0; g < groups_per_super_; ++g) write_row(q[g]);
+    } else {
+      for (int g = 0; g < groups_per_super_; g += 2) write_row((q[g] & 15u) | q[g + 1] << 4);
+    }
+    if (two_level_high_rows(type, groups_per_super_) != 0) {
+      const auto high = [&](int g) { return q[g] >> 4 & 3u; };
+      for (int g = 0; g < groups_per_super_; g += 4)
+        write_row(high(g) | high(g + 1) << 2 | high(g + 2) << 4 | high(g + 3) << 6);
     }
     const int64_t factor = super * kSuperSlots / kFactorSpan;
     const bool real = row != kPaddingRow && factor < meta.factors();
     const auto at = static_cast<size_t>(row * meta.factors() + factor) * kFactorBytes;
-    store(to + layout.factors_offset(type) + column * static_cast<int>(kFactorBytes),
+    store(at_row - column + column * static_cast<int>(kFactorBytes),
           real ? static_cast<uint16_t>(load<uint16_t>(factors.data() + at) ^ sign) : uint16_t{0});
-  }
-
-  /// The first bits of a byte (shift 0) replace what it held.
-  static void put_bits(uint8_t& byte, unsigned bits, int shift) {
-    byte = static_cast<uint8_t>((shift == 0 ? 0u : byte) | bits << shift);
   }
 
   const WeightSource& source_;
   const CpuWeights& out_;
   const std::vector<int32_t>& groups_;
+  // Parts of the layout, which would be computed for every column.
+  const int groups_per_super_;
+  const int64_t group_bytes_, scales_at_, zeros_at_, super_bytes_;
   Stripe stripe_;
   alignas(4) uint8_t super_codes_[kSuperSlots * 4] = {};
 };
@@ -264,14 +289,15 @@ void set_codebook(const WeightMeta& meta, PanelLayout& layout) {
 
 void set_tensor_scales(CpuWeights& out) {
   const std::vector<TensorScale>& scales = out.meta().tensor_scales;
-  if (std::all_of(scales.begin(), scales.end(), [](const TensorScale& t) { return t.value == 1; }))
-    return;
+  const auto is_one = [](const TensorScale& t) { return t.value == 1 && t.divisor == 1; };
+  if (std::all_of(scales.begin(), scales.end(), is_one)) return;
   const auto columns = static_cast<size_t>(out.layout.panels() * kPanelColumns);
   out.column_multiplier.assign(columns, 1.0f);
   out.column_divisor.assign(columns, 1.0f);
   for (int64_t n = 0; n < out.layout.n; ++n) {
     const TensorScale& scale = *tensor_scale_of(out.meta(), n);
-    (scale.divide ? out.column_divisor : out.column_multiplier)[n] = scale.value;
+    out.column_multiplier[n] = scale.divide ? 1 : scale.value;
+    out.column_divisor[n] = scale.divide ? scale.value : scale.divisor;
   }
 }
 

@@ -356,6 +356,14 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
   if (meta.sparse && order == SlotOrder::mma)
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "this device multiplies no 2:4 sparse weights; the CPU does");
+  for (const TensorScale& t : meta.tensor_scales) {
+    if (t.divisor != 1) {
+      return Status::error(MARLIN_E_UNSUPPORTED,
+                           "this device takes no tensor scale that is divided by %g (MLX's "
+                           "global_scale); the CPU does",
+                           static_cast<double>(t.divisor));
+    }
+  }
   PackPlan plan;
   plan.meta = meta;
   RowBlockLayout& layout = plan.layout;

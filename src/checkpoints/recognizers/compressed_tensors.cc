@@ -177,13 +177,13 @@ std::optional<Finding> recognize_int_quantized(const Finder& finder, const Tenso
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.scales = scales;
-  if (scales.dims.empty() || (scales.dims.size() == 1 && scales.dims[0] == 1))
-    share_among_rows(o.scales, o.n);
-  o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
-  if (const TensorView zeros = finder.find(*base, ".weight_zero_point"); present(zeros)) {
-    found.layer.status =
-        view_error(zeros, MARLIN_E_UNSUPPORTED, "weights of 8 bits with zero points are not read");
+  o.zeros = finder.find(*base, ".weight_zero_point");
+  if (present(o.zeros)) found.layer.format = o.format = MARLIN_UINT8;
+  for (TensorView* view : {&o.scales, &o.zeros}) {
+    if (present(*view) && (view->dims.empty() || (view->dims.size() == 1 && view->dims[0] == 1)))
+      share_among_rows(*view, o.n);
   }
+  o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
   return found;
 }
 

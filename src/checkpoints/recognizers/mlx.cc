@@ -52,7 +52,8 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
     found.set_missing(".scales");
     return found;
   }
-  const TensorView biases = finder.find(*base, ".biases");
+  const TensorView biases = finder.find(*base, ".biases"),
+                   largest = finder.find(*base, ".global_scale");
   const QuantConfig::Mlx mlx = finder.config.mlx_of(*base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
   const int64_t bits = mlx.bits.value_or(mode == "mxfp8" ? 8 : 4);
@@ -65,10 +66,12 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
         "expected affine codes of 2 to 6 or 8 bits, mxfp8 or codes of 4 bits, the config "
         "says %lld bits",
         static_cast<long long>(bits));
-  } else if (present(finder.find(*base, ".global_scale"))) {
+  } else if (present(largest) && mode != "nvfp4") {
     found.layer.k = words * 8;
-    found.layer.status =
-        view_error(tensor, MARLIN_E_UNSUPPORTED, "codes beside a '.global_scale' are not read");
+    found.layer.status = view_error(largest, MARLIN_E_UNSUPPORTED,
+                                    "expected codes in the mode nvfp4 beside it, found the mode "
+                                    "'%.40s'",
+                                    mode.c_str());
   } else if (words * 32 % bits != 0) {
     found.layer.k = 0;
     found.layer.status = view_error(tensor, MARLIN_E_SHAPE,
@@ -84,6 +87,7 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
     found.layer.status = expect_dtype(o.scales, {MARLIN_U8});
   } else if (mode == "mxfp4" || mode == "nvfp4") {
     o.format = mode == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4;
+    o.tensor_scale = largest;
   } else {
     found.layer.status =
         view_error(tensor, MARLIN_E_UNSUPPORTED, "the mode '%.40s' is not known", mode.c_str());

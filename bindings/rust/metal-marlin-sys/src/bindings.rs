@@ -157,7 +157,7 @@ pub const MARLIN_COMPUTE_INT8: marlin_compute = 1;
 pub const MARLIN_COMPUTE_FP8: marlin_compute = 2;
 /// packing: ROWS; opening a file: detected
 pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
-/// 4 bits: U8 \[N, ceil(K/2)\], low nibble = even k; INT8: I8 \[N, K\]; FP8: U8 or E4M3; others: U8 \[N, K\]
+/// 4 bits: U8 \[N, ceil(K/2)\], even k low; INT8: I8; FP8: U8, E4M3; UINT8: U8, I8 (q - 128); others: U8
 pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
 /// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
 pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;

@@ -231,9 +231,18 @@ impl LayerFlags {
     pub const ACT_ORDER: LayerFlags = LayerFlags(sys::MARLIN_LAYER_ACT_ORDER);
     /// Of every 4 elements along K two are kept.
     pub const SPARSE_2_4: LayerFlags = LayerFlags(sys::MARLIN_LAYER_SPARSE_2_4);
+    /// Scales are integers times a float of a super-block (K-quants, IQ4_XS).
+    pub const TWO_LEVEL_SCALES: LayerFlags = LayerFlags(sys::MARLIN_PACK_TWO_LEVEL_SCALES);
 
     /// Whether all bits of `other` are set.
     pub fn contains(self, other: LayerFlags) -> bool {
         self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for LayerFlags {
+    type Output = LayerFlags;
+    fn bitor(self, other: LayerFlags) -> LayerFlags {
+        LayerFlags(self.0 | other.0)
     }
 }

@@ -6,7 +6,7 @@ use metal_marlin_sys as sys;
 use crate::checkpoint::{self, LayerInfo};
 use crate::library::{Handle, Library};
 use crate::matrix::{Bound, Float, Input, Matrix, Output};
-use crate::{Checkpoint, Context, Format, GptqZeroF, Layout, Load, Result};
+use crate::{Checkpoint, Context, Format, GptqZeroF, LayerFlags, Layout, Load, Result};
 
 /// Packed weights on a device: immutable, to be shared among threads, independent of the file that they came from.
 ///
@@ -161,6 +161,15 @@ impl<'a> Pack<'a> {
         pack.desc.k = i64::try_from(k).unwrap_or(i64::MAX);
         pack.desc.values = pack.take(values.into());
         pack.desc.scales = pack.take(scales.into());
+        pack
+    }
+
+    /// Blocks of GGUF, which hold codes and scales: [N, bytes of a row]. `flags` tell types of the same format apart:
+    /// [`LayerFlags::ADDITIVE_ZEROS`] stands for a minimum (Q4_1, Q5_1, Q2_K, Q4_K, Q5_K), and [`LayerFlags::TWO_LEVEL_SCALES`]
+    /// for super-blocks of 256 elements (K-quants, IQ4_XS).
+    pub fn blocks(format: Format, n: usize, k: usize, values: Matrix<'a, u8>, flags: LayerFlags) -> Pack<'a> {
+        let mut pack = Pack::codes(format, n, k, values, Input::absent()).layout(Layout::GGUF);
+        pack.desc.flags |= flags.0;
         pack
     }
 

@@ -64,6 +64,21 @@ fn codes_scales_and_zeros() {
 }
 
 #[test]
+fn blocks_of_two_levels() {
+    // Q4_K: d = 0.5 and dmin = 0.25 as float16; 8 scales of 3 and 8 minima of 2, packed into 12 bytes; 256 codes.
+    let mut block = [0u8; 144];
+    block[..4].copy_from_slice(&[0x00, 0x38, 0x00, 0x34]);
+    block[4..8].fill(3);
+    block[8..12].fill(2);
+    block[12..16].fill(3 | 2 << 4);
+    block[16..].fill(0x77);
+    let pack = |flags| Pack::blocks(Format::INT4, 1, 256, Matrix::row(&block), flags).pack(&context());
+    let weights = pack(LayerFlags::ADDITIVE_ZEROS | LayerFlags::TWO_LEVEL_SCALES).unwrap();
+    assert_eq!(values(&weights), [7.0 * 1.5 - 0.5; 256]);
+    assert_eq!(pack(LayerFlags::TWO_LEVEL_SCALES).unwrap_err().status(), Status::UNSUPPORTED);
+}
+
+#[test]
 fn other_scales_and_parts() {
     let codes = [U4x2(0x22); 16]; // e2m1 code 2: 1.0
     let one = |e| Pack::codes(Format::MXFP4, 1, 32, Matrix::row(&codes), Matrix::row(e));

@@ -261,7 +261,7 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
 
   /// Packing: ROWS; opening a file: detected
   public static let auto = Layout(rawValue: MARLIN_LAYOUT_AUTO)
-  /// 4 bits: U8 [N, ceil(K/2)], low nibble = even k; INT8: I8 [N, K]; FP8: U8 or E4M3; others: U8 [N, K]
+  /// 4 bits: U8 [N, ceil(K/2)], even k low; INT8: I8; FP8: U8, E4M3; UINT8: U8, I8 (q - 128); others: U8
   public static let rows = Layout(rawValue: MARLIN_LAYOUT_ROWS)
   /// U32 [K/8, N], nibble i of a word = element 8 kb + i
   public static let k8n = Layout(rawValue: MARLIN_LAYOUT_K8N)
