@@ -140,19 +140,26 @@ class PanelPacker {
   }
 
   void write_planes(const uint8_t* codes, std::byte* to) const {
-    const int low = out_.layout.low_bits();
-    write_plane(codes, 0, low, out_.layout.flipped_bits(), to);
-    write_plane(codes, low, out_.layout.high_bits(), 0, to + 64 * low);
+    const int low = out_.layout.low_bits(), high = out_.layout.high_bits();
+    const uint32_t flip = out_.layout.flipped_bits();
+    if (low == 8) return write_plane<8>(codes, 0, flip, to);
+    if (low == 4)
+      write_plane<4>(codes, 0, flip, to);
+    else
+      write_plane<2>(codes, 0, flip, to);
+    if (high == 2) write_plane<2>(codes, low, 0, to + 64 * low);
+    if (high == 1) write_plane<1>(codes, low, 0, to + 64 * low);
   }
 
-  /// Writes `bits` bits of 32 codes, from bit `first` on: a dword of every line, of which `flip`
+  /// Writes kBits bits of 32 codes, from bit `first` on: a dword of every line, of which `flip`
   /// flips bits.
-  static void write_plane(const uint8_t* codes, int first, int bits, uint32_t flip, std::byte* to) {
-    const uint32_t mask = ((1u << bits) - 1u) * 0x01010101u;
-    for (int line = 0; line < bits; ++line, to += 64) {
+  template <int kBits>
+  static void write_plane(const uint8_t* codes, int first, uint32_t flip, std::byte* to) {
+    constexpr uint32_t kMask = ((1u << kBits) - 1u) * 0x01010101u;
+    for (int line = 0; line < kBits; ++line, to += 64) {
       uint32_t word = 0;
-      for (int shift = 0; shift < 8; shift += bits, codes += 4)
-        word |= (load<uint32_t>(codes) >> first & mask) << shift;
+      for (int shift = 0; shift < 8; shift += kBits, codes += 4)
+        word |= (load<uint32_t>(codes) >> first & kMask) << shift;
       store(to, word ^ flip);
     }
   }
