@@ -15,6 +15,7 @@ class Determinism : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = trial::without_threads(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

@@ -221,6 +221,7 @@ class Experts : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = trial::without_threads(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
   static Case spec(marlin_compute compute, int64_t n, int64_t k) {
     return trial::case_of(trial::kKinds[GetParam()], compute, 1, n, k);
