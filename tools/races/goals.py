@@ -6,6 +6,7 @@ from weights import shape_text
 
 FOUR_BITS = ("mxfp4", "nvfp4", "int4", "int4-g128", "int4-zeros", "int4-zeros-g64")
 INT4 = ("int4", "int4-zeros", "int4-zeros-g64")
+K_QUANTS = ("q4_k", "q5_k", "q6_k", "iq4_nl")
 
 
 def fraction(which):
@@ -92,6 +93,11 @@ GOALS = (
     Goal("M = 64, 128, 512, F32", "of the FMA peak", fraction("peak"), 0.90, m=(64, 128, 512), computes=F32),
     Goal("Mixtures of experts, 64..512 tokens", "times as fast as ggml", over("ggml q8"), 4, m=(64, 128, 256, 512), formats=("mxfp4",),
          computes=INT8, mixture=True),
+    Goal("M = 1, K-quants", "of the speed of reading memory", fraction("read"), 0.92, m=(1,), formats=K_QUANTS, computes=("int8", "bf16")),
+    Goal("M = 1, K-quants, INT8", "times as fast as ggml", over("ggml q8"), 1.2, m=(1,), formats=K_QUANTS, computes=INT8),
+    Goal("M = 16, 128, 512, K-quants, INT8", PEAK, fraction("peak"), 0.60, m=(16, 128, 512), formats=K_QUANTS, computes=INT8),
+    Goal("M = 16, 128, 512, K-quants, INT8", "times as fast as ggml", over("ggml q8"), 2.5, m=(16, 128, 512), formats=K_QUANTS, computes=INT8),
+    Goal("M = 512, K-quants, BF16", PEAK, fraction("peak"), 0.80, m=(512,), formats=K_QUANTS, computes=BF16),
     Goal("2:4 sparse, M = 1", "times as fast as dense", lambda record, _: record.get("dense_over_sparse"), 1.30, m=(1,),
          computes=("int8", "default"), source="command"),
     Goal("2 threads, M = 128, 512", "times as fast as 1 thread", over_one_thread, 1.96, m=(128, 512), computes=("int8", "default"),
