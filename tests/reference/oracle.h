@@ -8,8 +8,8 @@
 // gamma(n) = n u / (1 - n u), u = 2^-24. S = sum |a w| + |bias|; with zero points or additive zeros, which a kernel may correct
 // by sums of activations, S = sum |a| (|q s| + |z s|) + |bias|, where UINT8 counts from -128 on. K counts a product and an
 // addition of a dot product, of which one is free; e counts the operations on top: group scale, zeros, activation scale, tensor
-// scale t, bias. The middle term allows units that flush subnormals. An epilogue passes the bound on by its slope and adds its own
-// evaluation.
+// scale t, bias. The middle term allows units that flush subnormals. An epilogue passes the bound on by its slope and adds its
+// own evaluation.
 #pragma once
 
 #include <cstdint>
