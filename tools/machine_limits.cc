@@ -88,7 +88,9 @@ std::string instruction_for(const std::string& isa, marlin_compute compute,
   const auto has = [&](const char* part) { return isa.find(part) != std::string::npos; };
   const bool int8 = compute == MARLIN_COMPUTE_INT8, bf16 = activations == MARLIN_BF16;
   std::string name = int8 ? "int16 mul+add" : "float mul+add";
-  if (has("avx512")) {
+  if (has("amx")) {
+    name = int8 ? "tdpbssd" : bf16 ? "tdpbf16ps" : "3 tdpbf16ps";
+  } else if (has("avx512")) {
     name = int8                  ? has("vnni") ? "vpdpbusd" : "vpmaddubsw"
            : bf16 && has("bf16") ? "vdpbf16ps"
                                  : "vfmadd231ps";

@@ -1,6 +1,12 @@
-// The limits of x86-64: 64-byte and 32-byte dot products and multiply-adds, and the widest reading.
+// The limits of x86-64: products of tiles, 64-byte and 32-byte dot products and multiply-adds, and
+// the widest reading.
 #include <cpuid.h>
 #include <immintrin.h>
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <cstring>
 
@@ -54,6 +60,28 @@ MARLIN_LOOP(vpmaddubsw_ymm, "avx2", MARLIN_PAIRS("ymm"))
 MARLIN_LOOP(vfmadd231ps_ymm, "avx2,fma", MARLIN_CHAINS("vfmadd231ps", "ymm"))
 
 constexpr int64_t kChains = 14, kPairs = 7, kMultiplyAdd = 2;
+
+/// The operand of ldtilecfg: palette 1, and eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr TileConfig kTileConfig;
+
+// Four chains of products of tiles: two tiles of A, in 4 and 5, by two tiles of B, in 6 and 7.
+#define MARLIN_TILE_LOOP(name, op)                                                 \
+  void name(int64_t rounds) {                                                      \
+    asm volatile("ldtilecfg %1\n1:\n\t" op " %%tmm6, %%tmm4, %%tmm0\n\t" op        \
+                 " %%tmm7, %%tmm4, %%tmm1\n\t" op " %%tmm6, %%tmm5, %%tmm2\n\t" op \
+                 " %%tmm7, %%tmm5, %%tmm3\n\tdec %0\n\tjnz 1b\n\ttilerelease"      \
+                 : "+r"(rounds)                                                    \
+                 : "m"(kTileConfig)                                                \
+                 : "cc");                                                          \
+  }
+MARLIN_TILE_LOOP(tdpbssd_tiles, "tdpbssd")
+MARLIN_TILE_LOOP(tdpbf16ps_tiles, "tdpbf16ps")
+constexpr int64_t kTileChains = 4, kTileSums = 16 * 16;
 
 // Four streams, prefetched 2 KB ahead, are within 2% of the best of all numbers of streams, hints,
 // distances and page sizes that we tried on AMD Zen 5, with busy and with quiet memory.
@@ -112,11 +140,31 @@ bool has_avx_vnni() {
          (eax & (1u << 4));
 }
 
+/// CPUID leaf 7: EDX bit 22 BF16, 24 tiles, 25 INT8. Linux gives a process the tile registers on
+/// request.
+bool has_amx() {
+#if defined(__linux__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAmx) == kAmx &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 // __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
 std::vector<DotLoop> arch_dot_loops() {
   std::vector<DotLoop> loops;
+  if (has_amx()) {
+    constexpr int64_t kBf16 = kTileChains * kTileSums * 32 * kMultiplyAdd;
+    loops.push_back({"tdpbssd", kTileChains * kTileSums * 64 * kMultiplyAdd, tdpbssd_tiles});
+    loops.push_back({"tdpbf16ps", kBf16, tdpbf16ps_tiles});
+    loops.push_back({"3 tdpbf16ps", kBf16 / 3, tdpbf16ps_tiles});  // of floats in three pieces
+  }
   if (__builtin_cpu_supports("avx512f")) {
     if (__builtin_cpu_supports("avx512vnni"))
       loops.push_back({"vpdpbusd", kChains * 64 * kMultiplyAdd, vpdpbusd_zmm});

@@ -226,10 +226,10 @@ TEST(BlocksOfRows, GiveWhatOneBlockGives) {
   ASSERT_LT(plan.value().m_block, 150) << "the test needs an M that is cut into blocks";
   run(o.problem, features, "", 2);
   const std::vector<float> all = results(o.problem);
-  for (int64_t r = 0; r < 150 - 13; r += 13) {
+  for (int64_t r = 0; r < 150 - 17; r += 13) {
     GemmProblem some = o.problem;
     some.a.data = o.a.data() + static_cast<size_t>(r * some.a.stride) * 4;
-    some.a.rows = some.c.rows = 13;  // more than one tile, so that K is in one part, too
+    some.a.rows = some.c.rows = 17;  // more than one tile, so that K is in one part, too
     run(some, features, plan.value().row->name, 1);
     for (int64_t c = 0; c < 5; ++c) ASSERT_EQ(element(some.c, 0, c), all[static_cast<size_t>(r * 5 + c)]) << r;
   }

@@ -152,9 +152,10 @@ TEST(PreparedActivations, AreThePortableOnes) {
   const ActivationLayout forms[] = {{.form = ActivationForm::int8, .sums_per_block = 1, .sum_factor = -12},
                                     {.form = ActivationForm::int8, .sums_per_block = 2, .sum_factor = 3},
                                     {.form = ActivationForm::bf16},
+                                    {.form = ActivationForm::bf16x3},
                                     {.form = ActivationForm::f32}};
   for (int trial = 0; trial < 400; ++trial) {
-    const int64_t rows = 1 + rng() % 14, k = 200 + rng() % 56, stride = k + rng() % 3;
+    const int64_t rows = 1 + rng() % 18, k = 200 + rng() % 56, stride = k + rng() % 3;
     std::vector<float> a(static_cast<size_t>(rows * stride));
     for (float& x : a) {
       x = std::ldexp(static_cast<float>(static_cast<int>(rng() % 65536) - 32768), static_cast<int>(rng() % 40) - 20);
@@ -165,11 +166,14 @@ TEST(PreparedActivations, AreThePortableOnes) {
     // BF16 records are made of values that are BF16 already.
     if (layout.form == ActivationForm::bf16)
       for (float& x : a) x = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0xffff0000u);
-    layout.tile_rows = static_cast<int>(1 + rng() % 12);
+    layout.tile_rows = static_cast<int>(1 + rng() % 16);
     layout.cut_last = rng() % 2 == 0 && layout.tile_rows % 2 == 0;
-    if (rng() % 3 == 0) {  // as kernels of 2:4 sparse weights take them
+    const bool is_for_amx = layout.form == ActivationForm::bf16x3;    // and for no other kernel
+    if (const auto order = is_for_amx ? 1 : rng() % 4; order == 0) {  // as kernels of 2:4 sparse weights take them
       layout.gathered = true;
       layout.run = layout.form == ActivationForm::f32 ? 4 : 2;
+    } else if (order == 1 && layout.form != ActivationForm::f32) {  // as AMX takes them
+      layout.run = std::min(layout.steps(), 16);
     }
     layout.chunk_blocks = 4;
     layout.rows = rows;
@@ -277,7 +281,7 @@ TEST(Int8Activations, NeverPass127) {
 
 TEST(KernelNames, FollowTheGrammarAndAreUnique) {
   const std::regex grammar(
-      "cpu_(generic|avx2|avx512|avx512vnni|avx512bf16|neon|neondotprod|neoni8mm|neonbf16)_"
+      "cpu_(generic|avx2|avx512|avx512vnni|avx512bf16|amx|neon|neondotprod|neoni8mm|neonbf16)_"
       "(gemv|regdecode|dequant|prescaled|paired)_(u4|u4zero|u4add|fp4|i8|i8add|any)(_sparse)?_(i8|bf16|f32)");
   std::vector<std::string> names;
   for (const KernelRow& row : kernel_rows()) {

@@ -81,27 +81,47 @@ bool holds_non_finite(const float* x) {
   });
 }
 
+/// Writes floats that are BF16 numbers, so that nothing is cut off, from step `first` on.
+void write_bf16_steps(const float* x, const ActivationLayout& layout, int first, int row,
+                      uint32_t* a_block) {
+  for (int s = 0; s < 16; ++s) {
+    const int low = layout.gathered ? 2 * s : first_slot_of_pair(s),
+              high = low + (layout.gathered ? 1 : 2);
+    a_block[layout.step_index(first + s, row)] =
+        std::bit_cast<uint32_t>(x[low]) >> 16 | (std::bit_cast<uint32_t>(x[high]) & 0xffff0000u);
+  }
+}
+
+void write_pieces(const float* x, const ActivationLayout& layout, int row, uint32_t* a_block) {
+  float rest[kBlockSlots], piece[kBlockSlots];
+  std::copy_n(x, kBlockSlots, rest);
+  for (int p = 0; p < kPieces; ++p) {
+    for (int i = 0; i < kBlockSlots; ++i) {
+      piece[i] = bf16_piece(rest[i]);
+      rest[i] = std::isfinite(rest[i]) ? rest[i] - piece[i] : 0;
+    }
+    write_bf16_steps(piece, layout, 16 * p, row, a_block);
+  }
+}
+
 /// Returns d of an int8 block, else 0.
 float write_record(const float* x, const ActivationLayout& layout, uint32_t* a_block, int row) {
-  const int rows = layout.tile_rows;
+  uint32_t* const extras = a_block + layout.steps() * layout.tile_rows + row;
   switch (layout.form) {
     case ActivationForm::int8:
       return write_int8(x, layout, a_block, row);
     case ActivationForm::bf16:
-      for (int s = 0; s < 16; ++s) {  // only BF16 activations take this form, so nothing is cut off
-        const int first = layout.gathered ? 2 * s : first_slot_of_pair(s),
-                  second = first + (layout.gathered ? 1 : 2);
-        a_block[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[first]) >> 16 |
-                                             (std::bit_cast<uint32_t>(x[second]) & 0xffff0000u);
-      }
-      write_float_sums(x, layout, a_block + 16 * rows + row);
+      write_bf16_steps(x, layout, 0, row, a_block);
+      break;
+    case ActivationForm::bf16x3:
+      write_pieces(x, layout, row, a_block);
       break;
     case ActivationForm::f32:
       for (int s = 0; s < 32; ++s)
         a_block[layout.step_index(s, row)] = std::bit_cast<uint32_t>(x[layout.slot(s)]);
-      write_float_sums(x, layout, a_block + 32 * rows + row);
       break;
   }
+  write_float_sums(x, layout, extras);
   return 0;
 }
 

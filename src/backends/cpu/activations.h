@@ -8,8 +8,10 @@
 //     sums of a row.
 //   - bf16: 16 steps of 2 slots as bfloat16. f32: 32 steps of one float. The extras are the sums of
 //     the slots, if has_sums().
-//   - run: this many steps of a row lie together, row after row. Matrix instructions take two at a
-//     time. f32 with a run of 2 has slots 0 2 1 3 of every 4: vectors of 4 columns x 2 slots.
+//   - bf16x3: the 16 steps of bf16 of the first pieces, then of the second and of the third ones.
+//   - run: this many steps of a row lie together, row after row. The matrix instructions of NEON
+//     take two at a time, and those of AMX take all steps of a block. f32 with a run of 2 has slots
+//     0 2 1 3 of every 4: vectors of 4 columns x 2 slots.
 //   - gathered (for kernels of 2:4 sparse weights, which pick activations by position): slots are
 //     in their own order. The run is the steps among which a position chooses (two; f32: four).
 //     int8 holds q + 128, unsigned.
@@ -18,6 +20,7 @@
 // dequantizes a chunk of a panel walks through them as one stream.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -27,7 +30,9 @@
 
 namespace metal_marlin::cpu {
 
-enum class ActivationForm : uint8_t { int8, bf16, f32 };
+/// bf16x3: floats as sums of three BF16 numbers, which are exact (bf16_piece).
+enum class ActivationForm : uint8_t { int8, bf16, bf16x3, f32 };
+inline constexpr int kPieces = 3;
 
 /// The slot inside a group of 8 that step `i` multiplies, for f32. A 4-bit dword holds slots 0 4 1
 /// 5 2 6 3 7 from its low nibble up (layout.h), and decoding shifts it right by 4 for each step.
@@ -51,9 +56,16 @@ struct ActivationLayout {
   bool paired = false;
   int run = 1;  ///< steps of a row that lie together, if not paired
 
-  int float_steps() const { return form == ActivationForm::bf16 ? 16 : 32; }
+  constexpr int float_steps() const {
+    if (form == ActivationForm::bf16x3) return kPieces * 16;
+    return form == ActivationForm::bf16 ? 16 : 32;
+  }
   int nan_seeds() const { return gathered ? 1 : 0; }
-  int steps() const { return form == ActivationForm::int8 ? 8 : float_steps(); }
+  constexpr int steps() const { return form == ActivationForm::int8 ? 8 : float_steps(); }
+  /// Whether all steps of a row, or of a piece of it, lie together.
+  constexpr bool has_whole_rows() const {
+    return run == (form == ActivationForm::bf16x3 ? 16 : steps());
+  }
   int extras() const { return sums_per_block + (form == ActivationForm::int8 ? 1 : 0); }
   /// f32: the slot of its block that a step multiplies.
   int slot(int step) const {
@@ -101,6 +113,14 @@ struct ActivationLayout {
   uint64_t bytes() const { return static_cast<uint64_t>(rows_offset(tiles)) * 4; }
   bool operator==(const ActivationLayout&) const = default;
 };
+
+/// The first of the pieces of x, which is x cut to the 8 significant bits of BF16. The first pieces
+/// of x, of the rest, and of the rest of that add up to x, because x has 24 significant bits. NaN
+/// stays NaN.
+inline float bf16_piece(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x) & 0xffff0000u;
+  return std::bit_cast<float>(x != x ? bits | 0x400000u : bits);
+}
 
 /// The range of d in every row of a tile, for kernels that combine d with scales and must know
 /// whether the product could overflow.

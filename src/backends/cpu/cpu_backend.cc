@@ -55,10 +55,8 @@ class CpuBackend final : public Backend {
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
-    // What a host's allocator does is the host's business.
-    const bool own = allocator_.alloc == Allocator::system().alloc;
     MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
-                  pack_weights(source, own ? packed_memory_.allocator() : allocator_, *runner_));
+                  pack_weights(source, packed_allocator(), *runner_));
     return packed;
   }
 
@@ -146,7 +144,7 @@ class CpuBackend final : public Backend {
     if (bytes == 0) return {};
 
     if (!scratch) {
-      MARLIN_ASSIGN(scratch, workspace.scratch(bytes, allocator_));
+      MARLIN_ASSIGN(scratch, workspace.scratch(bytes, scratch_allocator()));
     } else if (scratch->size() < bytes) {
       return Status::error(MARLIN_E_NOT_PREPARED,
                            "the stream's scratch holds %zu bytes from its first multiple of 64 on, "
@@ -181,9 +179,19 @@ class CpuBackend final : public Backend {
       plain_bytes += plan.bytes();
     }
     bytes = std::max(bytes, scratch_bytes(plain, plain_bytes));
-    if (!has_host_scratch) MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, allocator_).status());
+    if (!has_host_scratch)
+      MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, scratch_allocator()).status());
     runner_->run(runner_->width(), [](uint32_t) {});  // starts the threads
     return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere
+  }
+
+  // What a host's allocator does is the host's business.
+  bool has_host_allocator() const { return allocator_.alloc != Allocator::system().alloc; }
+  Allocator packed_allocator() {
+    return has_host_allocator() ? allocator_ : packed_memory_.allocator();
+  }
+  Allocator scratch_allocator() const {
+    return has_host_allocator() ? allocator_ : scratch_memory();
   }
 
   const CpuFeatures features_;

@@ -15,6 +15,7 @@ constexpr IsaLevel kIsaLevels[] = {
     {"avx2", kAvx2},
     {"avx512", kAvx2 | kAvx512},
     {"avx512-vnni", kAvx2 | kAvx512 | kAvx512Vnni},
+    {"avx512-vnni-bf16", kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16},
     {"neon", kNeon},
     {"dotprod", kNeon | kDotprod},
     {"i8mm", kNeon | kDotprod | kI8mm},
@@ -26,7 +27,7 @@ std::string feature_name(uint32_t bits) {
   const auto has = [bits](uint32_t one) { return (bits & one) != 0; };
   if (has(kAvx512))
     return std::string("avx512") + (has(kAvx512Vnni) ? "-vnni" : "") +
-           (has(kAvx512Bf16) ? "-bf16" : "");
+           (has(kAvx512Bf16) ? "-bf16" : "") + (has(kAmx) ? "-amx" : "");
   if (has(kAvx2)) return "avx2";
   if (has(kNeon))
     return std::string("neon") + (has(kDotprod) ? "-dotprod" : "") + (has(kI8mm) ? "-i8mm" : "") +
@@ -35,7 +36,7 @@ std::string feature_name(uint32_t bits) {
 }
 
 CpuFeatures detect_cpu_features(const char* isa, std::string* warning) {
-  CpuFeatures features = detect_hardware();
+  uint32_t allowed = ~0u;
   if (isa != nullptr && *isa != '\0') {
     const IsaLevel* found = nullptr;
     std::string known;
@@ -44,11 +45,12 @@ CpuFeatures detect_cpu_features(const char* isa, std::string* warning) {
       known.append(known.empty() ? "" : ", ").append(level.name);
     }
     if (found != nullptr)
-      features.bits &= found->allowed;
+      allowed = found->allowed;
     else
       *warning = "METAL_MARLIN_ISA is \"" + std::string(isa) + "\", expected one of " + known +
                  "; ignored";
   }
+  CpuFeatures features = detect_hardware(allowed);
   features.name = feature_name(features.bits);
   return features;
 }

@@ -11,6 +11,7 @@ enum Feature : uint32_t {
   kAvx512 = 1u << 1,  // F, BW, DQ, VL, VBMI
   kAvx512Vnni = 1u << 2,
   kAvx512Bf16 = 1u << 3,
+  kAmx = 1u << 4,  // tiles, INT8, BF16; the process may use the tiles
   kNeon = 1u << 8,
   kDotprod = 1u << 9,
   kI8mm = 1u << 10,
@@ -19,23 +20,27 @@ enum Feature : uint32_t {
 
 struct CpuFeatures {
   uint32_t bits = 0;  // of Feature
-  std::string name;   // "avx512-vnni-bf16", "avx2", "generic"
+  std::string name;   // "avx512-vnni-bf16-amx", "avx2", "generic"
   std::string model;  // the processor's own name
   bool has(uint32_t all) const { return (bits & all) == all; }
 };
 
-/// Called once for each context. METAL_MARLIN_ISA (generic, avx2, avx512, avx512-vnni, neon,
-/// dotprod, i8mm) can only lower the level: it allows the named level and the levels below. An
-/// unknown value is ignored with a warning text in *warning.
+/// Called once for each context. METAL_MARLIN_ISA (generic, avx2, avx512, avx512-vnni,
+/// avx512-vnni-bf16, neon, dotprod, i8mm) can only lower the level: it allows the named level and
+/// the levels below. An unknown value is ignored with a warning text in *warning.
+///
+/// If the level allows AMX, this asks the operating system for its registers on behalf of the
+/// process. From then on, alternate signal stacks of the process need room for them.
 CpuFeatures detect_cpu_features(std::string* warning);
 /// The same with the value of METAL_MARLIN_ISA as an argument; null: not set.
 CpuFeatures detect_cpu_features(const char* isa, std::string* warning);
 
-/// "avx512-vnni-bf16", "avx2", "neon-dotprod-i8mm-bf16", "generic".
+/// "avx512-vnni-bf16-amx", "avx2", "neon-dotprod-i8mm-bf16", "generic".
 std::string feature_name(uint32_t bits);
 
-/// The features that the hardware and the operating system allow: bits and model, but no name. Each
-/// architecture has a file with this function.
-CpuFeatures detect_hardware();
+/// The features of `allowed` that the hardware and the operating system offer: bits and model, but
+/// no name. Each architecture has a file with this function. On x86 it asks for the tile registers
+/// if AMX is allowed.
+CpuFeatures detect_hardware(uint32_t allowed);
 
 }  // namespace metal_marlin::cpu

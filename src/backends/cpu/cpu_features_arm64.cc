@@ -64,9 +64,9 @@ std::string detect_model() {
 
 }  // namespace
 
-CpuFeatures detect_hardware() {
+CpuFeatures detect_hardware(uint32_t allowed) {
   CpuFeatures out;
-  out.bits = detect_bits();
+  out.bits = detect_bits() & allowed;
   out.model = detect_model();
   return out;
 }

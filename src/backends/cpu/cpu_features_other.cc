@@ -4,7 +4,7 @@
 
 namespace metal_marlin::cpu {
 
-CpuFeatures detect_hardware() {
+CpuFeatures detect_hardware(uint32_t) {
   CpuFeatures out;
   out.model = "unknown processor";
   return out;

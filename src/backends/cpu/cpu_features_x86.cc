@@ -2,6 +2,11 @@
 
 #include <cpuid.h>
 
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstring>
 
 #include "backends/cpu/cpu_features.h"
@@ -35,8 +40,9 @@ uint32_t detect_bits() {
   const Registers basic = cpuid(1);
   if (!bit(basic.ecx, 27)) return 0;  // OSXSAVE
   const uint32_t saved = read_xcr0();
-  constexpr uint32_t kYmm = 0x06,
-                     kZmm = 0xe6;  // SSE | AVX; and opmask | upper halves of ZMM 0-15 | ZMM 16-31
+  // SSE and AVX; opmasks, upper halves of ZMM 0-15 and ZMM 16-31 besides; tiles and their
+  // configuration.
+  constexpr uint32_t kYmm = 0x06, kZmm = 0xe6, kTiles = 0x60000;
   const Registers extended = cpuid(7), extended1 = extended.eax >= 1 ? cpuid(7, 1) : Registers{};
 
   uint32_t bits = 0;
@@ -49,8 +55,22 @@ uint32_t detect_bits() {
     bits |= kAvx512;
     if (bit(extended.ecx, 11)) bits |= kAvx512Vnni;
     if (bit(extended1.eax, 5)) bits |= kAvx512Bf16;
+    const bool amx_bf16 = bit(extended.edx, 22), amx_tile = bit(extended.edx, 24),
+               amx_int8 = bit(extended.edx, 25);
+    if ((saved & kTiles) == kTiles && amx_bf16 && amx_tile && amx_int8) bits |= kAmx;
   }
   return bits;
+}
+
+/// Linux gives a process the tile registers on request (Documentation/arch/x86/xstate.rst). From
+/// then on, its alternate signal stacks need room for them.
+bool request_amx_tiles() {
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 std::string detect_model() {
@@ -67,9 +87,10 @@ std::string detect_model() {
 
 }  // namespace
 
-CpuFeatures detect_hardware() {
+CpuFeatures detect_hardware(uint32_t allowed) {
   CpuFeatures out;
-  out.bits = detect_bits();
+  out.bits = detect_bits() & allowed;
+  if (out.has(kAmx) && !request_amx_tiles()) out.bits &= ~kAmx;
   out.model = detect_model();
   return out;
 }

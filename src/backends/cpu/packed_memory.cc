@@ -41,7 +41,18 @@ void* huge_pages(size_t size, size_t align) {
   return p;
 }
 
+/// Blocks of scratch of at least this size get huge pages.
+constexpr size_t kLargeScratch = kHugePage / 4;
+
 }  // namespace
+
+Allocator scratch_memory() {
+  return {[](void*, size_t size, size_t align) {
+            return size < kLargeScratch ? std::aligned_alloc(align, size)
+                                        : huge_pages(size, kHugePage);
+          },
+          [](void*, void* p, size_t) { std::free(p); }, nullptr};
+}
 
 /// A slab lies at the beginning of its memory and is aligned to its size, so that the slab of a
 /// block follows from the block's address.

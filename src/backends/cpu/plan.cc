@@ -31,13 +31,15 @@ struct Demands {
   Demands(const GemmProblem& problem, const CpuWeights& weights, bool free_choice)
       : code(weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights))),
         scale(bit(weights.layout.scale_type)),
+        slot_group(weights.layout.slot_group),
         expands(weights.layout.expansion != Expansion::none),
         int8(problem.compute == MARLIN_COMPUTE_INT8 && !is_real(code_kind(weights))),
         bf16(problem.a.dtype == MARLIN_BF16),
         portable_only(weights.layout.k < kBlockSlots && free_choice) {}
 
   bool met_by(const KernelRow& row) const {
-    return (row.codes & code) != 0 && (row.scales & scale) != 0 && (!expands || row.expands) &&
+    return (row.codes & code) != 0 && (row.scales & scale) != 0 &&
+           slot_group >= row.slot_group_min && (!expands || row.expands) &&
            (row.form == ActivationForm::int8) == int8 && (!row.bf16_only || bf16) &&
            (!portable_only || row.features == 0);
   }
@@ -46,6 +48,7 @@ struct Demands {
   }
 
   uint32_t code, scale;
+  int slot_group;
   bool expands, int8, bf16;
   /// Kernels that scale partial sums round a term once more than the contract's gamma_K counts;
   /// that shows when K is 1 or 2.
@@ -59,12 +62,13 @@ int64_t pair_sum_columns(const CpuWeights& weights) {
 /// Most rows that are prepared at a time: all, unless that would need much memory.
 int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   const CpuWeights& weights = weights_of(problem);
+  const int64_t unit = row_unit(row);
   const int64_t bytes_per_row =
-      static_cast<int64_t>(activation_layout(row, weights, kRowUnit).bytes()) / kRowUnit;
+      static_cast<int64_t>(activation_layout(row, weights, unit).bytes()) / unit;
   int64_t rows = kActivationBudget / std::max<int64_t>(1, bytes_per_row);
   if (is_two_input(problem.epilogue))
     rows = std::min(rows, kOutputBudget / (pair_sum_columns(weights) * 4));
-  return std::max<int64_t>(kRowUnit, rows / kRowUnit * kRowUnit);
+  return std::max(unit, rows / unit * unit);
 }
 
 /// Rows of one tile only: more rows are pieces enough.
@@ -101,10 +105,11 @@ Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, i
   GemmPlan plan;
   MARLIN_ASSIGN(plan.row, choose_row(demands, m, features, kernel_override));
   const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
-  plan.m_block = std::min(m, round_up(ceil_div(m, blocks), kRowUnit));
+  const int64_t unit = row_unit(*plan.row);
+  plan.m_block = std::min(m, round_up(ceil_div(m, blocks), unit));
   // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every
   // smaller one.
-  const int64_t rows = std::min(m, most), capacity = rows <= 4 ? rows : round_up(rows, kRowUnit);
+  const int64_t rows = std::min(m, most), capacity = rows <= 4 ? rows : round_up(rows, unit);
   plan.activation_bytes = activation_layout(*plan.row, weights, capacity).bytes();
   if (is_two_input(problem.epilogue))
     plan.output_bytes = static_cast<uint64_t>(rows * pair_sum_columns(weights)) * 4;
@@ -122,6 +127,8 @@ const char* form_text(ActivationForm form) {
       return "int8 in blocks of 32";
     case ActivationForm::bf16:
       return "bf16 as given";
+    case ActivationForm::bf16x3:
+      return "three bf16 that add up to each float, exact";
     case ActivationForm::f32:
       return "f32, exact";
   }

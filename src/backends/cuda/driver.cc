@@ -11,7 +11,7 @@ namespace {
 template <class Function>
 bool find(void* library, const char* name, Function& to) {
   void* const symbol = dlsym(library, name);
-  std::memcpy(&to, &symbol, sizeof symbol);
+  std::memcpy(static_cast<void*>(&to), static_cast<const void*>(&symbol), sizeof symbol);
   return symbol != nullptr;
 }
 

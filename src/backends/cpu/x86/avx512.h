@@ -16,7 +16,7 @@ namespace metal_marlin::cpu {
 struct SuperShape {
   explicit SuperShape(const PanelLayout& layout)
       : groups(layout.groups_per_super()),
-        shift(std::countr_zero(static_cast<unsigned>(layout.slot_group / 16))),
+        shift(shift_of(layout)),
         scale_type(layout.scale_type),
         zero_type(layout.zero_type),
         scales(layout.scales_offset()),
@@ -25,6 +25,9 @@ struct SuperShape {
         ahead(fetch_distance(bytes)),
         expands(layout.expansion != Expansion::none),
         layout(layout) {}
+  static int shift_of(const PanelLayout& layout) {
+    return std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  }
   int groups;
   int shift;  ///< part i of 16 slots of the superblock belongs to group i >> shift
   ScaleType scale_type, zero_type;
@@ -107,46 +110,78 @@ MARLIN_AVX512 inline Magnitudes decode_scale_rows(const uint8_t* p, int groups, 
   return all;
 }
 
-/// 16 bytes, as dwords, from bit `shift` on.
-MARLIN_AVX512 MARLIN_INLINE __m512i load_bits(const uint8_t* p, int shift, int mask) {
-  const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  return _mm512_and_si512(_mm512_srl_epi32(x, _mm_cvtsi32_si128(shift)), _mm512_set1_epi32(mask));
+/// The integers of two-level scales as signed bytes.
+struct alignas(64) ScaleIntegers {
+  int8_t of[8][kPanelColumns];  ///< [group]
+};
+
+/// The largest magnitude of an integer of a two-level type.
+constexpr float largest_integer(ScaleType type) {
+  if (type == ScaleType::u4) return 15;
+  if (type == ScaleType::s8) return 128;
+  return type == ScaleType::u6 ? 63 : 32;
 }
 
-/// The integers of 16 columns of a two-level type, of group g.
+/// Joins the bits of group 4 i + kGroup, for all 64 columns: `low` is its row of low bits, `high`
+/// its row of high bits, if it has one (layout.h).
+template <ScaleType kType, int kGroup>
+MARLIN_AVX512 MARLIN_INLINE __m512i join_integers(__m512i low, __m512i high) {
+  if constexpr (kGroup % 2 == 1) low = _mm512_srli_epi16(low, 4);
+  low = _mm512_and_si512(low, _mm512_set1_epi8(15));
+  if constexpr (kType == ScaleType::u4) return low;
+  if constexpr (kGroup < 2) high = _mm512_slli_epi16(high, 4 - 2 * kGroup);
+  if constexpr (kGroup == 3) high = _mm512_srli_epi16(high, 2);
+  constexpr int kLowOrMasked = 0xf8;  // low | (high & mask)
+  const __m512i q = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(0x30), kLowOrMasked);
+  if constexpr (kType == ScaleType::u6) return q;
+  const __m512i sign = _mm512_set1_epi8(32);
+  return _mm512_sub_epi8(_mm512_xor_si512(q, sign), sign);
+}
+
+/// Reads the integers of all groups of a superblock.
 template <ScaleType kType>
-MARLIN_AVX512 MARLIN_INLINE __m512i load_integers(const uint8_t* p, int low_rows, int g) {
-  if constexpr (kType == ScaleType::s8) {
-    return _mm512_cvtepi8_epi32(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + kPanelColumns * g)));
-  } else {
-    const __m512i low = load_bits(p + kPanelColumns * (g / 2), g % 2 * 4, 15);
-    if constexpr (kType == ScaleType::u4) return low;
-    const __m512i high = load_bits(p + kPanelColumns * (low_rows + g / 4), g % 4 * 2, 3);
-    const __m512i q = _mm512_or_si512(low, _mm512_slli_epi32(high, 4));
-    if constexpr (kType == ScaleType::u6) return q;
-    return _mm512_srai_epi32(_mm512_slli_epi32(q, 26), 26);
+MARLIN_AVX512 MARLIN_INLINE void read_integers(const uint8_t* p, int groups, ScaleIntegers& out) {
+  const uint8_t* const high_rows = p + kPanelColumns * two_level_low_rows(kType, groups);
+  for (int first = 0; first < groups; first += 4) {
+    const uint8_t* const low = p + kPanelColumns * (first / 2);
+    const __m512i high = kType == ScaleType::u4
+                             ? _mm512_setzero_si512()
+                             : _mm512_loadu_si512(high_rows + kPanelColumns * (first / 4));
+    const __m512i pair = _mm512_loadu_si512(low);
+    _mm512_store_si512(out.of[first], join_integers<kType, 0>(pair, high));
+    if (first + 1 < groups)
+      _mm512_store_si512(out.of[first + 1], join_integers<kType, 1>(pair, high));
+    if (first + 2 >= groups) return;
+    const __m512i next = _mm512_loadu_si512(low + kPanelColumns);
+    _mm512_store_si512(out.of[first + 2], join_integers<kType, 2>(next, high));
+    if (first + 3 < groups)
+      _mm512_store_si512(out.of[first + 3], join_integers<kType, 3>(next, high));
   }
 }
 
-/// The same for two-level scales: the products of integers and factors, which are exact.
+/// Decodes two-level scales to the products of integers and factors, which are exact. The
+/// magnitudes that it returns are bounds.
 template <ScaleType kType>
 MARLIN_AVX512 inline Magnitudes decode_two_level_rows(const uint8_t* p, int groups, int v0, int nv,
                                                       float factor, float* out) {
-  const int low_rows = two_level_low_rows(kType, groups),
-            high_rows = two_level_high_rows(kType, groups);
-  Magnitudes all = no_magnitudes();
+  ScaleIntegers joined;
+  const int8_t(*integers)[kPanelColumns] = joined.of;
+  if constexpr (kType == ScaleType::s8)
+    integers = reinterpret_cast<const int8_t(*)[kPanelColumns]>(p);
+  else
+    read_integers<kType>(p, groups, joined);
+  const uint8_t* const factors =
+      p + kPanelColumns * (two_level_low_rows(kType, groups) + two_level_high_rows(kType, groups));
+  Magnitudes all = {_mm512_setzero_si512(), _mm512_setzero_si512()};
   for (int v = v0; v < v0 + nv; ++v) {
-    const uint8_t* const factors = p + kPanelColumns * (low_rows + high_rows);
     const __m512 d =
         _mm512_mul_ps(load_scales<ScaleType::f16>(factors, 16 * v), _mm512_set1_ps(factor));
+    const __m512 most = _mm512_abs_ps(_mm512_mul_ps(d, _mm512_set1_ps(largest_integer(kType))));
+    all.largest = _mm512_max_epu32(all.largest, _mm512_castps_si512(most));
     for (int g = 0; g < groups; ++g) {
-      const __m512i q = load_integers<kType>(p + 16 * v, low_rows, g);
-      const __m512 s = _mm512_mul_ps(_mm512_cvtepi32_ps(q), d);
-      const __m512i magnitude =
-          _mm512_and_si512(_mm512_castps_si512(s), _mm512_set1_epi32(0x7fffffff));
-      widen(all, {magnitude, magnitude});
-      _mm512_storeu_ps(out + g * kPanelColumns + 16 * v, s);
+      const auto* const from = reinterpret_cast<const __m128i*>(&integers[g][16 * v]);
+      const __m512i q = _mm512_cvtepi8_epi32(_mm_loadu_si128(from));
+      _mm512_storeu_ps(out + g * kPanelColumns + 16 * v, _mm512_mul_ps(_mm512_cvtepi32_ps(q), d));
     }
   }
   return all;
@@ -274,6 +309,40 @@ MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGr
 #pragma GCC unroll 4
     for (int v = 0; v < kColumnGroups; ++v)
       _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+}
+
+/// The same for 16 columns.
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, __m512 (&acc)[kRows]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+    acc[r] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
+}
+template <int kRows>
+MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
+}
+
+/// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds
+/// `rows`.
+template <int kMost, class Call>
+MARLIN_INLINE void dispatch_rows(int rows, Call call) {
+  if constexpr (kMost > 2)
+    if (rows <= kMost - 2) return dispatch_rows<kMost - 2>(rows, call);
+  call.template operator()<kMost>();
+}
+
+/// Prefetches into L2 a quarter of kDwords of the next tile's packed A blocks, which lie `later`
+/// after those of this tile, while one (v) of four times 16 columns is multiplied. Activations of
+/// many rows lie in L3, and without this the first columns would wait for all of them.
+template <int kDwords>
+MARLIN_INLINE void fetch_later_a_blocks(const uint32_t* a_block, int64_t later, int v) {
+  constexpr int kLines = (kDwords + 15) / 16;
+#pragma GCC unroll 8
+  for (int line = 0; line < kLines; line += kColumnGroups)
+    if (line + v < kLines)
+      fetch_line(reinterpret_cast<const uint8_t*>(a_block + later + 16 * (line + v)));
 }
 
 /// The memory to prefetch while one pass over a panel runs, a few lines per block.

@@ -23,6 +23,9 @@ MARLIN_AVX512 MARLIN_INLINE __m512 load_16(marlin_dtype dtype, const std::byte* 
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+// Classes of _mm512_fpclass_ps_mask: quiet and signalling NaN; +infinity and -infinity besides.
+constexpr int kNan = 0x01 | 0x80, kNanOrInfinity = kNan | 0x08 | 0x10;
+
 /// A mask of 32 bits whose lowest n bits are ones.
 MARLIN_INLINE uint32_t lowest_bits(int64_t n) {
   if (n >= 32) return ~0u;
@@ -64,6 +67,8 @@ MARLIN_AVX512 MARLIN_INLINE void store_strided(__m512i x, int rows, uint32_t* to
 MARLIN_AVX512 MARLIN_INLINE void store_steps(__m512i x, const ActivationLayout& layout, int first,
                                              int row, uint32_t* a_block) {
   const int rows = layout.tile_rows;
+  if (layout.has_whole_rows())
+    return _mm512_storeu_si512(a_block + layout.step_index(first, row), x);
   if (!layout.gathered || rows == 1) return store_strided(x, rows, a_block + first * rows + row);
   alignas(64) uint32_t steps[16];
   _mm512_store_si512(steps, x);
@@ -131,6 +136,28 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_steps(Block32 x, const ActivationLayout
   return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
 }
 
+/// Returns the BF16 pieces of floats (activations.h), and leaves the rest in x.
+MARLIN_AVX512 MARLIN_INLINE __m512 take_piece(__m512& x) {
+  const __m512i bits =
+      _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+  const __m512 piece = _mm512_castsi512_ps(_mm512_mask_or_epi32(
+      bits, _mm512_fpclass_ps_mask(x, kNan), bits, _mm512_set1_epi32(0x400000)));
+  x = _mm512_maskz_sub_ps(_knot_mask16(_mm512_fpclass_ps_mask(x, kNanOrInfinity)), x, piece);
+  return piece;
+}
+MARLIN_AVX512 MARLIN_INLINE Block32 take_pieces(Block32& x) {
+  const __m512 low = take_piece(x.low);
+  return {low, take_piece(x.high)};
+}
+
+MARLIN_AVX512 MARLIN_INLINE void write_bf16x3(Block32 x, const ActivationLayout& layout, int row,
+                                              uint32_t* a_block) {
+  Block32 rest = x;
+  for (int p = 0; p < kPieces; ++p)
+    store_steps(bf16_steps(take_pieces(rest), layout), layout, 16 * p, row, a_block);
+  write_float_sums(x, layout, a_block + layout.steps() * layout.tile_rows + row);
+}
+
 MARLIN_AVX512 MARLIN_INLINE void write_bf16(Block32 x, const ActivationLayout& layout, int row,
                                             uint32_t* a_block) {
   store_steps(bf16_steps(x, layout), layout, 0, row, a_block);
@@ -190,11 +217,19 @@ MARLIN_AVX512 MARLIN_INLINE void store_dwords(__m128i x, uint32_t* to) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), x);
 }
 
-/// Stores steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together.
-/// Scattering dwords would take several times as long.
+/// Stores steps [first, first + 4 kLanes) of rows `row` to `row` + 3, which lie together (run 1),
+/// or each of which lies together (a run of that many steps). Scattering dwords would take several
+/// times as long.
 template <int kLanes>
 MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout,
                                             int first, int row, uint32_t* a_block) {
+  if (layout.run != 1) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      _mm512_mask_storeu_epi32(a_block + layout.step_index(first, row + i),
+                               static_cast<__mmask16>((1 << 4 * kLanes) - 1), x[i]);
+    return;
+  }
   const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
   const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
   // Lane l of vector i holds step 4 l + i.
@@ -251,14 +286,11 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
 
 /// Whether the block holds NaN or an infinity.
 MARLIN_AVX512 MARLIN_INLINE bool non_finite(Block32 x) {
-  constexpr int kNanOrInfinity =
-      0x01 | 0x08 | 0x10 | 0x80;  // quiet NaN, +infinity, -infinity, signalling NaN
   return (_mm512_fpclass_ps_mask(x.low, kNanOrInfinity) |
           _mm512_fpclass_ps_mask(x.high, kNanOrInfinity)) != 0;
 }
 
-/// Writes rows `row` to `row` + 3 of a tile, for layouts in which they lie together (run 1, neither
-/// gathered nor paired).
+/// Writes rows `row` to `row` + 3 of a tile, for layouts that store_rows writes.
 MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const ActivationLayout& layout,
                                             int row, uint32_t* a_block, DRange& range) {
   __m512i steps[4];
@@ -271,6 +303,12 @@ MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const Activat
   if (layout.form == ActivationForm::bf16) {
     for (int i = 0; i < 4; ++i) steps[i] = bf16_steps(x[i], layout);
     store_rows<4>(steps, layout, 0, row, a_block);
+  } else if (layout.form == ActivationForm::bf16x3) {
+    Block32 rest[4] = {x[0], x[1], x[2], x[3]};
+    for (int p = 0; p < kPieces; ++p) {
+      for (int i = 0; i < 4; ++i) steps[i] = bf16_steps(take_pieces(rest[i]), layout);
+      store_rows<4>(steps, layout, 16 * p, row, a_block);
+    }
   } else {
     for (int i = 0; i < 4; ++i) steps[i] = f32_steps(x[i].low, layout);
     store_rows<4>(steps, layout, 0, row, a_block);
@@ -287,6 +325,8 @@ MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& la
     range.add(row, write_int8(x, layout, row, a_block));
   } else if (layout.form == ActivationForm::bf16) {
     write_bf16(x, layout, row, a_block);
+  } else if (layout.form == ActivationForm::bf16x3) {
+    write_bf16x3(x, layout, row, a_block);
   } else {
     write_f32(x, layout, row, a_block);
   }
@@ -298,7 +338,8 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
                                               int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
   const bool int8 = layout.form == ActivationForm::int8, seeds_nan = layout.gathered && !int8;
-  const bool together = layout.run == 1 && !layout.gathered && !layout.paired;
+  const bool together =
+      (layout.run == 1 || layout.has_whole_rows()) && !layout.gathered && !layout.paired;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     uint32_t* const row_stats = args.out + layout.rows_offset(tile);
     DRange range(row_stats, int8 ? layout.tile_rows : 0);

@@ -42,6 +42,8 @@ template <int kBlocks>
 using DecodedWeights = uint8_t[kBlocks][kSteps][kVectors][64];
 
 struct Prescaled {
+  static constexpr int kStride = kVectors * 64;
+  uint8_t* line(int b, int v, int line) { return weights[b][line * 4][v]; }
   DecodedWeights<kPrescaledBlocks> weights;
 };
 
@@ -96,51 +98,6 @@ void dequantize_partial_any(const PanelArgs& args, const uint8_t* super, int blo
     if constexpr (!is_additive(kCode) && !is_eight_bits(kCode))
       dequantize_partial<kCode>(*args.layout, super, blocks, out);
   });
-}
-
-/// Decodes steps of an FP4 line times the scale. The slots of a pair are 16 bits apart in a dword.
-/// Cutting both products to BF16 is exact.
-template <bool kSparse, int kStep = 0>
-MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table, __m512 scale,
-                                                       uint8_t (*out)[kVectors][64]) {
-  if constexpr (kStep < 4) {
-    using Lines = CodeLines<CodeKind::fp4, kSparse>;
-    // The upper word of a dword, which is the second slot of the pair, is 4 steps further.
-    const __m512 low =
-        _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
-    const __m512 high = _mm512_mul_ps(
-        _mm512_permutexvar_ps(Lines::template dwords<kStep + 4>(codes), table), scale);
-    const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
-    _mm512_store_si512(out[kStep][0],
-                       _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
-    decode_prescaled_line<kSparse, kStep + 1>(codes, table, scale, out);
-  }
-}
-
-template <bool kSparse>
-MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* super, int blocks,
-                                        Prescaled& out) {
-  using Lines = CodeLines<CodeKind::fp4, kSparse>;
-  const SuperShape shape(*args.layout);
-  const __m512 table = float_table<CodeKind::fp4>();
-  FloatSuper scales;
-  for (int b = 0; b < blocks; ++b) {
-    if (b % kBlocksPerSuper == 0) {
-      if (b != 0) super += shape.bytes;
-      decode_float_super<CodeKind::fp4>(shape, super, scales);
-    }
-    const int unit = b % kBlocksPerSuper * 2;
-    for (int v = 0; v < kVectors; ++v)
-#pragma GCC unroll 4
-      for (int line = 0; line < Lines::kLines; ++line) {
-        const uint8_t* from = super + (unit / 2 * kVectors + v) * Lines::kBytes;
-        const __m512 scale =
-            _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
-        decode_prescaled_line<kSparse>(
-            Lines::read(from, line, _mm512_setzero_si512()), table, scale,
-            reinterpret_cast<uint8_t(*)[kVectors][64]>(out.weights[b][line * 4][v]));
-      }
-  }
 }
 
 /// One step (two slots) of kRows rows x 64 columns.
@@ -214,10 +171,10 @@ void partial_tile_any(const Partial& dequantized, int blocks, bool first, const 
 }  // namespace
 
 void cpu_avx512bf16_prescaled_fp4_bf16(const PanelArgs& args) {
-  walk_chunks<Prescaled, dequantize_prescaled<false>, prescaled_tile>(args);
+  walk_chunks<Prescaled, dequantize_prescaled<false, Prescaled>, prescaled_tile>(args);
 }
 void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) {
-  walk_chunks<Prescaled, dequantize_prescaled<true>, prescaled_tile>(args);
+  walk_chunks<Prescaled, dequantize_prescaled<true, Prescaled>, prescaled_tile>(args);
 }
 void cpu_avx512bf16_dequant_any_sparse_bf16(const PanelArgs& args) {
   walk_chunks<Partial, dequantize_partial_any, partial_tile_any>(args);

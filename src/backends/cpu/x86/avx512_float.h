@@ -126,6 +126,25 @@ MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
   }
 }
 
+/// Decodes the four steps of an FP4 line, times scales that BF16 products hold exactly, to BF16.
+/// Steps are kStride bytes apart in `out`. The slots of a pair are 16 bits apart in a dword.
+template <bool kSparse, int kStride, int kStep = 0>
+MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table, __m512 scale,
+                                                       uint8_t* out) {
+  if constexpr (kStep < 4) {
+    using Lines = CodeLines<CodeKind::fp4, kSparse>;
+    // The upper word of a dword, which is the second slot of the pair, is 4 steps further.
+    const __m512 low =
+        _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
+    const __m512 high = _mm512_mul_ps(
+        _mm512_permutexvar_ps(Lines::template dwords<kStep + 4>(codes), table), scale);
+    const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
+    _mm512_store_si512(out + kStep * kStride,
+                       _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
+    decode_prescaled_line<kSparse, kStride, kStep + 1>(codes, table, scale, out);
+  }
+}
+
 /// Scales and zeros of a superblock.
 struct alignas(64) FloatSuper {
   float scale[8][kPanelColumns];
@@ -144,6 +163,34 @@ MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint
   if constexpr (is_additive(kCode))
     decode_zero_rows<kCode>(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
   if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
+}
+
+/// Decodes a chunk of FP4, times scales that BF16 products hold exactly. Chunk::line(b, v, line) is
+/// the place of the first step of a line of block b and column group v, and the other steps are
+/// Chunk::kStride bytes apart.
+template <bool kSparse, class Chunk>
+MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* super, int blocks,
+                                        Chunk& out) {
+  using Lines = CodeLines<CodeKind::fp4, kSparse>;
+  const SuperShape shape(*args.layout);
+  const __m512 table = float_table<CodeKind::fp4>();
+  FloatSuper scales;
+  for (int b = 0; b < blocks; ++b) {
+    if (b % kBlocksPerSuper == 0) {
+      if (b != 0) super += shape.bytes;
+      decode_float_super<CodeKind::fp4>(shape, super, scales);
+    }
+    const int unit = b % kBlocksPerSuper * 2;
+    for (int v = 0; v < kColumnGroups; ++v)
+#pragma GCC unroll 4
+      for (int line = 0; line < Lines::kLines; ++line) {
+        const uint8_t* from = super + (unit / 2 * kColumnGroups + v) * Lines::kBytes;
+        const __m512 scale =
+            _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
+        decode_prescaled_line<kSparse, Chunk::kStride>(
+            Lines::read(from, line, _mm512_setzero_si512()), table, scale, out.line(b, v, line));
+      }
+  }
 }
 
 }  // namespace metal_marlin::cpu

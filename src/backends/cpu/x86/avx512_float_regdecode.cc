@@ -135,7 +135,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
     const uint32_t* packed_a = tile.a_block;
     __m512 acc[kWide][kRows];
 #pragma GCC unroll 2
-    for (int w = 0; w < kWide; ++w) load_sums(tile, tile.sums + 16 * (v + w), acc[w]);
+    for (int w = 0; w < kWide; ++w) load_sums(tile.first, tile.sums + 16 * (v + w), acc[w]);
     for (int s = 0; s < tile.blocks / kBlocksPerSuper; ++s) {
       const FloatSuper& super = tile.chunk.supers[s];
       for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; unit += units, ++group) {

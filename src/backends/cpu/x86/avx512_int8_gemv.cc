@@ -183,6 +183,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
   }
 }
 
+// It is longer than other functions, because its parts share registers.
+// NOLINTBEGIN(readability-function-size)
 template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors, int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   using Lines = CodeLines<kCode, kSparse>;
@@ -251,6 +253,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
     for (int v = 0; v < kVectors; ++v)
       _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
 }
+// NOLINTEND(readability-function-size)
 
 /// Multiplies all tiles of a panel. Two sets of accumulators and decoded codes must fit in 32
 /// registers, so 3 and 4 rows (2 if activations are gathered) take the columns in halves.

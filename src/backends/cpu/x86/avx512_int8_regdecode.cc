@@ -160,7 +160,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
-    load_sums(tile, tile.sums + 16 * v, acc);
+    load_sums(tile.first, tile.sums + 16 * v, acc);
     for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
       fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
@@ -200,7 +200,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
-    load_sums(tile, tile.sums + 16 * v, acc);
+    load_sums(tile.first, tile.sums + 16 * v, acc);
     for (int b = 0; b < tile.blocks;) {
       const int row = b >> chunk.shift;
       __m512 part[kRows];
@@ -250,7 +250,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   for (int v = 0; v < kColumnGroups; ++v) {
     const uint32_t* a_block = tile.a_block;
     __m512 acc[kRows];
-    load_sums(tile, tile.sums + 16 * v, acc);
+    load_sums(tile.first, tile.sums + 16 * v, acc);
     for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
       const uint32_t* const d = a_block + 8 * kRegdecodeRows;

@@ -36,42 +36,8 @@ struct RegdecodeTile {
   }
 };
 
-/// The sums of 16 columns.
-template <class Chunk, int kRows>
-MARLIN_AVX512 MARLIN_INLINE void load_sums(const RegdecodeTile<Chunk>& tile, const float* sums,
-                                           __m512 (&acc)[kRows]) {
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r)
-    acc[r] = tile.first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
-}
-template <int kRows>
-MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
-}
-
-/// Prefetches into L2 a quarter of kDwords of the next tile's packed A blocks, which lie `later`
-/// after those of this tile, while one (v) of four times 16 columns is multiplied. Activations of
-/// many rows lie in L3, and without this the first columns would wait for all of them.
-template <int kDwords>
-MARLIN_INLINE void fetch_later_a_blocks(const uint32_t* a_block, int64_t later, int v) {
-  constexpr int kLines = (kDwords + 15) / 16;
-#pragma GCC unroll 8
-  for (int line = 0; line < kLines; line += kColumnGroups)
-    if (line + v < kLines)
-      fetch_line(reinterpret_cast<const uint8_t*>(a_block + later + 16 * (line + v)));
-}
-
-/// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds
-/// `rows`.
-template <int kMost, class Call>
-MARLIN_INLINE void dispatch_rows(int rows, Call call) {
-  if constexpr (kMost > 2)
-    if (rows <= kMost - 2) return dispatch_rows<kMost - 2>(rows, call);
-  call.template operator()<kMost>();
-}
-
-/// The same, but tiles of more than kMost rows are cut in halves: call.operator()<kRows>(tile).
+/// Does the work of dispatch_rows. Tiles of more than kMost rows are cut in halves:
+/// call.operator()<kRows>(tile).
 template <int kMost, class Chunk, class Call>
 void in_halves(const RegdecodeTile<Chunk>& tile, int rows, Call call) {
   constexpr int kHalf = kRegdecodeRows / 2;

@@ -23,3 +23,7 @@
   [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]]
 #define MARLIN_AVX512_BF16 \
   [[gnu::target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]]
+#define MARLIN_AMX                                                            \
+  [[gnu::target(                                                              \
+      "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,amx-tile," \
+      "amx-int8,amx-bf16")]]

@@ -1,0 +1,278 @@
+// BF16 activations, and floats as sums of three BF16 numbers, for many rows, by tdpbf16ps (amx.h).
+// A chunk is decoded to tiles of BF16, which all tiles of rows multiply. Codes have at most 8
+// significant bits and are exact in BF16. As in avx512_bf16_dequant.cc, there are two ways to apply
+// scales:
+//   prescaled: FP4 times an E8M0 or E4M3 scale fits BF16, so the decoded weights contain the scale.
+//   dequant: the sums of a scale group leave the tiles and are multiplied by the scale.
+//
+//   packed stream --decode--> chunk in L1          tile registers          vectors
+//   (BF16 weights are tiles   [block][v] tile ---> B (16 slot pairs
+//   in the stream already)                           x 16 columns)
+//   packed A block            -------------------> A (16 rows x 32 slots)
+//                              dequant:            C = sum of A B over a scale group
+//                              sums of groups <--- C
+//                                             -----------------------> acc[r] += sum[r] * scale
+//   sums (in L1)              <--------------------------------------> acc[r]  once per chunk
+//                              prescaled:          C[v] += A B[v], loaded and stored once per chunk
+//
+//   M: tiles of up to 16 rows. N: 16 columns at a time, four times (prescaled: all 64). K: chunk of
+//   4 blocks, scale group, block (with groups of 16: half a block).
+//
+// Template parameters: kCode any but f16, f32 and lut4, dense or sparse, but for sparse u4add;
+// kRows 2, 4, .. 16, the rows of a tile; kParts 1 for BF16 and kPieces for floats, the BF16 numbers
+// that add up to an activation; kShift 0 to 3, SuperShape::shift.
+//
+// Limits: a product of tiles takes 16 cycles for 32 slots, or for 16 with groups of 16. Loading its
+// operands, storing its sums and scaling them takes 16 loads each of A, B and sums, 16 stores and
+// 16 FMA, of which a cycle does two loads, one store and two FMA. The products of two groups run
+// while the sums of the two groups before are scaled. Groups of 64 and 128 scale more rarely.
+#if defined(__x86_64__)
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/x86/amx.h"
+#include "backends/cpu/x86/avx512_float.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+using WeightTiles = uint8_t[kAmxBlocks][kColumnGroups][kTileBytes];
+
+struct alignas(64) Bf16Chunk {
+  TileRegisters<6> registers;
+  WeightTiles decoded;
+  FloatSuper scales;
+  const WeightTiles* tiles;  ///< the decoded ones, or those of the stream
+};
+
+/// The lines of 8 slots of a column group: one of 4-bit codes, or two of 8-bit codes.
+using Octet = Codes[2];
+
+template <CodeKind kCode, bool kSparse, int kStep>
+MARLIN_AVX512 MARLIN_INLINE __m512i decode_octet_step(const Octet& lines, __m512i table) {
+  if constexpr (is_eight_bits(kCode))
+    return bf16_byte_pair<kStep / 2, true>(lines[kStep % 2].low);
+  else
+    return bf16_step<kCode, kSparse, kStep>(lines[0], table);
+}
+
+template <CodeKind kCode, bool kSparse, int... kStep>
+MARLIN_AVX512 MARLIN_INLINE void decode_octet(std::integer_sequence<int, kStep...>,
+                                              const Octet& lines, __m512i table, uint8_t* out) {
+  (_mm512_store_si512(out + 64 * kStep, decode_octet_step<kCode, kSparse, kStep>(lines, table)),
+   ...);
+}
+
+template <CodeKind kCode, bool kSparse>
+MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
+                                const FloatSuper& scales, WeightTiles& out) {
+  using Lines = CodeLines<kCode, kSparse>;
+  constexpr int kLines = Lines::kLines / 4;
+  const __m512i table = table_of<ActivationForm::bf16, kCode>(shape.layout);
+  for (int b = 0; b < kAmxBlocks; ++b)
+    for (int v = 0; v < kColumnGroups; ++v, codes += Lines::kBytes)
+      for (int octet = 0; octet < 4; ++octet) {
+        const int group = (2 * b + octet / 2) >> shape.shift;
+        Octet lines;
+#pragma GCC unroll 2
+        for (int i = 0; i < kLines; ++i)
+          lines[i] = Lines::read(codes, octet * kLines + i,
+                                 _mm512_load_si512(&scales.offset[group][16 * v]));
+        decode_octet<kCode, kSparse>(std::make_integer_sequence<int, 4>{}, lines, table,
+                                     out[b][v] + 256 * octet);
+      }
+}
+
+template <CodeKind kCode, bool kSparse>
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Bf16Chunk& out) {
+  const SuperShape shape(*args.layout);
+  decode_float_super<kCode>(shape, super, out.scales);
+  out.tiles = &out.decoded;
+  if constexpr (kCode == CodeKind::bf16) {
+    if (shape.expands)
+      expand_avx512(*args.layout, super, 0, kColumnGroups, 0, out.decoded[0][0]);
+    else
+      out.tiles = reinterpret_cast<const WeightTiles*>(super);
+  } else {
+    ExpandedCodes<CodeKind::i8> expanded;
+    const bool expands = is_eight_bits(kCode) && shape.expands;
+    if (expands) expand_avx512(*args.layout, super, 0, kColumnGroups, 0, expanded.bytes);
+    decode_tiles<kCode, kSparse>(shape, expands ? expanded.bytes : super, out.scales, out.decoded);
+  }
+}
+
+/// Half-blocks hold 16 slots, and 1 << kShift of them share a scale (SuperShape::shift).
+/// Activations are sums of kParts numbers.
+template <int kParts, int kShift>
+struct Tile : AmxTile<Bf16Chunk> {
+  using AmxTile::AmxTile;
+  static constexpr int kGroups = 8 >> kShift;
+  static constexpr int kBlocksOfGroup = kShift == 0 ? 1 : 1 << kShift >> 1;
+
+  /// The first block of a group, and with groups of 16 the half of the block.
+  MARLIN_INLINE static int block(int group) { return group << kShift >> 1; }
+  MARLIN_INLINE static int half(int group) { return kShift == 0 ? group & 1 : 0; }
+  MARLIN_INLINE const uint32_t* a_block_of(int group) const {
+    return a_block + block(group) * a_block_size;
+  }
+};
+
+/// C of tile 0 or 1 += A B for the 32 slots (or 16, as configured) at `a` and `w`.
+template <int kTile, int kParts, int kRows>
+MARLIN_AMX MARLIN_INLINE void multiply_tiles(const uint32_t* a, const uint8_t* w) {
+  if constexpr (kTile == 0)
+    _tile_loadd(6, w, 64);
+  else
+    _tile_loadd(7, w, 64);
+#pragma GCC unroll 3
+  for (int part = 0; part < kParts; ++part, a += 16 * kRows)
+    if constexpr (kTile == 0) {
+      _tile_loadd(4, a, 64);
+      _tile_dpbf16ps(0, 4, 6);
+    } else {
+      _tile_loadd(5, a, 64);
+      _tile_dpbf16ps(1, 5, 7);
+    }
+}
+
+/// Sums up scale group `group` in tile 0 or 1. Prefetches a part of the activations of the next
+/// tile of rows.
+template <int kTile, int kRows, int kParts, int kShift>
+MARLIN_AMX MARLIN_INLINE void multiply_group(const Tile<kParts, kShift>& tile, int group, int v) {
+  const int half = tile.half(group);
+  const uint32_t* a = tile.a_block_of(group);
+  zero_tile<kTile>();
+#pragma GCC unroll 4
+  for (int i = 0; i < tile.kBlocksOfGroup; ++i, a += tile.a_block_size) {
+    multiply_tiles<kTile, kParts, kRows>(
+        a + 8 * half, (*tile.chunk.tiles)[tile.block(group) + i][v] + kTileBytes / 2 * half);
+    if (half == 0) fetch_later_a_blocks<16 * kRows * kParts>(a, tile.later(), v);
+  }
+}
+
+/// acc += the sums of a group times its scale, and the sums of activations times its zero.
+template <int kParts, int kShift, int kRows>
+MARLIN_AMX MARLIN_INLINE void scale_group(const Tile<kParts, kShift>& tile, int group, int v,
+                                          const GroupSums& part, __m512 (&acc)[kRows]) {
+  const __m512 scale = _mm512_load_ps(&tile.chunk.scales.scale[group][16 * v]);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+    acc[r] = _mm512_fmadd_ps(_mm512_load_ps(part.of[group & 1][r]), scale, acc[r]);
+  if (!tile.additive) return;
+  const __m512 zero = _mm512_load_ps(&tile.chunk.scales.zero[group][16 * v]);
+  const uint32_t* sums = tile.a_block_of(group) + (16 * kParts + tile.half(group)) * kRows;
+  for (int i = 0; i < tile.kBlocksOfGroup; ++i, sums += tile.a_block_size)
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+      acc[r] = _mm512_fmadd_ps(_mm512_castsi512_ps(broadcast(sums + r)), zero, acc[r]);
+}
+
+template <int kParts, int kShift, int kRows>
+MARLIN_AMX [[gnu::noinline]] void multiply_rows(const Tile<kParts, kShift>& tile) {
+  constexpr int kGroups = Tile<kParts, kShift>::kGroups;
+  for (int v = 0; v < kColumnGroups; ++v) {
+    __m512 acc[kRows];
+    load_sums(tile.first, tile.sums + 16 * v, acc);
+    multiply_group<0, kRows>(tile, 0, v);
+    if constexpr (kGroups > 1) multiply_group<1, kRows>(tile, 1, v);
+    for (int group = 0; group < kGroups; group += 2) {
+      GroupSums part;
+      _tile_stored(0, part.of[0], 64);
+      if constexpr (kGroups > 1) _tile_stored(1, part.of[1], 64);
+      if (group + 2 < kGroups) {
+        multiply_group<0, kRows>(tile, group + 2, v);
+        multiply_group<1, kRows>(tile, group + 3, v);
+      }
+      fence();
+      scale_group(tile, group, v, part, acc);
+      if constexpr (kGroups > 1) scale_group(tile, group + 1, v, part, acc);
+    }
+    store_sums(acc, tile.sums + 16 * v);
+  }
+}
+
+template <int kParts, int kShift>
+void multiply_tile(Bf16Chunk& chunk, bool first, const PanelArgs& args, const uint32_t* a_block,
+                   float* sums) {
+  const int rows = args.activations.tile_rows;
+  const Tile<kParts, kShift> tile(args, chunk, first, a_block, sums);
+  chunk.registers.set_sizes(rows, kShift == 0 ? 8 : 16);
+  dispatch_rows<kTileRows>(rows, [&]<int kRows>() { multiply_rows<kParts, kShift, kRows>(tile); });
+}
+
+template <int kParts>
+void multiply_tile_any(Bf16Chunk& chunk, int, bool first, const PanelArgs& args, int64_t,
+                       const uint32_t* a_block, float* sums) {
+  constexpr decltype(&multiply_tile<kParts, 0>) kByShift[] = {
+      multiply_tile<kParts, 0>, multiply_tile<kParts, 1>, multiply_tile<kParts, 2>,
+      multiply_tile<kParts, 3>};
+  kByShift[SuperShape::shift_of(*args.layout)](chunk, first, args, a_block, sums);
+}
+
+/// Activations are sums of kParts numbers.
+template <int kParts>
+void walk(const PanelArgs& args) {
+  with_any_code(args.code, [&]<CodeKind kCode>() {
+    if constexpr (!is_real(kCode) || kCode == CodeKind::bf16) {
+      if constexpr (!is_eight_bits(kCode) && !is_real(kCode) && !is_additive(kCode))
+        if (args.layout->sparse)
+          return walk_chunks<Bf16Chunk, dequantize<kCode, true>, multiply_tile_any<kParts>>(args);
+      walk_chunks<Bf16Chunk, dequantize<kCode, false>, multiply_tile_any<kParts>>(args);
+    }
+  });
+}
+
+struct PrescaledChunk {
+  static constexpr int kStride = 64;
+  uint8_t* line(int b, int v, int line) { return tiles[b][v] + 4 * kStride * line; }
+  TileRegisters<5> registers;
+  WeightTiles tiles;
+};
+
+MARLIN_AMX [[gnu::noinline]] void multiply_prescaled(const WeightTiles& tiles,
+                                                     const uint32_t* a_block, int64_t a_block_size,
+                                                     float* sums) {
+  constexpr int kStride = kPanelColumns * sizeof(float);
+  _tile_loadd(0, sums, kStride);
+  _tile_loadd(1, sums + 16, kStride);
+  _tile_loadd(2, sums + 32, kStride);
+  _tile_loadd(3, sums + 48, kStride);
+  for (int b = 0; b < kAmxBlocks; ++b, a_block += a_block_size) {
+    _tile_loadd(4, a_block, 64);
+    _tile_loadd(5, tiles[b][0], 64);
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_loadd(6, tiles[b][1], 64);
+    _tile_dpbf16ps(1, 4, 6);
+    _tile_loadd(7, tiles[b][2], 64);
+    _tile_dpbf16ps(2, 4, 7);
+    _tile_loadd(5, tiles[b][3], 64);
+    _tile_dpbf16ps(3, 4, 5);
+  }
+  _tile_stored(0, sums, kStride);
+  _tile_stored(1, sums + 16, kStride);
+  _tile_stored(2, sums + 32, kStride);
+  _tile_stored(3, sums + 48, kStride);
+}
+
+void multiply_prescaled_tile(PrescaledChunk& chunk, int, bool first, const PanelArgs& args, int64_t,
+                             const uint32_t* a_block, float* sums) {
+  const int rows = args.activations.tile_rows;
+  if (first) std::fill_n(sums, rows * kPanelColumns, 0.0f);
+  chunk.registers.set_sizes(rows, 16);
+  multiply_prescaled(chunk.tiles, a_block, args.activations.a_block_size(), sums);
+}
+
+}  // namespace
+
+void cpu_amx_dequant_any_bf16(const PanelArgs& args) { walk<1>(args); }
+void cpu_amx_dequant_any_f32(const PanelArgs& args) { walk<kPieces>(args); }
+void cpu_amx_prescaled_fp4_bf16(const PanelArgs& args) {
+  walk_chunks<PrescaledChunk, dequantize_prescaled<false, PrescaledChunk>, multiply_prescaled_tile>(
+      args);
+}
+
+}  // namespace metal_marlin::cpu
+
+#endif
