@@ -10,29 +10,61 @@
 
 namespace llm {
 
-// GGUF's converter reorders the rows of llama's q and k so that pairs are neighbors.
-const TensorNames kGgufNames = {"token_embd", "output_norm", "output",   "blk.",        "attn_norm",
-                                "attn_q",     "attn_k",      "attn_v",   "attn_output", "ffn_norm",
-                                "ffn_gate",   "ffn_up",      "ffn_down", false};
-const TensorNames kHuggingFaceNames = {"model.embed_tokens",
-                                       "model.norm",
-                                       "lm_head",
-                                       "model.layers.",
-                                       "input_layernorm",
-                                       "self_attn.q_proj",
-                                       "self_attn.k_proj",
-                                       "self_attn.v_proj",
-                                       "self_attn.o_proj",
-                                       "post_attention_layernorm",
-                                       "mlp.gate_proj",
-                                       "mlp.up_proj",
-                                       "mlp.down_proj",
-                                       true};
+const TensorNames kGgufNames = {.embedding = "token_embd",
+                                .norm = "output_norm",
+                                .head = "output",
+                                .block = "blk.",
+                                .attention_norm = "attn_norm",
+                                .query = "attn_q",
+                                .key = "attn_k",
+                                .value = "attn_v",
+                                .attention_out = "attn_output",
+                                .mlp_norm = "ffn_norm",
+                                .gate = "ffn_gate",
+                                .up = "ffn_up",
+                                .down = "ffn_down",
+                                .query_norm = "attn_q_norm",
+                                .key_norm = "attn_k_norm",
+                                .attention_result_norm = "post_attention_norm",
+                                .mlp_result_norm = "post_ffw_norm",
+                                .rotate_halves = false};
+const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
+                                       .norm = "model.norm",
+                                       .head = "lm_head",
+                                       .block = "model.layers.",
+                                       .attention_norm = "input_layernorm",
+                                       .query = "self_attn.q_proj",
+                                       .key = "self_attn.k_proj",
+                                       .value = "self_attn.v_proj",
+                                       .attention_out = "self_attn.o_proj",
+                                       .mlp_norm = "post_attention_layernorm",
+                                       .gate = "mlp.gate_proj",
+                                       .up = "mlp.up_proj",
+                                       .down = "mlp.down_proj",
+                                       .query_norm = "self_attn.q_norm",
+                                       .key_norm = "self_attn.k_norm",
+                                       .attention_result_norm = "",
+                                       .mlp_result_norm = "",
+                                       .rotate_halves = true};
 
 namespace {
 
-// By general.architecture of a GGUF and model_type of config.json.
-constexpr const char* kArchitectures[] = {"llama"};
+// GGUF's converter reorders the rows of Llama's q and k so that pairs are neighbors, and no others.
+// Folders of Gemma name its four norms in another way and store them less 1.
+constexpr Architecture kArchitectures[] = {
+    {},
+    {.name = "qwen2", .rotate_halves = true, .qkv_bias = true},
+    {.name = "qwen3", .rotate_halves = true, .head_norms = true},
+    {.name = "gemma3",
+     .rotate_halves = true,
+     .head_norms = true,
+     .result_norms = true,
+     .scaled_embedding = true,
+     .gelu = true,
+     .in_folders = false,
+     .local_period = 6,
+     .wide_layers = 62},
+};
 
 // One hyper-parameter: its key in a GGUF behind the architecture's name, and in config.json.
 struct Key {
@@ -41,6 +73,7 @@ struct Key {
   double HyperParameters::* real;
   bool required;
 };
+// config: nullptr where no architecture that folders may have has it.
 constexpr Key kKeys[] = {
     {"block_count", "num_hidden_layers", &HyperParameters::layers, nullptr, true},
     {"embedding_length", "hidden_size", &HyperParameters::width, nullptr, true},
@@ -51,6 +84,10 @@ constexpr Key kKeys[] = {
     {"attention.key_length", "head_dim", &HyperParameters::head_size, nullptr, false},
     {"context_length", "max_position_embeddings", &HyperParameters::context, nullptr, true},
     {"rope.freq_base", "rope_theta", nullptr, &HyperParameters::rotation_base, false},
+    {"rope.scaling.factor", nullptr, nullptr, &HyperParameters::rotation_factor, false},
+    {"rope.freq_base_swa", nullptr, nullptr, &HyperParameters::local_rotation_base, false},
+    {"attention.sliding_window", nullptr, &HyperParameters::window, nullptr, false},
+    {"attention.sliding_window_pattern", nullptr, &HyperParameters::local_period, nullptr, false},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", nullptr, &HyperParameters::norm_epsilon,
      true},
 };
@@ -59,12 +96,14 @@ constexpr Key kKeys[] = {
   throw std::runtime_error(where + ": " + what);
 }
 
-void check_architecture(const std::string& where, const std::string& found) {
-  if (std::find(std::begin(kArchitectures), std::end(kArchitectures), found) !=
-      std::end(kArchitectures))
-    return;
+const Architecture& find_architecture(const std::string& where, const std::string& found,
+                                      bool in_folder) {
   std::string known;
-  for (const char* name : kArchitectures) known += std::string(known.empty() ? "" : ", ") + name;
+  for (const Architecture& row : kArchitectures) {
+    if (in_folder && !row.in_folders) continue;
+    if (row.name == found) return row;
+    known += std::string(known.empty() ? "" : ", ") + row.name;
+  }
   fail(where,
        "expected one of the architectures that are known (" + known + "), found '" + found + "'");
 }
@@ -74,7 +113,8 @@ void set(const std::string& where, const Key& key, double value, HyperParameters
   const bool in_range = key.whole ? value >= 1 && value <= kMost && value == std::trunc(value)
                                   : value > 0 && value < 1e12;
   if (!in_range) {
-    fail(where, std::string(key.config) + ": " + std::to_string(value) + " is out of range");
+    fail(where, std::string(key.config ? key.config : key.gguf) + ": " + std::to_string(value) +
+                    " is out of range");
   }
   if (key.whole)
     hyper.*key.whole = static_cast<int64_t>(value);
@@ -91,29 +131,53 @@ void complete(const std::string& where, HyperParameters& h) {
          "heads, key-value heads and their size do not fit each other: " + std::to_string(h.heads) +
              ", " + std::to_string(h.key_value_heads) + ", " + std::to_string(h.head_size));
   }
+  if (h.layers == h.architecture.wide_layers)
+    h.query_scale =
+        std::sqrt(static_cast<double>(h.head_size * h.heads) / static_cast<double>(h.width));
+}
+
+// Keys that would change the result, and whose values this program does not have.
+void check_others(const Metadata& metadata, HyperParameters& hyper) {
+  const std::string& where = metadata.file();
+  const std::string name = hyper.architecture.name + std::string(".");
+  if (const std::string key = name + "rope.scaling.type"; metadata.has(key)) {
+    const std::string type = metadata.text(key);
+    if (type == "none") hyper.rotation_factor = 1;
+    if (type != "none" && type != "linear")
+      fail(where, key + ": expected none or linear, found '" + type + "'");
+  }
+  for (const char* of : {"rope.dimension_count", "attention.value_length"}) {
+    if (const std::string key = name + of;
+        metadata.has(key) && metadata.number(key) != static_cast<double>(hyper.head_size)) {
+      fail(where, key + ": expected the size of a head, " + std::to_string(hyper.head_size) +
+                      ", found " + std::to_string(metadata.number(key)));
+    }
+  }
+  for (const char* of : {"attn_logit_softcapping", "final_logit_softcapping", "expert_count"}) {
+    if (const std::string key = name + of; metadata.has(key) && metadata.number(key) != 0)
+      fail(where, key + ": expected none, found " + std::to_string(metadata.number(key)));
+  }
+}
+
+// Hyper-parameters of which nothing but the architecture is known.
+HyperParameters of_architecture(const Architecture& architecture) {
+  HyperParameters hyper;
+  hyper.architecture = architecture;
+  hyper.local_period = architecture.local_period;
+  return hyper;
 }
 
 }  // namespace
 
 HyperParameters hyper_parameters(const Metadata& metadata) {
-  const std::string& where = metadata.file();
-  const std::string& architecture = metadata.text("general.architecture");
-  check_architecture(where, architecture);
-  HyperParameters hyper;
+  const std::string architecture = metadata.text("general.architecture");
+  HyperParameters hyper = of_architecture(find_architecture(metadata.file(), architecture, false));
   for (const Key& key : kKeys) {
     const std::string name = architecture + "." + key.gguf;
-    if (key.required || metadata.has(name)) set(where, key, metadata.number(name), hyper);
+    if (key.required || metadata.has(name)) set(metadata.file(), key, metadata.number(name), hyper);
   }
-  complete(where, hyper);
-  const std::string rope = architecture + ".rope.";
-  if (metadata.has(rope + "scaling.type") && metadata.text(rope + "scaling.type") != "none") {
-    fail(where, "positions are scaled (" + rope + "scaling.type), which this program does not do");
-  }
-  if (metadata.has(rope + "dimension_count") &&
-      metadata.number(rope + "dimension_count") != static_cast<double>(hyper.head_size)) {
-    fail(where,
-         rope + "dimension_count: expected the size of a head, " + std::to_string(hyper.head_size));
-  }
+  complete(metadata.file(), hyper);
+  check_others(metadata, hyper);
   return hyper;
 }
 
@@ -123,9 +187,10 @@ bool read_config(const std::string& folder, HyperParameters& hyper) {
   const auto config = nlohmann::json::parse(in, nullptr, false);
   if (!config.is_object() || !config.contains("hidden_size")) return false;
   const auto& type = config.contains("model_type") ? config["model_type"] : nlohmann::json("");
-  check_architecture(path, type.is_string() ? type.get<std::string>() : type.dump());
-  hyper = {};
+  const std::string name = type.is_string() ? type.get<std::string>() : type.dump();
+  hyper = of_architecture(find_architecture(path, name, true));
   for (const Key& key : kKeys) {
+    if (!key.config) continue;
     const auto found = config.find(key.config);
     if (found != config.end() && found->is_number())
       set(path, key, found->get<double>(), hyper);

@@ -1,5 +1,5 @@
-// What models are made of: hyper-parameters and the names of layers. Another architecture of this
-// family is one more row in the tables of architecture.cc.
+// What models are made of: hyper-parameters, the names of layers, and how the architectures differ.
+// Another architecture of this family is one more row in the tables of architecture.cc.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,44 @@
 
 namespace llm {
 
+/// What one architecture has that another lacks. All is off in Llama.
+struct Architecture {
+  const char* name = "llama";  // general.architecture of a GGUF, model_type of config.json
+  bool rotate_halves = false;  // in GGUF: pairs of rotary embedding (i, i + size / 2), else (2i, 2i
+                               // + 1)
+  bool qkv_bias = false;
+  bool head_norms = false;        // each head of q and k is normalized
+  bool result_norms = false;      // what attention and the MLP add is normalized
+  bool scaled_embedding = false;  // by the square root of its width
+  bool gelu = false;              // of the gate, else silu
+  bool in_folders = true;         // safetensors have the names and norms of kHuggingFaceNames
+  int64_t local_period = 0;       // see HyperParameters
+  int64_t wide_layers = 0;        // with so many, scores are divided by the root of width / heads
+};
+
 struct HyperParameters {
   int64_t layers = 0, width = 0, feed_forward = 0, heads = 0, key_value_heads = 0, head_size = 0,
           context = 0;
   double rotation_base = 10000, norm_epsilon = 1e-5;
+  double rotation_factor = 1;          // positions are divided by it, but not those of local layers
+  double local_rotation_base = 10000;  // of local layers
+  double query_scale = 1;  // of queries, whose products with keys the root of head_size divides
+  /// Of so many layers, the last attends to all positions, and the others are local: they attend to
+  /// the last `window` positions. 0: no layer is local.
+  int64_t local_period = 0, window = 0;
+  Architecture architecture = {};
+
+  bool is_local(int64_t layer) const {
+    return local_period > 0 && window > 0 && (layer + 1) % local_period != 0;
+  }
 };
 
 /// Layers and tensors of one block are "<block><index>.<name>"; names are without ".weight".
 struct TensorNames {
   const char *embedding, *norm, *head, *block;
   const char *attention_norm, *query, *key, *value, *attention_out, *mlp_norm, *gate, *up, *down;
-  bool rotate_halves;  // pairs of rotary embedding: (i, i + size / 2), else (2i, 2i + 1)
+  const char *query_norm, *key_norm, *attention_result_norm, *mlp_result_norm;
+  bool rotate_halves;  // whatever the architecture
 };
 extern const TensorNames kGgufNames, kHuggingFaceNames;
 

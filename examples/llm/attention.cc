@@ -37,21 +37,22 @@ struct State {
   float* out;
 };
 
-// One query, the first `count` positions of a block, whose keys [size][32] and values [32][size]
-// are floats. Sums stay in a few registers: 32 scores, then 16 elements of the result at a time.
+// One query, the positions [begin, end) of a block, whose keys [size][32] and values [32][size] are
+// floats. Sums stay in a few registers: 32 scores, then 16 elements of the result at a time.
 LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const float* values,
-                                    int64_t size, int64_t count, float scale, State& state) {
+                                    int64_t size, int64_t begin, int64_t end, float scale,
+                                    State& state) {
   float scores[kBlock] = {};
   for (int64_t d = 0; d < size; ++d) {
     for (int64_t p = 0; p < kBlock; ++p) scores[p] += q[d] * keys[d * kBlock + p];
   }
   for (int64_t p = 0; p < kBlock; ++p)
-    scores[p] = p < count ? scores[p] * scale : -std::numeric_limits<float>::infinity();
+    scores[p] = p >= begin && p < end ? scores[p] * scale : -std::numeric_limits<float>::infinity();
   float max[kLanes], sum[kLanes] = {};
   for (int64_t j = 0; j < kLanes; ++j) max[j] = std::max(scores[j], scores[j + kLanes]);
   const float largest = std::max(state.max, *std::max_element(max, max + kLanes));
   for (int64_t p = 0; p < kBlock; ++p)
-    scores[p] = p < count ? exp_of_negative(scores[p] - largest) : 0.0f;
+    scores[p] = p >= begin && p < end ? exp_of_negative(scores[p] - largest) : 0.0f;
   for (int64_t j = 0; j < kLanes; ++j) sum[j] = scores[j] + scores[j + kLanes];
   const float rescale = std::exp(state.max - largest);
   for (int64_t d = 0; d < size; d += kLanes) {
@@ -68,10 +69,11 @@ LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const flo
 
 }  // namespace
 
-Rotation::Rotation(int64_t positions, int64_t head_size, double base) : half_(head_size / 2) {
+Rotation::Rotation(int64_t positions, int64_t head_size, double base, double factor)
+    : half_(head_size / 2) {
   for (int64_t position = 0; position < positions; ++position) {
     for (int64_t i = 0; i < half_; ++i) {
-      const double angle = static_cast<double>(position) *
+      const double angle = static_cast<double>(position) / factor *
                            std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
       cosines_.push_back(static_cast<float>(std::cos(angle)));
       sines_.push_back(static_cast<float>(std::sin(angle)));
@@ -114,7 +116,7 @@ void KeyValueCache::store(int64_t position, const float* keys, const float* valu
 }
 
 void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int64_t rows,
-                           float* out, Pool& pool) const {
+                           int64_t window, float* out, Pool& pool) const {
   const int64_t size = heads_.size, group = heads_.query / heads_.key_value,
                 chunks = (rows + kRows - 1) / kRows;
   const float scale = 1 / std::sqrt(static_cast<float>(size));
@@ -123,15 +125,17 @@ void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int6
                   end = std::min(rows, begin + kRows);
     std::vector<State> states(static_cast<size_t>((end - begin) * group));
     const auto column = [&](int64_t g) { return (head * group + g) * size; };
-    for (int64_t b = 0; b * kBlock < first + end; ++b) {
+    const auto oldest = [&](int64_t row) { return std::max<int64_t>(first + row + 1 - window, 0); };
+    for (int64_t b = oldest(begin) / kBlock; b * kBlock < first + end; ++b) {
       const float *keys = block(keys_, head, b), *values = block(values_, head, b);
       for (int64_t row = begin; row < end; ++row) {
-        const int64_t count = std::min(first + row + 1 - b * kBlock, kBlock);
-        for (int64_t g = 0; g < group && count > 0; ++g) {
+        const int64_t from = std::max<int64_t>(oldest(row) - b * kBlock, 0),
+                      to = std::min(first + row + 1 - b * kBlock, kBlock);
+        for (int64_t g = 0; g < group && from < to; ++g) {
           State& state = states[static_cast<size_t>((row - begin) * group + g)];
           state.out = out + row * heads_.query * size + column(g);
-          if (b == 0) std::fill_n(state.out, size, 0.0f);
-          attend_block(q + row * q_stride + column(g), keys, values, size, count, scale, state);
+          if (b == oldest(row) / kBlock) std::fill_n(state.out, size, 0.0f);
+          attend_block(q + row * q_stride + column(g), keys, values, size, from, to, scale, state);
         }
       }
     }

@@ -16,10 +16,10 @@ struct Heads {
 };
 
 /// Cosines and sines of rotary position embedding: angle(position, i) = position / base^(2 i /
-/// size) for i < size / 2.
+/// size) for i < size / 2. Positions are divided by `factor`.
 class Rotation {
  public:
-  Rotation(int64_t positions, int64_t head_size, double base);
+  Rotation(int64_t positions, int64_t head_size, double base, double factor = 1);
   /// Turns each head of x in place: pairs of neighbors (2i, 2i + 1), or of halves (i, i + size /
   /// 2).
   void apply(float* x, int64_t heads, int64_t position, bool halves) const;
@@ -37,10 +37,11 @@ class KeyValueCache {
   KeyValueCache(const Heads& heads, int64_t positions);
   void store(int64_t position, const float* keys, const float* values);
 
-  /// out[row] = softmax(q[row] K^T / sqrt(size)) V over positions [0, first + row], for all query
-  /// heads. Rows of q are q_stride floats apart, those of out are heads.query * heads.size long.
-  void attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, float* out,
-              Pool& pool) const;
+  /// out[row] = softmax(q[row] K^T / sqrt(size)) V over the last `window` of the positions [0,
+  /// first + row], for all query heads. Rows of q are q_stride floats apart, those of out are
+  /// heads.query * heads.size long.
+  void attend(const float* q, int64_t q_stride, int64_t first, int64_t rows, int64_t window,
+              float* out, Pool& pool) const;
 
  private:
   const float* block(const std::unique_ptr<float[]>& of, int64_t head, int64_t index) const {

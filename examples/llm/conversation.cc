@@ -4,80 +4,191 @@
 #include <stdexcept>
 
 #include "stopwatch.h"
+#include "unicode.h"
 
 namespace llm {
-namespace {
 
 // Templates are programs in a language of their own (Jinja). These are recognized by what only they
-// say.
+// say. Each message is <begin>role<behind_role><before_content>content<end>\n.
 struct ChatTemplate {
-  std::string_view mark, begin, end, system;  // <begin>role\ncontent<end>\n for each message
-};
-constexpr ChatTemplate kTemplates[] = {
-    {"named SmolLM, trained by Hugging Face<|im_end|>", "<|im_start|>", "<|im_end|>",
-     "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
-    {"'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'", "<|im_start|>",
-     "<|im_end|>", ""},
+  std::string_view mark, begin, end;  // begin and end: control tokens, or none
+  std::string_view behind_role = "\n", before_content = {};
+  std::string_view told = "system", user = "user", model = "assistant";  // roles
+  std::string_view system = {};       // what the model is told first
+  bool system_in_message = false;     // in front of the first message, else a message of its own
+  bool trims = false;                 // spaces around messages are left out
+  std::string_view thought_end = {};  // later messages do not repeat what stands before it
+  std::string_view stop = {};         // text that ends an answer
 };
 
+namespace {
+
+constexpr ChatTemplate kTemplates[] = {
+    {.mark = "named SmolLM, trained by Hugging Face<|im_end|>",
+     .begin = "<|im_start|>",
+     .end = "<|im_end|>",
+     .system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
+    {.mark = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+     .begin = "<|im_start|>",
+     .end = "<|im_end|>",
+     .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+    {.mark = "<|im_start|>system\nYou are a helpful assistant",
+     .begin = "<|im_start|>",
+     .end = "<|im_end|>",
+     .system = "You are a helpful assistant."},
+    {.mark = "'<|im_start|>' + message['role'] + '\n' + message['content']",
+     .begin = "<|im_start|>",
+     .end = "<|im_end|>"},
+    {.mark = "'<|im_start|>' + message.role + '\n'",
+     .begin = "<|im_start|>",
+     .end = "<|im_end|>",
+     .thought_end = "</think>"},
+    {.mark = "'<start_of_turn>' + role + '\n'",
+     .begin = "<start_of_turn>",
+     .end = "<end_of_turn>",
+     .model = "model",
+     .system_in_message = true,
+     .trims = true},
+};
+
+// A model whose file has no template was trained on text alone, as models are before they learn to
+// chat. It goes on with a transcript.
+constexpr ChatTemplate kTranscript = {.mark = "",
+                                      .begin = "",
+                                      .end = "",
+                                      .behind_role = ":",
+                                      .before_content = " ",
+                                      .told = "System",
+                                      .user = "User",
+                                      .model = "Assistant",
+                                      .stop = "\nUser:"};
+
 const ChatTemplate& find_template(const Metadata& metadata) {
-  const std::string& text = metadata.text("tokenizer.chat_template");
+  const std::string key = "tokenizer.chat_template";
+  if (!metadata.has(key)) return kTranscript;
+  // A newline stands in a template as itself or, in the language's own writing, as two characters.
+  const std::string text = replaced(metadata.text(key), "\\n", "\n");
   for (const ChatTemplate& row : kTemplates) {
     if (text.find(row.mark) != std::string::npos) return row;
   }
-  throw std::runtime_error(
-      metadata.file() +
-      ": tokenizer.chat_template: expected ChatML (<|im_start|>role ... <|im_end|>), found '" +
-      text.substr(0, 60) + "...'");
+  std::string message = metadata.file() + ": " + key;
+  message += ": expected ChatML (<|im_start|>role ... <|im_end|>) or Gemma's form ";
+  message += "(<start_of_turn>role ... <end_of_turn>), found '";
+  throw std::runtime_error(message + text.substr(0, 60) + "...'");
 }
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+// Hands the text of an answer on, but holds back what may become the text that ends it.
+class Said {
+ public:
+  Said(const ChatTemplate& form, const std::function<void(std::string_view)>& out)
+      : form_(form), out_(out) {}
+
+  /// True: the answer ends here.
+  bool add(std::string_view bytes) {
+    pending_ += bytes;
+    const size_t end = form_.stop.empty() ? std::string::npos : pending_.find(form_.stop);
+    size_t sure = std::min(end, pending_.size());
+    if (end == std::string::npos) {
+      size_t held = std::min(form_.stop.size(), pending_.size());
+      while (!form_.stop.starts_with(std::string_view(pending_).substr(pending_.size() - held)))
+        --held;
+      sure -= held;
+    }
+    say(sure);
+    return end != std::string::npos;
+  }
+  /// Nothing more comes.
+  void finish() { say(pending_.size()); }
+  const std::string& text() const { return text_; }
+
+ private:
+  void say(size_t count) {
+    std::string_view part = std::string_view(pending_).substr(0, count);
+    // The space that stands before an answer in the form is not shown.
+    if (text_.empty() && part.starts_with(form_.before_content))
+      out_(part.substr(form_.before_content.size()));
+    else
+      out_(part);
+    text_ += part;
+    pending_.erase(0, count);
+  }
+
+  const ChatTemplate& form_;
+  const std::function<void(std::string_view)>& out_;
+  std::string pending_, text_;
+};
 
 }  // namespace
 
 Conversation::Conversation(Model& model, const Tokenizer& tokenizer, const Metadata& metadata,
-                           std::string system)
-    : model_(model), tokenizer_(tokenizer) {
-  const ChatTemplate& form = find_template(metadata);
-  begin_ = tokenizer.control(form.begin);
-  end_ = tokenizer.control(form.end);
-  if (begin_ < 0 || end_ < 0)
+                           const std::string& system)
+    : model_(model),
+      tokenizer_(tokenizer),
+      form_(find_template(metadata)),
+      begin_(tokenizer.control(form_.begin)),
+      end_(tokenizer.control(form_.end)),
+      system_(system.empty() ? form_.system : system) {
+  if ((begin_ < 0 && !form_.begin.empty()) || (end_ < 0 && !form_.end.empty()))
     throw std::runtime_error(metadata.file() +
                              ": the chat template's tokens are not in the vocabulary");
-  if (system.empty()) system = form.system;
-  if (!system.empty()) add(system_, "system", system, false);
 }
 
-// open: the content is still to come, from the model.
-void Conversation::add(Tokens& to, std::string_view role, std::string_view content,
-                       bool open) const {
-  const Tokens text = tokenizer_.encode(std::string(role) + "\n" + std::string(content));
-  to.push_back(begin_);
-  to.insert(to.end(), text.begin(), text.end());
-  if (open) return;
+// A message whose end is still to come; with the model's role, its content as well.
+void Conversation::open(Tokens& to, std::string_view role, std::string_view content) const {
+  std::string text = std::string(role) + std::string(form_.behind_role);
+  if (!content.empty()) text += std::string(form_.before_content) + std::string(content);
+  const Tokens tokens = tokenizer_.encode(text);
+  if (begin_ >= 0) to.push_back(begin_);
+  to.insert(to.end(), tokens.begin(), tokens.end());
+}
+
+void Conversation::close(Tokens& to) const {
   const Tokens newline = tokenizer_.encode("\n");
-  to.push_back(end_);
+  if (end_ >= 0) to.push_back(end_);
   to.insert(to.end(), newline.begin(), newline.end());
+}
+
+void Conversation::add(Tokens& to, std::string_view role, std::string_view content) const {
+  open(to, role, form_.trims ? trimmed(content) : content);
+  close(to);
+}
+
+// All that is kept, and the beginning of the answer to the last message.
+Conversation::Tokens Conversation::everything() const {
+  Tokens all = tokenizer_.opening();
+  if (!system_.empty() && !form_.system_in_message) add(all, form_.told, system_);
+  for (size_t i = 0; i < exchanges_.size(); ++i) {
+    const bool told_here = i == 0 && !system_.empty() && form_.system_in_message;
+    add(all, form_.user, (told_here ? system_ + "\n\n" : "") + exchanges_[i].message);
+    open(all, form_.model, "");
+    if (i + 1 == exchanges_.size()) break;
+    all.insert(all.end(), exchanges_[i].answer.begin(), exchanges_[i].answer.end());
+    close(all);
+  }
+  return all;
 }
 
 // Everything that the model is to read, with a quarter of the context left for the answer where
 // older exchanges can go.
-Conversation::Tokens Conversation::prompt(const Tokens& message) {
-  const auto size = [&] {
-    size_t sum = system_.size() + message.size();
-    for (const Tokens& exchange : exchanges_) sum += exchange.size();
-    return static_cast<int64_t>(sum);
-  };
-  while (!exchanges_.empty() && size() > model_.context() * 3 / 4) {
+Conversation::Tokens Conversation::prompt() {
+  Tokens all = everything();
+  while (exchanges_.size() > 1 && std::ssize(all) > model_.context() * 3 / 4) {
     exchanges_.erase(exchanges_.begin());
     ++forgotten_;
+    all = everything();
   }
-  if (size() >= model_.context()) {
-    throw std::runtime_error("the message is too long: " + std::to_string(size()) +
+  if (std::ssize(all) >= model_.context()) {
+    exchanges_.pop_back();
+    throw std::runtime_error("the message is too long: " + std::to_string(all.size()) +
                              " tokens with all around it, and the context has " +
                              std::to_string(model_.context()));
   }
-  Tokens all = system_;
-  for (const Tokens& exchange : exchanges_) all.insert(all.end(), exchange.begin(), exchange.end());
-  all.insert(all.end(), message.begin(), message.end());
   return all;
 }
 
@@ -106,15 +217,23 @@ std::span<const float> Conversation::run(const Tokens& prompt,
 End Conversation::answer(std::string_view message, Sampler& sampler, int64_t most_tokens,
                          const volatile std::sig_atomic_t* stop,
                          const std::function<void(std::string_view)>& out) {
-  Tokens exchange;
-  add(exchange, "user", message, false);
-  add(exchange, "assistant", "", true);
-  const Tokens all = prompt(exchange);
+  exchanges_.push_back({std::string(message), {}});
+  const Tokens all = prompt();
   const Stopwatch reading;
-  std::span<const float> logits = run(all, stop);
+  const std::span<const float> logits = run(all, stop);
   counts_.prompt_seconds += reading.seconds();
 
   const Stopwatch writing;
+  const End end = write(logits, sampler, most_tokens, stop, out);
+  counts_.answer_seconds += writing.seconds();
+  return end;
+}
+
+End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t most_tokens,
+                        const volatile std::sig_atomic_t* stop,
+                        const std::function<void(std::string_view)>& out) {
+  Tokens& answer = exchanges_.back().answer;
+  Said said(form_, out);
   End end = End::finished;
   for (int64_t n = 0;; ++n) {
     if (logits.empty() || *stop) {
@@ -127,17 +246,30 @@ End Conversation::answer(std::string_view message, Sampler& sampler, int64_t mos
       end = n == most_tokens ? End::most_tokens : End::context_full;
       break;
     }
-    out(tokenizer_.bytes(token));
-    exchange.push_back(token);
+    ++counts_.answer_tokens;
+    if (said.add(tokenizer_.bytes(token))) {
+      answer = tokenizer_.encode(said.text());
+      return end;
+    }
+    answer.push_back(token);
     ran_.push_back(token);
     logits = model_.run({&token, 1}, 1);
-    ++counts_.answer_tokens;
   }
-  counts_.answer_seconds += writing.seconds();
-  exchange.push_back(end_);
-  for (const Token token : tokenizer_.encode("\n")) exchange.push_back(token);
-  exchanges_.push_back(std::move(exchange));
+  said.finish();
+  answer = without_thoughts(answer);
   return end;
+}
+
+// What the template repeats of an answer.
+Conversation::Tokens Conversation::without_thoughts(const Tokens& answer) const {
+  const Tokens mark = tokenizer_.encode(form_.thought_end);
+  if (mark.size() != 1) return answer;
+  const auto last = std::find(answer.rbegin(), answer.rend(), mark[0]);
+  if (last == answer.rend()) return answer;
+  const auto first_said = std::find_if(last.base(), answer.end(), [&](Token token) {
+    return tokenizer_.bytes(token).find_first_not_of('\n') != std::string::npos;
+  });
+  return {first_said, answer.end()};
 }
 
 }  // namespace llm

@@ -22,12 +22,14 @@ struct Counts {
 
 enum class End { finished, most_tokens, context_full, interrupted };
 
+struct ChatTemplate;
+
 class Conversation {
  public:
-  /// The form comes from tokenizer.chat_template: one of a table, else std::runtime_error. system:
-  /// "" for the model's own.
+  /// The form comes from tokenizer.chat_template: one of a table, else std::runtime_error. Without
+  /// that key it is a transcript. system: "" for the model's own.
   Conversation(Model& model, const Tokenizer& tokenizer, const Metadata& metadata,
-               std::string system);
+               const std::string& system);
 
   /// Says this to the model and hands its answer to `out`, a token's bytes at a time, until the
   /// model ends it, most_tokens are there, the context is full, or *stop is not 0. When all does
@@ -43,16 +45,28 @@ class Conversation {
 
  private:
   using Tokens = std::vector<Token>;
-  void add(Tokens& to, std::string_view role, std::string_view content, bool open) const;
-  Tokens prompt(const Tokens& message);
+  struct Exchange {
+    std::string message;
+    Tokens answer;
+  };
+  void add(Tokens& to, std::string_view role, std::string_view content) const;
+  void open(Tokens& to, std::string_view role, std::string_view content) const;
+  void close(Tokens& to) const;
+  Tokens everything() const;
+  Tokens prompt();
+  Tokens without_thoughts(const Tokens& answer) const;
+  End write(std::span<const float> logits, Sampler& sampler, int64_t most_tokens,
+            const volatile std::sig_atomic_t* stop,
+            const std::function<void(std::string_view)>& out);
   std::span<const float> run(const Tokens& prompt, const volatile std::sig_atomic_t* stop);
 
   Model& model_;
   const Tokenizer& tokenizer_;
+  const ChatTemplate& form_;
   Token begin_, end_;
-  Tokens system_;
-  std::vector<Tokens> exchanges_;  // a message and its answer each
-  Tokens ran_;                     // what the model's cache holds
+  std::string system_;
+  std::vector<Exchange> exchanges_;  // the last one may still be without its answer
+  Tokens ran_;                       // what the model's cache holds
   Counts counts_;
   int64_t forgotten_ = 0;
 };

@@ -16,6 +16,10 @@ class Metadata {
   /// These throw when the key is absent or of another type. Booleans and integers are numbers
   /// (exact up to 2^53).
   double number(const std::string& key) const;
+  /// Whether the number is not 0. The key may be absent.
+  bool flag(const std::string& key, bool by_default) const {
+    return has(key) ? number(key) != 0 : by_default;
+  }
   std::string text(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
   std::vector<std::string> texts(const std::string& key) const;

@@ -182,8 +182,8 @@ int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
       std::cout << '\n';
     } else {
       std::istringstream numbers(line);
-      for (Token token; numbers >> token;) std::cout << tokenizer.bytes(token);
-      std::cout << end;
+      const std::vector<Token> tokens(std::istream_iterator<Token>(numbers), {});
+      std::cout << tokenizer.text(tokens) << end;
     }
   }
   return 0;
@@ -197,7 +197,7 @@ int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
   if (!in) throw std::runtime_error(o.text + ": cannot be read");
   const std::vector<Token> tokens =
       tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
-  const Score sum = score(model, tokens, logits ? &*logits : nullptr);
+  const Score sum = score(model, tokenizer.opening(), tokens, logits ? &*logits : nullptr);
   const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
   std::printf(
       "tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds "

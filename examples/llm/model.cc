@@ -1,9 +1,11 @@
 #include "model.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "half.h"
 #include "vector_clones.h"
@@ -33,7 +35,27 @@ LLM_VECTOR_CLONES void rms_norm(const float* x, const float* weight, int64_t siz
   for (int64_t i = 0; i < size; ++i) y[i] = x[i] * scale * weight[i];
 }
 
+LLM_VECTOR_CLONES void add(const float* x, int64_t size, float* y) {
+  for (int64_t i = 0; i < size; ++i) y[i] += x[i];
+}
+
+LLM_VECTOR_CLONES void scale(float by, int64_t size, float* y) {
+  for (int64_t i = 0; i < size; ++i) y[i] *= by;
+}
+
+LLM_VECTOR_CLONES void multiply_elements(const float* a, const float* b, int64_t size, float* y) {
+  for (int64_t i = 0; i < size; ++i) y[i] = a[i] * b[i];
+}
+
 float* floats(const mm::buffer& buffer) { return static_cast<float*>(buffer.data()); }
+
+// Some columns of a matrix.
+marlin_matrix columns(marlin_matrix m, int64_t first, int64_t count) {
+  m.row_stride = m.row_stride ? m.row_stride : m.cols;
+  m.offset_bytes += static_cast<uint64_t>(first) * sizeof(float);
+  m.cols = count;
+  return m;
+}
 
 mm::context make_context(const ModelOptions& options, Pool& pool) {
   auto desc = mm::make<marlin_context_desc>();
@@ -65,41 +87,31 @@ class Model::Loader {
   }
   bool has(const std::string& name) const { return find(name) != nullptr; }
 
-  /// One handle of several layers, rows after rows; n is how many in all, k the columns of each.
-  mm::weights load(const std::vector<std::string>& layers, int64_t n, int64_t k) {
-    std::vector<const char*> found;
-    bool is_float = false;
+  /// Several layers, rows after rows: n is how many in all (0: any number), k the columns of each.
+  Joined load(const std::vector<std::string>& names, int64_t n, int64_t k) {
+    std::vector<const marlin_layer_info*> found;
     int64_t rows = 0;
-    for (const std::string& name : layers) {
+    for (const std::string& name : names) {
       const marlin_layer_info* layer = find(name);
       if (!layer) throw std::runtime_error(path_ + ": has no layer '" + name + "'");
       if (layer->k != k) wrong_size(name, layer->k, k, "columns");
       rows += layer->n;
-      is_float |= layer->format == MARLIN_FORMAT_NONE;
-      found.push_back(layer->name);
+      found.push_back(layer);
     }
-    if (n != 0 && rows != n) wrong_size(layers[0], rows, n, "rows");
-    auto desc = mm::make<marlin_load_desc>();
-    desc.layers = found.data();
-    desc.layer_count = static_cast<uint32_t>(found.size());
-    if (is_float)
-      desc.format = MARLIN_INT8;  // what a file left unquantized, as embeddings often are
-    desc.user = this;
-    desc.progress = [](void* user, uint64_t done, uint64_t total) {
-      static_cast<Loader*>(user)->report(
-          total ? static_cast<double>(done) / static_cast<double>(total) : 1);
-      return 0;
-    };
-    mm::weights weights = mm::load(model_.context_, file_, desc);
-    ++loaded_;
-    return weights;
+    if (n != 0 && rows != n) wrong_size(names[0], rows, n, "rows");
+    Joined joined;
+    for (size_t begin = 0, end = 0; begin < found.size(); begin = end) {
+      while (end < found.size() && fit(*found[begin], *found[end])) ++end;
+      joined.push_back(load(std::span(found).subspan(begin, end - begin)));
+    }
+    return joined;
   }
 
-  /// A vector of floats in any of the types there are. Files align nothing, so elements are copied
+  /// A tensor of floats in any of the types there are. Files align nothing, so elements are copied
   /// out.
-  std::vector<float> vector(const std::string& name, int64_t size) const {
-    const marlin_matrix m = file_.tensor(name + ".weight");
-    if (m.rows * m.cols != size) wrong_size(name, m.rows * m.cols, size, "elements");
+  std::vector<float> vector(const std::string& tensor, int64_t size) const {
+    const marlin_matrix m = file_.tensor(tensor);
+    if (m.rows * m.cols != size) wrong_size(tensor, m.rows * m.cols, size, "elements");
     const auto* bytes = static_cast<const unsigned char*>(m.data) + m.offset_bytes;
     std::vector<float> out(static_cast<size_t>(size));
     for (size_t i = 0; i < out.size(); ++i) {
@@ -113,12 +125,36 @@ class Model::Loader {
       else if (m.dtype == MARLIN_BF16)
         out[i] = bfloat16_to_float(half);
       else if (m.dtype != MARLIN_F32)
-        throw std::runtime_error(path_ + ": tensor '" + name + "': expected floats");
+        throw std::runtime_error(path_ + ": tensor '" + tensor + "': expected floats");
     }
     return out;
   }
 
  private:
+  // Do two layers become one handle?
+  static bool fit(const marlin_layer_info& a, const marlin_layer_info& b) {
+    return a.format == b.format && a.group_size == b.group_size && a.flags == b.flags &&
+           a.dtype == b.dtype && a.layout == b.layout;
+  }
+  mm::weights load(std::span<const marlin_layer_info* const> layers) {
+    std::vector<const char*> names;
+    for (const marlin_layer_info* layer : layers) names.push_back(layer->name);
+    auto desc = mm::make<marlin_load_desc>();
+    desc.layers = names.data();
+    desc.layer_count = static_cast<uint32_t>(names.size());
+    if (layers[0]->format == MARLIN_FORMAT_NONE)
+      desc.format = MARLIN_INT8;  // what a file left unquantized, as embeddings often are
+    loading_ = static_cast<double>(names.size());
+    desc.user = this;
+    desc.progress = [](void* user, uint64_t done, uint64_t total) {
+      static_cast<Loader*>(user)->report(
+          total ? static_cast<double>(done) / static_cast<double>(total) : 1);
+      return 0;
+    };
+    mm::weights weights = mm::load(model_.context_, file_, desc);
+    loaded_ += loading_;
+    return weights;
+  }
   // Names as the tables have them, with or without the ".weight" that GGUF keeps.
   const marlin_layer_info* find(const std::string& name) const {
     for (const marlin_layer_info& layer : layers_) {
@@ -132,7 +168,8 @@ class Model::Loader {
                              " " + what + ", found " + std::to_string(found));
   }
   void report(double part) const {
-    model_.options_.progress((loaded_ + part) / static_cast<double>(4 * model_.hyper_.layers + 1));
+    const auto all = static_cast<double>(7 * model_.hyper_.layers + 1);
+    model_.options_.progress(std::min(1.0, (loaded_ + loading_ * part) / all));
   }
 
   const Model& model_;
@@ -140,7 +177,7 @@ class Model::Loader {
   mm::checkpoint file_;
   std::vector<marlin_layer_info> layers_;
   const TensorNames& names_;
-  double loaded_ = 0;
+  double loaded_ = 0, loading_ = 0;  // layers
 };
 
 Model::Model(const std::string& path, const HyperParameters& hyper, const ModelOptions& options)
@@ -149,52 +186,139 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
       heads_{hyper.heads, hyper.key_value_heads, hyper.head_size},
       pool_(options.threads),
       context_(make_context(options, pool_)),
-      rotation_(options.context, hyper.head_size, hyper.rotation_base) {
+      rotation_(options.context, hyper.head_size, hyper.rotation_base, hyper.rotation_factor),
+      local_rotation_(hyper.is_local(0) ? options.context : 0, hyper.head_size,
+                      hyper.local_rotation_base) {
   Loader from(*this, path);
   const TensorNames& names = from.names();
-  rotate_halves_ = names.rotate_halves;
-  const int64_t width = hyper.width, queries = heads_.query * heads_.size,
-                all = queries + 2 * heads_.key_value * heads_.size;
-  embedding_ = from.load({names.embedding}, 0, width);
-  vocabulary_ = mm::info(embedding_).n;
-  if (from.has(names.head)) own_head_ = from.load({names.head}, vocabulary_, width);
-  norm_ = from.vector(names.norm, width);
-  for (int64_t i = 0; i < hyper.layers; ++i) {
-    const auto name = [&](const char* of) { return from.in_block(i, of); };
-    layers_.push_back(
-        {from.vector(name(names.attention_norm), width), from.vector(name(names.mlp_norm), width),
-         from.load({name(names.query), name(names.key), name(names.value)}, all, width),
-         from.load({name(names.attention_out)}, width, queries),
-         from.load({name(names.gate), name(names.up)}, 2 * hyper.feed_forward, width),
-         from.load({name(names.down)}, width, hyper.feed_forward),
-         KeyValueCache(heads_, options.context)});
-  }
-  const auto activations = [&](int64_t columns) {
-    return mm::buffer(context_, static_cast<uint64_t>(options.block * columns) * 4);
-  };
-  ids_ = activations(1), x_ = activations(width), h_ = activations(std::max(width, queries)),
-  qkv_ = activations(all);
-  mlp_ = activations(hyper.feed_forward);
+  rotate_halves_ = names.rotate_halves || hyper.architecture.rotate_halves;
+  embedding_ = from.load({names.embedding}, 0, hyper.width);
+  vocabulary_ = mm::info(embedding_[0]).n;
+  if (from.has(names.head)) own_head_ = from.load({names.head}, vocabulary_, hyper.width);
+  norm_ = from.vector(names.norm + std::string(".weight"), hyper.width);
+  for (int64_t i = 0; i < hyper.layers; ++i) layers_.push_back(load_layer(from, i));
+  allocate();
   prepare();
 }
 
-uint64_t Model::weight_bytes() const {
-  uint64_t sum = mm::info(embedding_).bytes + (own_head_ ? mm::info(own_head_).bytes : 0);
-  for (const Layer& layer : layers_) {
-    for (const mm::weights* weights : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down})
-      sum += mm::info(*weights).bytes;
+Model::Layer Model::load_layer(Loader& from, int64_t index) {
+  const TensorNames& names = from.names();
+  const Architecture& has = hyper_.architecture;
+  const int64_t width = hyper_.width, ff = hyper_.feed_forward;
+  const auto name = [&](const char* of) { return from.in_block(index, of); };
+  const auto norm = [&](bool there, const char* of, int64_t size) {
+    return there ? from.vector(name(of) + ".weight", size) : std::vector<float>();
+  };
+  const bool local = hyper_.is_local(index);
+  Layer layer{norm(true, names.attention_norm, width),
+              norm(true, names.mlp_norm, width),
+              from.load({name(names.query), name(names.key), name(names.value)},
+                        queries() + 2 * keys(), width),
+              from.load({name(names.attention_out)}, width, queries()),
+              from.load({name(names.gate), name(names.up)}, 2 * ff, width),
+              from.load({name(names.down)}, width, ff),
+              KeyValueCache(heads_, options_.context),
+              local ? &local_rotation_ : &rotation_,
+              local ? hyper_.window : options_.context,
+              norm(has.head_norms, names.query_norm, heads_.size),
+              norm(has.head_norms, names.key_norm, heads_.size),
+              norm(has.result_norms, names.attention_result_norm, width),
+              norm(has.result_norms, names.mlp_result_norm, width),
+              {}};
+  scale(static_cast<float>(hyper_.query_scale), std::ssize(layer.query_norm),
+        layer.query_norm.data());
+  if (!has.qkv_bias) return layer;
+  layer.bias = mm::buffer(context_, static_cast<uint64_t>(queries() + 2 * keys()) * sizeof(float));
+  float* bias = floats(layer.bias);
+  for (const auto& [of, size] : {std::pair(names.query, queries()), std::pair(names.key, keys()),
+                                 std::pair(names.value, keys())}) {
+    const std::vector<float> part = from.vector(name(of) + ".bias", size);
+    bias = std::copy(part.begin(), part.end(), bias);
   }
+  return layer;
+}
+
+void Model::allocate() {
+  const int64_t width = hyper_.width;
+  const auto activations = [&](int64_t columns) {
+    return mm::buffer(context_, static_cast<uint64_t>(options_.block * columns) * sizeof(float));
+  };
+  ids_ = activations(1), x_ = activations(width), h_ = activations(std::max(width, queries()));
+  qkv_ = activations(queries() + 2 * keys());
+  mlp_ = activations(hyper_.feed_forward);
+  if (hyper_.architecture.result_norms) result_ = activations(width);
+  if (std::any_of(layers_.begin(), layers_.end(),
+                  [](const Layer& layer) { return layer.gate_up.size() > 1; }))
+    apart_ = activations(2 * hyper_.feed_forward);
+}
+
+uint64_t Model::weight_bytes() const {
+  uint64_t sum = 0;
+  const auto count = [&](const Joined& joined) {
+    for (const mm::weights& weights : joined) sum += mm::info(weights).bytes;
+  };
+  count(embedding_), count(own_head_);
+  for (const Layer& layer : layers_)
+    count(layer.qkv), count(layer.out), count(layer.gate_up), count(layer.down);
   return sum;
 }
 
-marlin_gemm_desc Model::product(const mm::weights& weights, const marlin_matrix& a,
-                                const marlin_matrix& c) const {
-  auto desc = mm::make<marlin_gemm_desc>();
-  desc.compute = options_.compute;
-  desc.weights = weights.get();
-  desc.a = a;
-  desc.c = c;
-  return desc;
+Model::Products Model::products(const Joined& weights, const marlin_matrix& a,
+                                const marlin_matrix& c, const mm::buffer* bias) const {
+  Products all;
+  int64_t column = 0;
+  for (const mm::weights& each : weights) {
+    const int64_t n = weights.size() == 1 ? c.cols : mm::info(each).n;
+    auto desc = mm::make<marlin_gemm_desc>();
+    desc.compute = options_.compute;
+    desc.weights = each.get();
+    desc.a = a;
+    desc.c = columns(c, column, n);
+    if (bias) desc.bias = columns(bias->matrix<float>(1, c.cols), column, n);
+    all.push_back(desc);
+    column += n;
+  }
+  return all;
+}
+
+Model::Products Model::qkv_products(const Layer& layer, int64_t rows) const {
+  return products(layer.qkv, h_.matrix<float>(rows, hyper_.width),
+                  qkv_.matrix<float>(rows, queries() + 2 * keys()),
+                  hyper_.architecture.qkv_bias ? &layer.bias : nullptr);
+}
+
+// Of what x gets: added to it by the product, or later, when it is normalized.
+Model::Products Model::result_products(const Joined& weights, const marlin_matrix& a) const {
+  const bool later = hyper_.architecture.result_norms;
+  Products all = products(weights, a, (later ? result_ : x_).matrix<float>(a.rows, hyper_.width));
+  for (marlin_gemm_desc& desc : all) desc.flags = later ? 0 : MARLIN_GEMM_ACCUMULATE;
+  return all;
+}
+
+Model::Products Model::out_products(const Layer& layer, int64_t rows) const {
+  return result_products(layer.out, h_.matrix<float>(rows, queries()));
+}
+
+Model::Products Model::gate_up_products(const Layer& layer, int64_t rows) const {
+  const bool gelu = hyper_.architecture.gelu, together = layer.gate_up.size() == 1;
+  const int64_t ff = hyper_.feed_forward;
+  Products all =
+      products(layer.gate_up, h_.matrix<float>(rows, hyper_.width),
+               together ? mlp_.matrix<float>(rows, ff) : apart_.matrix<float>(rows, 2 * ff));
+  if (together)
+    all[0].epilogue = gelu ? MARLIN_EPILOGUE_GEGLU_TANH : MARLIN_EPILOGUE_SWIGLU;
+  else
+    all[0].epilogue = gelu ? MARLIN_EPILOGUE_GELU_TANH : MARLIN_EPILOGUE_SILU;
+  return all;
+}
+
+Model::Products Model::down_products(const Layer& layer, int64_t rows) const {
+  return result_products(layer.down, mlp_.matrix<float>(rows, hyper_.feed_forward));
+}
+
+Model::Products Model::head_products(int64_t rows) const {
+  return products(own_head_.empty() ? embedding_ : own_head_, h_.matrix<float>(rows, hyper_.width),
+                  logits_.matrix<float>(rows, vocabulary_));
 }
 
 void Model::took(Stage stage) {
@@ -203,49 +327,76 @@ void Model::took(Stage stage) {
   clock_ = time;
 }
 
-void Model::multiply(const mm::weights& weights, const marlin_matrix& a, const marlin_matrix& c,
-                     Stage stage, marlin_epilogue epilogue, uint32_t flags) {
-  marlin_gemm_desc desc = product(weights, a, c);
-  desc.epilogue = epilogue;
-  desc.flags = flags;
-  mm::gemm(desc);  // without a stream: done on return, on a GPU too
+void Model::multiply(const Products& products, Stage stage) {
+  std::vector<const marlin_gemm_desc*> all;
+  for (const marlin_gemm_desc& desc : products) all.push_back(&desc);
+  // Without a stream: done on return, on a GPU too.
+  mm::call(marlin_gemm_many, nullptr, all.data(), static_cast<uint32_t>(all.size()));
   took(stage);
+}
+
+// h = x, each row normalized.
+void Model::normalize(const std::vector<float>& weight, int64_t rows) {
+  const int64_t width = hyper_.width;
+  for (int64_t r = 0; r < rows; ++r) {
+    rms_norm(floats(x_) + r * width, weight.data(), width, hyper_.norm_epsilon,
+             floats(h_) + r * width);
+  }
+  took(Stage::rest);
+}
+
+// Nothing without a norm: the product has added its result to x.
+void Model::add_result(const std::vector<float>& norm, int64_t rows) {
+  if (norm.empty()) return;
+  const int64_t width = hyper_.width;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const row = floats(result_) + r * width;
+    rms_norm(row, norm.data(), width, hyper_.norm_epsilon, row);
+    add(row, width, floats(x_) + r * width);
+  }
+  took(Stage::rest);
+}
+
+// Norms of heads, rotation, and keys and values into the cache.
+void Model::turn_and_store(Layer& layer, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const row = floats(qkv_) + r * (queries() + 2 * keys());
+    for (int64_t i = 0; !layer.query_norm.empty() && i < heads_.query + heads_.key_value; ++i) {
+      const std::vector<float>& norm = i < heads_.query ? layer.query_norm : layer.key_norm;
+      float* const head = row + i * heads_.size;
+      rms_norm(head, norm.data(), heads_.size, hyper_.norm_epsilon, head);
+    }
+    layer.rotation->apply(row, heads_.query + heads_.key_value, position_ + r, rotate_halves_);
+    layer.cache.store(position_ + r, row + queries(), row + queries() + keys());
+  }
+  took(Stage::rest);
+}
+
+void Model::gate_and_up(const Layer& layer, int64_t rows) {
+  multiply(gate_up_products(layer, rows), Stage::gate_up);
+  const int64_t ff = hyper_.feed_forward;
+  for (int64_t r = 0; layer.gate_up.size() > 1 && r < rows; ++r) {
+    const float* const gate = floats(apart_) + r * 2 * ff;
+    multiply_elements(gate, gate + ff, ff, floats(mlp_) + r * ff);
+  }
+  took(Stage::gate_up);
 }
 
 // One block of the model for rows of x_, which it adds to.
 void Model::block_of(Layer& layer, int64_t rows) {
-  const int64_t width = hyper_.width, queries = heads_.query * heads_.size,
-                keys = heads_.key_value * heads_.size;
-  const int64_t all = queries + 2 * keys;
-  const auto view = [&](const mm::buffer& buffer, int64_t columns) {
-    return buffer.matrix<float>(rows, columns);
-  };
-  const auto norm = [&](const std::vector<float>& weight) {
-    for (int64_t r = 0; r < rows; ++r) {
-      rms_norm(floats(x_) + r * width, weight.data(), width, hyper_.norm_epsilon,
-               floats(h_) + r * width);
-    }
-    took(Stage::rest);
-  };
-
-  norm(layer.attention_norm);
-  multiply(layer.qkv, view(h_, width), view(qkv_, all), Stage::qkv);
-  for (int64_t r = 0; r < rows; ++r) {
-    float* const row = floats(qkv_) + r * all;
-    rotation_.apply(row, heads_.query + heads_.key_value, position_ + r, rotate_halves_);
-    layer.cache.store(position_ + r, row + queries, row + queries + keys);
-  }
-  took(Stage::rest);
-  layer.cache.attend(floats(qkv_), all, position_, rows, floats(h_), pool_);
+  normalize(layer.attention_norm, rows);
+  multiply(qkv_products(layer, rows), Stage::qkv);
+  turn_and_store(layer, rows);
+  layer.cache.attend(floats(qkv_), queries() + 2 * keys(), position_, rows, layer.window,
+                     floats(h_), pool_);
   took(Stage::attend);
-  multiply(layer.out, view(h_, queries), view(x_, width), Stage::out, MARLIN_EPILOGUE_NONE,
-           MARLIN_GEMM_ACCUMULATE);
+  multiply(out_products(layer, rows), Stage::out);
+  add_result(layer.attention_result_norm, rows);
 
-  norm(layer.mlp_norm);
-  multiply(layer.gate_up, view(h_, width), view(mlp_, hyper_.feed_forward), Stage::gate_up,
-           MARLIN_EPILOGUE_SWIGLU);
-  multiply(layer.down, view(mlp_, hyper_.feed_forward), view(x_, width), Stage::down,
-           MARLIN_EPILOGUE_NONE, MARLIN_GEMM_ACCUMULATE);
+  normalize(layer.mlp_norm, rows);
+  gate_and_up(layer, rows);
+  multiply(down_products(layer, rows), Stage::down);
+  add_result(layer.mlp_result_norm, rows);
 }
 
 std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted) {
@@ -255,7 +406,9 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
   clock_ = now();
   std::memcpy(ids_.data(), tokens.data(), tokens.size_bytes());
   const marlin_matrix ids = ids_.matrix<int32_t>(rows, 1), x = x_.matrix<float>(rows, hyper_.width);
-  mm::call(marlin_weights_unpack, nullptr, embedding_.get(), &ids, int64_t{0}, &x);
+  mm::call(marlin_weights_unpack, nullptr, embedding_[0].get(), &ids, int64_t{0}, &x);
+  if (hyper_.architecture.scaled_embedding)
+    scale(std::sqrt(static_cast<float>(hyper_.width)), rows * hyper_.width, floats(x_));
   took(Stage::embed);
   for (Layer& layer : layers_) block_of(layer, rows);
   position_ += rows;
@@ -269,33 +422,21 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
     rms_norm(last, norm_.data(), hyper_.width, hyper_.norm_epsilon, floats(h_) + r * hyper_.width);
   }
   took(Stage::rest);
-  if (wanted > 0) {
-    multiply(own_head_ ? own_head_ : embedding_, h_.matrix<float>(wanted, hyper_.width),
-             logits_.matrix<float>(wanted, vocabulary_), Stage::head);
-  }
+  if (wanted > 0) multiply(head_products(wanted), Stage::head);
   return {floats(logits_), static_cast<size_t>(wanted * vocabulary_)};
 }
 
-// Has memory taken and kernels compiled before the first token. Blocks have the same shapes, so one
-// of them stands for all.
+// Has memory taken and kernels compiled before the first token. Blocks have the same shapes, but
+// layers of some may have another format.
 void Model::prepare() {
-  const Layer& layer = layers_.front();
-  const int64_t width = hyper_.width, queries = heads_.query * heads_.size;
-  const auto shape = [](int64_t columns) {
-    marlin_matrix matrix = mm::matrix_view(static_cast<float*>(nullptr), 1, columns);
-    matrix.memory = MARLIN_MEM_BUFFER;  // as all activations: a GPU need not stage them
-    return matrix;
-  };
-  marlin_gemm_desc descs[] = {
-      product(layer.qkv, shape(width), shape(mm::info(layer.qkv).n)),
-      product(layer.out, shape(queries), shape(width)),
-      product(layer.gate_up, shape(width), shape(hyper_.feed_forward)),
-      product(layer.down, shape(hyper_.feed_forward), shape(width)),
-      product(own_head_ ? own_head_ : embedding_, shape(width), shape(vocabulary_))};
-  descs[1].flags = descs[3].flags = MARLIN_GEMM_ACCUMULATE;
-  descs[2].epilogue = MARLIN_EPILOGUE_SWIGLU;
+  Products every = head_products(1);
+  for (const Layer& layer : layers_) {
+    for (const Products& some : {qkv_products(layer, 1), out_products(layer, 1),
+                                 gate_up_products(layer, 1), down_products(layer, 1)})
+      every.insert(every.end(), some.begin(), some.end());
+  }
   std::vector<const marlin_gemm_desc*> all;
-  for (const marlin_gemm_desc& desc : descs) all.push_back(&desc);
+  for (const marlin_gemm_desc& desc : every) all.push_back(&desc);
   mm::call(marlin_prepare, nullptr, all.data(), static_cast<uint32_t>(all.size()), options_.block,
            nullptr);
 }

@@ -54,21 +54,42 @@ class Model {
   const StageSeconds& seconds() const { return seconds_; }
 
  private:
+  // Layers with the same input. Neighbors in one format are one handle; results stand side by side.
+  using Joined = std::vector<metal_marlin::weights>;
+  using Products = std::vector<marlin_gemm_desc>;
   struct Layer {
     std::vector<float> attention_norm, mlp_norm;
-    metal_marlin::weights qkv, out, gate_up, down;
+    Joined qkv, out, gate_up, down;
     KeyValueCache cache;
+    const Rotation* rotation;
+    int64_t window;
+    // What the architecture may lack: empty.
+    std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm;
+    metal_marlin::buffer bias;  // of q, k and v
   };
   class Loader;
 
-  void block_of(Layer& layer, int64_t rows);
-  marlin_gemm_desc product(const metal_marlin::weights& weights, const marlin_matrix& a,
-                           const marlin_matrix& c) const;
-  void multiply(const metal_marlin::weights& weights, const marlin_matrix& a,
-                const marlin_matrix& c, Stage stage,
-                marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE, uint32_t flags = 0);
+  Layer load_layer(Loader& from, int64_t index);
+  void allocate();
   void prepare();
+  void block_of(Layer& layer, int64_t rows);
+  void turn_and_store(Layer& layer, int64_t rows);
+  void gate_and_up(const Layer& layer, int64_t rows);
+  void normalize(const std::vector<float>& weight, int64_t rows);
+  void add_result(const std::vector<float>& norm, int64_t rows);
+  Products products(const Joined& weights, const marlin_matrix& a, const marlin_matrix& c,
+                    const metal_marlin::buffer* bias = nullptr) const;
+  // Those of each step for this many rows.
+  Products qkv_products(const Layer& layer, int64_t rows) const;
+  Products result_products(const Joined& weights, const marlin_matrix& a) const;
+  Products out_products(const Layer& layer, int64_t rows) const;
+  Products gate_up_products(const Layer& layer, int64_t rows) const;
+  Products down_products(const Layer& layer, int64_t rows) const;
+  Products head_products(int64_t rows) const;
+  void multiply(const Products& products, Stage stage);
   void took(Stage stage);
+  int64_t queries() const { return heads_.query * heads_.size; }
+  int64_t keys() const { return heads_.key_value * heads_.size; }
 
   HyperParameters hyper_;
   ModelOptions options_;
@@ -76,14 +97,14 @@ class Model {
   int64_t vocabulary_ = 0, position_ = 0;
   Pool pool_;
   metal_marlin::context context_;
-  metal_marlin::weights embedding_, own_head_;  // no own head: the embedding's weights serve as one
+  Joined embedding_, own_head_;  // no own head: the embedding's weights serve as one
   std::vector<float> norm_;
   std::vector<Layer> layers_;
-  Rotation rotation_;
+  Rotation rotation_, local_rotation_;
   bool rotate_halves_ = false;
   // Activations, [block, ...] each: x runs through the model, h is x normalized and what attention
-  // gives.
-  metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, logits_;
+  // gives, result is what a norm changes before x gets it, apart is gate and up in two formats.
+  metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, result_, apart_, logits_;
   int64_t logit_rows_ = 0;
   StageSeconds seconds_{};
   double clock_ = 0;

@@ -20,13 +20,18 @@ double negative_log(std::span<const float> logits, Token token) {
 
 }  // namespace
 
-Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file) {
+Score score(Model& model, const std::vector<Token>& opening, const std::vector<Token>& tokens,
+            NpyFile* logits_file) {
+  if (std::ssize(opening) >= model.context())
+    throw std::runtime_error("the context has no room for a text");
   if (logits_file != nullptr) logits_file->begin(tokens.size(), model.vocabulary());
   Score sum;
   const Stopwatch watch;
-  model.rewind(0);
   for (size_t at = 0; at < tokens.size();) {
-    if (model.position() == model.context()) model.rewind(0);
+    if (at == 0 || model.position() == model.context()) {
+      model.rewind(0);
+      if (!opening.empty()) model.run(opening, 0);
+    }
     const int64_t count = std::min({std::ssize(tokens) - static_cast<int64_t>(at), model.block(),
                                     model.context() - model.position()});
     const std::span<const float> logits =

@@ -17,10 +17,12 @@ struct Score {
   double seconds = 0;
 };
 
-/// Runs the tokens in blocks; texts longer than the context in windows of it, each from an empty
-/// cache. logits_file, when not null, gets the logits, float32 [tokens, vocabulary], and is
-/// committed; row t is what the model expects behind token t.
-Score score(Model& model, const std::vector<Token>& tokens, NpyFile* logits_file);
+/// Runs the tokens in blocks; texts longer than the context in windows of it. Each window starts
+/// with an empty cache and the tokens of `opening`, which are not predicted. logits_file, when not
+/// null, gets the logits, float32 [tokens, vocabulary], and is committed; row t is what the model
+/// expects behind token t.
+Score score(Model& model, const std::vector<Token>& opening, const std::vector<Token>& tokens,
+            NpyFile* logits_file);
 
 struct Speed {
   double prompt_seconds = 0, generate_seconds = 0;

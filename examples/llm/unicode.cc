@@ -70,6 +70,15 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (size_t at; (at = text.find(from)) != std::string_view::npos;) {
+    out.append(text.substr(0, at)).append(to);
+    text.remove_prefix(at + from.size());
+  }
+  return out.append(text);
+}
+
 CharacterClass class_of(uint32_t code) {
   if (in(kLetters, code)) return CharacterClass::letter;
   if (in(kNumbers, code)) return CharacterClass::number;

@@ -17,6 +17,8 @@ constexpr uint32_t kInvalid = 0xFFFFFFFF;
 /// The character that text, which is not empty, starts with.
 Character first_character(std::string_view text);
 bool is_utf8(std::string_view text);
+/// The text with `to` in place of every `from`, which is not empty.
+std::string replaced(std::string_view text, std::string_view from, std::string_view to);
 
 enum class CharacterClass { letter, number, space, other };
 CharacterClass class_of(uint32_t code);

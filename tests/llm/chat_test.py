@@ -154,9 +154,9 @@ def broken_files(scratch):
             file.seek(at), file.write(old)
 
     cases = [
-        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama), found 'mamba'"),
-        (b"tokenizer.ggml.model", b"gpt2", b"bert", "tokenizer.ggml.model: expected gpt2 (byte-level BPE), found 'bert'"),
-        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected gpt-2 or smollm, found 'other_'"),
+        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama, qwen2, qwen3, gemma3), found 'mamba'"),
+        (b"tokenizer.ggml.model", b"gpt2", b"bert", "tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama (SentencePiece), found 'bert'"),
+        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, found 'other_'"),
         (b"blk.7.attn_k.weight", b"attn_k", b"attn_x", "has no layer 'blk.7.attn_k'"),
         (b"blk.7.attn_norm.weight", b"attn_norm", b"attn_nora", "blk.7.attn_norm.weight"),
         (b"tokenizer.ggml.tokens", b"tokens", b"tokenz", "has no key 'tokenizer.ggml.tokens'"),

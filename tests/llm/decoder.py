@@ -1,4 +1,5 @@
-"""A Llama-style decoder in float64, from the definitions and the GGUF's own numbers: what the chat's answers are checked against.
+"""A decoder in float64, from the definitions and the GGUF's own numbers: what the chat's answers are checked against. It knows the
+architectures llama, qwen2, qwen3 and gemma3.
 
 It shares no code with the chat, keeps no cache and rounds nothing: each text runs whole, so that every position attends to keys
 and values in float64. The texts of one call go through the layers together, and each layer's weights are decoded once.
@@ -8,34 +9,61 @@ import gguf
 import numpy as np
 from gguf.quants import dequantize
 
+LOCAL_PERIOD = 6  # Gemma 3: of so many layers, only the last attends to everything
+LOCAL_BASE = 10000.0
+
 
 class Decoder:
     def __init__(self, path):
         reader = gguf.GGUFReader(path)
         self.tensors = {tensor.name: tensor for tensor in reader.tensors}
-        number = lambda key: reader.fields["llama." + key].contents()
-        self.layers, self.heads, self.key_value_heads = map(number, ("block_count", "attention.head_count", "attention.head_count_kv"))
-        self.base, self.epsilon = number("rope.freq_base"), number("attention.layer_norm_rms_epsilon")
+        self.architecture = reader.fields["general.architecture"].contents()
+        found = lambda key: reader.fields.get(f"{self.architecture}.{key}")
+        number = lambda key, otherwise=None: found(key).contents() if found(key) else otherwise
+        self.layers, self.heads = number("block_count"), number("attention.head_count")
+        self.key_value_heads = number("attention.head_count_kv", self.heads)
+        self.base, self.epsilon = number("rope.freq_base", 10000.0), number("attention.layer_norm_rms_epsilon")
+        self.factor = number("rope.scaling.factor", 1.0)
+        self.window = number("attention.sliding_window", 0)
+        self.gemma = self.architecture == "gemma3"
+        # Gemma 3's 27B, the one with 62 layers, divides scores by another root than that of a head's size.
+        self.score_divisor = number("embedding_length") / self.heads if self.gemma and self.layers == 62 else None
+
+    def tensor(self, name):
+        tensor = self.tensors[name]
+        return dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
 
     def weight(self, name):
-        tensor = self.tensors[name + ".weight"]
-        return dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+        return self.tensor(name + ".weight")
 
     def hidden(self, texts):
         """Lists of tokens to float64 [tokens of all, width]: what the head is multiplied by."""
         tokens = np.concatenate(texts)
         ends = np.cumsum([len(text) for text in texts])
-        x = self.weight("token_embd")[tokens]
+        x = self.embedding(tokens)
         for layer in range(self.layers):
             weight = lambda name: self.weight(f"blk.{layer}.{name}")
             h = self.norm(x, weight("attn_norm"))
             q, k, v = (h @ weight(f"attn_{name}").T for name in "qkv")
-            attended = [self.attention(*(part[end - len(text):end] for part in (q, k, v))) for text, end in zip(texts, ends)]
-            x = x + np.concatenate(attended) @ weight("attn_output").T
+            if self.architecture == "qwen2":
+                q, k, v = (part + self.tensor(f"blk.{layer}.attn_{name}.bias") for part, name in zip((q, k, v), "qkv"))
+            attended = [self.attention(layer, *(part[end - len(text):end] for part in (q, k, v))) for text, end in zip(texts, ends)]
+            result = np.concatenate(attended) @ weight("attn_output").T
+            x = x + (self.norm(result, weight("post_attention_norm")) if self.gemma else result)
             h = self.norm(x, weight("ffn_norm"))
-            gate, up = h @ weight("ffn_gate").T, h @ weight("ffn_up").T
-            x = x + (gate / (1 + np.exp(-gate)) * up) @ weight("ffn_down").T
+            result = (self.activated(h @ weight("ffn_gate").T) * (h @ weight("ffn_up").T)) @ weight("ffn_down").T
+            x = x + (self.norm(result, weight("post_ffw_norm")) if self.gemma else result)
         return self.norm(x, self.weight("output_norm"))
+
+    def embedding(self, tokens):
+        tensor = self.tensors["token_embd.weight"]  # its rows alone: all of them may be large
+        rows = dequantize(tensor.data[tokens], tensor.tensor_type).astype(np.float64)
+        return rows * np.sqrt(rows.shape[1]) if self.gemma else rows
+
+    def activated(self, gate):
+        if not self.gemma:
+            return gate / (1 + np.exp(-gate))
+        return gate / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)))
 
     def log_probabilities(self, hidden, rows=256):
         """A block of rows of hidden() at a time: float64 [rows, vocabulary]."""
@@ -46,26 +74,33 @@ class Decoder:
             yield logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
     def norm(self, x, weight):
-        return x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + self.epsilon) * weight
+        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.epsilon) * weight
 
-    def rotate(self, x):
-        """[heads, positions, size]; a GGUF's llama turns neighbors: elements 2i and 2i + 1 by position * base^(-2i / size)."""
-        _, positions, size = x.shape
-        angle = np.arange(positions)[:, None] * self.base ** (-np.arange(0, size, 2) / size)
-        turned = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)
-        return np.stack([turned.real, turned.imag], axis=-1).reshape(x.shape)
+    def rotate(self, x, base, factor):
+        """[heads, positions, size]: pairs of elements turn by position * base^(-2i / size). A GGUF's llama pairs neighbors, 2i and
+        2i + 1, and the others pair i and i + size / 2."""
+        heads, positions, size = x.shape
+        angle = np.arange(positions)[:, None] / factor * base ** (-np.arange(0, size, 2) / size)
+        neighbors = self.architecture == "llama"
+        pairs = x.reshape(heads, positions, -1, 2) if neighbors else x.reshape(heads, positions, 2, -1).swapaxes(2, 3)
+        turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angle)
+        return np.stack([turned.real, turned.imag], axis=-1 if neighbors else -2).reshape(x.shape)
 
-    def attention(self, q, k, v, rows=256):
+    def attention(self, layer, q, k, v, rows=256):
         count, group = len(q), self.heads // self.key_value_heads
+        local = self.gemma and self.window and (layer + 1) % LOCAL_PERIOD
+        rotation = (LOCAL_BASE, 1.0) if local else (self.base, self.factor)
         by_head = lambda x, heads: x.reshape(count, heads, -1).swapaxes(0, 1)
-        q = self.rotate(by_head(q, self.heads))
-        k = self.rotate(by_head(k, self.key_value_heads)).repeat(group, axis=0)
-        v = by_head(v, self.key_value_heads).repeat(group, axis=0)
+        q, k, v = by_head(q, self.heads), by_head(k, self.key_value_heads), by_head(v, self.key_value_heads).repeat(group, axis=0)
+        if self.architecture in ("qwen3", "gemma3"):
+            q, k = (self.norm(part, self.weight(f"blk.{layer}.attn_{name}_norm")) for part, name in ((q, "q"), (k, "k")))
+        q, k = self.rotate(q, *rotation), self.rotate(k, *rotation).repeat(group, axis=0)
         out = np.empty_like(q)
         for at in range(0, count, rows):
             end = min(count, at + rows)
-            scores = q[:, at:end] @ k[:, :end].swapaxes(1, 2) / np.sqrt(q.shape[-1])
-            scores[:, np.arange(at, end)[:, None] < np.arange(end)] = -np.inf
+            scores = q[:, at:end] @ k[:, :end].swapaxes(1, 2) / np.sqrt(self.score_divisor or q.shape[-1])
+            back = np.arange(at, end)[:, None] - np.arange(end)
+            scores[:, (back < 0) | (back >= self.window if local else False)] = -np.inf
             share = np.exp(scores - scores.max(axis=2, keepdims=True))
             out[:, at:end] = share / share.sum(axis=2, keepdims=True) @ v[:, :end]
         return out.swapaxes(0, 1).reshape(count, -1)

@@ -69,14 +69,15 @@ TEST(Float16, IsExact) {
 
 // softmax(q K^T / sqrt(size)) V in float64.
 std::vector<double> reference(const Heads& heads, const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
-                              const std::vector<std::vector<float>>& values, int64_t head) {
+                              const std::vector<std::vector<float>>& values, int64_t head, int64_t window) {
   const int64_t from = head / (heads.query / heads.key_value) * heads.size;
   std::vector<double> weights, out(static_cast<size_t>(heads.size));
   for (const auto& key : keys) {
     double dot = 0;
     for (int64_t d = 0; d < heads.size; ++d)
       dot += q[static_cast<size_t>(head * heads.size + d)] * double{key[static_cast<size_t>(from + d)]};
-    weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(heads.size))));
+    const bool seen = std::ssize(keys) - std::ssize(weights) <= window;
+    weights.push_back(seen ? std::exp(dot / std::sqrt(static_cast<double>(heads.size))) : 0);
   }
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (size_t p = 0; p < weights.size(); ++p) {
@@ -86,7 +87,10 @@ std::vector<double> reference(const Heads& heads, const std::vector<float>& q, c
   return out;
 }
 
-TEST(Attention, IsThatOfItsDefinition) {
+class Attention : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(Attention, IsThatOfItsDefinition) {
+  const int64_t window = GetParam();
   for (const Heads heads : {Heads{6, 2, 16}, Heads{3, 3, 64}, Heads{4, 1, 48}}) {
     std::mt19937 random(5);
     const auto draw = [&](int64_t n) {
@@ -107,13 +111,13 @@ TEST(Attention, IsThatOfItsDefinition) {
       }
       const std::vector<float> q = draw(rows * stride);
       std::vector<float> out(static_cast<size_t>(rows * q_size));
-      cache.attend(q.data(), stride, first, rows, out.data(), pool);
+      cache.attend(q.data(), stride, first, rows, window, out.data(), pool);
       for (int64_t r = 0; r < rows; ++r) {
         const std::vector<float> row(q.begin() + r * stride, q.begin() + r * stride + q_size);
         const std::vector<std::vector<float>> k(keys.begin(), keys.begin() + first + r + 1),
             v(values.begin(), values.begin() + first + r + 1);
         for (int64_t head = 0; head < heads.query; ++head) {
-          const std::vector<double> wanted = reference(heads, row, k, v, head);
+          const std::vector<double> wanted = reference(heads, row, k, v, head, window);
           for (int64_t d = 0; d < heads.size; ++d) {
             ASSERT_NEAR(out[static_cast<size_t>(r * q_size + head * heads.size + d)], wanted[static_cast<size_t>(d)], 1e-5)
                 << "position " << first + r << ", head " << head;
@@ -122,6 +126,17 @@ TEST(Attention, IsThatOfItsDefinition) {
       }
     }
   }
+}
+
+// Everything; less than a block of the cache, a block, and more.
+INSTANTIATE_TEST_SUITE_P(Windows, Attention, ::testing::Values(75, 1, 7, 32, 33, 50));
+
+TEST(Rotation, DividesPositions) {
+  const Rotation whole(10, 4, 100), divided(10, 4, 100, 2.5);
+  std::vector<float> x = {1, 2, 3, 4}, y = x;
+  whole.apply(x.data(), 1, 2, true);
+  divided.apply(y.data(), 1, 5, true);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(x[i], y[i], 1e-6);
 }
 
 TEST(Rotation, TurnsPairsByTheAngleOfTheirPosition) {

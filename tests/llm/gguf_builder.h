@@ -28,6 +28,11 @@ class GgufBuilder {
     for (const int32_t value : values) raw(value);
     return *this;
   }
+  GgufBuilder& floats(const std::string& key, const std::vector<float>& values) {
+    entry(key, 9).raw(uint32_t{6}).raw(uint64_t{values.size()});
+    for (const float value : values) raw(value);
+    return *this;
+  }
   GgufBuilder& texts(const std::string& key, const std::vector<std::string>& values) {
     entry(key, 9).raw(uint32_t{8}).raw(uint64_t{values.size()});
     for (const std::string& value : values) string(value);

@@ -80,15 +80,73 @@ TEST(HyperParameters, ComeFromTheKeys) {
 TEST(HyperParameters, BadOnesAreNamed) {
   const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
   EXPECT_THAT(fails(llama(9, 3, "mamba")),
-              HasSubstr("expected one of the architectures that are known (llama), found 'mamba'"));
+              HasSubstr("expected one of the architectures that are known (llama, qwen2, qwen3, gemma3), found 'mamba'"));
   EXPECT_THAT(fails(GgufBuilder()), HasSubstr("has no key 'general.architecture'"));
   EXPECT_THAT(fails(GgufBuilder().text("general.architecture", "llama")), HasSubstr("has no key 'llama.block_count'"));
   EXPECT_THAT(fails(llama(0)), HasSubstr("num_attention_heads: 0.000000 is out of range"));
   EXPECT_THAT(fails(llama(9, 4)), HasSubstr("do not fit each other: 9, 4, 64"));
   EXPECT_THAT(fails(llama().number("llama.rope.freq_base", 6, -1.0f)), HasSubstr("rope_theta"));
-  EXPECT_THAT(fails(llama().text("llama.rope.scaling.type", "yarn")), HasSubstr("positions are scaled"));
+  EXPECT_THAT(fails(llama().text("llama.rope.scaling.type", "yarn")),
+              HasSubstr("llama.rope.scaling.type: expected none or linear, found 'yarn'"));
   EXPECT_THAT(fails(llama().number("llama.rope.dimension_count", 4, uint32_t{32})),
-              HasSubstr("expected the size of a head, 64"));
+              HasSubstr("rope.dimension_count: expected the size of a head, 64, found 32"));
+  EXPECT_THAT(fails(llama().number("llama.attention.value_length", 4, uint32_t{48})),
+              HasSubstr("attention.value_length: expected the size of a head, 64, found 48"));
+  EXPECT_THAT(fails(llama(9, 3, "gemma3").number("gemma3.final_logit_softcapping", 6, 30.0f)),
+              HasSubstr("gemma3.final_logit_softcapping: expected none, found 30"));
+  EXPECT_THAT(fails(llama(9, 3, "qwen3").number("qwen3.expert_count", 4, uint32_t{8})),
+              HasSubstr("qwen3.expert_count: expected none, found 8"));
+  EXPECT_THAT(fails(llama(9, 3, "gemma3").numbers("gemma3.attention.sliding_window_pattern", {1, 0})),
+              HasSubstr("sliding_window_pattern': expected a number"));
+  EXPECT_THAT(fails(llama(9, 3, "gemma3").number("gemma3.attention.sliding_window", 4, uint32_t{1} << 25)),
+              HasSubstr("attention.sliding_window: 33554432.000000 is out of range"));
+}
+
+TEST(HyperParameters, OfGemmaHaveLocalLayers) {
+  const HyperParameters without = hyper_parameters(llama(9, 3, "gemma3").read());
+  EXPECT_FALSE(without.is_local(0)) << "no window is known";
+  GgufBuilder file = llama(9, 3, "gemma3");
+  file.number("gemma3.attention.sliding_window", 4, uint32_t{512}).number("gemma3.rope.freq_base", 6, 1e6f);
+  const HyperParameters found = hyper_parameters(file.read());
+  EXPECT_EQ(found.window, 512);
+  EXPECT_EQ(found.rotation_base, 1e6);
+  EXPECT_EQ(found.local_rotation_base, 1e4);
+  std::vector<int64_t> global;
+  for (int64_t i = 0; i < found.layers; ++i) {
+    if (!found.is_local(i)) global.push_back(i);
+  }
+  EXPECT_THAT(global, ElementsAre(5, 11, 17, 23, 29));
+  file.number("gemma3.attention.sliding_window_pattern", 4, uint32_t{2});
+  EXPECT_FALSE(hyper_parameters(file.read()).is_local(1));
+}
+
+TEST(HyperParameters, ScaledPositionsAreLinear) {
+  const auto factor = [](const std::string& type) {
+    GgufBuilder file = llama().number("llama.rope.scaling.factor", 6, 8.0f);
+    return hyper_parameters((type.empty() ? file : file.text("llama.rope.scaling.type", type)).read()).rotation_factor;
+  };
+  EXPECT_EQ(factor("linear"), 8);
+  EXPECT_EQ(factor(""), 8);
+  EXPECT_EQ(factor("none"), 1);
+}
+
+TEST(HyperParameters, OfAFolderComeFromItsConfiguration) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("metal-marlin-llm-config-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const auto read = [&](const std::string& type) {
+    std::ofstream(folder / "config.json") << R"({"hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864,
+      "num_attention_heads": 14, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "sliding_window": 4096, "model_type": ")"
+                                          << type << "\"}";
+    HyperParameters hyper;
+    return read_config(folder.string(), hyper) ? hyper : HyperParameters{};
+  };
+  const HyperParameters found = read("qwen2");
+  EXPECT_TRUE(found.architecture.qkv_bias);
+  EXPECT_EQ(found.width, 896);
+  EXPECT_FALSE(found.is_local(0)) << "Qwen2 attends to everything unless it is told otherwise";
+  EXPECT_THAT(failure([&] { read("gemma3"); }), HasSubstr("(llama, qwen2, qwen3), found 'gemma3'"));
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "examples/llm/tokenizer.h"
 #include "examples/llm/unicode.h"
+#include "examples/llm/words.h"
 #include "llm/gguf_builder.h"
 
 namespace llm {
@@ -35,6 +39,12 @@ TEST(Tokenizer, MergesInTheOrderOfTheList) {
   EXPECT_THAT(tokenizer.encode(""), IsEmpty());
 }
 
+TEST(Tokenizer, TakesAddedTokensOutOfTheText) {
+  const Tokenizer tokenizer(vocabulary().read());
+  EXPECT_THAT(tokenizer.encode("abuserc"), ElementsAre(4, 10, 3));
+  EXPECT_THAT(tokenizer.encode("use<|end|>a"), ElementsAre(1)) << "a control token is no text, and these bytes have no token";
+}
+
 TEST(Tokenizer, LeavesOutWhatItHasNoTokenFor) {
   const Tokenizer tokenizer(vocabulary().read());
   EXPECT_THAT(tokenizer.encode("axb"), ElementsAre(4));  // as its reference: the neighbors merge
@@ -56,6 +66,22 @@ TEST(Tokenizer, ControlTokensAreNoText) {
   EXPECT_THROW(tokenizer.bytes(-1), std::out_of_range);
 }
 
+// Pieces and their scores; bytes stand for 'A' and the two of e acute.
+GgufBuilder pieces(std::vector<std::string> more = {}, std::vector<float> more_scores = {},
+                   std::vector<int32_t> more_types = {}) {
+  std::vector<std::string> tokens = {"<unk>",   "<s>", "</s>",   "\u2581", "a",      "b",      "c",       "ab",     "bc",
+                                     "\u2581a", "cab", "<0x41>", "<0xC3>", "<0xA9>", "<tool>", "<tool>>", "\u2581b"};
+  std::vector<float> scores = {0, 0, 0, -9, -1, -2, -3, -5, -4, -6, -7, 0, 0, 0, 0, 0, -6};
+  std::vector<int32_t> types = {2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 6, 4, 4, 1};
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  scores.insert(scores.end(), more_scores.begin(), more_scores.end());
+  types.insert(types.end(), more_types.begin(), more_types.end());
+  GgufBuilder file;
+  file.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", tokens).floats("tokenizer.ggml.scores", scores);
+  return file.numbers("tokenizer.ggml.token_type", types).number<uint32_t>("tokenizer.ggml.bos_token_id", 4, 1);
+}
+GgufBuilder without_prefix(GgufBuilder file) { return file.number<uint8_t>("tokenizer.ggml.add_space_prefix", 7, 0); }
+
 TEST(Tokenizer, BadOnesAreNamed) {
   const auto failure = [](const GgufBuilder& file) -> std::string {
     try {
@@ -65,21 +91,134 @@ TEST(Tokenizer, BadOnesAreNamed) {
     }
     return "nothing failed";
   };
-  EXPECT_THAT(failure(vocabulary("llama")), HasSubstr("tokenizer.ggml.model: expected gpt2 (byte-level BPE), found 'llama'"));
-  EXPECT_THAT(failure(vocabulary("gpt2", "qwen2")), HasSubstr("tokenizer.ggml.pre: expected gpt-2 or smollm, found 'qwen2'"));
+  EXPECT_THAT(failure(vocabulary("bert")), HasSubstr("tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama "
+                                                     "(SentencePiece), found 'bert'"));
+  EXPECT_THAT(failure(vocabulary("gpt2", "qwen35")),
+              HasSubstr("tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, found 'qwen35'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"ab"})), HasSubstr("merge 0: expected two tokens, found 'ab'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"a b", "a c"})), HasSubstr("merge 1: expected two tokens, found 'a c'"));
-  EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {}, {1})), HasSubstr("as many token types as tokens"));
-  EXPECT_THAT(failure(GgufBuilder()), HasSubstr("has no key 'tokenizer.ggml.tokens'"));
+  EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {}, {1})),
+              HasSubstr("tokenizer.ggml.token_type: expected one of each of 11 tokens, found 1"));
+  EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {}, {1, 1, 7, 1, 1, 1, 1, 1, 1, 1, 1})),
+              HasSubstr("tokenizer.ggml.token_type: token 2: expected 0 to 6, found 7"));
+  EXPECT_THAT(failure(GgufBuilder()), HasSubstr("has no key 'tokenizer.ggml.model'"));
+  EXPECT_THAT(failure(GgufBuilder().text("tokenizer.ggml.model", "llama")), HasSubstr("has no key 'tokenizer.ggml.tokens'"));
+  EXPECT_THAT(failure(pieces({"x"}, {}, {1})), HasSubstr("tokenizer.ggml.scores: expected one of each of 18 tokens, found 17"));
+  for (const float score : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    EXPECT_THAT(failure(pieces({"x"}, {score}, {1})), HasSubstr("tokenizer.ggml.scores: token 17: expected a finite number"));
+  for (const char* name : {"<0x4>", "<0x4G>", "<0x41", "A", "", "<0x411>"})
+    EXPECT_THAT(failure(pieces({name}, {0}, {6})),
+                HasSubstr("token 17: expected a byte as <0x0A>, found '" + std::string(name)));
+  EXPECT_THAT(failure(pieces().number<uint8_t>("tokenizer.ggml.add_space_prefix", 7, 1).text("other", "")), "nothing failed");
+  EXPECT_THAT(failure(pieces().text("tokenizer.ggml.add_space_prefix", "no")),
+              HasSubstr("key 'tokenizer.ggml.add_space_prefix': expected a number"));
+  GgufBuilder far = vocabulary().number<uint8_t>("tokenizer.ggml.add_bos_token", 7, 1);
+  EXPECT_THAT(failure(far), HasSubstr("has no key 'tokenizer.ggml.bos_token_id'"));
+  EXPECT_THAT(failure(far.number<uint32_t>("tokenizer.ggml.bos_token_id", 4, 11)),
+              HasSubstr("tokenizer.ggml.bos_token_id: expected one of 11 tokens, found 11"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(failure(vocabulary()
+                          .number<uint8_t>("tokenizer.ggml.add_bos_token", 7, 1)
+                          .number<float>("tokenizer.ggml.bos_token_id", 6, nan)),
+              HasSubstr("tokenizer.ggml.bos_token_id: expected one of 11 tokens, found nan"));
+  GgufBuilder types;
+  types.text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", {"a"}).floats("tokenizer.ggml.token_type", {nan});
+  EXPECT_THAT(failure(types), HasSubstr("tokenizer.ggml.token_type: token 0: expected 0 to 6, found nan"));
+}
+
+std::vector<std::string_view> words(std::string_view text, WordRule rule = WordRule::single_digits) {
+  return split_words(text, rule);
 }
 
 TEST(Words, FollowTheRegularExpression) {
-  EXPECT_THAT(split_words("it's  fine", true), ElementsAre("it", "'s", " ", " fine"));
-  EXPECT_THAT(split_words("a1 23b", true), ElementsAre("a", "1", " ", "2", "3", "b"));
-  EXPECT_THAT(split_words("a1 23b", false), ElementsAre("a", "1", " 23", "b"));
-  EXPECT_THAT(split_words("end  \n", true), ElementsAre("end", "  \n"));
-  EXPECT_THAT(split_words("\u00A0\u3000x", true), ElementsAre("\u00A0", "\u3000", "x"));
-  EXPECT_THAT(split_words(" ?!x", true), ElementsAre(" ?!", "x"));
+  EXPECT_THAT(words("it's  fine"), ElementsAre("it", "'s", " ", " fine"));
+  EXPECT_THAT(words("a1 23b"), ElementsAre("a", "1", " ", "2", "3", "b"));
+  EXPECT_THAT(words("a1 23b", WordRule::gpt2), ElementsAre("a", "1", " 23", "b"));
+  EXPECT_THAT(words("end  \n"), ElementsAre("end", "  \n"));
+  EXPECT_THAT(words("\u00A0\u3000x"), ElementsAre("\u00A0", "\u3000", "x"));
+  EXPECT_THAT(words(" ?!x"), ElementsAre(" ?!", "x"));
+}
+
+TEST(Words, OfQwenTakeAnyCharacterInFrontOfLetters) {
+  const auto qwen = [](std::string_view text) { return words(text, WordRule::qwen2); };
+  EXPECT_THAT(qwen("it's I'LL !now"), ElementsAre("it", "'s", " I", "'LL", " !", "now"));
+  EXPECT_THAT(qwen("!now \tthen"), ElementsAre("!now", " ", "\tthen"));
+  EXPECT_THAT(qwen("x 123\u0663"), ElementsAre("x", " ", "1", "2", "3", "\u0663"));
+  EXPECT_THAT(qwen("a?!\r\n\nb"), ElementsAre("a", "?!\r\n\n", "b"));
+  EXPECT_THAT(qwen("a \n \n  b"), ElementsAre("a", " \n \n", " ", " b"));
+  EXPECT_THAT(qwen("\n'sa"), ElementsAre("\n", "'s", "a"));
+  EXPECT_THAT(qwen("\nab \u3000"), ElementsAre("\n", "ab", " \u3000"));
+  EXPECT_THAT(qwen("\xFF"
+                   "a\xC3"),
+              ElementsAre("\xFF"
+                          "a",
+                          "\xC3"));
+}
+
+TEST(SentencePieces, MergeByTheBestScore) {
+  const Tokenizer tokenizer(without_prefix(pieces()).read());
+  EXPECT_THAT(tokenizer.encode("abc"), ElementsAre(4, 8)) << "bc (-4) before ab (-5)";
+  EXPECT_THAT(tokenizer.encode("cab"), ElementsAre(10)) << "ab, then all of it";
+  EXPECT_THAT(tokenizer.encode("ab c"), ElementsAre(7, 3, 6));
+  EXPECT_THAT(tokenizer.encode(" ab"), ElementsAre(3, 7)) << "ab (-5) before the space and a (-6)";
+  EXPECT_THAT(tokenizer.encode(" a b"), ElementsAre(9, 16));
+  EXPECT_THAT(tokenizer.encode(""), IsEmpty());
+  EXPECT_THAT(tokenizer.encode("bcbcab"), ElementsAre(8, 8, 7));
+}
+
+TEST(SentencePieces, OfEqualScoresMergeFromTheLeft) {
+  const Tokenizer tokenizer(without_prefix(pieces({"aa"}, {-1}, {1})).read());
+  EXPECT_THAT(tokenizer.encode("aaaaa"), ElementsAre(17, 17, 4));
+}
+
+TEST(SentencePieces, PutASpaceInFrontOfText) {
+  const Tokenizer tokenizer(pieces().read());
+  EXPECT_THAT(tokenizer.encode("a"), ElementsAre(9));
+  EXPECT_THAT(tokenizer.encode("a<tool>b"), ElementsAre(9, 14, 16)) << "behind a token of its own, too";
+  EXPECT_THAT(tokenizer.encode(""), IsEmpty());
+  EXPECT_EQ(tokenizer.text({9, 3, 5}), "a b");
+  EXPECT_EQ(Tokenizer(without_prefix(pieces()).read()).text({9, 3, 5}), " a b");
+}
+
+TEST(SentencePieces, TakeBytesOrTheUnknownTokenForOtherText) {
+  const Tokenizer tokenizer(without_prefix(pieces()).read());
+  EXPECT_THAT(tokenizer.encode("A\u00E9"), ElementsAre(11, 12, 13));
+  EXPECT_THAT(tokenizer.encode("\xC3"
+                               "a\xA9"),
+              ElementsAre(12, 4, 13))
+      << "no UTF-8, but bytes";
+  EXPECT_THAT(tokenizer.encode("\u20AC"
+                               "a"),
+              ElementsAre(0, 4))
+      << "the vocabulary lacks these bytes";
+  EXPECT_EQ(tokenizer.bytes(12), "\xC3");
+  EXPECT_EQ(tokenizer.bytes(9), " a");
+}
+
+TEST(SentencePieces, TakeAddedTokensOutOfTheTextAndNoControlTokens) {
+  const Tokenizer tokenizer(without_prefix(pieces()).read());
+  EXPECT_THAT(tokenizer.encode("ab<tool>>c<tool>"), ElementsAre(7, 15, 6, 14)) << "the longest";
+  const std::vector<Token> text = tokenizer.encode("</s>");
+  EXPECT_TRUE(std::none_of(text.begin(), text.end(), [](Token token) { return token == 2; }));
+  EXPECT_EQ(tokenizer.control("</s>"), 2);
+  EXPECT_EQ(tokenizer.control("<tool>"), -1);
+  EXPECT_EQ(tokenizer.bytes(2), "");
+  // Even where every step on the way to its name is a piece.
+  const Tokenizer steps(without_prefix(pieces({"<", "s", ">", "<s"}, {0, 0, 0, 0}, {1, 1, 1, 1})).read());
+  EXPECT_THAT(steps.encode("<s>"), ElementsAre(20, 19));
+}
+
+TEST(SentencePieces, SayWhatStandsInFrontOfATextOfTheirs) {
+  EXPECT_THAT(Tokenizer(pieces().read()).opening(), ElementsAre(1)) << "the default of this kind";
+  EXPECT_THAT(Tokenizer(pieces().number<uint8_t>("tokenizer.ggml.add_bos_token", 7, 0).read()).opening(), IsEmpty());
+  EXPECT_THAT(Tokenizer(vocabulary().read()).opening(), IsEmpty());
+  GgufBuilder other = vocabulary().number<uint8_t>("tokenizer.ggml.add_bos_token", 7, 1);
+  EXPECT_THAT(Tokenizer(other.number<uint32_t>("tokenizer.ggml.bos_token_id", 4, 0).read()).opening(), ElementsAre(0));
+}
+
+TEST(SentencePieces, TakeLongTextInBoundedTime) {
+  const Tokenizer tokenizer(without_prefix(pieces({"aa"}, {-1}, {1})).read());
+  EXPECT_EQ(tokenizer.encode(std::string(300000, 'a')).size(), 150000u);
 }
 
 TEST(Utf8, TakesWhatIsWellFormed) {

@@ -1,20 +1,29 @@
 #!/usr/bin/env python3
-"""The chat's tokenizer against the PyPI package tokenizers, on thousands of strings of many scripts.
+"""The chat's tokenizers on thousands of strings of many scripts: byte-level BPE against the PyPI package tokenizers, SentencePiece
+against its definition.
 
     tokenizer_test.py CHAT MODEL.gguf
 
 Prints a line for each test, "passed NAME" or "FAILED NAME: why"; the exit status is 1 when one failed.
 """
 
+import collections
+import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 
 import gguf
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
+from made_models import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from pieces import SPACE, Pieces
+
 CHAT, MODEL = sys.argv[1:]
+READER = gguf.GGUFReader(MODEL)
+WONDERLAND = pathlib.Path(__file__).parents[1] / "data" / "wonderland.txt"
 STRINGS = 10000
 
 # Letters of many scripts, marks that combine, numbers of every kind, spaces of every kind, symbols and emoji with joiners.
@@ -53,40 +62,97 @@ def strings():
         yield rng.choice(["", "", " "]).join(parts)
 
 
-def reference(reader):
-    value = lambda key: reader.fields["tokenizer.ggml." + key].contents()
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def value(key):
+    return READER.fields["tokenizer.ggml." + key].contents()
+
+
+def reference(pre):
+    """The model's tokenizer, with words as this pre-tokenizer cuts them."""
     merges = [tuple(merge.split(" ")) for merge in value("merges")]
     model = tokenizers.Tokenizer(models.BPE({token: i for i, token in enumerate(value("tokens"))}, merges))
-    model.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    first = {"smollm": pre_tokenizers.Digits(individual_digits=True), "qwen2": pre_tokenizers.Split(tokenizers.Regex(QWEN2), "isolated")}[pre]
+    model.pre_tokenizer = pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre == "smollm")])
     model.decoder = decoders.ByteLevel()
     return model
 
 
-def chat(option, lines, end):
-    done = subprocess.run([CHAT, MODEL, option, "--null"], input=b"".join(line + end for line in lines), capture_output=True, check=True)
+def with_words_of_qwen2(path):
+    """The model's tokenizer as a file whose words are Qwen2's."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(value("tokens"))
+    writer.add_token_types(value("token_type"))
+    writer.add_token_merges(value("merges"))
+    write(writer)
+
+
+def with_pieces(path, space_prefix):
+    """Pieces that are frequent in a text, with scores in no order, and what SentencePiece would cut it into."""
+    text = WONDERLAND.read_text().replace(" ", SPACE)
+    counts = collections.Counter(text[at:at + size] for size in range(1, 8) for at in range(0, len(text) - size, 3))
+    rng = random.Random(7)
+    pieces = [piece for piece, _ in counts.most_common(3000) if "\n" not in piece]
+    added = ["\n", "\n\n", "  ", "    ", "<b>", "</b>", "don't"]
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces, *added]
+    types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * len(pieces) + [USER_DEFINED] * len(added)
+    scores = [0.0] * 259 + [float(rng.randint(-500, 0)) for _ in pieces] + [0.0] * len(added)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(names)
+    writer.add_token_types(types)
+    writer.add_token_scores(scores)
+    writer.add_bos_token_id(1)
+    writer.add_add_space_prefix(space_prefix)
+    write(writer)
+    return Pieces(names, types, scores, space_prefix)
+
+
+def write(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def chat(model, option, lines, end):
+    done = subprocess.run([CHAT, model, option, "--null"], input=b"".join(line + end for line in lines), capture_output=True, check=True)
     return done.stdout
 
 
+def check(name, model, texts, wanted, missing=b"", comes_back=lambda text: True):
+    """True if the tokens are these lists of numbers, and stand for the texts without the bytes that are missing in the vocabulary."""
+    ids = [[int(i) for i in line.split()] for line in chat(model, "--tokenize", [t.encode() for t in texts], b"\0").decode().split("\n")[:-1]]
+    back = chat(model, "--detokenize", [" ".join(map(str, line)).encode() for line in ids], b"\n").split(b"\0")[:-1]
+    wrong = [each for each in zip(texts, ids, wanted, strict=True) if each[1] != each[2]]
+    wrong += [each for each in zip(texts, back, strict=True) if comes_back(each[0]) and each[1] != each[0].encode().translate(None, missing)]
+    print(f"FAILED {name}: {len(wrong)} of {len(texts)}, the first: {wrong[0]}" if wrong else f"passed {name}: {len(texts)} strings")
+    return not wrong
+
+
 def main():
-    texts = list(strings())
-    model = reference(gguf.GGUFReader(MODEL))
     # A zero byte ends a text on its way in, so that texts have none of their own.
-    texts = [text.replace("\0", "") for text in texts]
-    ids = [[int(i) for i in line.split()] for line in chat("--tokenize", [t.encode() for t in texts], b"\0").decode().split("\n")[:-1]]
-    back = chat("--detokenize", [" ".join(map(str, line)).encode() for line in ids], b"\n").split(b"\0")[:-1]
-    failures = []
-
-    def check(name, wrong):
-        failures.extend(wrong[:1])
-        print(f"FAILED {name}: {len(wrong)} of {len(texts)}, the first: {wrong[0]}" if wrong else f"passed {name}: {len(texts)} strings")
-
-    check("encode", [(text, found, wanted.ids) for text, found, wanted in zip(texts, ids, model.encode_batch(texts), strict=True)
-                     if found != wanted.ids])
-    # Some control characters have no token and are left out.
-    missing = bytes(b for b in range(128) if not model.encode(chr(b)).ids)
-    check("round trip", [(text, found) for text, found in zip(texts, back, strict=True) if found != text.encode().translate(None, missing)])
-    return 1 if failures else 0
+    texts = [text.replace("\0", "") for text in strings()]
+    right = True
+    with tempfile.TemporaryDirectory() as folder:
+        qwen2, pieces = f"{folder}/qwen2.gguf", f"{folder}/pieces.gguf"
+        with_words_of_qwen2(qwen2)
+        for pre, path in (("smollm", MODEL), ("qwen2", qwen2)):
+            model = reference(pre)
+            # Some control characters have no token and are left out.
+            missing = bytes(b for b in range(128) if not model.encode(chr(b)).ids)
+            right &= check(f"byte-level BPE, {pre}", path, texts, [each.ids for each in model.encode_batch(texts)], missing)
+            texts = texts[::2]
+        short = [text for text in texts if len(text) < 60][::5] + ["don't  <b>Alice</b>\n\n\n   she don'tt", "a" * 60, "\u2581 \u2581"]
+        for space_prefix in False, True:
+            model = with_pieces(pieces, space_prefix)
+            # The character that stands for a space in pieces comes back as one, and text behind an added token with one in front.
+            comes_back = lambda text: SPACE not in text and not (space_prefix and model.added.search(text))
+            right &= check(f"SentencePiece, {'with' if space_prefix else 'without'} a space in front", pieces, short,
+                           [model.encode(text) for text in short], comes_back=comes_back)
+    return 0 if right else 1
 
 
 sys.exit(main())

@@ -142,7 +142,7 @@ def in_a_process_each(options, keep):
     fixed += [f"--{name}={getattr(options, name)}" for name in ("threads", "rotation", "ggml") if getattr(options, name)]
     for isa in options.isa:
         with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
-            subprocess.run([sys.executable, "-B", HERE, *fixed, f"--isa={isa}", f"--json={file.name}"], check=True)
+            subprocess.run([sys.executable, "-B", HERE, *fixed, f"--isa={isa}", f"--json={file.name}", "--force"], check=True)
             for line in file:
                 keep(json.loads(line))
 

@@ -4,6 +4,7 @@ import datetime
 import json
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -72,7 +73,9 @@ class Llama:
             params.flash_attn_type = self.l.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self.context = self.l.llama_init_from_model(self.model, params)
         needs(self.context, "it makes no context")
-        self.vocabulary = self.l.llama_vocab_n_tokens(self.l.llama_model_get_vocab(self.model))
+        vocabulary = self.l.llama_model_get_vocab(self.model)
+        self.vocabulary = self.l.llama_vocab_n_tokens(vocabulary)
+        self.opening = [self.l.llama_vocab_bos(vocabulary)] if self.l.llama_vocab_get_add_bos(vocabulary) else []
 
     def _decode(self, batch):
         if self.l.llama_decode(self.context, batch) != 0:
@@ -97,12 +100,13 @@ class Llama:
     def nats(self, _text, tokens):
         import numpy as np
         self._forget()
-        batch = self.l.llama_batch_init(len(tokens), 0, 1)
-        batch.n_tokens = len(tokens)
-        for at, token in enumerate(tokens):
+        count = len(self.opening) + len(tokens)
+        batch = self.l.llama_batch_init(count, 0, 1)
+        batch.n_tokens = count
+        for at, token in enumerate(self.opening + tokens):
             batch.token[at], batch.pos[at], batch.n_seq_id[at], batch.seq_id[at][0], batch.logits[at] = token, at, 1, 0, 1
         self._decode(batch)
-        logits = np.ctypeslib.as_array(self.l.llama_get_logits(self.context), (len(tokens), self.vocabulary))[:-1].astype(np.float64)
+        logits = np.ctypeslib.as_array(self.l.llama_get_logits(self.context), (count, self.vocabulary))[len(self.opening):-1].astype(np.float64)
         self.l.llama_batch_free(batch)
         logits -= logits.max(1, keepdims=True)
         return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[range(len(logits)), tokens[1:]]))
@@ -146,14 +150,16 @@ def measured(options, keep):
         text = folder / "text"
         text.write_text(options.text.read_text("utf-8")[EXCERPT], "utf-8")
         tokens = [int(each) for each in chat_formats.run(options.chat, options.model, "--tokenize", "--null", stdin=text).split()]
-        models = {"Q4_1": options.model, "Q4_0": chat_formats.make(options.command, options.model, chat_formats.VARIANTS["gguf-int4-g32"], folder)}
+        models = {parts_of_name(options.model)[1]: options.model}
+        if not options.as_fetched:
+            models["Q4_0"] = chat_formats.make(options.command, options.model, chat_formats.VARIANTS["gguf-int4-g32"], folder)
         for name, model in models.items():
             print(f"{name}: {model.name}", file=sys.stderr, flush=True)
             found = candidates(options, model, threads, machine.about())
             nats = {each: each.nats(text, tokens) for each in found}
             for (each, work), samples in race(found, options.works, options.seconds / len(models)).items():
                 seconds = statistics.median(samples)
-                keep({"source": "chat", "date": datetime.date.today().isoformat(), "machine": machine.processor(), "threads": threads, "model": name,
+                keep({"source": "chat", "name": parts_of_name(options.model)[0], "date": datetime.date.today().isoformat(), "machine": machine.processor(), "threads": threads, "model": name,
                       "work": work, "candidate": each.name, "about": each.about, "seconds": seconds,
                       "tokens_per_s": sum(options.works[work]) / seconds, "samples": len(samples), "nats_per_token": nats[each]})
             for each in found:
@@ -187,8 +193,14 @@ def about(found):
 def write_docs(page, found):
     first, runs = found[0], min(each["samples"] for each in found)
     run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of at least {runs} runs of each candidate, in turn; tokens per second.\n\n"
-    pages.write_parts(page, {"race": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
+    pages.write_parts(page, {f"race {first['name']}": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
     return [page]
+
+
+def parts_of_name(path):
+    """A model's name and the format in it, which end a file's name: ("gemma-3-270m", "Q4_K_M")."""
+    found = re.fullmatch(r"(.+)[.-](i?q\d\w*|bf16|f16|f32)", path.stem, re.IGNORECASE)
+    return (found[1], found[2].upper()) if found else (path.stem, "as fetched")
 
 
 def works(text):
@@ -200,6 +212,7 @@ def parsed(arguments):
     parser = chat_formats.parser_of("./dev chat --compare", __doc__)
     parser.add_argument("--works", default="pp128,pp512,tg64", type=works, metavar="ppN,tgN,...", help="tokens together, or one by one (default %(default)s)")
     parser.add_argument("--threads", type=int, help="threads of each candidate (default: all that the process may use)")
+    parser.add_argument("--as-fetched", action="store_true", help="leave out the Q4_0 file made from the model")
     parser.add_argument("--seconds", type=float, default=150, help="time for all races (default 150); three rounds at least")
     parser.add_argument("--llama", type=pathlib.Path, default=LLAMA, metavar="DIR", help="a folder with the Python package llama_cpp")
     return parser.parse_args(arguments)

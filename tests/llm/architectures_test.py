@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""The chat with small models of every architecture: log-probabilities against a decoder in float64, forms of conversations, bad files.
+
+    architectures_test.py CHAT MODEL.gguf
+"""
+
+import os
+import re
+
+# Before numpy: threads that wait for each other by spinning cost more than they bring when others use the processors, too.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from decoder import Decoder
+from harness import expect, expect_equal, main, run, test
+from made_models import CONTROL, USER_DEFINED, Model
+
+ROUNDING = 2e-4  # of a log-probability, in default compute
+TEXT = "The quick brown fox jumps over the lazy dog; 0123456789 times (or 3.14), \u00e9t\u00e9 et hiver.\n" * 2
+GEMMA = {"block_count": 7, "attention.sliding_window": 8, "rope.freq_base": 1e6}
+MODELS = {
+    "llama": {"rope.freq_base": 5e5},
+    "qwen2": {"embedding_length": 96, "attention.head_count": 6},
+    "qwen3": {"attention.key_length": 32, "rope.freq_base": 1e6},
+    "gemma3": {"attention.key_length": 32, **GEMMA},
+    "gemma3 with scaled positions": {**GEMMA, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
+    "gemma3 with 62 layers": {**GEMMA, "block_count": 62, "attention.key_length": 32},  # as its 27B, which has its own scale of scores
+}
+
+
+def made(scratch, name, **options):
+    path = scratch / (name.replace(" ", "-") + ".gguf")
+    model = Model(path, name.split(" ")[0], **MODELS[name])
+    if name.startswith("gemma3"):
+        model.sentence_pieces([("\u2581", -1), ("t", -2), ("he", -3), ("\u2581the", -4), ("\u2581t", -5), ("h", -6), ("e", -7)])
+    else:
+        model.byte_pairs()
+    model.random_weights(own_head=name == "llama", **options)
+    model.write()
+    return str(path)
+
+
+def log_probabilities(logits):
+    logits = logits - logits.max(axis=1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def found(scratch, model, *options):
+    """Rows of log-probabilities of the chat, and the tokens behind the opening."""
+    (scratch / "text").write_text(TEXT)
+    ids = [int(i) for i in run("--tokenize", "--null", text=TEXT.encode() + b"\0", model=model)[0].split()]
+    run("--text", str(scratch / "text"), "--logits", str(scratch / "logits.npy"), "--force", *options, model=model)
+    return log_probabilities(np.load(scratch / "logits.npy").astype(np.float64)), ids
+
+
+def wanted(decoder, ids):
+    opening = [1] if decoder.gemma else []
+    return np.concatenate(list(decoder.log_probabilities(decoder.hidden([opening + ids])[len(opening):])))
+
+
+@test
+def probabilities(scratch):
+    most = {}
+    for name in MODELS:
+        model = made(scratch, name)
+        decoder = Decoder(model)
+        logs, ids = found(scratch, model)
+        truth = wanted(decoder, ids)
+        expect_equal(logs.shape, truth.shape, name)
+        most[name] = np.abs(logs - truth).max()
+        expect(most[name] <= ROUNDING, f"{name}: they differ by up to {most[name]:.2g}, expected at most {ROUNDING}")
+        for block in "1", "7":
+            off = np.abs(found(scratch, model, "--block", block)[0] - truth).max()
+            expect(off <= ROUNDING, f"{name} in blocks of {block}: they differ by up to {off:.2g}")
+        rounded = np.abs(found(scratch, model, "--compute", "int8")[0] - truth).mean()
+        expect(ROUNDING / 10 < rounded < 0.2, f"{name}: INT8 activations differ by {rounded:.2g} on average")
+        # What the decoder is told matters: with another value it is another model.
+        for attribute, value in (("base", 123.0), ("factor", 3.0), ("window", 7), ("epsilon", 0.1)):
+            if attribute == "window" and not decoder.gemma:
+                continue
+            before = getattr(decoder, attribute)
+            setattr(decoder, attribute, value)
+            off = np.abs(wanted(decoder, ids) - truth).max()
+            expect(off > 10 * ROUNDING, f"{name}: another {attribute} changes nothing: {off:.2g}")
+            setattr(decoder, attribute, before)
+    return ", ".join(f"{name} {value:.1e}" for name, value in most.items())
+
+
+@test
+def missing_tensors_are_named(scratch):
+    for name, tensor in (("qwen2", "attn_k.bias"), ("qwen3", "attn_q_norm.weight"), ("gemma3", "post_ffw_norm.weight")):
+        err = run("--prompt", "x", model=made(scratch, name, leave_out=[tensor]), code=1)[1]
+        expect(f"blk.0.{tensor}" in err and err.startswith("metal-marlin-chat: "), f"{name}: {err}")
+
+
+# What people's files say, in short, as far as the form of a conversation is to be seen in it.
+QWEN2 = ("{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}"
+         "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}")
+QWEN25 = (r"{{- '<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n' }}"
+          r"{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}")
+QWEN3 = (r"{{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>' + '\n' }}"
+         r"{%- set content = content.split('</think>')[-1].lstrip('\n') %}")
+GEMMA3 = "{{ bos_token }}{{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else \"\") }}{{ message['content'] | trim }}{{ '<end_of_turn>\n' }}"
+
+
+def chain(tokens):
+    return dict(zip(tokens, tokens[1:]))
+
+
+def conversation(scratch, template, more, answer, messages, *options):
+    """Has a model that always answers with these tokens say it to each message: what it prints, and how many tokens of prompts it read."""
+    path, first = scratch / "planned.gguf", 256
+    model = Model(path, "llama", block_count=1, embedding_length=288)
+    model.byte_pairs([(name, kind) for name, kind in more])
+    number = {name: first + i for i, (name, _) in enumerate(more)} | {chr(byte): byte for byte in range(128)}
+    model.planned_answers(chain([number[name] for name in answer]))
+    if template:
+        model.writer.add_chat_template(template)
+    model.write()
+    out, err = run("--temperature", "0", *options, text="".join(each + "\n" for each in messages).encode(), model=str(path))
+    return out, int(re.search(r"prompt: (\d+) tokens", err)[1])
+
+
+def length(text):
+    """Tokens of a text whose control tokens are written as {}."""
+    return len(text.replace("{}", "_").encode())
+
+
+@test
+def forms_of_conversations(scratch):
+    chatml = [("<|im_start|>", CONTROL), ("<|im_end|>", CONTROL), ("<think>", USER_DEFINED), ("</think>", USER_DEFINED), ("yes", USER_DEFINED), ("hm", USER_DEFINED)]
+    plain = ["\n", "yes", "<|im_end|>"]
+    told = lambda system: "{}system\n" + system + "{}\n"
+    turn, reply = "{}user\nA question{}\n{}assistant\n", "_{}\n"
+    for name, template, system in (("Qwen 2", QWEN2, told("You are a helpful assistant.")),
+                                   ("Qwen 2.5", QWEN25, told("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")),
+                                   ("Qwen 3", QWEN3, "")):
+        out, read = conversation(scratch, template, chatml, plain, ["A question", "A question"])
+        expect_equal(out, "yes\nyes\n", name)
+        # Of the first answer the model has read all but its end.
+        expect_equal(read, length(system + turn + reply + turn) - 1, name)
+        _, read = conversation(scratch, template, chatml, plain, ["A question"], "--system", "Be kind.")
+        expect_equal(read, length(told("Be kind.") + turn), name + ", told what to be")
+    out, read = conversation(scratch, QWEN3, chatml, ["\n", "<think>", "hm", "</think>", "yes", "<|im_end|>"], ["A question", "A question"])
+    expect_equal(out, "<think>hm</think>yes\n" * 2)
+    expect_equal(read, length(turn + reply + turn), "thoughts are not read again")
+
+    gemma = [("<start_of_turn>", CONTROL), ("<end_of_turn>", CONTROL), ("yes", USER_DEFINED)]
+    turn, reply = "{}user\nA question{}\n{}model\n", "_{}\n"
+    out, read = conversation(scratch, GEMMA3, gemma, ["\n", "yes", "<end_of_turn>"], [" A question  ", "A question"])
+    expect_equal((out, read), ("yes\nyes\n", length(turn + reply + turn) - 1), "Gemma 3")
+    out, read = conversation(scratch, GEMMA3, gemma, ["\n", "yes", "<end_of_turn>"], ["A question", "A question"], "--system", "Be kind.")
+    expect_equal(read, length("Be kind.\n\n" + turn + reply + turn) - 1, "Gemma 3, told what to be")
+
+
+@test
+def a_file_without_a_template_goes_on_with_a_transcript(scratch):
+    more = [(name, USER_DEFINED) for name in (" Four", "Us", "ual", "\nUse", "r", "yes")]
+    answer = [":", " Four", "\n", "Us", "ual", "\nUse", "r"]
+    # Behind the last of them comes the colon, which ends the text that ends an answer.
+    out, read = conversation(scratch, None, more, [*answer, ":"], ["1 + 3 is what number", "1 + 1"])
+    expect_equal(out, "Four\nUsual\n" * 2)
+    first, second = "User_ 1 + 3 is what number\nAssistant_", "User_ 1 + 1\nAssistant_"
+    # The answer is read already; "Us" is one token.
+    expect_equal(read, length(first + "\n" + second) - 2, "tokens of prompts")
+
+
+@test
+def other_templates_are_an_error(scratch):
+    path = scratch / "other.gguf"
+    for template, wanted_error in (("{{ '[INST]' + message }}", "expected ChatML (<|im_start|>role ... <|im_end|>) or Gemma's form"),
+                                   (QWEN3, "the chat template's tokens are not in the vocabulary")):
+        model = Model(path, "llama", block_count=1, embedding_length=288)
+        model.byte_pairs([("yes", USER_DEFINED)])
+        model.planned_answers({})
+        model.writer.add_chat_template(template)
+        model.write()
+        expect(wanted_error in run("--prompt", "x", model=str(path), code=1)[1], template)
+
+
+main()

@@ -1,0 +1,110 @@
+"""Small models that tests make: GGUF files of every architecture that the chat knows, with random weights or with planned answers."""
+
+import gguf
+import numpy as np
+from gguf.quants import quantize
+
+Q4_0, Q4_1, Q5_0, Q8_0 = (getattr(gguf.GGMLQuantizationType, name) for name in ("Q4_0", "Q4_1", "Q5_0", "Q8_0"))
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
+BIAS, HEAD_NORMS, RESULT_NORMS = ("qwen2",), ("qwen3", "gemma3"), ("gemma3",)
+
+
+def byte_names():
+    """GPT-2's printable characters for all bytes, in the order of the bytes."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+class Model:
+    """A file that grows: add what a test needs, then write() it."""
+
+    def __init__(self, path, architecture, seed=1, **keys):
+        self.writer, self.architecture, self.random = gguf.GGUFWriter(path, architecture), architecture, np.random.default_rng(seed)
+        self.shape = {"block_count": 2, "embedding_length": 64, "feed_forward_length": 96, "context_length": 512, "attention.head_count": 4,
+                      "attention.head_count_kv": 2, "attention.key_length": 16, "attention.layer_norm_rms_epsilon": 1e-6, **keys}
+        self.shape["attention.value_length"] = self.shape["attention.key_length"]
+        for key, value in self.shape.items():
+            add = {int: self.writer.add_uint32, float: self.writer.add_float32, str: self.writer.add_string}[type(value)]
+            add(f"{architecture}.{key}", value)
+
+    def byte_pairs(self, more=()):
+        """Tokens 0 to 255 are the bytes; `more` are pairs of a name and a type. The only merge is of the bytes 0 and 1."""
+        names = byte_names()
+        tokens = [*((name, NORMAL) for name in names), *more, (names[0] + names[1], NORMAL)]
+        self._tokens("gpt2", [name for name, _ in tokens], [kind for _, kind in tokens])
+        self.writer.add_tokenizer_pre("qwen2")
+        self.writer.add_token_merges([names[0] + " " + names[1]])
+
+    def sentence_pieces(self, pieces, more=(), space_prefix=False, begin=True):
+        """Tokens 0 to 2 are <unk>, <s> and </s>, the bytes follow. `pieces` are pairs of a name and a score."""
+        tokens = [("<unk>", UNKNOWN, 0), ("<s>", CONTROL, 0), ("</s>", CONTROL, 0), *((f"<0x{byte:02X}>", BYTE, 0) for byte in range(256)),
+                  *((name, NORMAL, score) for name, score in pieces), *((name, kind, 0) for name, kind in more)]
+        names, types, scores = zip(*tokens)
+        self._tokens("llama", list(names), list(types))
+        self.writer.add_token_scores([float(score) for score in scores])
+        self.writer.add_bos_token_id(1)
+        self.writer.add_add_bos_token(begin)
+        self.writer.add_add_space_prefix(space_prefix)
+
+    def _tokens(self, kind, names, types):
+        self.vocabulary = len(names)
+        self.writer.add_tokenizer_model(kind)
+        self.writer.add_token_list(names)
+        self.writer.add_token_types(types)
+
+    def layer(self, name, n, k, kind=Q8_0, values=None):
+        if values is None:
+            values = self.random.normal(size=(n, k)) / np.sqrt(k)
+        self.writer.add_tensor(name + ".weight", quantize(values.astype(np.float32), kind), raw_dtype=kind)
+
+    def floats(self, name, n, mean, spread):
+        self.writer.add_tensor(name, (mean + spread * self.random.normal(size=n)).astype(np.float32))
+
+    def random_weights(self, leave_out=(), own_head=False):
+        """q and k are in another format than v, and so are gate and up of every second layer."""
+        get = self.shape.__getitem__
+        width, ff, size = get("embedding_length"), get("feed_forward_length"), get("attention.key_length")
+        queries, keys = get("attention.head_count") * size, get("attention.head_count_kv") * size
+        self.layer("token_embd", self.vocabulary, width)
+        self.floats("output_norm.weight", width, 1, 0.2)
+        if own_head:
+            self.layer("output", self.vocabulary, width)
+        for index in range(get("block_count")):
+            layers = {"attn_q": (queries, width, Q4_0), "attn_k": (keys, width, Q4_0), "attn_v": (keys, width, Q8_0),
+                      "attn_output": (width, queries, Q5_0), "ffn_gate": (ff, width, Q4_1), "ffn_up": (ff, width, Q8_0 if index % 2 else Q4_1),
+                      "ffn_down": (width, ff, Q8_0)}
+            vectors = {"attn_norm.weight": width, "ffn_norm.weight": width}
+            if self.architecture in BIAS:
+                vectors |= {"attn_q.bias": queries, "attn_k.bias": keys, "attn_v.bias": keys}
+            if self.architecture in HEAD_NORMS:
+                vectors |= {"attn_q_norm.weight": size, "attn_k_norm.weight": size}
+            if self.architecture in RESULT_NORMS:
+                vectors |= {"post_attention_norm.weight": width, "post_ffw_norm.weight": width}
+            for name, (n, k, kind) in layers.items():
+                self.layer(f"blk.{index}.{name}", n, k, kind)
+            for name, n in vectors.items():
+                if name not in leave_out:
+                    self.floats(f"blk.{index}.{name}", n, *((0, 0.5) if name.endswith("bias") else (1, 0.2)))
+
+    def planned_answers(self, follows):
+        """Blocks add nothing, and the head looks up what `follows` the last token: {token: token}. An embedding is 1 at the token's place."""
+        width, ff = self.shape["embedding_length"], self.shape["feed_forward_length"]
+        size = self.shape["attention.key_length"]
+        head = np.zeros((self.vocabulary, width))
+        for token, following in follows.items():
+            head[following, token] = 1
+        self.layer("token_embd", self.vocabulary, width, values=np.eye(self.vocabulary, width))
+        self.layer("output", self.vocabulary, width, values=head)
+        self.floats("output_norm.weight", width, 1, 0)
+        for name, n, k in (("attn_q", 4 * size, width), ("attn_k", 2 * size, width), ("attn_v", 2 * size, width), ("attn_output", width, 4 * size),
+                           ("ffn_gate", ff, width), ("ffn_up", ff, width), ("ffn_down", width, ff)):
+            self.layer("blk.0." + name, n, k, values=np.zeros((n, k)))
+        for name in "attn_norm", "ffn_norm":
+            self.floats(f"blk.0.{name}.weight", width, 1, 0)
+
+    def write(self):
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_tensors_to_file()
+        self.writer.close()
