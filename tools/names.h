@@ -25,9 +25,14 @@ std::string flag_names(uint32_t flags);
 std::optional<marlin_backend> parse_backend(std::string_view name);  ///< auto, cpu, metal, cuda
 std::optional<marlin_format> parse_format(std::string_view name);
 std::optional<marlin_scheme> parse_scheme(
-    std::string_view name);  ///< auto, compressed-tensors, gptq, marlin-24, gguf
+    std::string_view name);  ///< auto, compressed-tensors, gptq, marlin-24, gguf, mlx
 std::optional<marlin_compute> parse_compute(std::string_view name);
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///< f32, f16, bf16
+
+/// ggml's name of a type of blocks that people write "q4_k"; null if there is no such type.
+const char* parse_block_type(std::string_view name);
+/// All that it takes.
+std::vector<std::string_view> block_types();
 
 /// The quantized formats, in the order of the header.
 std::span<const marlin_format> all_formats();

@@ -18,6 +18,8 @@ struct LayerOutcome {
   uint64_t weights() const {
     return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts;
   }
+  /// Whether it was quantized already and keeps every value.
+  bool exact() const { return (numbers.flags & MARLIN_LAYER_EXACT) != 0; }
   bool quantized() const { return numbers.status == MARLIN_OK; }
 };
 

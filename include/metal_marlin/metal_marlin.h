@@ -206,7 +206,8 @@ typedef int32_t marlin_scheme;                /* how a file names and stores its
 #define MARLIN_SCHEME_COMPRESSED_TENSORS ((marlin_scheme)1) /* safetensors; MXFP4, NVFP4, INT4 (pack-quantized) */
 #define MARLIN_SCHEME_GPTQ ((marlin_scheme)2)               /* safetensors; INT4, GPTQ v2 */
 #define MARLIN_SCHEME_MARLIN_24 ((marlin_scheme)3)          /* safetensors; 2:4 sparse INT4 */
-#define MARLIN_SCHEME_GGUF ((marlin_scheme)4)               /* GGUF v3; MXFP4, NVFP4, INT4 (Q4_0) */
+#define MARLIN_SCHEME_GGUF ((marlin_scheme)4)               /* GGUF v3; any of its blocks that the library reads */
+#define MARLIN_SCHEME_MLX ((marlin_scheme)5)                /* safetensors; affine: INT2 to INT6, UINT8 with additive zeros */
 
 typedef int32_t marlin_value_type;               /* of a key-value of a checkpoint, or of the elements of an array */
 #define MARLIN_VALUE_NONE ((marlin_value_type)0) /* marlin_value::element_type of a value that is no array */
@@ -238,6 +239,7 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_LAYER_ZEROS 256u       /* has integer zero points */
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
 #define MARLIN_LAYER_SPARSE_2_4 1024u /* two of every 4 weights along K are kept */
+#define MARLIN_LAYER_EXACT 2048u      /* in marlin_convert_outcome: no value of a quantized layer has changed */
 /* marlin_load_desc::flags */
 #define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of the same names */
 #define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantized on load */
@@ -320,8 +322,10 @@ typedef struct marlin_pack_desc {
   marlin_matrix tensor_scale; /* [1, 1] F32; absent: 1 */
   uint32_t flags;
   marlin_gptq_zero_f gptq_zero_f; /* layout GPTQ_V1 only */
-  marlin_matrix column_norms;     /* PRUNE_2_4 only: [1, k] F32 >= 0; pruning ranks by |w| * norm (Wanda); absent: all 1 */
-  marlin_matrix codebook;         /* CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale */
+  /* PRUNE_2_4 only: [1, k] F32 >= 0; absent: all 1. Pruning ranks by |w| * norm (Wanda), and norm^2 weighs the squared errors
+   * of SCALES_MSE. */
+  marlin_matrix column_norms;
+  marlin_matrix codebook; /* CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale */
 } marlin_pack_desc;
 
 /* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
@@ -427,7 +431,7 @@ typedef struct marlin_convert_desc {
   uint32_t struct_size;
   uint32_t flags;
   marlin_scheme scheme;
-  marlin_format format; /* MXFP4, NVFP4 or INT4 */
+  marlin_format format; /* of the scheme; NONE: see types, and layers that are quantized already stay exact */
   uint32_t group_size;  /* 0: the format's own (MARLIN_24: 128); >= k: the whole row */
   uint32_t layer_count;
   const char* const* layers; /* the layers to quantize, by name; all other tensors are copied unchanged */
@@ -439,7 +443,11 @@ typedef struct marlin_convert_desc {
   void (*log)(void* user, int32_t level, const char* message);           /* as marlin_context_desc::log */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread */
-  const marlin_matrix* column_norms; /* PRUNE_2_4: one per layer, in host memory, as in marlin_load_desc; or NULL */
+  /* One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh
+   * the squared errors of SCALES_MSE and of all other scales that are fitted by least squares. */
+  const marlin_matrix* column_norms;
+  /* GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags. */
+  const char* const* types;
 } marlin_convert_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
@@ -535,9 +543,11 @@ MARLIN_EXPORT const char* marlin_status_name(marlin_status status);
  * its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is
  * the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the
  * other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names
- * and names no architecture. A layer that is quantized already is decoded and quantized again, with a warning. A layer that
- * the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed
- * and that the output's config cannot describe.
+ * and names no architecture. A layer that is quantized already keeps every value if the output can hold it so (an outcome with
+ * MARLIN_LAYER_EXACT): in what is requested, or without format and types in the smallest type of GGUF or MLX. Else it is
+ * decoded and quantized again, with a warning; without format and types it is MARLIN_E_UNSUPPORTED. A layer that the scheme
+ * cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed and that the
+ * output's config cannot describe.
  * All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only
  * regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must
  * ignore SIGXFSZ. */

@@ -24,21 +24,38 @@ Status check_convert_desc(const marlin_convert_desc& d) {
   if ((d.flags & ~kConvertFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
                          d.flags & ~kConvertFlags);
-  if (d.scheme < MARLIN_SCHEME_AUTO || d.scheme > MARLIN_SCHEME_GGUF)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 4 (GGUF)",
+  if (d.scheme < MARLIN_SCHEME_AUTO || d.scheme > MARLIN_SCHEME_MLX)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->scheme is %d, expected 0 (auto) .. 5 (MLX)",
                          d.scheme);
-  if (format_row(d.format) == nullptr)
-    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 1..%d", d.format,
+  const FormatRow* row = format_row(d.format);
+  if (row == nullptr && d.format != MARLIN_FORMAT_NONE)
+    return Status::error(MARLIN_E_ARGUMENT, "desc->format is %d, expected 0..%d", d.format,
                          last_format());
-  if (d.column_norms != nullptr && (d.flags & MARLIN_CONVERT_PRUNE_2_4) == 0)
+  const bool fitted =
+      d.types != nullptr || d.scheme == MARLIN_SCHEME_MLX || (row != nullptr && !row->quantized);
+  constexpr uint32_t kByNorms = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_SCALES_MSE;
+  if (d.column_norms != nullptr && !fitted && (d.flags & kByNorms) == 0)
     return Status::error(MARLIN_E_ARGUMENT,
-                         "desc->column_norms are given, which are for PRUNE_2_4 only");
+                         "desc->column_norms are given, which %s uses with PRUNE_2_4 or "
+                         "SCALES_MSE only",
+                         format_name(d.format));
   if (d.layers == nullptr || d.layer_count == 0)
     return Status::error(MARLIN_E_ARGUMENT, "desc names no layers");
   return {};
 }
 
-/// Fills in the numbers of the layers among the singles, in ascending order, and their norms.
+/// Null for an entry that names no type.
+Result<const GgufType*> type_called(const char* name, uint32_t index) {
+  const GgufType* none = nullptr;
+  if (name == nullptr) return none;
+  const GgufType* type = gguf_type(name);
+  if (type != nullptr && type->block != nullptr) return type;
+  return Status::error(MARLIN_E_ARGUMENT, "desc->types[%u]: expected one of %s; found %s", index,
+                       gguf_block_names().c_str(), name);
+}
+
+/// Fills in the numbers of the layers among the singles, in ascending order, their types and
+/// norms.
 /// Experts that are stored one by one are written one by one.
 Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, ConvertOptions& options) {
   const Checkpoint& singles = files.singles();
@@ -60,6 +77,10 @@ Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, Conver
   for (size_t i = 0; i < listed.size(); ++i) {
     if (listed[i] == UINT32_MAX) continue;
     options.layers.push_back(i);
+    if (d.types != nullptr) {
+      MARLIN_ASSIGN(const GgufType* type, type_called(d.types[listed[i]], listed[i]));
+      options.types.push_back(type);
+    }
     if (d.column_norms == nullptr) continue;
     char name[48];
     std::snprintf(name, sizeof name, "desc->column_norms[%" PRIu32 "]", listed[i]);

@@ -78,14 +78,14 @@ class GatheredCheckpoint final : public Checkpoint {
     for (const uint32_t member : members.subspan(1)) {
       Layer one = singles_->layer(member);
       const uint64_t bytes = all.bytes + one.bytes;
-      Status first = all.status.ok() ? one.status : all.status;
+      const Status first = all.status.ok() ? one.status : all.status;
       if (!all.status.ok() && one.status.ok()) all = std::move(one);
       all.bytes = bytes;
-      all.status = std::move(first);
+      all.status = first;
     }
     all.name = name_of(*group);
     all.experts = static_cast<uint32_t>(members.size());
-    if (Status status = check_numbers(*group); !status.ok()) all.status = std::move(status);
+    if (const Status status = check_numbers(*group); !status.ok()) all.status = status;
     return all;
   }
 

@@ -33,8 +33,10 @@ void TensorTable::reserve(size_t tensors, size_t pool_bytes) {
 
 size_t TensorTable::pool_bytes(std::string_view name, std::span<const int64_t> dims) {
   size_t bytes = name.size() + 1;
-  for (const int64_t d : dims)
-    bytes += static_cast<size_t>(ceil_div(std::bit_width(static_cast<uint64_t>(d) | 1), 7));
+  for (const int64_t d : dims) {
+    const auto bits = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(d) | 1));
+    bytes += static_cast<size_t>(ceil_div(bits, 7));
+  }
   return bytes;
 }
 

@@ -103,6 +103,17 @@ float decode_scale(ScaleType type, const uint8_t* p) {
   return 0;
 }
 
+float round_scale_to(ScaleType type, double x) {
+  const float f = f64_to_f32(x);
+  if (type == ScaleType::f16) return f16_to_f32(f32_to_f16(f));
+  return type == ScaleType::bf16 ? bf16_to_f32(f32_to_bf16(f)) : f;
+}
+
+void encode_scale(ScaleType type, float scale, uint8_t* p) {
+  if (type == ScaleType::f32) return store(p, scale);
+  store(p, type == ScaleType::f16 ? f32_to_f16(scale) : f32_to_bf16(scale));
+}
+
 void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to) {
   const auto* p = static_cast<const uint8_t*>(from);
   if (dtype == MARLIN_F32) {

@@ -78,6 +78,10 @@ constexpr size_t float_bytes(marlin_dtype d) {
 
 /// One stored scale as float32; exact. Of a two-level scale, this is the integer.
 float decode_scale(ScaleType type, const uint8_t* p);
+/// The float of F32, F16 or BF16 that is nearest to x; infinity if x is beyond the type.
+float round_scale_to(ScaleType type, double x);
+/// Stores what round_scale_to gave.
+void encode_scale(ScaleType type, float scale, uint8_t* p);
 /// Reads n floats from F32, F16 or BF16 memory of any alignment; exact.
 void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to);
 /// Writes n floats to F32, F16 or BF16 memory; rounds to nearest even.

@@ -162,15 +162,15 @@ Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, i
                        first + at / quads, at % quads, *bad);
 }
 
-Status check_column_norms(const SparseRule& rule, int64_t k) {
-  if (rule.column_norms.empty()) return {};
-  if (static_cast<int64_t>(rule.column_norms.size()) != k) {
+Status check_column_norms(std::span<const float> norms, int64_t k) {
+  if (norms.empty()) return {};
+  if (static_cast<int64_t>(norms.size()) != k) {
     return Status::error(MARLIN_E_SHAPE,
                          "column_norms: expected [1, %" PRId64 "], found %zu numbers", k,
-                         rule.column_norms.size());
+                         norms.size());
   }
-  for (size_t i = 0; i < rule.column_norms.size(); ++i) {
-    const float norm = rule.column_norms[i];
+  for (size_t i = 0; i < norms.size(); ++i) {
+    const float norm = norms[i];
     if (std::isfinite(norm) && norm >= 0) continue;
     return Status::error(
         MARLIN_E_FORMAT,
@@ -203,7 +203,7 @@ Result<std::unique_ptr<WeightSource>> make_sparse(std::unique_ptr<WeightSource> 
     return Status::error(MARLIN_E_ARGUMENT,
                          "flags: OBEYS_2_4 is about dense values, found 2:4 metadata");
   }
-  MARLIN_RETURN_IF_ERROR(check_column_norms(rule, meta.k));
+  MARLIN_RETURN_IF_ERROR(check_column_norms(rule.column_norms, meta.k));
   meta.sparse = true;
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
   auto sparse = std::make_unique<SparseSource>(std::move(source), std::move(meta), rule);

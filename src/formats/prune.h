@@ -30,8 +30,9 @@ enum class Sparsity : uint8_t {
 
 struct SparseRule {
   Sparsity sparsity = Sparsity::as_given;
-  /// For prune only: [k] norms, finite and not negative. They must live as long as the source that
-  /// this rule makes. Empty means that all are 1.
+  /// [k] norms, finite and not negative. They rank weights to prune, and weigh the errors of
+  /// QuantizeOptions::search_mse. They must live as long as the source that this rule makes. Empty
+  /// means that all are 1.
   std::span<const float> column_norms{};
 };
 
@@ -69,7 +70,7 @@ Status check_kept(const WeightMeta& meta, const Stripe& stripe, int64_t first, i
 
 /// Checks that there are k norms (else MARLIN_E_SHAPE), finite and not negative (else
 /// MARLIN_E_FORMAT with the index).
-Status check_column_norms(const SparseRule& rule, int64_t k);
+Status check_column_norms(std::span<const float> norms, int64_t k);
 
 /// Masks of the k / 4 blocks of a row of numbers. If a block should obey and does not,
 /// MARLIN_E_FORMAT names `name`, `row` and the columns of the block.

@@ -7,13 +7,25 @@
 
 #include "base/bits.h"
 #include "formats/codecs.h"
+#include "formats/fit_group.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin {
 namespace {
 
-/// Rounds |x| < 2^51 to an integer, ties to even: near 1.5 * 2^52, doubles are the integers.
-double round_even(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
+/// Widens a row; NaN and infinity are an error.
+Status widen_finite(const std::string& name, int64_t row, std::span<const float> from,
+                    std::span<double> to) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (!std::isfinite(from[i])) {
+      return Status::error(MARLIN_E_FORMAT,
+                           "%s[%" PRId64 ", %zu]: expected a finite number to quantize, found %s",
+                           name.c_str(), row, i, std::isnan(from[i]) ? "NaN" : "infinity");
+    }
+    to[i] = f32_to_f64(from[i]);
+  }
+  return {};
+}
 
 // --- scales -------------------------------------------------------------------------------------
 
@@ -90,11 +102,12 @@ struct Int8Coder {
 };
 
 template <class Coder>
-double squared_error(std::span<const double> w, double scale, Coder coder) {
+double squared_error(const FitGroup& group, double scale, Coder coder) {
   double sum = 0;
-  for (const double x : w) {
+  for (size_t i = 0; i < group.w.size(); ++i) {
+    const double x = group.w[i];
     const double error = x - coder.value(coder.encode(x / scale)) * scale;
-    sum += error * error;
+    sum += group.importance[i] * error * error;
   }
   return sum;
 }
@@ -117,7 +130,6 @@ Extremes extremes_of(std::span<const double> w) {
 
 constexpr int kMseSteps = 24;
 constexpr double mse_factor(int i) { return 0.70 + 0.35 * i / (kMseSteps - 1); }
-constexpr double kE4m3Max = 448, kE2m1Max = 6;
 
 class QuantizedSource final : public WeightSource {
  public:
@@ -128,13 +140,14 @@ class QuantizedSource final : public WeightSource {
 
  private:
   /// The numbers of a group, and the destinations of its scale, zero and codes.
-  struct Group {
-    std::span<const double> w;
+  struct Group : FitGroup {
     uint8_t *codes, *scale, *zero;
   };
 
   QuantizedSource(const FloatMatrix& matrix, const QuantizeOptions& options)
-      : matrix_(matrix), options_(options) {}
+      : matrix_(matrix),
+        options_(options),
+        importance_(column_importance(options.sparse.column_norms, matrix.k)) {}
   struct Row {
     std::vector<float> floats;
     std::vector<double> given, w;  ///< w: 0 where not kept
@@ -157,6 +170,7 @@ class QuantizedSource final : public WeightSource {
 
   FloatMatrix matrix_;
   QuantizeOptions options_;
+  std::vector<double> importance_;
   double tensor_scale_ = 1;
 };
 
@@ -183,14 +197,7 @@ Status QuantizedSource::read_row(int64_t row, Row& out) const {
   decode_floats(matrix_.dtype, from, matrix_.kept ? k / 2 : k, floats.data());
   out.kept.resize(matrix_.kept || meta_.sparse ? static_cast<size_t>(k / 4) : 0);
   if (matrix_.kept) MARLIN_RETURN_IF_ERROR(read_kept(row, out));
-  for (size_t i = 0; i < floats.size(); ++i) {
-    if (!std::isfinite(floats[i])) {
-      return Status::error(
-          MARLIN_E_FORMAT, "%s[%" PRId64 ", %zu]: expected a finite number to quantize, found %s",
-          matrix_.name.c_str(), row, i, std::isnan(floats[i]) ? "NaN" : "infinity");
-    }
-    out.given[i] = f32_to_f64(floats[i]);
-  }
+  MARLIN_RETURN_IF_ERROR(widen_finite(matrix_.name, row, floats, out.given));
   out.w = out.given;
   if (!meta_.sparse || matrix_.kept) return {};
   MARLIN_RETURN_IF_ERROR(
@@ -233,7 +240,7 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
   meta.sparse =
       options.sparse.sparsity != Sparsity::as_given || (matrix.kept && row.has_sparse_form());
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
-  MARLIN_RETURN_IF_ERROR(check_column_norms(options.sparse, matrix.k));
+  MARLIN_RETURN_IF_ERROR(check_column_norms(options.sparse.column_norms, matrix.k));
   const bool as_given = options.sparse.sparsity == Sparsity::as_given;
   if (row.format == MARLIN_MXFP4 && as_given)
     return std::unique_ptr<WeightSource>(std::move(source));
@@ -274,10 +281,8 @@ Status QuantizedSource::read(int64_t first, int64_t count, Stripe& out) const {
     for (size_t g = 0; g < groups; ++g) {
       const size_t begin = g * group_size, length = std::min(group_size, k - begin),
                    at = r * groups + g;
-      quantize({{row.w.data() + begin, length},
-                &out.codes[r * k + begin],
-                &out.scales[at * width],
-                zeros ? &out.zeros[at] : nullptr});
+      quantize({FitGroup{row.w, importance_}.part(begin, length), &out.codes[r * k + begin],
+                &out.scales[at * width], zeros ? &out.zeros[at] : nullptr});
     }
   }
   return {};
@@ -299,7 +304,7 @@ void QuantizedSource::quantize_on_grid(const Group& group, double scale, CoderOf
          --i) {  // from the largest on, so that a tie keeps the larger
       const double candidate = round_scale(meta_.scale_type, scale * mse_factor(i)),
                    unit = candidate * tensor_scale_;
-      const double error = squared_error(group.w, unit, coder_of(unit));
+      const double error = squared_error(group, unit, coder_of(unit));
       if (error < least) {
         least = error;
         best = candidate;
@@ -314,7 +319,7 @@ void QuantizedSource::quantize_mx(const Group& group, double magnitude) const {
   double scale = std::ldexp(1.0, std::clamp(std::ilogb(magnitude) - 2, -127, 127));
   const double next = std::min(scale * 2, 0x1p127);
   if (options_.search_mse &&
-      squared_error(group.w, next, E2m1Coder{}) <= squared_error(group.w, scale, E2m1Coder{})) {
+      squared_error(group, next, E2m1Coder{}) <= squared_error(group, scale, E2m1Coder{})) {
     scale = next;
   }
   write(group, scale, scale, E2m1Coder{});
@@ -351,6 +356,14 @@ void QuantizedSource::quantize(const Group& group) const {
 }
 
 }  // namespace
+
+Status read_finite_row(const FloatMatrix& matrix, int64_t row, std::span<double> out) {
+  const auto width = static_cast<int64_t>(float_bytes(matrix.dtype));
+  std::vector<float> floats(out.size());
+  const auto* from = static_cast<const uint8_t*>(matrix.data) + row * matrix.row_stride * width;
+  decode_floats(matrix.dtype, from, matrix.k, floats.data());
+  return widen_finite(matrix.name, row, floats, out);
+}
 
 Result<std::unique_ptr<WeightSource>> make_quantized(const FloatMatrix& matrix,
                                                      marlin_format format, int64_t group_size,

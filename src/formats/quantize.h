@@ -18,13 +18,16 @@
 //   65504) or be subnormal (< 2^-14), they are float32. No scale is rounded to 0: a scale is at
 //   least 2^-24 (float32: 2^-126).
 // - The MSE search takes the scale with the least sum of squared errors over the group, and the
-//   larger scale on ties. The candidates are the rule's own scale times 0.70 + 0.35 i / 23, i =
-//   0..23, rounded to the stored type; for E8M0 they are e and e + 1.
+//   larger scale on ties. If there are norms of columns (SparseRule::column_norms), the square of a
+//   norm weighs the squared errors of its column; a norm of 0 counts as in fit_group.h. The
+//   candidates are the rule's own scale times 0.70 + 0.35 i / 23, i = 0..23, rounded to the stored
+//   type; for E8M0 they are e and e + 1.
 // - 2:4 sparsity (prune.h) comes first: these rules see 0 in place of elements that are not kept.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -32,6 +35,10 @@
 #include "formats/weights.h"
 
 namespace metal_marlin {
+
+/// The largest scale and the largest code of NVFP4. Without a tensor scale, their product is its
+/// largest weight.
+inline constexpr double kE4m3Max = 448, kE2m1Max = 6;
 
 /// Borrowed floats W[n, k] (row-major, any alignment). They must live as long as the source that is
 /// made from them.
@@ -46,6 +53,10 @@ struct FloatMatrix {
   /// Formats without a sparse form (INT8) become dense.
   std::function<Status(int64_t row, uint8_t* kept)> kept = nullptr;
 };
+
+/// Reads the k numbers of a row of a dense matrix; a NaN or an infinity is MARLIN_E_FORMAT with row
+/// and column.
+Status read_finite_row(const FloatMatrix& matrix, int64_t row, std::span<double> out);
 
 struct QuantizeOptions {
   bool asymmetric = false;  ///< INT4 only: an integer zero point per group

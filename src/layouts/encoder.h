@@ -64,6 +64,9 @@ struct LayoutEncoder {
   Result<std::vector<EncodedTensor>> (*tensors)(const WeightMeta& meta, uint32_t experts);
   /// `meta` is the source's own, for which tensors() succeeded.
   std::unique_ptr<Encoder> (*make)(const WeightMeta& meta);
+  /// All kinds of weights that the layout has for matrices [n, k], the one of fewest bits first;
+  /// null for a layout whose files are of one kind.
+  std::vector<WeightMeta> (*kinds)(int64_t n, int64_t k) = nullptr;
 };
 
 /// MARLIN_E_SHAPE unless k is a multiple of the group size or there is one group.

@@ -1,5 +1,6 @@
 // GGUF blocks: a row of W is a row of blocks, which hold codes and scales together. gguf_blocks.h
 // describes the types of blocks.
+#include <algorithm>
 #include <cinttypes>
 #include <string>
 
@@ -38,11 +39,10 @@ std::string types_of(marlin_format format) {
   return types;
 }
 
-/// Null if no type of blocks that the library writes holds this format.
-const GgufType* written_type(marlin_format format) {
+/// The type of the blocks that these weights are; null if there is none.
+const GgufType* written_type(const WeightMeta& meta) {
   for (const GgufType& type : gguf_types()) {
-    if (type.block != nullptr && type.block->format == format && type.block->write != nullptr)
-      return &type;
+    if (type.block != nullptr && type.block->holds(meta)) return &type;
   }
   return nullptr;
 }
@@ -50,15 +50,13 @@ const GgufType* written_type(marlin_format format) {
 class GgufEncoder final : public Encoder {
  public:
   explicit GgufEncoder(const WeightMeta& meta)
-      : meta_(meta),
-        element_(written_type(meta.format)->element),
-        block_(*written_type(meta.format)->block) {}
+      : meta_(meta), element_(written_type(meta)->element), block_(*written_type(meta)->block) {}
 
   Status encode(const Stripe& stripe, int64_t first, int64_t count,
                 const TensorWriter& out) override {
     const int64_t blocks = meta_.k / element_.block;
     std::vector<std::byte> bytes(static_cast<size_t>(count * blocks * element_.bytes));
-    block_.write(stripe.codes.data(), stripe.scales.data(), count * blocks, bytes.data());
+    block_.write(meta_, stripe, count * blocks, bytes.data());
     return out(0, static_cast<uint64_t>(first * blocks * element_.bytes), bytes);
   }
 
@@ -75,19 +73,20 @@ class GgufEncoder final : public Encoder {
 };
 
 Status check_encoding(const WeightMeta& meta) {
-  if (written_type(meta.format) == nullptr) {
+  if (meta.zero_kind == ZeroKind::integer) {
     return Status::error(MARLIN_E_UNSUPPORTED,
-                         "GGUF: no block type for %s; int4, mxfp4 and nvfp4 have one",
-                         format_name(meta.format));
+                         "GGUF: no block type with integer zero points; compressed-tensors and "
+                         "GPTQ hold asymmetric int4");
   }
-  if (meta.zero_kind == ZeroKind::none) return {};
+  if (written_type(meta) != nullptr) return {};
+  const std::string types = types_of(meta.format);
   return Status::error(MARLIN_E_UNSUPPORTED,
-                       "GGUF: no block type with integer zero points; compressed-tensors and GPTQ "
-                       "hold asymmetric int4");
+                       "GGUF: no block type for these scales of %s; it has %s",
+                       format_name(meta.format), types.empty() ? "none" : types.c_str());
 }
 
 Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint32_t experts) {
-  const GgufType& type = *written_type(meta.format);
+  const GgufType& type = *written_type(meta);
   const ElementType& element = type.element;
   const GgufBlock& block = *type.block;
   if (meta.k % element.block != 0) {
@@ -99,7 +98,7 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
                          "group_size: GGUF's %s has groups of %" PRId64 ", found %" PRId64,
                          element.name, block.group, meta.group_size);
   }
-  if (meta.format == MARLIN_INT4) MARLIN_RETURN_IF_ERROR(expect_f16_scales(meta, "GGUF"));
+  if (block.scales == ScaleType::f16) MARLIN_RETURN_IF_ERROR(expect_f16_scales(meta, "GGUF"));
   std::vector<EncodedTensor> all;
   all.push_back({TensorRole::values, element.name, {meta.n, meta.k}});
   if (meta.format != MARLIN_NVFP4) return all;
@@ -107,6 +106,22 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
   EncodedTensor scale{TensorRole::tensor_scale, "F32", {}};
   if (experts == 1) scale.dims.push_back(1);
   all.push_back(std::move(scale));
+  return all;
+}
+
+std::vector<WeightMeta> kinds(int64_t n, int64_t k) {
+  std::vector<const GgufType*> types;
+  for (const GgufType& type : gguf_types()) {
+    if (type.block != nullptr && k % type.element.block == 0) types.push_back(&type);
+  }
+  const auto bits = [](const GgufType* type) {
+    return static_cast<double>(type->element.bytes) / type->element.block;
+  };
+  std::stable_sort(types.begin(), types.end(),
+                   [&](const GgufType* a, const GgufType* b) { return bits(a) < bits(b); });
+  std::vector<WeightMeta> all;
+  all.reserve(types.size());
+  for (const GgufType* type : types) all.push_back(gguf_meta(*type, n, k));
   return all;
 }
 
@@ -149,9 +164,11 @@ Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth d
 }
 
 LayoutEncoder gguf_encoder() {
-  return {check_encoding, encoded_tensors, [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+  return {check_encoding, encoded_tensors,
+          [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
             return std::make_unique<GgufEncoder>(meta);
-          }};
+          },
+          kinds};
 }
 
 }  // namespace metal_marlin

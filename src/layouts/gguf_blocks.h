@@ -51,9 +51,18 @@ struct BlockParts {
   uint8_t *codes, *scales, *zeros, *scale_factor, *zero_factor;
 };
 
+/// The same parts, from which write() makes a block.
+struct BlockSource {
+  const uint8_t *codes, *scales, *zeros, *scale_factor, *zero_factor;
+};
+
+/// Copies a float16 between a block and a part.
+inline void copy_f16(const uint8_t* from, std::byte* to) { std::memcpy(to, from, 2); }
+
 // kFormat and kScales say what a block holds: kElements codes in kBytes, and a scale for each
 // kGroup codes. With kZeros, it also holds additive zeros of this type. kFileType is llama.cpp's
-// number for a file that is mostly of this type; llama.cpp only prints it.
+// number for a file of this type, and kMixedFileType, where there is one, for a file that is mostly
+// of this type; llama.cpp only prints them.
 struct Q4_0 {
   static constexpr const char* kName = "Q4_0";
   static constexpr marlin_format kFormat = MARLIN_INT4;
@@ -64,9 +73,9 @@ struct Q4_0 {
     store(to.scales, load<uint16_t>(block));
     split_16(block + 2, to.codes);
   }
-  static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
-    std::memcpy(block, s, 2);
-    put_halves(codes, 16, false, block + 2);
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scales, block);
+    put_halves(from.codes, 16, false, block + 2);
   }
 };
 
@@ -76,10 +85,16 @@ struct Q4_1 {
   static constexpr int64_t kElements = 32, kBytes = 20, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr ScaleType kZeros = ScaleType::f16;
+  static constexpr uint32_t kFileType = 3;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
     store(to.zeros, load<uint16_t>(block + 2));
     split_16(block + 4, to.codes);
+  }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scales, block);
+    copy_f16(from.zeros, block + 2);
+    put_halves(from.codes, 16, false, block + 4);
   }
 };
 
@@ -88,9 +103,14 @@ struct Q8_0 {
   static constexpr marlin_format kFormat = MARLIN_INT8;
   static constexpr int64_t kElements = 32, kBytes = 34, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
+  static constexpr uint32_t kFileType = 7;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
     std::memcpy(to.codes, block + 2, 32);
+  }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scales, block);
+    std::memcpy(block + 2, from.codes, 32);
   }
 };
 
@@ -107,9 +127,9 @@ struct Mxfp4 {
     *to.scales = std::to_integer<uint8_t>(*block);
     split_16_fp4(block + 1, to.codes);
   }
-  static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
-    std::memcpy(block, s, 1);
-    put_halves(codes, 16, true, block + 1);
+  static void write(BlockSource from, std::byte* block) {
+    *block = std::byte{*from.scales};
+    put_halves(from.codes, 16, true, block + 1);
   }
 };
 
@@ -139,6 +159,7 @@ struct Nvfp4 : Nvfp4Codes {
   static constexpr const char* kName = "NVFP4";
   static constexpr marlin_format kFormat = MARLIN_NVFP4;
   static constexpr ScaleType kScales = ScaleType::e4m3;
+  static constexpr uint32_t kFileType = 39;
   static void read(const std::byte* block, BlockParts to) {
     for (int g = 0; g < 4; ++g) {
       const auto b = std::to_integer<uint8_t>(block[g]);
@@ -146,9 +167,9 @@ struct Nvfp4 : Nvfp4Codes {
     }
     read_codes(block, to.codes);
   }
-  static void write(const uint8_t* codes, const uint8_t* s, std::byte* block) {
-    std::memcpy(block, s, 4);
-    for (int g = 0; g < 4; ++g) put_halves(codes + 16 * g, 8, true, block + 4 + 8 * g);
+  static void write(BlockSource from, std::byte* block) {
+    std::memcpy(block, from.scales, 4);
+    for (int g = 0; g < 4; ++g) put_halves(from.codes + 16 * g, 8, true, block + 4 + 8 * g);
   }
 
   /// The same blocks with float16 scales, and whether any of `count` blocks needs them.

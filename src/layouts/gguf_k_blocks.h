@@ -16,14 +16,31 @@ inline void split_32_of_5_bits(const std::byte* nibbles, uint32_t high, uint8_t*
   for (uint32_t e = 0; e < 32; ++e) to[e] = static_cast<uint8_t>(to[e] | (high >> e & 1u) << 4);
 }
 
+/// The inverse: the nibbles go to `nibbles`, and the result is the word of the high bits.
+inline uint32_t put_32_of_5_bits(const uint8_t* codes, std::byte* nibbles) {
+  uint8_t low[32];
+  uint32_t high = 0;
+  for (uint32_t e = 0; e < 32; ++e) {
+    low[e] = codes[e] & 15;
+    high |= uint32_t{codes[e]} >> 4 << e;
+  }
+  put_halves(low, 16, false, nibbles);
+  return high;
+}
+
 struct Q5_0 {
   static constexpr const char* kName = "Q5_0";
   static constexpr marlin_format kFormat = MARLIN_INT5;
   static constexpr int64_t kElements = 32, kBytes = 22, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
+  static constexpr uint32_t kFileType = 8;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
     split_32_of_5_bits(block + 6, load<uint32_t>(block + 2), to.codes);
+  }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scales, block);
+    store(block + 2, put_32_of_5_bits(from.codes, block + 6));
   }
 };
 
@@ -33,10 +50,16 @@ struct Q5_1 {
   static constexpr int64_t kElements = 32, kBytes = 24, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr ScaleType kZeros = ScaleType::f16;
+  static constexpr uint32_t kFileType = 9;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
     store(to.zeros, load<uint16_t>(block + 2));
     split_32_of_5_bits(block + 8, load<uint32_t>(block + 4), to.codes);
+  }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scales, block);
+    copy_f16(from.zeros, block + 2);
+    store(block + 4, put_32_of_5_bits(from.codes, block + 8));
   }
 };
 
@@ -45,9 +68,14 @@ struct Iq4Nl {
   static constexpr marlin_format kFormat = MARLIN_IQ4;
   static constexpr int64_t kElements = 32, kBytes = 18, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::f16;
+  static constexpr uint32_t kFileType = 25;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
     split_16(block + 2, to.codes);
+  }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scales, block);
+    put_halves(from.codes, 16, false, block + 2);
   }
 };
 
@@ -56,6 +84,7 @@ struct Iq4Xs {
   static constexpr marlin_format kFormat = MARLIN_IQ4;
   static constexpr int64_t kElements = kFactorSpan, kBytes = 136, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::s6;
+  static constexpr uint32_t kFileType = 30;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scale_factor, load<uint16_t>(block));
     const unsigned high = load<uint16_t>(block + 2);
@@ -64,6 +93,20 @@ struct Iq4Xs {
       to.scales[i] = static_cast<uint8_t>((low | (high >> 2 * i & 3u) << 4) - 32u);
       split_16(block + 8 + 16 * i, to.codes + 32 * i);
     }
+  }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scale_factor, block);
+    unsigned high = 0;
+    uint8_t low[8];
+    for (int i = 0; i < 8; ++i) {
+      const unsigned scale = from.scales[i] + 32u;
+      low[i] = scale & 15u;
+      high |= (scale >> 4 & 3u) << 2 * i;
+      put_halves(from.codes + 32 * i, 16, false, block + 8 + 16 * i);
+    }
+    store(block + 2, static_cast<uint16_t>(high));
+    for (int i = 0; i < 4; ++i)
+      block[4 + i] = static_cast<std::byte>(low[2 * i] | low[2 * i + 1] << 4);
   }
 };
 
@@ -86,12 +129,32 @@ inline void add_bits(const std::byte* __restrict from, int place, uint8_t* __res
     }
 }
 
-struct Q2_K {
+/// The inverse of split_2_bits; higher bits of the codes are left out.
+inline void put_2_bits(const uint8_t* codes, std::byte* to) {
+  for (int h = 0; h < 2; ++h)
+    for (int l = 0; l < 32; ++l) {
+      unsigned byte = 0;
+      for (int j = 0; j < 4; ++j) byte |= (codes[128 * h + 32 * j + l] & 3u) << 2 * j;
+      to[32 * h + l] = static_cast<std::byte>(byte);
+    }
+}
+
+/// The inverse of add_bits.
+inline void put_bits(const uint8_t* codes, int place, std::byte* to) {
+  for (int l = 0; l < 32; ++l) {
+    unsigned byte = 0;
+    for (int i = 0; i < 8; ++i) byte |= (unsigned{codes[32 * i + l]} >> place & 1u) << i;
+    to[l] = static_cast<std::byte>(byte);
+  }
+}
+
+struct Q2_K {  // NOLINT(readability-identifier-naming): the name of the type in files
   static constexpr const char* kName = "Q2_K";
   static constexpr marlin_format kFormat = MARLIN_INT2;
   static constexpr int64_t kElements = kFactorSpan, kBytes = 84, kGroup = 16;
   static constexpr ScaleType kScales = ScaleType::u4;
   static constexpr ScaleType kZeros = ScaleType::u4;
+  static constexpr uint32_t kFileType = 10;
   static void read(const std::byte* block, BlockParts to) {
     for (int i = 0; i < 16; ++i) {
       to.scales[i] = byte_at(block, i) & 15;
@@ -101,14 +164,22 @@ struct Q2_K {
     store(to.scale_factor, load<uint16_t>(block + 80));
     store(to.zero_factor, load<uint16_t>(block + 82));
   }
+  static void write(BlockSource from, std::byte* block) {
+    for (int i = 0; i < 16; ++i)
+      block[i] = static_cast<std::byte>(from.scales[i] | from.zeros[i] << 4);
+    put_2_bits(from.codes, block + 16);
+    copy_f16(from.scale_factor, block + 80);
+    copy_f16(from.zero_factor, block + 82);
+  }
 };
 
 /// The file stores q in -4..3; the code is q + 4.
-struct Q3_K {
+struct Q3_K {  // NOLINT(readability-identifier-naming): the name of the type in files
   static constexpr const char* kName = "Q3_K";
   static constexpr marlin_format kFormat = MARLIN_INT3;
   static constexpr int64_t kElements = kFactorSpan, kBytes = 110, kGroup = 16;
   static constexpr ScaleType kScales = ScaleType::s6;
+  static constexpr uint32_t kFileType = 11, kMixedFileType = 12;
   static void read(const std::byte* block, BlockParts to) {
     split_2_bits(block + 32, to.codes);
     add_bits(block, 2, to.codes);
@@ -119,6 +190,18 @@ struct Q3_K {
       to.scales[i] = static_cast<uint8_t>((low | high << 4) - 32u);
     }
     store(to.scale_factor, load<uint16_t>(block + 108));
+  }
+  static void write(BlockSource from, std::byte* block) {
+    put_bits(from.codes, 2, block);
+    put_2_bits(from.codes, block + 32);
+    std::byte* const scales = block + 96;
+    std::memset(scales, 0, 12);
+    for (int i = 0; i < 16; ++i) {
+      const unsigned scale = from.scales[i] + 32u;
+      scales[i % 8] |= static_cast<std::byte>((scale & 15u) << (i < 8 ? 0 : 4));
+      scales[8 + i % 4] |= static_cast<std::byte>((scale >> 4 & 3u) << 2 * (i / 4));
+    }
+    copy_f16(from.scale_factor, block + 108);
   }
 };
 
@@ -133,6 +216,15 @@ inline void split_scales_and_minima(const std::byte* from, uint8_t* scales, uint
   }
 }
 
+/// The inverse.
+inline void put_scales_and_minima(const uint8_t* scales, const uint8_t* minima, std::byte* to) {
+  for (int i = 0; i < 4; ++i) {
+    to[i] = static_cast<std::byte>(scales[i] | scales[4 + i] >> 4 << 6);
+    to[4 + i] = static_cast<std::byte>(minima[i] | minima[4 + i] >> 4 << 6);
+    to[8 + i] = static_cast<std::byte>((scales[4 + i] & 15) | minima[4 + i] << 4);
+  }
+}
+
 /// Nibbles of every element of a super-block: byte l of quarter c holds element 64 c + l in its low
 /// nibble and element 64 c + 32 + l in its high one.
 inline void split_nibbles(const std::byte* __restrict from, uint8_t* __restrict to) {
@@ -143,26 +235,42 @@ inline void split_nibbles(const std::byte* __restrict from, uint8_t* __restrict 
     }
 }
 
-struct Q4_K {
+/// The inverse; higher bits of the codes are left out.
+inline void put_nibbles(const uint8_t* codes, std::byte* to) {
+  for (int c = 0; c < 4; ++c)
+    for (int l = 0; l < 32; ++l)
+      to[32 * c + l] =
+          static_cast<std::byte>((codes[64 * c + l] & 15) | codes[64 * c + 32 + l] << 4);
+}
+
+struct Q4_K {  // NOLINT(readability-identifier-naming): the name of the type in files
   static constexpr const char* kName = "Q4_K";
   static constexpr marlin_format kFormat = MARLIN_INT4;
   static constexpr int64_t kElements = kFactorSpan, kBytes = 144, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::u6;
   static constexpr ScaleType kZeros = ScaleType::u6;
+  static constexpr uint32_t kFileType = 14, kMixedFileType = 15;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scale_factor, load<uint16_t>(block));
     store(to.zero_factor, load<uint16_t>(block + 2));
     split_scales_and_minima(block + 4, to.scales, to.zeros);
     split_nibbles(block + 16, to.codes);
   }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scale_factor, block);
+    copy_f16(from.zero_factor, block + 2);
+    put_scales_and_minima(from.scales, from.zeros, block + 4);
+    put_nibbles(from.codes, block + 16);
+  }
 };
 
-struct Q5_K {
+struct Q5_K {  // NOLINT(readability-identifier-naming): the name of the type in files
   static constexpr const char* kName = "Q5_K";
   static constexpr marlin_format kFormat = MARLIN_INT5;
   static constexpr int64_t kElements = kFactorSpan, kBytes = 176, kGroup = 32;
   static constexpr ScaleType kScales = ScaleType::u6;
   static constexpr ScaleType kZeros = ScaleType::u6;
+  static constexpr uint32_t kFileType = 16, kMixedFileType = 17;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scale_factor, load<uint16_t>(block));
     store(to.zero_factor, load<uint16_t>(block + 2));
@@ -170,13 +278,21 @@ struct Q5_K {
     split_nibbles(block + 48, to.codes);
     add_bits(block + 16, 4, to.codes);
   }
+  static void write(BlockSource from, std::byte* block) {
+    copy_f16(from.scale_factor, block);
+    copy_f16(from.zero_factor, block + 2);
+    put_scales_and_minima(from.scales, from.zeros, block + 4);
+    put_bits(from.codes, 4, block + 16);
+    put_nibbles(from.codes, block + 48);
+  }
 };
 
-struct Q6_K {
+struct Q6_K {  // NOLINT(readability-identifier-naming): the name of the type in files
   static constexpr const char* kName = "Q6_K";
   static constexpr marlin_format kFormat = MARLIN_INT6;
   static constexpr int64_t kElements = kFactorSpan, kBytes = 210, kGroup = 16;
   static constexpr ScaleType kScales = ScaleType::s8;
+  static constexpr uint32_t kFileType = 18;
   static void read(const std::byte* block, BlockParts to) {
     split_2_bits(block + 128, to.codes);
     for (int h = 0; h < 2; ++h)
@@ -188,6 +304,19 @@ struct Q6_K {
         }
     std::memcpy(to.scales, block + 192, 16);
     store(to.scale_factor, load<uint16_t>(block + 208));
+  }
+  static void write(BlockSource from, std::byte* block) {
+    for (int h = 0; h < 2; ++h)
+      for (int j = 0; j < 2; ++j)
+        for (int l = 0; l < 32; ++l) {
+          const uint8_t* const code = from.codes + 128 * h + 32 * j + l;
+          block[64 * h + 32 * j + l] = static_cast<std::byte>((code[0] & 15) | code[64] << 4);
+        }
+    uint8_t high[kElements];
+    for (int i = 0; i < kElements; ++i) high[i] = from.codes[i] >> 4;
+    put_2_bits(high, block + 128);
+    std::memcpy(block + 192, from.scales, 16);
+    copy_f16(from.scale_factor, block + 208);
   }
 };
 

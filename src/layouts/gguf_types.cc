@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bits.h"
 #include "layouts/gguf_blocks.h"
 #include "layouts/gguf_k_blocks.h"
 
@@ -77,21 +78,29 @@ Result<std::unique_ptr<WeightSource>> read_blocks(WeightMeta meta, const LayoutO
 }
 
 template <class Block>
-void write_blocks(const uint8_t* codes, const uint8_t* scales, int64_t count, std::byte* blocks) {
-  constexpr auto kStep =
-      Block::kElements / Block::kGroup * static_cast<int64_t>(scale_bytes(Block::kScales));
+void write_blocks(const WeightMeta& meta, const Stripe& stripe, int64_t count, std::byte* blocks) {
+  constexpr int64_t kGroups = Block::kElements / std::min(Block::kGroup, Block::kElements);
+  const int64_t scale_step = kGroups * static_cast<int64_t>(scale_bytes(meta.scale_type)),
+                zero_step = kGroups * static_cast<int64_t>(scale_bytes(meta.zero_type));
+  const auto at = [](const std::vector<uint8_t>& part, int64_t place) {
+    return part.empty() ? nullptr : part.data() + place;
+  };
   for (int64_t b = 0; b < count; ++b) {
-    Block::write(codes + b * Block::kElements, scales + b * kStep, blocks + b * Block::kBytes);
+    constexpr auto kFactor = static_cast<int64_t>(kFactorBytes);
+    Block::write({at(stripe.codes, b * Block::kElements), at(stripe.scales, b * scale_step),
+                  at(stripe.zeros, b * zero_step), at(stripe.scale_factors, b * kFactor),
+                  at(stripe.zero_factors, b * kFactor)},
+                 blocks + b * Block::kBytes);
   }
 }
 
 template <class Block>
 constexpr GgufBlock block_row() {
-  GgufBlock row{
-      Block::kFormat, Block::kScales, std::nullopt, Block::kGroup, read_blocks<Block>, nullptr, 0};
+  static_assert(Block::kFileType != 0);
+  GgufBlock row{Block::kFormat,     Block::kScales,      std::nullopt,     Block::kGroup,
+                read_blocks<Block>, write_blocks<Block>, Block::kFileType, Block::kFileType};
   if constexpr (requires { Block::kZeros; }) row.zeros = Block::kZeros;
-  if constexpr (requires { &Block::write; }) row.write = write_blocks<Block>;
-  if constexpr (requires { Block::kFileType; }) row.file_type = Block::kFileType;
+  if constexpr (requires { Block::kMixedFileType; }) row.mixed_file_type = Block::kMixedFileType;
   return row;
 }
 template <class Block>
@@ -163,6 +172,32 @@ const GgufType* gguf_type(std::string_view name) {
     if (type.element.name != nullptr && name == type.element.name) return &type;
   }
   return nullptr;
+}
+
+WeightMeta gguf_meta(const GgufType& type, int64_t n, int64_t k) {
+  const GgufBlock& block = *type.block;
+  WeightMeta meta;
+  meta.format = block.format;
+  meta.n = n;
+  meta.k = k;
+  meta.group_size = block.group;
+  meta.groups = ceil_div(k, block.group);
+  meta.scale_type = block.scales;
+  if (block.zeros) {
+    meta.zero_kind = ZeroKind::additive;
+    meta.zero_type = *block.zeros;
+  }
+  return meta;
+}
+
+std::string gguf_block_names() {
+  std::string names;
+  for (const GgufType& type : kTypes) {
+    if (type.block == nullptr) continue;
+    if (!names.empty()) names += ", ";
+    names += type.element.name;
+  }
+  return names;
 }
 
 int32_t gguf_number(const GgufType& type) { return static_cast<int32_t>(&type - kTypes); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -24,11 +25,17 @@ struct GgufBlock {
   /// A source of these operands. `meta` is complete, but not yet checked as a whole.
   Result<std::unique_ptr<WeightSource>> (*read)(WeightMeta meta, const LayoutOperands& operands,
                                                 Depth depth);
-  /// Makes `count` blocks of canonical codes and scales; null: the type is not written.
-  void (*write)(const uint8_t* codes, const uint8_t* scales, int64_t count, std::byte* blocks);
-  uint32_t file_type;  ///< llama.cpp's number for a file that is mostly of this type; 0: none
+  /// Makes `count` blocks of a stripe of this meta.
+  void (*write)(const WeightMeta& meta, const Stripe& stripe, int64_t count, std::byte* blocks);
+  uint32_t file_type;        ///< llama.cpp's number for a file of this type
+  uint32_t mixed_file_type;  ///< of a file that is mostly of this type, beside other blocks
 
   bool two_level() const { return is_two_level(scales); }
+  /// Whether canonical weights of this kind are these blocks, but for the sizes of their rows.
+  bool holds(const WeightMeta& meta) const {
+    return format == meta.format && two_level() == meta.has_two_level_scales() &&
+           zeros.has_value() == (meta.zero_kind == ZeroKind::additive);
+  }
 };
 
 struct GgufType {
@@ -40,6 +47,10 @@ struct GgufType {
 std::span<const GgufType> gguf_types();
 /// Null if no type has this name.
 const GgufType* gguf_type(std::string_view name);
+/// The meta of a matrix of this type, which has blocks.
+WeightMeta gguf_meta(const GgufType& type, int64_t n, int64_t k);
+/// The names of all types with blocks, for messages.
+std::string gguf_block_names();
 int32_t gguf_number(const GgufType& type);
 
 }  // namespace metal_marlin

@@ -38,13 +38,23 @@ inline void unpack_stream(const std::byte* from, int bits, int64_t k, uint8_t* t
   }
 }
 
+/// Packs k codes of `bits` bits into such bytes.
+inline void pack_stream(const uint8_t* from, int bits, int64_t k, std::byte* to) {
+  for (int64_t i = 0; i < k; i += 8, to += bits) {
+    const int64_t codes = k - i < 8 ? k - i : 8;
+    uint64_t word = 0;
+    for (int64_t j = 0; j < codes; ++j) word |= uint64_t{from[i + j]} << (j * bits);
+    std::memcpy(to, &word, static_cast<size_t>((codes * bits + 7) / 8));
+  }
+}
+
 /// Code i of such a stream, of which word(index) is the 32-bit word at this index.
 template <class Word>
 uint32_t code_of_stream(Word word, int bits, int64_t i) {
   const int64_t index = i * bits / 32, shift = i * bits % 32;
   uint64_t two = word(index);
   if (shift + bits > 32) two |= uint64_t{word(index + 1)} << 32;
-  return static_cast<uint32_t>(two >> shift) & ((1u << bits) - 1);
+  return static_cast<uint32_t>(two >> shift & ((uint64_t{1} << bits) - 1));
 }
 
 /// Unpacks k codes of `bits` bits from 32-bit words of 32 / bits codes each, lowest first.

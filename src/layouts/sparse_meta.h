@@ -29,9 +29,11 @@ inline void spread_kept(const uint8_t* kept_codes, const uint8_t* kept, int64_t 
                         uint8_t* codes) {
   for (int64_t b = 0; b < blocks; ++b) {
     const uint32_t mask = kept[b];
+    // A mask has two of four bits. NOLINTBEGIN(clang-analyzer-core.BitwiseShift)
     const int first = std::countr_zero(mask), second = 31 - std::countl_zero(mask);
     store(codes + 4 * b,
           uint32_t{kept_codes[2 * b]} << 8 * first | uint32_t{kept_codes[2 * b + 1]} << 8 * second);
+    // NOLINTEND(clang-analyzer-core.BitwiseShift)
   }
 }
 

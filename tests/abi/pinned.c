@@ -162,7 +162,8 @@ FIELD(marlin_convert_desc, log, 56, 8);
 FIELD(marlin_convert_desc, parallel_for, 64, 8);
 FIELD(marlin_convert_desc, user, 72, 8);
 FIELD(marlin_convert_desc, column_norms, 80, 8);
-END(marlin_convert_desc, 88);
+FIELD(marlin_convert_desc, types, 88, 8);
+END(marlin_convert_desc, 96);
 
 FIELD(marlin_value, struct_size, 0, 4);
 FIELD(marlin_value, kind, 4, 4);
@@ -303,6 +304,7 @@ VALUE(MARLIN_PACK_SCALES_MSE, 16u);
 VALUE(MARLIN_LAYER_ZEROS, 256u);
 VALUE(MARLIN_LAYER_ACT_ORDER, 512u);
 VALUE(MARLIN_LAYER_SPARSE_2_4, 1024u);
+VALUE(MARLIN_LAYER_EXACT, 2048u);
 VALUE(MARLIN_PACK_OBEYS_2_4, 32u);
 VALUE(MARLIN_LOAD_PRUNE_2_4, 4u);
 VALUE(MARLIN_LOAD_OBEYS_2_4, 32u);
@@ -313,6 +315,7 @@ VALUE(MARLIN_SCHEME_COMPRESSED_TENSORS, 1);
 VALUE(MARLIN_SCHEME_GPTQ, 2);
 VALUE(MARLIN_SCHEME_MARLIN_24, 3);
 VALUE(MARLIN_SCHEME_GGUF, 4);
+VALUE(MARLIN_SCHEME_MLX, 5);
 
 VALUE(MARLIN_VALUE_NONE, 0);
 VALUE(MARLIN_VALUE_BOOL, 1);

@@ -56,12 +56,12 @@ def same_bits(got, want):
 # --- GGUF, by the package gguf -------------------------------------------------------------------------------------------------
 
 
-def check_gguf(scratch, form, type_name):
+def check_gguf(scratch, form, type_name, k=192):
     from gguf import GGUFReader
     from gguf.quants import dequantize
 
     out = scratch / "model.gguf"
-    run("quantize", write_model(scratch / "in", 66, 192), out, "--format", form)
+    run("quantize", write_model(scratch / "in", 66, k), out, "--format", form)
     tensors = {tensor.name: tensor for tensor in GGUFReader(out).tensors}
     tensor = tensors[f"{LAYER}.weight"]
     assert tensor.tensor_type.name == type_name, tensor.tensor_type
@@ -71,7 +71,7 @@ def check_gguf(scratch, form, type_name):
         raise Skip(f"the package gguf does not decode {type_name}: {missing}") from missing
     if form == "nvfp4":
         values = values * tensors[f"{LAYER}.scale"].data[0]
-    same_bits(values.reshape(66, 192) + np.float32(0), unpacked(out, scratch) + np.float32(0))
+    same_bits(values.reshape(66, k) + np.float32(0), unpacked(out, scratch) + np.float32(0))
     assert tensors["model.norm.weight"].data.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -135,6 +135,61 @@ def check_mlx(scratch, form):
     same_bits(values, unpacked(scratch / "out", scratch))
 
 
+def mlx_values(folder, base, n):
+    """What MLX makes of an affine layer, by the config beside it, in float32."""
+    import mlx.core as mx
+
+    config = json.loads((folder / "config.json").read_text())["quantization"]
+    how = {**config, **config.get(base, {})}
+    tensors = load_file(folder / "model.safetensors")
+    with mx.stream(mx.cpu):
+        parts = [mx.array(tensors[f"{base}.{part}"]) for part in ("weight", "scales", "biases")]
+        values = mx.dequantize(parts[0], parts[1].astype(mx.float32), parts[2].astype(mx.float32), how["group_size"], how["bits"],
+                               how["mode"])
+    return np.array(values).reshape(n, -1)
+
+
+def check_mlx_affine(scratch, form, group):
+    run("quantize", write_model(scratch / "in", 70, 256), scratch / "out", "--format", form, "--group", group, "--layout", "mlx")
+    same_bits(mlx_values(scratch / "out", LAYER, 70) + np.float32(0), unpacked(scratch / "out", scratch) + np.float32(0))
+
+
+def check_gguf_to_mlx(scratch, form, bits):
+    """K-quants and others keep every value."""
+    run("quantize", write_model(scratch / "in", 70, 512), scratch / "first.gguf", "--format", form)
+    run("quantize", scratch / "first.gguf", scratch / "out", "--layout", "mlx")
+    values = mlx_values(scratch / "out", LAYER, 70)
+    assert json.loads((scratch / "out" / "config.json").read_text())["quantization"]["bits"] == bits
+    same_bits(values + np.float32(0), unpacked(scratch / "first.gguf", scratch) + np.float32(0))
+
+
+def check_imatrix(scratch):
+    """An importance matrix as llama.cpp's GGUF, in its older form, and as norms: all give one file."""
+    from gguf import GGUFWriter
+
+    means = np.random.default_rng(3).lognormal(0, 2, 512).astype(np.float32)
+    name = f"{LAYER}.weight"
+    writer = GGUFWriter(scratch / "imatrix.gguf", "unused")
+    writer.add_type("imatrix")
+    writer.add_array("imatrix.datasets", ["some.txt"])
+    writer.add_tensor(f"{name}.in_sum2", means.reshape(1, 512))
+    writer.add_tensor(f"{name}.counts", np.ones((1, 1), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    number = lambda value: int(value).to_bytes(4, "little")
+    entry = number(len(name)) + name.encode() + number(1) + number(512) + means.tobytes()
+    (scratch / "imatrix.dat").write_bytes(number(1) + entry + number(1) + number(8) + b"some.txt")
+    save_file({LAYER: np.sqrt(means)}, scratch / "norms.safetensors")
+    model, files = write_model(scratch / "in", 6, 512), {}
+    for source in ("imatrix.gguf", "imatrix.dat", "norms.safetensors", None):
+        weighed = [] if source is None else ["--imatrix", scratch / source]
+        run("quantize", model, scratch / "out.gguf", "--format", "q4_k", "--force", *weighed)
+        files[source] = (scratch / "out.gguf").read_bytes()
+    assert files["imatrix.gguf"] == files["imatrix.dat"] == files["norms.safetensors"] != files[None]
+
+
 def check_comparison(_scratch):
     """The parts of tools/races, and a small race against MLX."""
     build = pathlib.Path(command).resolve().parents[1]
@@ -173,6 +228,8 @@ def check_compressed_tensors(scratch, form, *options):
 
 CHECKS = [
     ("gguf-q4_0", check_gguf, "int4", "Q4_0"),
+    *((f"gguf-{form}", check_gguf, form, form.upper()) for form in ("q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")),
+    *((f"gguf-{form}", check_gguf, form, form.upper(), 768) for form in ("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs")),
     ("gguf-mxfp4", check_gguf, "mxfp4", "MXFP4"),
     ("gguf-nvfp4", check_gguf, "nvfp4", "NVFP4"),
     ("gguf-key-values", check_gguf_keeps_key_values),
@@ -181,6 +238,10 @@ CHECKS = [
     ("safetensors-gptq", check_safetensors_bytes, "--format", "int4", "--layout", "gptq"),
     ("mlx-mxfp4", check_mlx, "mxfp4"),
     ("mlx-nvfp4", check_mlx, "nvfp4"),
+    *((f"mlx-{form}", check_mlx_affine, form, group)
+      for form, group in (("int2", 32), ("int3", 128), ("int4", 64), ("int5", 32), ("int6", 64), ("uint8", 128))),
+    *((f"mlx-of-{form}", check_gguf_to_mlx, form, bits) for form, bits in (("q4_k", 4), ("q5_k", 5), ("q5_0", 5), ("q8_0", 8))),
+    ("imatrix", check_imatrix),
     ("comparison", check_comparison),
     ("compressed-tensors-mxfp4", check_compressed_tensors, "mxfp4-pack-quantized", "--format", "mxfp4"),
     ("compressed-tensors-nvfp4", check_compressed_tensors, "nvfp4-pack-quantized", "--format", "nvfp4"),

@@ -22,7 +22,6 @@
 #include "tools/library.h"
 #include "tools/machine_limits.h"
 #include "tools/names.h"
-#include "tools/norms.h"
 #include "tools/output_file.h"
 #include "tools/reference.h"
 #include "tools/report.h"
@@ -167,7 +166,8 @@ TEST(Experts, OfATokenDiffer) {
 }
 
 TEST(MachineLimits, EveryDeviceHasAnInstructionThatRunsHere) {
-  for (const char* isa : {"generic", "avx2", "avx512", "avx512-vnni-bf16", "neon", "dotprod", "i8mm", "something new"}) {
+  for (const char* isa :
+       {"generic", "avx2", "avx512", "avx512-vnni-bf16", "avx512-vnni-bf16-amx", "neon", "dotprod", "i8mm", "something new"}) {
     for (marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
       for (marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
         EXPECT_NE(find_dot_loop(instruction_for(isa, compute, dtype)), nullptr) << isa;
@@ -320,31 +320,6 @@ TEST(InputFiles, AreAllThatTheLibraryReads) {
     EXPECT_FALSE(inputs.has((entry.path() / "decoded.safetensors").string())) << entry.path();
   }
   EXPECT_GT(checkpoints, 10);
-}
-
-TEST(Norms, AreReadByTheLayersName) {
-  const test::ScratchFolder scratch;
-  const std::vector<float> norms = {1, 2, 3, 0.5f};
-  {
-    OutputFile output(scratch.at("norms.safetensors"));
-    SafetensorsWriter writer(output, {{"a", {4}}, {"b", {2, 2}}});
-    writer.write(norms.data(), norms.size());
-    writer.write(norms.data(), norms.size());
-    writer.commit();
-  }
-  const Norms file(scratch.at("norms.safetensors"));
-  auto layer = make<marlin_layer_info>();
-  layer.name = "a";
-  layer.k = 4;
-  EXPECT_EQ(file.of(layer), norms);
-  layer.k = 3;
-  EXPECT_THROW(file.of(layer), Failure) << "another length";
-  layer.k = 4;
-  layer.name = "b";
-  EXPECT_THROW(file.of(layer), Failure) << "another shape";
-  layer.name = "c";
-  EXPECT_THROW(file.of(layer), Failure) << "no such layer";
-  EXPECT_THROW(Norms(scratch.at("none.safetensors")), Failure);
 }
 
 TEST(Roofline, PlacesEachPointAtItsOwnFraction) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "run_command.h"
@@ -74,6 +75,92 @@ TEST(Quantize, JsonSaysWhatTheTableSays) {
   EXPECT_GT(said.at("totals").at("squared_norm").get<double>(), 50 * said.at("totals").at("squared_error").get<double>());
   const json listed = inspect(scratch.at("model.gguf"));
   EXPECT_EQ(listed.at("layers").at(0).at("format"), "nvfp4");
+}
+
+TEST(Quantize, TypesOfBlocks) {
+  const ScratchFolder scratch;
+  write_model(scratch.at("in.safetensors"), {"blk.0.ffn_up"}, 6, 512);
+  struct Type {
+    const char* name;
+    const char* format;
+    double bits;
+  };
+  for (const Type& type : {Type{"q4_k", "int4", 4.5}, Type{"q6_k", "int6", 6.5625}, Type{"q8_0", "int8", 8.5},
+                           Type{"iq4_nl", "iq4", 4.5}, Type{"q5_1", "int5", 6}}) {
+    const Ran ran = run_command(
+        {"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--format", type.name, "--json", "--force"});
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    const json layer = json::parse(ran.out).at("layers").at(0);
+    EXPECT_EQ(layer.at("format"), type.format);
+    EXPECT_EQ(layer.at("bits_per_weight"), type.bits);
+    EXPECT_GT(layer.at("squared_norm").get<double>(), 50 * layer.at("squared_error").get<double>()) << type.name;
+    EXPECT_EQ(run_command({"verify", scratch.at("out.gguf")}).exit_code, 0);
+  }
+  const Ran other = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", "q4_k"});
+  EXPECT_EQ(other.exit_code, 3);
+  EXPECT_THAT(other.err, HasSubstr("Q4_K is a type of GGUF, and compressed-tensors has none"));
+  const Ran unknown = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", "q9_k"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'q9_k' is none of {int4, mxfp4, nvfp4, int2, int3, int5, int6, uint8, q2_k"));
+  write_model(scratch.at("narrow.safetensors"), {"blk.0.ffn_up"}, 6, 96);
+  const Ran narrow = run_command({"quantize", scratch.at("narrow.safetensors"), scratch.at("narrow.gguf"), "--format", "q4_k"});
+  EXPECT_THAT(narrow.err, HasSubstr("layer 'blk.0.ffn_up': k: GGUF's Q4_K wants multiples of 256, found 96"));
+}
+
+TEST(Quantize, WithoutAFormatNoValueChanges) {
+  const ScratchFolder scratch;
+  for (const char* out : {"out.gguf", "mlx"}) {
+    std::vector<std::string> arguments = {"quantize", data("awq-gemm-g128"), scratch.at(out), "--json"};
+    if (out == std::string("mlx")) arguments.insert(arguments.end(), {"--layout", "mlx"});
+    const Ran ran = run_command(arguments);
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    EXPECT_THAT(ran.err, IsEmpty());
+    const json said = json::parse(ran.out);
+    EXPECT_EQ(said.at("layers").at(0).at("exact"), true);
+    EXPECT_EQ(said.at("totals").at("exact"), 1);
+    EXPECT_EQ(said.at("totals").at("squared_error"), 0);
+    EXPECT_EQ(run_command({"verify", scratch.at(out)}).exit_code, 0);
+  }
+  const json config = json::parse(read_file(scratch.at("mlx/config.json")));
+  EXPECT_EQ(config.at("quantization"), json({{"group_size", 128}, {"bits", 4}, {"mode", "affine"}}));
+  EXPECT_FALSE(config.contains("quantization_config"));
+  const Ran table = run_command({"quantize", data("gptq-v1-sym-g128"), scratch.at("again.gguf")});
+  EXPECT_THAT(table.out,
+              HasSubstr("1 layer quantized (1 without changing a value), 20.7 kB -> 20.7 kB, 4.50 bits a weight, exact\n"));
+  const Ran floats = run_command({"quantize", data("float-f32"), scratch.at("floats.gguf")});
+  EXPECT_EQ(floats.exit_code, 3);
+  EXPECT_THAT(floats.err, HasSubstr("no layer is quantized; --format or --recipe says what to quantize floats to"));
+  const Ran none = run_command({"quantize", data("bnb-nf4-b64"), scratch.at("none.gguf")});
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_THAT(none.err, HasSubstr("GGUF: no type holds these values of NF4 exactly; name a format to quantize them again"));
+  const Ran gptq = run_command({"quantize", data("awq-gemm-g128"), scratch.at("gptq"), "--layout", "gptq"});
+  EXPECT_THAT(gptq.err, HasSubstr("GPTQ: a format has to be named"));
+  const Ran named = run_command({"quantize", data("awq-gemm-g128"), scratch.at("gptq"), "--layout", "gptq", "--format", "int4",
+                                 "--group", "128", "--asymmetric", "--requantize", "--json"});
+  ASSERT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(json::parse(named.out).at("layers").at(0).at("exact"), true);
+}
+
+TEST(Quantize, RecipesChooseATypeForEachLayer) {
+  const ScratchFolder scratch;
+  write_model(
+      scratch.at("in.safetensors"),
+      {"model.embed_tokens", "model.layers.0.mlp.gate", "model.layers.0.self_attn.v_proj", "model.layers.0.self_attn.q_proj"},
+      8, 256);
+  const Ran ran =
+      run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--recipe", "q4_k_m", "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  std::map<std::string, std::string> formats;
+  const json said = json::parse(ran.out);
+  for (const json& layer : said.at("layers")) formats[layer.at("name")] = layer.at("format");
+  EXPECT_EQ(formats, (std::map<std::string, std::string>{{"model.embed_tokens", "int6"},
+                                                         {"model.layers.0.self_attn.v_proj", "int6"},
+                                                         {"model.layers.0.self_attn.q_proj", "int4"}}));
+  const Ran both =
+      run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--recipe", "q6_k", "--format", "int4"});
+  EXPECT_EQ(both.exit_code, 2);
+  const Ran unknown = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--recipe", "q9"});
+  EXPECT_THAT(unknown.err, HasSubstr("'q9' is none of {q3_k_m, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, q8_0}"));
 }
 
 TEST(Quantize, PatternsAndDefaultsChooseLayers) {

@@ -132,6 +132,39 @@ TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
   EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
 }
 
+TEST_F(Convert, TypesOfBlocksSayAll) {
+  write_layers(4, 128);
+  const auto failure = [&](marlin_scheme scheme, const auto& change) {
+    ConvertOptions how = options(scheme, MARLIN_FORMAT_NONE);
+    how.types.assign(how.layers.size(), gguf_type("Q5_1"));
+    change(how);
+    return std::string(convert_checkpoint(*input_, scratch_.at("out"), how).message());
+  };
+  EXPECT_EQ(failure(MARLIN_SCHEME_GGUF, [](ConvertOptions& how) { how.dry_run = true; }), "");
+  EXPECT_THAT(failure(MARLIN_SCHEME_GGUF, [](ConvertOptions& how) { how.group_size = 64; }),
+              HasSubstr("group_size: GGUF's Q5_1 has groups of 32, found 64"));
+  EXPECT_THAT(failure(MARLIN_SCHEME_GGUF, [](ConvertOptions& how) { how.asymmetric = true; }),
+              HasSubstr("ASYMMETRIC is given beside the type Q5_1"));
+  EXPECT_THAT(failure(MARLIN_SCHEME_MLX, [](ConvertOptions&) {}), HasSubstr("Q5_1 is a type of GGUF, and MLX has none"));
+  EXPECT_THAT(failure(MARLIN_SCHEME_GGUF, [](ConvertOptions& how) { how.types[0] = nullptr; }),
+              HasSubstr("format: expected one to quantize floats to, found 0"));
+}
+
+TEST_F(Convert, WhatMlxDoesNotHold) {
+  write_layers(4, 128);
+  const auto failure = [&](marlin_format format, int64_t group, Sparsity sparsity = Sparsity::as_given) {
+    ConvertOptions how = options(MARLIN_SCHEME_MLX, format);
+    how.group_size = group;
+    how.sparsity = sparsity;
+    return std::string(convert_checkpoint(*input_, scratch_.at("out"), how).message());
+  };
+  EXPECT_THAT(failure(MARLIN_INT4, 16), HasSubstr("MLX has groups of 32, 64 and 128, found 16"));
+  EXPECT_THAT(failure(MARLIN_MXFP4, 0), HasSubstr("MXFP4"));
+  EXPECT_THAT(failure(MARLIN_INT8, 0), HasSubstr("found INT8"));
+  EXPECT_THAT(failure(MARLIN_INT4, 32, Sparsity::prune), HasSubstr("expected dense codes"));
+  EXPECT_TRUE(scratch_.names().contains("in") && scratch_.names().size() == 1) << "a failure left a file";
+}
+
 TEST_F(Convert, WhatTheHostHearsIsPrintable) {
   // Q4_0, of which one is decoded and quantized again, and one that no layout can hold with whole groups.
   testing::GgufWriter file;
@@ -139,7 +172,7 @@ TEST_F(Convert, WhatTheHostHearsIsPrintable) {
   file.tensor("b\x1b[2J\n.weight", {40, 1}, 0, std::string(160, '\0'));
   testing::write_file(scratch_.at("in/model.gguf"), file.file());
   input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
-  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_INT4, {});
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4, {});
   how.layers = {0, 1};
   how.skip_unfit = true;
   const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), how);

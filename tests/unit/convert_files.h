@@ -15,6 +15,7 @@
 #include "checkpoints/convert/convert.h"
 #include "checkpoints/tensor_table.h"
 #include "formats/codecs.h"
+#include "formats/fit.h"
 #include "formats/quantize.h"
 
 namespace metal_marlin::testing {

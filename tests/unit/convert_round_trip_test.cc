@@ -21,7 +21,20 @@ struct Case {
   int64_t n, k;
   const char* dtype;
   Sparsity sparsity = Sparsity::as_given;
+  const char* type = nullptr;  ///< of GGUF's blocks
+  bool norms = false;
 };
+/// The weights of a scheme with additive zeros.
+WeightMeta affine_meta(const Case& c, int64_t group) {
+  WeightMeta meta;
+  meta.format = c.format;
+  meta.n = c.n;
+  meta.k = c.k;
+  meta.group_size = group;
+  meta.groups = c.k / group;
+  meta.zero_kind = ZeroKind::additive;
+  return meta;
+}
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // NOLINT: GoogleTest's name
 
 class RoundTrip : public ::testing::TestWithParam<Case> {
@@ -32,6 +45,7 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     const Case& c = GetParam();
     floats_ = testing::random_floats(c.n, c.k, c.dtype, 7);
+    for (int64_t i = 0; i < c.k; ++i) norms_.push_back(static_cast<float>(i % 7));
     std::filesystem::create_directory(scratch_.at("in"));
     testing::write_file(scratch_.at("in/model.safetensors"),
                         testing::safetensors({{std::string(kLayer) + ".weight", c.dtype,
@@ -51,7 +65,23 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
     options.sparsity = c.sparsity;
     options.layers = testing::layers_called(*input_, {kLayer});
     options.host = heard_.host();
+    if (c.type != nullptr) options.types = {gguf_type(c.type)};
+    if (c.norms) options.column_norms = {norms_};
     return options;
+  }
+
+  /// What the options ask for, made in memory.
+  Result<std::unique_ptr<WeightSource>> made(const FloatMatrix& matrix, int64_t group) const {
+    const Case& c = GetParam();
+    if (c.type != nullptr && is_fitted(gguf_meta(*gguf_type(c.type), c.n, c.k)))
+      return make_fitted(matrix, gguf_meta(*gguf_type(c.type), c.n, c.k), c.norms ? norms_ : std::vector<float>());
+    if (c.scheme == MARLIN_SCHEME_MLX)
+      return make_fitted(matrix, affine_meta(c, group), c.norms ? norms_ : std::vector<float>());
+    return make_quantized(matrix, c.format, group,
+                          {.asymmetric = c.asymmetric,
+                           .search_mse = c.mse,
+                           .divide_tensor_scale = c.scheme == MARLIN_SCHEME_COMPRESSED_TENSORS,
+                           .sparse = {c.sparsity, c.norms ? norms_ : std::vector<float>()}});
   }
 
   /// The values that the output must have.
@@ -61,15 +91,11 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
                                : c.dtype == std::string("F16") ? MARLIN_F16
                                                                : MARLIN_BF16;
     const FloatMatrix matrix{floats_.data(), dtype, c.n, c.k, c.k, "floats"};
-    const auto source = make_quantized(matrix, c.format, output.layers()[0].group_size,
-                                       {.asymmetric = c.asymmetric,
-                                        .search_mse = c.mse,
-                                        .divide_tensor_scale = c.scheme == MARLIN_SCHEME_COMPRESSED_TENSORS,
-                                        .sparse = {c.sparsity}});
+    const auto source = made(matrix, output.layers()[0].group_size);
     EXPECT_TRUE(source.ok()) << source.status().message();
     std::vector<float> values = testing::decode_all(*source.value()).value();
-    // ggml has no negative zero.
-    if (gguf() && c.format != MARLIN_INT4) {
+    // The FP4 codes of ggml have no negative zero.
+    if (gguf() && (c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4)) {
       for (float& v : values) v = v == 0 ? 0.0f : v;
     }
     return values;
@@ -77,6 +103,7 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
 
   ScratchFolder scratch_;
   std::string floats_;
+  std::vector<float> norms_;
   std::unique_ptr<Checkpoint> input_;
   testing::Heard heard_;
 };
@@ -167,6 +194,26 @@ constexpr Case kCases[] = {
     {"ct_int4_asymmetric_pruned", kCt, MARLIN_INT4, 32, true, false, 70, 64, "F32", Sparsity::prune},
     {"ct_nvfp4_pruned", kCt, MARLIN_NVFP4, 0, false, false, 70, 64, "F32", Sparsity::prune},
     {"gguf_q4_0_pruned", MARLIN_SCHEME_GGUF, MARLIN_INT4, 0, false, false, 5, 64, "BF16", Sparsity::prune},
+    {"gguf_q8_0", MARLIN_SCHEME_GGUF, MARLIN_INT8, 0, false, false, 67, 96, "F32"},
+    {"gguf_q8_0_by_type", MARLIN_SCHEME_GGUF, MARLIN_INT8, 0, false, true, 3, 64, "F16", Sparsity::as_given, "Q8_0", true},
+    {"gguf_q4_0_mse_norms", MARLIN_SCHEME_GGUF, MARLIN_INT4, 0, false, true, 5, 64, "F32", Sparsity::as_given, nullptr, true},
+    {"gguf_q4_1", MARLIN_SCHEME_GGUF, MARLIN_INT4, 0, false, false, 66, 96, "F32", Sparsity::as_given, "Q4_1"},
+    {"gguf_q5_0", MARLIN_SCHEME_GGUF, MARLIN_INT5, 0, false, false, 65, 32, "F16", Sparsity::as_given, "Q5_0"},
+    {"gguf_q5_1", MARLIN_SCHEME_GGUF, MARLIN_INT5, 0, false, false, 5, 160, "BF16", Sparsity::as_given, "Q5_1", true},
+    {"gguf_iq4_nl", MARLIN_SCHEME_GGUF, MARLIN_IQ4, 0, false, false, 67, 96, "F32", Sparsity::as_given, "IQ4_NL"},
+    {"gguf_iq4_xs", MARLIN_SCHEME_GGUF, MARLIN_IQ4, 0, false, false, 3, 512, "F32", Sparsity::as_given, "IQ4_XS"},
+    {"gguf_q3_k", MARLIN_SCHEME_GGUF, MARLIN_INT3, 0, false, false, 3, 512, "F32", Sparsity::as_given, "Q3_K"},
+    {"gguf_q4_k", MARLIN_SCHEME_GGUF, MARLIN_INT4, 0, false, false, 67, 512, "F32", Sparsity::as_given, "Q4_K"},
+    {"gguf_q4_k_norms", MARLIN_SCHEME_GGUF, MARLIN_INT4, 0, false, false, 5, 256, "F16", Sparsity::as_given, "Q4_K", true},
+    {"gguf_q5_k", MARLIN_SCHEME_GGUF, MARLIN_INT5, 0, false, false, 65, 256, "BF16", Sparsity::as_given, "Q5_K"},
+    {"gguf_q6_k", MARLIN_SCHEME_GGUF, MARLIN_INT6, 0, false, false, 9, 768, "F32", Sparsity::as_given, "Q6_K"},
+    {"mlx_int4", MARLIN_SCHEME_MLX, MARLIN_INT4, 0, false, false, 67, 192, "F32"},
+    {"mlx_int4_g128_norms", MARLIN_SCHEME_MLX, MARLIN_INT4, 128, false, false, 3, 256, "BF16", Sparsity::as_given, nullptr,
+     true},
+    {"mlx_int3", MARLIN_SCHEME_MLX, MARLIN_INT3, 32, false, false, 65, 96, "F16"},
+    {"mlx_int5", MARLIN_SCHEME_MLX, MARLIN_INT5, 64, false, false, 9, 64, "F32"},
+    {"mlx_int6", MARLIN_SCHEME_MLX, MARLIN_INT6, 32, false, false, 66, 160, "F32"},
+    {"mlx_uint8", MARLIN_SCHEME_MLX, MARLIN_UINT8, 64, false, false, 130, 128, "F32"},
     {"ct_int4_asymmetric_channel", kCt, MARLIN_INT4, 4096, true, true, 13, 51, "F32"},
 };
 INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(kCases),

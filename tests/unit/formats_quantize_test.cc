@@ -5,12 +5,12 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "flush_to_zero.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
+#include "normal_weights.h"
 #include "oracle.h"
 
 namespace metal_marlin {
@@ -42,14 +42,6 @@ Quantized quantize(const std::vector<float>& w, int64_t n, marlin_format format,
   q.values.resize(w.size());
   decode_rows(q.meta, q.stripe, 0, n, q.values.data());
   return q;
-}
-
-std::vector<float> normal(size_t count, uint32_t seed, float sigma = 0.02f) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> d(0, sigma);
-  std::vector<float> w(count);
-  for (float& x : w) x = d(random);
-  return w;
 }
 
 TEST(Quantize, Int4Symmetric) {

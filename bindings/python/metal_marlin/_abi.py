@@ -38,6 +38,8 @@ MARLIN_LAYER_ZEROS = 256
 MARLIN_LAYER_ACT_ORDER = 512
 # two of every 4 weights along K are kept
 MARLIN_LAYER_SPARSE_2_4 = 1024
+# in marlin_convert_outcome: no value of a quantized layer has changed
+MARLIN_LAYER_EXACT = 2048
 # marlin_load_desc::flags
 # as the MARLIN_PACK_ flags of the same names
 MARLIN_LOAD_PRUNE_2_4 = 4
@@ -247,8 +249,10 @@ class Scheme(Constant):
     GPTQ = 2
     # safetensors; 2:4 sparse INT4
     MARLIN_24 = 3
-    # GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
+    # GGUF v3; any of its blocks that the library reads
     GGUF = 4
+    # safetensors; affine: INT2 to INT6, UINT8 with additive zeros
+    MLX = 5
 
 
 # of a key-value of a checkpoint, or of the elements of an array
@@ -434,7 +438,7 @@ class marlin_pack_desc(Structure):
     flags: int
     # layout GPTQ_V1 only
     gptq_zero_f: int
-    # PRUNE_2_4 only: [1, k] F32 >= 0; pruning ranks by |w| * norm (Wanda); absent: all 1
+    # PRUNE_2_4 only: [1, k] F32 >= 0; absent: all 1. Pruning ranks by |w| * norm (Wanda), and norm^2 weighs the squared errors of SCALES_MSE.
     column_norms: marlin_matrix
     # CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale
     codebook: marlin_matrix
@@ -684,7 +688,7 @@ class marlin_convert_desc(Structure):
     struct_size: int
     flags: int
     scheme: int
-    # MXFP4, NVFP4 or INT4
+    # of the scheme; NONE: see types, and layers that are quantized already stay exact
     format: int
     # 0: the format's own (MARLIN_24: 128); >= k: the whole row
     group_size: int
@@ -702,8 +706,10 @@ class marlin_convert_desc(Structure):
     parallel_for: Any
     # given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
     user: int | None
-    # PRUNE_2_4: one per layer, in host memory, as in marlin_load_desc; or NULL
+    # One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh the squared errors of SCALES_MSE and of all other scales that are fitted by least squares.
     column_norms: Any
+    # GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags.
+    types: Any
     _fields_ = (
         ("struct_size", c_uint32),
         ("flags", c_uint32),
@@ -719,6 +725,7 @@ class marlin_convert_desc(Structure):
         ("parallel_for", CFUNCTYPE(None, c_void_p, c_uint32, CFUNCTYPE(None, c_void_p, c_uint32), c_void_p)),
         ("user", c_void_p),
         ("column_norms", POINTER(marlin_matrix)),
+        ("types", POINTER(c_char_p)),
     )
 
 

@@ -88,6 +88,7 @@ def outcome(raw: _abi.marlin_convert_outcome) -> Outcome:
         squared_error=raw.squared_error,
         squared_norm=raw.squared_norm,
         kept_norm=raw.kept_norm,
+        exact=bool(raw.flags & _abi.MARLIN_LAYER_EXACT),
         **special(raw.flags),
     )
 
@@ -183,6 +184,7 @@ class Checkpoint(Handle):
         scheme: Scheme = Scheme.AUTO,
         asymmetric: bool = False,
         column_norms: Sequence[Any] | None = None,
+        types: Sequence[str] | None = None,
         shard_bytes: int = 0,
         skip_unfit: bool = False,
         overwrite: bool = False,
@@ -194,10 +196,12 @@ class Checkpoint(Handle):
         """Writes the checkpoint again with these layers quantized, and tells what became of each; all other tensors are copied.
 
         path          a .gguf or .safetensors file in an existing folder, or a folder
-        quantize      to MXFP4, NVFP4 or INT4
+        quantize      to a format of the scheme; Format.NONE where types says all, or where layers that are quantized already are
+                      to keep every value
         scheme        how the files name and store the layers; AUTO: GGUF to a name in .gguf or from a GGUF, else compressed-tensors
         asymmetric    INT4 with a zero point a group
-        column_norms  as in Weights.load()
+        column_norms  as in Weights.load(); without pruning they weigh the squared errors that scales_mse and types minimize
+        types         GGUF: the type of each layer's blocks, as "Q4_K"
         shard_bytes   safetensors: at most so many bytes of tensors a file; 0: as many files as the input has
         skip_unfit    a layer that the scheme cannot hold stays as it is, and its outcome says why; else it is an error
         overwrite     replace files of the names that are written; else they are an error
@@ -225,6 +229,10 @@ class Checkpoint(Handle):
         )
         if norms is not None:
             desc.column_norms = norms.matrices
+        if types is not None:
+            if len(types) != len(names):
+                raise ValueError(f"types: expected one for each of {len(names)} layers, found {len(types)}")
+            desc.types = names_of(types)
         owner, to, outcomes = self._live(), encoded(os.fspath(path), "the path"), list[Outcome]()
         with shown(progress) as told:
             watch = Watch(told)

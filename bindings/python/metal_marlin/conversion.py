@@ -29,6 +29,7 @@ class Outcome:
     squared_error  sum of (written - original)^2; 0.0 in a dry run
     squared_norm   sum of original^2
     kept_norm      sum of original^2 over what pruning kept
+    exact          it was quantized already, and no value has changed
     zeros, additive_zeros, act_order, sparse_2_4, gate_up_interleaved   what is special about what was written
     """
 
@@ -46,6 +47,7 @@ class Outcome:
     squared_error: float
     squared_norm: float
     kept_norm: float
+    exact: bool
     zeros: bool
     additive_zeros: bool
     act_order: bool

@@ -59,6 +59,22 @@ def test_what_is_written_is_what_was_told(context, floats, tmp_path, name, quant
     assert "w" in {call[2] for call in calls}
 
 
+def test_types_of_blocks_and_layouts_that_keep_every_value(context, floats, tmp_path):
+    none = mm.Quantize(mm.Format.NONE)
+    (k_quant,) = floats.convert(tmp_path / "k.gguf", ["w"], none, types=["Q4_K"], column_norms=[np.abs(W[0])])
+    assert (k_quant.format, k_quant.exact, k_quant.additive_zeros) == (mm.Format.INT4, False, True)
+    first = mm.Checkpoint(tmp_path / "k.gguf")
+    (mlx,) = first.convert(tmp_path / "mlx", ["w.weight"], none, scheme=mm.Scheme.MLX)
+    assert mlx.exact and mlx.squared_error == 0 and mlx.group_size == 32
+    written = ((first, "w.weight"), (mm.Checkpoint(tmp_path / "mlx"), "w"))
+    values = [mm.Weights.load(context, file, name).unpack() for file, name in written]
+    assert (values[0] == values[1]).all()
+    with pytest.raises(mm.MarlinError, match="expected one of Q4_0"):
+        floats.convert(tmp_path / "bad.gguf", ["w"], none, types=["Q9_K"])
+    with pytest.raises(ValueError, match="1 layers, found 2"):
+        floats.convert(tmp_path / "bad.gguf", ["w"], none, types=["Q4_K", "Q6_K"])
+
+
 def test_threads_write_the_same(floats, tmp_path):
     files = []
     for threads in (1, 3, 0):

@@ -21,8 +21,8 @@ bool is_quantization(std::string_view key) {
 /// in text_config for models that also see or hear.
 class Copier {
  public:
-  explicit Copier(const std::function<void(JsonWriter&)>& quantization)
-      : quantization_(quantization) {}
+  Copier(const char* key, const std::function<void(JsonWriter&)>& quantization)
+      : key_(key), quantization_(quantization) {}
 
   void visit(const JsonEvent& e) {
     if (skipping_ != 0) return skip(e);
@@ -33,7 +33,7 @@ class Copier {
         return;
       case Kind::end_object:
         if (e.depth == 1) {
-          out_.key("quantization_config");
+          out_.key(key_);
           quantization_(out_);
         }
         out_.end('}');
@@ -76,6 +76,7 @@ class Copier {
     if (closes ? e.depth == skipping_ + 1 : !opens && e.depth == skipping_) skipping_ = 0;
   }
 
+  const char* key_;
   const std::function<void(JsonWriter&)>& quantization_;
   JsonWriter out_;
   int skipping_ = 0;  // the depth of the key whose value is left out
@@ -84,9 +85,9 @@ class Copier {
 
 }  // namespace
 
-Result<std::string> config_text(std::string_view old,
+Result<std::string> config_text(std::string_view old, const char* key,
                                 const std::function<void(JsonWriter&)>& quantization) {
-  Copier copier(quantization);
+  Copier copier(key, quantization);
   const std::string_view text = old.empty() ? "{}" : old;
   MARLIN_RETURN_IF_ERROR(
       walk_json({text, "config.json", 0, text.size(), 64}, [&](const JsonEvent& e) -> Status {

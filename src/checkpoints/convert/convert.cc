@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "checkpoints/convert/convert_plan.h"
+#include "checkpoints/convert/exact_layer.h"
 #include "checkpoints/convert/output_file.h"
 #include "checkpoints/convert/output_folder.h"
 #include "checkpoints/convert/quantize_layer.h"
@@ -82,11 +83,18 @@ class Conversion {
       };
       MARLIN_ASSIGN(const LayerFloats floats,
                     floats_of(input_, planned.index, expert, options_.host));
-      MARLIN_ASSIGN(const auto source,
-                    quantized_source(floats, planned.index, *plan_.scheme, options_));
+      MARLIN_ASSIGN(
+          const auto source,
+          planned.exact
+              ? exact_source(input_, planned.index, expert, planned.meta, *plan_.scheme)
+              : quantized_source(floats, planned.meta, planned.place, *plan_.scheme, options_));
       const auto encoder = plan_.scheme->encoder().make(source->meta());
       MARLIN_RETURN_IF_ERROR(encode_matrix(floats, *source, *plan_.scheme, *encoder, out,
                                            options_.host, on_rows, sums));
+    }
+    if (planned.exact && sums.squared_error != 0) {
+      return Status::error(MARLIN_E_INTERNAL, "layer '%.100s': values changed that were to stay",
+                           layer.name.c_str());
     }
     done_ += layer.bytes;
     for (const TensorView& part : input_.parts(planned.index))

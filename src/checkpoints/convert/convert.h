@@ -11,6 +11,7 @@
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/convert/name_changes.h"
 #include "formats/prune.h"
+#include "layouts/gguf_types.h"
 
 namespace metal_marlin {
 
@@ -36,6 +37,8 @@ struct ConvertOptions {
   std::vector<size_t> layers;  ///< indices, ascending, none twice
   std::vector<std::span<const float>>
       column_norms;  ///< for each of `layers` (empty: all 1), or no entries at all
+  /// GGUF: the type of blocks of each of `layers` (null: by format), or no entries at all.
+  std::vector<const GgufType*> types;
   ConvertHost host;
   NameChanges* names = nullptr;  ///< null: the system calls
 };

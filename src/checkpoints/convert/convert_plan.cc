@@ -6,10 +6,12 @@
 
 #include "base/bits.h"
 #include "checkpoints/convert/config_text.h"
+#include "checkpoints/convert/exact_layer.h"
 #include "checkpoints/convert/write_gguf.h"
 #include "checkpoints/convert/write_safetensors.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/tensor_table.h"
+#include "formats/fit.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin {
@@ -43,6 +45,15 @@ bool is_plain(const Layer& layer) {
          (layer.flags & MARLIN_LAYER_SPARSE_2_4) == 0;
 }
 
+/// MARLIN_LAYER_* and MARLIN_PACK_* of a layer that is written.
+uint32_t flags_of(const PlannedLayer& planned) {
+  const WeightMeta& meta = planned.meta;
+  return (meta.zero_kind == ZeroKind::integer ? MARLIN_LAYER_ZEROS : 0u) |
+         (meta.zero_kind == ZeroKind::additive ? MARLIN_PACK_ADDITIVE_ZEROS : 0u) |
+         (meta.has_two_level_scales() ? MARLIN_PACK_TWO_LEVEL_SCALES : 0u) |
+         (meta.sparse ? MARLIN_LAYER_SPARSE_2_4 : 0u) | (planned.exact ? MARLIN_LAYER_EXACT : 0u);
+}
+
 class Planner {
  public:
   Planner(const Checkpoint& input, const Scheme& scheme, const std::string& file,
@@ -52,7 +63,7 @@ class Planner {
   }
 
   Result<ConvertPlan> run() {
-    for (const size_t index : options_.layers) MARLIN_RETURN_IF_ERROR(add_layer(index));
+    for (size_t i = 0; i < options_.layers.size(); ++i) MARLIN_RETURN_IF_ERROR(add_layer(i));
     if (plan_.layers.empty())
       return Status::error(MARLIN_E_UNSUPPORTED, "no layer is left to quantize");
     MARLIN_RETURN_IF_ERROR(check_others());
@@ -65,7 +76,8 @@ class Planner {
   }
 
  private:
-  Status add_layer(size_t index) {
+  Status add_layer(size_t place) {
+    const size_t index = options_.layers[place];
     const Layer layer = input_.layer(index);
     if (options_.host.progress != nullptr &&
         options_.host.progress(options_.host.user, 0, 0, layer.name.c_str()) != 0) {
@@ -73,7 +85,8 @@ class Planner {
     }
     PlannedLayer planned;
     planned.index = index;
-    auto tensors = fit(index, planned.meta);
+    planned.place = place;
+    auto tensors = fit(planned);
     if (!tensors.ok()) {
       const bool shape = tensors.status().code() == MARLIN_E_SHAPE ||
                          tensors.status().code() == MARLIN_E_UNSUPPORTED;
@@ -83,7 +96,7 @@ class Planner {
       plan_.skipped.push_back(std::move(planned));
       return {};
     }
-    if (layer.format != MARLIN_FORMAT_NONE) {
+    if (layer.format != MARLIN_FORMAT_NONE && !planned.exact) {
       const std::string text = "layer '" + layer.name + "' is quantized already (" +
                                format_name(layer.format) + "): decoded and quantized again";
       options_.host.log(LogLevel::warning, text.c_str());
@@ -93,59 +106,60 @@ class Planner {
     return {};
   }
 
-  /// The meta that one expert of the layer will have, as far as it follows from the shape.
-  Result<WeightMeta> expected_meta(const Layer& layer) const {
-    const FormatRow* row = format_row(options_.format);
-    if (row == nullptr)
-      return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version",
-                           options_.format);
-    WeightMeta meta;
-    meta.format = options_.format;
-    meta.n = layer.n;
-    meta.k = layer.k;
-    MARLIN_ASSIGN(meta.group_size, resolve_group_size(*row, requested_group(), layer.k));
-    meta.groups = ceil_div(meta.k, meta.group_size);
-    meta.scale_type = row->default_type;
-    meta.zero_kind = options_.asymmetric ? ZeroKind::integer : ZeroKind::none;
-    meta.sparse = options_.sparsity != Sparsity::as_given;
-    MARLIN_RETURN_IF_ERROR(check_meta(meta));
-    return meta;
+  /// The new tensors of the layer, or the reason why the layer does not fit.
+  Result<std::vector<NamedTensor>> fit(PlannedLayer& planned) const {
+    const Layer layer = input_.layer(planned.index);
+    MARLIN_RETURN_IF_ERROR(layer.status);
+    const Scheme& scheme = *plan_.scheme;
+    if (layer.format != MARLIN_FORMAT_NONE) {
+      MARLIN_ASSIGN(const auto exact, exact_meta(input_, scheme, options_, planned.place));
+      if (exact) {
+        planned.exact = true;
+        planned.meta = *exact;
+        return tensors_of(layer, planned.meta);
+      }
+      if (options_.format == MARLIN_FORMAT_NONE && options_.types.empty()) {
+        return Status::error(MARLIN_E_UNSUPPORTED,
+                             "%s: no type holds these values of %s exactly; name a format to "
+                             "quantize them again",
+                             scheme.name, format_name(layer.format));
+      }
+    }
+    return fit_quantized(layer, planned);
   }
 
-  /// The new tensors of the layer, or the reason why the layer does not fit.
-  Result<std::vector<NamedTensor>> fit(size_t index, WeightMeta& meta) const {
-    const Layer layer = input_.layer(index);
-    MARLIN_RETURN_IF_ERROR(layer.status);
-    MARLIN_ASSIGN(meta, expected_meta(layer));
-    MARLIN_RETURN_IF_ERROR(plan_.scheme->encoder().check(meta));
+  Result<std::vector<NamedTensor>> fit_quantized(const Layer& layer, PlannedLayer& planned) const {
+    const Scheme& scheme = *plan_.scheme;
+    WeightMeta& meta = planned.meta;
+    MARLIN_ASSIGN(meta, requested_meta(scheme, options_, planned.place, layer.n, layer.k));
+    MARLIN_RETURN_IF_ERROR(scheme.encoder().check(meta));
     if ((layer.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) != 0) {
       return Status::error(MARLIN_E_UNSUPPORTED, "%s: no form for rows that alternate gate and up",
-                           plan_.scheme->name);
+                           scheme.name);
     }
+    MARLIN_ASSIGN(auto tensors, tensors_of(layer, meta));
+    if (is_fitted(meta) || meta.scale_type != ScaleType::f16) return tensors;
+    // The values decide whether float16 can hold the scales, and thus the size of their tensor.
+    for (uint32_t expert = 0; expert < layer.experts; ++expert) {
+      MARLIN_ASSIGN(const LayerFloats floats,
+                    floats_of(input_, planned.index, expert, options_.host));
+      MARLIN_ASSIGN(const auto source,
+                    quantized_source(floats, meta, planned.place, scheme, options_));
+      if (source->meta().scale_type == ScaleType::f32) meta.scale_type = ScaleType::f32;
+    }
+    return tensors_of(layer, meta);
+  }
+
+  Result<std::vector<NamedTensor>> tensors_of(const Layer& layer, const WeightMeta& meta) const {
     SchemeTarget target{
         .base = base_of(layer), .tensor = layer.name, .experts = layer.experts, .meta = meta};
     if (!input_.origin().is_gguf) target.tensor += ".weight";
-    MARLIN_ASSIGN(auto tensors, scheme_tensors(*plan_.scheme, target));
-    if (options_.format != MARLIN_INT4) return tensors;
-    // The values decide whether float16 can hold the scales, and thus the size of their tensor.
-    for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      MARLIN_ASSIGN(const LayerFloats floats, floats_of(input_, index, expert, options_.host));
-      MARLIN_ASSIGN(const auto source, quantized_source(floats, index, *plan_.scheme, options_));
-      if (source->meta().scale_type == ScaleType::f32) meta.scale_type = ScaleType::f32;
-    }
-    target.meta = meta;
     return scheme_tensors(*plan_.scheme, target);
   }
 
   std::string base_of(const Layer& layer) const {
     if (!input_.origin().is_gguf) return layer.name;
     return std::string(without_suffix(layer.name, ".weight").value_or(layer.name));
-  }
-  int64_t requested_group() const {
-    if (options_.group_size != 0) return options_.group_size;
-    if (options_.format == MARLIN_INT4 && plan_.scheme->default_group != 0)
-      return plan_.scheme->default_group;
-    return format_row(options_.format)->default_group;
   }
 
   /// Whether the layer may stay unchanged. Floats may, in any container. Codes may only in a
@@ -278,17 +292,23 @@ class Planner {
     }
     // One description covers all layers: the requested group, or "one per row" if this holds for
     // every layer.
-    WeightMeta all = plan_.layers[0].meta;
-    all.groups = 1;
-    for (const PlannedLayer& layer : plan_.layers)
-      all.groups = std::max(all.groups, layer.meta.groups);
-    all.group_size = requested_group();
+    Described described{plan_.layers[0].meta, ignore, {}};
+    described.meta.groups = 1;
+    std::vector<std::pair<std::string, WeightMeta>> written;
+    for (const PlannedLayer& layer : plan_.layers) {
+      described.meta.groups = std::max(described.meta.groups, layer.meta.groups);
+      written.emplace_back(base_of(layers[layer.index]), layer.meta);
+    }
+    described.layers = written;
+    if (options_.format != MARLIN_FORMAT_NONE)
+      described.meta.group_size = requested_group(*plan_.scheme, options_);
     const auto describe = [&](JsonWriter& out) {
       out.begin('{');
-      plan_.scheme->describe(all, ignore, out);
+      plan_.scheme->describe(described, out);
       out.end('}');
     };
-    MARLIN_ASSIGN(std::string config, config_text(input_.origin().config, describe));
+    MARLIN_ASSIGN(std::string config,
+                  config_text(input_.origin().config, plan_.scheme->config_key, describe));
     if (plan_.scheme->own_config != nullptr) {
       JsonWriter own;
       describe(own);
@@ -351,8 +371,7 @@ void report_outcome(const Checkpoint& input, const ConvertPlan& plan, const Plan
   if (planned.status.ok()) {
     outcome.format = planned.meta.format;
     outcome.group_size = static_cast<uint32_t>(planned.meta.group_size);
-    outcome.flags = (planned.meta.zero_kind == ZeroKind::integer ? MARLIN_LAYER_ZEROS : 0u) |
-                    (planned.meta.sparse ? MARLIN_LAYER_SPARSE_2_4 : 0u);
+    outcome.flags = flags_of(planned);
     outcome.bytes_after = 0;
     for (size_t i = 0; i < planned.tensors; ++i)
       outcome.bytes_after += plan.tensors[planned.first_tensor + i].bytes;

@@ -18,7 +18,9 @@ namespace metal_marlin {
 
 struct PlannedLayer {
   size_t index = 0;         ///< among the input's layers
+  size_t place = 0;         ///< in ConvertOptions::layers
   WeightMeta meta;          ///< of its first expert, without the tensor scale's value
+  bool exact = false;       ///< it is recoded: no value changes
   size_t first_tensor = 0;  ///< of its own among the plan's tensors, in the encoder's order
   size_t tensors = 0;       ///< how many
   Status status;            ///< why it is skipped
@@ -51,7 +53,7 @@ Result<marlin_scheme> choose_scheme(const Checkpoint& input, const std::string& 
                                     marlin_scheme asked);
 
 /// `file` is the name of the one output file, or the stem of the names of shards. Reads floats only
-/// if the type of the scales depends on them (INT4).
+/// if the type of the scales depends on them (INT4, INT8).
 Result<ConvertPlan> plan_conversion(const Checkpoint& input, const Scheme& scheme,
                                     const std::string& file, const ConvertOptions& options);
 

@@ -1,12 +1,14 @@
 #include "checkpoints/convert/quantize_layer.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <new>
 
 #include "base/bits.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
+#include "formats/fit.h"
 #include "formats/format_table.h"
 #include "layouts/sparse_meta.h"
 
@@ -16,10 +18,6 @@ namespace {
 constexpr int64_t kStripeWeights =
     int64_t{1} << 18;            // few enough for a core's caches, many enough to outweigh a task
 constexpr uint32_t kBatch = 64;  // stripes between two calls of progress; 1 without parallel_for
-
-int64_t stripe_rows(int64_t k) {
-  return std::max<int64_t>(1, kStripeWeights / k / kStripeRows) * kStripeRows;
-}
 
 struct TaskList {
   const std::function<Status(uint32_t)>& body;
@@ -90,6 +88,10 @@ void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
 
 }  // namespace
 
+int64_t stripe_rows(int64_t k) {
+  return std::max<int64_t>(1, kStripeWeights / k / kStripeRows) * kStripeRows;
+}
+
 Status run_tasks(const ConvertHost& host, uint32_t count,
                  const std::function<Status(uint32_t)>& body) {
   std::vector<Status> results(count);
@@ -136,22 +138,76 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
   return floats;
 }
 
-Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer,
+int64_t requested_group(const Scheme& scheme, const ConvertOptions& options) {
+  if (options.group_size != 0) return options.group_size;
+  const FormatRow& row = *format_row(options.format);
+  return !row.fixed_group && scheme.default_group != 0 ? scheme.default_group : row.default_group;
+}
+
+namespace {
+
+/// A type of blocks says all; options that say something else contradict it.
+Status check_type(const Scheme& scheme, const ConvertOptions& options, const GgufType& type) {
+  if (!scheme.gguf) {
+    return Status::error(MARLIN_E_ARGUMENT, "type: %s is a type of GGUF, and %s has none",
+                         type.element.name, scheme.name);
+  }
+  if (options.group_size != 0 && options.group_size != type.block->group) {
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "group_size: GGUF's %s has groups of %" PRId64 ", found %" PRId64,
+                         type.element.name, type.block->group, options.group_size);
+  }
+  if (!options.asymmetric) return {};
+  return Status::error(
+      MARLIN_E_ARGUMENT,
+      "flags: ASYMMETRIC is given beside the type %s, which says what zeros it has",
+      type.element.name);
+}
+
+}  // namespace
+
+Result<WeightMeta> requested_meta(const Scheme& scheme, const ConvertOptions& options, size_t place,
+                                  int64_t n, int64_t k) {
+  WeightMeta meta;
+  if (!options.types.empty() && options.types[place] != nullptr) {
+    MARLIN_RETURN_IF_ERROR(check_type(scheme, options, *options.types[place]));
+    meta = gguf_meta(*options.types[place], n, k);
+  } else {
+    const FormatRow* row = format_row(options.format);
+    if (row == nullptr) {
+      return Status::error(MARLIN_E_ARGUMENT,
+                           "format: expected one to quantize floats to, found %d", options.format);
+    }
+    meta.format = options.format;
+    meta.n = n;
+    meta.k = k;
+    MARLIN_ASSIGN(meta.group_size, resolve_group_size(*row, requested_group(scheme, options), k));
+    meta.groups = ceil_div(meta.k, meta.group_size);
+    meta.scale_type = row->default_type;
+    meta.zero_kind = options.asymmetric ? ZeroKind::integer : ZeroKind::none;
+    if (scheme.additive) {
+      meta.zero_kind = ZeroKind::additive;
+      meta.zero_type = meta.scale_type;
+    }
+  }
+  meta.sparse = options.sparsity != Sparsity::as_given;
+  MARLIN_RETURN_IF_ERROR(check_meta(meta));
+  return meta;
+}
+
+Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats,
+                                                       const WeightMeta& meta, size_t place,
                                                        const Scheme& scheme,
                                                        const ConvertOptions& options) {
-  int64_t group = options.group_size;
-  if (group == 0 && options.format == MARLIN_INT4) group = scheme.default_group;
+  std::span<const float> norms;
+  if (!options.column_norms.empty()) norms = options.column_norms[place];
+  if (is_fitted(meta)) return make_fitted(floats.matrix, meta, norms);
   QuantizeOptions how;
   how.asymmetric = options.asymmetric;
   how.search_mse = options.search_mse;
   how.divide_tensor_scale = scheme.divides;
-  how.sparse.sparsity = options.sparsity;
-  if (!options.column_norms.empty()) {
-    const auto at = std::lower_bound(options.layers.begin(), options.layers.end(), layer);
-    how.sparse.column_norms =
-        options.column_norms[static_cast<size_t>(at - options.layers.begin())];
-  }
-  return make_quantized(floats.matrix, options.format, group, how);
+  how.sparse = {options.sparsity, norms};
+  return make_quantized(floats.matrix, meta.format, meta.group_size, how);
 }
 
 Status encode_matrix(const LayerFloats& floats, const WeightSource& source, const Scheme& scheme,

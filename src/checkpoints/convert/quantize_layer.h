@@ -19,6 +19,9 @@ struct QuantizeSums {
   double squared_error = 0, squared_norm = 0, kept_norm = 0;
 };
 
+/// The rows that one task takes.
+int64_t stripe_rows(int64_t k);
+
 /// Runs body(i) once for each i in [0, count), by the host's parallel_for or in sequence. Returns
 /// the error of the lowest index. No exception of a body leaves its task.
 Status run_tasks(const ConvertHost& host, uint32_t count,
@@ -32,9 +35,17 @@ struct LayerFloats {
 Result<LayerFloats> floats_of(const Checkpoint& input, size_t layer, uint32_t expert,
                               const ConvertHost& host);
 
-/// Reads the matrix once for its largest magnitude if the format needs it. `floats` must outlive
-/// the source. `layer` is the number of the layer in the input, which finds its column norms.
-Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats, size_t layer,
+/// The meta that a matrix [n, k] gets as number `place` of options.layers, as far as it follows
+/// from the shape.
+Result<WeightMeta> requested_meta(const Scheme& scheme, const ConvertOptions& options, size_t place,
+                                  int64_t n, int64_t k);
+/// The group size that is asked for, before a row that is shorter than it.
+int64_t requested_group(const Scheme& scheme, const ConvertOptions& options);
+
+/// Weights of this meta. Reads the matrix once for its largest magnitude if the format needs it.
+/// `floats` must outlive the source. `place` is that of the layer in options.layers.
+Result<std::unique_ptr<WeightSource>> quantized_source(const LayerFloats& floats,
+                                                       const WeightMeta& meta, size_t place,
                                                        const Scheme& scheme,
                                                        const ConvertOptions& options);
 

@@ -1,12 +1,16 @@
 #include "checkpoints/convert/scheme.h"
 
+#include <algorithm>
+#include <map>
 #include <string_view>
+
+#include "formats/format_table.h"
 
 namespace metal_marlin {
 namespace {
 
-void describe_compressed_tensors(const WeightMeta& meta, std::span<const std::string> ignore,
-                                 JsonWriter& config) {
+void describe_compressed_tensors(const Described& layers, JsonWriter& config) {
+  const WeightMeta& meta = layers.meta;
   const bool int4 = meta.format == MARLIN_INT4, channel = int4 && meta.groups == 1;
   const bool nvfp4 = meta.format == MARLIN_NVFP4;
   const char* const fp4_format = nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
@@ -30,7 +34,7 @@ void describe_compressed_tensors(const WeightMeta& meta, std::span<const std::st
   config.key("format").string(format);
   config.end('}').end('}');
   config.key("ignore").begin('[');
-  for (const std::string& name : ignore) config.string(name);
+  for (const std::string& name : layers.ignore) config.string(name);
   config.end(']');
 }
 
@@ -44,8 +48,8 @@ std::string exactly(const std::string& name) {
   return pattern + "$";
 }
 
-void describe_gptq(const WeightMeta& meta, std::span<const std::string> ignore,
-                   JsonWriter& config) {
+void describe_gptq(const Described& layers, JsonWriter& config) {
+  const WeightMeta& meta = layers.meta;
   config.key("quant_method").string("gptq");
   config.key("bits").number("4");
   config.key("group_size").number(std::to_string(meta.groups == 1 ? -1 : meta.group_size));
@@ -53,14 +57,14 @@ void describe_gptq(const WeightMeta& meta, std::span<const std::string> ignore,
   config.key("sym").boolean(meta.zero_kind == ZeroKind::none);
   config.key("lm_head").boolean(false);
   config.key("checkpoint_format").string("gptq_v2");
-  if (ignore.empty()) return;
+  if (layers.ignore.empty()) return;
   config.key("dynamic").begin('{');  // GPTQModel's way to say which modules are floats
-  for (const std::string& name : ignore) config.key(exactly(name)).begin('{').end('}');
+  for (const std::string& name : layers.ignore) config.key(exactly(name)).begin('{').end('}');
   config.end('}');
 }
 
-void describe_marlin_24(const WeightMeta& meta, std::span<const std::string> ignore,
-                        JsonWriter& config) {
+void describe_marlin_24(const Described& layers, JsonWriter& config) {
+  const WeightMeta& meta = layers.meta;
   config.key("quant_method").string("compressed-tensors");
   config.key("format").string("marlin-24");
   config.key("quantization_status").string("compressed");
@@ -74,9 +78,35 @@ void describe_marlin_24(const WeightMeta& meta, std::span<const std::string> ign
   if (meta.groups > 1) config.key("group_size").number(std::to_string(meta.group_size));
   config.end('}').end('}').end('}');
   config.key("ignore").begin('[');
-  for (const std::string& name : ignore) config.string(name);
+  for (const std::string& name : layers.ignore) config.string(name);
   config.end(']');
 }
+
+/// What most layers have stands at the top, and layers that differ have members of their own.
+void describe_mlx(const Described& layers, JsonWriter& config) {
+  const auto members = [&](const WeightMeta& meta) {
+    config.key("group_size").number(std::to_string(meta.group_size));
+    config.key("bits").number(std::to_string(format_row(meta.format)->code_bits));
+    config.key("mode").string("affine");
+  };
+  const auto kind = [](const WeightMeta& meta) { return std::pair(meta.format, meta.group_size); };
+  std::map<std::pair<marlin_format, int64_t>, size_t> counts;
+  for (const auto& [name, meta] : layers.layers) ++counts[kind(meta)];
+  const auto& most = std::max_element(layers.layers.begin(), layers.layers.end(),
+                                      [&](const auto& a, const auto& b) {
+                                        return counts[kind(a.second)] < counts[kind(b.second)];
+                                      })
+                         ->second;
+  members(most);
+  for (const auto& [name, meta] : layers.layers) {
+    if (kind(meta) == kind(most)) continue;
+    config.key(name).begin('{');
+    members(meta);
+    config.end('}');
+  }
+}
+
+constexpr const char* kConfigKey = "quantization_config";
 
 // Suffixes: values, scales, zeros, group index, tensor scale, 2:4 metadata, shape.
 constexpr Scheme kSchemes[] = {
@@ -85,10 +115,12 @@ constexpr Scheme kSchemes[] = {
      .gguf = false,
      .divides = true,
      .sparse = false,
+     .additive = false,
      .default_group = 0,
      .layout = LayoutId::compressed_tensors,
      .suffixes = {".weight_packed", ".weight_scale", ".weight_zero_point", nullptr,
                   ".weight_global_scale", nullptr, ".weight_shape"},
+     .config_key = kConfigKey,
      .describe = describe_compressed_tensors,
      .own_config = nullptr},
     {.number = MARLIN_SCHEME_GPTQ,
@@ -96,9 +128,11 @@ constexpr Scheme kSchemes[] = {
      .gguf = false,
      .divides = false,
      .sparse = false,
+     .additive = false,
      .default_group = 0,
      .layout = LayoutId::gptq_v2,
      .suffixes = {".qweight", ".scales", ".qzeros", ".g_idx", nullptr, nullptr, nullptr},
+     .config_key = kConfigKey,
      .describe = describe_gptq,
      .own_config = "quantize_config.json"},
     {.number = MARLIN_SCHEME_MARLIN_24,
@@ -106,9 +140,11 @@ constexpr Scheme kSchemes[] = {
      .gguf = false,
      .divides = false,
      .sparse = true,
+     .additive = false,
      .default_group = 128,
      .layout = LayoutId::marlin_24,
      .suffixes = {".weight_packed", ".scale_packed", nullptr, nullptr, nullptr, ".meta", nullptr},
+     .config_key = kConfigKey,
      .describe = describe_marlin_24,
      .own_config = nullptr},
     {.number = MARLIN_SCHEME_GGUF,
@@ -116,10 +152,24 @@ constexpr Scheme kSchemes[] = {
      .gguf = true,
      .divides = false,
      .sparse = false,
+     .additive = false,
      .default_group = 0,
      .layout = LayoutId::gguf,
      .suffixes = {nullptr, nullptr, nullptr, nullptr, ".scale", nullptr, nullptr},
+     .config_key = kConfigKey,
      .describe = nullptr,
+     .own_config = nullptr},
+    {.number = MARLIN_SCHEME_MLX,
+     .name = "MLX",
+     .gguf = false,
+     .divides = false,
+     .sparse = false,
+     .additive = true,
+     .default_group = 64,
+     .layout = LayoutId::mlx,
+     .suffixes = {".weight", ".scales", ".biases", nullptr, nullptr, nullptr, nullptr},
+     .config_key = "quantization",
+     .describe = describe_mlx,
      .own_config = nullptr},
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -29,23 +30,34 @@ struct NamedTensor {
   EncodedTensor tensor;
 };
 
+/// The layers of a file, for its config.
+struct Described {
+  /// What all layers have in common. meta.group_size is the requested size; meta.groups is 1 if no
+  /// row has more.
+  WeightMeta meta;
+  std::span<const std::string> ignore;  ///< the layers that stay floats
+  /// The layers that are written, by their base names.
+  std::span<const std::pair<std::string, WeightMeta>> layers;
+};
+
 /// One family of files.
 struct Scheme {
   marlin_scheme number;
   const char* name;  ///< "compressed-tensors"
   bool gguf;         ///< its container; else safetensors
   bool divides;      ///< its NVFP4 tensor scale divides
-  bool sparse;  ///< stores the pattern of 2:4 sparse weights; else they are written densely, with
-                ///< codes of 0 between
-  int64_t default_group;  ///< of INT4 if none is requested; 0: the default of the format
+  bool sparse;    ///< stores the pattern of 2:4 sparse weights; else they are written densely, with
+                  ///< codes of 0 between
+  bool additive;  ///< integers have additive zeros
+  int64_t default_group;  ///< if none is requested, of formats that leave it open; 0: the format's
   LayoutId layout;        ///< the row whose encoder it takes
   /// The suffix of a tensor's name, by its role, after the base name of the layer. Null: the tensor
   /// keeps the name of the floats.
   const char* suffixes[kTensorRoles];
-  /// Writes the members of quantization_config in config.json; null for containers that need none.
-  /// `ignore` are the layers that stay floats. meta.group_size is the requested size; meta.groups
-  /// is 1 if no row has more.
-  void (*describe)(const WeightMeta& meta, std::span<const std::string> ignore, JsonWriter& config);
+  /// The member of config.json that says how layers are quantized.
+  const char* config_key;
+  /// Writes its members; null for containers that need none.
+  void (*describe)(const Described& layers, JsonWriter& config);
   const char* own_config;  ///< a file of its own that holds the same; or null
 
   LayoutEncoder encoder() const { return layout_row(layout).encoder(); }

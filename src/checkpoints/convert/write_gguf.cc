@@ -34,6 +34,23 @@ bool is_of_file(std::string_view key) {
          key == "split.tensors.count";
 }
 
+/// llama.cpp's number for the type of blocks that has the most bytes; 0 if no tensor has blocks.
+uint32_t file_type(std::span<const OutputTensor> tensors) {
+  std::vector<uint64_t> bytes(gguf_types().size());
+  size_t most = 0, used = 0;
+  for (const OutputTensor& t : tensors) {
+    const GgufType* type = gguf_type(t.type);
+    if (type == nullptr || type->block == nullptr) continue;
+    const auto number = static_cast<size_t>(gguf_number(*type));
+    if (bytes[number] == 0) ++used;
+    bytes[number] += t.bytes;
+    if (bytes[number] > bytes[most]) most = number;
+  }
+  if (used == 0) return 0;
+  const GgufBlock& block = *gguf_types()[most].block;
+  return used == 1 ? block.file_type : block.mixed_file_type;
+}
+
 /// The key-values, after their number.
 std::string key_values(const Checkpoint& input, std::span<const OutputTensor> tensors,
                        uint64_t& count) {
@@ -64,12 +81,7 @@ std::string key_values(const Checkpoint& input, std::span<const OutputTensor> te
     ++count;
   }
   add_u32("general.quantization_version", 2);  // of ggml's block types
-  for (const OutputTensor& t : tensors) {
-    const GgufType* type = gguf_type(t.type);
-    if (type == nullptr || type->block == nullptr || type->block->file_type == 0) continue;
-    add_u32("general.file_type", type->block->file_type);
-    break;
-  }
+  if (const uint32_t number = file_type(tensors); number != 0) add_u32("general.file_type", number);
   return out;
 }
 

@@ -66,11 +66,11 @@ Status take_state(const Finder& finder, const TensorView& text, const std::strin
   const TensorView codebook = finder.find(weight, ".quant_map");
   MARLIN_RETURN_IF_ERROR(expect_shape(codebook, 1, 16));
   MARLIN_RETURN_IF_ERROR(expect_dtype(codebook, {MARLIN_F32}));
-  const bool nf4 = std::memcmp(codebook.data, kNf4, sizeof kNf4) == 0;
+  const bool nf4 = std::memcmp(codebook.data, static_cast<const void*>(kNf4), sizeof kNf4) == 0;
   found.layer.format = o.format = nf4 ? MARLIN_NF4 : MARLIN_CODEBOOK4;
   if (!nf4) o.codebook = codebook;
   found.others = {text, codebook};
-  if (!state.nested) return {};
+  if (!state.nested || !state.nested_offset) return {};  // read_state gives both or neither
   o.nested = {finder.find(weight, ".nested_quant_map"), finder.find(weight, ".nested_absmax"),
               state.nested_block, static_cast<float>(*state.nested_offset)};
   if (!present(o.nested.map)) found.set_missing(".weight.nested_quant_map");

@@ -210,8 +210,10 @@ pub const MARLIN_SCHEME_COMPRESSED_TENSORS: marlin_scheme = 1;
 pub const MARLIN_SCHEME_GPTQ: marlin_scheme = 2;
 /// safetensors; 2:4 sparse INT4
 pub const MARLIN_SCHEME_MARLIN_24: marlin_scheme = 3;
-/// GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
+/// GGUF v3; any of its blocks that the library reads
 pub const MARLIN_SCHEME_GGUF: marlin_scheme = 4;
+/// safetensors; affine: INT2 to INT6, UINT8 with additive zeros
+pub const MARLIN_SCHEME_MLX: marlin_scheme = 5;
 /// marlin_value::element_type of a value that is no array
 pub const MARLIN_VALUE_NONE: marlin_value_type = 0;
 /// an element is one byte: false if it is 0
@@ -255,6 +257,8 @@ pub const MARLIN_LAYER_ZEROS: u32 = 256;
 pub const MARLIN_LAYER_ACT_ORDER: u32 = 512;
 /// two of every 4 weights along K are kept
 pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
+/// in marlin_convert_outcome: no value of a quantized layer has changed
+pub const MARLIN_LAYER_EXACT: u32 = 2048;
 /// marlin_load_desc::flags
 /// as the MARLIN_PACK_ flags of the same names
 pub const MARLIN_LOAD_PRUNE_2_4: u32 = 4;
@@ -426,7 +430,7 @@ pub struct marlin_pack_desc {
     pub flags: u32,
     /// layout GPTQ_V1 only
     pub gptq_zero_f: marlin_gptq_zero_f,
-    /// PRUNE_2_4 only: \[1, k\] F32 \>= 0; pruning ranks by |w| \* norm (Wanda); absent: all 1
+    /// PRUNE_2_4 only: \[1, k\] F32 \>= 0; absent: all 1. Pruning ranks by |w| \* norm (Wanda), and norm^2 weighs the squared errors of SCALES_MSE.
     pub column_norms: marlin_matrix,
     /// CODEBOOK4 only: \[1, 16\] F32, the value of each code in units of its scale
     pub codebook: marlin_matrix,
@@ -662,7 +666,7 @@ pub struct marlin_convert_desc {
     pub struct_size: u32,
     pub flags: u32,
     pub scheme: marlin_scheme,
-    /// MXFP4, NVFP4 or INT4
+    /// of the scheme; NONE: see types, and layers that are quantized already stay exact
     pub format: marlin_format,
     /// 0: the format's own (MARLIN_24: 128); \>= k: the whole row
     pub group_size: u32,
@@ -680,8 +684,10 @@ pub struct marlin_convert_desc {
     pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
     /// given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
     pub user: *mut c_void,
-    /// PRUNE_2_4: one per layer, in host memory, as in marlin_load_desc; or NULL
+    /// One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh the squared errors of SCALES_MSE and of all other scales that are fitted by least squares.
     pub column_norms: *const marlin_matrix,
+    /// GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags.
+    pub types: *const *const c_char,
 }
 impl Default for marlin_convert_desc {
     /// All zero but `struct_size`.
@@ -779,7 +785,7 @@ extern "C" {
     pub fn marlin_version() -> u32;
     /// Static text such as "MARLIN_E_SHAPE"; never NULL.
     pub fn marlin_status_name(status: marlin_status) -> *const c_char;
-    /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24 hold one packed layer, because their words run across rows. The result does not depend on parallel_for. out_path names a .gguf or .safetensors file in an existing folder, or a folder for model.gguf or for model.safetensors with its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names and names no architecture. A layer that is quantized already is decoded and quantized again, with a warning. A layer that the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed and that the output's config cannot describe. All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must ignore SIGXFSZ.
+    /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24 hold one packed layer, because their words run across rows. The result does not depend on parallel_for. out_path names a .gguf or .safetensors file in an existing folder, or a folder for model.gguf or for model.safetensors with its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names and names no architecture. A layer that is quantized already keeps every value if the output can hold it so (an outcome with MARLIN_LAYER_EXACT): in what is requested, or without format and types in the smallest type of GGUF or MLX. Else it is decoded and quantized again, with a warning; without format and types it is MARLIN_E_UNSUPPORTED. A layer that the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed and that the output's config cannot describe. All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must ignore SIGXFSZ.
     pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
     /// Reads one key-value of a GGUF (of a split one: of its first part) or one member of config.json. A member of an inner object has a path with dots: "quantization_config.bits"; of two members with one path, the first is found. Nulls, objects inside of arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is MARLIN_E_UNSUPPORTED.
     pub fn marlin_checkpoint_value(checkpoint: *const marlin_checkpoint, key: *const c_char, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;

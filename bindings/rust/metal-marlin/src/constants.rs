@@ -213,6 +213,8 @@ open_enum! {
         GPTQ = MARLIN_SCHEME_GPTQ,
         MARLIN_24 = MARLIN_SCHEME_MARLIN_24,
         GGUF = MARLIN_SCHEME_GGUF,
+        /// MLX's affine mode, in safetensors.
+        MLX = MARLIN_SCHEME_MLX,
     }
 }
 
@@ -231,6 +233,8 @@ impl LayerFlags {
     pub const ACT_ORDER: LayerFlags = LayerFlags(sys::MARLIN_LAYER_ACT_ORDER);
     /// Of every 4 elements along K two are kept.
     pub const SPARSE_2_4: LayerFlags = LayerFlags(sys::MARLIN_LAYER_SPARSE_2_4);
+    /// Of an [`crate::Outcome`]: it was quantized already, and no value has changed.
+    pub const EXACT: LayerFlags = LayerFlags(sys::MARLIN_LAYER_EXACT);
     /// Scales are integers times a float of a super-block (K-quants, IQ4_XS).
     pub const TWO_LEVEL_SCALES: LayerFlags = LayerFlags(sys::MARLIN_PACK_TWO_LEVEL_SCALES);
 

@@ -37,8 +37,17 @@ use crate::{Checkpoint, Format, LayerFlags, Matrix, Result, Scheme, Status};
 pub struct Convert<'a> {
     checkpoint: &'a Checkpoint,
     desc: sys::marlin_convert_desc,
-    layers: Vec<(String, Option<&'a [f32]>)>,
+    layers: Vec<Listed<'a>>,
+    with_norms: bool,
     host: Host<'a>,
+}
+
+/// One layer, with what is said of it alone.
+#[derive(Debug)]
+struct Listed<'a> {
+    name: String,
+    norms: Option<&'a [f32]>,
+    block_type: Option<String>,
 }
 
 /// The closures of one conversion. Those that are FnMut are called on the calling thread only.
@@ -104,15 +113,16 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Convert<'a> {
-    /// To MXFP4, NVFP4 or INT4; no layer yet.
+    /// To a format of the scheme; no layer yet. [`Format::NONE`] is for layers with a [`Convert::block_type`], and for layers that
+    /// are quantized already and are to keep every value.
     pub fn new(checkpoint: &'a Checkpoint, format: Format) -> Self {
         let desc = sys::marlin_convert_desc { format: format.0, ..Default::default() };
-        Convert { checkpoint, desc, layers: Vec::new(), host: Host::default() }
+        Convert { checkpoint, desc, layers: Vec::new(), with_norms: false, host: Host::default() }
     }
 
     /// Adds a layer, named as [`Checkpoint::layers`] does.
     pub fn layer(mut self, name: &str) -> Self {
-        self.layers.push((name.to_owned(), None));
+        self.layers.push(Listed { name: name.to_owned(), norms: None, block_type: None });
         self
     }
 
@@ -145,11 +155,26 @@ impl<'a> Convert<'a> {
     }
 
     /// Prunes the layer that was added last by the products with these norms, one for each column.
-    pub fn column_norms(mut self, norms: &'a [f32]) -> Self {
+    pub fn column_norms(self, norms: &'a [f32]) -> Self {
+        self.importance(norms).prune_2_4()
+    }
+
+    /// Weighs the squared errors of the layer that was added last by the squares of these norms, one for each column. That is
+    /// for [`Convert::scales_mse`] and [`Convert::block_type`].
+    pub fn importance(mut self, norms: &'a [f32]) -> Self {
         if let Some(last) = self.layers.last_mut() {
-            last.1 = Some(norms);
+            last.norms = Some(norms);
+            self.with_norms = true;
         }
-        self.prune_2_4()
+        self
+    }
+
+    /// GGUF: the type of the blocks of the layer that was added last, as "Q4_K".
+    pub fn block_type(mut self, name: &str) -> Self {
+        if let Some(last) = self.layers.last_mut() {
+            last.block_type = Some(name.to_owned());
+        }
+        self
     }
 
     /// The values obey 2:4, and are to be stored sparse.
@@ -210,18 +235,27 @@ impl<'a> Convert<'a> {
     pub fn write(mut self, out: impl AsRef<Path>) -> Result<()> {
         let out = text::path_to_c(out.as_ref())?;
         let names: Vec<CString> =
-            self.layers.iter().map(|(name, _)| text::to_c(name, "the layer's name")).collect::<Result<_>>()?;
+            self.layers.iter().map(|layer| text::to_c(&layer.name, "the layer's name")).collect::<Result<_>>()?;
         let layers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let norms: Vec<_> = self
             .layers
             .iter()
-            .map(|(_, norms)| norms.map_or_else(Default::default, |norms| *Matrix::row(norms).as_raw()))
+            .map(|layer| layer.norms.map_or_else(Default::default, |norms| *Matrix::row(norms).as_raw()))
             .collect();
+        let block_types: Vec<Option<CString>> = self
+            .layers
+            .iter()
+            .map(|layer| layer.block_type.as_deref().map(|name| text::to_c(name, "the type of blocks")).transpose())
+            .collect::<Result<_>>()?;
+        let types: Vec<_> = block_types.iter().map(|name| name.as_ref().map_or(ptr::null(), |name| name.as_ptr())).collect();
         let mut desc = self.desc;
         desc.layers = layers.as_ptr();
         desc.layer_count = layers.len() as u32;
-        if desc.flags & sys::MARLIN_CONVERT_PRUNE_2_4 != 0 {
+        if self.with_norms {
             desc.column_norms = norms.as_ptr();
+        }
+        if block_types.iter().any(Option::is_some) {
+            desc.types = types.as_ptr();
         }
         desc.progress = self.host.progress.is_some().then_some(progress as _);
         desc.layer_done = self.host.layer_done.is_some().then_some(layer_done as _);

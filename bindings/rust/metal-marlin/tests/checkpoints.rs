@@ -154,6 +154,12 @@ fn conversion_from_file_to_file() {
     }));
     assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"in on_layer"));
     assert_fails(Convert::new(&file, Format::MXFP4).write(&out), Status::ARGUMENT, "no layers");
+    let norms = vec![1.0; 384];
+    let blocks = |name: &str| convert(Format::NONE).block_type(name).importance(&norms).dry_run();
+    let mut written = None;
+    blocks("Q5_1").on_layer(|layer| written = Some((layer.format, layer.flags))).write(out.join("blocks.gguf")).unwrap();
+    assert_eq!(written, Some((Format::INT5, metal_marlin::LayerFlags::ADDITIVE_ZEROS)));
+    assert_fails(blocks("Q9_K").write(out.join("blocks.gguf")), Status::ARGUMENT, "expected one of Q4_0");
     assert_fails(Convert::new(&file, Format::MXFP4).layer("x").write(&out), Status::NOT_FOUND, "x");
     let unfit = convert(Format::INT4).prune_2_4().skip_unfit().scheme(Scheme::MARLIN_24).write(&out);
     assert_fails(unfit, Status::UNSUPPORTED, "no layer is left");

@@ -404,8 +404,10 @@ public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let gptq = Scheme(rawValue: MARLIN_SCHEME_GPTQ)
   /// safetensors; 2:4 sparse INT4
   public static let marlin24 = Scheme(rawValue: MARLIN_SCHEME_MARLIN_24)
-  /// GGUF v3; MXFP4, NVFP4, INT4 (Q4_0)
+  /// GGUF v3; any of its blocks that the library reads
   public static let gguf = Scheme(rawValue: MARLIN_SCHEME_GGUF)
+  /// safetensors; affine: INT2 to INT6, UINT8 with additive zeros
+  public static let mlx = Scheme(rawValue: MARLIN_SCHEME_MLX)
 
   /// The header's name.
   public var description: String {
@@ -415,6 +417,7 @@ public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConverti
     case MARLIN_SCHEME_GPTQ: "MARLIN_SCHEME_GPTQ"
     case MARLIN_SCHEME_MARLIN_24: "MARLIN_SCHEME_MARLIN_24"
     case MARLIN_SCHEME_GGUF: "MARLIN_SCHEME_GGUF"
+    case MARLIN_SCHEME_MLX: "MARLIN_SCHEME_MLX"
     default: "marlin_scheme(\(rawValue))"
     }
   }
@@ -556,4 +559,6 @@ public struct LayerFlags: OptionSet, Hashable, Sendable {
   public static let actOrder = LayerFlags(rawValue: MARLIN_LAYER_ACT_ORDER)
   /// Two of every 4 weights along K are kept
   public static let sparse2of4 = LayerFlags(rawValue: MARLIN_LAYER_SPARSE_2_4)
+  /// In marlin_convert_outcome: no value of a quantized layer has changed
+  public static let exact = LayerFlags(rawValue: MARLIN_LAYER_EXACT)
 }

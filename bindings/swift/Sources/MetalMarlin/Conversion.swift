@@ -9,15 +9,19 @@ public struct Conversion {
   public var file: Checkpoint
   /// To quantize, named as ``Checkpoint/layers()`` does.
   public var layers: [String]
-  /// MXFP4, NVFP4 or INT4.
+  /// A format of the scheme. ``Format/none`` is for ``blockTypes``, and for layers that are quantized already and are to keep every
+  /// value.
   public var format: Format
   /// How the files name and store them.
   public var scheme = Scheme.auto
   /// 0: the format's own; K or more: the whole row.
   public var groupSize = 0
   public var options: ConversionOptions = []
-  /// With ``ConversionOptions/prune2of4``: by the layer's name, one norm for each column.
+  /// By the layer's name, one norm for each column: with ``ConversionOptions/prune2of4`` to prune by, else for the errors that
+  /// ``ConversionOptions/scalesMse`` and ``blockTypes`` minimize.
   public var columnNorms: [String: [Float]] = [:]
+  /// GGUF: by the layer's name, the type of its blocks, as "Q4_K". All layers have one, or none.
+  public var blockTypes: [String: String] = [:]
   /// Safetensors: at most so many bytes of tensors a file; 0: as many files as the input has.
   public var shardBytes: UInt64 = 0
   /// Hears how far it is, on the calling thread. False stops it: ``Status/cancelled``.
@@ -52,10 +56,13 @@ public struct Conversion {
     try withC(layers, what: "the layer's name") { (names) throws(MarlinError) in
       try withRows(layers.map { columnNorms[$0] ?? [] }) { (norms) throws(MarlinError) in
         try withC([path], what: "the path") { (paths) throws(MarlinError) in
-          desc.layers = names
-          desc.column_norms = options.contains(.prune2of4) ? norms : nil
-          try call(keeping: (file, callbacks)) { api, error in
-            api.pointee.checkpoint_convert(file.handle.raw, paths?.pointee, &desc, error)
+          try withC(layers.map { blockTypes[$0] ?? "" }, what: "the type of blocks") { (types) throws(MarlinError) in
+            desc.layers = names
+            desc.column_norms = columnNorms.isEmpty ? nil : norms
+            desc.types = blockTypes.isEmpty ? nil : types
+            try call(keeping: (file, callbacks)) { api, error in
+              api.pointee.checkpoint_convert(file.handle.raw, paths?.pointee, &desc, error)
+            }
           }
         }
       }

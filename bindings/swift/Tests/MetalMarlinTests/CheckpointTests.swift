@@ -139,6 +139,14 @@ import Testing
     expectFailure(.notFound, "x") { () throws(MarlinError) in
       try Conversion(of: file, layers: ["x"], to: .mxfp4).write(to: folder + "/other")
     }
+    var blocks = Conversion(of: file, layers: [name], to: .none)
+    blocks.blockTypes[name] = "Q5_1"
+    blocks.columnNorms[name] = [Float](repeating: 1, count: 384)
+    blocks.layerDone = { outcomes.append($0) }
+    try blocks.write(to: folder + "/blocks.gguf")
+    #expect(outcomes.last?.format == .int5 && outcomes.last?.flags == .additiveZeros)
+    blocks.blockTypes[name] = "Q9_K"
+    expectFailure(.argument, "expected one of Q4_0") { () throws(MarlinError) in try blocks.write(to: folder + "/other.gguf") }
     var pruned = Conversion(of: file, layers: [name], to: .int4)
     pruned.options = .prune2of4
     pruned.columnNorms[name] = [1, 2]

@@ -163,6 +163,7 @@ import Testing
     expect(MARLIN_SCHEME_GPTQ as marlin_scheme, 2)
     expect(MARLIN_SCHEME_MARLIN_24 as marlin_scheme, 3)
     expect(MARLIN_SCHEME_GGUF as marlin_scheme, 4)
+    expect(MARLIN_SCHEME_MLX as marlin_scheme, 5)
     expect(MARLIN_VALUE_NONE as marlin_value_type, 0)
     expect(MARLIN_VALUE_BOOL as marlin_value_type, 1)
     expect(MARLIN_VALUE_I64 as marlin_value_type, 2)
@@ -188,6 +189,7 @@ import Testing
     expect(MARLIN_LAYER_ZEROS, 256)
     expect(MARLIN_LAYER_ACT_ORDER, 512)
     expect(MARLIN_LAYER_SPARSE_2_4, 1024)
+    expect(MARLIN_LAYER_EXACT, 2048)
     expect(MARLIN_LOAD_PRUNE_2_4, 4)
     expect(MARLIN_LOAD_SCALES_MSE, 16)
     expect(MARLIN_LOAD_OBEYS_2_4, 32)
@@ -374,7 +376,7 @@ import Testing
   }
 
   @Test func layoutOfConvertDesc() {
-    expect(marlin_convert_desc.self, size: 88, alignment: 8)
+    expect(marlin_convert_desc.self, size: 96, alignment: 8)
     expect(\marlin_convert_desc.struct_size as KeyPath<marlin_convert_desc, UInt32>, offset: 0, size: 4)
     expect(\marlin_convert_desc.flags as KeyPath<marlin_convert_desc, UInt32>, offset: 4, size: 4)
     expect(\marlin_convert_desc.scheme as KeyPath<marlin_convert_desc, marlin_scheme>, offset: 8, size: 4)
@@ -389,6 +391,7 @@ import Testing
     expect(\marlin_convert_desc.parallel_for as KeyPath<marlin_convert_desc, (@convention(c) (UnsafeMutableRawPointer?, UInt32, (@convention(c) (UnsafeMutableRawPointer?, UInt32) -> Void)?, UnsafeMutableRawPointer?) -> Void)?>, offset: 64, size: 8)
     expect(\marlin_convert_desc.user as KeyPath<marlin_convert_desc, UnsafeMutableRawPointer?>, offset: 72, size: 8)
     expect(\marlin_convert_desc.column_norms as KeyPath<marlin_convert_desc, UnsafePointer<marlin_matrix>?>, offset: 80, size: 8)
+    expect(\marlin_convert_desc.types as KeyPath<marlin_convert_desc, UnsafePointer<UnsafePointer<CChar>?>?>, offset: 88, size: 8)
   }
 
   @Test func layoutOfApi() {

@@ -14,7 +14,7 @@ layout!(marlin_open_desc, 16, 4, (struct_size, 0, 4), (flags, 4, 4), (layout, 8,
 layout!(marlin_layer_info, 72, 8, (struct_size, 0, 4), (status, 4, 4), (name, 8, 8), (n, 16, 8), (k, 24, 8), (experts, 32, 4), (group_size, 36, 4), (format, 40, 4), (layout, 44, 4), (flags, 48, 4), (dtype, 52, 4), (bytes, 56, 8), (kept_share, 64, 8));
 layout!(marlin_value, 80, 8, (struct_size, 0, 4), (kind, 4, 4), (element_type, 8, 4), (reserved, 12, 4), (key, 16, 8), (key_bytes, 24, 8), (i64, 32, 8), (u64, 40, 8), (f64, 48, 8), (data, 56, 8), (bytes, 64, 8), (count, 72, 8));
 layout!(marlin_convert_outcome, 104, 8, (struct_size, 0, 4), (status, 4, 4), (name, 8, 8), (reason, 16, 8), (n, 24, 8), (k, 32, 8), (experts, 40, 4), (group_size, 44, 4), (from, 48, 4), (format, 52, 4), (flags, 56, 4), (reserved, 60, 4), (bytes_before, 64, 8), (bytes_after, 72, 8), (squared_error, 80, 8), (squared_norm, 88, 8), (kept_norm, 96, 8));
-layout!(marlin_convert_desc, 88, 8, (struct_size, 0, 4), (flags, 4, 4), (scheme, 8, 4), (format, 12, 4), (group_size, 16, 4), (layer_count, 20, 4), (layers, 24, 8), (shard_bytes, 32, 8), (progress, 40, 8), (layer_done, 48, 8), (log, 56, 8), (parallel_for, 64, 8), (user, 72, 8), (column_norms, 80, 8));
+layout!(marlin_convert_desc, 96, 8, (struct_size, 0, 4), (flags, 4, 4), (scheme, 8, 4), (format, 12, 4), (group_size, 16, 4), (layer_count, 20, 4), (layers, 24, 8), (shard_bytes, 32, 8), (progress, 40, 8), (layer_done, 48, 8), (log, 56, 8), (parallel_for, 64, 8), (user, 72, 8), (column_norms, 80, 8), (types, 88, 8));
 layout!(marlin_api, 248, 8, (struct_size, 0, 4), (abi_major, 4, 4), (abi_minor, 8, 4), (version, 12, 4), (device_get, 16, 8), (context_create, 24, 8), (context_destroy, 32, 8), (stream_create, 40, 8), (stream_flush, 48, 8), (stream_wait, 56, 8), (stream_destroy, 64, 8), (buffer_create, 72, 8), (buffer_host, 80, 8), (buffer_destroy, 88, 8), (weights_pack, 96, 8), (weights_unpack, 104, 8), (weights_info, 112, 8), (weights_destroy, 120, 8), (checkpoint_open, 128, 8), (checkpoint_layer, 136, 8), (checkpoint_tensor, 144, 8), (checkpoint_destroy, 152, 8), (weights_load, 160, 8), (gemm, 168, 8), (gemm_many, 176, 8), (prepare, 184, 8), (explain, 192, 8), (get_version, 200, 8), (status_name, 208, 8), (checkpoint_convert, 216, 8), (checkpoint_value, 224, 8), (checkpoint_value_at, 232, 8), (value_next_string, 240, 8));
 
 #[test]
@@ -205,6 +205,8 @@ fn constants() {
     assert_eq!(value, 3);
     let value: marlin_scheme = MARLIN_SCHEME_GGUF;
     assert_eq!(value, 4);
+    let value: marlin_scheme = MARLIN_SCHEME_MLX;
+    assert_eq!(value, 5);
     let value: marlin_value_type = MARLIN_VALUE_NONE;
     assert_eq!(value, 0);
     let value: marlin_value_type = MARLIN_VALUE_BOOL;
@@ -255,6 +257,8 @@ fn constants() {
     assert_eq!(value, 512);
     let value: u32 = MARLIN_LAYER_SPARSE_2_4;
     assert_eq!(value, 1024);
+    let value: u32 = MARLIN_LAYER_EXACT;
+    assert_eq!(value, 2048);
     let value: u32 = MARLIN_LOAD_PRUNE_2_4;
     assert_eq!(value, 4);
     let value: u32 = MARLIN_LOAD_SCALES_MSE;
