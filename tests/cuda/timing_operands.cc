@@ -1,0 +1,114 @@
+#include "timing_operands.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "oracle.h"
+
+namespace timing {
+namespace {
+
+namespace mm = metal_marlin;
+
+constexpr size_t kRotatingBytes = size_t{720} << 20;  // many times the last cache of any GPU so far
+constexpr size_t kLeastCopies = 4;
+constexpr size_t kPlaces = size_t{1} << 20;  // where the codes of a copy may begin
+
+int64_t groups_of(const Shape& shape, const Format& format) { return (shape.k + format.group - 1) / format.group; }
+
+/// [n][groups], of about the size that makes products of random codes and activations about 1 to 30.
+std::vector<uint8_t> random_scales(const Shape& shape, const Format& format, size_t copy) {
+  std::mt19937 random(static_cast<uint32_t>(copy));
+  std::vector<uint8_t> scales(static_cast<size_t>(shape.n * groups_of(shape, format) * oracle::bytes_of(format.scales)));
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const auto bits = static_cast<uint32_t>(random());
+    uint32_t byte = 0;
+    if (format.scales == MARLIN_E8M0) byte = 118 + bits % 4;                            // 2^-9 to 2^-6
+    if (format.scales == MARLIN_E4M3) byte = 8 + bits % 40;                             // 2^-6 to 0.47
+    if (format.scales == MARLIN_F16) byte = i % 2 == 0 ? bits & 255 : 0x18 + bits % 4;  // 2^-9 to 2^-8
+    scales[i] = static_cast<uint8_t>(byte);
+  }
+  return scales;
+}
+
+template <class Word>
+std::vector<Word> random_words(size_t count, uint32_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<Word> words(count);
+  constexpr size_t kInDraw = sizeof(uint64_t) / sizeof(Word);
+  for (size_t i = 0; i < count; i += kInDraw) {
+    const uint64_t bits = random();
+    std::memcpy(&words[i], &bits, std::min(kInDraw, count - i) * sizeof(Word));
+  }
+  return words;
+}
+
+}  // namespace
+
+size_t packed_bytes(const Shape& shape, const Format& format) {
+  return static_cast<size_t>(shape.n * shape.k / 2 + shape.n * groups_of(shape, format) * oracle::bytes_of(format.scales));
+}
+size_t dense_bytes(const Shape& shape) { return static_cast<size_t>(shape.n * shape.k) * kElementBytes; }
+size_t copies_of(size_t bytes) { return std::max(kLeastCopies, kRotatingBytes / bytes + 1); }
+
+/// Draws from a table, because to round each number by itself takes far longer.
+std::vector<uint16_t> random_numbers(size_t count, marlin_dtype dtype, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::vector<uint16_t> table(size_t{1} << 16);
+  for (size_t i = 0; i < table.size(); ++i) oracle::write(dtype, table.data(), static_cast<int64_t>(i), uniform(random));
+  std::vector<uint16_t> numbers = random_words<uint16_t>(count, seed);
+  for (uint16_t& number : numbers) number = table[number];
+  return numbers;
+}
+
+RandomWeights::RandomWeights(std::span<const Shape* const> shapes) {
+  size_t most = 0;
+  for (const Shape* shape : shapes) most = std::max(most, static_cast<size_t>(shape->n * shape->k / 2));
+  codes_ = random_words<uint8_t>(most + kPlaces, 1);
+}
+
+const uint8_t* RandomWeights::codes_of(size_t copy) const { return codes_.data() + copy * 8191 % kPlaces; }
+
+mm::weights RandomWeights::pack(const mm::context& context, const Shape& shape, const Format& format, size_t copy) const {
+  const std::vector<uint8_t> scales = random_scales(shape, format, copy);
+  auto desc = mm::make<marlin_pack_desc>();
+  desc.format = format.format;
+  desc.group_size = static_cast<uint32_t>(format.group);
+  desc.n = shape.n;
+  desc.k = shape.k;
+  desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k / 2);
+  desc.scales.data = const_cast<uint8_t*>(scales.data());
+  desc.scales.rows = shape.n;
+  desc.scales.cols = groups_of(shape, format);
+  desc.scales.dtype = format.scales;
+  return mm::pack(context, desc);
+}
+
+DecodedRows RandomWeights::decode(const Shape& shape, const Format& format, size_t copy, std::vector<int64_t> rows) const {
+  const std::vector<uint8_t> scales = random_scales(shape, format, copy);
+  const uint8_t* const codes = codes_of(copy);
+  oracle::Weights weights;
+  weights.format = format.format;
+  weights.n = static_cast<int64_t>(rows.size());
+  weights.k = shape.k;
+  weights.group_size = format.group;
+  weights.groups = groups_of(shape, format);
+  for (const int64_t row : rows) {
+    for (int64_t k = 0; k < shape.k; ++k) {
+      const uint8_t pair = codes[(row * shape.k + k) / 2];
+      weights.codes.push_back(k % 2 == 0 ? pair & 15 : pair >> 4);
+    }
+    for (int64_t group = 0; group < weights.groups; ++group)
+      weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));
+  }
+  DecodedRows decoded{std::move(rows), {}};
+  decoded.values.reserve(weights.codes.size());
+  for (int64_t k = 0; k < shape.k; ++k)
+    for (int64_t row = 0; row < weights.n; ++row) decoded.values.push_back(oracle::value(weights, row, k));
+  return decoded;
+}
+
+}  // namespace timing

@@ -1,0 +1,64 @@
+// What the race multiplies: shapes of models, random weights in several formats, and random 16-bit numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "metal_marlin/metal_marlin.hpp"
+
+namespace timing {
+
+struct Shape {
+  const char* name;
+  int64_t k, n;
+  int64_t most_rows;  ///< of A that a model gives it
+};
+inline constexpr Shape kShapes[] = {{"fc1", 4096, 11776, 4096},
+                                    {"fc2", 11776, 4096, 4096},
+                                    {"square", 4096, 4096, 4096},
+                                    {"large", 8192, 28672, 4096},
+                                    {"lm_head", 2880, 201088, 8}};
+
+struct Format {
+  const char* name;
+  marlin_format format;
+  int64_t group;
+  marlin_dtype scales;
+};
+inline constexpr Format kFormats[] = {
+    {"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0}, {"nvfp4", MARLIN_NVFP4, 16, MARLIN_E4M3}, {"int4", MARLIN_INT4, 128, MARLIN_F16}};
+
+inline constexpr size_t kElementBytes = 2;  // of activations, of C, and of cuBLAS's weights
+
+/// Codes and scales.
+size_t packed_bytes(const Shape& shape, const Format& format);
+size_t dense_bytes(const Shape& shape);
+/// How many weights of so many bytes take turns: what is read is never in a cache, and a graph has several products.
+size_t copies_of(size_t bytes);
+
+/// Numbers from -1 to 1 of a 16-bit type.
+std::vector<uint16_t> random_numbers(size_t count, marlin_dtype dtype, uint32_t seed);
+
+/// Some rows of weights as numbers.
+struct DecodedRows {
+  std::vector<int64_t> rows;
+  std::vector<double> values;  ///< [k][rows]
+};
+
+/// Random weights. Copies have the same codes, each from another place on, and scales of their own.
+class RandomWeights {
+ public:
+  explicit RandomWeights(std::span<const Shape* const> shapes);
+  metal_marlin::weights pack(const metal_marlin::context& context, const Shape& shape, const Format& format, size_t copy) const;
+  /// By the oracle, without the library.
+  DecodedRows decode(const Shape& shape, const Format& format, size_t copy, std::vector<int64_t> rows) const;
+
+ private:
+  const uint8_t* codes_of(size_t copy) const;
+
+  std::vector<uint8_t> codes_;
+};
+
+}  // namespace timing
