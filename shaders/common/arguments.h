@@ -6,6 +6,8 @@
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
+//               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
+//               | "wgmma_" codes "_" activation "_m" rows "_n" columns            CUDA, Hopper
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
 //   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
@@ -41,6 +43,9 @@
 #define MARLIN_BUFFER_C 7         // [not partial]
 #define MARLIN_BUFFER_PARTIALS 8  // float [splits][m][n] [partial]; finish reads it
 #define MARLIN_BUFFER_ARGS 9      // ProductArgs, by value
+/// Of kernels whose threadgroups share tiles: float [2 threadgroups][rows][columns], and counters.
+#define MARLIN_BUFFER_SHARED 10
+#define MARLIN_BUFFER_COUNTERS 11
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \

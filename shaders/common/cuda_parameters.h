@@ -3,7 +3,15 @@
 
 #include "arguments.h"
 
-enum { kCudaBuffers = 10, kCudaConstants = 16, kCudaArgumentBytes = 48 };
+enum {
+  kCudaBuffers = 12,
+  kCudaConstants = 16,
+  kCudaArgumentBytes = 48,
+  kTensorMapBytes = 128  // of CUtensorMap
+};
+
+/// Bytes of shared memory that the launch of a kernel for Hopper gives it.
+enum { kRingSharedBytes = 230400, kTileSharedBytes = 230400 };
 
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations
 // are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT:
@@ -17,9 +25,11 @@ struct CudaParameters {
   alignas(8) unsigned char arguments[kCudaArgumentBytes];  // ProductArgs, UnpackArgs, PrepareArgs
   unsigned first_row_of_groups;  // is added to blockIdx.y, whose limit is 65535
   unsigned reserved;
+  /// Boxes of A for the copy engine, if A is aligned and the kernel has them (kernels.inc).
+  alignas(64) unsigned char tensor_map[kTensorMapBytes];
 };
 static_assert(sizeof(ProductArgs) <= kCudaArgumentBytes &&
                   sizeof(UnpackArgs) <= kCudaArgumentBytes &&
                   sizeof(PrepareArgs) <= kCudaArgumentBytes,
               "arguments fit");
-static_assert(sizeof(CudaParameters) == 152, "same on host and device");
+static_assert(sizeof(CudaParameters) == 320, "same on host and device");

@@ -27,17 +27,22 @@
 //     4-bit 2:4    3 / 2 / 1: [codes of units 0, 1][codes of units 2, 3][positions] /
 //                  [codes][positions] / [both]
 //
-// This order is that of simdgroup matrices. For mma.m16n8k16 (CUDA), whose steps have 16 slots, the
-// slots of a group must not be apart: unit w of a block holds its slots 32 w ... 32 w + 31, of
-// which lane j has 4 j + 0..3 and 16 + 4 j + 0..3. Step t of half p is slot 32 w + mma_slot(j, t,
-// p), so steps 0 and 1 make one 16 x 16 operand of 16 neighboring slots, steps 2 and 3 the next,
-// and the units of a row block follow each other without regard to blocks.
+// This order is that of simdgroup matrices. CUDA's is the order of operand A of mma.m16n8k16 and of
+// a warp's part of wgmma.m64nNk16, which have steps of 16 neighboring slots. Slots are padded to a
+// multiple of 64. Unit w of a row block has its slots 32 w ... 32 w + 31 without regard to blocks.
+// Lane 4 r + j has the rows 8 i + r, and code (t, p) of its unit is slot mma_slot(j, t, p).
+//
+//   memory         [row block][chunk][half of the row block, 16 rows][lane], uint4: a warp loads
+//                  512 consecutive bytes, which are all that 16 rows have of a chunk
+//     4-bit        a chunk has 64 slots; the words are tiles 2 half, 2 half + 1 of its first unit,
+//                  then of its second
+//     8-bit        a chunk has 32 slots; the words are both words of tile 2 half, then of the next
 //
 // Bits of a unit: p = 0 are slots 0..3 (step t is slot t), and p = 1 are slots 4..7. They are 16
 // bits apart, so one operation on a word handles a pair of halves (p = 0, p = 1) of the same step.
 //     FP4          bit of a 16-bit half  15 14 13 12 | 11 10 9 | 8 7 6 | 5 4 3 | 2 1 0
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3
-//                  (five shifts decode eight codes)
+//                  (five shifts decode eight codes). CUDA: fp4_mma_bit
 //     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
 //     INT8         value + 128; word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of
 //                  half p at bits 16 p + 8 (t % 2) + 7 and below
@@ -54,8 +59,11 @@
 // two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the same order;
 // they are bytes (integer zero points) or have the type of the additive zeros. E8M0 scales are
 // stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of 2^14 that
-// FP4 codes lack (decode.h), or less in rows with exponents above 240. There is one RowFactor
-// (arguments.h) per row of W, padded to whole row blocks.
+// FP4 codes lack (decode.h), or less in rows with exponents above 240. On CUDA it is 126, so that
+// the byte is the exponent of a bfloat16 that turns a code's bits into its value; it is less in
+// rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a sign, which the codes
+// have instead, nor subnormals. There is one RowFactor (arguments.h) per row of W, padded to whole
+// row blocks.
 #pragma once
 
 #ifdef __METAL_VERSION__
@@ -80,6 +88,9 @@ enum {
   kLanes = 32,
   kActivationBlock = 32,   // slots that share a scale of INT8 activations
   kFp4Exponent = 14,       // FP4 codes are decoded as 2^-14 of their value
+  kMmaExponent = 126,      // in CUDA's order: their bits are bfloat16 numbers of 2^-126 of it
+  kMmaSlots = 64,          // in CUDA's order, slots are padded to a multiple of this
+  kE5m3Zero = 9,           // exponent field of 1 in an E5M3 byte
   kLargestExponent = 254,  // of stored E8M0 bytes
 };
 
@@ -92,9 +103,16 @@ MARLIN_SHARED marlin_int lane_at(marlin_int row, marlin_int column) {
   return (row & 4) << 2 | (column & 2) << 2 | (row & 3) << 1 | (column & 1);
 }
 
-/// The slot of a unit of 32 slots in the order for mma.m16n8k16: that of lane j, step t, half p.
+/// The slot of a unit of 32 slots in CUDA's order: that of code (t, p) of lane j.
 MARLIN_SHARED marlin_int mma_slot(marlin_int j, marlin_int t, marlin_int p) {
-  return 16 * (t / 2) + 4 * j + 2 * (t % 2) + p;
+  return 16 * (t / 2) + 2 * j + 8 * (t % 2) + p;
+}
+/// The number, in a row block of CUDA's order, of word v of a unit for tile i. Units have one word,
+/// or two (8-bit codes), of a lane and tile.
+MARLIN_SHARED marlin_int mma_word(marlin_int unit, marlin_int words, marlin_int lane, marlin_int i,
+                                  marlin_int v) {
+  return words == 1 ? 4 * (kLanes * ((unit & ~1) + i / 2) + lane) + 2 * (unit & 1) + (i & 1)
+                    : 4 * (kLanes * (2 * unit + i / 2) + lane) + 2 * (i & 1) + v;
 }
 
 /// The number of blocks of K, including the block of 64 and the block of 32.
@@ -124,3 +142,12 @@ MARLIN_SHARED marlin_int fp4_sign_bit(marlin_int t) {
   return 16 - t;                 // 14, 13
 }
 MARLIN_SHARED marlin_int fp4_low_bit(marlin_int t) { return 9 - 3 * t; }
+
+/// The position of bit b of the code of step t in CUDA's order, in a word rotated right by 16 p.
+/// Bit 3 is the sign. One shift or rotation brings steps 0, 1 and 2 to the bits 15 and 8..6, which
+/// are the sign, the low exponent bits and the high fraction bit of a bfloat16, in both halves at
+/// once; step 3 takes what bits are left.
+MARLIN_SHARED marlin_int fp4_mma_bit(marlin_int t, marlin_int b) {
+  if (t == 3) return b < 2 ? 4 + b : 16 - b;  // 4, 5, 14, 13
+  return (t == 0 ? 6 : 10 * (t - 1)) + (b < 3 ? b : 9);
+}

@@ -1,5 +1,5 @@
-// Reads activations as operand B of mma.m16n8k16: a lane has four neighboring columns of one row
-// for each step of 16 slots.
+// Reads activations as operand B of mma.m16n8k16: of each step of 16 slots, lane 4 g + j has the
+// columns 2 j, 2 j + 1, 2 j + 8 and 2 j + 9 of row g.
 #pragma once
 #include "numbers.cuh"
 
@@ -7,6 +7,7 @@
 /// can wait for each other's sake.
 struct ActivationF16 {
   typedef u16 Stored;
+  typedef u32 Pair;
   typedef uint2 Raw;
   typedef F16 Number;
   static constexpr int kPieces = 1;
@@ -18,6 +19,7 @@ struct ActivationF16 {
   __device__ static Raw join(const Stored (&x)[4]) {
     return make_uint2(x[0] | u32(x[1]) << 16, x[2] | u32(x[3]) << 16);
   }
+  __device__ static Raw join(Pair first, Pair second) { return make_uint2(first, second); }
 };
 struct ActivationBf16 : ActivationF16 {
   typedef Bf16 Number;
@@ -28,6 +30,7 @@ struct ActivationBf16 : ActivationF16 {
 /// below 2^-133.)
 struct ActivationF32 {
   typedef float Stored;
+  typedef float2 Pair;
   typedef float4 Raw;
   typedef Bf16 Number;
   static constexpr int kPieces = 3;
@@ -48,11 +51,15 @@ struct ActivationF32 {
         piece[p][2 * i] | piece[p][2 * i + 1] << 16;
   }
   __device__ static Raw join(const Stored (&x)[4]) { return make_float4(x[0], x[1], x[2], x[3]); }
+  __device__ static Raw join(Pair first, Pair second) {
+    return make_float4(first.x, first.y, second.x, second.y);
+  }
 };
 
 /// INT8 activations become float16; their scales multiply sums of 32 slots.
 struct ActivationI8 {
   typedef signed char Stored;
+  typedef u16 Pair;
   typedef u32 Raw;
   typedef F16 Number;
   static constexpr int kPieces = 1;
@@ -67,19 +74,34 @@ struct ActivationI8 {
     UNROLL for (int i = 0; i < 4; i++) raw |= (u32(x[i]) & 0xFF) << (8 * i);
     return raw;
   }
+  __device__ static Raw join(Pair first, Pair second) { return first | u32(second) << 16; }
 };
 
-/// Columns k .. k + 3 of a row of A, with one load; `row + k` is aligned to their bytes.
+/// A lane's part of a step, from its first column on, which is aligned to a pair.
 template <class Activation>
-__device__ inline typename Activation::Raw load_columns(const typename Activation::Stored* row,
-                                                        int k) {
-  return *reinterpret_cast<const typename Activation::Raw*>(row + k);
+__device__ inline typename Activation::Raw load_step(const typename Activation::Stored* from) {
+  typedef typename Activation::Pair Pair;
+  return Activation::join(*reinterpret_cast<const Pair*>(from),
+                          *reinterpret_cast<const Pair*>(from + 8));
 }
-/// The same at any alignment. Columns from K on are 0 and are not read.
+/// Column k of a row, or 0 for a column from K on, which is not read.
+template <class T>
+__device__ inline T column_or_0(const T* row, int k, int K) {
+  return k < K ? row[k] : T(0);
+}
+/// Part of a step from column k on, at any alignment.
+template <class Activation>
+__device__ inline typename Activation::Raw load_step(const typename Activation::Stored* row, int k,
+                                                     int K) {
+  typename Activation::Stored x[4];
+  UNROLL for (int i = 0; i < 4; i++) x[i] = column_or_0(row, k + i % 2 + i / 2 * 8, K);
+  return Activation::join(x);
+}
+/// Columns k .. k + 3, at any alignment.
 template <class Activation>
 __device__ inline typename Activation::Raw load_columns(const typename Activation::Stored* row,
                                                         int k, int K) {
   typename Activation::Stored x[4];
-  UNROLL for (int i = 0; i < 4; i++) x[i] = k + i < K ? row[k + i] : typename Activation::Stored(0);
+  UNROLL for (int i = 0; i < 4; i++) x[i] = column_or_0(row, k + i, K);
   return Activation::join(x);
 }

@@ -8,22 +8,25 @@
 struct Fp4 {
   static constexpr bool kZeros = false;
   static constexpr int kWords = 1;  // of a unit, a lane and a tile
-  /// A number whose exponent field holds only the low two bits of E2M1 is 2^-14 of it in float16.
-  __device__ static void decode(F16, const u32 (&word)[1], u32, u32 (&h)[4]) {
-    const u32 q = word[0];
-    h[0] = q & 0x8E008E00u;
-    h[1] = (q << 3) & 0x8E008E00u;
-    h[2] = ((q << 1) & 0x80008000u) | ((q << 6) & 0x0E000E00u);
-    h[3] = ((q << 2) & 0x80008000u) | ((q << 9) & 0x0E000E00u);
+  /// The bits of codes as bfloat16: a number whose exponent field holds only the low two bits of
+  /// E2M1 is 2^-126 of it.
+  __device__ static void bits(u32 q, u32 (&h)[4]) {
+    constexpr u32 kCode = 0x81C0u * kHalves;
+    h[0] = q & kCode;
+    h[1] = (q << 6) & kCode;
+    h[2] = __funnelshift_r(q, q, 4) & kCode;
+    h[3] = ((q << 2) & (0x80C0u * kHalves)) | ((q >> 6) & (0x0100u * kHalves));
   }
-  /// The same in bfloat16 is 2^-126 of it, and 2^112 makes 2^-14 of that.
+  /// The same bits three places higher, but for the sign, are 2^-14 in float16.
+  __device__ static void decode(F16, const u32 (&word)[1], u32, u32 (&h)[4]) {
+    bits(word[0], h);
+    UNROLL for (int t = 0; t < 4; t++) h[t] =
+        (h[t] & (0x8000u * kHalves)) | ((h[t] << 3) & (0x0E00u * kHalves));
+  }
+  /// 2^112 makes 2^-14 of 2^-126.
   __device__ static void decode(Bf16, const u32 (&word)[1], u32, u32 (&h)[4]) {
-    const u32 q = word[0], q3 = q << 3;
-    h[0] = (q & 0x80008000u) | ((q >> 3) & 0x01C001C0u);
-    h[1] = (q3 & 0x80008000u) | (q & 0x01C001C0u);
-    h[2] = ((q << 1) & 0x80008000u) | (q3 & 0x01C001C0u);
-    h[3] = ((q << 2) & 0x80008000u) | ((q << 6) & 0x01C001C0u);
-    UNROLL for (int t = 0; t < 4; t++) h[t] = Bf16::multiply_add(h[t], 0x77807780u, 0x80008000u);
+    bits(word[0], h);
+    UNROLL for (int t = 0; t < 4; t++) h[t] = Bf16::multiply(h[t], 0x7780u * kHalves);
   }
 };
 

@@ -40,18 +40,30 @@ __device__ inline float combine(float gate, float up, u32 epilogue) {
   return swiglu_oai(gate, up);
 }
 
-/// Turns the sum of row n of W into the argument of the epilogue.
-__device__ inline float scale_and_bias(float sum, int n, const Launch& launch) {
-  const u32 factor = launch.constant(MARLIN_CONSTANT_ROW_FACTOR);
-  if (factor != kRowFactorNone) {
-    const RowFactor f = launch.buffer<const RowFactor>(MARLIN_BUFFER_ROWS)[n];
+/// What turns the sums of row n of W into arguments of the epilogue.
+struct FinishedRow {
+  RowFactor factor{1.0f, 1.0f};
+  float bias = -0.0f;  // the one that changes nothing
+  bool divides = false;
+
+  __device__ FinishedRow(int n, const Launch& launch) {
+    const u32 kind = launch.constant(MARLIN_CONSTANT_ROW_FACTOR);
+    if (kind != kRowFactorNone) factor = launch.buffer<const RowFactor>(MARLIN_BUFFER_ROWS)[n];
+    divides = kind == kRowFactorDivide;
+    const u32 type = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
+    if (type != kFloatNone)
+      bias = read_float(launch.buffer<const void>(MARLIN_BUFFER_BIAS), n, type);
+  }
+  __device__ float finish(float sum) const {
+    sum *= factor.multiplier;
     // The quotient of both might leave the range of float32 although the result does not. One of
     // the two is 1 or a power of 2.
-    sum = factor == kRowFactorDivide ? sum * f.multiplier / f.divisor : sum * f.multiplier;
+    if (divides) sum /= factor.divisor;
+    return sum + bias;
   }
-  const u32 bias = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
-  if (bias == kFloatNone) return sum;
-  return sum + read_float(launch.buffer<const void>(MARLIN_BUFFER_BIAS), n, bias);
+};
+__device__ inline float scale_and_bias(float sum, int n, const Launch& launch) {
+  return FinishedRow(n, launch).finish(sum);
 }
 
 __device__ inline void store(float v, long long at, const Launch& launch) {

@@ -7,19 +7,24 @@
 
 constexpr int kGemmWarps = 8, kStageUnits = 2, kStageSlots = 32 * kStageUnits;
 
-/// A staged row has 32 bytes more than its slots: of 16-bit numbers, eight banks lie between
-/// neighboring rows, so that a half warp that reads 8 bytes a lane meets every bank once.
+/// A staged row has eight numbers more than its slots: of 16-bit numbers, four banks lie between
+/// neighboring rows, so that a warp that reads 4 bytes a lane meets every bank once. INT8 needs 16
+/// bytes between, so that copies of 4 bytes stay aligned.
 template <class Activation, int ROWS>
 struct StagedActivations {
   typedef typename Activation::Stored Stored;
   typedef typename Activation::Raw Raw;
-  static constexpr int kStride = kStageSlots + 32 / int(sizeof(Stored));
+  static constexpr int kStride = kStageSlots + (sizeof(Stored) == 1 ? 16 : 8);
   static constexpr int kQuads = ROWS * (kStageSlots / 4) / (kGemmWarps * kWarp);
   Stored x[2][ROWS][kStride];
 
   /// Four columns of a row.
   __device__ Raw& raw(int buffer, int row, int column) {
     return *reinterpret_cast<Raw*>(&x[buffer][row][column]);
+  }
+  /// A lane's part of a step, whose first column this is.
+  __device__ Raw step(int buffer, int row, int column) const {
+    return load_step<Activation>(&x[buffer][row][column]);
   }
 };
 
@@ -59,7 +64,6 @@ __device__ inline void gemm(const CudaParameters& parameters, int m0) {
   const float* const a_scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES);
 
   S sums(launch, live ? row_block : 0, lane);
-  const int position = lane_at(g, j);
   const auto stage = [&](int buffer, int unit) {
     const int K = min(args.k, 32 * end);
     const bool whole = aligned && 32 * (unit + kStageUnits) <= K;
@@ -80,16 +84,16 @@ __device__ inline void gemm(const CudaParameters& parameters, int m0) {
   for (int unit = begin; unit < end; unit += kStageUnits, buffer ^= 1) {
     Chunk<Codes, kStageUnits> chunk;
     const int units = min(end - unit, kStageUnits);
-    if (live) sums.load(chunk, codes, unit, units, position);
+    if (live) sums.load(chunk, codes, unit, units, lane);
     stage(buffer ^ 1, unit + kStageUnits);
     wait_for_all_but_last();
     __syncthreads();
     UNROLL for (int w = 0; w < kStageUnits; w++) {
       if (w >= units || !live) break;
       const auto operands = [&](int step, typename S::Operand& b) {
-        const int column = 32 * w + 16 * step + 4 * j;
+        const int column = 32 * w + 16 * step + 2 * j;
         UNROLL for (int t = 0; t < TILES; t++)
-            Activation::take(staged.raw(buffer, in_tile + 8 * t + g, column), b[t]);
+            Activation::take(staged.step(buffer, in_tile + 8 * t + g, column), b[t]);
       };
       const auto scale_of = [&](int t, int e) {
         const long long row = existing_row(args, m0 + in_tile + 8 * t + 2 * j + e);

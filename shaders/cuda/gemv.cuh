@@ -30,10 +30,9 @@ __device__ inline void gemv(const CudaParameters& parameters, int first) {
                                                    existing_row(args, first + 8 * t + g) * args.lda;
 
   S sums(launch, row_block, lane);
-  const int position = lane_at(g, j);
   Chunk<Codes, kChunkUnits> next;
   int unit = begin + kChunkUnits * warp;
-  sums.load(next, codes, unit, end - unit, position);
+  sums.load(next, codes, unit, end - unit, lane);
   for (; unit < end; unit += kChunkUnits * kGemvWarps) {
     const Chunk<Codes, kChunkUnits> chunk = next;
     const int units = min(end - unit, kChunkUnits), K = args.k;
@@ -43,15 +42,15 @@ __device__ inline void gemv(const CudaParameters& parameters, int first) {
     const auto fetch = [&](int w) {  // the activations of kAhead units
       UNROLL for (int v = 0; v < kAhead; v++) UNROLL for (int step = 0; step < 2; step++)
           UNROLL for (int t = 0; t < TILES; t++) {
-        const int k = 32 * (unit + w + v) + 16 * step + 4 * j;
+        const int k = 32 * (unit + w + v) + 16 * step + 2 * j;
         if (whole)
-          x[v][step][t] = load_columns<Activation>(rows[t], k);
+          x[v][step][t] = load_step<Activation>(rows[t] + k);
         else
-          x[v][step][t] = load_columns<Activation>(rows[t], k, K);
+          x[v][step][t] = load_step<Activation>(rows[t], k, K);
       }
     };
     if (kAhead == kChunkUnits) fetch(0);
-    sums.load(next, codes, following, end - following, position);
+    sums.load(next, codes, following, end - following, lane);
     UNROLL for (int w = 0; w < kChunkUnits; w++) {
       if (w >= units) break;
       if (kAhead == 1) fetch(w);

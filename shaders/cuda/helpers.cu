@@ -107,18 +107,21 @@ MARLIN_HELPER(finish) {
 
 constexpr u32 kQuietNaN = 0x7FC00000u;
 
-/// Twice the value of code (j, t, p) of a unit, whose word or two words these are; of U4 the code.
+/// Twice the value of code (t, p) of a lane's unit, whose word or two words these are; of U4 the
+/// code.
 struct UnpackFp4 {
   static constexpr int kWords = 1;
   static constexpr bool kZeros = false;
+  __device__ static int bit(const u32* word, int t, int p, int b) {
+    return int(word[0] >> ((fp4_mma_bit(t, b) + 16 * p) & 31) & 1);
+  }
   __device__ static int twice(const u32* word, int t, int p) {
-    const u32 half = word[0] >> (16 * p);
-    const int code = int(half >> fp4_low_bit(t) & 7), sign = int(half >> fp4_sign_bit(t) & 1);
+    const int code = bit(word, t, p, 0) | bit(word, t, p, 1) << 1 | bit(word, t, p, 2) << 2;
     const int magnitude = code < 2 ? code : (2 + (code & 1)) << (code / 2 - 1);
-    return sign != 0 ? -magnitude : magnitude;
+    return bit(word, t, p, 3) != 0 ? -magnitude : magnitude;
   }
   __device__ static bool negative_zero(const u32* word, int t, int p) {
-    return (word[0] >> (16 * p + fp4_sign_bit(t)) & 1) != 0;
+    return bit(word, t, p, 3) != 0;
   }
 };
 struct UnpackU4 {
@@ -149,7 +152,7 @@ __device__ inline u32 scale_bits(const void* from, long long at, u32 type, int s
       return u32(static_cast<const u16*>(from)[at]) << 16;
     case kScaleE4m3: {
       const u32 byte = static_cast<const unsigned char*>(from)[at];
-      return (byte & 0x7F) == 0x7F ? kQuietNaN : __float_as_uint(e4m3_bits(byte) * kE4m3Range);
+      return byte == 0xFF ? kQuietNaN : __float_as_uint(e5m3_value(byte));
     }
     default: {
       const int stored = static_cast<const unsigned char*>(from)[at];
@@ -219,8 +222,8 @@ __device__ inline void unpack(const CudaParameters& parameters) {
   const u32* const codes = launch.buffer<const u32>(MARLIN_BUFFER_CODES);
   u32 words[Codes::kWords];
   UNROLL for (int v = 0; v < Codes::kWords; v++) {
-    const long long units = static_cast<long long>(row_block) * (args.slots / 32) + unit;
-    words[v] = codes[((units * Codes::kWords + v) * kLanes + lane_at(r, j)) * 4 + i];
+    const long long first = static_cast<long long>(row_block) * args.slots * Codes::kWords * 4;
+    words[v] = codes[first + mma_word(unit, Codes::kWords, 4 * r + j, i, v)];
   }
   const u32 shift = launch.constant(MARLIN_CONSTANT_GROUP_SHIFT);
   const u32 scale_type = launch.constant(MARLIN_CONSTANT_SCALE_TYPE);

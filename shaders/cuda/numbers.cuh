@@ -40,6 +40,12 @@ struct Form {
 };
 typedef Form<-1, -1, -1> AnyForm;
 
+/// A number as a type.
+template <int N>
+struct Constant {
+  static constexpr int value = N;
+};
+
 __device__ inline float f16_to_float(u16 bits) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
@@ -71,12 +77,20 @@ __device__ inline void write_float(void* to, long long at, u32 type, float v) {
   }
 }
 
-/// 2^-8 times the value of an E4M3 byte, exactly. 0x7F and 0xFF (NaN) become finite; the row factor
-/// contains their NaN.
-__device__ inline float e4m3_bits(u32 byte) {
-  return f16_to_float(u16((byte & 0x80) << 8 | (byte & 0x7F) << 7));
+/// 2^14 of the scale that the low byte stands for, less the row's factor. It is computed through
+/// the exponent of a float, of which the byte is 112 more.
+__device__ inline float e8m0_factor(u32 byte) {
+  constexpr float kSmall = 1.0f / float(1ull << (kMmaExponent - kFp4Exponent) / 2);
+  return __uint_as_float((byte << 23) & 0x7F800000u) * (kSmall * kSmall);
 }
-constexpr float kE4m3Range = 256.0f;
+/// The value of an E5M3 byte (../common/layout.h). 0xFF, which stands for NaN, becomes finite; the
+/// row factor contains the NaN.
+__device__ inline float e5m3_value(u32 byte) {
+  return __uint_as_float((byte << 20) + ((127 - kE5m3Zero) << 23));
+}
+
+/// Both halves of a register.
+constexpr u32 kHalves = 0x00010001u;
 
 /// Two 16-bit numbers in a register: the arithmetic that decoding needs, all of it exact.
 struct F16 {
@@ -86,6 +100,16 @@ struct F16 {
   __device__ static u32 subtract(u32 a, u32 b) {
     u32 d;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+  }
+  __device__ static u32 multiply(u32 a, u32 b) {
+    u32 d;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+  }
+  __device__ static u32 round(float low, float high) {
+    u32 d;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
     return d;
   }
   __device__ static void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
@@ -107,6 +131,12 @@ struct Bf16 {
   }
   __device__ static u32 subtract(u32 a, u32 b) {
     return multiply_add(a, 0x3F803F80u, b ^ 0x80008000u);
+  }
+  __device__ static u32 multiply(u32 a, u32 b) { return multiply_add(a, b, 0x80008000u); }
+  __device__ static u32 round(float low, float high) {
+    u32 d;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+    return d;
   }
   __device__ static void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "

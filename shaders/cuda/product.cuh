@@ -16,24 +16,25 @@ constexpr int kWarp = 32;
 /// A row of A that exists; those past M repeat the last and are not stored.
 __device__ inline int existing_row(const ProductArgs& args, int m) { return min(m, args.m - 1); }
 
-/// The codes and scales of a few units of a row block, a lane's part.
+/// The codes and scales of a few units of a row block, a lane's part. The number of units is even.
 template <class Codes, int UNITS>
 struct Chunk {
   uint4 words[UNITS][Codes::kWords];
   RawQuads<UNITS> scales, zeros;
 
-  __device__ void load(const uint4* row_block, int unit, int units, int position) {
+  __device__ void load(const uint4* row_block, int unit, int units, int lane) {
     UNROLL for (int w = 0; w < UNITS; w++) UNROLL for (int i = 0; i < Codes::kWords; i++) {
       words[w][i] = make_uint4(0, 0, 0, 0);
       if (w < units)
-        words[w][i] = __ldcs(row_block + ((unit + w) * Codes::kWords + i) * kWarp + position);
+        words[w][i] = __ldcs(row_block + ((unit + w) * Codes::kWords + i) * kWarp + lane);
     }
   }
   __device__ void tile(int w, int i, u32 (&word)[Codes::kWords]) const {
     UNROLL for (int v = 0; v < Codes::kWords; v++) {
-      const uint4 q = words[w][v];
+      const bool one = Codes::kWords == 1;
+      const uint4 q = one ? words[(w & ~1) + i / 2][0] : words[w][i / 2];
       const u32 four[4] = {q.x, q.y, q.z, q.w};
-      word[v] = four[i];
+      word[v] = four[one ? 2 * (w & 1) + (i & 1) : 2 * (i & 1) + v];
     }
   }
 };
@@ -63,8 +64,8 @@ struct Sums {
 
   template <int UNITS>
   __device__ void load(Chunk<Codes, UNITS>& chunk, const uint4* row_block, int unit, int units,
-                       int position) const {
-    chunk.load(row_block, unit, units, position);
+                       int lane) const {
+    chunk.load(row_block, unit, units, lane);
     scales.load(unit, units, chunk.scales);
     if (zero_kind != kZeroNone) zeros.load(unit, units, chunk.zeros);
   }
@@ -108,9 +109,7 @@ struct Sums {
   /// Sums lack this factor: what decoding left out (decode.cuh), unless scales have it already.
   __device__ float factor() const {
     constexpr bool kSmall = Number::kMagic == Bf16::kMagic || !is_integer();
-    if (scale_type() == kScaleE8m0) return 1.0f;
-    return (kSmall ? float(1 << kFp4Exponent) : 1.0f) *
-           (scale_type() == kScaleE4m3 ? kE4m3Range : 1.0f);
+    return kSmall && scale_type() != kScaleE8m0 ? float(1 << kFp4Exponent) : 1.0f;
   }
 
   float total[TILES][2][4];  // 16 rows of W, element of C^T

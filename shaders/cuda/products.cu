@@ -3,6 +3,8 @@
 // i8.
 #include "gemm.cuh"
 #include "gemv.cuh"
+#include "hopper_gemm.cuh"
+#include "ring.cuh"
 
 typedef Fp4 Codes_fp4;
 typedef U4 Codes_u4;
@@ -81,4 +83,34 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters
 #define MARLIN_CUDA_FORMS_i8(X)
 #ifdef MARLIN_HAS_FORMS
 MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
+
+// The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define MARLIN_HOPPER_KERNEL(family, suffix, threads)      \
+  extern "C" __global__ void __launch_bounds__(threads, 1) \
+      MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION, \
+                  suffix)(const __grid_constant__ CudaParameters parameters)
+#define MARLIN_HOPPER_FORM(scale, zero, shift)                                                     \
+  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {                    \
+    ring<Codes, Activation, Form<scale, zero, shift>>(parameters, group_y(parameters) * kRingRows, \
+                                                      kRingSharedBytes);                           \
+  }
+    MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
+
+#define MARLIN_TILE_KERNEL(rows, scale, zero, shift)                             \
+  MARLIN_HOPPER_KERNEL(wgmma, m##rows##_n128_s##scale##z##zero##g##shift, 384) { \
+    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows>(parameters);  \
+  }
+#define MARLIN_TILE_FORM(scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(16, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(32, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(64, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(128, scale, zero, shift) \
+  MARLIN_WIDE_KERNEL_##shift(scale, zero, shift)
+// Sums apart take as many registers again.
+#define MARLIN_WIDE_KERNEL_4(scale, zero, shift) MARLIN_TILE_KERNEL(256, scale, zero, shift)
+#define MARLIN_WIDE_KERNEL_5(scale, zero, shift) MARLIN_TILE_KERNEL(256, scale, zero, shift)
+#define MARLIN_WIDE_KERNEL_7(scale, zero, shift)
+        MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_TILE_FORM)
+#endif
 #endif

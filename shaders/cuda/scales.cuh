@@ -56,19 +56,16 @@ struct Quads {
     return shift == 4 ? raw.words[2 * w + half] : raw.words[2 * w];
   }
 
-  /// The numbers of unit u, which is number w of the chunk, and half as above. E4M3 lacks
-  /// kE4m3Range.
+  /// The numbers of unit u, which is number w of the chunk, and half as above. E8M0 gives 2^14 of
+  /// the scale, because FP4 codes are decoded as 2^-14 of their value.
   template <int UNITS>
   __device__ void get(const RawQuads<UNITS>& raw, int u, int w, int half, float (&out)[4]) const {
     if (type == kScaleE8m0) {
       const u32 e = four_bytes(raw, w, half);
-      out[0] = __uint_as_float((e << 23) & 0x7F800000u);
-      out[1] = __uint_as_float((e << 15) & 0x7F800000u);
-      out[2] = __uint_as_float((e << 7) & 0x7F800000u);
-      out[3] = __uint_as_float((e >> 1) & 0x7F800000u);
+      UNROLL for (int i = 0; i < 4; i++) out[i] = e8m0_factor(e >> (8 * i));
     } else if (type == kScaleE4m3) {
       const u32 e = four_bytes(raw, w, half);
-      UNROLL for (int i = 0; i < 4; i++) out[i] = e4m3_bits(e >> (8 * i) & 0xFF);
+      UNROLL for (int i = 0; i < 4; i++) out[i] = e5m3_value(e >> (8 * i) & 0xFF);
     } else if (type == kScaleF32) {
       const uint4 v = reinterpret_cast<const uint4*>(bytes)[quad_of(32 * u + 16 * half)];
       out[0] = __uint_as_float(v.x);

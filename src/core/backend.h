@@ -95,7 +95,7 @@ class Plan {
   }
 
  private:
-  alignas(8) std::byte bytes_[80] = {};
+  alignas(8) std::byte bytes_[96] = {};
 };
 
 /// A product and the plan that its backend made for it.

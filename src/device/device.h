@@ -31,12 +31,13 @@ struct Capabilities {
   uint32_t max_threads = 1024;            ///< of a threadgroup
   uint32_t threadgroup_bytes = 32 << 10;  ///< of a threadgroup
   uint32_t simd_width = 32;
+  uint32_t multiprocessors = 0;  ///< that run threadgroups at once; 0: unknown
   uint32_t page_bytes =
       16 << 10;                ///< alignment of the address and the length of wrapped host memory
   bool unified_memory = true;  ///< the host reads and writes buffers at full speed
   bool matrix = false;         ///< 8x8 simdgroup matrices
   bool bfloat = false;         ///< bfloat16 in kernels
-  bool tensor = false;         ///< cooperative tensor operations (Metal 4)
+  bool tensor = false;         ///< cooperative tensor operations (Metal 4), wgmma (CUDA)
 };
 
 /// The place of memory. On devices with unified memory, all places are the same memory.

@@ -320,7 +320,7 @@ TEST_F(CudaStream, AsksForLateErrorsWithoutWaiting) {
 }
 
 TEST_F(CudaStream, ReportsFailedCalls) {
-  fail("cuLaunchKernel", 700);
+  fail("cuLaunchKernelEx", 700);
   EXPECT_EQ(dispatch().native_code(), 700);
   EXPECT_EQ(stream->failure().native_code(), 700);
   stream = open({});

@@ -1,12 +1,17 @@
 // A driver without a GPU: device memory is the host's, launches are recorded, and any function can be told to fail.
 #include "fake_driver.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "backends/cuda/driver.h"
 
 namespace {
 
 using fake_cuda::State;
+using metal_marlin::cuda::kOverlapsPrevious;
+using metal_marlin::cuda::LaunchConfig;
 
 State& state() {
   static State one;
@@ -73,7 +78,8 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   ENTER(false);
-  *value = attribute == 75 ? state().major : state().minor;
+  const State& s = state();
+  *value = attribute == 75 ? s.major : attribute == 76 ? s.minor : s.multiprocessors;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -173,11 +179,27 @@ int cuFuncGetAttribute(int* value, int attribute, void*) {
   *value = attribute == 0 ? 1024 : 640;
   return 0;
 }
-int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned,
-                   void* stream, void** parameters, void**) {
+int cuFuncSetAttribute(void*, int, int) {
+  ENTER(true);
+  return 0;
+}
+int cuTensorMapEncodeTiled(void* map, int, unsigned, void*, const uint64_t* size, const uint64_t*, const uint32_t* box,
+                           const uint32_t*, int, int, int, int) {
+  ENTER(true);
+  const uint64_t described[] = {size[0], size[1], box[0], box[1]};
+  std::memcpy(map, described, sizeof described);
+  return 0;
+}
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void**) {
   ENTER(true);
   const char* const name = static_cast<const char*>(function);
-  fake_cuda::Launch launch{{name, std::strchr(name, ' ')}, {}, {gx, gy, gz}, {bx, by, bz}, stream};
+  fake_cuda::Launch launch;
+  launch.kernel.assign(name, std::strchr(name, ' '));
+  std::copy_n(config->grid, 3, launch.grid);
+  std::copy_n(config->threads, 3, launch.block);
+  launch.shared_bytes = config->shared_bytes;
+  launch.overlaps = config->attribute_count == 1 && config->attributes->id == kOverlapsPrevious;
+  launch.stream = config->stream;
   std::memcpy(&launch.parameters, parameters[0], sizeof launch.parameters);
   state().launches.push_back(launch);
   return 0;

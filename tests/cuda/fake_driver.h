@@ -13,12 +13,13 @@ namespace fake_cuda {
 struct Launch {
   std::string kernel;
   CudaParameters parameters{};
-  unsigned grid[3] = {}, block[3] = {};
+  unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
+  bool overlaps = false;
   void* stream = nullptr;
 };
 
 struct State {
-  int version = 13000, devices = 1, major = 9, minor = 0;
+  int version = 13000, devices = 1, major = 9, minor = 0, multiprocessors = 132;
   std::string failing;       ///< the function that fails next, once
   int error = 0;             ///< with this error
   int skip = 0;              ///< after so many calls

@@ -56,11 +56,11 @@ Packed pack(const Codes& codes) {
 
 /// The word of a unit of 32 slots for a row: with 8-bit codes the first or second.
 uint32_t word_of(const Packed& packed, int words, int64_t row, int64_t unit, int j, int number) {
-  const int64_t units = packed.layout.slots / 32, block = row / 32;
-  const int lane = lane_at(static_cast<int>(row % 8), j);
-  const int64_t at = (((block * units + unit) * words + number) * 32 + lane) * 4 + row % 32 / 8;
+  const int lane = 4 * static_cast<int>(row % 8) + j, tile = static_cast<int>(row % 32 / 8);
+  const int64_t at =
+      row / 32 * packed.layout.row_block_code_bytes() + 4 * mma_word(static_cast<int>(unit), words, lane, tile, number);
   uint32_t word = 0;
-  std::memcpy(&word, packed.bytes.data() + at * 4, 4);
+  std::memcpy(&word, packed.bytes.data() + at, 4);
   return word;
 }
 
@@ -89,8 +89,9 @@ TEST(CudaPacking, PutsInt4WhereTheKernelsReadIt) {
 TEST(CudaPacking, PutsFp4WhereTheKernelsReadIt) {
   const Codes codes(MARLIN_FP4, kN, kK);
   for_every_code(pack(codes), 1, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
-    const uint32_t half = word >> 16 * p;
-    EXPECT_EQ((half >> fp4_sign_bit(t) & 1) << 3 | (half >> fp4_low_bit(t) & 7), codes.code(row, k)) << row << ' ' << k;
+    uint32_t code = 0;
+    for (int b = 0; b < 4; ++b) code |= (word >> ((fp4_mma_bit(t, b) + 16 * p) & 31) & 1) << b;
+    EXPECT_EQ(code, codes.code(row, k)) << row << ' ' << k;
   });
 }
 

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
+#include <type_traits>
 
 #include "api/context.h"
 #include "backends/cuda/cuda_backend.h"
@@ -83,7 +85,9 @@ const std::vector<Row>& three_way() {
   return rows;
 }
 
+/// Empty for a kernel that serves some weights only, so that the backend chooses.
 std::string kernel_name(const mm::gpu::ProductKernel& kernel, const trial::Case& c) {
+  if (kernel.serves != nullptr) return "";
   using mm::gpu::ActivationKind;
   using mm::gpu::KernelCodes;
   const bool bytes = oracle::code_bits(c.format) > 4 || c.format == MARLIN_IQ4;
@@ -123,6 +127,68 @@ TEST_F(Products, StayWithinTheirBounds) {
     if ((!right || !unpacked) && ++failed == 20) FAIL() << "too many";
   }
   std::printf("%d products, nearest %.3f of its bound\n", products, nearest);
+}
+
+/// A case that a kernel for Hopper serves; number `i` of a sequence.
+trial::Case case_of_form(uint32_t i) {
+  std::mt19937 random(i);
+  const auto one_of = [&](auto... values) {
+    const std::common_type_t<decltype(values)...> all[] = {values...};
+    return all[random() % std::size(all)];
+  };
+  trial::Case c;
+  c.seed = i + 1;
+  c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT4, MARLIN_INT4);
+  c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(128, 256, 0);
+  c.scale_type = c.format == MARLIN_NVFP4 ? MARLIN_E4M3 : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_F16;
+  if (c.format == MARLIN_INT4 && random() % 2 == 0) c.zeros = trial::Zeros::integer;
+  c.a_type = one_of(MARLIN_F16, MARLIN_BF16);
+  c.c_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
+  c.bias_type = random() % 3 == 0 ? MARLIN_F32 : marlin_dtype{0};
+  c.epilogue = one_of(MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_SWIGLU);
+  c.accumulate = random() % 4 == 0;
+  c.strides = one_of(trial::Strides::contiguous, trial::Strides::contiguous, trial::Strides::padded, trial::Strides::odd);
+  c.together = random() % 8 == 0;
+  c.m = one_of(1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 128, 130, 257);
+  c.n = 2 * one_of(1, 4, 16, 17, 64, 100, 129, 300);
+  c.k = one_of(32, 64, 100, 128, 200, 256, 512, 1000, 1024, 2048, 3072);
+  if (c.m > 64 && c.n > 256) c.k = std::min<int64_t>(c.k, 1000);
+  if (c.format == MARLIN_INT4) c.k = std::max<int64_t>(c.k, 128);  // shorter rows have groups of their length
+  if (c.group > 0) c.k = (c.k + c.group - 1) / c.group * c.group;
+  return c;
+}
+
+/// Each kernel for Hopper over weights that it serves, also with NaN, infinity, -0 and subnormals.
+TEST_F(Products, OfFormsForHopperAreRight) {
+  const char* const most = std::getenv("METAL_MARLIN_PRODUCTS");
+  const uint32_t count = most != nullptr ? static_cast<uint32_t>(std::atoi(most)) : 300;
+  double nearest = 0;
+  std::map<std::string, int> failed, ran;
+  for (const auto& kernel : mm::cuda::policy().kernels) {
+    if (kernel.serves == nullptr) continue;
+    for (uint32_t i = 0; i < count; ++i) {
+      const trial::Case c = case_of_form(i);
+      // Products of float16 and E8M0 are no float16.
+      if (kernel.shares_tiles && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
+      if (kernel.rows == 256 && c.format == MARLIN_INT4) continue;
+      const bool fp4 = c.format != MARLIN_INT4;
+      const std::string name(
+          kernel.name(fp4 ? mm::gpu::KernelCodes::fp4 : mm::gpu::KernelCodes::u4,
+                      c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16 : mm::gpu::ActivationKind::bf16));
+      trial::use_context(gpu_->context(name, mm::gpu::kMostRows));
+      trial::Trial t(c);
+      if (i % 4 == 0) {
+        trial::poison_scales(t);
+        trial::poison_activations(t);
+      }
+      const auto packed = t.pack(), done = packed ? t.run() : packed, right = done ? t.check() : done;
+      ++ran[name];
+      if (!right && ++failed[name] <= 3) ADD_FAILURE() << right.message() << c.describe() << " by " << name;
+      nearest = std::max(nearest, t.worst);
+    }
+  }
+  for (const auto& [name, number] : ran) std::printf("%s: %d products, %d wrong\n", name.c_str(), number, failed[name]);
+  std::printf("nearest %.3f of its bound\n", nearest);
 }
 
 /// Shapes of models, whose sums are long.

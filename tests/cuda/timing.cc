@@ -66,8 +66,8 @@ class ReadFloor {
     unsigned long long count = bytes / 16, to = result_.at();
     void* arguments[] = {&from, &count, &to};
     constexpr unsigned kBlocks = 528, kThreads = 512;  // all that an H200 runs at once
-    device_.check(device_.driver().launch(function_, kBlocks, 1, 1, kThreads, 1, 1, 0, device_.stream(), arguments, nullptr),
-                  "cuLaunchKernel");
+    const cuda::LaunchConfig config{{kBlocks, 1, 1}, {kThreads, 1, 1}, 0, device_.stream(), nullptr, 0};
+    device_.check(device_.driver().launch(&config, function_, arguments, nullptr), "cuLaunchKernelEx");
   }
 
  private:

@@ -8,7 +8,8 @@
 namespace metal_marlin::cuda {
 namespace {
 
-constexpr int kLeastMajor = 8;  // bfloat16 in matrix operations
+constexpr int kLeastMajor = 8;   // bfloat16 in matrix operations
+constexpr int kHopperMajor = 9;  // has wgmma, and no later one does
 constexpr uint64_t kHostPage = 4096;
 
 Status no_device(const char* message) { return Status::error(MARLIN_E_NO_DEVICE, "%s", message); }
@@ -50,12 +51,14 @@ Status read_capabilities(Found& found) {
   const Driver& driver = found.driver;
   char name[256] = {};
   size_t memory = 0;
-  int major = 0, minor = 0;
+  int major = 0, minor = 0, multiprocessors = 0;
   MARLIN_RETURN_IF_ERROR(
       driver.check(driver.device_name(name, sizeof name - 1, found.device), "cuDeviceGetName"));
   MARLIN_RETURN_IF_ERROR(
       driver.check(driver.device_memory(&memory, found.device), "cuDeviceTotalMem"));
-  for (const auto& [attribute, to] : {std::pair(kComputeMajor, &major), {kComputeMinor, &minor}})
+  for (const auto& [attribute, to] : {std::pair(kComputeMajor, &major),
+                                      {kComputeMinor, &minor},
+                                      {kMultiprocessors, &multiprocessors}})
     MARLIN_RETURN_IF_ERROR(
         driver.check(driver.device_attribute(to, attribute, found.device), "cuDeviceGetAttribute"));
   device::Capabilities& c = found.capabilities;
@@ -66,6 +69,8 @@ Status read_capabilities(Found& found) {
   c.page_bytes = kHostPage;
   c.unified_memory = false;
   c.matrix = c.bfloat = true;
+  c.tensor = major == kHopperMajor;
+  c.multiprocessors = static_cast<uint32_t>(multiprocessors);
   if (major >= kLeastMajor) return {};
   return Status::error(MARLIN_E_NO_DEVICE,
                        "%s has compute capability %d.%d, the kernels need %d.0 or newer", name,

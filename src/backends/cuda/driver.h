@@ -23,55 +23,77 @@ using FunctionHandle = struct CudaFunctionHandle*;
 
 inline constexpr DriverError kSuccess = 0, kOutOfMemory = 2, kNotFound = 500, kNotReady = 600;
 // Of cuDeviceGetAttribute, cuFuncGetAttribute and cuPointerGetAttribute.
-inline constexpr int kComputeMajor = 75, kComputeMinor = 76;
-inline constexpr int kMostThreads = 0, kSharedBytes = 1;
+inline constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76;
+inline constexpr int kMostThreads = 0, kSharedBytes = 1, kMostDynamicBytes = 8;
 inline constexpr int kMemoryType = 2;
 inline constexpr unsigned kPortableAndMapped = 1 | 2;  // of pinned memory
 inline constexpr unsigned kNonBlocking = 1;            // of streams
 inline constexpr unsigned kNoTiming = 2;               // of events
 
+/// CUlaunchAttribute, for which the value is an int.
+struct LaunchAttribute {
+  int id;
+  int unused = 0;
+  int value;
+  char rest[60] = {};
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+/// The kernel may start before the stream's kernels before it have ended.
+inline constexpr int kOverlapsPrevious = 6;
+/// CUlaunchConfig
+struct LaunchConfig {
+  unsigned grid[3], threads[3], shared_bytes;
+  StreamHandle stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+// Of cuTensorMapEncodeTiled.
+inline constexpr int kElementsOf16Bits = 1, kSwizzle128 = 3, kPromoteTo256 = 3;
+
 // X(member, name of the symbol, parameters)
-#define MARLIN_CUDA_FUNCTIONS(X)                                                           \
-  X(init, "cuInit", (unsigned))                                                            \
-  X(driver_version, "cuDriverGetVersion", (int*))                                          \
-  X(error_name, "cuGetErrorName", (DriverError, const char**))                             \
-  X(error_text, "cuGetErrorString", (DriverError, const char**))                           \
-  X(device_count, "cuDeviceGetCount", (int*))                                              \
-  X(device_get, "cuDeviceGet", (DriverDevice*, int))                                       \
-  X(device_name, "cuDeviceGetName", (char*, int, DriverDevice))                            \
-  X(device_memory, "cuDeviceTotalMem_v2", (size_t*, DriverDevice))                         \
-  X(device_attribute, "cuDeviceGetAttribute", (int*, int, DriverDevice))                   \
-  X(retain, "cuDevicePrimaryCtxRetain", (ContextHandle*, DriverDevice))                    \
-  X(release, "cuDevicePrimaryCtxRelease_v2", (DriverDevice))                               \
-  X(context_device, "cuCtxGetDevice", (DriverDevice*))                                     \
-  X(push, "cuCtxPushCurrent_v2", (ContextHandle))                                          \
-  X(pop, "cuCtxPopCurrent_v2", (ContextHandle*))                                           \
-  X(allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                       \
-  X(free, "cuMemFree_v2", (DevicePtr))                                                     \
-  X(allocate_pinned, "cuMemHostAlloc", (void**, size_t, unsigned))                         \
-  X(free_pinned, "cuMemFreeHost", (void*))                                                 \
-  X(pin, "cuMemHostRegister_v2", (void*, size_t, unsigned))                                \
-  X(unpin, "cuMemHostUnregister", (void*))                                                 \
-  X(pinned_address, "cuMemHostGetDevicePointer_v2", (DevicePtr*, void*, unsigned))         \
-  X(pointer_attribute, "cuPointerGetAttribute", (void*, int, DevicePtr))                   \
-  X(load_module, "cuModuleLoadData", (ModuleHandle*, const void*))                         \
-  X(unload_module, "cuModuleUnload", (ModuleHandle))                                       \
-  X(function, "cuModuleGetFunction", (FunctionHandle*, ModuleHandle, const char*))         \
-  X(function_attribute, "cuFuncGetAttribute", (int*, int, FunctionHandle))                 \
-  X(launch, "cuLaunchKernel",                                                              \
-    (FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-     StreamHandle, void**, void**))                                                        \
-  X(create_stream, "cuStreamCreate", (StreamHandle*, unsigned))                            \
-  X(destroy_stream, "cuStreamDestroy_v2", (StreamHandle))                                  \
-  X(stream_context, "cuStreamGetCtx", (StreamHandle, ContextHandle*))                      \
-  X(is_capturing, "cuStreamIsCapturing", (StreamHandle, int*))                             \
-  X(query_stream, "cuStreamQuery", (StreamHandle))                                         \
-  X(copy, "cuMemcpyAsync", (DevicePtr, DevicePtr, size_t, StreamHandle))                   \
-  X(fill, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, StreamHandle))             \
-  X(create_event, "cuEventCreate", (EventHandle*, unsigned))                               \
-  X(destroy_event, "cuEventDestroy_v2", (EventHandle))                                     \
-  X(record_event, "cuEventRecord", (EventHandle, StreamHandle))                            \
-  X(query_event, "cuEventQuery", (EventHandle))                                            \
+#define MARLIN_CUDA_FUNCTIONS(X)                                                       \
+  X(init, "cuInit", (unsigned))                                                        \
+  X(driver_version, "cuDriverGetVersion", (int*))                                      \
+  X(error_name, "cuGetErrorName", (DriverError, const char**))                         \
+  X(error_text, "cuGetErrorString", (DriverError, const char**))                       \
+  X(device_count, "cuDeviceGetCount", (int*))                                          \
+  X(device_get, "cuDeviceGet", (DriverDevice*, int))                                   \
+  X(device_name, "cuDeviceGetName", (char*, int, DriverDevice))                        \
+  X(device_memory, "cuDeviceTotalMem_v2", (size_t*, DriverDevice))                     \
+  X(device_attribute, "cuDeviceGetAttribute", (int*, int, DriverDevice))               \
+  X(retain, "cuDevicePrimaryCtxRetain", (ContextHandle*, DriverDevice))                \
+  X(release, "cuDevicePrimaryCtxRelease_v2", (DriverDevice))                           \
+  X(context_device, "cuCtxGetDevice", (DriverDevice*))                                 \
+  X(push, "cuCtxPushCurrent_v2", (ContextHandle))                                      \
+  X(pop, "cuCtxPopCurrent_v2", (ContextHandle*))                                       \
+  X(allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                   \
+  X(free, "cuMemFree_v2", (DevicePtr))                                                 \
+  X(allocate_pinned, "cuMemHostAlloc", (void**, size_t, unsigned))                     \
+  X(free_pinned, "cuMemFreeHost", (void*))                                             \
+  X(pin, "cuMemHostRegister_v2", (void*, size_t, unsigned))                            \
+  X(unpin, "cuMemHostUnregister", (void*))                                             \
+  X(pinned_address, "cuMemHostGetDevicePointer_v2", (DevicePtr*, void*, unsigned))     \
+  X(pointer_attribute, "cuPointerGetAttribute", (void*, int, DevicePtr))               \
+  X(load_module, "cuModuleLoadData", (ModuleHandle*, const void*))                     \
+  X(unload_module, "cuModuleUnload", (ModuleHandle))                                   \
+  X(function, "cuModuleGetFunction", (FunctionHandle*, ModuleHandle, const char*))     \
+  X(function_attribute, "cuFuncGetAttribute", (int*, int, FunctionHandle))             \
+  X(set_function_attribute, "cuFuncSetAttribute", (FunctionHandle, int, int))          \
+  X(launch, "cuLaunchKernelEx", (const LaunchConfig*, FunctionHandle, void**, void**)) \
+  X(encode_tensor_map, "cuTensorMapEncodeTiled",                                       \
+    (void*, int, unsigned, void*, const uint64_t*, const uint64_t*, const uint32_t*,   \
+     const uint32_t*, int, int, int, int))                                             \
+  X(create_stream, "cuStreamCreate", (StreamHandle*, unsigned))                        \
+  X(destroy_stream, "cuStreamDestroy_v2", (StreamHandle))                              \
+  X(stream_context, "cuStreamGetCtx", (StreamHandle, ContextHandle*))                  \
+  X(is_capturing, "cuStreamIsCapturing", (StreamHandle, int*))                         \
+  X(query_stream, "cuStreamQuery", (StreamHandle))                                     \
+  X(copy, "cuMemcpyAsync", (DevicePtr, DevicePtr, size_t, StreamHandle))               \
+  X(fill, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, StreamHandle))         \
+  X(create_event, "cuEventCreate", (EventHandle*, unsigned))                           \
+  X(destroy_event, "cuEventDestroy_v2", (EventHandle))                                 \
+  X(record_event, "cuEventRecord", (EventHandle, StreamHandle))                        \
+  X(query_event, "cuEventQuery", (EventHandle))                                        \
   X(wait_for_event, "cuEventSynchronize", (EventHandle))
 
 struct Driver {

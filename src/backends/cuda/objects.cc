@@ -3,26 +3,40 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cuda/policy.h"
+
 namespace metal_marlin::cuda {
 namespace {
 
-/// The constants that a form of weights fixes.
-struct Form {
-  uint32_t scale, zero, shift;
-  bool operator==(const Form&) const = default;
+#define MARLIN_CUDA_PRODUCT(...)
+#define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
+                              activation_bytes, box_rows, serves)                                 \
+  {family "_", "_" suffix, {shared_bytes, box_rows, true}},
+struct HopperProduct {
+  std::string_view begin, end;  // of the kernel's name
+  LaunchRules rules;
 };
-#define MARLIN_CUDA_FORM(scale, zero, shift) {scale, zero, shift},
-constexpr Form kFp4Forms[] = {MARLIN_CUDA_FORMS_fp4(MARLIN_CUDA_FORM)};
-constexpr Form kU4Forms[] = {MARLIN_CUDA_FORMS_u4(MARLIN_CUDA_FORM)};
-#undef MARLIN_CUDA_FORM
+constexpr HopperProduct kHopperProducts[] = {
+#include "backends/cuda/kernels.inc"
+};
+#undef MARLIN_CUDA_PRODUCT
+#undef MARLIN_HOPPER_PRODUCT
+
+LaunchRules rules_of(std::string_view name) {
+  for (const HopperProduct& product : kHopperProducts)
+    if (name.starts_with(product.begin) && name.ends_with(product.end)) return product.rules;
+  return {};
+}
 
 /// The name of the kernel that is compiled for these weights alone, if there is one.
 std::string name_of_form(std::string_view name, std::string_view module,
                          std::span<const device::Constant> constants) {
   std::string text(name);
+  if (!module.ends_with("16")) return text;
   std::span<const Form> forms;
-  if (module == "fp4_f16" || module == "fp4_bf16") forms = kFp4Forms;
-  if (module == "u4_f16" || module == "u4_bf16") forms = kU4Forms;
+  for (const gpu::KernelCodes codes : {gpu::KernelCodes::fp4, gpu::KernelCodes::u4})
+    if (module.starts_with(std::string(gpu::kernel_codes_name(codes)) + "_"))
+      forms = forms_of(codes);
   uint32_t values[3] = {};  // by index
   for (const device::Constant& constant : constants)
     if (constant.index < std::size(values)) values[constant.index] = constant.bits;
@@ -60,10 +74,12 @@ Module::~Module() {
   static_cast<void>(context_->driver().unload_module(handle_));
 }
 
-CudaKernel::CudaKernel(std::shared_ptr<Module> module, FunctionHandle function, uint32_t threads,
-                       uint32_t bytes, std::span<const device::Constant> constants)
+CudaKernel::CudaKernel(std::shared_ptr<Module> module, FunctionHandle function,
+                       const LaunchRules& rules, uint32_t threads, uint32_t bytes,
+                       std::span<const device::Constant> constants)
     : module_(std::move(module)),
       function_(function),
+      rules_(rules),
       max_threads_(threads),
       threadgroup_bytes_(bytes) {
   for (const device::Constant& constant : constants)
@@ -125,12 +141,18 @@ Result<device::KernelRef> Shared::kernel(std::string_view name,
   if (error == kNotFound)
     return Status::error(MARLIN_E_NOT_FOUND, "there is no kernel %s", terminated.c_str());
   MARLIN_RETURN_IF_ERROR(driver.check(error, "cuModuleGetFunction"));
+  const LaunchRules rules = rules_of(name);
+  if (rules.shared_bytes != 0)
+    MARLIN_RETURN_IF_ERROR(
+        driver.check(driver.set_function_attribute(function, kMostDynamicBytes,
+                                                   static_cast<int>(rules.shared_bytes)),
+                     "cuFuncSetAttribute"));
   int threads = 0, bytes = 0;
   MARLIN_RETURN_IF_ERROR(driver.check(driver.function_attribute(&threads, kMostThreads, function),
                                       "cuFuncGetAttribute"));
   MARLIN_RETURN_IF_ERROR(driver.check(driver.function_attribute(&bytes, kSharedBytes, function),
                                       "cuFuncGetAttribute"));
-  return device::KernelRef(std::make_shared<CudaKernel>(std::move(module), function,
+  return device::KernelRef(std::make_shared<CudaKernel>(std::move(module), function, rules,
                                                         static_cast<uint32_t>(threads),
                                                         static_cast<uint32_t>(bytes), constants));
 }

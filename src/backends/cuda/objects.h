@@ -55,19 +55,28 @@ class Module {
   const ModuleHandle handle_;
 };
 
+/// What the launch of a kernel gives it besides its arguments (kernels.inc).
+struct LaunchRules {
+  uint32_t shared_bytes = 0;  ///< dynamic
+  uint32_t box_rows = 0;      ///< of the tensor map of A, whose boxes have 64 columns; 0: no map
+  bool overlaps = false;      ///< starts before the kernel before has ended, and waits itself
+};
+
 class CudaKernel final : public device::Kernel {
  public:
-  CudaKernel(std::shared_ptr<Module> module, FunctionHandle function, uint32_t threads,
-             uint32_t bytes, std::span<const device::Constant> constants);
+  CudaKernel(std::shared_ptr<Module> module, FunctionHandle function, const LaunchRules& rules,
+             uint32_t threads, uint32_t bytes, std::span<const device::Constant> constants);
   uint32_t max_threads() const override { return max_threads_; }
   uint32_t simd_width() const override { return 32; }
   uint32_t threadgroup_bytes() const override { return threadgroup_bytes_; }
   FunctionHandle function() const { return function_; }
+  const LaunchRules& rules() const { return rules_; }
   const std::array<unsigned char, kCudaConstants>& constants() const { return constants_; }
 
  private:
   const std::shared_ptr<Module> module_;
   const FunctionHandle function_;
+  const LaunchRules rules_;
   const uint32_t max_threads_, threadgroup_bytes_;
   std::array<unsigned char, kCudaConstants> constants_{};
 };

@@ -1,7 +1,30 @@
 #include "backends/cuda/policy.h"
 
+#include <algorithm>
+
+#include "shaders/common/cuda_parameters.h"
+
 namespace metal_marlin::cuda {
 namespace {
+
+/// An H200 has as many multiprocessors.
+constexpr int64_t kGroupsOfHopper = 132;
+
+bool has_form(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+  const Form form{layout.scale_constant(), layout.zero_constant(), layout.group_shift_constant()};
+  const std::span<const Form> all = forms_of(layout.codes);
+  return std::find(all.begin(), all.end(), form) != all.end();
+}
+
+/// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
+/// weights; other sums are kept a group of at least 128 slots.
+bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return has_form(layout, activation) &&
+         (layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16);
+}
+bool has_wide_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return has_tiles(layout, activation) && layout.codes == gpu::KernelCodes::fp4;
+}
 
 // 2:4 sparse codes have no kernels: they are refused when they are packed.
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups) \
@@ -18,13 +41,44 @@ namespace {
    true,                                                                                  \
    false,                                                                                 \
    groups},
+#define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
+  {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}
+#define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
+                              activation_bytes, box_rows, serves)                                 \
+  {{MARLIN_HOPPER_ACTIVATIONS(family "_fp4_", suffix),                                            \
+    MARLIN_HOPPER_ACTIVATIONS(family "_u4_", suffix),                                             \
+    {},                                                                                           \
+    {},                                                                                           \
+    {}},                                                                                          \
+   m_min,                                                                                         \
+   m_max,                                                                                         \
+   rows,                                                                                          \
+   columns,                                                                                       \
+   threads,                                                                                       \
+   true,                                                                                          \
+   true,                                                                                          \
+   kGroupsOfHopper,                                                                               \
+   serves,                                                                                        \
+   true,                                                                                          \
+   (box_rows) != 0,                                                                               \
+   activation_bytes},
 constexpr gpu::ProductKernel kProducts[] = {
 #include "backends/cuda/kernels.inc"
 };
 #undef MARLIN_CUDA_PRODUCT
+#undef MARLIN_HOPPER_PRODUCT
 static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 
 }  // namespace
+
+std::span<const Form> forms_of(gpu::KernelCodes codes) {
+#define MARLIN_CUDA_FORM(scale, zero, shift) {scale, zero, shift},
+  static constexpr Form kFp4[] = {MARLIN_CUDA_FORMS_fp4(MARLIN_CUDA_FORM)};
+  static constexpr Form kU4[] = {MARLIN_CUDA_FORMS_u4(MARLIN_CUDA_FORM)};
+#undef MARLIN_CUDA_FORM
+  if (codes == gpu::KernelCodes::fp4) return kFp4;
+  return codes == gpu::KernelCodes::u4 ? std::span<const Form>(kU4) : std::span<const Form>();
+}
 
 const gpu::Policy& policy() {
   static constexpr gpu::Policy kPolicy{kProducts, gpu::SlotOrder::mma};

@@ -52,19 +52,23 @@ class CudaStream final : public device::Stream {
                              kCudaBuffers);
       }
     }
+    MARLIN_RETURN_IF_ERROR(map_activations(kernel, parameters));
     if (dispatch.groups.z > kMostGroupsZ)
       return Status::error(MARLIN_E_UNSUPPORTED, "%u groups along z, the device takes %u",
                            dispatch.groups.z, kMostGroupsZ);
-    const device::Size3 threads = dispatch.threads;
-    for (uint32_t y = 0; y < dispatch.groups.y; y += kMostGroupsY) {
+    const device::Size3 groups = dispatch.groups, threads = dispatch.threads;
+    LaunchAttribute overlaps{.id = kOverlapsPrevious, .value = 1};
+    for (uint32_t y = 0; y < groups.y; y += kMostGroupsY) {
       parameters.first_row_of_groups = y;
-      void* const pointers[] = {&parameters};
-      MARLIN_RETURN_IF_ERROR(
-          keep(driver().check(driver().launch(kernel.function(), dispatch.groups.x,
-                                              std::min(dispatch.groups.y - y, kMostGroupsY),
-                                              dispatch.groups.z, threads.x, threads.y, threads.z, 0,
-                                              handle_, const_cast<void**>(pointers), nullptr),
-                              "cuLaunchKernel")));
+      const LaunchConfig config{.grid = {groups.x, std::min(groups.y - y, kMostGroupsY), groups.z},
+                                .threads = {threads.x, threads.y, threads.z},
+                                .shared_bytes = kernel.rules().shared_bytes,
+                                .stream = handle_,
+                                .attributes = &overlaps,
+                                .attribute_count = kernel.rules().overlaps ? 1u : 0u};
+      void* pointers[] = {&parameters};
+      MARLIN_RETURN_IF_ERROR(keep(driver().check(
+          driver().launch(&config, kernel.function(), pointers, nullptr), "cuLaunchKernelEx")));
     }
     return {};
   }
@@ -135,6 +139,23 @@ class CudaStream final : public device::Stream {
 
  private:
   const Driver& driver() const { return shared_->context->driver(); }
+
+  /// The boxes of A that the copy engine brings: 64 columns, in rows of 128 bytes whose pieces of
+  /// 16 are swizzled. What lies outside of A becomes 0.
+  Status map_activations(const CudaKernel& kernel, CudaParameters& parameters) const {
+    if (kernel.rules().box_rows == 0 || parameters.constants[MARLIN_CONSTANT_ALIGNED] == 0)
+      return {};
+    ProductArgs args;
+    std::memcpy(&args, parameters.arguments, sizeof args);
+    const uint64_t size[] = {static_cast<uint64_t>(args.k), static_cast<uint64_t>(args.m)};
+    const uint64_t row_bytes = static_cast<uint64_t>(args.lda) * 2;
+    const uint32_t box[] = {kMmaSlots, kernel.rules().box_rows}, step[] = {1, 1};
+    void* const a = reinterpret_cast<void*>(parameters.buffers[MARLIN_BUFFER_A]);
+    return driver().check(
+        driver().encode_tensor_map(parameters.tensor_map, kElementsOf16Bits, 2, a, size, &row_bytes,
+                                   box, step, 0, kSwizzle128, kPromoteTo256, 0),
+        "cuTensorMapEncodeTiled");
+  }
 
   /// Queries and synchronization would end the capture of a graph.
   bool capturing() const {

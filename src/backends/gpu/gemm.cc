@@ -139,6 +139,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
     MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan)));
   }
   product.partials_at = area(plan.partial_bytes);
+  product.shared_at = area(plan.shared_bytes);
   MARLIN_ASSIGN(product.multiply,
                 kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
   MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
@@ -192,8 +193,9 @@ Status GemmCall::record_prepare(GpuStream& stream, const DevicePointer& scratch,
   return {};
 }
 
-Status GemmCall::record_multiply(GpuStream& stream, const DevicePointer& scratch,
-                                 const Product& product, int64_t first, int64_t rows) {
+Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const Product& product,
+                                 int64_t first, int64_t rows) {
+  const DevicePointer& scratch = places.scratch;
   const GemmProblem& problem = *product.problem;
   const GemmPlan& plan = product.plan;
   const GpuWeights& weights = weights_of(problem);
@@ -223,12 +225,12 @@ Status GemmCall::record_multiply(GpuStream& stream, const DevicePointer& scratch
         static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
     bindings.buffer(MARLIN_BUFFER_C, product.operands.c.place.at(row * row_bytes));
   }
+  if (plan.kernel->shares_tiles)
+    bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
+        .buffer(MARLIN_BUFFER_COUNTERS, places.counters);
   bindings.value(MARLIN_BUFFER_ARGS, args);
-  const device::Size3 groups{static_cast<uint32_t>(ceil_div(layout.n, plan.kernel->columns)),
-                             static_cast<uint32_t>(ceil_div(rows, plan.kernel->rows)),
-                             static_cast<uint32_t>(plan.splits)};
-  return stream.dispatch(product.multiply, bindings, groups, plan.kernel->threads,
-                         "metal-marlin: multiply");
+  return stream.dispatch(product.multiply, bindings, plan.grid(rows, layout.n),
+                         plan.kernel->threads, "metal-marlin: multiply");
 }
 
 Status GemmCall::record_finish(GpuStream& stream, const DevicePointer& scratch,
@@ -254,7 +256,7 @@ Status GemmCall::record_finish(GpuStream& stream, const DevicePointer& scratch,
 }
 
 /// Records block number `round` of the rows of every product that has this many blocks.
-Status GemmCall::record_round(GpuStream& stream, const DevicePointer& scratch, int64_t round,
+Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t round,
                               bool& more) const {
   bool partial = false;
   more = false;
@@ -262,7 +264,7 @@ Status GemmCall::record_round(GpuStream& stream, const DevicePointer& scratch, i
     const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
     if (left <= 0) continue;
     MARLIN_RETURN_IF_ERROR(
-        record_multiply(stream, scratch, product, first, std::min(left, product.plan.m_block)));
+        record_multiply(stream, places, product, first, std::min(left, product.plan.m_block)));
     partial = partial || product.plan.partial;
     more = more || left > product.plan.m_block;
   }
@@ -271,8 +273,8 @@ Status GemmCall::record_round(GpuStream& stream, const DevicePointer& scratch, i
   for (const Product& product : products_) {
     const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
     if (left > 0 && product.plan.partial)
-      MARLIN_RETURN_IF_ERROR(
-          record_finish(stream, scratch, product, first, std::min(left, product.plan.m_block)));
+      MARLIN_RETURN_IF_ERROR(record_finish(stream, places.scratch, product, first,
+                                           std::min(left, product.plan.m_block)));
   }
   return more ? stream.barrier()
               : Status();  // the next block's partial sums take the place of these
@@ -280,21 +282,25 @@ Status GemmCall::record_round(GpuStream& stream, const DevicePointer& scratch, i
 
 Status GemmCall::record(GpuStream& stream, Memory& memory) const {
   if (products_.empty()) return {};
-  DevicePointer scratch;
+  Places places;
   if (scratch_ != 0) {
-    MARLIN_ASSIGN(scratch, stream.scratch(memory, scratch_));
+    MARLIN_ASSIGN(places.scratch, stream.scratch(memory, scratch_));
+  }
+  const auto shares = [](const Product& product) { return product.plan.kernel->shares_tiles; };
+  if (std::any_of(products_.begin(), products_.end(), shares)) {
+    MARLIN_ASSIGN(places.counters, stream.counters(memory));
   }
   MARLIN_RETURN_IF_ERROR(stream.begin());
   bool prepared = false;
   for (const Product& product : products_) {
     if (!product.prepares) continue;
-    MARLIN_RETURN_IF_ERROR(record_prepare(stream, scratch, product));
+    MARLIN_RETURN_IF_ERROR(record_prepare(stream, places.scratch, product));
     prepared = true;
   }
   if (prepared) MARLIN_RETURN_IF_ERROR(stream.barrier());
   bool more = true;
   for (int64_t round = 0; more; ++round)
-    MARLIN_RETURN_IF_ERROR(record_round(stream, scratch, round, more));
+    MARLIN_RETURN_IF_ERROR(record_round(stream, places, round, more));
   return stream.end();
 }
 

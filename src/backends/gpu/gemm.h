@@ -50,19 +50,22 @@ class GemmCall {
     GemmPlan plan;
     ProductOperands operands;
     device::KernelRef prepare, multiply, finish;
-    uint64_t activations_at = 0, scales_at = 0, partials_at = 0;  // in scratch
+    uint64_t activations_at = 0, scales_at = 0, partials_at = 0, shared_at = 0;  // in scratch
     bool prepares = false;  // itself, and not through another product
   };
 
   static bool share_activations(const Product& one, const Product& other);
   static Status record_prepare(GpuStream& stream, const DevicePointer& scratch,
                                const Product& product);
-  static Status record_multiply(GpuStream& stream, const DevicePointer& scratch,
-                                const Product& product, int64_t first, int64_t rows);
+  /// Where a recorded step finds memory of the stream.
+  struct Places {
+    DevicePointer scratch, counters;
+  };
+  static Status record_multiply(GpuStream& stream, const Places& places, const Product& product,
+                                int64_t first, int64_t rows);
   static Status record_finish(GpuStream& stream, const DevicePointer& scratch,
                               const Product& product, int64_t first, int64_t rows);
-  Status record_round(GpuStream& stream, const DevicePointer& scratch, int64_t round,
-                      bool& more) const;
+  Status record_round(GpuStream& stream, const Places& places, int64_t round, bool& more) const;
 
   KernelCache& kernels_;
   std::vector<Product> products_;

@@ -32,15 +32,25 @@ struct ProductKernel {
   int64_t rows, columns;  ///< of C, that a threadgroup makes
   uint32_t threads;       ///< of a threadgroup
   bool matrix;            ///< needs simdgroup matrices
-  bool tensor;            ///< needs tensor operations
+  bool tensor;            ///< needs tensor operations, and 16-bit activations
   int64_t groups_wanted;  ///< K is split when a product has fewer threadgroups than this
+  /// The weights and activations that it is compiled for; null: all of its kind of codes.
+  bool (*serves)(const RowBlockLayout& layout, ActivationKind activation) = nullptr;
+  /// Tiles go to as many threadgroups as the device runs at once, each of which takes one after
+  /// another.
+  bool persistent = false;
+  /// Such threadgroups also share tiles, each a part of K, through a workspace.
+  bool shares_tiles = false;
+  /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
+  int64_t activation_bytes = 0;
 
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }
   /// Tensor operations take 16-bit activations without conversion.
-  bool takes(ActivationKind activation) const {
-    return !tensor || activation == ActivationKind::f16 || activation == ActivationKind::bf16;
+  bool takes(ActivationKind activation, const RowBlockLayout& layout) const {
+    const bool halves = activation == ActivationKind::f16 || activation == ActivationKind::bf16;
+    return (!tensor || halves) && (serves == nullptr || serves(layout, activation));
   }
 };
 inline constexpr size_t kMostProductKernels = 32;

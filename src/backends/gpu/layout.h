@@ -25,7 +25,7 @@ constexpr const char* kernel_codes_name(KernelCodes kind) {
 /// Which slots the lanes of a packed block hold (shaders/common/layout.h).
 enum class SlotOrder : uint8_t {
   simdgroup,  ///< lane j a quarter of the block: operands of 8x8 simdgroup matrices
-  mma,        ///< lane j slots of every unit of 32: operands of mma.m16n8k16
+  mma,        ///< lane j slots of every unit of 32: operands of mma.m16n8k16 and wgmma
 };
 
 /// Parts begin at multiples of this, so that each may be bound as a buffer of its own.

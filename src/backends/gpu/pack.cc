@@ -22,7 +22,7 @@
 namespace metal_marlin::gpu {
 namespace {
 
-constexpr uint8_t kNanExponent = 255;
+constexpr uint8_t kNanExponent = 255, kNanE5m3 = 255;
 constexpr int64_t kPaddingRow = -1;
 
 KernelCodes kernel_codes(const WeightMeta& meta) {
@@ -38,14 +38,28 @@ uint8_t padding_code(const WeightMeta& meta) {
 }
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
+/// The shift of stored exponents, unless a row has larger ones than it leaves room for.
+int usual_shift(SlotOrder order) { return order == SlotOrder::mma ? kMmaExponent : kFp4Exponent; }
+
 /// The shift that turns the exponents of a row, which span lo..hi, into the stored bytes; nothing
 /// if they do not fit.
-std::optional<int> exponent_shift(int lo, int hi) {
-  const int shift = std::min<int>(kFp4Exponent, kLargestExponent - hi);
-  // If the shift is less than kFp4Exponent, a weight of 2^(e - 128) is 2^(e + shift - 142) to the
-  // kernels, which is a normal float for e + shift >= 16.
-  return shift == kFp4Exponent || lo + shift >= kFp4Exponent + 2 ? std::optional(shift)
-                                                                 : std::nullopt;
+std::optional<int> exponent_shift(int lo, int hi, int usual) {
+  const int shift = std::min<int>(usual, kLargestExponent - hi);
+  // If the shift is less than usual, a weight of 2^(e - 128) is 2^(e + shift - usual - 128) to the
+  // kernels, which is a normal float for e + shift >= usual + 2.
+  return shift == usual || lo + shift >= usual + 2 ? std::optional(shift) : std::nullopt;
+}
+
+/// The magnitude of a finite E4M3 byte without subnormals: 5 bits of exponent, kE5m3Zero for 1, and
+/// 3 of fraction. 0 becomes the smallest number, and codes of such a group become 0.
+uint8_t e5m3_of(uint8_t e4m3) {
+  const unsigned magnitude = e4m3 & 0x7Fu;
+  if (magnitude == 0) return 0;
+  constexpr unsigned kE4m3One = 7, kMoved = (kE5m3Zero - kE4m3One) << 3;
+  if (magnitude >= 8) return static_cast<uint8_t>(magnitude + kMoved);
+  // m * 2^-9 with m of 1, 2 or 3 bits
+  const auto highest = static_cast<unsigned>(std::bit_width(magnitude)) - 1;
+  return static_cast<uint8_t>(highest << 3 | (magnitude << (3 - highest) & 7u));
 }
 
 /// The factor and origin that the scales of one row require.
@@ -73,10 +87,11 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
     }
   }
   if (plan.layout.scale_type == ScaleType::e8m0 && hi >= 0) {
-    const std::optional<int> shift = exponent_shift(lo, hi);
+    const int usual = usual_shift(plan.layout.order);
+    const std::optional<int> shift = exponent_shift(lo, hi, usual);
     if (!shift) return std::nullopt;
     out.origin.shift = *shift;
-    out.factor.multiplier = std::ldexp(1.0f, kFp4Exponent - *shift);
+    out.factor.multiplier = std::ldexp(1.0f, usual - *shift);
   }
   if (tensor != nullptr) {
     out.origin.tensor = tensor->value;
@@ -101,6 +116,15 @@ uint32_t fp4_half(const uint8_t* codes) {
     half |= static_cast<uint32_t>(codes[t] >> 3 & 1) << fp4_sign_bit(t) |
             static_cast<uint32_t>(codes[t] & 7) << fp4_low_bit(t);
   return half;
+}
+/// The eight E2M1 codes (t, p) of a unit in CUDA's order.
+uint32_t fp4_mma_word(const uint8_t* codes) {
+  uint32_t word = 0;
+  for (int e = 0; e < kUnitSlots; ++e)
+    for (int b = 0; b < 4; ++b)
+      word |= static_cast<uint32_t>(codes[e] >> b & 1)
+              << ((fp4_mma_bit(e % 4, b) + e / 4 * 16) & 31);
+  return word;
 }
 uint32_t nibbles(const uint8_t* codes) {
   uint32_t half = 0;
@@ -135,7 +159,12 @@ class RowBlockPacker {
     for (int in_block = 0; in_block < kRowBlock; ++in_block) {
       const int64_t row = in_block < rows ? in_block : kPaddingRow;
       order_codes(row);
-      write_codes(row_block, in_block);
+      if (layout_.order == SlotOrder::mma) {
+        if (row != kPaddingRow && layout_.scale_type == ScaleType::e4m3) take_signs(row);
+        write_mma_codes(row_block, in_block);
+      } else {
+        write_codes(row_block, in_block);
+      }
       const std::optional<RowScaling> scaling =
           row == kPaddingRow
               ? RowScaling{}
@@ -180,6 +209,17 @@ class RowBlockPacker {
                         : uint8_t{3};
   }
 
+  /// Codes take the signs of their scales, and become 0 where the scale is.
+  void take_signs(int64_t row) {
+    for (int64_t slot = 0; slot < layout_.slots; ++slot) {
+      const int32_t group = plan_.groups[static_cast<size_t>(record_of(slot))];
+      if (group < 0) continue;
+      const uint8_t scale = row_scales(row)[group];
+      uint8_t& code = codes_[static_cast<size_t>(slot)];
+      code = static_cast<uint8_t>(((scale & 0x7F) == 0 ? code & 8 : code) ^ (scale >> 4 & 8));
+    }
+  }
+
   int64_t record_of(int64_t slot) const {
     return layout_.slot_group == kBlockSlots ? slot / kBlockSlots / layout_.quad_blocks
                                              : slot / layout_.slot_group;
@@ -208,26 +248,12 @@ class RowBlockPacker {
     return {codes, positions};
   }
 
-  /// The eight codes of lane j in unit w of the block of `units` units that begins at `slot`:
-  /// steps 0..3 of half 0, then of half 1.
-  std::array<uint8_t, kUnitSlots> unit_codes(int64_t slot, int units, int j, int w) const {
-    std::array<uint8_t, kUnitSlots> unit;
-    for (int e = 0; e < kUnitSlots; ++e) {
-      const int64_t in_block = layout_.order == SlotOrder::mma
-                                   ? int64_t{kLanes} * w + mma_slot(j, e % 4, e / 4)
-                                   : int64_t{kUnitSlots} * (units * j + w) + e;
-      unit[static_cast<size_t>(e)] = codes_[static_cast<size_t>(slot + in_block)];
-    }
-    return unit;
-  }
-
   /// The words of lane j of the block of `units` units that begins at `slot`.
   void lane_words(int64_t slot, int units, int j, uint32_t* words) const {
     const int64_t count = layout_.words(int64_t{units} * kLanes);
     std::fill_n(words, count, 0u);
     for (int w = 0; w < units; ++w) {
-      const auto eight = unit_codes(slot, units, j, w);
-      const uint8_t* const unit = eight.data();
+      const uint8_t* const unit = codes_.data() + slot + kUnitSlots * (units * j + w);
       switch (layout_.codes) {
         case KernelCodes::fp4:
           words[w] = fp4_half(unit) | fp4_half(unit + 4) << 16;
@@ -246,6 +272,26 @@ class RowBlockPacker {
           words[count - 1] |= positions << (units == 1 ? 16 : 8 * w);
       }
     }
+  }
+
+  void write_mma_codes(int64_t row_block, int in_block) const {
+    std::byte* const at = to_ + row_block * layout_.row_block_code_bytes();
+    const int words = layout_.codes == KernelCodes::i8 ? 2 : 1;
+    for (int32_t u = 0; u < layout_.slots / kLanes; ++u)
+      for (int j = 0; j < 4; ++j) {
+        std::array<uint8_t, kUnitSlots> unit;  // codes (t, 0), then (t, 1)
+        for (int e = 0; e < kUnitSlots; ++e)
+          unit[static_cast<size_t>(e)] =
+              codes_[static_cast<size_t>(kLanes * u + mma_slot(j, e % 4, e / 4))];
+        const int lane = 4 * (in_block % 8) + j;
+        for (int v = 0; v < words; ++v)
+          store(at + 4 * mma_word(u, words, lane, in_block / 8, v), mma_word_of(unit.data(), v));
+      }
+  }
+  uint32_t mma_word_of(const uint8_t* unit, int v) const {
+    if (layout_.codes == KernelCodes::fp4) return fp4_mma_word(unit);
+    return layout_.codes == KernelCodes::u4 ? nibbles(unit) | nibbles(unit + 4) << 16
+                                            : int8_word(unit, 2 * v);
   }
 
   void write_codes(int64_t row_block, int in_block) const {
@@ -299,7 +345,9 @@ class RowBlockPacker {
     }
     const uint8_t* const scale =
         row_scales(row) + static_cast<size_t>(group) * scale_bytes(plan_.meta.scale_type);
-    if (plan_.meta.scale_type != ScaleType::e8m0) {
+    if (plan_.meta.scale_type == ScaleType::e4m3 && layout_.order == SlotOrder::mma) {
+      *at = static_cast<std::byte>((*scale & 0x7F) == 0x7F ? kNanE5m3 : e5m3_of(*scale));
+    } else if (plan_.meta.scale_type != ScaleType::e8m0) {
       std::memcpy(at, scale, size);
     } else if (layout_.scale_type == ScaleType::e8m0) {
       *at = *scale == kNanExponent ? std::byte{0} : static_cast<std::byte>(*scale + shift);
@@ -380,7 +428,9 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
   const int64_t code_bits = layout.codes == KernelCodes::i8 ? 8 : 4;
   const auto group_bytes =
       static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
-  MARLIN_ASSIGN(Slots slots, assign_slots(plan.meta, {kTailSlots, code_bits, 8 * group_bytes}));
+  MARLIN_ASSIGN(Slots slots,
+                assign_slots(plan.meta, {order == SlotOrder::mma ? kMmaSlots : kTailSlots,
+                                         code_bits, 8 * group_bytes}));
   layout.slots = slots.count;
   layout.slot_group = slots.group;
   layout.permuted = !slots.slot_to_k.empty();

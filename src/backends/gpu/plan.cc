@@ -49,25 +49,26 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
   return {};
 }
 
-KernelCandidate candidate(const ProductKernel& kernel, KernelCodes codes, ActivationKind activation,
-                          bool serves) {
+KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& layout,
+                          KernelCodes codes, ActivationKind activation, bool serves) {
   const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) |
                             (kernel.tensor ? kNeedsTensor : 0u) |
                             (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
   return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max,
-          serves && kernel.takes(activation)};
+          serves && kernel.takes(activation, layout)};
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
-Result<const ProductKernel*> forced_kernel(KernelCodes codes, ActivationKind activation,
+Result<const ProductKernel*> forced_kernel(const RowBlockLayout& layout, ActivationKind activation,
                                            const PlanRules& rules) {
   std::vector<KernelCandidate> all;
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (int c = 0; c < kKernelCodes; ++c)
       for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(
-            kernel, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-            static_cast<KernelCodes>(c) == codes && static_cast<ActivationKind>(a) == activation));
+        all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
+                                static_cast<ActivationKind>(a),
+                                static_cast<KernelCodes>(c) == layout.codes &&
+                                    static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
   return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
 }
@@ -82,13 +83,13 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
                                     const KernelHealth::Reader& health) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
-  if (!rules.forced.empty()) return forced_kernel(layout.codes, activation, rules);
+  if (!rules.forced.empty()) return forced_kernel(layout, activation, rules);
   const std::span<const ProductKernel> kernels = rules.policy.kernels;
   const size_t count = kernels.size();
   std::array<KernelCandidate, kMostProductKernels> candidates;
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
-        candidate(kernels[i], layout.codes, activation,
+        candidate(kernels[i], layout, layout.codes, activation,
                   health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok())
@@ -114,9 +115,25 @@ int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
 }
 
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
+  if (kernel.shares_tiles) return 1;
   const int64_t groups = group_count(kernel, m, n);
-  return std::clamp<int64_t>(kernel.groups_wanted / groups, 1,
-                             std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
+  const int64_t wanted =
+      std::clamp<int64_t>(kernel.groups_wanted / groups, 1,
+                          std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
+  if (kernel.activation_bytes == 0) return wanted;
+  const int64_t most = kernel.activation_bytes / (std::min(m, kernel.rows) * 2 * kBlockSlots);
+  return std::max(wanted, ceil_div(blocks, most));
+}
+
+/// Threadgroups along x of a persistent kernel.
+int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& layout,
+                          int64_t splits, const device::Capabilities& device) {
+  if (!kernel.persistent) return 0;
+  const int64_t at_once = std::max<int64_t>(device.multiprocessors, 1);
+  if (!kernel.shares_tiles)
+    return std::min(ceil_div(layout.n, kernel.columns), std::max(at_once / splits, int64_t{1}));
+  const int64_t shares = ceil_div(layout.slots, kLeastSharedSlots);
+  return std::min(group_count(kernel, rows, layout.n) * shares, at_once);
 }
 
 const char* probe_text(KernelHealth::State state) {
@@ -164,8 +181,14 @@ std::string KernelHealth::bad_ones() const {
   return names;
 }
 
+device::Size3 GemmPlan::grid(int64_t rows, int64_t n) const {
+  const int64_t x = groups != 0 ? groups : ceil_div(n, kernel->columns);
+  const int64_t y = kernel->shares_tiles ? 1 : ceil_div(rows, kernel->rows);
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(splits)};
+}
+
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
-                           int64_t most_rows) {
+                           const device::Capabilities& device, int64_t most_rows) {
   const GpuWeights& weights = weights_of(problem);
   const RowBlockLayout& layout = weights.layout;
   m = std::max<int64_t>(m, 1);
@@ -181,9 +204,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
   plan.m_block = std::min(m, std::max(most / kernel.rows, int64_t{1}) * kernel.rows);
   plan.prepare_block = std::min(m, most_rows);
+  plan.groups = persistent_groups(kernel, plan.m_block, layout, plan.splits, device);
 
   const Checked rows(m), slots(layout.slots);
-  Checked activations(0), scales(0), partials(0);
+  Checked activations(0), scales(0), partials(0), shared(0);
   if (plan.prepared)
     activations =
         (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
@@ -192,8 +216,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.partial)
     partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4))
                    .round_up(kScratchAlign);
+  if (kernel.shares_tiles)  // a threadgroup has a part of up to two tiles
+    shared = Checked(2 * plan.groups) * Checked(kernel.rows * kernel.columns * 4);
   // A quarter: the parts of several products are added up.
-  if (!(activations + scales + partials).at_most(UINT64_MAX / 4))
+  if (!(activations + scales + partials + shared).at_most(UINT64_MAX / 4))
     return Status::error(MARLIN_E_MEMORY,
                          "%" PRId64 " rows of %" PRId64
                          " prepared activations do not fit the address space",
@@ -202,6 +228,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.activation_bytes = *activations.get();
   plan.activation_scale_bytes = *scales.get();
   plan.partial_bytes = *partials.get();
+  plan.shared_bytes = *shared.get();
   // NOLINTEND(bugprone-unchecked-optional-access)
   return plan;
 }
@@ -215,7 +242,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
   const KernelHealth::Reader health(rules.health);
   MARLIN_ASSIGN(const ProductKernel* const kernel,
                 choose(problem, std::max<int64_t>(m, 1), rules, health));
-  MARLIN_ASSIGN(GemmPlan plan, plan_with(*kernel, problem, m, rules.most_rows));
+  MARLIN_ASSIGN(GemmPlan plan, plan_with(*kernel, problem, m, rules.device, rules.most_rows));
   plan.health = health.of(decoder_of(*kernel, plan.activation, weights_of(problem).layout));
   return plan;
 }
@@ -252,9 +279,9 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "kernel: %.*s\n", static_cast<int>(name.size()), name.data());
   append(text, "device: %s (%s)\n", rules.device.name.c_str(), rules.device.architecture.c_str());
   append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
-  append(text, "grid: %" PRId64 " x %" PRId64 " x %" PRId64 " threadgroups of %u\n",
-         ceil_div(layout.n, kernel.columns), ceil_div(plan.m_block, kernel.rows), plan.splits,
-         kernel.threads);
+  const device::Size3 grid = plan.grid(plan.m_block, layout.n);
+  append(text, "grid: %u x %u x %u threadgroups of %u%s\n", grid.x, grid.y, grid.z, kernel.threads,
+         kernel.persistent ? ", which take tiles in turn" : "");
   append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
          plan.split_blocks, kBlockSlots);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);

@@ -18,6 +18,11 @@ namespace metal_marlin::gpu {
 /// Begins of scratch areas, and the strides of prepared activations.
 inline constexpr uint64_t kScratchAlign = 256;
 
+/// Bytes of counters that threadgroups which share tiles use. They are 0 between dispatches.
+inline constexpr uint64_t kCounterBytes = 64 << 10;
+/// The slots of K that threadgroups share at least, so that their sums pay.
+inline constexpr int64_t kLeastSharedSlots = 256;
+
 /// Rows of one dispatch: without partial sums its sizes are the only limit.
 inline constexpr int64_t kMostRows = 1 << 20;
 
@@ -70,15 +75,18 @@ struct GemmPlan {
   bool prepared = false;  ///< A is quantized or gathered into scratch first
   bool partial = false;   ///< FP32 sums go to scratch, and `finish` makes C of them
   int64_t splits = 1;     ///< parts of K, in threadgroups of their own
+  int64_t groups = 0;     ///< of a persistent kernel, along x; 0: as many as there are tiles
   int64_t split_blocks = 1;
   int64_t m_block = 0;        ///< rows of A of one dispatch
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   // Scratch, each a multiple of kScratchAlign.
-  uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0;
+  uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
   uint64_t scratch_bytes() const {
-    return activation_bytes + activation_scale_bytes + partial_bytes;
+    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes;
   }
+  /// The grid of `rows` rows of A and n rows of W.
+  device::Size3 grid(int64_t rows, int64_t n) const;
 };
 
 const GpuWeights& weights_of(const GemmProblem& problem);
@@ -86,7 +94,7 @@ const GpuWeights& weights_of(const GemmProblem& problem);
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
 /// A plan with this kernel, whatever else there is.
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
-                           int64_t most_rows = kMostRows);
+                           const device::Capabilities& device, int64_t most_rows = kMostRows);
 /// Values of M up to max_m among whose plans are all variants of kernels, and the most scratch.
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
                                               const PlanRules& rules);

@@ -211,7 +211,7 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   problem.compute = activation == ActivationKind::i8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
   problem.a = {buffer->host(), m, kK, kK, dtype};
   problem.c = {buffer->host() + c_at, m, kN, kN, MARLIN_F32};
-  MARLIN_ASSIGN(const GemmPlan plan, plan_with(kernel, problem, m));
+  MARLIN_ASSIGN(const GemmPlan plan, plan_with(kernel, problem, m, bench.device.capabilities()));
   const std::string_view name = kernel.name(weights->layout.codes, activation);
   const Status ran = multiply(bench, problem, plan, {{{buffer, 0}, kK}, {{buffer, c_at}, kN}, {}});
   if (ran.code() == MARLIN_E_NOT_FOUND || ran.code() == MARLIN_E_UNSUPPORTED) {

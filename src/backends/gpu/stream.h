@@ -30,7 +30,7 @@ class Bindings {
   std::span<const device::Argument> all() const { return {arguments_.data(), count_}; }
 
  private:
-  std::array<device::Argument, 10> arguments_;
+  std::array<device::Argument, 12> arguments_;
   size_t count_ = 0;
 };
 
@@ -61,6 +61,8 @@ class GpuStream final : public BackendStream {
   Status check();
   /// Aligned scratch memory for one call. MARLIN_E_MEMORY if the host's scratch is too small.
   Result<DevicePointer> scratch(Memory& memory, uint64_t bytes);
+  /// kCounterBytes of device memory that are 0, and that every kernel leaves 0.
+  Result<DevicePointer> counters(Memory& memory);
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }
   /// Memory that host and device reach, for operands that are in host memory.
   Result<DevicePointer> staging(Memory& memory, uint64_t bytes) {
@@ -90,6 +92,7 @@ class GpuStream final : public BackendStream {
   const uint64_t host_scratch_bytes_;
   Growing own_scratch_{device::Placement::device, "scratch"};
   Growing staging_{device::Placement::shared, "staging"};
+  device::BufferRef counters_;
   bool idle_;  // nothing recorded that might still run
   Status failure_;
 };

@@ -1,0 +1,292 @@
+// C = f(A W^T) for up to eight rows of A and weights of a form, on Hopper: few instructions a code,
+// and as many bytes on their way as shared memory holds.
+//
+//   block       16 warps, one block a multiprocessor, which takes row blocks in turn
+//   warp        a part of K of its own, and a ring of stages of 128 slots, which bulk copies fill
+//   A           copied to shared memory once, in the order in which lanes read it
+//   sums        of the 16 warps meet in shared memory, in a fixed order
+#pragma once
+#include "epilogue.cuh"
+#include "hopper.cuh"
+#include "operand.cuh"
+
+constexpr int kRingWarps = 16, kRingRows = 8, kMostStages = 8;
+constexpr int kChunkCodes = 1024;  // bytes of 32 rows and 64 slots
+constexpr int kSumPitch = 36;      // floats between rows of sums: no bank conflicts
+
+/// The part of K of a warp, in chunks of 64 slots.
+struct WarpPart {
+  int begin, end;  // chunks of the row block
+
+  /// Of `chunks` from `first` on; a part begins with a whole group.
+  __device__ WarpPart(int first, int chunks, int warp, int granule) {
+    const int granules = (chunks + granule - 1) / granule;
+    begin = first + granules * warp / kRingWarps * granule;
+    end = first + min(granules * (warp + 1) / kRingWarps * granule, chunks);
+  }
+  __device__ int count() const { return end - begin; }
+};
+
+/// The sizes of a stage: of four chunks, or of two where activations leave little room.
+template <class Op>
+struct StageShape {
+  static constexpr int kMostChunks = 4, kWantedStages = 3;
+  static constexpr int kPairBytes =
+      2 * kChunkCodes + (Op::kGroupsOf128 ? 1 : 2) * (Op::kScaleBytes + Op::kZeroBytes);
+  int chunks, stages;
+
+  /// For as many bytes of each warp.
+  __device__ explicit StageShape(int room) {
+    chunks = room >= kWantedStages * 2 * kPairBytes ? kMostChunks : 2;
+    stages = min(room / bytes(), kMostStages);
+  }
+  __device__ int bytes() const { return chunks / 2 * kPairBytes; }
+  __device__ int scales_at() const { return chunks * kChunkCodes; }
+  __device__ int zeros_at() const {
+    return scales_at() + (Op::kGroupsOf128 ? chunks / 2 : chunks) * Op::kScaleBytes;
+  }
+};
+
+/// The weights of a warp's part, a ring of stages.
+template <class Op>
+struct WeightRing {
+  const Launch& launch;
+  const ProductArgs& args;
+  WarpPart part;
+  StageShape<Op> shape;
+  u32 memory, barriers;              // addresses in shared memory
+  int row_block, row_blocks, chunk;  // what comes next
+
+  /// Every lane of the warp calls it.
+  __device__ void init() const {
+    if (threadIdx.x % 32 < shape.stages) init_barrier(barriers + threadIdx.x % 32 * 8, 1);
+    publish_barriers();
+    __syncwarp();
+  }
+  /// Starts to fill a stage with what comes next, if anything does. One lane calls it.
+  __device__ void refill(u32 stage) {
+    if (row_block >= row_blocks || part.count() == 0) return;
+    const int chunks = min(shape.chunks, part.end - chunk);
+    const u32 to = memory + stage * shape.bytes(), barrier = barriers + 8 * stage;
+    const u32 code_bytes = chunks * kChunkCodes;
+    const int groups = Op::kGroupsOf128 ? (chunks + 1) / 2 : chunks;
+    const u32 scale_bytes = groups * Op::kScaleBytes;
+    const long long first_quad = static_cast<long long>(row_block) * args.quads;
+    arrive_expecting(barrier, code_bytes + scale_bytes + groups * Op::kZeroBytes);
+    copy_bulk(
+        to,
+        launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES) +
+            (static_cast<long long>(row_block) * (args.slots / kMmaSlots) + chunk) * kChunkCodes,
+        code_bytes, barrier);
+    const unsigned char* const scales = launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES);
+    if (Op::kGroupsOf128) {
+      const unsigned char* const zeros = launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS);
+#pragma unroll 1
+      for (int i = 0; i < groups; i++) {
+        const long long quad = first_quad + (chunk / 2 + i) / args.quad_blocks;
+        copy_bulk(to + shape.scales_at() + i * Op::kScaleBytes, scales + quad * Op::kScaleBytes,
+                  Op::kScaleBytes, barrier);
+        if (Op::kZeroBytes != 0)
+          copy_bulk(to + shape.zeros_at() + i * Op::kZeroBytes, zeros + quad * Op::kZeroBytes,
+                    Op::kZeroBytes, barrier);
+      }
+    } else {
+      const int quads = Op::kE4m3 ? 4 : 2;  // of a chunk
+      copy_bulk(to + shape.scales_at(), scales + (first_quad + quads * chunk) * kRowBlock,
+                scale_bytes, barrier);
+    }
+    chunk += chunks;
+    if (chunk == part.end) {
+      chunk = part.begin;
+      row_block += int(gridDim.x);
+    }
+  }
+};
+
+/// What a lane reads of the scales of group `c` of a stage.
+template <class Op>
+__device__ inline ChunkScales read_scales(const unsigned char* stage, const StageShape<Op>& shape,
+                                          int c, int g) {
+  ChunkScales scales{};
+  const unsigned char* const at = stage + shape.scales_at() + c * Op::kScaleBytes;
+  if (Op::kE8m0) {
+    UNROLL for (int u = 0; u < 2; u++) scales.words[u] =
+        *reinterpret_cast<const u32*>(at + 32 * u + 4 * g);
+  } else {
+    UNROLL for (int u = 0; u < (Op::kE4m3 ? 2 : 1); u++) {
+      const uint2 two = *reinterpret_cast<const uint2*>(at + 64 * u + 8 * g);
+      scales.words[2 * u] = two.x;
+      scales.words[2 * u + 1] = two.y;
+    }
+  }
+  if (Op::kZeroBytes != 0)
+    scales.zeros =
+        *reinterpret_cast<const u32*>(stage + shape.zeros_at() + c * Op::kZeroBytes + 4 * g);
+  return scales;
+}
+
+/// Copies a warp's columns of `rows` rows of A, `pitch` bytes apart, in this order: of each unit of
+/// 32 slots, the operands B of both steps of lane column j are 16 bytes.
+template <class Activation>
+__device__ inline void copy_activations(const Launch& launch, int first, int rows,
+                                        const WarpPart& part, unsigned char* to, int pitch) {
+  constexpr int kAtOnce = 4;
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const int lane = threadIdx.x % 32, pieces = 8 * part.count();  // of eight columns
+  const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
+  const u16* const a = launch.buffer<const u16>(MARLIN_BUFFER_A);
+  for (int at = lane; at < rows * pieces; at += 32 * kAtOnce) {
+    uint4 x[kAtOnce];
+    u32* place[kAtOnce];
+    UNROLL for (int i = 0; i < kAtOnce; i++) {
+      const int item = min(at + 32 * i, rows * pieces - 1), row = item / pieces;
+      const int piece = item % pieces, k = 64 * part.begin + 8 * piece;
+      const u16* const from = a + (first + row) * args.lda;
+      place[i] = reinterpret_cast<u32*>(to + row * pitch + piece / 4 * 64) + piece % 4;
+      if (aligned && k + 8 <= args.k) {
+        x[i] = *reinterpret_cast<const uint4*>(from + k);
+      } else {
+        const uint2 low = load_columns<Activation>(from, k, args.k);
+        const uint2 high = load_columns<Activation>(from, k + 4, args.k);
+        x[i] = make_uint4(low.x, low.y, high.x, high.y);
+      }
+    }
+    UNROLL for (int i = 0; i < kAtOnce; i++) {
+      place[i][0] = x[i].x;
+      place[i][4] = x[i].y;
+      place[i][8] = x[i].z;
+      place[i][12] = x[i].w;
+    }
+  }
+}
+
+/// Adds the products of a stage of `chunks` chunks to the sums of both halves of the row block.
+template <class Codes, class Number, class Form>
+__device__ inline void add_stage(const unsigned char* stage,
+                                 const StageShape<Operand<Codes, Number, Form>>& shape,
+                                 const unsigned char* x, int chunks, int lane,
+                                 float (&total)[2][4]) {
+  typedef Operand<Codes, Number, Form> Op;
+  const int g = lane / 4;
+  float part[2][4];
+  ChunkScales scales{};
+  UNROLL for (int c = 0; c < StageShape<Op>::kMostChunks; c++) {
+    if (c > 0 && c >= chunks) break;
+    const bool begins = !Op::kGroupsOf128 || c % 2 == 0;
+    if (begins) scales = read_scales<Op>(stage, shape, Op::kGroupsOf128 ? c / 2 : c, g);
+    if (begins) UNROLL for (int i = 0; i < 4; i++) part[0][i] = part[1][i] = 0.0f;
+    const uint4 low = *reinterpret_cast<const uint4*>(x + 128 * c);
+    const uint4 high = *reinterpret_cast<const uint4*>(x + 128 * c + 64);
+    const u32 b[4][2] = {{low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
+    const auto half = [&](auto number) {
+      constexpr int kHalf = decltype(number)::value;
+      const uint4 q =
+          *reinterpret_cast<const uint4*>(stage + c * kChunkCodes + 512 * kHalf + 16 * lane);
+      u32 a[4][4];
+      Op::template decode<kHalf>(q, scales, a);
+      if constexpr (Op::kFolded) {
+        UNROLL for (int s = 0; s < 4; s++) Number::mma(total[kHalf], a[s], b[s]);
+      } else if constexpr (Op::kGroupsOf128) {
+        UNROLL for (int s = 0; s < 4; s++) Number::mma(part[kHalf], a[s], b[s]);
+      } else {
+        UNROLL for (int u = 0; u < 2; u++) {
+          float sum[4] = {};
+          UNROLL for (int s = 2 * u; s < 2 * u + 2; s++) Number::mma(sum, a[s], b[s]);
+          UNROLL for (int i = 0; i < 4; i++) total[kHalf][i] =
+              fmaf(sum[i], Op::template scale<kHalf>(scales, u, i / 2), total[kHalf][i]);
+        }
+      }
+    };
+    half(Constant<0>());
+    half(Constant<1>());
+    if constexpr (!Op::kFolded && Op::kGroupsOf128) {
+      if (c % 2 == 0 && c + 1 < chunks) continue;
+      UNROLL for (int i = 0; i < 4; i++) {
+        total[0][i] = fmaf(part[0][i], Op::template scale<0>(scales, 0, i / 2), total[0][i]);
+        total[1][i] = fmaf(part[1][i], Op::template scale<1>(scales, 0, i / 2), total[1][i]);
+      }
+    }
+  }
+}
+
+/// The rows of A from `first` on, eight of them.
+template <class Codes, class Activation, class Form>
+__device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
+  typedef typename Activation::Number Number;
+  typedef Operand<Codes, Number, Form> Op;
+  typedef WeightRing<Op> Ring;
+  extern __shared__ __align__(128) unsigned char memory[];
+  const Launch launch{parameters};
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
+  const int rows = min(args.m - first, kRingRows);
+  const int first_block = int(blockIdx.z) * args.split_blocks;
+  const int end_block = min(first_block + args.split_blocks, block_count(args.slots));
+  const int first_chunk = block_begin(args.slots, first_block) / kMmaSlots;
+  const int chunks = block_begin(args.slots, end_block) / kMmaSlots - first_chunk;
+  const WarpPart part(first_chunk, chunks, warp, Op::kGroupsOf128 ? 2 : 1);
+
+  // Shared memory: A, the sums of all warps, barriers, rings. A row of A begins 64 bytes
+  // after a multiple of 128, so that a quarter of a warp, which reads two rows, meets all banks.
+  const int pitch = 128 * chunks + 64, sum_floats = rows * kSumPitch;
+  unsigned char* const x = memory;
+  float* const sums = reinterpret_cast<float*>(x + rows * pitch);
+  unsigned char* const barriers = reinterpret_cast<unsigned char*>(sums + kRingWarps * sum_floats);
+  unsigned char* const rings = barriers + kRingWarps * kMostStages * 8;
+  const StageShape<Op> shape((shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
+  unsigned char* const mine = rings + warp * shape.stages * shape.bytes();
+  const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
+  Ring ring{launch,
+            args,
+            part,
+            shape,
+            shared_address(mine),
+            shared_address(barriers) + warp * kMostStages * 8,
+            int(blockIdx.x),
+            row_blocks,
+            part.begin};
+  let_next_start();
+  ring.init();
+  if (lane == 0) {
+#pragma unroll 1
+    for (int s = 0; s < shape.stages; s++) ring.refill(s);
+  }
+  __syncwarp();
+  wait_for_previous();
+  unsigned char* const my_x = x + 128 * (part.begin - first_chunk);
+  copy_activations<Activation>(launch, first, rows, part, my_x, pitch);
+  __syncwarp();
+  const unsigned char* const lane_x = my_x + min(g, rows - 1) * pitch + 16 * j;
+
+  int stage = 0;
+  u32 parity = 0;
+  for (int row_block = blockIdx.x; row_block < row_blocks; row_block += gridDim.x) {
+    float total[2][4] = {};
+    for (int done = 0; done < part.count(); done += shape.chunks) {
+      wait_for_phase(ring.barriers + 8 * stage, parity);
+      add_stage<Codes, Number, Form>(mine + stage * shape.bytes(), shape, lane_x + 128 * done,
+                                     min(part.count() - done, shape.chunks), lane, total);
+      __syncwarp();
+      if (lane == 0) ring.refill(stage);
+      if (++stage == shape.stages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+    if (row_block != int(blockIdx.x)) __syncthreads();  // the sums before are read
+    float* const to = sums + warp * sum_floats + g;
+    UNROLL for (int e = 0; e < 2; e++) {
+      const int row = 2 * j + e;
+      UNROLL for (int i = 0; i < 4; i++) if (row < rows) to[row * kSumPitch + 8 * i] =
+          total[i / 2][2 * (i % 2) + e];
+    }
+    __syncthreads();
+    const int n = row_block * kRowBlock + lane;
+    for (int row = warp; row < rows; row += kRingWarps) {
+      const float* const from = sums + row * kSumPitch + lane;
+      float sum = from[0];
+      UNROLL for (int w = 1; w < kRingWarps; w++) sum += from[w * sum_floats];
+      if (n < args.n) write_sum(sum * Op::kFactor, first + row, n, launch);
+    }
+  }
+}
