@@ -12,6 +12,11 @@ enum {
 
 /// Bytes of shared memory that the launch of a kernel for Hopper gives it.
 enum { kRingSharedBytes = 230400, kTileSharedBytes = 230400 };
+/// Rows of a box of A that the copy engine brings for a tile. Many small boxes take the thread that
+/// asks for them too long; a box that reaches beyond the last row of A takes the engine longer.
+MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
+  return tile_rows <= 128 ? tile_rows : tile_rows / 2;
+}
 
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations
 // are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT:

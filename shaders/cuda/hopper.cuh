@@ -36,6 +36,9 @@ __device__ inline void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrie
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
+__device__ inline void prefetch_tensor_map(const void* tensor) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(tensor) : "memory");
+}
 /// Copies a box of the tensor, whose first column and row are given.
 __device__ inline void copy_box(u32 to, const void* tensor, int column, int row, u32 barrier) {
   asm volatile(

@@ -1,171 +1,69 @@
 // C = f(A W^T) for many rows of A and weights of a form, on Hopper.
 //
-//   tile        128 rows of W (four row blocks) by ROWS rows of A
-//   block       two warpgroups, of which one has the upper and one the lower half of each row
-//               block, and a third that brings A; one block a multiprocessor, which takes tiles in
-//               turn
-//   W           from memory to registers, four chunks of 64 slots ahead; decoded there, it is the
-//               register operand of wgmma
+//   tile        128 or 256 rows of W (TileShape)
+//   block       two or four warpgroups, and one of which a warp brings A; one block a
+//   multiprocessor, which
+//               takes tiles in turn. A warpgroup has the upper or the lower halves of four row
+//               blocks.
+//   W           from memory to registers, chunks of 64 slots ahead; decoded there, it is the
+//               register operand of wgmma or of mma.sync
 //   A           boxes of 64 slots in shared memory, swizzled, by the copy engine; a ring of them
 //   sums        in registers; those of groups of 128 slots apart, until a scale multiplies them
 //   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). Blocks
 //               that share a tile put their sums into a workspace, and the last to come adds them
 //               in the order of K, so that a result does not depend on who that is.
 #pragma once
-#include "epilogue.cuh"
 #include "operand.cuh"
+#include "tile_output.cuh"
 #include "wgmma.cuh"
 
-constexpr int kGroups = 2, kGroupThreads = 128, kGroupRows = 64;  // warpgroups that multiply
-constexpr int kTileColumns = kGroups * kGroupRows, kTileBlocks = kTileColumns / kRowBlock;
-constexpr int kMostAhead = 4;                       // chunks of weights
-constexpr int kPart = 2;                            // chunks that blocks share at least
-constexpr int kBoxRowBytes = 128;                   // of 64 slots
-constexpr int kResults = 16;                        // rows of results in shared memory
-constexpr int kOutPitch = 4 * (kGroupRows + 4);     // bytes between them: no bank conflicts
-constexpr int kHalvesPitch = 2 * (kGroupRows + 8);  // of 16-bit numbers
-
-/// Waits for the other threads of a warpgroup, or of the one that brings A.
-__device__ inline void wait_for_group(int group) {
-  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-}
-
-template <int ROWS>
-struct TileMemory {
-  static constexpr int kBoxes = ROWS <= 64 ? kMostAhead : 1;  // of a slot of the ring
-  static constexpr int kBox = ROWS * kBoxRowBytes, kSlot = kBoxes * kBox;
-  static constexpr int kOut = kResults * kOutPitch;
-  static constexpr int kBarriers = 512, kAlignment = 1024, kMostSlots = 16;
-  static constexpr int kRoom = (kTileSharedBytes - kAlignment - kBarriers - kGroups * kOut) / kSlot;
-  static constexpr int kSlots = kRoom < kMostSlots ? kRoom : kMostSlots;
-  static_assert(kSlots >= 3, "a ring");
-
-  u32 boxes, full, empty;  // addresses
-  unsigned char* out;
-
-  __device__ explicit TileMemory(unsigned char* memory) {
-    const u32 address = shared_address(memory);
-    boxes = (address + kAlignment - 1) / kAlignment * kAlignment;
-    full = boxes + kSlots * kSlot;
-    empty = full + 8 * kSlots;
-    out = memory + (full + kBarriers - address);
-  }
-  __device__ u32 flag() const { return full + 16 * kSlots; }
-  /// One thread calls it.
-  __device__ void init() const {
-    for (int i = 0; i < kSlots; i++) {
-      init_barrier(full + 8 * i, 1);
-      init_barrier(empty + 8 * i, kGroups * kGroupThreads / 32);
-    }
-    publish_barriers();
-  }
-};
-
-/// A place in a ring, and the phase of its barrier.
-template <int SLOTS>
-struct RingPlace {
-  int slot = 0;
-  u32 phase = 0;
-  __device__ void advance() {
-    if (++slot < SLOTS) return;
-    slot = 0;
-    phase ^= 1;
-  }
-};
-
-/// Chunks of 64 slots of a tile. Tiles that follow each other have the same weights.
-struct Segment {
-  int tile, begin, stop;
-};
-
-/// The tiles of a block, in order, or parts of K of them.
-struct Work {
-  int chunks, parts;  // of a tile
-  int whole, units;   // tiles that are not shared, parts of those that are
-  int next_whole, at, end;
-
-  __device__ Work(int tiles, int chunks_) : chunks(chunks_) {
-    const int blocks = gridDim.x;
-    parts = (chunks + kPart - 1) / kPart;
-    const int waves = tiles / blocks - (tiles % blocks == 0 || tiles < blocks ? 0 : 1);
-    whole = waves * blocks;
-    units = (tiles - whole) * parts;
-    next_whole = blockIdx.x;
-    at = start(blockIdx.x);
-    end = start(blockIdx.x + 1);
-  }
-  /// The first part of block i.
-  __device__ int start(int i) const {
-    return int(static_cast<long long>(units) * i / int(gridDim.x));
-  }
-  __device__ bool next(Segment& to) {
-    if (next_whole < whole) {
-      to = Segment{next_whole, 0, chunks};
-      next_whole += int(gridDim.x);
-      return true;
-    }
-    if (at >= end) return false;
-    const int shared = at / parts, first = at - shared * parts;
-    const int last = min(parts, first + (end - at));
-    to = Segment{whole + shared, first * kPart, min(last * kPart, chunks)};
-    at += last - first;
-    return true;
-  }
-  __device__ bool is_part(const Segment& s) const { return s.begin > 0 || s.stop < chunks; }
-  /// Blocks first ... last share a tile.
-  __device__ void sharers(int tile, int& first, int& last) const {
-    const int from = (tile - whole) * parts;
-    first = last = int(blockIdx.x);
-    while (first > 0 && start(first) > from) first--;
-    while (last + 1 < int(gridDim.x) && start(last + 1) < from + parts) last++;
-  }
-  /// The place of a block's sums of a tile: a block has two, of a tile that another block has
-  /// begun, and of one that it begins.
-  __device__ int place_of(int tile, int block) const {
-    return 2 * block + (start(block) > (tile - whole) * parts ? 0 : 1);
-  }
-};
-
-/// Brings the boxes of A. 128 threads call it.
-template <class Activation, int ROWS>
+/// Brings the boxes of A. A warp calls it.
+template <class Activation, class Tile>
 __device__ inline void bring_activations(const CudaParameters& parameters, Work work, int row_tiles,
-                                         const TileMemory<ROWS>& memory) {
-  typedef TileMemory<ROWS> Memory;
+                                         const TileMemory<Tile>& memory) {
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const u16* const a = launch.buffer<const u16>(MARLIN_BUFFER_A);
-  const int thread = threadIdx.x % kGroupThreads;
-  if (aligned && thread != 0) return;
+  const int lane = threadIdx.x % 32;
+  if (aligned && lane != 0) return;
+  if (aligned) prefetch_tensor_map(parameters.tensor_map);
   wait_for_previous();
-  RingPlace<Memory::kSlots> place;
+  RingPlace<Tile::kSlots> place;
   for (Segment now; work.next(now);) {
-    const int row = now.tile % row_tiles * ROWS;
-    for (int c = now.begin; c < now.stop; c += Memory::kBoxes) {
-      const int boxes = min(Memory::kBoxes, now.stop - c);
-      const u32 to = memory.boxes + place.slot * Memory::kSlot, full = memory.full + 8 * place.slot;
+    const int row = now.tile % row_tiles * Tile::kRows;
+    for (int c = now.begin; c < now.stop; c += Tile::kBoxes) {
+      const int boxes = min(Tile::kBoxes, now.stop - c);
+      const u32 to = memory.boxes + place.slot * Tile::kSlot, full = memory.full + 8 * place.slot;
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (aligned) {
-        arrive_expecting(full, boxes * Memory::kBox);
+        // Rows past the last of A may hold anything: their results are not written.
+        const int rows = min(Tile::kRows, args.m - row);
+        const int pieces = (rows + Tile::kBoxRows - 1) / Tile::kBoxRows;
+        arrive_expecting(full, boxes * pieces * Tile::kBoxRows * kBoxRowBytes);
         for (int i = 0; i < boxes; i++)
-          copy_box(to + i * Memory::kBox, parameters.tensor_map, kMmaSlots * (c + i), row, full);
+          for (int piece = 0; piece < pieces; piece++)
+            copy_box(to + i * Tile::kBox + piece * Tile::kBoxRows * kBoxRowBytes,
+                     parameters.tensor_map, kMmaSlots * (c + i), row + piece * Tile::kBoxRows,
+                     full);
       } else {
-        // The copy engine takes no such rows. A thread has the column pairs of a row, 32 apart.
-        for (int at = thread; at < boxes * ROWS * 32; at += kGroupThreads) {
-          const int pair = at % 32, in_box = at / 32 % ROWS, box = at / 32 / ROWS;
-          const int k = kMmaSlots * (c + box) + 2 * pair, m = row + in_box;
-          u32 both = 0;
-          if (m < args.m)
-            both = column_or_0(a + m * args.lda, k, args.k) |
-                   u32(column_or_0(a + m * args.lda, k + 1, args.k)) << 16;
-          const u32 piece = (pair / 4) ^ (in_box % 8);
-          const u32 address =
-              to + box * Memory::kBox + in_box * kBoxRowBytes + piece * 16 + pair % 4 * 4;
-          asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(both) : "memory");
-        }
+        // The copy engine takes no such rows. A lane copies two columns of each.
+#pragma unroll 1
+        for (int box = 0; box < boxes; box++)
+#pragma unroll 1
+          for (int in_box = 0; in_box < Tile::kRows; in_box++) {
+            const int k = kMmaSlots * (c + box) + 2 * lane, m = row + in_box;
+            const u16* const from = a + m * args.lda;
+            u32 both = 0;
+            if (m < args.m)
+              both = column_or_0(from, k, args.k) | u32(column_or_0(from, k + 1, args.k)) << 16;
+            const u32 at = in_box * kBoxRowBytes + ((lane / 4) ^ (in_box % 8)) * 16 + lane % 4 * 4;
+            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + box * Tile::kBox + at), "r"(both)
+                         : "memory");
+          }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        wait_for_group(kGroups);
-        if (thread == 0) arrive(full);
+        __syncwarp();
+        if (lane == 0) arrive(full);
       }
       place.advance();
     }
@@ -222,209 +120,76 @@ struct WeightQueue {
 
 /// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
 /// rows of A, and row g + 8 (e / 2) of its 16 rows of W.
-template <class Codes, class Activation, class Form, int ROWS>
+/// Operands B of mma.m16n8k16 of two times eight rows of a box, from `row` on.
+__device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (&b)[2][2]) {
+  const int in_box = row + lane % 8 + lane / 16 * 8, piece = (2 * step + lane / 8 % 2) ^ (lane % 8);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
+               : "r"(box + in_box * kBoxRowBytes + piece * 16)
+               : "memory");
+}
+
+template <class Codes, class Activation, class Form, class Tile>
 struct TileSums {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
-  typedef TileMemory<ROWS> Memory;
   static constexpr bool kApart = !Op::kFolded;
   /// Many sums leave few registers, and take their time.
-  static constexpr int kAhead = ROWS > 128 || (kApart && ROWS > 64) ? 2 : kMostAhead;
+  static constexpr int kAhead = Tile::kRows > 128 || (kApart && Tile::kRows > 64) ? 2 : kMostAhead;
 
-  float total[ROWS / 2], part[kApart ? ROWS / 2 : 1];
+  float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
   u32 a[2][4][4];
   WeightQueue<Op, kAhead> weights;
-  RingPlace<Memory::kSlots> place;
+  RingPlace<Tile::kSlots> place;
 
-  __device__ void clear() { UNROLL for (int i = 0; i < ROWS / 2; i++) total[i] = 0.0f; }
+  __device__ float (&sums_of_chunk())[Tile::kSums] {
+    if constexpr (kApart)
+      return part;
+    else
+      return total;
+  }
+  __device__ void clear() { UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] = 0.0f; }
 
   /// Multiplies chunk `kb` of a stage by its box.
-  __device__ void multiply(const Memory& memory, int kb, bool first) {
+  __device__ void multiply(const TileMemory<Tile>& memory, int kb, bool first, int lane) {
     u32(&operand)[4][4] = a[kb % 2];
     weights.decode(kb, operand);
-    if (Memory::kBoxes == 1) wait_for_phase(memory.full + 8 * place.slot, place.phase);
-    const u64 box = operand_b(memory.boxes + place.slot * Memory::kSlot) +
-                    (Memory::kBoxes > 1 ? kb * (Memory::kBox >> 4) : 0);
-    wgmma_fence();
-    UNROLL for (int step = 0; step < 4; step++) {
-      if constexpr (kApart)
-        Wgmma<ROWS>::add(Number(), part, operand[step], box + 2 * step, kb % 2 + step != 0);
-      else
-        Wgmma<ROWS>::add(Number(), total, operand[step], box + 2 * step, !first || step != 0);
+    if (Tile::kBoxes == 1) wait_for_phase(memory.full + 8 * place.slot, place.phase);
+    const u32 box =
+        memory.boxes + place.slot * Tile::kSlot + (Tile::kBoxes > 1 ? kb * Tile::kBox : 0);
+    float(&to)[Tile::kSums] = sums_of_chunk();
+    if constexpr (Tile::kWgmma) {
+      wgmma_fence();
+      UNROLL for (int step = 0; step < 4; step++) {
+        const bool adds = step != 0 || (kApart ? kb % 2 != 0 : !first);
+        Wgmma<Tile::kRows>::add(Number(), to, operand[step], operand_b(box) + 2 * step, adds);
+      }
+      wgmma_commit();
+    } else {
+      if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
+      UNROLL for (int step = 0; step < 4; step++)
+          UNROLL for (int i = 0; i < Tile::kRows / 16; i++) {
+        u32 b[2][2];  // of 16 rows of A
+        load_operands(box, 16 * i, step, lane, b);
+        UNROLL for (int h = 0; h < 2; h++)
+            Number::mma(reinterpret_cast<float(&)[4]>(to[8 * i + 4 * h]), operand[step], b[h]);
+      }
     }
-    wgmma_commit();
   }
 
   __device__ void scale(int kb) {
     const float low = Op::template scale<0>(weights.s[kb], 0, 0);
     const float high = Op::template scale<0>(weights.s[kb], 0, 1);
-    UNROLL for (int i = 0; i < ROWS / 2; i++) total[i] =
+    UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] =
         fmaf(part[i], i % 4 < 2 ? low : high, total[i]);
   }
 };
 
-/// The results of a warpgroup's part of a tile, and where they go. Those without an epilogue go
-/// there at once: 16-bit numbers through shared memory, so that a thread writes 16 bytes, and
-/// float32 in pieces of 32 bytes. The rest pass through shared memory as float32, so that the code
-/// of epilogues is there once.
-template <int ROWS>
-struct TileOutput {
-  static constexpr int kPieces = ROWS / kResults;
-  const Launch& launch;
-  const ProductArgs& args;
-  int group, warp, lane, row, block;  // first row of A, first row block
-
-  /// `memory` has room for the numbers of 16 rows, kOutPitch bytes apart.
-  __device__ void write(const float (&sums)[ROWS / 2], float factor, unsigned char* memory) const {
-    const u32 type = launch.constant(MARLIN_CONSTANT_OUTPUT_TYPE);
-    const bool partial = launch.constant(MARLIN_CONSTANT_PARTIAL) != 0;
-    const bool plain = launch.constant(MARLIN_CONSTANT_ACCUMULATE) == 0 &&
-                       launch.constant(MARLIN_CONSTANT_EPILOGUE) == kEpilogueNone;
-    const u64 c = launch.p.buffers[MARLIN_BUFFER_C];
-    if (partial || (plain && type == kFloat32)) {
-      write_floats(sums, factor, partial);
-    } else if (plain && (c | u64(args.ldc * 2) | u64(args.n * 2)) % 16 == 0) {
-      if (type == kFloat16)
-        write_halves<F16>(sums, factor, memory);
-      else
-        write_halves<Bf16>(sums, factor, memory);
-    } else {
-      write_any(sums, factor, memory);
-    }
-  }
-
- private:
-  /// The column of C of row `in_half` of the half row block of a warp.
-  __device__ int column(int of_warp, int in_half) const {
-    return (block + of_warp) * kRowBlock + 16 * group + in_half;
-  }
-
-  __device__ void write_floats(const float (&sums)[ROWS / 2], float factor, bool partial) const {
-    const int n = column(warp, lane / 4), m = row + 2 * (lane % 4);
-    const Finish low(n, launch, args, partial), high(n + 8, launch, args, partial);
-    float* const to = launch.buffer<float>(partial ? MARLIN_BUFFER_PARTIALS : MARLIN_BUFFER_C) + n;
-    const long long pitch = partial ? args.n : args.ldc;
-    UNROLL for (int i = 0; i < ROWS / 4; i++) {
-      const int at = m + i / 2 * 8 + i % 2, from = i / 2 * 4 + i % 2;
-      if (at < args.m && n < args.n) to[at * pitch] = low(sums[from] * factor);
-      if (at < args.m && n + 8 < args.n) to[at * pitch + 8] = high(sums[from + 2] * factor);
-    }
-  }
-
-  template <class Number>
-  __device__ void write_halves(const float (&sums)[ROWS / 2], float factor,
-                               unsigned char* memory) const {
-    const int n = column(warp, lane / 4), thread = 32 * warp + lane, in_piece = thread / 8;
-    const Finish low(n, launch, args, false), high(n + 8, launch, args, false);
-    const u32 out = shared_address(memory);
-    const u32 from_lane = out + lane % 8 * kHalvesPitch + (16 * warp + lane / 8 % 2 * 8) * 2;
-    const int to = column(thread % 8 / 2, thread % 2 * 8);
-    UNROLL for (int piece = 0; piece < kPieces; piece++) {
-      wait_for_group(group);  // the piece before is read
-      UNROLL for (int i = 0; i < kResults / 8; i++) {
-        const float* const s = sums + 4 * (piece * kResults / 8 + i);
-        const u32 upper = Number::round(low(s[0] * factor), low(s[1] * factor));
-        const u32 lower = Number::round(high(s[2] * factor), high(s[3] * factor));
-        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
-                         from_lane + 8 * i * kHalvesPitch),
-                     "r"(upper), "r"(lower)
-                     : "memory");
-      }
-      wait_for_group(group);
-      const int m = row + piece * kResults + in_piece;
-      if (m < args.m && to < args.n)
-        *reinterpret_cast<uint4*>(launch.buffer<u16>(MARLIN_BUFFER_C) + m * args.ldc + to) =
-            *reinterpret_cast<const uint4*>(memory + in_piece * kHalvesPitch + thread % 8 * 16);
-    }
-  }
-
-  __device__ void write_any(const float (&sums)[ROWS / 2], float factor,
-                            unsigned char* memory) const {
-    const int g = lane / 4, j = lane % 4;
-#pragma unroll 1
-    for (int piece = 0; piece < kPieces; piece++) {
-      wait_for_group(group);  // the piece before is read
-      UNROLL for (int p = 0; p < kPieces; p++) {
-        if (p != piece) continue;
-        UNROLL for (int i = 0; i < kResults / 2; i++) {
-          const int in_piece = i / 4 * 8 + 2 * j + i % 2;
-          const int in_half = 16 * warp + g + (i % 4 < 2 ? 0 : 8);
-          reinterpret_cast<float*>(memory + in_piece * kOutPitch)[in_half] =
-              sums[p * (kResults / 2) + i] * factor;
-        }
-      }
-      wait_for_group(group);
-      const int thread = 32 * warp + lane;
-#pragma unroll 1
-      for (int i = 0; i < 8; i++) {
-        const int in_row = thread % 64, in_piece = 2 * i + thread / 64;
-        const int m = row + piece * kResults + in_piece, n = column(in_row / 16, in_row % 16);
-        if (m < args.m && n < args.n)
-          write_sum(reinterpret_cast<const float*>(memory + in_piece * kOutPitch)[in_row], m, n,
-                    launch);
-      }
-    }
-  }
-
-  /// FinishedRow of a row that may lie outside of W, or nothing for partial sums.
-  struct Finish {
-    const FinishedRow row;
-    const bool partial;
-    __device__ Finish(int n, const Launch& launch, const ProductArgs& args, bool is_partial)
-        : row(min(n, args.n - 1), launch), partial(is_partial) {}
-    __device__ float operator()(float sum) const { return partial ? sum : row.finish(sum); }
-  };
-};
-
-/// Joins the sums of a tile whose K several blocks share. True for the block that has them all.
-template <int ROWS>
-__device__ inline bool join_sums(const Launch& launch, const Work& work, int tile, int group,
-                                 u32 flag, float (&sums)[ROWS / 2]) {
-  constexpr long long kTile = static_cast<long long>(ROWS) * kTileColumns;
-  const int thread = threadIdx.x % kGroupThreads;
-  float4* const shared =
-      launch.buffer<float4>(MARLIN_BUFFER_SHARED) + group * kGroupThreads + thread;
-  const auto place = [&](int block, int i) {
-    return shared + work.place_of(tile, block) * (kTile / 4) + i * kGroups * kGroupThreads;
-  };
-  UNROLL for (int i = 0; i < ROWS / 8; i++)
-      __stcg(place(blockIdx.x, i),
-             make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
-  int first, last;
-  work.sharers(tile, first, last);
-  u32* const counter =
-      launch.buffer<u32>(MARLIN_BUFFER_COUNTERS) + (tile - work.whole) * kGroups + group;
-  __threadfence();
-  wait_for_group(group);
-  if (thread == 0) {
-    const u32 before = atomicAdd(counter, 1);
-    const bool all = before == u32(last - first);
-    if (all) *counter = 0;
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(flag + 4 * group), "r"(u32(all)) : "memory");
-  }
-  wait_for_group(group);
-  u32 all;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(all) : "r"(flag + 4 * group) : "memory");
-  if (all == 0) return false;
-  __threadfence();
-  UNROLL for (int i = 0; i < ROWS / 2; i++) sums[i] = 0.0f;
-#pragma unroll 1
-  for (int block = first; block <= last; block++) UNROLL for (int i = 0; i < ROWS / 8; i++) {
-      const float4 v = __ldcg(place(block, i));
-      sums[4 * i] += v.x;
-      sums[4 * i + 1] += v.y;
-      sums[4 * i + 2] += v.z;
-      sums[4 * i + 3] += v.w;
-    }
-  return true;
-}
-
 /// The products of the warpgroups that multiply.
-template <class Codes, class Activation, class Form, int ROWS>
+template <class Codes, class Activation, class Form, class Tile>
 __device__ inline void multiply_tiles(const CudaParameters& parameters, Work work, int row_tiles,
-                                      const TileMemory<ROWS>& memory) {
-  typedef TileSums<Codes, Activation, Form, ROWS> Sums;
-  typedef TileMemory<ROWS> Memory;
+                                      const TileMemory<Tile>& memory) {
+  typedef TileSums<Codes, Activation, Form, Tile> Sums;
   constexpr int kAhead = Sums::kAhead;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
@@ -432,14 +197,15 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, Work wor
   const int warp = threadIdx.x % kGroupThreads / 32, lane = threadIdx.x % 32, g = lane / 4;
   const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
   Sums sums;
-  sums.weights.half = group;
+  sums.weights.half = group % 2;
   const auto fetch_first = [&](const Segment& of) {
-    const int block = of.tile / row_tiles * kTileBlocks + warp;
+    const int block = of.tile / row_tiles * Tile::kRowBlocks + group / 2 * 4 + warp;
     sums.weights.seek(launch, min(block, row_blocks - 1), lane);
     UNROLL for (int i = 0; i < kAhead; i++) if (of.begin + i < of.stop)
         sums.weights.fetch(i, of.begin + i, g);
   };
   const auto give_back = [&](int slot) {
+    if (!Tile::kWgmma) __syncwarp();
     if (lane == 0) arrive(memory.empty + 8 * slot);
   };
 
@@ -452,28 +218,28 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, Work wor
     int last_slot = -1;  // whose boxes may still be read
     const auto stage = [&](auto is_whole, int c, int chunks) {
       constexpr bool kWhole = decltype(is_whole)::value != 0;
-      if (Memory::kBoxes > 1) wait_for_phase(memory.full + 8 * sums.place.slot, sums.place.phase);
+      if (Tile::kBoxes > 1) wait_for_phase(memory.full + 8 * sums.place.slot, sums.place.phase);
       UNROLL for (int kb = 0; kb < kAhead; kb++) {
         if (!kWhole && kb >= chunks) break;
-        sums.multiply(memory, kb, c == now.begin && kb == 0);
+        sums.multiply(memory, kb, c == now.begin && kb == 0, lane);
         if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) {
-          wgmma_wait<0>();
+          if (Tile::kWgmma) wgmma_wait<0>();
           sums.scale(kb);
-        } else if (!Sums::kApart) {
+        } else if (!Sums::kApart && Tile::kWgmma) {
           wgmma_wait<1>();
         }
         if (kWhole && c + kAhead + kb < now.stop) sums.weights.fetch(kb, c + kAhead + kb, g);
-        if (Memory::kBoxes == 1 || kb == 0) {
+        if (Tile::kBoxes == 1 || kb == 0) {
           // All but the newest group are done, or all.
           if (last_slot >= 0) give_back(last_slot);
           last_slot = -1;
         }
-        if (Memory::kBoxes == 1) {
+        if (Tile::kBoxes == 1) {
           last_slot = sums.place.slot;
           sums.place.advance();
         }
       }
-      if (Memory::kBoxes > 1) {
+      if (Tile::kBoxes > 1) {
         last_slot = sums.place.slot;
         sums.place.advance();
       }
@@ -481,26 +247,26 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, Work wor
     int c = now.begin;
     for (; c + kAhead <= now.stop; c += kAhead) stage(Constant<1>(), c, kAhead);
     if (c < now.stop) stage(Constant<0>(), c, now.stop - c);
-    wgmma_wait<0>();
+    if (Tile::kWgmma) wgmma_wait<0>();
     if (last_slot >= 0) give_back(last_slot);
 
     more = work.next(next);
     if (more) fetch_first(next);  // while the results are written
     if (work.is_part(now) &&
-        !join_sums<ROWS>(launch, work, now.tile, group, memory.flag(), sums.total))
+        !join_sums<Tile>(launch, work, now.tile, group, memory.flag(), sums.total))
       continue;
-    const TileOutput<ROWS> output{launch,
+    const TileOutput<Tile> output{launch,
                                   args,
                                   group,
                                   warp,
                                   lane,
-                                  now.tile % row_tiles * ROWS,
-                                  now.tile / row_tiles * kTileBlocks};
-    output.write(sums.total, Sums::Op::kFactor, memory.out + group * Memory::kOut);
+                                  now.tile % row_tiles * Tile::kRows,
+                                  now.tile / row_tiles * Tile::kRowBlocks};
+    output.write(sums.total, Sums::Op::kFactor, memory.out + group * Tile::kOut);
   }
 }
 
-template <class Codes, class Activation, class Form, int ROWS>
+template <class Codes, class Activation, class Form, class Tile>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   extern __shared__ __align__(128) unsigned char dynamic[];
   typedef Operand<Codes, typename Activation::Number, Form> Op;
@@ -508,18 +274,20 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   if constexpr (!Op::kFolded && !Op::kGroupsOf128) return;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
-  const TileMemory<ROWS> memory(dynamic);
-  const int row_tiles = (args.m + ROWS - 1) / ROWS;
-  const int column_tiles = (args.n + kTileColumns - 1) / kTileColumns;
+  const TileMemory<Tile> memory(dynamic);
+  const int row_tiles = (args.m + Tile::kRows - 1) / Tile::kRows;
+  const int column_tiles = (args.n + Tile::kColumns - 1) / Tile::kColumns;
   const Work work(row_tiles * column_tiles, args.slots / kMmaSlots);
   if (threadIdx.x == 0) memory.init();
   let_next_start();
   __syncthreads();
-  if (threadIdx.x >= kGroups * kGroupThreads) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    bring_activations<Activation, ROWS>(parameters, work, row_tiles, memory);
+  if (threadIdx.x >= Tile::kGroups * kGroupThreads) {
+    // What a warpgroup gives back, the others take.
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Tile::kGroups == 2 ? 40 : 56));
+    if (threadIdx.x / 32 == Tile::kGroups * 4)
+      bring_activations<Activation, Tile>(parameters, work, row_tiles, memory);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply_tiles<Codes, Activation, Form, ROWS>(parameters, work, row_tiles, memory);
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::kGroups == 2 ? 232 : 112));
+    multiply_tiles<Codes, Activation, Form, Tile>(parameters, work, row_tiles, memory);
   }
 }

@@ -97,20 +97,26 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   }
     MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
 
-#define MARLIN_TILE_KERNEL(rows, scale, zero, shift)                             \
-  MARLIN_HOPPER_KERNEL(wgmma, m##rows##_n128_s##scale##z##zero##g##shift, 384) { \
-    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows>(parameters);  \
+#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)       \
+  MARLIN_HOPPER_KERNEL(family, m##rows##_n##columns##_s##scale##z##zero##g##shift, \
+                       columns * 2 + 128) {                                        \
+    hopper_gemm<Codes, Activation, Form<scale, zero, shift>,                       \
+                TileShape<rows, columns / 64, wgmma>>(parameters);                 \
   }
-#define MARLIN_TILE_FORM(scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(16, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(32, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(64, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(128, scale, zero, shift) \
-  MARLIN_WIDE_KERNEL_##shift(scale, zero, shift)
-// Sums apart take as many registers again.
-#define MARLIN_WIDE_KERNEL_4(scale, zero, shift) MARLIN_TILE_KERNEL(256, scale, zero, shift)
-#define MARLIN_WIDE_KERNEL_5(scale, zero, shift) MARLIN_TILE_KERNEL(256, scale, zero, shift)
-#define MARLIN_WIDE_KERNEL_7(scale, zero, shift)
+#define MARLIN_TILE_FORM(scale, zero, shift)                    \
+  MARLIN_TILE_KERNEL(mma, 16, 128, false, scale, zero, shift)   \
+  MARLIN_TILE_KERNEL(mma, 32, 128, false, scale, zero, shift)   \
+  MARLIN_TILE_KERNEL(wgmma, 64, 128, true, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(wgmma, 96, 128, true, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(wgmma, 128, 128, true, scale, zero, shift) \
+  MARLIN_FOLDED_FORM_##shift(scale, zero, shift)
+// Sums apart take as many registers again, and scales of groups of 16 some.
+#define MARLIN_FOLDED_FORM_4(scale, zero, shift) \
+  MARLIN_TILE_KERNEL(wgmma, 256, 128, true, scale, zero, shift)
+#define MARLIN_FOLDED_FORM_5(scale, zero, shift)                \
+  MARLIN_TILE_KERNEL(wgmma, 192, 128, true, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(wgmma, 256, 128, true, scale, zero, shift)
+#define MARLIN_FOLDED_FORM_7(scale, zero, shift)
         MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_TILE_FORM)
 #endif
 #endif

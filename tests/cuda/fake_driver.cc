@@ -198,7 +198,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
   std::copy_n(config->grid, 3, launch.grid);
   std::copy_n(config->threads, 3, launch.block);
   launch.shared_bytes = config->shared_bytes;
-  launch.overlaps = config->attribute_count == 1 && config->attributes->id == kOverlapsPrevious;
+  launch.overlaps = config->attribute_count >= 1 && config->attributes->id == kOverlapsPrevious;
   launch.stream = config->stream;
   std::memcpy(&launch.parameters, parameters[0], sizeof launch.parameters);
   state().launches.push_back(launch);

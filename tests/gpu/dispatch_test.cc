@@ -32,7 +32,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
-      if (!kernel.takes(static_cast<ActivationKind>(activation))) continue;
+      if (!kernel.takes(static_cast<ActivationKind>(activation), {})) continue;
       World world({.probe = false}, {.kernel = name});
       world.device->change().tensor = true;
       const bool int8 = activation == 3;

@@ -25,6 +25,9 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
 bool has_wide_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
   return has_tiles(layout, activation) && layout.codes == gpu::KernelCodes::fp4;
 }
+bool has_e8m0_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return has_tiles(layout, activation) && layout.scale_type == ScaleType::e8m0;
+}
 
 // 2:4 sparse codes have no kernels: they are refused when they are packed.
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups) \
@@ -44,7 +47,7 @@ bool has_wide_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activ
 #define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
   {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
-                              activation_bytes, box_rows, serves)                                 \
+                              activation_bytes, chunk_ns, serves)                                 \
   {{MARLIN_HOPPER_ACTIVATIONS(family "_fp4_", suffix),                                            \
     MARLIN_HOPPER_ACTIVATIONS(family "_u4_", suffix),                                             \
     {},                                                                                           \
@@ -60,7 +63,8 @@ bool has_wide_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activ
    kGroupsOfHopper,                                                                               \
    serves,                                                                                        \
    true,                                                                                          \
-   (box_rows) != 0,                                                                               \
+   (chunk_ns) != 0,                                                                               \
+   chunk_ns,                                                                                      \
    activation_bytes},
 constexpr gpu::ProductKernel kProducts[] = {
 #include "backends/cuda/kernels.inc"

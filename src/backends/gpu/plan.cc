@@ -17,6 +17,10 @@ constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
+/// Elements of the largest tile that threadgroups share, and rows of the smallest.
+constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
+/// Beyond so many rows, all kernels that share tiles have been told.
+constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
 
@@ -79,6 +83,25 @@ int64_t distance(const ProductKernel& kernel, int64_t m) {
   return kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
 }
 
+/// Threadgroups of a product that is not split.
+int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
+  return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
+}
+
+/// The estimated nanoseconds of a product by a kernel whose threadgroups share tiles: to start, the
+/// part of a threadgroup, and joining sums. Fitted to products of one H200, 2026-11-23, with
+/// metal_marlin_cuda_timing: within a tenth where K is 4096 and more.
+int64_t estimated_ns(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout,
+                     const device::Capabilities& device) {
+  constexpr int64_t kStart = 4000, kJoin = 5500, kJoinSharer = 2100, kJoinRows = 256;
+  constexpr int64_t kChunkSlots = 64;
+  const int64_t tiles = group_count(kernel, m, layout.n), blocks = device.multiprocessors;
+  const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
+  const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
+  const int64_t join = tiles % blocks == 0 ? 0 : kJoin + kJoinSharer * sharers;
+  return kStart + chunks * kernel.chunk_ns + join * kernel.rows / kJoinRows;
+}
+
 Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules,
                                     const KernelHealth::Reader& health) {
   const RowBlockLayout& layout = weights_of(problem).layout;
@@ -92,8 +115,17 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
         candidate(kernels[i], layout, layout.codes, activation,
                   health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
-  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok())
-    return &kernels[found.value()];
+  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
+    const ProductKernel* best = &kernels[found.value()];
+    if (!best->shares_tiles) return best;
+    const auto ns = [&](const ProductKernel& kernel) {
+      return estimated_ns(kernel, m, layout, rules.device);
+    };
+    for (size_t i = 0; i < count; ++i)
+      if (all[i].serves && kernels[i].shares_tiles && ns(kernels[i]) < ns(*best))
+        best = &kernels[i];
+    return best;
+  }
   // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is
   // nearest.
   int64_t nearest = INT64_MAX;
@@ -107,11 +139,6 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
   }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), m, {}));
   return &kernels[index];
-}
-
-/// Threadgroups of a product that is not split.
-int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
-  return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
 }
 
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
@@ -216,8 +243,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.partial)
     partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4))
                    .round_up(kScratchAlign);
-  if (kernel.shares_tiles)  // a threadgroup has a part of up to two tiles
-    shared = Checked(2 * plan.groups) * Checked(kernel.rows * kernel.columns * 4);
+  // A threadgroup has a part of up to two tiles. The same bytes for any kernel let any serve a
+  // lower M.
+  if (kernel.shares_tiles)
+    shared = Checked(2 * int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
   // A quarter: the parts of several products are added up.
   if (!(activations + scales + partials + shared).at_most(UINT64_MAX / 4))
     return Status::error(MARLIN_E_MEMORY,
@@ -250,6 +279,11 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
                                               const PlanRules& rules) {
   std::vector<int64_t> edges = {1, max_m};
+  // Kernels that share tiles are chosen anew where the number of tiles changes.
+  const auto shares = [](const ProductKernel& kernel) { return kernel.shares_tiles; };
+  if (std::any_of(rules.policy.kernels.begin(), rules.policy.kernels.end(), shares))
+    for (int64_t m = kLeastTileRows; m <= std::min(max_m, kMostTileEdges); m += kLeastTileRows)
+      edges.push_back(m);
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
       if (m >= 1 && m <= max_m) edges.push_back(m);
@@ -306,6 +340,12 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
     text += "unusable_here: " + bad + "\n";
   if (!rules.forced.empty()) {
     text += "why: METAL_MARLIN_KERNEL asks for it\n";
+  } else if (kernel.shares_tiles) {
+    append(
+        text,
+        "why: of the tiles that this device computes right, it is estimated to be fastest: %" PRId64
+        " us\n",
+        estimated_ns(kernel, std::max<int64_t>(problem.a.rows, 1), layout, rules.device) / 1000);
   } else {
     append(
         text,
