@@ -28,10 +28,12 @@ struct Operand {
 
   /// Folded products are code * scale * 2^-14, or 2^-7 in float16, whose range ends there. Others
   /// lack what decoding left out (decode.cuh), unless e8m0_factor has it.
-  static constexpr float kFactor = kE8m0               ? 1.0f
-                                   : kE4m3 && !kIsBf16 ? 128.0f
-                                   : kE4m3 || kIsBf16  ? float(1 << kFp4Exponent)
-                                                       : 1.0f;
+  static constexpr float factor() {
+    if (kE8m0) return 1.0f;
+    if (kE4m3 && !kIsBf16) return 128.0f;
+    return kE4m3 || kIsBf16 ? float(1 << kFp4Exponent) : 1.0f;
+  }
+  static constexpr float kFactor = factor();
 
   template <int HALF>
   __device__ static void decode(const uint4& q, const ChunkScales& scales, u32 (&a)[4][4]) {
