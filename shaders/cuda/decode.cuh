@@ -33,10 +33,12 @@ struct Fp4 {
 struct U4 {
   static constexpr bool kZeros = true;
   static constexpr int kWords = 1;
+  /// `code_bits` are the bits of a code that count: all, or none.
   template <class Number>
-  __device__ static void decode(Number, const u32 (&word)[1], u32 zero, u32 (&h)[4]) {
+  __device__ static void decode(Number, const u32 (&word)[1], u32 zero, u32 (&h)[4],
+                                u32 code_bits = 0xF * kHalves) {
     UNROLL for (int t = 0; t < 4; t++) h[t] =
-        Number::subtract(((word[0] >> (4 * t)) & 0x000F000Fu) | Number::kMagic, zero);
+        Number::subtract(((word[0] >> (4 * t)) & code_bits) | Number::kMagic, zero);
   }
 };
 

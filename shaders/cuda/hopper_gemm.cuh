@@ -111,15 +111,14 @@ struct WeightQueue {
     }
   }
   /// Place i as operands of the half 0.
+  template <bool WITHOUT_ZEROS>
   __device__ void decode(int i, u32 (&a)[4][4]) const {
     ChunkScales mine = s[i];
     if (Op::kE4m3) UNROLL for (int w = 0; w < 4; w++) mine.words[w] >>= 16 * half;
-    Op::template decode<0>(q[i], mine, a);
+    Op::template decode<0, WITHOUT_ZEROS>(q[i], mine, a);
   }
 };
 
-/// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
-/// rows of A, and row g + 8 (e / 2) of its 16 rows of W.
 /// Operands B of mma.m16n8k16 of two times eight rows of a box, from `row` on.
 __device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (&b)[2][2]) {
   const int in_box = row + lane % 8 + lane / 16 * 8, piece = (2 * step + lane / 8 % 2) ^ (lane % 8);
@@ -129,15 +128,23 @@ __device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (
                : "memory");
 }
 
+/// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
+/// rows of A, and row g + 8 (e / 2) of its 16 rows of W.
+///
+/// Where weights do not carry their scales, mma.sync sums a group apart. wgmma has no registers for
+/// it: the sums are kept in units of the scale of the group at hand, and multiplied by the ratio of
+/// two scales where the next group begins.
 template <class Codes, class Activation, class Form, class Tile>
 struct TileSums {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
-  static constexpr bool kApart = !Op::kFolded;
+  static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma;
+  static constexpr bool kInUnits = !Op::kFolded && Tile::kWgmma;
   /// Many sums leave few registers, and take their time.
-  static constexpr int kAhead = Tile::kRows > 128 || (kApart && Tile::kRows > 64) ? 2 : kMostAhead;
+  static constexpr int kAhead = Tile::kRows > 128 ? 2 : kMostAhead;
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
+  float unit[2];  // of the rows g and g + 8
   u32 a[2][4][4];
   WeightQueue<Op, kAhead> weights;
   RingPlace<Tile::kSlots> place;
@@ -148,20 +155,40 @@ struct TileSums {
     else
       return total;
   }
-  __device__ void clear() { UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] = 0.0f; }
+  __device__ void clear() {
+    UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] = 0.0f;
+    unit[0] = unit[1] = 1.0f;
+  }
+  __device__ void multiply_sums(float low, float high) {
+    UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] *= i % 4 < 2 ? low : high;
+  }
+  /// Makes the scales of chunk `kb` the units. A scale of 0 changes none: its weights become 0.
+  __device__ void change_units(int kb) {
+    float ratio[2];
+    UNROLL for (int row = 0; row < 2; row++) {
+      const float scale = Op::template scale<0>(weights.s[kb], 0, row);
+      ratio[row] = scale == 0.0f ? 1.0f : __fdividef(unit[row], scale);
+      unit[row] = scale == 0.0f ? unit[row] : scale;
+    }
+    multiply_sums(ratio[0], ratio[1]);
+  }
 
   /// Multiplies chunk `kb` of a stage by its box.
   __device__ void multiply(const TileMemory<Tile>& memory, int kb, bool first, int lane) {
     u32(&operand)[4][4] = a[kb % 2];
-    weights.decode(kb, operand);
+    weights.template decode<kInUnits>(kb, operand);
     if (Tile::kBoxes == 1) wait_for_phase(memory.full + 8 * place.slot, place.phase);
     const u32 box =
         memory.boxes + place.slot * Tile::kSlot + (Tile::kBoxes > 1 ? kb * Tile::kBox : 0);
     float(&to)[Tile::kSums] = sums_of_chunk();
     if constexpr (Tile::kWgmma) {
+      if (kInUnits && kb % 2 == 0) {
+        wgmma_wait<0>();
+        change_units(kb);
+      }
       wgmma_fence();
       UNROLL for (int step = 0; step < 4; step++) {
-        const bool adds = step != 0 || (kApart ? kb % 2 != 0 : !first);
+        const bool adds = step != 0 || kInUnits || !first;
         Wgmma<Tile::kRows>::add(Number(), to, operand[step], operand_b(box) + 2 * step, adds);
       }
       wgmma_commit();
@@ -222,12 +249,8 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, Work wor
       UNROLL for (int kb = 0; kb < kAhead; kb++) {
         if (!kWhole && kb >= chunks) break;
         sums.multiply(memory, kb, c == now.begin && kb == 0, lane);
-        if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) {
-          if (Tile::kWgmma) wgmma_wait<0>();
-          sums.scale(kb);
-        } else if (!Sums::kApart && Tile::kWgmma) {
-          wgmma_wait<1>();
-        }
+        if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
+        if (Tile::kWgmma) wgmma_wait<1>();
         if (kWhole && c + kAhead + kb < now.stop) sums.weights.fetch(kb, c + kAhead + kb, g);
         if (Tile::kBoxes == 1 || kb == 0) {
           // All but the newest group are done, or all.
@@ -249,6 +272,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, Work wor
     if (c < now.stop) stage(Constant<0>(), c, now.stop - c);
     if (Tile::kWgmma) wgmma_wait<0>();
     if (last_slot >= 0) give_back(last_slot);
+    if (Sums::kInUnits) sums.multiply_sums(sums.unit[0], sums.unit[1]);
 
     more = work.next(next);
     if (more) fetch_first(next);  // while the results are written

@@ -16,8 +16,6 @@ struct Operand {
   static constexpr bool kE8m0 = Form::kScale == kScaleE8m0, kE4m3 = Form::kScale == kScaleE4m3;
   /// The product of code and scale is exact in 16 bits, so that sums need no scale.
   static constexpr bool kFolded = kE4m3 || (kE8m0 && kIsBf16);
-  /// Steps of a sum that a scale multiplies.
-  static constexpr int kSteps = kFolded ? 4 : 1 << (Form::kShift - 4);
   /// Bytes of the scales and of the zeros of a row block for 64 slots, or for 128 if that is the
   /// group.
   static constexpr int kScaleBytes = kE4m3 ? 128 : 64;
@@ -35,18 +33,21 @@ struct Operand {
   }
   static constexpr float kFactor = factor();
 
-  template <int HALF>
+  /// With WITHOUT_ZEROS, weights whose scale is 0 become 0.
+  template <int HALF, bool WITHOUT_ZEROS = false>
   __device__ static void decode(const uint4& q, const ChunkScales& scales, u32 (&a)[4][4]) {
     const u32 words[2][2] = {{q.x, q.y}, {q.z, q.w}};
     UNROLL for (int row = 0; row < 2; row++) {
-      const u32 zero = zero_point<HALF>(scales, row);
+      const bool is_zero = WITHOUT_ZEROS && (scales.words[HALF] >> (16 * row) & 0x7FFF) == 0;
+      const u32 zero = is_zero ? u32(Number::kMagic) : zero_point<HALF>(scales, row);
+      const u32 code_bits = is_zero ? 0 : kCodeBits;
       UNROLL for (int unit = 0; unit < 2; unit++) {
         u32 h[4];
         const u32 word[1] = {words[unit][row]};
         if constexpr (kFolded && kIsBf16)
           Codes::bits(word[0], h);
         else
-          Codes::decode(Number(), word, zero, h);
+          decode_word(word, zero, code_bits, h);
         UNROLL for (int t = 0; t < 4; t++) {
           const int step = 2 * unit + t / 2;
           u32& to = a[step][2 * (t % 2) + row];
@@ -65,6 +66,13 @@ struct Operand {
   }
 
  private:
+  static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
+  __device__ static void decode_word(const u32 (&word)[1], u32 zero, u32 code_bits, u32 (&h)[4]) {
+    if constexpr (Codes::kZeros)
+      Codes::decode(Number(), word, zero, h, code_bits);
+    else
+      Codes::decode(Number(), word, zero, h);
+  }
   /// A scale as two 16-bit numbers: a byte in both halves, shifted to the exponent.
   template <int HALF>
   __device__ static u32 multiplier(const ChunkScales& scales, int step, int row) {

@@ -109,14 +109,14 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   MARLIN_TILE_KERNEL(wgmma, 64, 128, true, scale, zero, shift)  \
   MARLIN_TILE_KERNEL(wgmma, 96, 128, true, scale, zero, shift)  \
   MARLIN_TILE_KERNEL(wgmma, 128, 128, true, scale, zero, shift) \
-  MARLIN_FOLDED_FORM_##shift(scale, zero, shift)
-// Sums apart take as many registers again, and scales of groups of 16 some.
-#define MARLIN_FOLDED_FORM_4(scale, zero, shift) \
+  MARLIN_WIDE_FORM_##shift(scale, zero, shift)
+// A tile of 192 rows has registers for the scales of groups of 32 only.
+#define MARLIN_WIDE_FORM_4(scale, zero, shift) \
   MARLIN_TILE_KERNEL(wgmma, 256, 128, true, scale, zero, shift)
-#define MARLIN_FOLDED_FORM_5(scale, zero, shift)                \
+#define MARLIN_WIDE_FORM_5(scale, zero, shift)                  \
   MARLIN_TILE_KERNEL(wgmma, 192, 128, true, scale, zero, shift) \
   MARLIN_TILE_KERNEL(wgmma, 256, 128, true, scale, zero, shift)
-#define MARLIN_FOLDED_FORM_7(scale, zero, shift)
+#define MARLIN_WIDE_FORM_7(scale, zero, shift) MARLIN_WIDE_FORM_4(scale, zero, shift)
         MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_TILE_FORM)
 #endif
 #endif

@@ -17,13 +17,10 @@ bool has_form(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
 }
 
 /// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
-/// weights; other sums are kept a group of at least 128 slots.
+/// weights; others multiply sums of at least 128 slots.
 bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
   return has_form(layout, activation) &&
          (layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16);
-}
-bool has_wide_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  return has_tiles(layout, activation) && layout.codes == gpu::KernelCodes::fp4;
 }
 bool has_e8m0_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
   return has_tiles(layout, activation) && layout.scale_type == ScaleType::e8m0;
