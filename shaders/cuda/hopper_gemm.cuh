@@ -102,8 +102,10 @@ struct WeightQueue {
         to.words[2 * u] = two.x;
         to.words[2 * u + 1] = two.y;
       }
+    } else if (i % 2 != 0) {
+      to = s[i - 1];  // parts of K begin with an even chunk
     } else {
-      const int quad = c / 2 / quad_blocks;
+      const int quad = quad_blocks == 1 ? c / 2 : c / 2 / quad_blocks;
       to.words[0] =
           *reinterpret_cast<const u32*>(scales + quad * Op::kScaleBytes + 8 * g + 4 * half);
       if (Op::kZeroBytes != 0)

@@ -44,7 +44,7 @@ bool has_e8m0_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activ
 #define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
   {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
-                              activation_bytes, chunk_ns, serves)                                 \
+                              activation_bytes, fp4_chunk_ns, chunk_ns, serves)                   \
   {{MARLIN_HOPPER_ACTIVATIONS(family "_fp4_", suffix),                                            \
     MARLIN_HOPPER_ACTIVATIONS(family "_u4_", suffix),                                             \
     {},                                                                                           \
@@ -60,7 +60,8 @@ bool has_e8m0_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activ
    kGroupsOfHopper,                                                                               \
    serves,                                                                                        \
    true,                                                                                          \
-   (chunk_ns) != 0,                                                                               \
+   (fp4_chunk_ns) != 0,                                                                           \
+   fp4_chunk_ns,                                                                                  \
    chunk_ns,                                                                                      \
    activation_bytes},
 constexpr gpu::ProductKernel kProducts[] = {

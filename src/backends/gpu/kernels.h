@@ -42,8 +42,9 @@ struct ProductKernel {
   /// Such threadgroups also share tiles, each a part of K, through a workspace. Of several such
   /// kernels the one runs that is estimated to take the least time.
   bool shares_tiles = false;
-  /// Nanoseconds that a threadgroup takes for 64 slots of a tile; 0: not estimated.
-  int64_t chunk_ns = 0;
+  /// Nanoseconds that a threadgroup takes for 64 slots of a tile of FP4, and of other codes; 0: not
+  /// estimated.
+  int64_t fp4_chunk_ns = 0, chunk_ns = 0;
   /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
   int64_t activation_bytes = 0;
 

@@ -97,9 +97,10 @@ int64_t estimated_ns(const ProductKernel& kernel, int64_t m, const RowBlockLayou
   constexpr int64_t kChunkSlots = 64;
   const int64_t tiles = group_count(kernel, m, layout.n), blocks = device.multiprocessors;
   const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
+  const int64_t chunk_ns = layout.codes == KernelCodes::fp4 ? kernel.fp4_chunk_ns : kernel.chunk_ns;
   const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
   const int64_t join = tiles % blocks == 0 ? 0 : kJoin + kJoinSharer * sharers;
-  return kStart + chunks * kernel.chunk_ns + join * kernel.rows / kJoinRows;
+  return kStart + chunks * chunk_ns + join * kernel.rows / kJoinRows;
 }
 
 Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules,

@@ -1,0 +1,107 @@
+// Which kernel of an NVIDIA GPU a product gets: no device is needed to plan.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "backends/cuda/policy.h"
+#include "backends/gpu/pack.h"
+#include "backends/gpu/plan.h"
+
+namespace {
+
+using namespace metal_marlin;
+
+/// Weights that are not there, but for what a plan asks of them.
+struct Model {
+  Model(marlin_format format, int64_t group, ScaleType scale, int64_t n, int64_t k) {
+    meta.format = format;
+    meta.n = n;
+    meta.k = k;
+    meta.group_size = group;
+    meta.groups = k / group;
+    meta.scale_type = scale;
+  }
+  WeightMeta meta;
+};
+
+class CudaPlan : public testing::Test {
+ protected:
+  CudaPlan() {
+    hopper.tensor = hopper.matrix = hopper.bfloat = true;
+    hopper.multiprocessors = 132;
+  }
+  /// The plan of m rows of A.
+  gpu::GemmPlan plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
+    auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
+    EXPECT_TRUE(packed.ok()) << packed.status().message();
+    const gpu::GpuWeights weights(model.meta, packed.value().layout, {}, nullptr);
+    GemmProblem problem;
+    problem.weights = &weights;
+    problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};
+    problem.c = {nullptr, m, model.meta.n, model.meta.n, dtype};
+    codes = weights.layout.codes;
+    const gpu::KernelHealth health;
+    auto made = gpu::plan_gemm(problem, m, {hopper, health, cuda::policy(), {}});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.take();
+  }
+  std::string name(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
+    const gpu::GemmPlan made = plan(model, m, dtype);
+    return std::string(made.kernel->name(codes, made.activation));
+  }
+
+  device::Capabilities hopper;
+  gpu::KernelCodes codes{};
+  const Model mxfp4{MARLIN_MXFP4, 32, ScaleType::e8m0, 11776, 4096}, int4{MARLIN_INT4, 128, ScaleType::f16, 11776, 4096};
+};
+
+TEST_F(CudaPlan, GivesFewRowsARingAndManyRowsTiles) {
+  EXPECT_EQ(name(mxfp4, 1), "ring_fp4_bf16_m8");
+  EXPECT_EQ(name(int4, 8, MARLIN_F16), "ring_u4_f16_m8");
+  EXPECT_EQ(name(mxfp4, 9), "mma_fp4_bf16_m16_n128");
+  EXPECT_EQ(name(mxfp4, 64), "wgmma_fp4_bf16_m64_n128");
+  EXPECT_EQ(name(mxfp4, 192), "wgmma_fp4_bf16_m192_n128");
+  EXPECT_EQ(name(mxfp4, 2048), "wgmma_fp4_bf16_m256_n128");
+  EXPECT_EQ(name(int4, 2048), "wgmma_u4_bf16_m256_n128");
+}
+
+TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
+  EXPECT_EQ(name(mxfp4, 1, MARLIN_F32), "gemv_fp4_f32_m8");
+  EXPECT_EQ(name(mxfp4, 64, MARLIN_F16), "gemm_fp4_f16_m64_n128");  // the scale of a product may leave float16
+  EXPECT_EQ(name({MARLIN_INT4, 32, ScaleType::f16, 512, 4096}, 1), "gemv_u4_bf16_m8");
+  EXPECT_EQ(name({MARLIN_INT8, 128, ScaleType::f16, 512, 4096}, 64), "gemm_i8_bf16_m64_n128");
+}
+
+TEST_F(CudaPlan, NeedsHopperForItsKernels) {
+  hopper.tensor = false;
+  EXPECT_EQ(name(mxfp4, 1), "gemv_fp4_bf16_m8");
+  EXPECT_EQ(name(mxfp4, 2048), "gemm_fp4_bf16_m64_n128");
+}
+
+TEST_F(CudaPlan, RunsNoMoreGroupsThanTheDeviceHasRoomFor) {
+  EXPECT_EQ(plan(mxfp4, 1).grid(1, 11776), (device::Size3{132, 1, 1}));
+  EXPECT_EQ(plan(mxfp4, 2048).grid(2048, 11776), (device::Size3{132, 1, 1}));
+  const Model small(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 512);
+  EXPECT_EQ(plan(small, 16).grid(16, 64), (device::Size3{2, 1, 1}));  // parts of 256 slots
+}
+
+/// The activations of a tile of rows lie in shared memory.
+TEST_F(CudaPlan, SplitsALongK) {
+  const Model down(MARLIN_MXFP4, 32, ScaleType::e8m0, 4096, 14336);
+  EXPECT_EQ(plan(down, 1).splits, 1);
+  const gpu::GemmPlan eight = plan(down, 8);
+  EXPECT_GT(eight.splits, 1);
+  EXPECT_LE(8 * 2 * eight.split_blocks * kBlockSlots, eight.kernel->activation_bytes);
+}
+
+/// marlin_prepare tells the scratch of the largest plan.
+TEST_F(CudaPlan, ScratchGrowsWithRows) {
+  uint64_t last = 0;
+  for (int64_t m = 9; m < 700; ++m) {
+    const uint64_t bytes = plan(mxfp4, m).scratch_bytes();
+    EXPECT_GE(bytes, last) << m;
+    last = bytes;
+  }
+}
+
+}  // namespace
