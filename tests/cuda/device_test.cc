@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -20,7 +21,9 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::string_view kProducts = "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g7 ", kRest = "gather_b2 finish ";
+constexpr std::string_view kProducts =
+                               "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 wgmma_u4_f16_m64_n128_s1z0g7 ",
+                           kRest = "gather_b2 finish ";
 
 class CudaDevice : public testing::Test {
  protected:
@@ -249,6 +252,52 @@ TEST_F(CudaStream, CutsGridsThatAreTooHigh) {
   EXPECT_EQ(driver->launches[0].grid[1], 65535u);
   EXPECT_EQ(driver->launches[1].grid[1], 10u);
   EXPECT_EQ(driver->launches[1].parameters.first_row_of_groups, 65535u);
+}
+
+/// What a kernel for Hopper needs besides its arguments: shared memory, an early start, boxes of A.
+TEST_F(CudaStream, LaunchesKernelsOfHopperByTheirRules) {
+  using device::Constant;
+  const auto form = [](bool aligned) {
+    return std::array{Constant{MARLIN_CONSTANT_SCALE_TYPE, Constant::Type::uint32, kScaleF16},
+                      Constant{MARLIN_CONSTANT_GROUP_SHIFT, Constant::Type::uint32, 7},
+                      Constant{MARLIN_CONSTANT_ALIGNED, Constant::Type::boolean, aligned}};
+  };
+  const auto launched = [&](const char* name, bool aligned) -> const fake_cuda::Launch& {
+    auto found = device->kernel(name, form(aligned));
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    kernel = found.take();
+    ProductArgs args{};
+    args.m = 100, args.k = 512, args.lda = 520;
+    const device::Argument arguments[] = {{MARLIN_BUFFER_A, buffer, 0, {}},
+                                          {MARLIN_BUFFER_ARGS, nullptr, 0, std::as_bytes(std::span(&args, 1))}};
+    EXPECT_TRUE(stream->dispatch({kernel, arguments, {132, 1, 1}, {384, 1, 1}, "test"}).ok());
+    return driver->launches.back();
+  };
+  const auto map_of = [](const fake_cuda::Launch& launch) {
+    std::array<uint64_t, 4> map;  // columns and rows of A, then of a box
+    std::memcpy(map.data(), launch.parameters.tensor_map, sizeof map);
+    return map;
+  };
+  constexpr std::array<uint64_t, 4> kNone{}, kBoxes{512, 100, 64, 64};
+  const fake_cuda::Launch ring = launched("ring_u4_f16_m8", true), tile = launched("wgmma_u4_f16_m64_n128", true),
+                          unaligned = launched("wgmma_u4_f16_m64_n128", false), general = launched("gemv_u4_f16_m8", true);
+  EXPECT_EQ(ring.kernel, "ring_u4_f16_m8_s1z0g7");
+  EXPECT_EQ(ring.shared_bytes, static_cast<unsigned>(kRingSharedBytes));
+  EXPECT_TRUE(ring.overlaps);
+  EXPECT_EQ(map_of(ring), kNone);
+  EXPECT_EQ(tile.shared_bytes, static_cast<unsigned>(kTileSharedBytes));
+  EXPECT_TRUE(tile.overlaps);
+  EXPECT_EQ(map_of(tile), kBoxes);
+  EXPECT_EQ(map_of(unaligned), kNone);
+  EXPECT_EQ(general.shared_bytes, 0u);
+  EXPECT_FALSE(general.overlaps);
+  fail("cuTensorMapEncodeTiled", 1);
+  const device::Argument none[] = {{MARLIN_BUFFER_A, buffer, 0, {}}};
+  auto mapped = device->kernel("wgmma_u4_f16_m64_n128", form(true));
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_EQ(stream->dispatch({mapped.value(), none, {1, 1, 1}, {384, 1, 1}, "test"}).native_code(), 1);
+  fail("cuFuncSetAttribute", 1);
+  EXPECT_EQ(device->kernel("ring_u4_f16_m8", form(true)).status().native_code(), 1);
 }
 
 TEST_F(CudaStream, CopiesAndFills) {
