@@ -1,14 +1,12 @@
 // C = f(A W^T) for many rows of A and weights of a form, on Hopper.
 //
-//   tile        128 or 256 rows of W (TileShape)
-//   block       two or four warpgroups, and one of which a warp brings A; one block a
-//   multiprocessor, which
-//               takes tiles in turn. A warpgroup has the upper or the lower halves of four row
-//               blocks.
+//   tile        128 rows of W, four row blocks, by ROWS rows of A
+//   block       two warpgroups, one for the upper and one for the lower halves of the row blocks,
+//               and a warp that brings A; one block a multiprocessor, which takes tiles in turn
 //   W           from memory to registers, chunks of 64 slots ahead; decoded there, it is the
 //               register operand of wgmma or of mma.sync
 //   A           boxes of 64 slots in shared memory, swizzled, by the copy engine; a ring of them
-//   sums        in registers; those of groups of 128 slots apart, until a scale multiplies them
+//   sums        in registers
 //   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). Blocks
 //               that share a tile put their sums into a workspace, and the last to come adds them
 //               in the order of K, so that a result does not depend on who that is.
@@ -226,9 +224,9 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, Work wor
   const int warp = threadIdx.x % kGroupThreads / 32, lane = threadIdx.x % 32, g = lane / 4;
   const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
   Sums sums;
-  sums.weights.half = group % 2;
+  sums.weights.half = group;
   const auto fetch_first = [&](const Segment& of) {
-    const int block = of.tile / row_tiles * Tile::kRowBlocks + group / 2 * 4 + warp;
+    const int block = of.tile / row_tiles * Tile::kRowBlocks + warp;
     sums.weights.seek(launch, min(block, row_blocks - 1), lane);
     UNROLL for (int i = 0; i < kAhead; i++) if (of.begin + i < of.stop)
         sums.weights.fetch(i, of.begin + i, g);
@@ -309,11 +307,11 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   __syncthreads();
   if (threadIdx.x >= Tile::kGroups * kGroupThreads) {
     // What a warpgroup gives back, the others take.
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Tile::kGroups == 2 ? 40 : 56));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(40));
     if (threadIdx.x / 32 == Tile::kGroups * 4)
       bring_activations<Activation, Tile>(parameters, work, row_tiles, memory);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::kGroups == 2 ? 232 : 112));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(232));
     multiply_tiles<Codes, Activation, Form, Tile>(parameters, work, row_tiles, memory);
   }
 }

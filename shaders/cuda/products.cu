@@ -97,26 +97,23 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   }
     MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
 
-#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)       \
-  MARLIN_HOPPER_KERNEL(family, m##rows##_n##columns##_s##scale##z##zero##g##shift, \
-                       columns * 2 + 128) {                                        \
-    hopper_gemm<Codes, Activation, Form<scale, zero, shift>,                       \
-                TileShape<rows, columns / 64, wgmma>>(parameters);                 \
+#define MARLIN_TILE_KERNEL(family, rows, wgmma, scale, zero, shift)                               \
+  MARLIN_HOPPER_KERNEL(family, m##rows##_n128_s##scale##z##zero##g##shift, 384) {                 \
+    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, TileShape<rows, wgmma>>(parameters); \
   }
-#define MARLIN_TILE_FORM(scale, zero, shift)                    \
-  MARLIN_TILE_KERNEL(mma, 16, 128, false, scale, zero, shift)   \
-  MARLIN_TILE_KERNEL(mma, 32, 128, false, scale, zero, shift)   \
-  MARLIN_TILE_KERNEL(wgmma, 64, 128, true, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(wgmma, 96, 128, true, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(wgmma, 128, 128, true, scale, zero, shift) \
-  MARLIN_WIDE_FORM_##shift(scale, zero, shift)
+#define MARLIN_TILE_FORM(scale, zero, shift)               \
+  MARLIN_TILE_KERNEL(mma, 16, false, scale, zero, shift)   \
+  MARLIN_TILE_KERNEL(mma, 32, false, scale, zero, shift)   \
+  MARLIN_TILE_KERNEL(wgmma, 64, true, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(wgmma, 96, true, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(wgmma, 128, true, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(wgmma, 256, true, scale, zero, shift) \
+  MARLIN_TILES_OF_##shift(scale, zero, shift)
 // A tile of 192 rows has registers for the scales of groups of 32 only.
-#define MARLIN_WIDE_FORM_4(scale, zero, shift) \
-  MARLIN_TILE_KERNEL(wgmma, 256, 128, true, scale, zero, shift)
-#define MARLIN_WIDE_FORM_5(scale, zero, shift)                  \
-  MARLIN_TILE_KERNEL(wgmma, 192, 128, true, scale, zero, shift) \
-  MARLIN_TILE_KERNEL(wgmma, 256, 128, true, scale, zero, shift)
-#define MARLIN_WIDE_FORM_7(scale, zero, shift) MARLIN_WIDE_FORM_4(scale, zero, shift)
+#define MARLIN_TILES_OF_4(scale, zero, shift)
+#define MARLIN_TILES_OF_7(scale, zero, shift)
+#define MARLIN_TILES_OF_5(scale, zero, shift) \
+  MARLIN_TILE_KERNEL(wgmma, 192, true, scale, zero, shift)
         MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_TILE_FORM)
 #endif
 #endif

@@ -38,7 +38,7 @@ struct TileOutput {
  private:
   /// The column of C of row `in_half` of the half row block of a warp.
   __device__ int column(int of_warp, int in_half) const {
-    return (block + group / 2 * 4 + of_warp) * kRowBlock + group % 2 * 16 + in_half;
+    return (block + of_warp) * kRowBlock + 16 * group + in_half;
   }
 
   __device__ void write_floats(const float (&sums)[Tile::kSums], float factor, bool partial) const {

@@ -15,14 +15,13 @@ __device__ inline void wait_for_group(int group) {
   asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 }
 
-/// ROWS rows of A by 64 GROUPS rows of W. WGMMA says which instruction multiplies: wgmma, or
-/// mma.sync, which takes less time for few rows.
-template <int ROWS, int GROUPS, bool WGMMA>
+/// ROWS rows of A by 128 rows of W. WGMMA says which instruction multiplies: wgmma, or mma.sync,
+/// which takes less time for few rows.
+template <int ROWS, bool WGMMA>
 struct TileShape {
-  static constexpr int kRows = ROWS, kGroups = GROUPS;  // warpgroups that multiply
+  static constexpr int kRows = ROWS, kGroups = 2;  // warpgroups that multiply
   static constexpr bool kWgmma = WGMMA;
-  static constexpr int kColumns = GROUPS * kGroupRows, kRowBlocks = kColumns / kRowBlock;
-  static constexpr int kThreads = (GROUPS + 1) * kGroupThreads;
+  static constexpr int kColumns = kGroups * kGroupRows, kRowBlocks = kColumns / kRowBlock;
   static constexpr int kSums = ROWS / 2;  // of a lane
 
   static constexpr int kBoxes = ROWS <= 64 ? kMostAhead : 1;  // of a slot of the ring

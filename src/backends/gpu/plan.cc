@@ -88,6 +88,12 @@ int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
   return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
 }
 
+/// Whether a kernel whose threadgroups share tiles can number its parts of K.
+bool can_share(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout) {
+  return !kernel.shares_tiles ||
+         group_count(kernel, m, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
+}
+
 /// The estimated nanoseconds of a product by a kernel whose threadgroups share tiles: to start, the
 /// part of a threadgroup, and joining sums. Fitted to products of one H200, 2026-11-23, with
 /// metal_marlin_cuda_timing: within a tenth where K is 4096 and more.
@@ -114,7 +120,8 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
         candidate(kernels[i], layout, layout.codes, activation,
-                  health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
+                  can_share(kernels[i], m, layout) &&
+                      health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
     const ProductKernel* best = &kernels[found.value()];
