@@ -90,18 +90,17 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   extern "C" __global__ void __launch_bounds__(threads, 1) \
       MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION, \
                   suffix)(const __grid_constant__ CudaParameters parameters)
-#define MARLIN_HOPPER_FORM(scale, zero, shift)                                                     \
+#define MARLIN_RING_KERNEL(scale, zero, shift)                                                     \
   MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {                    \
     ring<Codes, Activation, Form<scale, zero, shift>>(parameters, group_y(parameters) * kRingRows, \
                                                       kRingSharedBytes);                           \
   }
-    MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
-
 #define MARLIN_TILE_KERNEL(family, rows, wgmma, scale, zero, shift)                               \
   MARLIN_HOPPER_KERNEL(family, m##rows##_n128_s##scale##z##zero##g##shift, 384) {                 \
     hopper_gemm<Codes, Activation, Form<scale, zero, shift>, TileShape<rows, wgmma>>(parameters); \
   }
-#define MARLIN_TILE_FORM(scale, zero, shift)               \
+#define MARLIN_HOPPER_FORM(scale, zero, shift)             \
+  MARLIN_RING_KERNEL(scale, zero, shift)                   \
   MARLIN_TILE_KERNEL(mma, 16, false, scale, zero, shift)   \
   MARLIN_TILE_KERNEL(mma, 32, false, scale, zero, shift)   \
   MARLIN_TILE_KERNEL(wgmma, 64, true, scale, zero, shift)  \
@@ -114,6 +113,6 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
 #define MARLIN_TILES_OF_7(scale, zero, shift)
 #define MARLIN_TILES_OF_5(scale, zero, shift) \
   MARLIN_TILE_KERNEL(wgmma, 192, true, scale, zero, shift)
-        MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_TILE_FORM)
+    MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
 #endif
 #endif
