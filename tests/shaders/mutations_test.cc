@@ -103,7 +103,7 @@ constexpr Mutation kMutations[] = {
     {"pack_zero", kPacker, "(row * plan_.meta.groups + group) * zero_size", "row * plan_.meta.groups * zero_size", kInt4Zeros,
      1},
     {"pack_shift", kPacker, "*scale + shift", "*scale", kMxfp4, 1, Mutation::low_scales},
-    {"pack_factor", kPacker, "kFp4Exponent - *shift)", "kFp4Exponent + 1 - *shift)", kMxfp4, 20, Mutation::low_scales},
+    {"pack_factor", kPacker, "usual - *shift)", "usual + 1 - *shift)", kMxfp4, 20, Mutation::low_scales},
     {"pack_nan", kPacker, "if (nan) out", "if (false) out", kMxfp4, 1, Mutation::nan_scale},
     {"pack_kept", kPacker, "first | second << 2", "second | first << 2", kInt4Sparse, 1},
     {"pack_positions", kPacker, "positions << (units == 1 ? 16 : 8 * w)", "positions << 8 * w", kInt4Sparse, 1},
