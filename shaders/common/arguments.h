@@ -7,7 +7,8 @@
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
-//               | "wgmma_" codes "_" activation "_m" rows "_n" columns            CUDA, Hopper
+//               | ( "mma_" | "wgmma_" ) codes "_" activation "_m" rows "_n" columns
+//                                                                                 CUDA, Hopper
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
 //   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4

@@ -19,10 +19,11 @@ typedef ActivationI8 Activation_i8;
 #define MARLIN_NAME_(family, codes, activation, suffix) family##_##codes##_##activation##_##suffix
 #define MARLIN_NAME(family, codes, activation, suffix) \
   MARLIN_NAME_(family, codes, activation, suffix)
-#define MARLIN_KERNEL(family, suffix, blocks)               \
-  extern "C" __global__ void __launch_bounds__(256, blocks) \
-      MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,  \
+#define MARLIN_KERNEL_OF(family, suffix, threads, blocks)       \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) \
+      MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,      \
                   suffix)(const __grid_constant__ CudaParameters parameters)
+#define MARLIN_KERNEL(family, suffix, blocks) MARLIN_KERNEL_OF(family, suffix, 256, blocks)
 
 typedef MARLIN_PASTE(Codes_, MARLIN_CODES) Codes;
 typedef MARLIN_PASTE(Activation_, MARLIN_ACTIVATION) Activation;
@@ -86,10 +87,7 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
 
 // The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define MARLIN_HOPPER_KERNEL(family, suffix, threads)      \
-  extern "C" __global__ void __launch_bounds__(threads, 1) \
-      MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION, \
-                  suffix)(const __grid_constant__ CudaParameters parameters)
+#define MARLIN_HOPPER_KERNEL(family, suffix, threads) MARLIN_KERNEL_OF(family, suffix, threads, 1)
 #define MARLIN_RING_KERNEL(scale, zero, shift)                                                     \
   MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {                    \
     ring<Codes, Activation, Form<scale, zero, shift>>(parameters, group_y(parameters) * kRingRows, \

@@ -2,7 +2,8 @@
 // and as many bytes on their way as shared memory holds.
 //
 //   block       16 warps, one block a multiprocessor, which takes row blocks in turn
-//   warp        a part of K of its own, and a ring of stages of 128 slots, which bulk copies fill
+//   warp        a part of K of its own, and a ring of stages of 256 slots, or of 128 where there is
+//               little room, which bulk copies fill
 //   A           copied to shared memory once, in the order in which lanes read it
 //   sums        of the 16 warps meet in shared memory, in a fixed order
 #pragma once
