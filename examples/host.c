@@ -1,5 +1,5 @@
 /* host CHECKPOINT LAYER: a host that keeps memory, threads and messages in its own hands. */
-#define _POSIX_C_SOURCE 200112L /* posix_memalign */
+#define _POSIX_C_SOURCE 200112L /* posix_memalign NOLINT(bugprone-reserved-identifier) */
 #include <metal_marlin/metal_marlin.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,14 +8,14 @@
 enum { kThreads = 4 };
 
 /* What the callbacks share. They run on several threads at once. */
-typedef struct host {
+typedef struct Host {
   pthread_mutex_t mutex;
   size_t bytes_in_use, most_bytes;
   uint32_t tasks_run;
-} host;
+} Host;
 
 static void* host_alloc(void* user, size_t size, size_t align) {
-  host* h = user;
+  Host* h = user;
   void* memory = NULL;
   if (posix_memalign(&memory, align < sizeof(void*) ? sizeof(void*) : align, size))
     return NULL; /* becomes MARLIN_E_MEMORY */
@@ -27,7 +27,7 @@ static void* host_alloc(void* user, size_t size, size_t align) {
 }
 
 static void host_release(void* user, void* memory, size_t size) {
-  host* h = user;
+  Host* h = user;
   pthread_mutex_lock(&h->mutex);
   h->bytes_in_use -= size;
   pthread_mutex_unlock(&h->mutex);
@@ -39,14 +39,14 @@ static void host_log(void* user, int32_t level, const char* message) {
   fprintf(stderr, "%s: %s\n", level == 1 ? "error" : level == 2 ? "warning" : "info", message);
 }
 
-typedef struct share { /* of one thread: every kThreads-th task */
+typedef struct Share { /* of one thread: every kThreads-th task */
   uint32_t first, tasks;
   void (*task)(void* task_user, uint32_t index);
   void* task_user;
-} share;
+} Share;
 
 static void* run_share(void* argument) {
-  const share* s = argument;
+  const Share* s = argument;
   for (uint32_t i = s->first; i < s->tasks; i += kThreads) s->task(s->task_user, i);
   return NULL;
 }
@@ -55,12 +55,12 @@ static void* run_share(void* argument) {
  * and go. */
 static void host_parallel_for(void* user, uint32_t tasks,
                               void (*task)(void* task_user, uint32_t index), void* task_user) {
-  host* h = user;
+  Host* h = user;
   pthread_t threads[kThreads];
-  share shares[kThreads];
+  Share shares[kThreads];
   int started[kThreads] = {0};
   for (uint32_t t = 0; t < kThreads; ++t) {
-    shares[t] = (share){.first = t, .tasks = tasks, .task = task, .task_user = task_user};
+    shares[t] = (Share){.first = t, .tasks = tasks, .task = task, .task_user = task_user};
     started[t] = t > 0 && pthread_create(&threads[t], NULL, run_share, &shares[t]) == 0;
     if (!started[t] && t > 0) run_share(&shares[t]);
   }
@@ -96,7 +96,7 @@ static marlin_status multiply(const marlin_weights* weights, marlin_error* error
 
 int main(int argc, char** argv) {
   if (argc != 3) return fprintf(stderr, "usage: host CHECKPOINT LAYER\n"), 2;
-  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  Host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   const marlin_context_desc desc = {.struct_size = sizeof desc,
                                     .threads = kThreads,
                                     .alloc = host_alloc,

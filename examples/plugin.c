@@ -13,8 +13,8 @@ static const marlin_api* find_api(const char* path) {
   void* symbol = library ? dlsym(library, "marlin_get_api") : NULL;
   if (!symbol) return fprintf(stderr, "%s\n", dlerror()), NULL;
   const marlin_api* (*get_api)(uint32_t) = NULL;
-  memcpy(&get_api, &symbol,
-         sizeof get_api); /* ISO C has no conversion of an object's pointer to a function's */
+  /* ISO C has no conversion of an object's pointer to a function's. */
+  memcpy((void*)&get_api, (const void*)&symbol, sizeof get_api);
   const marlin_api* api = get_api(MARLIN_ABI_MAJOR);
   if (!api) return fprintf(stderr, "%s does not serve ABI %d\n", path, MARLIN_ABI_MAJOR), NULL;
   /* An older library has a shorter table: what this host calls must be inside. */

@@ -40,6 +40,7 @@ int main(int argc, char** argv) try {
   std::vector<std::vector<float>> at_once(requests);
   std::vector<std::string> failures(requests);
   std::vector<std::thread> threads;
+  threads.reserve(requests);
   for (int r = 0; r < requests; ++r) {
     threads.emplace_back([&, r] {
       try {

@@ -38,7 +38,7 @@ void keep_norms(const std::string& path, const std::string& output) {
 
 }  // namespace
 
-Norms::Norms(std::string path) : path_(std::move(path)), kind_(Kind::norms) {
+Norms::Norms(std::string path) : path_(std::move(path)) {
   char magic[4] = {};
   std::ifstream(path_, std::ios::binary).read(magic, sizeof magic);
   if (std::memcmp(magic, "GGUF", sizeof magic) == 0) {

@@ -27,7 +27,8 @@ class Norms {
   std::vector<float> importance(const marlin_layer_info& layer) const;
 
   std::string path_;
-  enum class Kind { norms, gguf, imatrix } kind_;
+  enum class Kind { norms, gguf, imatrix };
+  Kind kind_ = Kind::norms;
   Checkpoint checkpoint_;  ///< none for Kind::imatrix
   ImportanceSums sums_;    ///< for it
 };

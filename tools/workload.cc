@@ -118,8 +118,10 @@ marlin_pack_desc RandomWeights::part(int64_t expert) const {
 
 Weights RandomWeights::pack(marlin_context* context) const {
   std::vector<marlin_pack_desc> descs;
+  descs.reserve(static_cast<size_t>(shape_.experts));
   for (int64_t e = 0; e < shape_.experts; ++e) descs.push_back(part(e));
   std::vector<const marlin_pack_desc*> parts;
+  parts.reserve(descs.size());
   for (const marlin_pack_desc& desc : descs) parts.push_back(&desc);
   const auto count = static_cast<uint32_t>(parts.size());
   auto error = make<marlin_error>();
