@@ -119,11 +119,12 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
 
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                  const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,
-                 std::string* why) {
+                 Refusal* refusal) {
   auto error = make<marlin_error>();
   marlin_weights* weights = nullptr;
-  if (load_status(context, checkpoint, layer, expert, quantize, &weights, &error) != MARLIN_OK)
-    *why = error.message;
+  const marlin_status status =
+      load_status(context, checkpoint, layer, expert, quantize, &weights, &error);
+  if (status != MARLIN_OK) *refusal = {status, error.message};
   return Weights(weights);
 }
 
@@ -141,9 +142,9 @@ std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint
   if (layer.status == MARLIN_OK) return {};
   // The list of layers has only a status. Loading the layer gives the message; it is refused before
   // any work.
-  std::string why;
-  const Weights weights = try_load(context, checkpoint, layer, 0, Quantize{}, &why);
-  return why.empty() ? marlin_status_name(layer.status) : why;
+  Refusal refusal;
+  const Weights weights = try_load(context, checkpoint, layer, 0, Quantize{}, &refusal);
+  return refusal.why.empty() ? marlin_status_name(layer.status) : refusal.why;
 }
 
 marlin_layer_info info_of(const marlin_weights* weights) {

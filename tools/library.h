@@ -51,10 +51,15 @@ struct Quantize {
   marlin_format format = MARLIN_FORMAT_NONE;
   uint32_t group = 0;  ///< 0: the format's own
 };
-/// One expert (0 for plain layers) of a layer, packed. NULL and *why on failure.
+/// Why the library did not load a layer.
+struct Refusal {
+  marlin_status status = MARLIN_OK;
+  std::string why;
+};
+/// One expert (0 for plain layers) of a layer, packed. NULL and *refusal on failure.
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                  const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,
-                 std::string* why);
+                 Refusal* refusal);
 /// Does the same, or throws a Failure.
 Weights load(marlin_context* context, const marlin_checkpoint* checkpoint,
              const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize);

@@ -189,20 +189,20 @@ class Verifier {
 
  private:
   void verify_layer(const marlin_layer_info& layer) {
-    if (layer.status == MARLIN_E_UNSUPPORTED) return skip(layer);
+    if (layer.status == MARLIN_E_UNSUPPORTED)
+      return skip(layer, "-", why_not(context_.get(), checkpoint_.get(), layer));
     if (layer.format != MARLIN_FORMAT_NONE) return verify_as(layer, Quantize{});
     const Quantize asked = options_.quantize.get();
     if (asked.format != MARLIN_FORMAT_NONE) return verify_as(layer, asked);
     for (marlin_format format : all_formats()) verify_as(layer, Quantize{format, 0});
   }
 
-  /// A layer that this version does not serve is neither right nor wrong.
-  void skip(const marlin_layer_info& layer) {
+  /// A layer that this version or this backend does not serve is neither right nor wrong.
+  void skip(const marlin_layer_info& layer, const std::string& format, const std::string& why) {
     ++skipped_;
-    table_.row({layer.name, "-", layer.n > 0 ? fmt::format("{} x {}", layer.n, layer.k) : "?", "",
-                "-", "-", "-", "-", "-", "not served"});
-    complaints_.push_back(
-        fmt::format("{}: {}", layer.name, why_not(context_.get(), checkpoint_.get(), layer)));
+    table_.row({layer.name, format, layer.n > 0 ? fmt::format("{} x {}", layer.n, layer.k) : "?",
+                "", "-", "-", "-", "-", "-", "not served"});
+    complaints_.push_back(fmt::format("{}: {}", layer.name, why));
   }
 
   void verify_as(const marlin_layer_info& layer, const Quantize& quantize) {
@@ -213,10 +213,10 @@ class Verifier {
     Outcome outcome;
     const Expected* expected = expected_.has_value() && !floats ? &expected_.value() : nullptr;
     int64_t different = expected != nullptr ? 0 : -1;
-    std::string why = why_not(context_.get(), checkpoint_.get(), layer);
-    for (uint32_t expert = 0; expert < layer.experts && why.empty(); ++expert) {
+    Refusal refusal{layer.status, why_not(context_.get(), checkpoint_.get(), layer)};
+    for (uint32_t expert = 0; expert < layer.experts && refusal.why.empty(); ++expert) {
       const Weights weights =
-          try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &why);
+          try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &refusal);
       if (!weights) break;
       if (expected != nullptr && different >= 0) {
         const int64_t more = count_different(weights.get(), layer, expert, *expected);
@@ -224,6 +224,8 @@ class Verifier {
       }
       outcome.add(multiply_and_check(weights.get(), options_));
     }
+    if (refusal.status == MARLIN_E_UNSUPPORTED) return skip(layer, format, refusal.why);
+    const std::string& why = refusal.why;
     const bool right = why.empty() && outcome.wrong_products == 0 && different <= 0;
     (right ? right_ : wrong_)++;
     const std::string shape = fmt::format("{} x {}", layer.n, layer.k);
