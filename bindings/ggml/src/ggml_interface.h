@@ -57,7 +57,7 @@ struct ggml_backend_buffer_type {
   void* context;
 };
 
-struct ggml_backend_buffer_functions {
+struct BufferFunctions {
   void (*free_buffer)(ggml_backend_buffer_t);
   void* (*get_base)(ggml_backend_buffer_t);
   void* init_tensor;
@@ -73,7 +73,7 @@ struct ggml_backend_buffer_functions {
 };
 
 struct ggml_backend_buffer {
-  ggml_backend_buffer_functions functions;
+  BufferFunctions functions;
   ggml_backend_buffer_type_t buft;
   void* context;
   size_t size;
@@ -83,8 +83,8 @@ struct ggml_backend_buffer {
 /// Exported by libggml-base, in no header. ggml_backend_buffer_free calls free_buffer for `context`
 /// and frees the rest itself.
 extern "C" ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
-                                                          ggml_backend_buffer_functions functions,
-                                                          void* context, size_t size);
+                                                          BufferFunctions functions, void* context,
+                                                          size_t size);
 
 static_assert(sizeof(ggml_backend_reg) == 48 && offsetof(ggml_backend_reg, context) == 40);
 static_assert(sizeof(ggml_backend_device) == 136 &&
@@ -96,7 +96,6 @@ static_assert(sizeof(ggml_backend) == 152 && offsetof(ggml_backend, graph_comput
               offsetof(ggml_backend, device) == 136);
 static_assert(sizeof(ggml_backend_buffer_type) == 64 &&
               offsetof(ggml_backend_buffer_type, device) == 48);
-static_assert(sizeof(ggml_backend_buffer_functions) == 88 &&
-              offsetof(ggml_backend_buffer_functions, clear) == 72);
+static_assert(sizeof(BufferFunctions) == 88 && offsetof(BufferFunctions, clear) == 72);
 static_assert(sizeof(ggml_backend_buffer) == 120 && offsetof(ggml_backend_buffer, buft) == 88 &&
               offsetof(ggml_backend_buffer, usage) == 112);

@@ -111,7 +111,7 @@ marlin_status PackedBuffer::pack(const Matrix& matrix, Weights& out, marlin_erro
   return MARLIN_OK;
 }
 
-const ggml_backend_buffer_functions kBufferFunctions = {
+const BufferFunctions kBufferFunctions = {
     .free_buffer = [](ggml_backend_buffer_t buffer) { delete &packed_buffer(buffer); },
     .get_base = [](ggml_backend_buffer_t buffer) -> void* { return packed_buffer(buffer).base(); },
     .init_tensor = nullptr,

@@ -79,7 +79,7 @@ inline ggml_backend_buffer_t buffer_of(const ggml_tensor& tensor) {
   return tensor.view_src != nullptr ? tensor.view_src->buffer : tensor.buffer;
 }
 /// The functions that make ggml's buffer of a PackedBuffer, its context.
-extern const ggml_backend_buffer_functions kBufferFunctions;
+extern const BufferFunctions kBufferFunctions;
 inline PackedBuffer& packed_buffer(ggml_backend_buffer_t buffer) {
   return *static_cast<PackedBuffer*>(buffer->context);
 }

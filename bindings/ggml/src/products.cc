@@ -104,6 +104,7 @@ ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, co
 
 ggml_status Products::run(const ggml_tensor& node) {
   std::vector<const marlin_gemm_desc*> all;
+  all.reserve(products_.size());
   for (const marlin_gemm_desc& product : products_) all.push_back(&product);
   auto error = metal_marlin::make<marlin_error>();
   const marlin_status status =
