@@ -44,9 +44,10 @@
 #define MARLIN_BUFFER_C 7         // [not partial]
 #define MARLIN_BUFFER_PARTIALS 8  // float [splits][m][n] [partial]; finish reads it
 #define MARLIN_BUFFER_ARGS 9      // ProductArgs, by value
-/// Of kernels whose threadgroups share tiles: float [2 threadgroups][rows][columns], and counters.
+/// Of kernels whose threadgroups share tiles: float [threadgroups][rows][columns of one], and flags
+/// that say whose sums are there; they are 0 between dispatches.
 #define MARLIN_BUFFER_SHARED 10
-#define MARLIN_BUFFER_COUNTERS 11
+#define MARLIN_BUFFER_FLAGS 11
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \
@@ -126,11 +127,13 @@ struct ProductArgs {
   marlin_int quad_blocks;   // with group shift 7
   marlin_int split_blocks;  // blocks of K per split (threadgroup position z); at least 1
   marlin_int splits;        // finish: partials to add
-  MARLIN_INT64 lda, ldc;    // in elements; of INT8 activations lda = slots
+  marlin_int team_shift;    // ring: log2 of the warps that share a row block
+  marlin_int reserved;
+  MARLIN_INT64 lda, ldc;  // in elements; of INT8 activations lda = slots
 };
-static_assert(sizeof(ProductArgs) == 48, "same on host and device");
+static_assert(sizeof(ProductArgs) == 56, "same on host and device");
 MARLIN_OFFSET(ProductArgs, quads, 16);
-MARLIN_OFFSET(ProductArgs, lda, 32);
+MARLIN_OFFSET(ProductArgs, lda, 40);
 
 struct UnpackArgs {
   marlin_int n, k, slots, quads, quad_blocks;

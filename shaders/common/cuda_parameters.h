@@ -6,16 +6,18 @@
 enum {
   kCudaBuffers = 12,
   kCudaConstants = 16,
-  kCudaArgumentBytes = 48,
+  kCudaArgumentBytes = 56,
   kTensorMapBytes = 128  // of CUtensorMap
 };
 
 /// Bytes of shared memory that the launch of a kernel for Hopper gives it.
-enum { kRingSharedBytes = 230400, kTileSharedBytes = 230400 };
-/// Rows of a box of A that the copy engine brings for a tile. Many small boxes take the thread that
-/// asks for them too long; a box that reaches beyond the last row of A takes the engine longer.
+enum { kRingSharedBytes = 230400, kTileSharedBytes = 232448 };
+enum { kTileThreads = 384 };
+/// Blocks that make a tile together: they share its rows of A, which pays if those are many.
+MARLIN_SHARED unsigned tile_cluster_of(unsigned tile_rows) { return tile_rows <= 32 ? 1 : 2; }
+/// Rows of a box of A that the copy engine brings for a tile: each of these blocks brings one.
 MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
-  return tile_rows <= 128 ? tile_rows : tile_rows / 2;
+  return tile_rows / tile_cluster_of(tile_rows);
 }
 
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations

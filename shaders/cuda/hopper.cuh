@@ -4,6 +4,24 @@
 
 __device__ inline u32 shared_address(const void* at) { return u32(__cvta_generic_to_shared(at)); }
 
+/// Reads of shared memory by its address, which takes one register.
+__device__ inline void load_shared(u32 from, uint4& to) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
+               : "r"(from)
+               : "memory");
+}
+__device__ inline void load_shared(u32 from, u32& to) {
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(to) : "r"(from) : "memory");
+}
+/// Reads 16 bits.
+__device__ inline void load_shared_half(u32 from, u32& to) {
+  asm volatile("{\n.reg .u16 half;\nld.shared.u16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
+               : "=r"(to)
+               : "r"(from)
+               : "memory");
+}
+
 __device__ inline void init_barrier(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -46,6 +64,34 @@ __device__ inline void copy_box(u32 to, const void* tensor, int column, int row,
       "{%2, %3}], [%4];" ::"r"(to),
       "l"(tensor), "r"(column), "r"(row), "r"(barrier)
       : "memory");
+}
+/// The same to the same place of each block of a cluster of two, whose barriers each get the bytes.
+__device__ inline void copy_box_to_pair(u32 to, const void* tensor, int column, int row,
+                                        u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(tensor), "r"(column), "r"(row), "r"(barrier), "h"(u16(3))
+      : "memory");
+}
+
+/// The block's place in its cluster.
+__device__ inline u32 cluster_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/// Arrives at the barrier of block `rank` of the cluster.
+__device__ inline void arrive_at(u32 barrier, u32 rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+/// Waits for all threads of the cluster.
+__device__ inline void wait_for_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 /// Lets the stream's next kernel start. It waits itself before it touches what this one writes.

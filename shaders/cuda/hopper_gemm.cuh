@@ -1,24 +1,28 @@
 // C = f(A W^T) for many rows of A and weights of a form, on Hopper.
 //
 //   tile        128 rows of W, four row blocks, by ROWS rows of A
-//   block       two warpgroups, one for the upper and one for the lower halves of the row blocks,
-//               and a warp that brings A; one block a multiprocessor, which takes tiles in turn
-//   W           from memory to registers, chunks of 64 slots ahead; decoded there, it is the
-//               register operand of wgmma or of mma.sync
-//   A           boxes of 64 slots in shared memory, swizzled, by the copy engine; a ring of them
+//   block       two warpgroups that multiply, and one that brings operands; one block a
+//               multiprocessor, which takes tiles in turn
+//   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
+//               half of A to both
+//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks of 64 slots of
+//               packed weights; a ring of stages in shared memory
+//   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
+//               operand of wgmma or of mma.sync
 //   sums        in registers
-//   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). Blocks
-//               that share a tile put their sums into a workspace, and the last to come adds them
-//               in the order of K, so that a result does not depend on who that is.
+//   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). The
+//               block that has the first part of a tile adds the sums of the others.
 #pragma once
 #include "operand.cuh"
 #include "tile_output.cuh"
 #include "wgmma.cuh"
 
 /// Brings the boxes of A. A warp calls it.
-template <class Activation, class Tile>
-__device__ inline void bring_activations(const CudaParameters& parameters, Work work, int row_tiles,
-                                         const TileMemory<Tile>& memory) {
+template <class Memory>
+__device__ inline void bring_activations(const CudaParameters& parameters, unsigned char* dynamic) {
+  typedef typename Memory::Tile Tile;
+  const Memory memory(dynamic);
+  const u32 rank = rank_in_cluster<Tile>();
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
@@ -27,23 +31,29 @@ __device__ inline void bring_activations(const CudaParameters& parameters, Work 
   if (aligned && lane != 0) return;
   if (aligned) prefetch_tensor_map(parameters.tensor_map);
   wait_for_previous();
-  RingPlace<Tile::kSlots> place;
+  RingPlace<Memory::kStages> place;
+  Work<Tile> work(args);
   for (Segment now; work.next(now);) {
-    const int row = now.tile % row_tiles * Tile::kRows;
-    for (int c = now.begin; c < now.stop; c += Tile::kBoxes) {
-      const int boxes = min(Tile::kBoxes, now.stop - c);
-      const u32 to = memory.boxes + place.slot * Tile::kSlot, full = memory.full + 8 * place.slot;
+    const int row = work.first_row(now.tile);
+    for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
+      const int boxes = min(Tile::kChunks, now.stop - c);
+      const u32 to = memory.stages + place.slot * Memory::kStage;
+      const u32 full = memory.full + 8 * place.slot;
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (aligned) {
         // Rows past the last of A may hold anything: their results are not written.
         const int rows = min(Tile::kRows, args.m - row);
         const int pieces = (rows + Tile::kBoxRows - 1) / Tile::kBoxRows;
         arrive_expecting(full, boxes * pieces * Tile::kBoxRows * kBoxRowBytes);
-        for (int i = 0; i < boxes; i++)
-          for (int piece = 0; piece < pieces; piece++)
-            copy_box(to + i * Tile::kBox + piece * Tile::kBoxRows * kBoxRowBytes,
-                     parameters.tensor_map, kMmaSlots * (c + i), row + piece * Tile::kBoxRows,
-                     full);
+        const int mine = row + int(rank) * Tile::kBoxRows;
+        const u32 to_mine = to + rank * Tile::kBoxRows * kBoxRowBytes;
+        for (int i = 0; i < boxes && int(rank) < pieces; i++) {
+          const u32 box = to_mine + i * Tile::kBox;
+          if (Tile::kCluster == 1)
+            copy_box(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
+          else
+            copy_box_to_pair(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
+        }
       } else {
         // The copy engine takes no such rows. A lane copies two columns of each.
 #pragma unroll 1
@@ -68,54 +78,104 @@ __device__ inline void bring_activations(const CudaParameters& parameters, Work 
   }
 }
 
-/// A lane's weights of AHEAD chunks, of its half of a row block.
-template <class Op, int AHEAD>
-struct WeightQueue {
-  const uint4* codes;  // of the row block
-  const unsigned char *scales, *zeros;
-  int quad_blocks, half;
-  uint4 q[AHEAD];
-  ChunkScales s[AHEAD];
-
-  __device__ void seek(const Launch& launch, int row_block, int lane) {
-    const ProductArgs& args = launch.arguments<ProductArgs>();
+/// Brings weights. A warp calls it; a lane copies a row block.
+template <class Memory>
+__device__ inline void bring_weights(const CudaParameters& parameters, unsigned char* dynamic) {
+  typedef typename Memory::Tile Tile;
+  const Memory memory(dynamic);
+  const u32 rank = rank_in_cluster<Tile>();
+  typedef typename Memory::Op Op;
+  typedef typename Memory::Block Block;
+  constexpr int kQuad = Op::kGroupsOf128 ? Op::kScaleBytes : kRowBlock;  // bytes of scales
+  // Many copies on their way would hold up the end of the kernel before, and A.
+  constexpr int kEarlyBytes = 64 << 10;
+  int early = max(kEarlyBytes / Memory::kWeightBytes, 1);
+  const Launch launch{parameters};
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const int lane = threadIdx.x % 32;
+  const u32 to_lane = memory.stages + Memory::kWeights + lane * Block::kBytes;
+  RingPlace<Memory::kStages> place;
+  Work<Tile> work(args);
+  for (Segment now; work.next(now);) {
+    const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
+    const int first = work.first_row_block(now.tile, rank), row_block = first + lane;
+    const bool copies = lane < Tile::kRowBlocks && row_block < row_blocks;
+    const int count = max(min(Tile::kRowBlocks, row_blocks - first), 0);
+    const unsigned char* const codes =
+        launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES) +
+        static_cast<long long>(row_block) * (args.slots / kMmaSlots) * Block::kChunk;
     const long long quads = static_cast<long long>(row_block) * args.quads;
-    constexpr int kQuad = Op::kGroupsOf128 ? Op::kScaleBytes : kRowBlock;
-    codes = launch.buffer<const uint4>(MARLIN_BUFFER_CODES) +
-            static_cast<long long>(row_block) * (args.slots / kMmaSlots) * 64 + half * 32 + lane;
-    scales = launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES) + quads * kQuad;
-    zeros = launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS) + quads * kRowBlock;
-    quad_blocks = args.quad_blocks;
-  }
-  /// Fills place i with chunk c.
-  __device__ void fetch(int i, int c, int g) {
-    q[i] = __ldcs(codes + c * 64);
-    ChunkScales& to = s[i];
-    if (Op::kE8m0) {
-      UNROLL for (int u = 0; u < 2; u++) to.words[u] =
-          *reinterpret_cast<const u16*>(scales + 64 * c + 32 * u + 4 * g + 2 * half);
-    } else if (Op::kE4m3) {
-      UNROLL for (int u = 0; u < 2; u++) {
-        const uint2 two = *reinterpret_cast<const uint2*>(scales + 128 * c + 64 * u + 8 * g);
-        to.words[2 * u] = two.x;
-        to.words[2 * u + 1] = two.y;
+    for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
+      const int chunks = min(Tile::kChunks, now.stop - c);
+      const int groups = Op::kGroupsOf128 ? (chunks + 1) / 2 : chunks;
+      const int first_group = Op::kGroupsOf128 ? c / 2 : c;
+      const u32 code_bytes = chunks * Block::kChunk;
+      const u32 group_bytes = groups * (Op::kScaleBytes + Op::kZeroBytes);
+      const u32 to = to_lane + place.slot * Memory::kStage;
+      const u32 full = memory.full + 8 * place.slot;
+      if (early-- == 0) wait_for_previous();
+      wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
+      if (lane == 0) arrive_expecting(full, count * (code_bytes + group_bytes));
+      __syncwarp();
+      if (copies) {
+        copy_bulk(to, codes + static_cast<long long>(c) * Block::kChunk, code_bytes, full);
+        // Groups of more than 128 slots have their scales copied for each 128.
+        const int quad_blocks = Op::kGroupsOf128 ? args.quad_blocks : 1;
+        const int pieces = quad_blocks == 1 ? 1 : groups, of_piece = groups / pieces;
+#pragma unroll 1
+        for (int i = 0; i < pieces; i++) {
+          const int quad = (first_group + i) / quad_blocks;
+          copy_bulk(to + Block::kScales + i * Op::kScaleBytes,
+                    launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES) + quads * kQuad +
+                        quad * Op::kScaleBytes,
+                    of_piece * Op::kScaleBytes, full);
+          if (Op::kZeroBytes != 0)
+            copy_bulk(to + Block::kZeros + i * Op::kZeroBytes,
+                      launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS) +
+                          (quads + quad) * Op::kZeroBytes,
+                      of_piece * Op::kZeroBytes, full);
+        }
       }
-    } else if (i % 2 != 0) {
-      to = s[i - 1];  // parts of K begin with an even chunk
-    } else {
-      const int quad = quad_blocks == 1 ? c / 2 : c / 2 / quad_blocks;
-      to.words[0] =
-          *reinterpret_cast<const u32*>(scales + quad * Op::kScaleBytes + 8 * g + 4 * half);
-      if (Op::kZeroBytes != 0)
-        to.zeros = *reinterpret_cast<const u16*>(zeros + quad * Op::kZeroBytes + 4 * g + 2 * half);
+      place.advance();
     }
   }
-  /// Place i as operands of the half 0.
+}
+
+/// A lane's weights of a stage, of its half of a row block.
+template <class Memory>
+struct StageWeights {
+  typedef typename Memory::Op Op;
+  typedef typename Memory::Block Block;
+  static constexpr int kChunks = Memory::Tile::kChunks;
+  u32 memory;  // the address of the row block in the first stage
+  int half, lane;
+  uint4 q[kChunks];
+  ChunkScales s[kChunks];
+
+  /// Reads chunk `kb` of a stage into place kb.
+  __device__ void fetch(int slot, int kb) {
+    const u32 stage = memory + slot * Memory::kStage;
+    const int g = lane / 4;
+    load_shared(stage + kb * Block::kChunk + half * 512 + lane * 16, q[kb]);
+    ChunkScales& to = s[kb];
+    const u32 scales = stage + Block::kScales + (Op::kGroupsOf128 ? kb / 2 : kb) * Op::kScaleBytes;
+    if (Op::kE8m0) {
+      UNROLL for (int u = 0; u < 2; u++)
+          load_shared_half(scales + 32 * u + 4 * g + 2 * half, to.words[u]);
+    } else if (Op::kE4m3) {
+      UNROLL for (int w = 0; w < 4; w++)
+          load_shared_half(scales + 64 * (w / 2) + 8 * g + 4 * (w % 2) + 2 * half, to.words[w]);
+    } else {
+      load_shared(scales + 8 * g + 4 * half, to.words[0]);
+      if (Op::kZeroBytes != 0)
+        load_shared_half(stage + Block::kZeros + kb / 2 * Op::kZeroBytes + 4 * g + 2 * half,
+                         to.zeros);
+    }
+  }
+  /// Place `kb` as operands of the half 0.
   template <bool WITHOUT_ZEROS>
-  __device__ void decode(int i, u32 (&a)[4][4]) const {
-    ChunkScales mine = s[i];
-    if (Op::kE4m3) UNROLL for (int w = 0; w < 4; w++) mine.words[w] >>= 16 * half;
-    Op::template decode<0, WITHOUT_ZEROS>(q[i], mine, a);
+  __device__ void decode(int kb, u32 (&a)[4][4]) const {
+    Op::template decode<0, WITHOUT_ZEROS>(q[kb], s[kb], a);
   }
 };
 
@@ -134,20 +194,18 @@ __device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (
 /// Where weights do not carry their scales, mma.sync sums a group apart. wgmma has no registers for
 /// it: the sums are kept in units of the scale of the group at hand, and multiplied by the ratio of
 /// two scales where the next group begins.
-template <class Codes, class Activation, class Form, class Tile>
+template <class Number, class Memory>
 struct TileSums {
-  typedef typename Activation::Number Number;
-  typedef Operand<Codes, Number, Form> Op;
+  typedef typename Memory::Tile Tile;
+  typedef typename Memory::Op Op;
   static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma;
   static constexpr bool kInUnits = !Op::kFolded && Tile::kWgmma;
-  /// Many sums leave few registers, and take their time.
-  static constexpr int kAhead = Tile::kRows > 128 ? 2 : kMostAhead;
+  static constexpr bool kFetchesEarly = Tile::kRows < 256;  // else there are no registers for it
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
   float unit[2];  // of the rows g and g + 8
   u32 a[2][4][4];
-  WeightQueue<Op, kAhead> weights;
-  RingPlace<Tile::kSlots> place;
+  StageWeights<Memory> weights;
 
   __device__ float (&sums_of_chunk())[Tile::kSums] {
     if constexpr (kApart)
@@ -173,37 +231,32 @@ struct TileSums {
     multiply_sums(ratio[0], ratio[1]);
   }
 
-  /// Multiplies chunk `kb` of a stage by its box.
-  __device__ void multiply(const TileMemory<Tile>& memory, int kb, bool first, int lane) {
+  /// Starts to multiply chunk `kb` of a stage by a box.
+  __device__ void multiply_by_wgmma(u32 box, int kb, bool first) {
     u32(&operand)[4][4] = a[kb % 2];
     weights.template decode<kInUnits>(kb, operand);
-    if (Tile::kBoxes == 1) wait_for_phase(memory.full + 8 * place.slot, place.phase);
-    const u32 box =
-        memory.boxes + place.slot * Tile::kSlot + (Tile::kBoxes > 1 ? kb * Tile::kBox : 0);
-    float(&to)[Tile::kSums] = sums_of_chunk();
-    if constexpr (Tile::kWgmma) {
-      if (kInUnits && kb % 2 == 0) {
-        wgmma_wait<0>();
-        change_units(kb);
-      }
-      wgmma_fence();
-      UNROLL for (int step = 0; step < 4; step++) {
-        const bool adds = step != 0 || kInUnits || !first;
-        Wgmma<Tile::kRows>::add(Number(), to, operand[step], operand_b(box) + 2 * step, adds);
-      }
-      wgmma_commit();
-    } else {
-      if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
-      UNROLL for (int step = 0; step < 4; step++)
-          UNROLL for (int i = 0; i < Tile::kRows / 16; i++) {
-        u32 b[2][2];  // of 16 rows of A
-        load_operands(box, 16 * i, step, lane, b);
-        UNROLL for (int h = 0; h < 2; h++)
-            Number::mma(reinterpret_cast<float(&)[4]>(to[8 * i + 4 * h]), operand[step], b[h]);
-      }
+    if (kInUnits && kb % 2 == 0) {
+      wgmma_wait<0>();
+      change_units(kb);
     }
+    wgmma_fence();
+    UNROLL for (int step = 0; step < 4; step++) {
+      const bool adds = step != 0 || kInUnits || !first;
+      Wgmma<Tile::kRows>::add(Number(), total, operand[step], operand_b(box) + 2 * step, adds);
+    }
+    wgmma_commit();
   }
-
+  __device__ void multiply_by_mma(u32 box, int kb, int lane) {
+    constexpr int kPairs = Tile::kRows / 16;
+    u32 b[4][kPairs][2][2];  // on their way while weights are decoded
+    UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < kPairs; i++)
+        load_operands(box, 16 * i, step, lane, b[step][i]);
+    weights.template decode<false>(kb, a[0]);
+    float(&to)[Tile::kSums] = sums_of_chunk();
+    if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
+    UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * kPairs; i++)
+        Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
+  }
   __device__ void scale(int kb) {
     const float low = Op::template scale<0>(weights.s[kb], 0, 0);
     const float high = Op::template scale<0>(weights.s[kb], 0, 1);
@@ -213,105 +266,115 @@ struct TileSums {
 };
 
 /// The products of the warpgroups that multiply.
-template <class Codes, class Activation, class Form, class Tile>
-__device__ inline void multiply_tiles(const CudaParameters& parameters, Work work, int row_tiles,
-                                      const TileMemory<Tile>& memory) {
-  typedef TileSums<Codes, Activation, Form, Tile> Sums;
-  constexpr int kAhead = Sums::kAhead;
+template <class Activation, class Memory>
+__device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned char* dynamic) {
+  typedef typename Memory::Tile Tile;
+  const Memory memory(dynamic);
+  const u32 rank = rank_in_cluster<Tile>();
+  typedef TileSums<typename Activation::Number, Memory> Sums;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kGroupThreads, 0);
-  const int warp = threadIdx.x % kGroupThreads / 32, lane = threadIdx.x % 32, g = lane / 4;
-  const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
+  const int warp = threadIdx.x % kGroupThreads / 32, lane = threadIdx.x % 32;
   Sums sums;
-  sums.weights.half = group;
-  const auto fetch_first = [&](const Segment& of) {
-    const int block = of.tile / row_tiles * Tile::kRowBlocks + warp;
-    sums.weights.seek(launch, min(block, row_blocks - 1), lane);
-    UNROLL for (int i = 0; i < kAhead; i++) if (of.begin + i < of.stop)
-        sums.weights.fetch(i, of.begin + i, g);
-  };
+  sums.weights.memory =
+      memory.stages + Memory::kWeights + (2 * group + warp / 2) * Memory::Block::kBytes;
+  sums.weights.half = warp % 2;
+  sums.weights.lane = lane;
+  RingPlace<Memory::kStages> place;
+  // Copies into a stage wait for all blocks of the cluster.
   const auto give_back = [&](int slot) {
-    if (!Tile::kWgmma) __syncwarp();
-    if (lane == 0) arrive(memory.empty + 8 * slot);
+    if (lane >= Tile::kCluster) return;
+    if (Tile::kCluster == 1)
+      arrive(memory.empty + 8 * slot);
+    else
+      arrive_at(memory.empty + 8 * slot, lane);
   };
 
-  Segment now{}, next{};
-  bool more = work.next(now);
-  if (more) fetch_first(now);
-  wait_for_previous();
-  for (; more; now = next) {
+  Work<Tile> work(args);
+  for (Segment now; work.next(now);) {
     sums.clear();
-    int last_slot = -1;  // whose boxes may still be read
-    const auto stage = [&](auto is_whole, int c, int chunks) {
+    int last = -1;  // the stage whose boxes wgmma may still read
+    bool first = true;
+    const auto stage = [&](auto is_whole, int chunks) {
       constexpr bool kWhole = decltype(is_whole)::value != 0;
-      if (Tile::kBoxes > 1) wait_for_phase(memory.full + 8 * sums.place.slot, sums.place.phase);
-      UNROLL for (int kb = 0; kb < kAhead; kb++) {
+      wait_for_phase(memory.full + 8 * place.slot, place.phase);
+      sums.weights.fetch(place.slot, 0);
+      // The same in all lanes, which the compiler cannot know of `place`: descriptors stay in
+      // uniform registers.
+      const u32 boxes = __shfl_sync(0xFFFFFFFFu, memory.stages + place.slot * Memory::kStage, 0);
+      UNROLL for (int kb = 0; kb < Tile::kChunks; kb++) {
         if (!kWhole && kb >= chunks) break;
-        sums.multiply(memory, kb, c == now.begin && kb == 0, lane);
-        if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
-        if (Tile::kWgmma) wgmma_wait<1>();
-        if (kWhole && c + kAhead + kb < now.stop) sums.weights.fetch(kb, c + kAhead + kb, g);
-        if (Tile::kBoxes == 1 || kb == 0) {
-          // All but the newest group are done, or all.
-          if (last_slot >= 0) give_back(last_slot);
-          last_slot = -1;
-        }
-        if (Tile::kBoxes == 1) {
-          last_slot = sums.place.slot;
-          sums.place.advance();
+        const u32 box = boxes + kb * Tile::kBox;
+        const bool more = kb + 1 < Tile::kChunks && (kWhole || kb + 1 < chunks);
+        if (Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
+        if constexpr (Tile::kWgmma) {
+          sums.multiply_by_wgmma(box, kb, first && kb == 0);
+          if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
+          wgmma_wait<1>();
+          if (kb == 0 && last >= 0) give_back(last);
+        } else {
+          sums.multiply_by_mma(box, kb, lane);
+          if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }
-      if (Tile::kBoxes > 1) {
-        last_slot = sums.place.slot;
-        sums.place.advance();
+      last = place.slot;
+      if (!Tile::kWgmma) {
+        __syncwarp();
+        give_back(last);
       }
+      place.advance();
+      first = false;
     };
+    // Parts of stages are code of their own: with an exit from the loop of chunks in the loop of
+    // stages, the compiler lets each wgmma wait for the last.
     int c = now.begin;
-    for (; c + kAhead <= now.stop; c += kAhead) stage(Constant<1>(), c, kAhead);
-    if (c < now.stop) stage(Constant<0>(), c, now.stop - c);
-    if (Tile::kWgmma) wgmma_wait<0>();
-    if (last_slot >= 0) give_back(last_slot);
+    for (; c + Tile::kChunks <= now.stop; c += Tile::kChunks) stage(Constant<1>(), Tile::kChunks);
+    if (c < now.stop) stage(Constant<0>(), now.stop - c);
+    if (Tile::kWgmma) {
+      wgmma_wait<0>();
+      if (last >= 0) give_back(last);
+    }
     if (Sums::kInUnits) sums.multiply_sums(sums.unit[0], sums.unit[1]);
-
-    more = work.next(next);
-    if (more) fetch_first(next);  // while the results are written
-    if (work.is_part(now) &&
-        !join_sums<Tile>(launch, work, now.tile, group, memory.flag(), sums.total))
-      continue;
+    if (work.is_part(now) && !join_sums<Tile>(launch, work, now, rank, group, sums.total)) continue;
     const TileOutput<Tile> output{launch,
                                   args,
                                   group,
                                   warp,
                                   lane,
-                                  now.tile % row_tiles * Tile::kRows,
-                                  now.tile / row_tiles * Tile::kRowBlocks};
-    output.write(sums.total, Sums::Op::kFactor, memory.out + group * Tile::kOut);
+                                  work.first_row(now.tile),
+                                  work.first_row_block(now.tile, rank)};
+    output.write(sums.total, Memory::Op::kFactor, memory.out + group * Tile::kOut);
   }
 }
 
-template <class Codes, class Activation, class Form, class Tile>
+template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   extern __shared__ __align__(128) unsigned char dynamic[];
   typedef Operand<Codes, typename Activation::Number, Form> Op;
+  // Scales of 16 slots need more registers.
+  typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
   // Sums of groups of 32 would take more instructions than wgmma saves: no such product gets here.
   if constexpr (!Op::kFolded && !Op::kGroupsOf128) return;
-  const Launch launch{parameters};
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  const TileMemory<Tile> memory(dynamic);
-  const int row_tiles = (args.m + Tile::kRows - 1) / Tile::kRows;
-  const int column_tiles = (args.n + Tile::kColumns - 1) / Tile::kColumns;
-  const Work work(row_tiles * column_tiles, args.slots / kMmaSlots);
-  if (threadIdx.x == 0) memory.init();
+  typedef TileMemory<Tile, Op> Memory;
+  constexpr int kMultipliers = Tile::kGroups * kGroupThreads;
+  if (threadIdx.x == 0) Memory(dynamic).init();
   let_next_start();
-  __syncthreads();
-  if (threadIdx.x >= Tile::kGroups * kGroupThreads) {
+  if (Tile::kCluster == 1)
+    __syncthreads();
+  else
+    wait_for_cluster();
+  if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(40));
-    if (threadIdx.x / 32 == Tile::kGroups * 4)
-      bring_activations<Activation, Tile>(parameters, work, row_tiles, memory);
+    const int warp = (threadIdx.x - kMultipliers) / 32;
+    if (warp == 0) bring_activations<Memory>(parameters, dynamic);
+    if (warp == 1) bring_weights<Memory>(parameters, dynamic);
+    __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(232));
-    multiply_tiles<Codes, Activation, Form, Tile>(parameters, work, row_tiles, memory);
+    wait_for_previous();
+    multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
+  if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too
 }

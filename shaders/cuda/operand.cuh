@@ -33,7 +33,8 @@ struct Operand {
   }
   static constexpr float kFactor = factor();
 
-  /// With WITHOUT_ZEROS, weights whose scale is 0 become 0.
+  /// The operands of the four steps of a chunk. With WITHOUT_ZEROS, weights whose scale is 0 become
+  /// 0.
   template <int HALF, bool WITHOUT_ZEROS = false>
   __device__ static void decode(const uint4& q, const ChunkScales& scales, u32 (&a)[4][4]) {
     const u32 words[2][2] = {{q.x, q.y}, {q.z, q.w}};

@@ -93,24 +93,22 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
     ring<Codes, Activation, Form<scale, zero, shift>>(parameters, group_y(parameters) * kRingRows, \
                                                       kRingSharedBytes);                           \
   }
-#define MARLIN_TILE_KERNEL(family, rows, wgmma, scale, zero, shift)                               \
-  MARLIN_HOPPER_KERNEL(family, m##rows##_n128_s##scale##z##zero##g##shift, 384) {                 \
-    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, TileShape<rows, wgmma>>(parameters); \
+#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)                  \
+  extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__( \
+      kTileThreads, 1) MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,                   \
+                                   m##rows##_n##columns##_s##scale##z##zero##g##shift)(       \
+      const __grid_constant__ CudaParameters parameters) {                                    \
+    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma>(parameters);        \
   }
-#define MARLIN_HOPPER_FORM(scale, zero, shift)             \
-  MARLIN_RING_KERNEL(scale, zero, shift)                   \
-  MARLIN_TILE_KERNEL(mma, 16, false, scale, zero, shift)   \
-  MARLIN_TILE_KERNEL(mma, 32, false, scale, zero, shift)   \
-  MARLIN_TILE_KERNEL(wgmma, 64, true, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(wgmma, 96, true, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(wgmma, 128, true, scale, zero, shift) \
-  MARLIN_TILE_KERNEL(wgmma, 256, true, scale, zero, shift) \
-  MARLIN_TILES_OF_##shift(scale, zero, shift)
-// A tile of 192 rows has registers for the scales of groups of 32 only.
-#define MARLIN_TILES_OF_4(scale, zero, shift)
-#define MARLIN_TILES_OF_7(scale, zero, shift)
-#define MARLIN_TILES_OF_5(scale, zero, shift) \
-  MARLIN_TILE_KERNEL(wgmma, 192, true, scale, zero, shift)
+#define MARLIN_HOPPER_FORM(scale, zero, shift)                  \
+  MARLIN_RING_KERNEL(scale, zero, shift)                        \
+  MARLIN_TILE_KERNEL(mma, 16, 128, false, scale, zero, shift)   \
+  MARLIN_TILE_KERNEL(mma, 32, 128, false, scale, zero, shift)   \
+  MARLIN_TILE_KERNEL(wgmma, 64, 256, true, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(wgmma, 96, 256, true, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(wgmma, 128, 256, true, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(wgmma, 192, 256, true, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(wgmma, 256, 256, true, scale, zero, shift)
     MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
 #endif
 #endif

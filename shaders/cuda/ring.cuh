@@ -1,62 +1,86 @@
 // C = f(A W^T) for up to eight rows of A and weights of a form, on Hopper: few instructions a code,
 // and as many bytes on their way as shared memory holds.
 //
-//   block       16 warps, one block a multiprocessor, which takes row blocks in turn
-//   warp        a part of K of its own, and a ring of stages of 256 slots, or of 128 where there is
-//               little room, which bulk copies fill
+//   block       16 warps, one block a multiprocessor
+//   team        16, 8 or 4 of the warps (args.team_shift), which share the K of a row block; teams
+//               take row blocks in turn
+//   warp        a part of K of its own, and a ring of stages of up to 256 slots, which bulk copies
+//               fill
 //   A           copied to shared memory once, in the order in which lanes read it
-//   sums        of the 16 warps meet in shared memory, in a fixed order
+//   sums        of a team meet in shared memory, in a fixed order
 #pragma once
 #include "epilogue.cuh"
 #include "hopper.cuh"
 #include "operand.cuh"
 
 constexpr int kRingWarps = 16, kRingRows = 8, kMostStages = 8;
-constexpr int kChunkCodes = 1024;  // bytes of 32 rows and 64 slots
-constexpr int kSumPitch = 36;      // floats between rows of sums: no bank conflicts
+constexpr int kMostStageChunks = 4;  // of 64 slots
+constexpr int kChunkCodes = 1024;    // bytes of 32 rows and 64 slots
+constexpr int kSumPitch = 36;        // floats between rows of sums: no bank conflicts
 
 /// The part of K of a warp, in chunks of 64 slots.
 struct WarpPart {
   int begin, end;  // chunks of the row block
 
-  /// Of `chunks` from `first` on; a part begins with a whole group.
-  __device__ WarpPart(int first, int chunks, int warp, int granule) {
-    const int granules = (chunks + granule - 1) / granule;
-    begin = first + granules * warp / kRingWarps * granule;
-    end = first + min(granules * (warp + 1) / kRingWarps * granule, chunks);
+  /// Part `i` of 2^shift parts of `units` units of `chunks_of_unit` chunks, of `chunks` in all.
+  __device__ WarpPart(int first, int units, int chunks_of_unit, int chunks, int i, int shift) {
+    begin = first + (units * i >> shift) * chunks_of_unit;
+    end = first + min((units * (i + 1) >> shift) * chunks_of_unit, chunks);
   }
   __device__ int count() const { return end - begin; }
 };
 
-/// The sizes of a stage: of four chunks, or of two where activations leave little room.
+/// The sizes of a stage: of an equal share of a warp's part, of up to four chunks, or of two where
+/// activations leave little room. (Divisions by numbers that the compiler does not know would take
+/// a tenth of a small product's time.)
 template <class Op>
 struct StageShape {
-  static constexpr int kMostChunks = 4, kWantedStages = 3;
-  static constexpr int kPairBytes =
-      2 * kChunkCodes + (Op::kGroupsOf128 ? 1 : 2) * (Op::kScaleBytes + Op::kZeroBytes);
-  int chunks, stages;
+  static constexpr int kWantedStages = 3;
+  static constexpr int kUnitChunks = Op::kGroupsOf128 ? 2 : 1;  // whose scales are one piece
+  static constexpr int kUnitBytes = kUnitChunks * kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
+  static constexpr int kMost = kMostStageChunks / kUnitChunks;
+  int units = 1, stages = 0, stages_of_part;
 
-  /// For as many bytes of each warp.
-  __device__ explicit StageShape(int room) {
-    chunks = room >= kWantedStages * 2 * kPairBytes ? kMostChunks : 2;
-    stages = min(room / bytes(), kMostStages);
+  /// For the longest part of a warp, in units, and as many bytes of each warp.
+  __device__ StageShape(int longest, int room) {
+    stages_of_part = room >= kWantedStages * kMost * kUnitBytes
+                         ? (longest + kMost - 1) / kMost
+                         : (longest + kMost / 2 - 1) / (kMost / 2);
+    UNROLL for (int i = 1; i < kMost; i++) if (units * stages_of_part < longest) units++;
+    UNROLL for (int i = 1; i <= kMost; i++) if (units == i) stages = room / (i * kUnitBytes);
+    stages = min(stages, kMostStages);
   }
-  __device__ int bytes() const { return chunks / 2 * kPairBytes; }
-  __device__ int scales_at() const { return chunks * kChunkCodes; }
-  __device__ int zeros_at() const {
-    return scales_at() + (Op::kGroupsOf128 ? chunks / 2 : chunks) * Op::kScaleBytes;
-  }
+  __device__ int chunks() const { return units * kUnitChunks; }
+  __device__ int bytes() const { return units * kUnitBytes; }
+  __device__ int scales_at() const { return chunks() * kChunkCodes; }
+  __device__ int zeros_at() const { return scales_at() + units * Op::kScaleBytes; }
 };
 
 /// The weights of a warp's part, a ring of stages.
 template <class Op>
 struct WeightRing {
-  const Launch& launch;
   const ProductArgs& args;
-  WarpPart part;
-  StageShape<Op> shape;
-  u32 memory, barriers;              // addresses in shared memory
-  int row_block, row_blocks, chunk;  // what comes next
+  const WarpPart part;
+  const StageShape<Op> shape;
+  const u32 memory, barriers;  // addresses in shared memory
+  const unsigned char *codes, *scales, *zeros;
+  const int row_blocks, step;
+  int row_block, chunk;  // what comes next
+
+  __device__ WeightRing(const Launch& launch, const WarpPart& part_, const StageShape<Op>& shape_,
+                        u32 memory_, u32 barriers_, int first, int row_blocks_, int step_)
+      : args(launch.arguments<ProductArgs>()),
+        part(part_),
+        shape(shape_),
+        memory(memory_),
+        barriers(barriers_),
+        codes(launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES)),
+        scales(launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES)),
+        zeros(launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS)),
+        row_blocks(part.count() == 0 ? 0 : row_blocks_),
+        step(step_),
+        row_block(first),
+        chunk(part.begin) {}
 
   /// Every lane of the warp calls it.
   __device__ void init() const {
@@ -66,40 +90,47 @@ struct WeightRing {
   }
   /// Starts to fill a stage with what comes next, if anything does. One lane calls it.
   __device__ void refill(u32 stage) {
-    if (row_block >= row_blocks || part.count() == 0) return;
-    const int chunks = min(shape.chunks, part.end - chunk);
+    if (row_block >= row_blocks) return;
+    const int chunks = min(shape.chunks(), part.end - chunk);
     const u32 to = memory + stage * shape.bytes(), barrier = barriers + 8 * stage;
     const u32 code_bytes = chunks * kChunkCodes;
-    const int groups = Op::kGroupsOf128 ? (chunks + 1) / 2 : chunks;
-    const u32 scale_bytes = groups * Op::kScaleBytes;
-    const long long first_quad = static_cast<long long>(row_block) * args.quads;
-    arrive_expecting(barrier, code_bytes + scale_bytes + groups * Op::kZeroBytes);
+    const int groups = (chunks + shape.kUnitChunks - 1) / shape.kUnitChunks;
+    const int first_group = chunk / shape.kUnitChunks;
+    const long long quads = static_cast<long long>(row_block) * args.quads;
+    arrive_expecting(barrier, code_bytes + groups * (Op::kScaleBytes + Op::kZeroBytes));
+    const int chunks_of_row_block = args.slots / kMmaSlots;
     copy_bulk(
-        to,
-        launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES) +
-            (static_cast<long long>(row_block) * (args.slots / kMmaSlots) + chunk) * kChunkCodes,
+        to, codes + (static_cast<long long>(row_block) * chunks_of_row_block + chunk) * kChunkCodes,
         code_bytes, barrier);
-    const unsigned char* const scales = launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES);
-    if (Op::kGroupsOf128) {
-      const unsigned char* const zeros = launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS);
-#pragma unroll 1
-      for (int i = 0; i < groups; i++) {
-        const long long quad = first_quad + (chunk / 2 + i) / args.quad_blocks;
-        copy_bulk(to + shape.scales_at() + i * Op::kScaleBytes, scales + quad * Op::kScaleBytes,
-                  Op::kScaleBytes, barrier);
-        if (Op::kZeroBytes != 0)
-          copy_bulk(to + shape.zeros_at() + i * Op::kZeroBytes, zeros + quad * Op::kZeroBytes,
-                    Op::kZeroBytes, barrier);
-      }
-    } else {
-      const int quads = Op::kE4m3 ? 4 : 2;  // of a chunk
-      copy_bulk(to + shape.scales_at(), scales + (first_quad + quads * chunk) * kRowBlock,
-                scale_bytes, barrier);
-    }
+    copy_groups(to, first_group, groups, quads, barrier);
     chunk += chunks;
     if (chunk == part.end) {
       chunk = part.begin;
-      row_block += int(gridDim.x);
+      row_block += step;
+    }
+  }
+
+ private:
+  /// The scales and zeros of groups of a row block, whose first quad is given.
+  __device__ void copy_groups(u32 to, int first, int groups, long long quads, u32 barrier) const {
+    if (!Op::kGroupsOf128) {
+      constexpr int kQuads = Op::kScaleBytes / kRowBlock;  // of a chunk
+      copy_bulk(to + shape.scales_at(), scales + (quads + kQuads * first) * kRowBlock,
+                groups * Op::kScaleBytes, barrier);
+      return;
+    }
+    // Groups of more than 128 slots have their scales copied for each 128.
+    const int pieces = args.quad_blocks == 1 ? 1 : groups;
+    const u32 of_piece = args.quad_blocks == 1 ? groups : 1;
+#pragma unroll 1
+    for (int i = 0; i < pieces; i++) {
+      const int group = first + i;
+      const long long quad = quads + (args.quad_blocks == 1 ? group : group / args.quad_blocks);
+      copy_bulk(to + shape.scales_at() + i * Op::kScaleBytes, scales + quad * Op::kScaleBytes,
+                of_piece * Op::kScaleBytes, barrier);
+      if (Op::kZeroBytes != 0)
+        copy_bulk(to + shape.zeros_at() + i * Op::kZeroBytes, zeros + quad * Op::kZeroBytes,
+                  of_piece * Op::kZeroBytes, barrier);
     }
   }
 };
@@ -127,15 +158,18 @@ __device__ inline ChunkScales read_scales(const unsigned char* stage, const Stag
 }
 
 /// Copies a warp's columns of `rows` rows of A, `pitch` bytes apart, in this order: of each unit of
-/// 32 slots, the operands B of both steps of lane column j are 16 bytes.
-template <class Activation>
+/// 32 slots, the operands B of both steps of lane column j are 16 bytes. Calls `meanwhile` while
+/// the first are on their way.
+template <class Activation, class Meanwhile>
 __device__ inline void copy_activations(const Launch& launch, int first, int rows,
-                                        const WarpPart& part, unsigned char* to, int pitch) {
+                                        const WarpPart& part, unsigned char* to, int pitch,
+                                        const Meanwhile& meanwhile) {
   constexpr int kAtOnce = 4;
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int lane = threadIdx.x % 32, pieces = 8 * part.count();  // of eight columns
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const u16* const a = launch.buffer<const u16>(MARLIN_BUFFER_A);
+  bool begun = false;
   for (int at = lane; at < rows * pieces; at += 32 * kAtOnce) {
     uint4 x[kAtOnce];
     u32* place[kAtOnce];
@@ -152,6 +186,8 @@ __device__ inline void copy_activations(const Launch& launch, int first, int row
         x[i] = make_uint4(low.x, low.y, high.x, high.y);
       }
     }
+    if (!begun) meanwhile();
+    begun = true;
     UNROLL for (int i = 0; i < kAtOnce; i++) {
       place[i][0] = x[i].x;
       place[i][4] = x[i].y;
@@ -159,6 +195,7 @@ __device__ inline void copy_activations(const Launch& launch, int first, int row
       place[i][12] = x[i].w;
     }
   }
+  if (!begun) meanwhile();
 }
 
 /// Adds the products of a stage of `chunks` chunks to the sums of both halves of the row block.
@@ -171,7 +208,7 @@ __device__ inline void add_stage(const unsigned char* stage,
   const int g = lane / 4;
   float part[2][4];
   ChunkScales scales{};
-  UNROLL for (int c = 0; c < StageShape<Op>::kMostChunks; c++) {
+  UNROLL for (int c = 0; c < kMostStageChunks; c++) {
     if (c > 0 && c >= chunks) break;
     const bool begins = !Op::kGroupsOf128 || c % 2 == 0;
     if (begins) scales = read_scales<Op>(stage, shape, Op::kGroupsOf128 ? c / 2 : c, g);
@@ -215,7 +252,6 @@ template <class Codes, class Activation, class Form>
 __device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
-  typedef WeightRing<Op> Ring;
   extern __shared__ __align__(128) unsigned char memory[];
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
@@ -225,7 +261,12 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const int end_block = min(first_block + args.split_blocks, block_count(args.slots));
   const int first_chunk = block_begin(args.slots, first_block) / kMmaSlots;
   const int chunks = block_begin(args.slots, end_block) / kMmaSlots - first_chunk;
-  const WarpPart part(first_chunk, chunks, warp, Op::kGroupsOf128 ? 2 : 1);
+  const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
+  constexpr int kUnitChunks = StageShape<Op>::kUnitChunks;
+  const int units = (chunks + kUnitChunks - 1) / kUnitChunks;
+  const int shift = args.team_shift, warps = 1 << shift, teams = kRingWarps >> shift;
+  const int team = warp >> shift, in_team = warp - (team << shift);
+  const WarpPart part(first_chunk, units, kUnitChunks, chunks, in_team, shift);
 
   // Shared memory: A, the sums of all warps, barriers, rings. A row of A begins 64 bytes
   // after a multiple of 128, so that a quarter of a warp, which reads two rows, meets all banks.
@@ -234,39 +275,52 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   float* const sums = reinterpret_cast<float*>(x + rows * pitch);
   unsigned char* const barriers = reinterpret_cast<unsigned char*>(sums + kRingWarps * sum_floats);
   unsigned char* const rings = barriers + kRingWarps * kMostStages * 8;
-  const StageShape<Op> shape((shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
+  const StageShape<Op> shape((units + warps - 1) >> shift,
+                             (shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
   unsigned char* const mine = rings + warp * shape.stages * shape.bytes();
-  const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
-  Ring ring{launch,
-            args,
-            part,
-            shape,
-            shared_address(mine),
-            shared_address(barriers) + warp * kMostStages * 8,
-            int(blockIdx.x),
-            row_blocks,
-            part.begin};
+  const int first_row_block = int(blockIdx.x + gridDim.x * team), step = int(gridDim.x) * teams;
+  WeightRing<Op> ring(launch, part, shape, shared_address(mine),
+                      shared_address(barriers) + warp * kMostStages * 8, first_row_block,
+                      row_blocks, step);
   let_next_start();
   ring.init();
-  if (lane == 0) {
+  // Many copies on their way would hold up the end of the kernel before, and A. A long product
+  // makes up for it.
+  const bool is_long = static_cast<long long>(row_blocks) * shape.stages_of_part >
+                       static_cast<long long>(2 * shape.stages) * step;
+  const int early = min(is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1, shape.stages);
+  const auto refill = [&](int begin, int end) {
+    if (lane != 0) return;
 #pragma unroll 1
-    for (int s = 0; s < shape.stages; s++) ring.refill(s);
-  }
+    for (int s = begin; s < end; s++) ring.refill(s);
+  };
+  refill(0, early);
   __syncwarp();
   wait_for_previous();
-  unsigned char* const my_x = x + 128 * (part.begin - first_chunk);
-  copy_activations<Activation>(launch, first, rows, part, my_x, pitch);
-  __syncwarp();
-  const unsigned char* const lane_x = my_x + min(g, rows - 1) * pitch + 16 * j;
+  // Each warp copies a part of A. A part of a team of 16 is read by the warp that copied it.
+  constexpr int kAllWarps = 4;
+  static_assert(1 << kAllWarps == kRingWarps, "log2");
+  const WarpPart copied(first_chunk, units, kUnitChunks, chunks, warp, kAllWarps);
+  copy_activations<Activation>(launch, first, rows, copied, x + 128 * (copied.begin - first_chunk),
+                               pitch, [&] { refill(early, shape.stages); });
+  if (teams == 1)
+    __syncwarp();
+  else
+    __syncthreads();
+  const unsigned char* const lane_x =
+      x + 128 * (part.begin - first_chunk) + min(g, rows - 1) * pitch + 16 * j;
+  const auto wait_for_team = [&] {
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(32 * warps) : "memory");
+  };
 
   int stage = 0;
   u32 parity = 0;
-  for (int row_block = blockIdx.x; row_block < row_blocks; row_block += gridDim.x) {
+  for (int row_block = first_row_block; row_block < row_blocks; row_block += step) {
     float total[2][4] = {};
-    for (int done = 0; done < part.count(); done += shape.chunks) {
+    for (int done = 0; done < part.count(); done += shape.chunks()) {
       wait_for_phase(ring.barriers + 8 * stage, parity);
       add_stage<Codes, Number, Form>(mine + stage * shape.bytes(), shape, lane_x + 128 * done,
-                                     min(part.count() - done, shape.chunks), lane, total);
+                                     min(part.count() - done, shape.chunks()), lane, total);
       __syncwarp();
       if (lane == 0) ring.refill(stage);
       if (++stage == shape.stages) {
@@ -274,19 +328,19 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
         parity ^= 1;
       }
     }
-    if (row_block != int(blockIdx.x)) __syncthreads();  // the sums before are read
+    if (row_block != first_row_block) wait_for_team();  // the sums before are read
     float* const to = sums + warp * sum_floats + g;
     UNROLL for (int e = 0; e < 2; e++) {
       const int row = 2 * j + e;
       UNROLL for (int i = 0; i < 4; i++) if (row < rows) to[row * kSumPitch + 8 * i] =
           total[i / 2][2 * (i % 2) + e];
     }
-    __syncthreads();
+    wait_for_team();
     const int n = row_block * kRowBlock + lane;
-    for (int row = warp; row < rows; row += kRingWarps) {
-      const float* const from = sums + row * kSumPitch + lane;
+    for (int row = in_team; row < rows; row += warps) {
+      const float* const from = sums + team * warps * sum_floats + row * kSumPitch + lane;
       float sum = from[0];
-      UNROLL for (int w = 1; w < kRingWarps; w++) sum += from[w * sum_floats];
+      UNROLL for (int w = 1; w < kRingWarps; w++) if (w < warps) sum += from[w * sum_floats];
       if (n < args.n) write_sum(sum * Op::kFactor, first + row, n, launch);
     }
   }

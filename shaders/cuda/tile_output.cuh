@@ -10,12 +10,11 @@
 /// of epilogues is there once.
 template <class Tile>
 struct TileOutput {
-  static constexpr int kPieces = Tile::kRows / kResults;
   const Launch& launch;
   const ProductArgs& args;
   int group, warp, lane, row, block;  // first row of A, first row block
 
-  /// `memory` has room for the numbers of 16 rows, kOutPitch bytes apart.
+  /// `memory` has Tile::kOut bytes.
   __device__ void write(const float (&sums)[Tile::kSums], float factor,
                         unsigned char* memory) const {
     const u32 type = launch.constant(MARLIN_CONSTANT_OUTPUT_TYPE);
@@ -36,13 +35,13 @@ struct TileOutput {
   }
 
  private:
-  /// The column of C of row `in_half` of the half row block of a warp.
-  __device__ int column(int of_warp, int in_half) const {
-    return (block + of_warp) * kRowBlock + 16 * group + in_half;
+  /// The column of C of row `of_group` of the 64 of the warpgroup.
+  __device__ int column(int of_group) const {
+    return block * kRowBlock + kGroupRows * group + of_group;
   }
 
   __device__ void write_floats(const float (&sums)[Tile::kSums], float factor, bool partial) const {
-    const int n = column(warp, lane / 4), m = row + 2 * (lane % 4);
+    const int n = column(16 * warp + lane / 4), m = row + 2 * (lane % 4);
     const Finish low(n, launch, args, partial), high(n + 8, launch, args, partial);
     float* const to = launch.buffer<float>(partial ? MARLIN_BUFFER_PARTIALS : MARLIN_BUFFER_C) + n;
     const long long pitch = partial ? args.n : args.ldc;
@@ -53,57 +52,63 @@ struct TileOutput {
     }
   }
 
+  /// A warp turns 16 x 16 numbers at a time, so that two lanes write 32 bytes of a row of C. It
+  /// waits for no other.
   template <class Number>
   __device__ void write_halves(const float (&sums)[Tile::kSums], float factor,
                                unsigned char* memory) const {
-    const int n = column(warp, lane / 4), thread = 32 * warp + lane, in_piece = thread / 8;
+    static_assert(kHalvesRows == 16, "four matrices of 8 x 8");
+    const int n = column(16 * warp + lane / 4);
     const Finish low(n, launch, args, false), high(n + 8, launch, args, false);
-    const u32 out = shared_address(memory);
-    const u32 from_lane = out + lane % 8 * kHalvesPitch + (16 * warp + lane / 8 % 2 * 8) * 2;
-    const int to = column(thread % 8 / 2, thread % 2 * 8);
-    UNROLL for (int piece = 0; piece < kPieces; piece++) {
-      wait_for_group(group);  // the piece before is read
-      UNROLL for (int i = 0; i < kResults / 8; i++) {
-        const float* const s = sums + 4 * (piece * kResults / 8 + i);
-        const u32 upper = Number::round(low(s[0] * factor), low(s[1] * factor));
-        const u32 lower = Number::round(high(s[2] * factor), high(s[3] * factor));
-        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
-                         from_lane + 8 * i * kHalvesPitch),
-                     "r"(upper), "r"(lower)
-                     : "memory");
+    unsigned char* const mine = memory + warp * kHalvesRows * kHalvesPitch;
+    const u32 from_lane =
+        shared_address(mine) + (lane / 16 * 8 + lane % 8) * kHalvesPitch + lane / 8 % 2 * 16;
+    const unsigned char* const of_lane = mine + lane / 2 * kHalvesPitch + lane % 2 * 16;
+    const int to = column(16 * warp + lane % 2 * 8);
+    u16* const c = launch.buffer<u16>(MARLIN_BUFFER_C) + to;
+    UNROLL for (int piece = 0; piece < Tile::kRows / kHalvesRows; piece++) {
+      u32 halves[4];
+      UNROLL for (int i = 0; i < 2; i++) {
+        const float* const s = sums + 4 * (2 * piece + i);
+        halves[2 * i] = Number::round(low(s[0] * factor), low(s[1] * factor));
+        halves[2 * i + 1] = Number::round(high(s[2] * factor), high(s[3] * factor));
       }
-      wait_for_group(group);
-      const int m = row + piece * kResults + in_piece;
+      asm volatile(
+          "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(from_lane),
+          "r"(halves[0]), "r"(halves[1]), "r"(halves[2]), "r"(halves[3])
+          : "memory");
+      __syncwarp();
+      const int m = row + piece * kHalvesRows + lane / 2;
       if (m < args.m && to < args.n)
-        *reinterpret_cast<uint4*>(launch.buffer<u16>(MARLIN_BUFFER_C) + m * args.ldc + to) =
-            *reinterpret_cast<const uint4*>(memory + in_piece * kHalvesPitch + thread % 8 * 16);
+        *reinterpret_cast<uint4*>(c + m * args.ldc) = *reinterpret_cast<const uint4*>(of_lane);
+      __syncwarp();  // the place is free again
     }
   }
 
   __device__ void write_any(const float (&sums)[Tile::kSums], float factor,
                             unsigned char* memory) const {
+    constexpr int kPieces = Tile::kRows / kFloatsRows;
     const int g = lane / 4, j = lane % 4;
 #pragma unroll 1
     for (int piece = 0; piece < kPieces; piece++) {
       wait_for_group(group);  // the piece before is read
       UNROLL for (int p = 0; p < kPieces; p++) {
         if (p != piece) continue;
-        UNROLL for (int i = 0; i < kResults / 2; i++) {
-          const int in_piece = i / 4 * 8 + 2 * j + i % 2;
-          const int in_half = 16 * warp + g + (i % 4 < 2 ? 0 : 8);
-          reinterpret_cast<float*>(memory + in_piece * kOutPitch)[in_half] =
-              sums[p * (kResults / 2) + i] * factor;
+        UNROLL for (int i = 0; i < 4; i++) {
+          const int in_group = 16 * warp + g + (i < 2 ? 0 : 8);
+          reinterpret_cast<float*>(memory + (2 * j + i % 2) * kFloatsPitch)[in_group] =
+              sums[4 * p + i] * factor;
         }
       }
       wait_for_group(group);
       const int thread = 32 * warp + lane;
 #pragma unroll 1
-      for (int i = 0; i < 8; i++) {
-        const int in_row = thread % 64, in_piece = 2 * i + thread / 64;
-        const int m = row + piece * kResults + in_piece, n = column(in_row / 16, in_row % 16);
+      for (int i = 0; i < kFloatsRows / 2; i++) {
+        const int in_group = thread % kGroupRows, in_piece = 2 * i + thread / kGroupRows;
+        const int m = row + piece * kFloatsRows + in_piece, n = column(in_group);
         if (m < args.m && n < args.n)
-          write_sum(reinterpret_cast<const float*>(memory + in_piece * kOutPitch)[in_row], m, n,
-                    launch);
+          write_sum(reinterpret_cast<const float*>(memory + in_piece * kFloatsPitch)[in_group], m,
+                    n, launch);
       }
     }
   }
@@ -118,45 +123,58 @@ struct TileOutput {
   };
 };
 
-/// Joins the sums of a tile whose K several blocks share. True for the block that has them all.
+/// Joins the sums of a tile whose K several blocks share: adds those of the others, in the order of
+/// K, to those of the block that has the first part. True for this block.
+///
+/// It waits for blocks that were started before it, and those wait for none that were started
+/// later: whatever else the device runs, one of them goes on.
 template <class Tile>
-__device__ inline bool join_sums(const Launch& launch, const Work& work, int tile, int group,
-                                 u32 flag, float (&sums)[Tile::kSums]) {
+__device__ inline bool join_sums(const Launch& launch, const Work<Tile>& work, const Segment& now,
+                                 u32 rank, int group, float (&sums)[Tile::kSums]) {
   constexpr long long kTile = static_cast<long long>(Tile::kRows) * Tile::kColumns;
+  constexpr int kThreads = Tile::kGroups * kGroupThreads;
   const int thread = threadIdx.x % kGroupThreads;
-  float4* const shared =
-      launch.buffer<float4>(MARLIN_BUFFER_SHARED) + group * kGroupThreads + thread;
-  const auto place = [&](int block, int i) {
-    return shared + work.place_of(tile, block) * (kTile / 4) + i * Tile::kGroups * kGroupThreads;
+  float4* const shared = launch.buffer<float4>(MARLIN_BUFFER_SHARED) + rank * (kTile / 4) +
+                         group * kGroupThreads + thread;
+  const auto place = [&](int block) { return shared + block * Tile::kCluster * (kTile / 4); };
+  const auto flag = [&](int block) {
+    return launch.buffer<u32>(MARLIN_BUFFER_FLAGS) +
+           (block * Tile::kCluster + rank) * Tile::kGroups + group;
   };
-  UNROLL for (int i = 0; i < Tile::kSums / 4; i++)
-      __stcg(place(blockIdx.x, i),
-             make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
-  int first, last;
-  work.sharers(tile, first, last);
-  u32* const counter =
-      launch.buffer<u32>(MARLIN_BUFFER_COUNTERS) + (tile - work.whole) * Tile::kGroups + group;
-  __threadfence();
-  wait_for_group(group);
-  if (thread == 0) {
-    const u32 before = atomicAdd(counter, 1);
-    const bool all = before == u32(last - first);
-    if (all) *counter = 0;
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(flag + 4 * group), "r"(u32(all)) : "memory");
+  if (now.begin > 0) {
+    float4* const to = place(work.me());
+    UNROLL for (int i = 0; i < Tile::kSums / 4; i++)
+        __stcg(to + i * kThreads,
+               make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
+    __threadfence();
+    wait_for_group(group);
+    if (thread == 0)
+      asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag(work.me())) : "memory");
+    return false;
+  }
+  const int last = work.last_sharer(now.tile);
+  for (int block = work.me() + 1 + thread; block <= last; block += kGroupThreads) {
+    u32 there;
+    do
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                   : "=r"(there)
+                   : "l"(flag(block))
+                   : "memory");
+    while (there == 0);
+    *flag(block) = 0;
   }
   wait_for_group(group);
-  u32 all;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(all) : "r"(flag + 4 * group) : "memory");
-  if (all == 0) return false;
-  __threadfence();
-  UNROLL for (int i = 0; i < Tile::kSums; i++) sums[i] = 0.0f;
-#pragma unroll 1
-  for (int block = first; block <= last; block++) UNROLL for (int i = 0; i < Tile::kSums / 4; i++) {
-      const float4 v = __ldcg(place(block, i));
+  constexpr int kAtOnce = Tile::kSums <= 16 ? 4 : Tile::kSums <= 32 ? 2 : 1;
+#pragma unroll kAtOnce
+  for (int block = work.me() + 1; block <= last; block++) {
+    const float4* const from = place(block);
+    UNROLL for (int i = 0; i < Tile::kSums / 4; i++) {
+      const float4 v = __ldcg(from + i * kThreads);
       sums[4 * i] += v.x;
       sums[4 * i + 1] += v.y;
       sums[4 * i + 2] += v.z;
       sums[4 * i + 3] += v.w;
     }
+  }
   return true;
 }

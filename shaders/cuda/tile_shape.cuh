@@ -3,12 +3,11 @@
 #include "hopper.cuh"
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
-constexpr int kMostAhead = 4;                        // chunks of weights
 constexpr int kPart = 2;                             // chunks that blocks share at least
 constexpr int kBoxRowBytes = 128;                    // of 64 slots
-constexpr int kResults = 16;                         // rows of results in shared memory
-constexpr int kOutPitch = 4 * (kGroupRows + 4);      // bytes between them: no bank conflicts
-constexpr int kHalvesPitch = 2 * (kGroupRows + 8);   // of 16-bit numbers
+constexpr int kHalvesRows = 16, kHalvesPitch = 48;   // 16-bit results of a warp, in shared memory
+constexpr int kFloatsRows = 8;                       // float32 results of a warpgroup
+constexpr int kFloatsPitch = 4 * (kGroupRows + 4);   // bytes between them: no bank conflicts
 
 /// Waits for the other threads of a warpgroup.
 __device__ inline void wait_for_group(int group) {
@@ -16,43 +15,75 @@ __device__ inline void wait_for_group(int group) {
 }
 
 /// ROWS rows of A by 128 rows of W. WGMMA says which instruction multiplies: wgmma, or mma.sync,
-/// which takes less time for few rows.
-template <int ROWS, bool WGMMA>
+/// which takes less time for few rows. MOST_CHUNKS are those of the longest stage.
+template <int ROWS, bool WGMMA, int MOST_CHUNKS>
 struct TileShape {
   static constexpr int kRows = ROWS, kGroups = 2;  // warpgroups that multiply
   static constexpr bool kWgmma = WGMMA;
   static constexpr int kColumns = kGroups * kGroupRows, kRowBlocks = kColumns / kRowBlock;
   static constexpr int kSums = ROWS / 2;  // of a lane
+  static constexpr int kThreads = kTileThreads;
+  static_assert(kThreads == (kGroups + 1) * kGroupThreads, "one more brings operands");
 
-  static constexpr int kBoxes = ROWS <= 64 ? kMostAhead : 1;  // of a slot of the ring
+  /// Blocks of a cluster: they share rows of A, and so fetch half as many bytes.
+  static constexpr int kCluster = int(tile_cluster_of(ROWS));
+  /// Chunks of 64 slots of a stage: more need fewer waits, fewer leave room for enough stages.
+  static constexpr int kChunks = ROWS <= 16 ? MOST_CHUNKS : ROWS <= 64 ? 4 : 2;
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
-  static constexpr int kBox = ROWS * kBoxRowBytes, kSlot = kBoxes * kBox;
-  static constexpr int kOut = kResults * kOutPitch;
-  static constexpr int kBarriers = 512, kAlignment = 1024, kMostSlots = 16;
-  static constexpr int kRoom = (kTileSharedBytes - kAlignment - kBarriers - kGroups * kOut) / kSlot;
-  static constexpr int kSlots = kRoom < kMostSlots ? kRoom : kMostSlots;
-  static_assert(kSlots >= 3, "a ring");
+  static constexpr int kBox = ROWS * kBoxRowBytes;
+  static constexpr int kOut = 4 * kHalvesRows * kHalvesPitch;  // bytes of results of a warpgroup
+  static_assert(kOut >= kFloatsRows * kFloatsPitch, "room for either");
 };
 
-/// Where a block finds what in shared memory.
+/// The block's place among those that make a tile.
 template <class Tile>
+__device__ inline u32 rank_in_cluster() {
+  return Tile::kCluster == 1 ? 0 : cluster_rank();
+}
+
+/// The weights of a row block in a stage: chunks of codes, their scales and zeros.
+template <class Op, int CHUNKS>
+struct StageBlock {
+  static constexpr int kChunk = 1024;                                     // bytes of the codes
+  static constexpr int kGroups = Op::kGroupsOf128 ? CHUNKS / 2 : CHUNKS;  // of scales
+  static constexpr int kScales = CHUNKS * kChunk;
+  static constexpr int kZeros = kScales + kGroups * Op::kScaleBytes;
+  static constexpr int kBytes = kZeros + kGroups * Op::kZeroBytes;
+};
+
+/// Shared memory of a block: stages of boxes of A and of weights, barriers, results.
+template <class Tile_, class Op_>
 struct TileMemory {
-  u32 boxes, full, empty;  // addresses
+  typedef Tile_ Tile;
+  typedef Op_ Op;
+  typedef StageBlock<Op, Tile::kChunks> Block;
+  static constexpr int kAlignment = 1024;  // of boxes
+  static constexpr int kWeights = Tile::kChunks * Tile::kBox;
+  static constexpr int kWeightBytes = Tile::kRowBlocks * Block::kBytes;
+  static constexpr int kStage =
+      (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;
+  static constexpr int kBarriers = 256, kMostStages = 8;
+  static constexpr int kRoom =
+      kTileSharedBytes - kAlignment - kBarriers - Tile::kGroups * Tile::kOut;
+  static constexpr int kStages = kRoom / kStage < kMostStages ? kRoom / kStage : kMostStages;
+  static_assert(kStages >= 3, "a ring");
+
+  u32 stages, full, empty;  // addresses
   unsigned char* out;
 
-  __device__ explicit TileMemory(unsigned char* memory) {
-    const u32 address = shared_address(memory);
-    boxes = (address + Tile::kAlignment - 1) / Tile::kAlignment * Tile::kAlignment;
-    full = boxes + Tile::kSlots * Tile::kSlot;
-    empty = full + 8 * Tile::kSlots;
-    out = memory + (full + Tile::kBarriers - address);
+  __device__ explicit TileMemory(unsigned char* begin) {
+    const u32 address = shared_address(begin);
+    stages = (address + kAlignment - 1) / kAlignment * kAlignment;
+    full = stages + kStages * kStage;
+    empty = full + 8 * kStages;
+    out = begin + (full - address) + kBarriers;
   }
-  __device__ u32 flag() const { return full + 16 * Tile::kSlots; }
-  /// One thread calls it.
+  /// One thread calls it. A stage is full when A and the weights are there, and empty when all
+  /// warps have read it, those of the cluster's other block, too.
   __device__ void init() const {
-    for (int i = 0; i < Tile::kSlots; i++) {
-      init_barrier(full + 8 * i, 1);
-      init_barrier(empty + 8 * i, Tile::kGroups * kGroupThreads / 32);
+    for (int i = 0; i < kStages; i++) {
+      init_barrier(full + 8 * i, 2);
+      init_barrier(empty + 8 * i, Tile::kGroups * kGroupThreads / 32 * Tile::kCluster);
     }
     publish_barriers();
   }
@@ -75,50 +106,57 @@ struct Segment {
   int tile, begin, stop;
 };
 
-/// The tiles of a block, in order, or parts of K of them.
+/// The tiles of a block, in order, or parts of K of them. A cluster of blocks has them in common,
+/// and counts as one. (What is cheap to compute takes no register.)
+template <class Tile>
 struct Work {
-  int chunks, parts;  // of a tile
-  int whole, units;   // tiles that are not shared, parts of those that are
+  const ProductArgs& args;
+  int whole, units;  // tiles that are not shared, parts of those that are
   int next_whole, at, end;
 
-  __device__ Work(int tiles, int chunks_) : chunks(chunks_) {
-    const int blocks = gridDim.x;
-    parts = (chunks + kPart - 1) / kPart;
-    const int waves = tiles / blocks - (tiles % blocks == 0 || tiles < blocks ? 0 : 1);
-    whole = waves * blocks;
-    units = (tiles - whole) * parts;
-    next_whole = blockIdx.x;
-    at = start(blockIdx.x);
-    end = start(blockIdx.x + 1);
+  __device__ explicit Work(const ProductArgs& args_) : args(args_) {
+    constexpr int kColumns = Tile::kCluster * Tile::kColumns;
+    const int tiles = row_tiles() * ((args.n + kColumns - 1) / kColumns);
+    const int waves = tiles / blocks() - (tiles % blocks() == 0 || tiles < blocks() ? 0 : 1);
+    whole = waves * blocks();
+    units = (tiles - whole) * parts();
+    next_whole = me();
+    at = start(me());
+    end = start(me() + 1);
   }
+  /// Chunks of 64 slots of a tile, and parts of so many chunks.
+  __device__ int chunks() const { return args.slots / kMmaSlots; }
+  __device__ int parts() const { return (chunks() + kPart - 1) / kPart; }
+  __device__ int blocks() const { return int(gridDim.x) / Tile::kCluster; }
+  /// A higher number was started earlier.
+  __device__ int me() const { return int(gridDim.x - 1 - blockIdx.x) / Tile::kCluster; }
+  __device__ int row_tiles() const { return (args.m + Tile::kRows - 1) / Tile::kRows; }
   /// The first part of block i.
-  __device__ int start(int i) const {
-    return int(static_cast<long long>(units) * i / int(gridDim.x));
-  }
+  __device__ int start(int i) const { return int(static_cast<long long>(units) * i / blocks()); }
   __device__ bool next(Segment& to) {
     if (next_whole < whole) {
-      to = Segment{next_whole, 0, chunks};
-      next_whole += int(gridDim.x);
+      to = Segment{next_whole, 0, chunks()};
+      next_whole += blocks();
       return true;
     }
     if (at >= end) return false;
-    const int shared = at / parts, first = at - shared * parts;
-    const int last = min(parts, first + (end - at));
-    to = Segment{whole + shared, first * kPart, min(last * kPart, chunks)};
+    const int shared = at / parts(), first = at - shared * parts();
+    const int last = min(parts(), first + (end - at));
+    to = Segment{whole + shared, first * kPart, min(last * kPart, chunks())};
     at += last - first;
     return true;
   }
-  __device__ bool is_part(const Segment& s) const { return s.begin > 0 || s.stop < chunks; }
-  /// Blocks first ... last share a tile.
-  __device__ void sharers(int tile, int& first, int& last) const {
-    const int from = (tile - whole) * parts;
-    first = last = int(blockIdx.x);
-    while (first > 0 && start(first) > from) first--;
-    while (last + 1 < int(gridDim.x) && start(last + 1) < from + parts) last++;
+  __device__ bool is_part(const Segment& s) const { return s.begin > 0 || s.stop < chunks(); }
+  /// The last of the blocks that share the tile whose first part this block has.
+  __device__ int last_sharer(int tile) const {
+    const int end_of_tile = (tile - whole + 1) * parts();
+    int last = me();
+    while (last + 1 < blocks() && start(last + 1) < end_of_tile) last++;
+    return last;
   }
-  /// The place of a block's sums of a tile: a block has two, of a tile that another block has
-  /// begun, and of one that it begins.
-  __device__ int place_of(int tile, int block) const {
-    return 2 * block + (start(block) > (tile - whole) * parts ? 0 : 1);
+  /// The first row of A of a tile, and the first row block of a block's part of it.
+  __device__ int first_row(int tile) const { return tile % row_tiles() * Tile::kRows; }
+  __device__ int first_row_block(int tile, u32 rank) const {
+    return (tile / row_tiles() * Tile::kCluster + int(rank)) * Tile::kRowBlocks;
   }
 };

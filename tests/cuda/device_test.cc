@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr std::string_view kProducts =
-                               "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 wgmma_u4_f16_m64_n128_s1z0g7 ",
+                               "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 wgmma_u4_f16_m64_n256_s1z0g7 ",
                            kRest = "gather_b2 finish ";
 
 class CudaDevice : public testing::Test {
@@ -278,9 +278,9 @@ TEST_F(CudaStream, LaunchesKernelsOfHopperByTheirRules) {
     std::memcpy(map.data(), launch.parameters.tensor_map, sizeof map);
     return map;
   };
-  constexpr std::array<uint64_t, 4> kNone{}, kBoxes{512, 100, 64, 64};
-  const fake_cuda::Launch ring = launched("ring_u4_f16_m8", true), tile = launched("wgmma_u4_f16_m64_n128", true),
-                          unaligned = launched("wgmma_u4_f16_m64_n128", false), general = launched("gemv_u4_f16_m8", true);
+  constexpr std::array<uint64_t, 4> kNone{}, kBoxes{512, 100, 64, 32};
+  const fake_cuda::Launch ring = launched("ring_u4_f16_m8", true), tile = launched("wgmma_u4_f16_m64_n256", true),
+                          unaligned = launched("wgmma_u4_f16_m64_n256", false), general = launched("gemv_u4_f16_m8", true);
   EXPECT_EQ(ring.kernel, "ring_u4_f16_m8_s1z0g7");
   EXPECT_EQ(ring.shared_bytes, static_cast<unsigned>(kRingSharedBytes));
   EXPECT_TRUE(ring.overlaps);
@@ -293,7 +293,7 @@ TEST_F(CudaStream, LaunchesKernelsOfHopperByTheirRules) {
   EXPECT_FALSE(general.overlaps);
   fail("cuTensorMapEncodeTiled", 1);
   const device::Argument none[] = {{MARLIN_BUFFER_A, buffer, 0, {}}};
-  auto mapped = device->kernel("wgmma_u4_f16_m64_n128", form(true));
+  auto mapped = device->kernel("wgmma_u4_f16_m64_n256", form(true));
   ASSERT_TRUE(mapped.ok());
   EXPECT_EQ(stream->dispatch({mapped.value(), none, {1, 1, 1}, {384, 1, 1}, "test"}).native_code(), 1);
   fail("cuFuncSetAttribute", 1);

@@ -59,10 +59,10 @@ TEST_F(CudaPlan, GivesFewRowsARingAndManyRowsTiles) {
   EXPECT_EQ(name(mxfp4, 1), "ring_fp4_bf16_m8");
   EXPECT_EQ(name(int4, 8, MARLIN_F16), "ring_u4_f16_m8");
   EXPECT_EQ(name(mxfp4, 9), "mma_fp4_bf16_m16_n128");
-  EXPECT_EQ(name(mxfp4, 64), "wgmma_fp4_bf16_m64_n128");
-  EXPECT_EQ(name(mxfp4, 192), "wgmma_fp4_bf16_m192_n128");
-  EXPECT_EQ(name(mxfp4, 2048), "wgmma_fp4_bf16_m256_n128");
-  EXPECT_EQ(name(int4, 2048), "wgmma_u4_bf16_m256_n128");
+  EXPECT_EQ(name(mxfp4, 64), "wgmma_fp4_bf16_m64_n256");
+  EXPECT_EQ(name(mxfp4, 192), "wgmma_fp4_bf16_m192_n256");
+  EXPECT_EQ(name(mxfp4, 2048), "wgmma_fp4_bf16_m256_n256");
+  EXPECT_EQ(name(int4, 2048), "wgmma_u4_bf16_m256_n256");
 }
 
 TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
@@ -83,6 +83,29 @@ TEST_F(CudaPlan, RunsNoMoreGroupsThanTheDeviceHasRoomFor) {
   EXPECT_EQ(plan(mxfp4, 2048).grid(2048, 11776), (device::Size3{132, 1, 1}));
   const Model small(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 512);
   EXPECT_EQ(plan(small, 16).grid(16, 64), (device::Size3{2, 1, 1}));  // parts of 256 slots
+}
+
+/// Threadgroups that make a tile together are launched together.
+TEST_F(CudaPlan, RunsWholeClusters) {
+  for (const int64_t n : {1, 64, 129, 4096}) {
+    const Model model(MARLIN_MXFP4, 32, ScaleType::e8m0, n, 512);
+    for (int64_t m = 9; m < 600; m += 13) {
+      const gpu::GemmPlan made = plan(model, m);
+      EXPECT_EQ(made.grid(m, n).x % made.kernel->groups_of_tile, 0u) << n << " " << m;
+      EXPECT_LE(made.grid(m, n).x, 132u);
+    }
+  }
+}
+
+/// A row block ends with a meeting of its warps: few of them share one if there are row blocks for all.
+TEST_F(CudaPlan, LetsFewWarpsShareARowBlockOfAShortK) {
+  const auto warps = [&](int64_t n, int64_t k) { return 1 << plan({MARLIN_MXFP4, 32, ScaleType::e8m0, n, k}, 1).team_shift; };
+  EXPECT_EQ(warps(4096, 4096), 16);  // a row block for each multiprocessor
+  EXPECT_EQ(warps(4096, 11776), 16);
+  EXPECT_EQ(warps(11776, 4096), 4);
+  EXPECT_EQ(warps(201088, 2880), 4);
+  EXPECT_EQ(warps(5120, 2880), 8);
+  EXPECT_EQ(plan(mxfp4, 64).team_shift, 0);  // tiles have no teams
 }
 
 /// The activations of a tile of rows lie in shared memory.

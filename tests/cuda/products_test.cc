@@ -170,7 +170,6 @@ TEST_F(Products, OfFormsForHopperAreRight) {
       const trial::Case c = case_of_form(i);
       // Products of float16 and E8M0 are no float16.
       if (kernel.shares_tiles && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
-      if (kernel.rows == 192 && c.format != MARLIN_MXFP4) continue;
       const bool fp4 = c.format != MARLIN_INT4;
       const std::string name(
           kernel.name(fp4 ? mm::gpu::KernelCodes::fp4 : mm::gpu::KernelCodes::u4,

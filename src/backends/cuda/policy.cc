@@ -22,9 +22,6 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
   return has_form(layout, activation) &&
          (layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16);
 }
-bool has_e8m0_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  return has_tiles(layout, activation) && layout.scale_type == ScaleType::e8m0;
-}
 
 // 2:4 sparse codes have no kernels: they are refused when they are packed.
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups) \
@@ -61,6 +58,7 @@ bool has_e8m0_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activ
    serves,                                                                                        \
    true,                                                                                          \
    (fp4_chunk_ns) != 0,                                                                           \
+   tile_cluster_of(rows),                                                                         \
    fp4_chunk_ns,                                                                                  \
    chunk_ns,                                                                                      \
    activation_bytes},

@@ -76,6 +76,7 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.quad_blocks = static_cast<marlin_int>(layout.quad_blocks);
   args.split_blocks = static_cast<marlin_int>(plan.split_blocks);
   args.splits = static_cast<marlin_int>(plan.splits);
+  args.team_shift = plan.team_shift;
   args.lda = plan.prepared ? layout.slots : operands.a.stride;
   args.ldc = operands.c.stride;
   return args;
@@ -227,7 +228,7 @@ Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const 
   }
   if (plan.kernel->shares_tiles)
     bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
-        .buffer(MARLIN_BUFFER_COUNTERS, places.counters);
+        .buffer(MARLIN_BUFFER_FLAGS, places.flags);
   bindings.value(MARLIN_BUFFER_ARGS, args);
   return stream.dispatch(product.multiply, bindings, plan.grid(rows, layout.n),
                          plan.kernel->threads, "metal-marlin: multiply");
@@ -288,7 +289,7 @@ Status GemmCall::record(GpuStream& stream, Memory& memory) const {
   }
   const auto shares = [](const Product& product) { return product.plan.kernel->shares_tiles; };
   if (std::any_of(products_.begin(), products_.end(), shares)) {
-    MARLIN_ASSIGN(places.counters, stream.counters(memory));
+    MARLIN_ASSIGN(places.flags, stream.flags(memory));
   }
   MARLIN_RETURN_IF_ERROR(stream.begin());
   bool prepared = false;

@@ -59,7 +59,7 @@ class GemmCall {
                                const Product& product);
   /// Where a recorded step finds memory of the stream.
   struct Places {
-    DevicePointer scratch, counters;
+    DevicePointer scratch, flags;
   };
   static Status record_multiply(GpuStream& stream, const Places& places, const Product& product,
                                 int64_t first, int64_t rows);

@@ -29,7 +29,7 @@ struct ProductKernel {
   std::string_view names[kKernelCodes][kActivationKinds];
   int64_t m_min,
       m_max;  ///< the rows of A for which it is chosen (it works for any); m_max 0: no limit
-  int64_t rows, columns;  ///< of C, that a threadgroup makes
+  int64_t rows, columns;  ///< of a tile of C, which a threadgroup makes, or groups_of_tile do
   uint32_t threads;       ///< of a threadgroup
   bool matrix;            ///< needs simdgroup matrices
   bool tensor;            ///< needs tensor operations, and 16-bit activations
@@ -42,6 +42,8 @@ struct ProductKernel {
   /// Such threadgroups also share tiles, each a part of K, through a workspace. Of several such
   /// kernels the one runs that is estimated to take the least time.
   bool shares_tiles = false;
+  /// Threadgroups that make a tile together; they are launched together.
+  int64_t groups_of_tile = 1;
   /// Nanoseconds that a threadgroup takes for 64 slots of a tile of FP4, and of other codes; 0: not
   /// estimated.
   int64_t fp4_chunk_ns = 0, chunk_ns = 0;

@@ -17,8 +17,10 @@ constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
-/// Elements of the largest tile that threadgroups share, and rows of the smallest.
+/// Elements that a threadgroup makes of the largest tile that is shared, and rows of the smallest.
 constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
+/// The slots of packed weights that kernels of NVIDIA's GPUs read at once.
+constexpr int64_t kChunkSlots = 64;
 /// Beyond so many rows, all kernels that share tiles have been told.
 constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
@@ -83,30 +85,31 @@ int64_t distance(const ProductKernel& kernel, int64_t m) {
   return kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
 }
 
-/// Threadgroups of a product that is not split.
-int64_t group_count(const ProductKernel& kernel, int64_t m, int64_t n) {
+/// Tiles of a product that is not split.
+int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
   return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
 }
 
 /// Whether a kernel whose threadgroups share tiles can number its parts of K.
 bool can_share(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout) {
   return !kernel.shares_tiles ||
-         group_count(kernel, m, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
+         tile_count(kernel, m, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
 }
 
 /// The estimated nanoseconds of a product by a kernel whose threadgroups share tiles: to start, the
-/// part of a threadgroup, and joining sums. Fitted to products of one H200, 2026-11-23, with
-/// metal_marlin_cuda_timing: within a tenth where K is 4096 and more.
+/// part of a threadgroup, results, and joining sums. Fitted to products of one H200, 2026-11-23:
+/// within a tenth where K is 4096 and more.
 int64_t estimated_ns(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout,
                      const device::Capabilities& device) {
-  constexpr int64_t kStart = 4000, kJoin = 5500, kJoinSharer = 2100, kJoinRows = 256;
-  constexpr int64_t kChunkSlots = 64;
-  const int64_t tiles = group_count(kernel, m, layout.n), blocks = device.multiprocessors;
+  constexpr int64_t kStart = 3500, kOutputRow = 10, kJoin = 1300, kJoinRow = 10, kSharerRow = 4;
+  const int64_t tiles = tile_count(kernel, m, layout.n);
+  const int64_t blocks = std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
   const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
   const int64_t chunk_ns = layout.codes == KernelCodes::fp4 ? kernel.fp4_chunk_ns : kernel.chunk_ns;
   const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
-  const int64_t join = tiles % blocks == 0 ? 0 : kJoin + kJoinSharer * sharers;
-  return kStart + chunks * chunk_ns + join * kernel.rows / kJoinRows;
+  const int64_t join =
+      tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
+  return kStart + chunks * chunk_ns + ceil_div(tiles, blocks) * kernel.rows * kOutputRow + join;
 }
 
 Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules,
@@ -151,7 +154,7 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
 
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
   if (kernel.shares_tiles) return 1;
-  const int64_t groups = group_count(kernel, m, n);
+  const int64_t groups = tile_count(kernel, m, n);
   const int64_t wanted =
       std::clamp<int64_t>(kernel.groups_wanted / groups, 1,
                           std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
@@ -168,7 +171,31 @@ int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBl
   if (!kernel.shares_tiles)
     return std::min(ceil_div(layout.n, kernel.columns), std::max(at_once / splits, int64_t{1}));
   const int64_t shares = ceil_div(layout.slots, kLeastSharedSlots);
-  return std::min(group_count(kernel, rows, layout.n) * shares, at_once);
+  const int64_t makers = std::max<int64_t>(at_once / kernel.groups_of_tile, 1);
+  return std::min(tile_count(kernel, rows, layout.n) * shares, makers) * kernel.groups_of_tile;
+}
+
+/// How many warps share a row block, as a logarithm: so that the threadgroup with the most to do
+/// takes the least time. The end of a row block takes as long as half of kEnd chunks of a warp, and
+/// longer if more warps meet there. (Measured on one H200 for M = 1 to 8.)
+uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout,
+                   const GemmPlan& plan) {
+  if (!kernel.persistent || kernel.shares_tiles) return 0;
+  constexpr int kLeastShift = 2, kMostShift = 4, kEnd = 4;
+  constexpr uint32_t kLargeGroups = 7;  // of 128 slots and more, which are not divided
+  const int64_t unit = layout.group_shift_constant() == kLargeGroups ? 2 : 1;
+  const int64_t chunks = std::min(plan.split_blocks * kBlockSlots, layout.slots) / kChunkSlots;
+  int best = kMostShift;
+  int64_t least = INT64_MAX;
+  for (int shift = kMostShift; shift >= kLeastShift; --shift) {
+    const int64_t warps = int64_t{1} << shift, teams = kernel.threads / kLanes / warps;
+    const int64_t turns = ceil_div(ceil_div(layout.n, kernel.columns), plan.groups * teams);
+    const int64_t part = ceil_div(ceil_div(chunks, unit), warps) * unit;
+    const int64_t time = turns * (2 * part + kEnd + warps / 4);
+    if (time <= least) best = shift;
+    least = std::min(least, time);
+  }
+  return static_cast<uint8_t>(best);
 }
 
 const char* probe_text(KernelHealth::State state) {
@@ -240,6 +267,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.m_block = std::min(m, std::max(most / kernel.rows, int64_t{1}) * kernel.rows);
   plan.prepare_block = std::min(m, most_rows);
   plan.groups = persistent_groups(kernel, plan.m_block, layout, plan.splits, device);
+  plan.team_shift = team_shift(kernel, layout, plan);
 
   const Checked rows(m), slots(layout.slots);
   Checked activations(0), scales(0), partials(0), shared(0);
@@ -251,10 +279,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.partial)
     partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4))
                    .round_up(kScratchAlign);
-  // A threadgroup has a part of up to two tiles. The same bytes for any kernel let any serve a
-  // lower M.
+  // A threadgroup hands its part of one tile to another. The same bytes for any kernel let any
+  // serve a lower M.
   if (kernel.shares_tiles)
-    shared = Checked(2 * int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
+    shared = Checked(int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
   // A quarter: the parts of several products are added up.
   if (!(activations + scales + partials + shared).at_most(UINT64_MAX / 4))
     return Status::error(MARLIN_E_MEMORY,
@@ -305,7 +333,7 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
     const int64_t tile = plan.kernel->rows;
     for (int64_t m = ceil_div(edges[i], tile) * tile; m < edges[i + 1]; m += tile) {
       rows.push_back(m);
-      if (group_count(*plan.kernel, m, weights_of(problem).layout.n) > plan.kernel->groups_wanted)
+      if (tile_count(*plan.kernel, m, weights_of(problem).layout.n) > plan.kernel->groups_wanted)
         break;
     }
   }

@@ -18,8 +18,8 @@ namespace metal_marlin::gpu {
 /// Begins of scratch areas, and the strides of prepared activations.
 inline constexpr uint64_t kScratchAlign = 256;
 
-/// Bytes of counters that threadgroups which share tiles use. They are 0 between dispatches.
-inline constexpr uint64_t kCounterBytes = 64 << 10;
+/// Bytes of flags of threadgroups that share tiles. They are 0 between dispatches.
+inline constexpr uint64_t kFlagBytes = 64 << 10;
 /// The slots of K that threadgroups share at least, so that their sums pay.
 inline constexpr int64_t kLeastSharedSlots = 256;
 
@@ -72,10 +72,11 @@ struct PlanRules {
 struct GemmPlan {
   const ProductKernel* kernel = nullptr;
   ActivationKind activation = ActivationKind::f32;
-  bool prepared = false;  ///< A is quantized or gathered into scratch first
-  bool partial = false;   ///< FP32 sums go to scratch, and `finish` makes C of them
-  int64_t splits = 1;     ///< parts of K, in threadgroups of their own
-  int64_t groups = 0;     ///< of a persistent kernel, along x; 0: as many as there are tiles
+  bool prepared = false;   ///< A is quantized or gathered into scratch first
+  bool partial = false;    ///< FP32 sums go to scratch, and `finish` makes C of them
+  uint8_t team_shift = 0;  ///< log2 of the warps that share a row block, in kernels with teams
+  int64_t splits = 1;      ///< parts of K, in threadgroups of their own
+  int64_t groups = 0;      ///< of a persistent kernel, along x; 0: as many as there are tiles
   int64_t split_blocks = 1;
   int64_t m_block = 0;        ///< rows of A of one dispatch
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations

@@ -51,15 +51,15 @@ Result<DevicePointer> GpuStream::scratch(Memory& memory, uint64_t bytes) {
                        host_scratch_bytes_, kScratchAlign, bytes);
 }
 
-Result<DevicePointer> GpuStream::counters(Memory& memory) {
-  if (counters_ == nullptr) {
+Result<DevicePointer> GpuStream::flags(Memory& memory) {
+  if (flags_ == nullptr) {
     MARLIN_ASSIGN(device::BufferRef made,
-                  memory.allocate(kCounterBytes, device::Placement::device, "counters"));
-    MARLIN_RETURN_IF_ERROR(queue_->fill(made, 0, kCounterBytes, 0));
+                  memory.allocate(kFlagBytes, device::Placement::device, "flags"));
+    MARLIN_RETURN_IF_ERROR(queue_->fill(made, 0, kFlagBytes, 0));
     MARLIN_RETURN_IF_ERROR(queue_->barrier());
-    counters_ = std::move(made);
+    flags_ = std::move(made);
   }
-  return DevicePointer{counters_, 0};
+  return DevicePointer{flags_, 0};
 }
 
 Status GpuStream::begin() { return std::exchange(idle_, false) ? Status() : barrier(); }

@@ -62,7 +62,7 @@ class GpuStream final : public BackendStream {
   /// Aligned scratch memory for one call. MARLIN_E_MEMORY if the host's scratch is too small.
   Result<DevicePointer> scratch(Memory& memory, uint64_t bytes);
   /// kCounterBytes of device memory that are 0, and that every kernel leaves 0.
-  Result<DevicePointer> counters(Memory& memory);
+  Result<DevicePointer> flags(Memory& memory);
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }
   /// Memory that host and device reach, for operands that are in host memory.
   Result<DevicePointer> staging(Memory& memory, uint64_t bytes) {
@@ -92,7 +92,7 @@ class GpuStream final : public BackendStream {
   const uint64_t host_scratch_bytes_;
   Growing own_scratch_{device::Placement::device, "scratch"};
   Growing staging_{device::Placement::shared, "staging"};
-  device::BufferRef counters_;
+  device::BufferRef flags_;
   bool idle_;  // nothing recorded that might still run
   Status failure_;
 };
