@@ -134,8 +134,8 @@ class Decoder : public DeviceTest, public ::testing::WithParamInterface<marlin_c
       // Both sum in FP32, in another order: of up to 1536 products, about sqrt(1536) roundings of 2^-24, taken as 64 a layer.
       allowed = 0x1p-18 * std::sqrt(static_cast<double>(hyper.layers)) * rms(expected, std::vector<float>(expected.size()));
     } else {
-      // A last bit may send an activation to INT8's next step, and then the errors of the backends have nothing in common. If each
-      // is as large as that of the CPU, they differ by at most twice as much.
+      // A last bit may send an activation to INT8's next step, and then the errors of the backends have nothing in common. If
+      // each is as large as that of the CPU, they differ by at most twice as much.
       allowed = 2 * rms(expected, logits(MARLIN_BACKEND_CPU, MARLIN_COMPUTE_DEFAULT, text, length));
     }
     EXPECT_LE(rms(found, expected), allowed);
