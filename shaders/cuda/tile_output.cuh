@@ -164,7 +164,7 @@ __device__ inline bool join_sums(const Launch& launch, const Work<Tile>& work, c
     *flag(block) = 0;
   }
   wait_for_group(group);
-  constexpr int kAtOnce = Tile::kSums <= 16 ? 4 : Tile::kSums <= 32 ? 2 : 1;
+  constexpr int kAtOnce = Tile::kSums < 64 ? 64 / Tile::kSums : 1;
 #pragma unroll kAtOnce
   for (int block = work.me() + 1; block <= last; block++) {
     const float4* const from = place(block);

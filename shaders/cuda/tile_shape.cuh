@@ -28,7 +28,11 @@ struct TileShape {
   /// Blocks of a cluster: they share rows of A, and so fetch half as many bytes.
   static constexpr int kCluster = int(tile_cluster_of(ROWS));
   /// Chunks of 64 slots of a stage: more need fewer waits, fewer leave room for enough stages.
-  static constexpr int kChunks = ROWS <= 16 ? MOST_CHUNKS : ROWS <= 64 ? 4 : 2;
+  static constexpr int chunks() {
+    if (ROWS <= 16) return MOST_CHUNKS;
+    return ROWS <= 64 ? 4 : 2;
+  }
+  static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
   static constexpr int kOut = 4 * kHalvesRows * kHalvesPitch;  // bytes of results of a warpgroup
