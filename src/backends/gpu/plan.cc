@@ -98,7 +98,7 @@ bool can_share(const ProductKernel& kernel, int64_t m, const RowBlockLayout& lay
 
 /// The estimated nanoseconds of a product by a kernel whose threadgroups share tiles: to start, the
 /// part of a threadgroup, results, and joining sums. Fitted to products of one H200, 2026-11-23:
-/// within a tenth where K is 4096 and more.
+/// mostly within a tenth where K is 4096 and more.
 int64_t estimated_ns(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout,
                      const device::Capabilities& device) {
   constexpr int64_t kStart = 3500, kOutputRow = 10, kJoin = 1300, kJoinRow = 10, kSharerRow = 4;
