@@ -190,21 +190,34 @@ TEST_F(Products, OfFormsForHopperAreRight) {
   std::printf("nearest %.3f of its bound\n", nearest);
 }
 
+/// A product of some formats, by the kernel that is meant for it.
+void expect_right(Gpu& gpu, int64_t m, int64_t n, int64_t k) {
+  for (const trial::Format& format : {trial::kFormats[0], trial::kFormats[4], trial::kFormats[5], trial::kFormats[6]}) {
+    trial::Case c;
+    c.format = format.format;
+    c.group = format.format == MARLIN_NVFP4 ? 16 : format.format == MARLIN_MXFP4 ? 32 : 128;
+    if (format.format == MARLIN_NVFP4) c.scale_type = MARLIN_E4M3;
+    if (format.format == MARLIN_MXFP4) c.scale_type = MARLIN_E8M0;
+    c.a_type = c.c_type = m % 2 == 0 ? MARLIN_F16 : MARLIN_BF16;
+    c.m = m, c.n = n, c.k = k;
+    trial::use_context(gpu.context("", mm::gpu::kMostRows));
+    double worst = 0;
+    EXPECT_TRUE(trial::holds(c, &worst)) << c.describe();
+  }
+}
+
 /// Shapes of models, whose sums are long.
 TEST_F(Products, OfLongRowsAreRight) {
-  for (const trial::Format& format : {trial::kFormats[0], trial::kFormats[4], trial::kFormats[5], trial::kFormats[6]})
-    for (const int64_t m : {1, 7, 13, 32, 65, 130}) {
-      trial::Case c;
-      c.format = format.format;
-      c.group = format.format == MARLIN_NVFP4 ? 16 : format.format == MARLIN_MXFP4 ? 32 : 128;
-      if (format.format == MARLIN_NVFP4) c.scale_type = MARLIN_E4M3;
-      if (format.format == MARLIN_MXFP4) c.scale_type = MARLIN_E8M0;
-      c.a_type = c.c_type = m % 2 == 0 ? MARLIN_F16 : MARLIN_BF16;
-      c.m = m, c.n = 300, c.k = 4096 + 48;
-      trial::use_context(gpu_->context("", mm::gpu::kMostRows));
-      double worst = 0;
-      EXPECT_TRUE(trial::holds(c, &worst)) << c.describe();
-    }
+  for (const int64_t m : {1, 7, 13, 32, 65, 130}) expect_right(*gpu_, m, 300, 4096 + 48);
+}
+
+/// More row blocks than there are multiprocessors: teams of 4, 8 and 16 warps take several in turn.
+TEST_F(Products, OfManyRowBlocksAreRight) {
+  for (const int64_t m : {1, 8, 24}) {
+    expect_right(*gpu_, m, 21160, 320);
+    expect_right(*gpu_, m, 5120, 2880);
+    expect_right(*gpu_, m, 4400, 4096);
+  }
 }
 
 }  // namespace
