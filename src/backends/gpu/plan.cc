@@ -176,8 +176,8 @@ int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBl
 }
 
 /// How many warps share a row block, as a logarithm: so that the threadgroup with the most to do
-/// takes the least time. The end of a row block takes as long as half of kEnd chunks of a warp, and
-/// longer if more warps meet there. (Measured on one H200 for M = 1 to 8.)
+/// takes the least time. The end of a row block, where the warps meet, takes as long as
+/// (kEnd + warps / 4) / 2 chunks. (Fitted to products of one H200 with M = 1 to 8.)
 uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout,
                    const GemmPlan& plan) {
   if (!kernel.persistent || kernel.shares_tiles) return 0;
