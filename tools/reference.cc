@@ -133,12 +133,12 @@ double output_rounding(marlin_dtype dtype, double value) {
 double largest_finite(marlin_dtype dtype) { return dtype == MARLIN_F16 ? 65504 : 3.38e38; }
 
 double limit_nmse(const Product& product, int64_t checked) {
+  if (product.compute == MARLIN_COMPUTE_INT8) return 5e-4;
+  if (product.c->dtype() == MARLIN_F16) return 1e-7;
+  if (product.c->dtype() == MARLIN_BF16) return 5e-6;
   // The true values of a few elements may all be small beside the terms of their sums.
   constexpr double kFew = 64;
-  const double few = 1 + kFew / static_cast<double>(std::max<int64_t>(checked, 1));
-  if (product.compute == MARLIN_COMPUTE_INT8) return 5e-4 * few;
-  if (product.c->dtype() == MARLIN_F16) return 1e-7 * few;
-  return (product.c->dtype() == MARLIN_BF16 ? 5e-6 : 1e-11) * few;
+  return 1e-11 * (1 + kFew / static_cast<double>(std::max<int64_t>(checked, 1)));
 }
 
 /// Sums of squares, kept apart from Verdict so that threads can add up.

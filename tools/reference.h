@@ -50,8 +50,8 @@ struct RowRange {
 /// from outside, but the distances between the values of a group are multiples of s, so the
 /// smallest distance bounds it from above. INT8 compute adds |w| d / 2 per term: rounding a block
 /// of 32 activations to steps of d = max|a| / 127 moves each by at most d / 2. nmse may be 1e-11
-/// (float32 output), 1e-7 (float16), 5e-6 (bfloat16), and 5e-4 with INT8 compute, which engines
-/// with 8-bit activations accept. It may be 1 + 64 / n times as large if n elements are checked.
+/// times 1 + 64 / n (float32 output, n elements checked), 1e-7 (float16), 5e-6 (bfloat16), and 5e-4
+/// with INT8 compute, which engines with 8-bit activations accept.
 void check_products(const marlin_weights* weights, std::span<Product> products,
                     std::span<const RowRange> rows, unsigned threads);
 
