@@ -4,6 +4,7 @@
 //
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
+//               | "route"
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
@@ -48,6 +49,9 @@
 /// that say whose sums are there; they are 0 between dispatches.
 #define MARLIN_BUFFER_SHARED 10
 #define MARLIN_BUFFER_FLAGS 11
+/// Of products of experts: the table that `route` writes (below). Product kernels, finish, and
+/// quantize and gather of permuted columns read it.
+#define MARLIN_BUFFER_ROUTES 12  // [routed]
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \
@@ -60,6 +64,11 @@
 #define MARLIN_BUFFER_QUANT_SCALES 2  // float [m][slots / 32]; quantize only
 #define MARLIN_BUFFER_SOURCE_SLOTS 3  // slot_to_k: quantize [has_slot_to_k], gather always
 #define MARLIN_BUFFER_PREPARE_ARGS 4  // PrepareArgs, by value
+/// Buffers of route.
+#define MARLIN_BUFFER_IDS 0  // int32 [tokens][top_k], rows id_stride apart
+#define MARLIN_BUFFER_ID_SCALES \
+  1  // [tokens][top_k] of bias_type, rows scale_stride apart [bias_type]
+#define MARLIN_BUFFER_ROUTE_ARGS 2  // RouteArgs, by value
 
 /// Function constants.
 #define MARLIN_CONSTANT_SCALE_TYPE 0  // uint: enum MarlinScaleType
@@ -71,7 +80,7 @@
 #define MARLIN_CONSTANT_RAGGED \
   5  // bool: A has fewer columns than slots, so the last 32 slots are checked when they are read
 #define MARLIN_CONSTANT_OUTPUT_TYPE 6  // uint: enum MarlinFloat, of C
-#define MARLIN_CONSTANT_BIAS_TYPE 7    // uint: enum MarlinFloat, or 3: no bias
+#define MARLIN_CONSTANT_BIAS_TYPE 7    // uint: enum MarlinFloat, or 3: no bias; route: of scales
 #define MARLIN_CONSTANT_EPILOGUE 8  // uint: enum MarlinEpilogue; in product kernels a one-input one
 #define MARLIN_CONSTANT_ACCUMULATE 9  // bool: the old C is added
 #define MARLIN_CONSTANT_PARTIAL 10    // bool: raw sums go to the partials, and finish does the rest
@@ -80,6 +89,7 @@
   12  // bool: columns of A / of unpacked rows are permuted (quantize, unpack)
 #define MARLIN_CONSTANT_QUANTIZED 14  // bool: activations are INT8, in kernels whose name says so
 #define MARLIN_CONSTANT_ROW_LIST 13   // bool: unpack's rows are listed
+#define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
 
 enum MarlinScaleType {
   kScaleF32 = 0,
@@ -92,6 +102,10 @@ enum MarlinZeroKind { kZeroNone = 0, kZeroInteger = 1, kZeroF32 = 2, kZeroF16 = 
 /// The row factor of finished sums: none; * multiplier; * multiplier / divisor.
 enum MarlinRowFactor { kRowFactorNone = 0, kRowFactorMultiply = 1, kRowFactorDivide = 2 };
 enum MarlinFloat { kFloat32 = 0, kFloat16 = 1, kFloatBf16 = 2, kFloatNone = 3 };
+
+/// Products of experts: none; C has a row for each routed row; or one for each token, the sum of
+/// its routed rows times their scales (finish).
+enum MarlinRouting { kRoutingNone = 0, kRoutingRows = 1, kRoutingSums = 2 };
 
 /// MARLIN_EPILOGUE_* of the C ABI; from kEpilogueSwiglu on they take a gate and an up row.
 enum MarlinEpilogue {
@@ -128,10 +142,15 @@ struct ProductArgs {
   marlin_int split_blocks;  // blocks of K per split (threadgroup position z); at least 1
   marlin_int splits;        // finish: partials to add
   marlin_int team_shift;    // ring: log2 of the warps that share a row block
-  marlin_int reserved;
-  MARLIN_INT64 lda, ldc;  // in elements; of INT8 activations lda = slots
+  marlin_int items;         // routed: tiles of rows for which the table of routes has room
+  MARLIN_INT64 lda, ldc;    // in elements; of INT8 activations lda = slots
+  // Routed. m: of products routed rows, of finish rows of C.
+  marlin_int top_k;
+  marlin_int rows_of_a;        // the routed rows that share a row of A: 1 or top_k
+  MARLIN_INT64 expert_stride;  // bytes from the weights of one expert to those of the next
+  MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
 };
-static_assert(sizeof(ProductArgs) == 56, "same on host and device");
+static_assert(sizeof(ProductArgs) == 80, "same on host and device");
 MARLIN_OFFSET(ProductArgs, quads, 16);
 MARLIN_OFFSET(ProductArgs, lda, 40);
 
@@ -144,8 +163,38 @@ static_assert(sizeof(UnpackArgs) == 48, "same on host and device");
 MARLIN_OFFSET(UnpackArgs, first_row, 24);
 
 struct PrepareArgs {
-  marlin_int m, k, slots, reserved;
+  marlin_int m, k, slots;
+  marlin_int items;  // as below, of routed rows, each in the order of columns of its expert
   MARLIN_INT64 lda;
+  marlin_int rows_of_a, reserved;
+  MARLIN_INT64 expert_stride;
 };
-static_assert(sizeof(PrepareArgs) == 24, "same on host and device");
+static_assert(sizeof(PrepareArgs) == 40, "same on host and device");
+
+// Products of experts. Slot s of token t is routed row t top_k + s. `route` sorts the routed rows
+// by expert, in any order within one, and cuts each expert's into tiles of up to tile_rows rows,
+// the items. A product kernel takes item y, or returns at once if there are fewer: the host, which
+// never sees ids, launches for as many as there can be.
+//
+//   table, int32   [count, 0, 0, 0]
+//                  [items][expert, first, rows, 0]   rows of `sorted` from `first` on
+//                  [routed rows] sorted: the routed row at each place
+//                  [routed rows] expert, or -1 for an id outside of the stack
+//                  [routed rows] scale, a float
+struct RouteArgs {
+  marlin_int tokens, top_k, experts, tile_rows;
+  marlin_int items, reserved;
+  MARLIN_INT64 id_stride, scale_stride;  // in elements
+};
+static_assert(sizeof(RouteArgs) == 40, "same on host and device");
+enum { kRouteItem = 4, kMostExperts = 4096, kRouteThreads = 512 };
+MARLIN_SHARED MARLIN_INT64 route_sorted_at(marlin_int items) {
+  return kRouteItem + MARLIN_INT64(kRouteItem) * items;
+}
+MARLIN_SHARED MARLIN_INT64 route_experts_at(marlin_int items, marlin_int routed_rows) {
+  return route_sorted_at(items) + routed_rows;
+}
+MARLIN_SHARED MARLIN_INT64 route_scales_at(marlin_int items, marlin_int routed_rows) {
+  return route_experts_at(items, routed_rows) + routed_rows;
+}
 static_assert(sizeof(RowFactor) == 8 && sizeof(RowOrigin) == 12, "same on host and device");

@@ -4,9 +4,9 @@
 #include "arguments.h"
 
 enum {
-  kCudaBuffers = 12,
+  kCudaBuffers = 13,
   kCudaConstants = 16,
-  kCudaArgumentBytes = 56,
+  kCudaArgumentBytes = 80,
   kTensorMapBytes = 128  // of CUtensorMap
 };
 
@@ -29,7 +29,7 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*
   unsigned char constants[kCudaConstants];                 // by MARLIN_CONSTANT_*
-  alignas(8) unsigned char arguments[kCudaArgumentBytes];  // ProductArgs, UnpackArgs, PrepareArgs
+  alignas(8) unsigned char arguments[kCudaArgumentBytes];  // ProductArgs, RouteArgs, ...
   unsigned first_row_of_groups;  // is added to blockIdx.y, whose limit is 65535
   unsigned reserved;
   /// Boxes of A for the copy engine, if A is aligned and the kernel has them (kernels.inc).
@@ -37,6 +37,7 @@ struct CudaParameters {
 };
 static_assert(sizeof(ProductArgs) <= kCudaArgumentBytes &&
                   sizeof(UnpackArgs) <= kCudaArgumentBytes &&
-                  sizeof(PrepareArgs) <= kCudaArgumentBytes,
+                  sizeof(PrepareArgs) <= kCudaArgumentBytes &&
+                  sizeof(RouteArgs) <= kCudaArgumentBytes,
               "arguments fit");
-static_assert(sizeof(CudaParameters) == 320, "same on host and device");
+static_assert(sizeof(CudaParameters) == 384, "same on host and device");

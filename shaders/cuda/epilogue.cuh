@@ -46,13 +46,17 @@ struct FinishedRow {
   float bias = -0.0f;  // the one that changes nothing
   bool divides = false;
 
-  __device__ FinishedRow(int n, const Launch& launch) {
+  __device__ FinishedRow(int n, const Launch& launch, int expert = 0) {
+    const ProductArgs& args = launch.arguments<ProductArgs>();
     const u32 kind = launch.constant(MARLIN_CONSTANT_ROW_FACTOR);
-    if (kind != kRowFactorNone) factor = launch.buffer<const RowFactor>(MARLIN_BUFFER_ROWS)[n];
+    const unsigned char* const factors =
+        launch.buffer<const unsigned char>(MARLIN_BUFFER_ROWS) + expert * args.expert_stride;
+    if (kind != kRowFactorNone) factor = reinterpret_cast<const RowFactor*>(factors)[n];
     divides = kind == kRowFactorDivide;
     const u32 type = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
     if (type != kFloatNone)
-      bias = read_float(launch.buffer<const void>(MARLIN_BUFFER_BIAS), n, type);
+      bias = read_float(launch.buffer<const void>(MARLIN_BUFFER_BIAS),
+                        expert * args.bias_stride + n, type);
   }
   __device__ float finish(float sum) const {
     sum *= factor.multiplier;
@@ -62,8 +66,8 @@ struct FinishedRow {
     return sum + bias;
   }
 };
-__device__ inline float scale_and_bias(float sum, int n, const Launch& launch) {
-  return FinishedRow(n, launch).finish(sum);
+__device__ inline float scale_and_bias(float sum, int n, const Launch& launch, int expert = 0) {
+  return FinishedRow(n, launch, expert).finish(sum);
 }
 
 __device__ inline void store(float v, long long at, const Launch& launch) {

@@ -41,15 +41,17 @@ __device__ inline void wait_for_all_but_last() {
   asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
-/// The rows of A from `m0` on, 16 TILES of them.
+/// The rows of a tile of `tile_rows` from `first` on, 16 TILES of them.
 template <class Codes, class Activation, int TILES, class Form>
-__device__ inline void gemm(const CudaParameters& parameters, int m0) {
+__device__ inline void gemm(const CudaParameters& parameters, int tile_rows, int first) {
   typedef typename Activation::Stored Stored;
   typedef Sums<Codes, Activation, TILES, Form> S;
   typedef StagedActivations<Activation, 16 * TILES> Staged;
   __shared__ alignas(16) Staged staged;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
+  const TileRows tile(launch, tile_rows, first);
+  if (tile.empty) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, j = lane % 4;
   const long long row_block = static_cast<long long>(blockIdx.x) * 4 + warp % 4;
   const bool live = row_block * kRowBlock < args.n;  // else it stages and meets every barrier
@@ -58,19 +60,20 @@ __device__ inline void gemm(const CudaParameters& parameters, int m0) {
   const int end_block = min((int(blockIdx.z) + 1) * args.split_blocks, block_count(args.slots));
   const int end = block_begin(args.slots, end_block) / 32;
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
-  const uint4* const codes = launch.buffer<const uint4>(MARLIN_BUFFER_CODES) +
-                             row_block * (args.slots / 32) * Codes::kWords * kWarp;
+  const uint4* const codes =
+      reinterpret_cast<const uint4*>(weights_of(launch, MARLIN_BUFFER_CODES, tile)) +
+      row_block * (args.slots / 32) * Codes::kWords * kWarp;
   const Stored* const a = launch.buffer<const Stored>(MARLIN_BUFFER_A);
   const float* const a_scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES);
 
-  S sums(launch, live ? row_block : 0, lane);
+  S sums(launch, tile, live ? row_block : 0, lane);
   const auto stage = [&](int buffer, int unit) {
     const int K = min(args.k, 32 * end);
     const bool whole = aligned && 32 * (unit + kStageUnits) <= K;
     UNROLL for (int q = 0; unit < end && q < Staged::kQuads; q++) {
       const int at = q * kGemmWarps * kWarp + int(threadIdx.x);
       const int in_stage = at / (kStageSlots / 4), column = at % (kStageSlots / 4) * 4;
-      const Stored* const row = a + existing_row(args, m0 + in_stage) * args.lda;
+      const Stored* const row = a + tile.of_a(in_stage) * args.lda;
       typename Activation::Raw& to = staged.raw(buffer, in_stage, column);
       if (whole)
         copy_async(to, row + 32 * unit + column);
@@ -96,7 +99,7 @@ __device__ inline void gemm(const CudaParameters& parameters, int m0) {
             Activation::take(staged.step(buffer, in_tile + 8 * t + g, column), b[t]);
       };
       const auto scale_of = [&](int t, int e) {
-        const long long row = existing_row(args, m0 + in_tile + 8 * t + 2 * j + e);
+        const long long row = tile.of_a(in_tile + 8 * t + 2 * j + e);
         return a_scales[row * (args.slots / kActivationBlock) + unit + w];
       };
       sums.add(chunk, unit + w, w, w + 1 == units, operands, scale_of);
@@ -106,8 +109,9 @@ __device__ inline void gemm(const CudaParameters& parameters, int m0) {
   if (!live) return;
   UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int h = 0; h < 2; h++)
       UNROLL for (int i = 0; i < 4; i++) {
-    const int m = m0 + in_tile + 8 * t + 2 * j + i % 2;
+    const int m = in_tile + 8 * t + 2 * j + i % 2;
     const int n = int(row_block) * kRowBlock + 16 * h + 8 * (i / 2) + g;
-    if (m < args.m && n < args.n) write_sum(sums.total[t][h][i] * sums.factor(), m, n, launch);
+    if (tile.has(m) && n < args.n)
+      write_sum(sums.total[t][h][i] * sums.factor(), tile.of_c(m), n, launch);
   }
 }

@@ -6,9 +6,9 @@
 
 constexpr int kGemvWarps = 8, kChunkUnits = 4;
 
-/// The rows of A from `first` on, 8 TILES of them.
+/// The rows of a tile of `tile_rows` from `first` on, 8 TILES of them.
 template <class Codes, class Activation, int TILES, class Form>
-__device__ inline void gemv(const CudaParameters& parameters, int first) {
+__device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int first) {
   typedef typename Activation::Stored Stored;
   typedef Sums<Codes, Activation, TILES, Form> S;
   // Units whose activations are loaded together, as far as registers go.
@@ -16,20 +16,23 @@ __device__ inline void gemv(const CudaParameters& parameters, int first) {
   __shared__ float shared[kGemvWarps][8 * TILES][kRowBlock + 1];
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
+  const TileRows tile(launch, tile_rows, first);
+  if (tile.empty) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, j = lane % 4;
   const long long row_block = blockIdx.x;
   const int begin = block_begin(args.slots, int(blockIdx.z) * args.split_blocks) / 32;
   const int end_block = min((int(blockIdx.z) + 1) * args.split_blocks, block_count(args.slots));
   const int end = block_begin(args.slots, end_block) / 32;
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
-  const uint4* const codes = launch.buffer<const uint4>(MARLIN_BUFFER_CODES) +
-                             row_block * (args.slots / 32) * Codes::kWords * kWarp;
+  const uint4* const codes =
+      reinterpret_cast<const uint4*>(weights_of(launch, MARLIN_BUFFER_CODES, tile)) +
+      row_block * (args.slots / 32) * Codes::kWords * kWarp;
   const float* const a_scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES);
   const Stored* rows[TILES];
-  UNROLL for (int t = 0; t < TILES; t++) rows[t] = launch.buffer<const Stored>(MARLIN_BUFFER_A) +
-                                                   existing_row(args, first + 8 * t + g) * args.lda;
+  UNROLL for (int t = 0; t < TILES; t++) rows[t] =
+      launch.buffer<const Stored>(MARLIN_BUFFER_A) + tile.of_a(8 * t + g) * args.lda;
 
-  S sums(launch, row_block, lane);
+  S sums(launch, tile, row_block, lane);
   Chunk<Codes, kChunkUnits> next;
   int unit = begin + kChunkUnits * warp;
   sums.load(next, codes, unit, end - unit, lane);
@@ -58,7 +61,7 @@ __device__ inline void gemv(const CudaParameters& parameters, int first) {
         UNROLL for (int t = 0; t < TILES; t++) Activation::take(x[w % kAhead][step][t], b[t]);
       };
       const auto scale_of = [&](int t, int e) {
-        const long long row = existing_row(args, first + 8 * t + 2 * j + e);
+        const long long row = tile.of_a(8 * t + 2 * j + e);
         return a_scales[row * (args.slots / kActivationBlock) + unit + w];
       };
       sums.add(chunk, unit + w, w, w + 1 == units, operands, scale_of);
@@ -73,6 +76,6 @@ __device__ inline void gemv(const CudaParameters& parameters, int first) {
   for (int m = warp; m < 8 * TILES; m += kGemvWarps) {
     float sum = shared[0][m][lane];  // in a fixed order
     UNROLL for (int s = 1; s < kGemvWarps; s++) sum += shared[s][m][lane];
-    if (first + m < args.m && n < args.n) write_sum(sum * sums.factor(), first + m, n, launch);
+    if (tile.has(m) && n < args.n) write_sum(sum * sums.factor(), tile.of_c(m), n, launch);
   }
 }

@@ -20,6 +20,23 @@ struct Bfloat {
 __device__ inline float as_float(Half x) { return f16_to_float(x.bits); }
 __device__ inline float as_float(Bfloat x) { return bf16_to_float(x.bits); }
 
+/// Where row m of the prepared activations comes from: row m of A or, if experts have orders of
+/// columns of their own, the row of routed row m, for its expert.
+struct PreparedRow {
+  long long row;
+  const int* slot_to_k;
+
+  __device__ PreparedRow(const Launch& launch, int m)
+      : row(m), slot_to_k(launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS)) {
+    const PrepareArgs& args = launch.arguments<PrepareArgs>();
+    if (args.items == 0) return;
+    row = m / args.rows_of_a;
+    const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+    const int expert = max(table[route_experts_at(args.items, args.m) + m], 0);
+    slot_to_k += expert * args.expert_stride / static_cast<long long>(sizeof(int));
+  }
+};
+
 /// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
 /// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
 /// which reaches every product that uses it. Each block has one thread.
@@ -29,10 +46,10 @@ __device__ inline void quantize(const CudaParameters& parameters) {
   const PrepareArgs& args = launch.arguments<PrepareArgs>();
   const int blocks = args.slots / kActivationBlock, block = item_x(), m = int(launch.group_y());
   if (block >= blocks || m >= args.m) return;
-  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + m * args.lda;
-  const int* const slot_to_k = launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0
-                                   ? launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS)
-                                   : nullptr;
+  const PreparedRow from(launch, m);
+  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
+  const int* const slot_to_k =
+      launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0 ? from.slot_to_k : nullptr;
   float x[kActivationBlock];
   u32 largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
   UNROLL for (int i = 0; i < kActivationBlock; i++) {
@@ -66,8 +83,9 @@ __device__ inline void gather(const CudaParameters& parameters) {
   const PrepareArgs& args = launch.arguments<PrepareArgs>();
   const int slot = item_x(), m = int(launch.group_y());
   if (slot >= args.slots || m >= args.m) return;
-  const int k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS)[slot];
-  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + m * args.lda;
+  const PreparedRow from(launch, m);
+  const int k = from.slot_to_k[slot];
+  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
   launch.buffer<T>(MARLIN_BUFFER_QUANTIZED)[static_cast<long long>(m) * args.slots + slot] =
       k < 0 ? T(0) : row[k];
 }
@@ -76,31 +94,144 @@ MARLIN_HELPER(gather_b4) { gather<u32>(parameters); }
 
 // --- partial sums -------------------------------------------------------------------------------
 
-/// Adds the splits of K in a fixed order and then does the last steps of the product kernels, or an
-/// epilogue that takes a gate and an up row. Each element of C has one thread.
-MARLIN_HELPER(finish) {
-  const Launch launch{parameters};
+/// One element of the result of row `row` of the partial sums of `rows` rows, whose weights are
+/// those of `expert`.
+__device__ inline float result_of(const Launch& launch, int row, long long rows, int expert,
+                                  int column, int columns) {
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
   const bool two_inputs = epilogue >= kEpilogueSwiglu;
   const bool interleaved = launch.constant(MARLIN_CONSTANT_INTERLEAVED) != 0;
-  const int columns = two_inputs ? args.n / 2 : args.n, m = int(launch.group_y());
-  const int column = item_x();
-  if (column >= columns || m >= args.m) return;
   const int step = two_inputs && interleaved ? 2 : 1;
   const float* const partials = launch.buffer<const float>(MARLIN_BUFFER_PARTIALS);
   float sum[2] = {0.0f, 0.0f};
   UNROLL for (int input = 0; input < 2; input++) {
     if (input == 1 && !two_inputs) break;
     const int n = column * step + input * (interleaved ? 1 : columns);
-    const float* const from = partials + static_cast<long long>(m) * args.n + n;
+    const float* const from = partials + static_cast<long long>(row) * args.n + n;
     float total = from[0];
-    for (int s = 1; s < args.splits; s++)
-      total += from[static_cast<long long>(s) * args.m * args.n];
-    sum[input] = scale_and_bias(total, n, launch);
+    for (int s = 1; s < args.splits; s++) total += from[s * rows * args.n];
+    sum[input] = scale_and_bias(total, n, launch, expert);
   }
-  store(two_inputs ? combine(sum[0], sum[1], epilogue) : activate(sum[0], epilogue),
-        m * args.ldc + column, launch);
+  return two_inputs ? combine(sum[0], sum[1], epilogue) : activate(sum[0], epilogue);
+}
+
+/// Adds the splits of K in a fixed order and then does the last steps of the product kernels, or an
+/// epilogue that takes a gate and an up row. With routing, it adds a token's routed rows times
+/// their scales, in order. Each element of C has one thread.
+MARLIN_HELPER(finish) {
+  const Launch launch{parameters};
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const bool two_inputs = launch.constant(MARLIN_CONSTANT_EPILOGUE) >= kEpilogueSwiglu;
+  const int columns = two_inputs ? args.n / 2 : args.n, m = int(launch.group_y());
+  const int column = item_x();
+  if (column >= columns || m >= args.m) return;
+  const u32 routing = launch.constant(MARLIN_CONSTANT_ROUTING);
+  if (routing == kRoutingNone) {
+    store(result_of(launch, m, args.m, 0, column, columns), m * args.ldc + column, launch);
+    return;
+  }
+  const bool sums = routing == kRoutingSums;
+  const int of_row = sums ? args.top_k : 1, rows = args.m * of_row;
+  const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+  const int* const experts = table + route_experts_at(args.items, rows);
+  const float* const scales =
+      reinterpret_cast<const float*>(table + route_scales_at(args.items, rows));
+  float v = 0.0f;
+  for (int row = m * of_row; row < (m + 1) * of_row; row++) {
+    if (experts[row] < 0) continue;
+    const float result = result_of(launch, row, rows, experts[row], column, columns);
+    v = sums ? fmaf(scales[row], result, v) : result;
+  }
+  store(v, m * args.ldc + column, launch);
+}
+
+// --- routes of a mixture of experts -------------------------------------------------------------
+
+/// Adds up `x` over the threads before this one; `total` becomes the sum of all threads.
+__device__ inline int sum_before(int x, int (&shared)[kLanes], int& total) {
+  const int lane = int(threadIdx.x) % kLanes, warp = int(threadIdx.x) / kLanes;
+  int sum = x;
+  UNROLL for (int distance = 1; distance < kLanes; distance *= 2) {
+    const int before = __shfl_up_sync(~0u, sum, distance);
+    if (lane >= distance) sum += before;
+  }
+  __syncthreads();  // the last sums were read
+  if (lane == kLanes - 1) shared[warp] = sum;
+  __syncthreads();
+  int of_warps_before = 0;
+  total = 0;
+  for (int w = 0; w < int(blockDim.x) / kLanes; w++) {
+    if (w < warp) of_warps_before += shared[w];
+    total += shared[w];
+  }
+  return of_warps_before + sum - x;
+}
+
+/// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block, whose
+/// threads each take a part of the rows of one expert or, if there are more experts than threads,
+/// all rows of some. No order depends on time.
+extern "C" __global__ void __launch_bounds__(kRouteThreads)
+    route(const __grid_constant__ CudaParameters parameters) {
+  __shared__ int places[kMostExperts], shared[kLanes];
+  const Launch launch{parameters};
+  const RouteArgs& args = launch.arguments<RouteArgs>();
+  const int* const ids = launch.buffer<const int>(MARLIN_BUFFER_IDS);
+  const u32 scale_type = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
+  int* const table = launch.buffer<int>(MARLIN_BUFFER_ROUTES);
+  const int rows = args.tokens * args.top_k, thread = int(threadIdx.x), threads = int(blockDim.x);
+  int* const sorted = table + route_sorted_at(args.items);
+  int* const experts = table + route_experts_at(args.items, rows);
+  float* const scales = reinterpret_cast<float*>(table + route_scales_at(args.items, rows));
+  for (int row = thread; row < rows; row += threads) {
+    const int token = row / args.top_k, s = row % args.top_k;
+    const int id = ids[token * args.id_stride + s];
+    experts[row] = id >= 0 && id < args.experts ? id : -1;
+    if (scale_type != kFloatNone)
+      scales[row] = read_float(launch.buffer<const void>(MARLIN_BUFFER_ID_SCALES),
+                               token * args.scale_stride + s, scale_type);
+  }
+  __syncthreads();
+
+  const int share = (args.experts + threads - 1) / threads;  // experts of a thread
+  const int parts = share > 1 ? 1 : threads / args.experts, part = thread % parts;
+  const int begin = min(thread / parts * share, args.experts);
+  const int end = min(begin + share, args.experts);
+  int own = 0, all, all_items;
+  for (int e = begin; e < end; e++) {
+    int count = 0;
+    for (int row = part; row < rows; row += parts) count += experts[row] == e ? 1 : 0;
+    if (parts == 1) places[e] = count;
+    own += count;
+  }
+  int place = sum_before(own, shared, all);
+  for (int e = begin, at = place; part == 0 && e < end; e++) {  // where an expert's rows begin
+    const int count = parts == 1 ? places[e] : 0;
+    places[e] = at;
+    at += count;
+  }
+  __syncthreads();
+  const auto count_of = [&](int e) {
+    return (e + 1 < args.experts ? places[e + 1] : all) - places[e];
+  };
+  int items = 0;
+  for (int e = begin; part == 0 && e < end; e++)
+    items += (count_of(e) + args.tile_rows - 1) / args.tile_rows;
+  int item = sum_before(items, shared, all_items);
+  if (thread < kRouteItem) table[thread] = thread == 0 ? all_items : 0;
+  for (int e = begin; part == 0 && e < end; e++) {
+    const int count = count_of(e);
+    for (int done = 0; done < count; done += args.tile_rows, item++) {
+      int* const to = table + kRouteItem * (1 + item);
+      to[0] = e;
+      to[1] = places[e] + done;
+      to[2] = min(count - done, args.tile_rows);
+      to[3] = 0;
+    }
+  }
+  for (int e = begin; e < end; e++)
+    for (int row = part; row < rows; row += parts)
+      if (experts[row] == e) sorted[place++] = row;
 }
 
 // --- unpacking ----------------------------------------------------------------------------------

@@ -13,8 +13,46 @@
 
 constexpr int kWarp = 32;
 
-/// A row of A that exists; those past M repeat the last and are not stored.
-__device__ inline int existing_row(const ProductArgs& args, int m) { return min(m, args.m - 1); }
+/// The rows of a tile: those of A from number `row` of the tile on, or, with routing, the routed
+/// rows of an item. Rows past the last one repeat it and are not stored.
+struct TileRows {
+  long long weights = 0;  // bytes from the first expert's weights to those of the tile
+  bool empty = false;     // the tile has no work: there are fewer items
+
+  __device__ TileRows(const Launch& launch, int tile_rows, int row) {
+    const ProductArgs& args = launch.arguments<ProductArgs>();
+    const int tile = int(launch.group_y());
+    first_ = tile * tile_rows + row;
+    end_ = args.m;
+    if (args.items == 0) return;
+    const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+    empty = tile >= table[0];
+    if (empty) return;
+    const int* const item = table + kRouteItem * (1 + tile);
+    weights = item[0] * args.expert_stride;
+    first_ = item[1] + row;
+    end_ = item[1] + item[2];
+    sorted_ = table + route_sorted_at(args.items);
+    rows_of_a_ = args.rows_of_a;
+  }
+  __device__ int of_a(int i) const {
+    const int at = min(first_ + i, end_ - 1);
+    return sorted_ != nullptr ? sorted_[at] / rows_of_a_ : at;
+  }
+  __device__ bool has(int i) const { return first_ + i < end_; }
+  /// Row i of C, or of the partial sums; it must be there.
+  __device__ int of_c(int i) const { return sorted_ != nullptr ? sorted_[first_ + i] : first_ + i; }
+
+ private:
+  int first_, end_, rows_of_a_ = 1;
+  const int* sorted_ = nullptr;
+};
+
+/// Operands of the weights of a tile.
+__device__ inline const unsigned char* weights_of(const Launch& launch, int buffer,
+                                                  const TileRows& rows) {
+  return launch.buffer<const unsigned char>(buffer) + rows.weights;
+}
 
 /// The codes and scales of a few units of a row block, a lane's part. The number of units is even.
 template <class Codes, int UNITS>
@@ -47,14 +85,14 @@ struct Sums {
   static constexpr int kParts = kPieces > 1 ? 2 : 1;
   typedef u32 Operand[TILES][kPieces][2];  // B of a step of 16 slots
 
-  __device__ Sums(const Launch& launch, long long row_block, int lane)
+  __device__ Sums(const Launch& launch, const TileRows& rows, long long row_block, int lane)
       : args(launch.arguments<ProductArgs>()),
         shift{launch.constant(MARLIN_CONSTANT_GROUP_SHIFT)},
         zero_kind{launch.constant(MARLIN_CONSTANT_ZERO_KIND)},
-        scales(launch.buffer<const void>(MARLIN_BUFFER_SCALES),
+        scales(weights_of(launch, MARLIN_BUFFER_SCALES, rows),
                launch.constant(MARLIN_CONSTANT_SCALE_TYPE), shift, args.quad_blocks, row_block,
                args.quads, lane),
-        zeros(launch.buffer<const void>(MARLIN_BUFFER_ZEROS),
+        zeros(weights_of(launch, MARLIN_BUFFER_ZEROS, rows),
               zero_kind >= kZeroF32 ? zero_kind - kZeroF32 : u32(kScaleE8m0), shift,
               args.quad_blocks, row_block, args.quads, lane) {
     UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int h = 0; h < 2; h++)

@@ -37,7 +37,7 @@ template <int ROWS, int TILES, class Form>
 __device__ inline void gemv_rows(const CudaParameters& parameters) {
   UNROLL for (int row = 0; row < ROWS; row += 8 * TILES) {
     if (row > 0) __syncthreads();  // the sums of the last tile were read
-    gemv<Codes, Activation, TILES, Form>(parameters, group_y(parameters) * ROWS + row);
+    gemv<Codes, Activation, TILES, Form>(parameters, ROWS, row);
   }
 }
 template <int ROWS, int TILES, class Form>
@@ -45,7 +45,7 @@ __device__ inline void gemm_rows(const CudaParameters& parameters) {
 #pragma unroll 1
   for (int row = 0; row < ROWS; row += 16 * TILES) {
     if (row > 0) __syncthreads();  // the activations of the last tile were read
-    gemm<Codes, Activation, TILES, Form>(parameters, group_y(parameters) * ROWS + row);
+    gemm<Codes, Activation, TILES, Form>(parameters, ROWS, row);
   }
 }
 

@@ -31,6 +31,7 @@ MARLIN_CONSTANT(bool, interleaved, MARLIN_CONSTANT_INTERLEAVED)
 MARLIN_CONSTANT(bool, has_slot_to_k, MARLIN_CONSTANT_SLOT_TO_K)
 MARLIN_CONSTANT(bool, quantized, MARLIN_CONSTANT_QUANTIZED)
 MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
+MARLIN_CONSTANT(uint, routing, MARLIN_CONSTANT_ROUTING)
 
 constant bool has_zeros = zero_kind != kZeroNone;
 constant bool additive = zero_kind >= kZeroF32;
@@ -39,6 +40,7 @@ constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;
 constant bool has_row_factor = row_factor != kRowFactorNone;
 constant bool has_bias = bias_type != kFloatNone;
 constant bool finished = !partial;  // the kernel writes C; otherwise it writes raw sums
+constant bool routed = routing != kRoutingNone;
 constant bool finishes_factor = finished && has_row_factor;
 constant bool finishes_bias = finished && has_bias;
 

@@ -75,16 +75,17 @@ static inline void write_float(device void* to, long at, uint type, float v) {
     ((device bfloat*)to)[at] = bfloat(v);
 }
 
-/// Turns the sum of row n of W into the argument of the epilogue.
+/// Turns the sum of row n of W into the argument of the epilogue. The bias of the rows begins at
+/// element `bias_at`.
 static inline float scale_and_bias(float sum, int n, const device RowFactor* factors,
-                                   const device void* bias) {
+                                   const device void* bias, long bias_at = 0) {
   if (has_row_factor) {
     const RowFactor f = factors[n];
     // The quotient of both might leave the range of float32 although the result does not. One of
     // the two is 1 or a power of 2.
     sum = row_factor == kRowFactorDivide ? sum * f.multiplier / f.divisor : sum * f.multiplier;
   }
-  return has_bias ? sum + read_float(bias, n, bias_type) : sum;
+  return has_bias ? sum + read_float(bias, bias_at + n, bias_type) : sum;
 }
 
 static inline void store(device void* c, long at, float v) {

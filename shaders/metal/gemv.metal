@@ -99,20 +99,21 @@ struct Sums {
 template <typename Codes, typename T, ushort ROWS>
 kernel void gemv(PRODUCT_PARAMETERS(T)) {
   threadgroup float shared[kSimdgroups][ROWS][kRowBlock];
-  const Walk<Codes> walk(codes, args, group.x, group.z);
-  const int first = int(group.y) * ROWS;
+  const TileRows tile(routes, args, group.y, ROWS);
+  if (tile.empty) return;
+  const Walk<Codes> walk(of_expert(codes, tile), args, group.x, group.z);
   const device T* row[ROWS];
-  UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, first + m);
+  UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, tile.of_a(m));
   Sums<Codes, T, ROWS> sums;
   sums.clear();
-  GroupScales<Codes> scale(scales, zeros, args, group.x, lane);
+  GroupScales<Codes> scale(of_expert(scales, tile), of_expert(zeros, tile), args, group.x, lane);
   for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups) {
     const int k0 = block_begin(args.slots, b);
     const ushort units = block_slots(args.slots, b) / kLanes;
     const int column = k0 + kUnitSlots * units * fragment_column(lane);
     float d[ROWS];
     UNROLL for (ushort m = 0; m < ROWS; m++) d[m] =
-        Activation<T>::kQuantized ? activation_scale(a_scales, args, first + m, column) : 1.0f;
+        Activation<T>::kQuantized ? activation_scale(a_scales, args, tile.of_a(m), column) : 1.0f;
     typename Codes::Span span;
     span.open(walk.codes + Codes::Span::words(k0), units, lane);
     const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
@@ -128,8 +129,8 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
   for (ushort m = simdgroup; m < ROWS; m += kSimdgroups) {
     float sum = shared[0][m][lane];  // in a fixed order
     UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][m][lane];
-    if (first + m < args.m && n < args.n)
-      write_sum(sum, first + m, n, group.z, factors, bias, c, partials, args);
+    if (tile.has(m) && n < args.n)
+      write_sum(sum, tile.of_c(m), n, group.z, factors, bias, c, partials, args);
   }
 }
 

@@ -9,6 +9,22 @@ static inline int column_of(const device int* slot_to_k, constant PrepareArgs& a
   return k < args.k ? k : -1;
 }
 
+/// Where row m of the prepared activations comes from: row m of A or, if experts have orders of
+/// columns of their own, the row of routed row m, for its expert.
+struct PreparedRow {
+  long row;
+  const device int* slot_to_k;
+
+  PreparedRow(const device int* first_slot_to_k, const device int* routes,
+              constant PrepareArgs& args, int m)
+      : row(m), slot_to_k(first_slot_to_k) {
+    if (!routed) return;
+    row = m / args.rows_of_a;
+    const int expert = max(routes[route_experts_at(args.items, args.m) + m], 0);
+    slot_to_k += expert * args.expert_stride / long(sizeof(int));
+  }
+};
+
 /// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
 /// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
 /// which reaches every product that uses it. Each block has one thread.
@@ -18,15 +34,18 @@ kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                      device float* scales [[buffer(MARLIN_BUFFER_QUANT_SCALES)]],
                      const device int* slot_to_k
                      [[buffer(MARLIN_BUFFER_SOURCE_SLOTS), function_constant(has_slot_to_k)]],
+                     const device int* routes
+                     [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],
                      constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]],
                      uint2 at [[thread_position_in_grid]]) {
   const int blocks = args.slots / kActivationBlock, block = at.x, m = at.y;
   if (block >= blocks || m >= args.m) return;
-  const device T* row = a + long(m) * args.lda;
+  const PreparedRow from(slot_to_k, routes, args, m);
+  const device T* row = a + from.row * args.lda;
   float x[kActivationBlock];
   uint largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
   UNROLL for (ushort i = 0; i < kActivationBlock; i++) {
-    const int k = column_of(slot_to_k, args, block * kActivationBlock + i);
+    const int k = column_of(from.slot_to_k, args, block * kActivationBlock + i);
     x[i] = k < 0 ? 0.0f : float(row[k]);
     largest = max(largest, as_type<uint>(x[i]) & 0x7FFFFFFFu);
   }
@@ -53,12 +72,15 @@ template <typename T>
 kernel void gather(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                    device T* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
                    const device int* slot_to_k [[buffer(MARLIN_BUFFER_SOURCE_SLOTS)]],
+                   const device int* routes
+                   [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],
                    constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]],
                    uint2 at [[thread_position_in_grid]]) {
   const int slot = at.x, m = at.y;
   if (slot >= args.slots || m >= args.m) return;
-  const int k = slot_to_k[slot];
-  out[long(m) * args.slots + slot] = k < 0 ? T(0) : a[long(m) * args.lda + k];
+  const PreparedRow from(slot_to_k, routes, args, m);
+  const int k = from.slot_to_k[slot];
+  out[long(m) * args.slots + slot] = k < 0 ? T(0) : a[from.row * args.lda + k];
 }
 #define GATHER(name, T) \
   template [[host_name("gather_" #name)]] [[kernel]] decltype(gather<T>) gather<T>;

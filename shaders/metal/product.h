@@ -16,6 +16,7 @@
       const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(finishes_bias)]], \
       device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                  \
       device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],    \
+      const device int *routes [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],     \
       constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]],                                \
       uint3 group [[threadgroup_position_in_grid]], ushort lane [[thread_index_in_simdgroup]],  \
       ushort simdgroup [[simdgroup_index_in_threadgroup]]
@@ -33,16 +34,57 @@ struct Walk {
   }
 };
 
-/// Row m of A. Rows past M repeat the last row and are never stored.
+/// The rows of tile number `tile` of tiles of ROWS rows: neighbors in A and C or, with routing, the
+/// routed rows of an item. Rows past the last one repeat it and are never stored.
+struct TileRows {
+  long weights;  // bytes from the first expert's weights to those of the tile
+  bool empty;    // the tile has no work: there are fewer items
+
+  TileRows(const device int* routes, constant ProductArgs& args, int tile, int rows)
+      : weights(0),
+        empty(false),
+        first(tile * rows),
+        last(args.m - 1),
+        rows_of_a(1),
+        sorted(nullptr) {
+    if (!routed) return;
+    empty = tile >= routes[0];
+    if (empty) return;
+    const device int* item = routes + kRouteItem * (1 + tile);
+    weights = item[0] * args.expert_stride;
+    first = item[1];
+    last = item[1] + item[2] - 1;
+    rows_of_a = args.rows_of_a;
+    sorted = routes + route_sorted_at(args.items);
+  }
+  /// The row of A of row i of the tile.
+  int of_a(int i) const {
+    const int at = min(first + i, last);
+    return routed ? sorted[at] / rows_of_a : at;
+  }
+  bool has(int i) const { return first + i <= last; }
+  /// The row of C, or of the partials, of row i of the tile, which must be there.
+  int of_c(int i) const { return routed ? sorted[first + i] : first + i; }
+
+ private:
+  int first, last, rows_of_a;
+  const device int* sorted;
+};
+
+/// The memory of the tile's weights, given that of the first expert's.
+template <typename T>
+static inline const device T* of_expert(const device T* first, thread const TileRows& rows) {
+  return (const device T*)((const device char*)first + rows.weights);
+}
+/// Row m of A.
 template <typename T>
 static inline const device T* row_of(const device T* a, constant ProductArgs& args, int m) {
-  return a + long(min(m, args.m - 1)) * args.lda;
+  return a + long(m) * args.lda;
 }
 /// The scale of the INT8 activations of row m at `slot`.
 static inline float activation_scale(const device float* a_scales, constant ProductArgs& args,
                                      int m, int slot) {
-  return a_scales[long(min(m, args.m - 1)) * (args.slots / kActivationBlock) +
-                  slot / kActivationBlock];
+  return a_scales[long(m) * (args.slots / kActivationBlock) + slot / kActivationBlock];
 }
 /// Only the last block can have slots without a column of A.
 static inline bool needs_care(constant ProductArgs& args, int block) {

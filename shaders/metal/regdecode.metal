@@ -43,17 +43,15 @@ static inline void multiply_unit(thread const Eight<T>& x, float2 d,
 template <typename Codes, typename T, ushort TILES>
 struct Tile {
   simdgroup_float8x8 sum[TILES][4];
-  int first_row;  // of A: the tile's
-  ushort lane;
+  const TileRows rows;
+  const ushort lane;
 
-  void clear(int m0, ushort in_simdgroup) {
-    first_row = m0;
-    lane = in_simdgroup;
+  Tile(thread const TileRows& of_tile, ushort in_simdgroup) : rows(of_tile), lane(in_simdgroup) {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++) sum[m][i] =
         make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   }
-  /// The row of A of element e of operand B and of C^T in tile m of 8 rows.
-  int row(ushort m, ushort e) const { return first_row + 8 * m + 2 * fragment_column(lane) + e; }
+  /// The row of the tile of element e of operand B and of C^T in tile m of 8 rows.
+  int row(ushort m, ushort e) const { return 8 * m + 2 * fragment_column(lane) + e; }
   /// The lane's offset in a block for operand B: row r of B is element p = r % 2 of span j = r / 2.
   int column(ushort units) const {
     return kUnitSlots * units * (fragment_row(lane) / 2) + 4 * (fragment_row(lane) % 2);
@@ -63,7 +61,8 @@ struct Tile {
   void load_scales(const device float* a_scales, constant ProductArgs& args, int slot,
                    thread float2 (&d)[TILES]) const {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++) d[m][e] =
-        Activation<T>::kQuantized ? activation_scale(a_scales, args, row(m, e), slot) : 1.0f;
+        Activation<T>::kQuantized ? activation_scale(a_scales, args, rows.of_a(row(m, e)), slot)
+                                  : 1.0f;
   }
 
   /// Adds block b with activations directly from device memory.
@@ -84,8 +83,8 @@ struct Tile {
       decode_unit<Codes>(span.unit(w), scale, weights);
       UNROLL for (ushort m = 0; m < TILES; m++) {
         Eight<T> x;
-        x.lo = load4(row_of(a, args, row(m, 0)), k + kUnitSlots * w, args.k, check);
-        x.hi = load4(row_of(a, args, row(m, 1)), k + kUnitSlots * w, args.k, check);
+        x.lo = load4(row_of(a, args, rows.of_a(row(m, 0))), k + kUnitSlots * w, args.k, check);
+        x.hi = load4(row_of(a, args, rows.of_a(row(m, 1))), k + kUnitSlots * w, args.k, check);
         multiply_unit<T>(x, d[m], weights, sum[m]);
       }
     }
@@ -96,9 +95,9 @@ struct Tile {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++)
         UNROLL for (ushort i = 0; i < 4; i++) {
       const int n = n0 + 8 * i + fragment_row(lane);
-      if (row(m, e) < args.m && n < args.n)
-        write_sum(sum[m][i].thread_elements()[e], row(m, e), n, split, factors, bias, c, partials,
-                  args);
+      if (rows.has(row(m, e)) && n < args.n)
+        write_sum(sum[m][i].thread_elements()[e], rows.of_c(row(m, e)), n, split, factors, bias, c,
+                  partials, args);
     }
   }
 };
@@ -109,10 +108,11 @@ template <typename Codes, typename T, ushort TILES>
 kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
   constexpr ushort kSimdgroups = 4;
   threadgroup float2 shared[kSimdgroups][TILES * 4][kLanes];
-  const Walk<Codes> walk(codes, args, group.x, group.z);
-  Tile<Codes, T, TILES> tile;
-  tile.clear(group.y * TILES * 8, lane);
-  GroupScales<Codes> scale(scales, zeros, args, group.x, lane);
+  const TileRows rows(routes, args, group.y, TILES * 8);
+  if (rows.empty) return;
+  const Walk<Codes> walk(of_expert(codes, rows), args, group.x, group.z);
+  Tile<Codes, T, TILES> tile(rows, lane);
+  GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, group.x, lane);
   for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups)
     tile.add_block(walk, scale, a, a_scales, args, b);
   UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
@@ -123,8 +123,8 @@ kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
     float2 sum = shared[0][f][lane];  // in a fixed order
     UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][f][lane];
     const int n = int(group.x) * kRowBlock + 8 * (f % 4) + fragment_row(lane);
-    UNROLL for (ushort e = 0; e < 2; e++) if (tile.row(f / 4, e) < args.m && n < args.n)
-        write_sum(sum[e], tile.row(f / 4, e), n, group.z, factors, bias, c, partials, args);
+    UNROLL for (ushort e = 0; e < 2; e++) if (rows.has(tile.row(f / 4, e)) && n < args.n) write_sum(
+        sum[e], rows.of_c(tile.row(f / 4, e)), n, group.z, factors, bias, c, partials, args);
   }
 }
 
@@ -147,12 +147,12 @@ struct Stage {
   Stage(ushort thread_index)
       : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {}
 
-  void load(const device T* a, constant ProductArgs& args, int m0, int stage) {
+  void load(const device T* a, constant ProductArgs& args, thread const TileRows& rows, int stage) {
     const int block = stage / kOfBlock;
     const int k = block * kBlockSlots + kLanes * span + kUnitSlots * kUnits * (stage % kOfBlock) +
                   4 * first_quad;
     UNROLL for (ushort m = 0; m < TILES; m++) {
-      const device T* from = row_of(a, args, m0 + 8 * m + row);
+      const device T* from = row_of(a, args, rows.of_a(8 * m + row));
       if (kQuads == 1) {
         piece[m][0] = load4(from, k, args.k, needs_care(args, block));
       } else {
@@ -180,17 +180,17 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   const long row_block = long(group.x) * kSimdgroups + simdgroup;
   const bool live =
       row_block * kRowBlock < args.n;  // a simdgroup past N still copies, and meets every barrier
-  const int m0 = group.y * TILES * 8;
-  const Walk<Codes> walk(codes, args, row_block, group.z);
-  Tile<Codes, T, TILES> tile;
-  tile.clear(m0, lane);
-  GroupScales<Codes> scale(scales, zeros, args, row_block, lane);
+  const TileRows rows(routes, args, group.y, TILES * 8);
+  if (rows.empty) return;
+  const Walk<Codes> walk(of_expert(codes, rows), args, row_block, group.z);
+  Tile<Codes, T, TILES> tile(rows, lane);
+  GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, row_block, lane);
   typename Codes::Span span;
   float2 d[TILES];
   S pieces(simdgroup * kLanes + lane);
   const int full_end = min(walk.end, args.slots / kBlockSlots), end = full_end * S::kOfBlock;
   int stage = walk.begin * S::kOfBlock;
-  if (stage < end) pieces.load(a, args, m0, stage);
+  if (stage < end) pieces.load(a, args, rows, stage);
   for (; stage < end; stage++) {
     threadgroup typename S::Buffer& buffer = shared[stage % S::kBuffers];
     // With two buffers, the barrier below says that all threads have finished with the other
@@ -198,7 +198,7 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
     if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
     pieces.store(buffer);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (stage + 1 < end) pieces.load(a, args, m0, stage + 1);
+    if (stage + 1 < end) pieces.load(a, args, rows, stage + 1);
     if (!live) continue;
     const int k0 = stage / S::kOfBlock * kBlockSlots;
     const ushort first = stage % S::kOfBlock * S::kUnits;

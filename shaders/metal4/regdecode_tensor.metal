@@ -41,14 +41,14 @@ struct SlotRange {
 /// Rows past M repeat the last row; slots after those of the stage are 0.
 template <typename T>
 static inline void stage_activations(threadgroup Stage<T>& stage, const device T* a,
-                                     constant ProductArgs& args, int m0, SlotRange place,
-                                     ushort thread_index) {
+                                     constant ProductArgs& args, thread const TileRows& rows,
+                                     SlotRange place, ushort thread_index) {
   constexpr ushort kRowUnits = kStage / kUnitSlots;
   UNROLL for (ushort i = 0; i < kTile * kRowUnits / kThreads; i++) {
     const ushort unit = thread_index + i * kThreads, row = unit / kRowUnits,
                  slot = unit % kRowUnits * kUnitSlots;
     const Eight<T> x =
-        load8(row_of(a, args, m0 + row), block_begin(args.slots, place.b) + place.from + slot,
+        load8(row_of(a, args, rows.of_a(row)), block_begin(args.slots, place.b) + place.from + slot,
               args.k, needs_care(args, place.b) || slot >= place.count);
     Stage<T>::put(Stage<T>::unit(stage.a, row, slot), x.lo, x.hi);
   }
@@ -113,7 +113,8 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
                             const device void* scales, const device void* zeros,
                             const device RowFactor* factors, const device T* a,
                             const device void* bias, device void* c, device float* partials,
-                            constant ProductArgs& args, uint3 group, ushort thread_index) {
+                            constant ProductArgs& args, thread const TileRows& rows, uint3 group,
+                            ushort thread_index) {
   typedef tensor<threadgroup T, dextents<int, 2>, tensor_inline> Tile;
   constexpr matmul2d_descriptor kProduct(kTile, kTile, STEP, false, true, false,
                                          matmul2d_descriptor::mode::multiply);
@@ -128,7 +129,7 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
       op.template get_destination_cooperative_tensor<decltype(step_a), decltype(step_w), float>();
   UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) if (sum.is_valid_element(i)) sum[i] = 0.0f;
 
-  const int m0 = group.y * kTile, n0 = group.x * kTile;
+  const int n0 = group.x * kTile;
   const int begin = int(group.z) * args.split_blocks,
             end = min(begin + args.split_blocks, block_count(args.slots));
   for (int b = begin; b < end; b++)
@@ -137,7 +138,7 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
         const SlotRange place{b, ushort(from),
                               ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
         threadgroup_barrier(mem_flags::mem_threadgroup);  // the last stage was multiplied
-        if (term == 0) stage_activations(stage, a, args, m0, place, thread_index);
+        if (term == 0) stage_activations(stage, a, args, rows, place, thread_index);
         stage_weights<Codes, T, STEP>(stage, codes, scales, zeros, args, group.x, place, term == 1,
                                       thread_index);
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -154,25 +155,30 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
   UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) {
     if (!sum.is_valid_element(i)) continue;
     const auto at = sum.get_multidimensional_index(i);  // column, row
-    const int m = m0 + at[1], n = n0 + at[0];
-    if (m < args.m && n < args.n)
-      write_sum(sum[i], m, n, group.z, factors, bias, c, partials, args);
+    const int n = n0 + at[0];
+    if (rows.has(at[1]) && n < args.n)
+      write_sum(sum[i], rows.of_c(at[1]), n, group.z, factors, bias, c, partials, args);
   }
 }
 
 template <typename Codes, typename T>
 kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
   threadgroup Stage<T> stage;
+  const TileRows rows(routes, args, group.y, kTile);
+  if (rows.empty) return;
+  codes = of_expert(codes, rows);
+  scales = of_expert(scales, rows);
+  zeros = of_expert(zeros, rows);
   const ushort thread_index = simdgroup * kLanes + lane;
   if (group_shift == 4) {
-    multiply<Codes, T, 16>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group,
-                           thread_index);
+    multiply<Codes, T, 16>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, rows,
+                           group, thread_index);
   } else if (group_shift == 5) {
-    multiply<Codes, T, 32>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group,
-                           thread_index);
+    multiply<Codes, T, 32>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, rows,
+                           group, thread_index);
   } else {
-    multiply<Codes, T, 64>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, group,
-                           thread_index);
+    multiply<Codes, T, 64>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, rows,
+                           group, thread_index);
   }
 }
 

@@ -32,12 +32,7 @@ Result<Sources> make_experts(Sources parts, uint32_t expert_count) {
 
 Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
                                      marlin_layout layout, const std::string& name) {
-  ExpertStack packed;
-  packed.reserve(experts.size());
-  for (const auto& expert : experts) {
-    MARLIN_ASSIGN(auto one, context.backend->pack(*expert));
-    packed.push_back(std::move(one));
-  }
+  MARLIN_ASSIGN(ExpertStack packed, context.backend->pack_experts(experts));
   return new marlin_weights(context, std::move(packed), layout, name);
 }
 

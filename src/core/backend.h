@@ -95,7 +95,7 @@ class Plan {
   }
 
  private:
-  alignas(8) std::byte bytes_[96] = {};
+  alignas(8) std::byte bytes_[128] = {};
 };
 
 /// A product and the plan that its backend made for it.
@@ -149,6 +149,16 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) = 0;
+  /// Packs experts of one shape and format, in a place that suits products of a mixture of experts.
+  virtual Result<ExpertStack> pack_experts(std::span<const std::unique_ptr<WeightSource>> experts) {
+    ExpertStack stack;
+    stack.reserve(experts.size());
+    for (const auto& expert : experts) {
+      MARLIN_ASSIGN(auto one, pack(*expert));
+      stack.push_back(std::move(one));
+    }
+    return stack;
+  }
   /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids
   /// are checked here: they may lie where only the device reads them.
   virtual Status unpack(BackendStream* stream, const PackedWeights& weights,

@@ -72,7 +72,8 @@ std::optional<GptqZeros::Place> GptqZeros::find_other_than(int zero) const {
 }
 
 std::optional<GptqZeros::Place> GptqZeros::find_largest_code() const {
-  return find([&](int64_t g, int64_t n) { return code(g, n) == (1u << bits_) - 1; });
+  constexpr uint32_t kLargest = 0xFF;  // of codes of 8 bits, the widest there are
+  return find([&](int64_t g, int64_t n) { return code(g, n) == kLargest >> (8 - bits_); });
 }
 
 bool GptqZeros::are_swapped_fours() const {

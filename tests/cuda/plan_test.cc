@@ -34,7 +34,7 @@ class CudaPlan : public testing::Test {
   gpu::GemmPlan plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
     auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
     EXPECT_TRUE(packed.ok()) << packed.status().message();
-    const gpu::GpuWeights weights(model.meta, packed.value().layout, {}, nullptr);
+    const gpu::GpuWeights weights(model.meta, packed.value().layout, {}, {}, 0);
     GemmProblem problem;
     problem.weights = &weights;
     problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};

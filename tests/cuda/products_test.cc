@@ -15,6 +15,8 @@
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/policy.h"
 #include "backends/gpu/gpu_backend.h"
+#include "kernels/formats_under_test.h"
+#include "kernels/mixture.h"
 #include "kernels/product_factors.h"
 #include "kernels/special_values.h"
 #include "metal_marlin/metal_marlin.hpp"
@@ -218,6 +220,53 @@ TEST_F(Products, OfManyRowBlocksAreRight) {
     expect_right(*gpu_, m, 5120, 2880);
     expect_right(*gpu_, m, 4400, 4096);
   }
+}
+
+/// Mixtures of experts of all formats, in blocks of all tokens or a few.
+TEST_F(Products, OfExpertsAreRight) {
+  uint32_t seed = 1;
+  for (const trial::Kind& kind : trial::kKinds) {
+    if (kind.format > MARLIN_IQ4 || kind.sparse) continue;
+    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+      for (const trial::Mix& mix : trial::kMixes) {
+        trial::Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 168, seed % 2 == 0 ? 150 : 256);
+        c.seed = ++seed;
+        c.a_type = seed % 3 == 0 ? MARLIN_F32 : (seed % 3 == 1 ? MARLIN_F16 : MARLIN_BF16);
+        c.strides = static_cast<trial::Strides>(seed % 3);
+        c.c_type = seed % 4 == 0 ? MARLIN_BF16 : MARLIN_F32;
+        c.bias_type = seed % 5 == 0 ? 0 : MARLIN_F16;
+        c.accumulate = seed % 4 == 2;
+        c.epilogue = static_cast<marlin_epilogue>(seed % 7);
+        c.interleaved = c.epilogue >= MARLIN_EPILOGUE_SWIGLU && seed % 2 == 0;
+        // A gather of columns for each routed row. Files have no zeros of their own with it.
+        if (kind.zeros == trial::Zeros::integer && seed % 4 == 1 && c.k % kind.group == 0) c.order = trial::Order::permuted;
+        trial::use_context(gpu_->context("", seed % 5 == 0 ? 24 : mm::gpu::kMostRows));
+        trial::Mixture m(c, mix);
+        if (seed % 6 == 0) m.poison();
+        ASSERT_EQ(m.pack(1), MARLIN_OK) << c.describe();
+        const auto ran = m.run(), right = ran ? m.check() : ran;
+        EXPECT_TRUE(right) << c.describe() << ", mix " << &mix - trial::kMixes;
+      }
+    }
+  }
+}
+
+/// Long rows of the forms that kernels are compiled for, few and many tokens.
+TEST_F(Products, OfLongExpertsAreRight) {
+  uint32_t seed = 1;
+  for (const int kind : {0, 1, 4, 5})
+    for (const int64_t tokens : {1, 3, 17, 64, 200}) {
+      trial::Case c = trial::case_of(trial::kKinds[kind], MARLIN_COMPUTE_DEFAULT, 1, 320, 1088);
+      if (kind < 2) c.group = 64, c.k = 1088;
+      c.a_type = c.c_type = ++seed % 2 == 0 ? MARLIN_F16 : MARLIN_BF16;
+      c.epilogue = MARLIN_EPILOGUE_SWIGLU_OAI;
+      c.seed = seed;
+      trial::use_context(gpu_->context("", mm::gpu::kMostRows));
+      trial::Mixture m(c, {tokens, 32, 4, trial::Pick::random, seed % 3 == 0, seed % 3 == 1 ? MARLIN_F32 : 0});
+      ASSERT_EQ(m.pack(1), MARLIN_OK);
+      const auto ran = m.run(), right = ran ? m.check() : ran;
+      EXPECT_TRUE(right) << c.describe() << ", " << tokens << " tokens";
+    }
 }
 
 }  // namespace

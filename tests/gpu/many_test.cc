@@ -190,7 +190,7 @@ gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
   meta.group_size = 128, meta.groups = (k + 127) / 128;
   auto plan = gpu::plan_packing(meta);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  return {std::move(meta), plan.value().layout, {}, nullptr};
+  return {std::move(meta), plan.value().layout, {}, {}, 0};
 }
 
 /// What prepares for M up to a limit asks for few values of M: among them are the most scratch and every variant of all M.

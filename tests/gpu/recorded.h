@@ -40,7 +40,7 @@ inline const gpu::RowBlockLayout& layout_of(const mm::weights& w) {
   return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).layout;
 }
 inline const dv::Buffer* buffer_of(const mm::weights& w) {
-  return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).buffer.get();
+  return static_cast<const gpu::GpuWeights&>(*w.get()->experts.front()).part(0).buffer.get();
 }
 
 inline mm::stream stream_of(World& world, marlin_native kind = MARLIN_NATIVE_NONE) {

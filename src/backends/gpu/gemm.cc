@@ -15,6 +15,11 @@ bool is_aligned(const GemmProblem& problem, const Matrix& a) {
   return a.place.address() % 16 == 0 && static_cast<uint64_t>(a.stride) * element % 16 == 0;
 }
 
+uint32_t routing_of(const GemmProblem& problem) {
+  if (!problem.routing.present()) return kRoutingNone;
+  return problem.routing.scales.present() ? kRoutingSums : kRoutingRows;
+}
+
 Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const bool whole = !plan.partial;  // else `finish` does the rest
@@ -30,7 +35,8 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
       .set(MARLIN_CONSTANT_EPILOGUE, whole ? static_cast<uint32_t>(problem.epilogue) : 0)
       .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
       .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
-      .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8);
+      .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
+      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
   return v;
 }
 
@@ -43,7 +49,14 @@ Variant finish_variant(const GemmProblem& problem) {
       .set(MARLIN_CONSTANT_EPILOGUE, static_cast<uint32_t>(problem.epilogue))
       .set(MARLIN_CONSTANT_ACCUMULATE, problem.accumulate)
       .set(MARLIN_CONSTANT_INTERLEAVED,
-           is_two_input(problem.epilogue) && weights.meta().gate_up_interleaved);
+           is_two_input(problem.epilogue) && weights.meta().gate_up_interleaved)
+      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
+  return v;
+}
+
+Variant route_variant(const GemmProblem& problem) {
+  Variant v(route_kernel());
+  v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
   return v;
 }
 
@@ -56,6 +69,7 @@ Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan) {
   Variant v(prepare_kernel(problem, plan).name);
   if (plan.activation == ActivationKind::i8)
     v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
+  if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
   return v;
 }
 
@@ -79,6 +93,12 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.team_shift = plan.team_shift;
   args.lda = plan.prepared ? layout.slots : operands.a.stride;
   args.ldc = operands.c.stride;
+  if (!problem.routing.present()) return args;
+  args.items = static_cast<marlin_int>(plan.items);
+  args.top_k = static_cast<marlin_int>(problem.routing.ids.cols);
+  args.rows_of_a = static_cast<marlin_int>(plan.gathers ? 1 : rows_of_a(problem));
+  args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
+  if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
   return args;
 }
 
@@ -100,10 +120,10 @@ uint32_t helper_threads(const device::Kernel& kernel) {
 
 void bind_weights(Bindings& bindings, const GpuWeights& weights) {
   const RowBlockLayout& layout = weights.layout;
-  bindings.buffer(MARLIN_BUFFER_CODES, DevicePointer{weights.buffer, 0})
-      .buffer(MARLIN_BUFFER_SCALES, DevicePointer{weights.buffer, layout.scales_at});
+  bindings.buffer(MARLIN_BUFFER_CODES, weights.part(0))
+      .buffer(MARLIN_BUFFER_SCALES, weights.part(layout.scales_at));
   if (layout.zero_kind != ZeroKind::none)
-    bindings.buffer(MARLIN_BUFFER_ZEROS, DevicePointer{weights.buffer, layout.zeros_at});
+    bindings.buffer(MARLIN_BUFFER_ZEROS, weights.part(layout.zeros_at));
 }
 
 device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t rows,
@@ -115,7 +135,7 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 bool GemmCall::share_activations(const Product& one, const Product& other) {
   const MatrixView &a = one.problem->a, &b = other.problem->a;
   const GpuWeights &v = weights_of(*one.problem), &w = weights_of(*other.problem);
-  return one.plan.activation == other.plan.activation &&
+  return !one.plan.gathers && !other.plan.gathers && one.plan.activation == other.plan.activation &&
          one.operands.a.place.address() == other.operands.a.place.address() &&
          one.operands.a.stride == other.operands.a.stride && a.dtype == b.dtype &&
          a.rows == b.rows && a.cols == b.cols && v.layout.slots == w.layout.slots &&
@@ -124,7 +144,7 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
 
 Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
                      const ProductOperands& operands) {
-  Product product{&problem, plan, operands, nullptr, nullptr, nullptr};
+  Product product{&problem, plan, operands, nullptr, nullptr, nullptr, nullptr};
   const auto area = [&](uint64_t bytes) {
     const uint64_t at = scratch_;
     scratch_ += bytes;
@@ -141,11 +161,15 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   }
   product.partials_at = area(plan.partial_bytes);
   product.shared_at = area(plan.shared_bytes);
+  product.routes_at = area(plan.route_bytes);
   MARLIN_ASSIGN(product.multiply,
                 kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
   MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
+  }
+  if (problem.routing.present()) {
+    MARLIN_ASSIGN(product.route, kernels_.get(route_variant(problem)));
   }
   products_.push_back(std::move(product));
   return {};
@@ -154,129 +178,218 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
 Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
   if (plan.prepared) MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan)).status());
   if (plan.partial) MARLIN_RETURN_IF_ERROR(kernels.get(finish_variant(problem)).status());
+  if (problem.routing.present())
+    MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
   MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, false)).status());
   return kernels.get(multiply_variant(problem, plan, true)).status();
 }
 
-Status GemmCall::record_prepare(GpuStream& stream, const DevicePointer& scratch,
-                                const Product& product) {
+/// Prepares rows of A, or a row for each of these routed rows, which have just been sorted.
+Status GemmCall::record_prepare(GpuStream& stream, const Places& places, const Product& product,
+                                Rows rows) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
   const int64_t slots = weights.layout.slots;
   const HelperKernel helper = prepare_kernel(problem, product.plan);
   const uint32_t threads = helper_threads(*product.prepare);
-  for (int64_t first = 0; first < problem.a.rows; first += product.plan.prepare_block) {
-    const int64_t rows = std::min(product.plan.prepare_block, problem.a.rows - first);
-    PrepareArgs args{};
-    args.m = static_cast<marlin_int>(rows);
-    args.k = static_cast<marlin_int>(weights.layout.k);
-    args.slots = static_cast<marlin_int>(slots);
-    args.lda = product.operands.a.stride;
-    const auto element = static_cast<int64_t>(float_bytes(problem.a.dtype));
-    const auto skipped = static_cast<uint64_t>(first * product.operands.a.stride * element);
-    const auto done = static_cast<uint64_t>(first * slots);
-    Bindings bindings;
-    bindings.buffer(MARLIN_BUFFER_SOURCE, product.operands.a.place.at(skipped))
-        .buffer(MARLIN_BUFFER_QUANTIZED,
-                scratch.at(product.activations_at +
-                           done * static_cast<uint64_t>(prepared_element(problem, product.plan))));
-    if (product.plan.activation == ActivationKind::i8)
-      bindings.buffer(MARLIN_BUFFER_QUANT_SCALES,
-                      scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
-    if (weights.layout.permuted)
-      bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS,
-                      DevicePointer{weights.buffer, weights.layout.slot_to_k_at});
-    bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
-    MARLIN_RETURN_IF_ERROR(stream.dispatch(product.prepare, bindings,
-                                           helper_grid(helper, slots, rows, threads), threads,
-                                           "metal-marlin: prepare A"));
+  PrepareArgs args{};
+  args.m = static_cast<marlin_int>(rows.count);
+  args.k = static_cast<marlin_int>(weights.layout.k);
+  args.slots = static_cast<marlin_int>(slots);
+  args.lda = product.operands.a.stride;
+  int64_t first = rows.first;  // row of A
+  auto done = static_cast<uint64_t>(rows.first * slots);
+  Bindings bindings;
+  if (product.plan.gathers) {
+    args.items = static_cast<marlin_int>(product.plan.items);
+    args.rows_of_a = static_cast<marlin_int>(rows_of_a(problem));
+    args.expert_stride = static_cast<int64_t>(weights.expert_stride);
+    first /= rows_of_a(problem);
+    done = 0;
+    bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at));
   }
+  const auto element = static_cast<int64_t>(float_bytes(problem.a.dtype));
+  const auto skipped = static_cast<uint64_t>(first * product.operands.a.stride * element);
+  bindings.buffer(MARLIN_BUFFER_SOURCE, product.operands.a.place.at(skipped))
+      .buffer(
+          MARLIN_BUFFER_QUANTIZED,
+          places.scratch.at(product.activations_at +
+                            done * static_cast<uint64_t>(prepared_element(problem, product.plan))));
+  if (product.plan.activation == ActivationKind::i8)
+    bindings.buffer(MARLIN_BUFFER_QUANT_SCALES,
+                    places.scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
+  if (weights.layout.permuted)
+    bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS, weights.part(weights.layout.slot_to_k_at));
+  bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
+  return stream.dispatch(product.prepare, bindings, helper_grid(helper, slots, rows.count, threads),
+                         threads, "metal-marlin: prepare A");
+}
+
+Status GemmCall::record_prepares(GpuStream& stream, const Places& places, const Product& product) {
+  const int64_t all = product.problem->a.rows, most = product.plan.prepare_block;
+  for (int64_t first = 0; first < all; first += most)
+    MARLIN_RETURN_IF_ERROR(
+        record_prepare(stream, places, product, {first, std::min(most, all - first)}));
   return {};
 }
 
+/// Sorts the routed rows of some tokens.
+Status GemmCall::record_route(GpuStream& stream, const Places& places, const Product& product,
+                              Rows rows) {
+  const Routing& routing = product.problem->routing;
+  const Matrix &ids = product.operands.ids, &scales = product.operands.scales;
+  const int64_t top_k = routing.ids.cols;
+  const auto first_token = static_cast<uint64_t>(rows.first / top_k);
+  RouteArgs args{};
+  args.tokens = static_cast<marlin_int>(rows.count / top_k);
+  args.top_k = static_cast<marlin_int>(top_k);
+  args.experts = static_cast<marlin_int>(routing.stack->size());
+  args.tile_rows = static_cast<marlin_int>(product.plan.kernel->rows);
+  args.items = static_cast<marlin_int>(product.plan.items);
+  args.id_stride = ids.stride;
+  args.scale_stride = scales.stride;
+  Bindings bindings;
+  bindings.buffer(MARLIN_BUFFER_IDS,
+                  ids.place.at(first_token * static_cast<uint64_t>(ids.stride) * sizeof(int32_t)));
+  if (routing.scales.present())
+    bindings.buffer(MARLIN_BUFFER_ID_SCALES,
+                    scales.place.at(first_token * static_cast<uint64_t>(scales.stride) *
+                                    float_bytes(routing.scales.dtype)));
+  bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at))
+      .value(MARLIN_BUFFER_ROUTE_ARGS, args);
+  const uint32_t threads = std::min<uint32_t>(kRouteThreads, product.route->max_threads());
+  return stream.dispatch(product.route, bindings, {1, 1, 1}, threads, "metal-marlin: sort experts");
+}
+
 Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const Product& product,
-                                 int64_t first, int64_t rows) {
+                                 Rows rows) {
   const DevicePointer& scratch = places.scratch;
   const GemmProblem& problem = *product.problem;
   const GemmPlan& plan = product.plan;
   const GpuWeights& weights = weights_of(problem);
   const RowBlockLayout& layout = weights.layout;
-  const ProductArgs args = product_args(problem, plan, product.operands, rows);
-  const auto row = static_cast<uint64_t>(first), slots = static_cast<uint64_t>(layout.slots);
+  const ProductArgs args = product_args(problem, plan, product.operands, rows.count);
+  const auto slots = static_cast<uint64_t>(layout.slots);
+  auto row_of_a = static_cast<uint64_t>(rows.first);
+  if (routed(product)) row_of_a /= static_cast<uint64_t>(rows_of_a(problem));
+  if (plan.gathers) row_of_a = 0;  // of this block alone
   Bindings bindings;
   bind_weights(bindings, weights);
   if (!plan.partial && layout.row_factor != kRowFactorNone)
-    bindings.buffer(MARLIN_BUFFER_ROWS, DevicePointer{weights.buffer, layout.factors_at});
+    bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.factors_at));
   if (plan.prepared) {
     const auto element = static_cast<uint64_t>(prepared_element(problem, plan));
-    bindings.buffer(MARLIN_BUFFER_A, scratch.at(product.activations_at + row * slots * element));
+    bindings.buffer(MARLIN_BUFFER_A,
+                    scratch.at(product.activations_at + row_of_a * slots * element));
   } else {
     const uint64_t row_bytes =
         static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
-    bindings.buffer(MARLIN_BUFFER_A, product.operands.a.place.at(row * row_bytes));
+    bindings.buffer(MARLIN_BUFFER_A, product.operands.a.place.at(row_of_a * row_bytes));
   }
   if (plan.activation == ActivationKind::i8)
-    bindings.buffer(MARLIN_BUFFER_A_SCALES,
-                    scratch.at(product.scales_at + row * slots / kActivationBlock * sizeof(float)));
+    bindings.buffer(
+        MARLIN_BUFFER_A_SCALES,
+        scratch.at(product.scales_at + row_of_a * slots / kActivationBlock * sizeof(float)));
   if (plan.partial) {
     bindings.buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at));
   } else {
     if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
     const uint64_t row_bytes =
         static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
-    bindings.buffer(MARLIN_BUFFER_C, product.operands.c.place.at(row * row_bytes));
+    bindings.buffer(MARLIN_BUFFER_C,
+                    product.operands.c.place.at(static_cast<uint64_t>(rows.first) * row_bytes));
   }
   if (plan.kernel->shares_tiles)
     bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
         .buffer(MARLIN_BUFFER_FLAGS, places.flags);
+  if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, scratch.at(product.routes_at));
   bindings.value(MARLIN_BUFFER_ARGS, args);
-  return stream.dispatch(product.multiply, bindings, plan.grid(rows, layout.n),
+  return stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
                          plan.kernel->threads, "metal-marlin: multiply");
 }
 
-Status GemmCall::record_finish(GpuStream& stream, const DevicePointer& scratch,
-                               const Product& product, int64_t first, int64_t rows) {
+Status GemmCall::record_finish(GpuStream& stream, const Places& places, const Product& product,
+                               Rows rows) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
-  const ProductArgs args = product_args(problem, product.plan, product.operands, rows);
+  const bool sums = problem.routing.scales.present();
+  const int64_t of_row = sums ? problem.routing.ids.cols : 1;  // routed rows of a row of C
+  const ProductArgs args =
+      product_args(problem, product.plan, product.operands, rows.count / of_row);
   const uint64_t row_bytes =
       static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
   Bindings bindings;
   if (weights.layout.row_factor != kRowFactorNone)
-    bindings.buffer(MARLIN_BUFFER_ROWS, DevicePointer{weights.buffer, weights.layout.factors_at});
+    bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(weights.layout.factors_at));
   if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
+  if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at));
   bindings
       .buffer(MARLIN_BUFFER_C,
-              product.operands.c.place.at(static_cast<uint64_t>(first) * row_bytes))
-      .buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at))
+              product.operands.c.place.at(static_cast<uint64_t>(rows.first / of_row) * row_bytes))
+      .buffer(MARLIN_BUFFER_PARTIALS, places.scratch.at(product.partials_at))
       .value(MARLIN_BUFFER_ARGS, args);
   const uint32_t threads = helper_threads(*product.finish);
   return stream.dispatch(product.finish, bindings,
-                         helper_grid(finish_kernel(), problem.c.cols, rows, threads), threads,
-                         "metal-marlin: finish");
+                         helper_grid(finish_kernel(), problem.c.cols, rows.count / of_row, threads),
+                         threads, "metal-marlin: finish");
+}
+
+/// Records a step of block number `round` of the rows of every product that `does` it and has this
+/// many blocks.
+template <class Does, class Record>
+Status GemmCall::record_step(int64_t round, const Does& does, const Record& record,
+                             bool& recorded) const {
+  for (const Product& product : products_) {
+    const int64_t first = round * product.plan.m_block;
+    const int64_t left = product_rows(*product.problem, problem_size(*product.problem)) - first;
+    if (left <= 0 || !does(product)) continue;
+    MARLIN_RETURN_IF_ERROR(record(product, Rows{first, std::min(left, product.plan.m_block)}));
+    recorded = true;
+  }
+  return {};
 }
 
 /// Records block number `round` of the rows of every product that has this many blocks.
 Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t round,
                               bool& more) const {
-  bool partial = false;
+  // A step, and the barrier after it if something waits for it.
+  const auto step = [&](const auto& does, const auto& record, bool before = false) {
+    bool recorded = before;
+    const auto with_places = [&](const Product& product, Rows rows) {
+      return record(stream, places, product, rows);
+    };
+    MARLIN_RETURN_IF_ERROR(record_step(round, does, with_places, recorded));
+    return recorded ? stream.barrier() : Status();
+  };
   more = false;
+  bool prepared = false;
   for (const Product& product : products_) {
-    const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
-    if (left <= 0) continue;
-    MARLIN_RETURN_IF_ERROR(
-        record_multiply(stream, places, product, first, std::min(left, product.plan.m_block)));
-    partial = partial || product.plan.partial;
-    more = more || left > product.plan.m_block;
+    if (round != 0 || !product.prepares || product.plan.gathers) continue;
+    MARLIN_RETURN_IF_ERROR(record_prepares(stream, places, product));
+    prepared = true;
   }
+  MARLIN_RETURN_IF_ERROR(step(routed, record_route, prepared));
+  const auto gathers = [](const Product& product) { return product.plan.gathers; };
+  MARLIN_RETURN_IF_ERROR(step(gathers, record_prepare));
+
+  bool partial = false;
+  const auto multiply = [&](const Product& product, Rows rows) {
+    partial = partial || product.plan.partial;
+    const int64_t all = product_rows(*product.problem, problem_size(*product.problem));
+    more = more || rows.first + rows.count < all;
+    return record_multiply(stream, places, product, rows);
+  };
+  bool multiplied = false;
+  const auto every = [](const Product&) { return true; };
+  MARLIN_RETURN_IF_ERROR(record_step(round, every, multiply, multiplied));
   if (!partial) return {};
   MARLIN_RETURN_IF_ERROR(stream.barrier());
-  for (const Product& product : products_) {
-    const int64_t first = round * product.plan.m_block, left = product.problem->a.rows - first;
-    if (left > 0 && product.plan.partial)
-      MARLIN_RETURN_IF_ERROR(record_finish(stream, places.scratch, product, first,
-                                           std::min(left, product.plan.m_block)));
-  }
+  const auto finish = [&](const Product& product, Rows rows) {
+    return record_finish(stream, places, product, rows);
+  };
+  bool finished = false;
+  const auto has_partials = [](const Product& product) { return product.plan.partial; };
+  MARLIN_RETURN_IF_ERROR(record_step(round, has_partials, finish, finished));
   return more ? stream.barrier()
               : Status();  // the next block's partial sums take the place of these
 }
@@ -292,13 +405,6 @@ Status GemmCall::record(GpuStream& stream, Memory& memory) const {
     MARLIN_ASSIGN(places.flags, stream.flags(memory));
   }
   MARLIN_RETURN_IF_ERROR(stream.begin());
-  bool prepared = false;
-  for (const Product& product : products_) {
-    if (!product.prepares) continue;
-    MARLIN_RETURN_IF_ERROR(record_prepare(stream, places.scratch, product));
-    prepared = true;
-  }
-  if (prepared) MARLIN_RETURN_IF_ERROR(stream.barrier());
   bool more = true;
   for (int64_t round = 0; more; ++round)
     MARLIN_RETURN_IF_ERROR(record_round(stream, places, round, more));

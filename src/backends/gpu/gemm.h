@@ -14,6 +14,7 @@ namespace metal_marlin::gpu {
 
 struct ProductOperands {
   Matrix a, c, bias;
+  Matrix ids, scales;  ///< of experts
 };
 
 /// Threads of a helper kernel's threadgroup, all along its columns.
@@ -26,8 +27,8 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 
 /// Independent products that are recorded together:
 ///
-///   quantize or gather | barrier | multiply | barrier | finish | barrier | multiply the next block
-///   of rows | ...
+///   quantize or gather A, sort the routed rows of experts | barrier | gather A for each expert |
+///   barrier | multiply | barrier | finish | barrier | the next block of rows | ...
 ///
 /// Steps and barriers that no product needs are left out. Products that share an A in the same form
 /// prepare it once.
@@ -49,22 +50,33 @@ class GemmCall {
     const GemmProblem* problem;
     GemmPlan plan;
     ProductOperands operands;
-    device::KernelRef prepare, multiply, finish;
-    uint64_t activations_at = 0, scales_at = 0, partials_at = 0, shared_at = 0;  // in scratch
+    device::KernelRef prepare, multiply, finish, route;
+    // In scratch:
+    uint64_t activations_at = 0, scales_at = 0, partials_at = 0, shared_at = 0, routes_at = 0;
     bool prepares = false;  // itself, and not through another product
   };
+  /// Some rows of A or, of experts, routed rows of whole tokens.
+  struct Rows {
+    int64_t first, count;
+  };
+  static bool routed(const Product& product) { return product.problem->routing.present(); }
 
   static bool share_activations(const Product& one, const Product& other);
-  static Status record_prepare(GpuStream& stream, const DevicePointer& scratch,
-                               const Product& product);
   /// Where a recorded step finds memory of the stream.
   struct Places {
     DevicePointer scratch, flags;
   };
+  static Status record_prepare(GpuStream& stream, const Places& places, const Product& product,
+                               Rows rows);
+  static Status record_prepares(GpuStream& stream, const Places& places, const Product& product);
+  static Status record_route(GpuStream& stream, const Places& places, const Product& product,
+                             Rows rows);
   static Status record_multiply(GpuStream& stream, const Places& places, const Product& product,
-                                int64_t first, int64_t rows);
-  static Status record_finish(GpuStream& stream, const DevicePointer& scratch,
-                              const Product& product, int64_t first, int64_t rows);
+                                Rows rows);
+  static Status record_finish(GpuStream& stream, const Places& places, const Product& product,
+                              Rows rows);
+  template <class Does, class Record>
+  Status record_step(int64_t round, const Does& does, const Record& record, bool& recorded) const;
   Status record_round(GpuStream& stream, const Places& places, int64_t round, bool& more) const;
 
   KernelCache& kernels_;

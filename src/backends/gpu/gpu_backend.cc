@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/probe.h"
 #include "backends/gpu/unpack.h"
+#include "core/shapes.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
@@ -21,9 +23,10 @@
 namespace metal_marlin::gpu {
 namespace {
 
-int64_t element_bytes(const MatrixView& view) {
-  return static_cast<int64_t>(float_bytes(view.dtype));
-}
+/// The operands of a product in a list of all operands; an absent one has no number.
+struct Located {
+  size_t a = 0, c = 0, bias = 0, ids = 0, scales = 0;
+};
 
 class GpuBackend final : public Backend {
  public:
@@ -36,15 +39,17 @@ class GpuBackend final : public Backend {
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
-    MARLIN_RETURN_IF_ERROR(check_process());
-    const FormatRow& row = *format_row(source.meta().format);
-    if (row.has_real_codes() || row.format == MARLIN_UINT8)
-      return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
-                           row.name);
-    if (is_narrow(source.meta())) return pack(WidenedSource(source));
-    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> packed,
-                  pack_on_device(source, options_.policy->order, *device_, memory_, *runner_));
-    return packed;
+    const WeightSource* const one = &source;
+    MARLIN_ASSIGN(GpuWeightStack packed, pack_sources({&one, 1}));
+    return std::unique_ptr<PackedWeights>(std::move(packed[0]));
+  }
+
+  Result<ExpertStack> pack_experts(
+      std::span<const std::unique_ptr<WeightSource>> experts) override {
+    std::vector<const WeightSource*> sources;
+    for (const auto& expert : experts) sources.push_back(expert.get());
+    MARLIN_ASSIGN(GpuWeightStack packed, pack_sources(sources));
+    return ExpertStack(std::move_iterator(packed.begin()), std::move_iterator(packed.end()));
   }
 
   Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
@@ -94,7 +99,7 @@ class GpuBackend final : public Backend {
   }
 
   Result<Plan> plan(const GemmProblem& problem) override {
-    MARLIN_ASSIGN(const GemmPlan own, plan(problem, problem.a.rows));
+    MARLIN_ASSIGN(const GemmPlan own, plan(problem, problem_size(problem)));
     return Plan(own);
   }
 
@@ -137,6 +142,21 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  Result<GpuWeightStack> pack_sources(std::span<const WeightSource* const> sources) {
+    MARLIN_RETURN_IF_ERROR(check_process());
+    std::vector<std::unique_ptr<WidenedSource>> widened;
+    std::vector<const WeightSource*> wide;
+    for (const WeightSource* const source : sources) {
+      const FormatRow& row = *format_row(source->meta().format);
+      if (row.has_real_codes() || row.format == MARLIN_UINT8)
+        return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
+                             row.name);
+      if (is_narrow(source->meta())) widened.push_back(std::make_unique<WidenedSource>(*source));
+      wide.push_back(is_narrow(source->meta()) ? widened.back().get() : source);
+    }
+    return pack_on_device(wide, options_.policy->order, *device_, memory_, *runner_);
+  }
+
   /// Neither the driver's connection nor the locks of its threads come along into the child of a
   /// fork.
   Status check_process() const {
@@ -183,29 +203,35 @@ class GpuBackend final : public Backend {
     MARLIN_RETURN_IF_ERROR(stream.check());
     Operands devices(*device_, memory_, stream, false);
     Operands& operands = hosts != nullptr ? *hosts : devices;
-    struct Located {
-      size_t a = 0, c = 0, bias = 0;
-    };
     std::vector<Located> located;
     for (const auto& [problem, plan] : products) {
       Located& at = located.emplace_back();
       if (problem.a.rows == 0) continue;
-      MARLIN_ASSIGN(at.a, operands.add(problem.a, "a", element_bytes(problem.a), Access::read));
+      const auto input = [&](const MatrixView& view, const char* name, size_t& index) {
+        if (!view.present()) return Status();
+        MARLIN_ASSIGN(index, operands.add(view, name, element_bytes(view), Access::read));
+        return Status();
+      };
+      MARLIN_RETURN_IF_ERROR(input(problem.a, "a", at.a));
       const Access access = problem.accumulate ? Access::update : Access::write;
       MARLIN_ASSIGN(at.c, operands.add(problem.c, "c", element_bytes(problem.c), access));
-      if (!problem.bias.present()) continue;
-      MARLIN_ASSIGN(at.bias,
-                    operands.add(problem.bias, "bias", element_bytes(problem.bias), Access::read));
+      MARLIN_RETURN_IF_ERROR(input(problem.bias, "bias", at.bias));
+      MARLIN_RETURN_IF_ERROR(input(problem.routing.ids, "expert_ids", at.ids));
+      MARLIN_RETURN_IF_ERROR(input(problem.routing.scales, "expert_scales", at.scales));
     }
     MARLIN_RETURN_IF_ERROR(operands.stage());
     GemmCall call(kernels_);
     for (size_t i = 0; i < products.size(); ++i) {
       const auto& [problem, plan] = products[i];
       if (problem.a.rows == 0) continue;
-      const Matrix bias = problem.bias.present() ? operands.place(located[i].bias) : Matrix();
+      const auto place = [&](const MatrixView& view, size_t index) {
+        return view.present() ? operands.place(index) : Matrix();
+      };
+      const Located& at = located[i];
       MARLIN_RETURN_IF_ERROR(
           call.add(problem, plan.as<GemmPlan>(),
-                   {operands.place(located[i].a), operands.place(located[i].c), bias}));
+                   {operands.place(at.a), operands.place(at.c), place(problem.bias, at.bias),
+                    place(problem.routing.ids, at.ids), place(problem.routing.scales, at.scales)}));
     }
     return call.record(stream, memory_);
   }
@@ -239,8 +265,10 @@ class GpuBackend final : public Backend {
         if (chosen.kernel->shares_tiles) MARLIN_RETURN_IF_ERROR(stream.flags(memory_).status());
       }
       bytes += most;
-      for (MatrixView view : {problem.a, problem.c}) {
-        view.rows = max_m;
+      const bool routed = problem.routing.present();
+      for (MatrixView view : {problem.a, problem.c, problem.routing.ids, problem.routing.scales}) {
+        if (view.cols == 0) continue;  // there is none
+        view.rows = routed ? product_rows(problem, max_m) : max_m;
         staged += Operands::staging_bytes(view, element_bytes(view));
       }
       if (problem.bias.present())

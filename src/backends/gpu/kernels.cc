@@ -93,6 +93,8 @@ HelperKernel gather_kernel(marlin_dtype dtype) {
 
 HelperKernel finish_kernel() { return helper("finish", "finish"); }
 
+std::string_view route_kernel() { return "route"; }
+
 uint32_t float_constant(marlin_dtype dtype) {
   switch (dtype) {
     case MARLIN_F32:

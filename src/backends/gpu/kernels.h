@@ -80,6 +80,8 @@ HelperKernel unpack_kernel(KernelCodes codes);
 HelperKernel quantize_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
 HelperKernel finish_kernel();
+/// The kernel that sorts the routed rows of experts, in one threadgroup.
+std::string_view route_kernel();
 
 /// The value of enum MarlinFloat; `none` if the matrix is absent.
 uint32_t float_constant(marlin_dtype dtype);
@@ -89,7 +91,7 @@ uint32_t float_constant(marlin_dtype dtype);
 /// they do not multiply the number of compiled kernels.
 class Variant {
  public:
-  static constexpr uint32_t kConstants = 15;
+  static constexpr uint32_t kConstants = 16;
 
   explicit Variant(std::string_view name) : name_(name) {
     set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone);

@@ -47,6 +47,7 @@ struct RowBlockLayout {
   // Byte offsets of the parts, and the end of the last part.
   uint64_t scales_at = 0, zeros_at = 0, factors_at = 0, origins_at = 0, slot_to_k_at = 0, bytes = 0;
 
+  bool operator==(const RowBlockLayout&) const = default;
   int64_t row_blocks() const { return ceil_div(n, kRowBlock); }
   bool sparse() const {
     return codes == KernelCodes::fp4_sparse || codes == KernelCodes::u4_sparse;

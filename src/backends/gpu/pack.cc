@@ -280,9 +280,10 @@ class RowBlockPacker {
     for (int32_t u = 0; u < layout_.slots / kLanes; ++u)
       for (int j = 0; j < 4; ++j) {
         std::array<uint8_t, kUnitSlots> unit;  // codes (t, 0), then (t, 1)
-        for (int e = 0; e < kUnitSlots; ++e)
-          unit[static_cast<size_t>(e)] =
-              codes_[static_cast<size_t>(kLanes * u + mma_slot(j, e % 4, e / 4))];
+        for (int e = 0; e < kUnitSlots; ++e) {
+          const int64_t slot = int64_t{kLanes} * u + mma_slot(j, e % 4, e / 4);
+          unit[static_cast<size_t>(e)] = codes_[static_cast<size_t>(slot)];
+        }
         const int lane = 4 * (in_block % 8) + j;
         for (int v = 0; v < words; ++v)
           store(at + 4 * mma_word(u, words, lane, in_block / 8, v), mma_word_of(unit.data(), v));

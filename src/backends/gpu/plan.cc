@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
+#include <cmath>
 
 #include "base/checked.h"
 #include "core/plan.h"
@@ -42,6 +43,35 @@ int64_t activation_element(ActivationKind kind) {
   return kind == ActivationKind::i8 ? 1 : 2;
 }
 
+/// Rows for which a tile should have room, so that few experts have more than one tile: three
+/// standard deviations above the mean, of ids that are spread at random. A token names an expert
+/// once.
+int64_t rows_of_expert(const GemmProblem& problem, int64_t tokens) {
+  const double mean = static_cast<double>(product_rows(problem, tokens)) /
+                      static_cast<double>(problem.routing.stack->size());
+  const double most = std::ceil(mean + 3 * std::sqrt(mean) + 1);
+  return std::min(tokens, static_cast<int64_t>(most));
+}
+
+/// The rows of A (with routing: of an expert) that decide which kernel runs.
+int64_t rows_of_choice(const GemmProblem& problem, int64_t m) {
+  m = std::max<int64_t>(m, 1);
+  return problem.routing.present() ? rows_of_expert(problem, m) : m;
+}
+
+/// Whether the experts' weights are where one dispatch finds them all.
+Status check_experts(const GemmProblem& problem) {
+  const ExpertStack& stack = *problem.routing.stack;
+  if (stack.size() > kMostExperts)
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "%zu experts: this backend takes up to %d in one product", stack.size(),
+                         kMostExperts);
+  if (stack.size() == 1 || weights_of(problem).expert_stride != 0) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "the packed layouts of the experts differ, as act-order can make them do; "
+                       "this backend multiplies experts of one layout in one product");
+}
+
 Status check_device(const GemmProblem& problem, const device::Capabilities& device) {
   if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
     return Status::error(
@@ -66,15 +96,15 @@ KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& lay
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
 Result<const ProductKernel*> forced_kernel(const RowBlockLayout& layout, ActivationKind activation,
-                                           const PlanRules& rules) {
+                                           bool routed, const PlanRules& rules) {
   std::vector<KernelCandidate> all;
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (int c = 0; c < kKernelCodes; ++c)
       for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
-                                static_cast<ActivationKind>(a),
-                                static_cast<KernelCodes>(c) == layout.codes &&
-                                    static_cast<ActivationKind>(a) == activation));
+        all.push_back(candidate(
+            kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
+            !(routed && kernel.persistent) && static_cast<KernelCodes>(c) == layout.codes &&
+                static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
   return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
 }
@@ -116,14 +146,15 @@ Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const
                                     const KernelHealth::Reader& health) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
-  if (!rules.forced.empty()) return forced_kernel(layout, activation, rules);
+  const bool routed = problem.routing.present();  // which persistent kernels do not take
+  if (!rules.forced.empty()) return forced_kernel(layout, activation, routed, rules);
   const std::span<const ProductKernel> kernels = rules.policy.kernels;
   const size_t count = kernels.size();
   std::array<KernelCandidate, kMostProductKernels> candidates;
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
         candidate(kernels[i], layout, layout.codes, activation,
-                  can_share(kernels[i], m, layout) &&
+                  !(routed && kernels[i].persistent) && can_share(kernels[i], m, layout) &&
                       health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
@@ -198,6 +229,43 @@ uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout,
   return static_cast<uint8_t>(best);
 }
 
+/// How many values of a product's partial sums there are for each column: those of all parts of K.
+/// For experts this grows with the rows, although more rows mean fewer parts, so that what is
+/// reserved for many tokens serves fewer.
+int64_t partial_rows(const ProductKernel& kernel, const GemmPlan& plan, int64_t n, bool routed) {
+  if (!routed) return plan.splits * plan.m_block;
+  const int64_t most = kernel.groups_wanted * kernel.rows * kernel.columns / n;
+  return std::max(
+      {plan.m_block, plan.splits * plan.m_block, std::min(kMostSplits * plan.m_block, most)});
+}
+
+/// Values of T up to max_m at which the kernel changes. Scratch of one kernel grows with T.
+std::vector<int64_t> route_breakpoints(const GemmProblem& problem, int64_t max_m,
+                                       const PlanRules& rules) {
+  std::vector<int64_t> tokens = {1, max_m};
+  for (const ProductKernel& kernel : rules.policy.kernels) {
+    int64_t begin = 1, end = max_m;  // the most tokens whose experts' rows the kernel takes
+    while (begin < end && kernel.m_max != 0) {
+      const int64_t middle = begin + (end - begin + 1) / 2;
+      if (rows_of_expert(problem, middle) <= kernel.m_max)
+        begin = middle;
+      else
+        end = middle - 1;
+    }
+    tokens.push_back(begin);
+    tokens.push_back(std::min(begin + 1, max_m));
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
+/// Tiles that the routed rows of a block make, however they are spread over the experts.
+int64_t most_items(int64_t routed_rows, int64_t tile_rows, size_t experts) {
+  const int64_t with_rows = std::min(static_cast<int64_t>(experts), routed_rows);
+  return with_rows + (routed_rows - with_rows) / tile_rows;
+}
+
 const char* probe_text(KernelHealth::State state) {
   switch (state) {
     case KernelHealth::good:
@@ -213,6 +281,18 @@ const char* probe_text(KernelHealth::State state) {
 
 const GpuWeights& weights_of(const GemmProblem& problem) {
   return static_cast<const GpuWeights&>(*problem.weights);
+}
+
+int64_t product_rows(const GemmProblem& problem, int64_t m) {
+  return problem.routing.present() ? m * problem.routing.ids.cols : m;
+}
+
+int64_t rows_of_a(const GemmProblem& problem) {
+  return problem.a.rows == problem.routing.ids.rows ? problem.routing.ids.cols : 1;
+}
+
+int64_t problem_size(const GemmProblem& problem) {
+  return problem.routing.present() ? problem.routing.ids.rows : problem.a.rows;
 }
 
 Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
@@ -245,68 +325,81 @@ std::string KernelHealth::bad_ones() const {
 
 device::Size3 GemmPlan::grid(int64_t rows, int64_t n) const {
   const int64_t x = groups != 0 ? groups : ceil_div(n, kernel->columns);
-  const int64_t y = kernel->shares_tiles ? 1 : ceil_div(rows, kernel->rows);
-  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(splits)};
+  const int64_t tiles = items != 0 ? items : ceil_div(rows, kernel->rows);
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(kernel->shares_tiles ? 1 : tiles),
+          static_cast<uint32_t>(splits)};
 }
 
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
                            const device::Capabilities& device, int64_t most_rows) {
   const GpuWeights& weights = weights_of(problem);
   const RowBlockLayout& layout = weights.layout;
+  const bool routed = problem.routing.present();
   m = std::max<int64_t>(m, 1);
+  const int64_t all_rows = product_rows(problem, m);
   GemmPlan plan;
   plan.kernel = &kernel;
   plan.activation = activation_of(problem);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted;
+  plan.gathers = routed && layout.permuted;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
-  plan.split_blocks = ceil_div(blocks, split_count(kernel, m, layout.n, blocks));
+  plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, layout.n, blocks));
   plan.splits = ceil_div(blocks, plan.split_blocks);
-  plan.partial = plan.splits > 1 || is_two_input(problem.epilogue);
+  plan.partial = plan.splits > 1 || is_two_input(problem.epilogue) || routed;
   int64_t most = most_rows;
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
-  plan.m_block = std::min(m, std::max(most / kernel.rows, int64_t{1}) * kernel.rows);
-  plan.prepare_block = std::min(m, most_rows);
+  const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
+  plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
+  if (routed) plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
+  int64_t prepared_rows =
+      routed && problem.routing.ids.rows > 0 ? all_rows / rows_of_a(problem) : all_rows;
+  if (plan.gathers) prepared_rows = plan.m_block;
+  plan.prepare_block = std::min(prepared_rows, most_rows);
   plan.groups = persistent_groups(kernel, plan.m_block, layout, plan.splits, device);
   plan.team_shift = team_shift(kernel, layout, plan);
 
-  const Checked rows(m), slots(layout.slots);
-  Checked activations(0), scales(0), partials(0), shared(0);
+  const Checked rows(prepared_rows), slots(layout.slots);
+  Checked activations(0), scales(0), partials(0), shared(0), routes(0);
   if (plan.prepared)
     activations =
         (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
   if (plan.activation == ActivationKind::i8)
     scales = (rows * Checked(layout.slots / kActivationBlock * 4)).round_up(kScratchAlign);
   if (plan.partial)
-    partials = (Checked(plan.splits) * Checked(plan.m_block) * Checked(layout.n) * Checked(4))
-                   .round_up(kScratchAlign);
+    partials =
+        (Checked(partial_rows(kernel, plan, layout.n, routed)) * Checked(layout.n) * Checked(4))
+            .round_up(kScratchAlign);
   // A threadgroup hands its part of one tile to another. The same bytes for any kernel let any
   // serve a lower M.
   if (kernel.shares_tiles)
     shared = Checked(int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
+  if (routed)
+    routes = ((Checked(plan.items + 1) * Checked(int64_t{kRouteItem}) +
+               Checked(plan.m_block) * Checked(3)) *
+              Checked(4))
+                 .round_up(kScratchAlign);
   // A quarter: the parts of several products are added up.
-  if (!(activations + scales + partials + shared).at_most(UINT64_MAX / 4))
+  if (!(activations + scales + partials + shared + routes).at_most(UINT64_MAX / 4))
     return Status::error(MARLIN_E_MEMORY,
                          "%" PRId64 " rows of %" PRId64
                          " prepared activations do not fit the address space",
-                         m, layout.slots);
+                         prepared_rows, layout.slots);
   // Their sum is valid, and so is each. NOLINTBEGIN(bugprone-unchecked-optional-access)
   plan.activation_bytes = *activations.get();
   plan.activation_scale_bytes = *scales.get();
   plan.partial_bytes = *partials.get();
   plan.shared_bytes = *shared.get();
+  plan.route_bytes = *routes.get();
   // NOLINTEND(bugprone-unchecked-optional-access)
   return plan;
 }
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
-  if (problem.routing.present())
-    return Status::error(
-        MARLIN_E_UNSUPPORTED,
-        "this backend multiplies no mixture of experts in one product; the CPU does");
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
+  if (problem.routing.present()) MARLIN_RETURN_IF_ERROR(check_experts(problem));
   const KernelHealth::Reader health(rules.health);
   MARLIN_ASSIGN(const ProductKernel* const kernel,
-                choose(problem, std::max<int64_t>(m, 1), rules, health));
+                choose(problem, rows_of_choice(problem, m), rules, health));
   MARLIN_ASSIGN(GemmPlan plan, plan_with(*kernel, problem, m, rules.device, rules.most_rows));
   plan.health = health.of(decoder_of(*kernel, plan.activation, weights_of(problem).layout));
   return plan;
@@ -314,6 +407,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
 
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
                                               const PlanRules& rules) {
+  if (problem.routing.present()) return route_breakpoints(problem, max_m, rules);
   std::vector<int64_t> edges = {1, max_m};
   // Kernels that share tiles are chosen anew where the number of tiles changes.
   const auto shares = [](const ProductKernel& kernel) { return kernel.shares_tiles; };
@@ -355,6 +449,11 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
          plan.split_blocks, kBlockSlots);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
+  if (plan.items != 0)
+    append(text,
+           "experts: %zu, %" PRId64 " a token, sorted on the device into up to %" PRId64
+           " tiles of rows\n",
+           problem.routing.stack->size(), problem.routing.ids.cols, plan.items);
   const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
   append(text, "activations: %s\n",
          plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);
@@ -366,8 +465,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
   append(text, "probe: %s\n", probe_text(plan.health));
   const KernelHealth well;
-  const auto meant =
-      choose(problem, std::max<int64_t>(problem.a.rows, 1), rules, KernelHealth::Reader(well));
+  const auto meant = choose(problem, rows_of_choice(problem, problem_size(problem)), rules,
+                            KernelHealth::Reader(well));
   if (meant.ok() && meant.value() != &kernel) {
     const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());

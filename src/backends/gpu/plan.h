@@ -78,25 +78,36 @@ struct GemmPlan {
   int64_t splits = 1;      ///< parts of K, in threadgroups of their own
   int64_t groups = 0;      ///< of a persistent kernel, along x; 0: as many as there are tiles
   int64_t split_blocks = 1;
-  int64_t m_block = 0;        ///< rows of A of one dispatch
+  /// Rows of A of one dispatch; of experts: routed rows, of whole tokens.
+  int64_t m_block = 0;
+  int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
+  bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
+  uint64_t route_bytes = 0;
   uint64_t scratch_bytes() const {
-    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes;
+    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes;
   }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
 };
 
 const GpuWeights& weights_of(const GemmProblem& problem);
-/// MARLIN_E_UNSUPPORTED with the reason, or a plan for M = max(m, 1).
+/// The rows that `m` rows of A, or the routed rows that `m` tokens, make of the product.
+int64_t product_rows(const GemmProblem& problem, int64_t m);
+/// The routed rows of experts that share a row of A: those of a token, or 1.
+int64_t rows_of_a(const GemmProblem& problem);
+/// Of a problem: the rows of A or, with routing, the tokens.
+int64_t problem_size(const GemmProblem& problem);
+/// MARLIN_E_UNSUPPORTED with the reason, or a plan for M (with routing: T) = max(m, 1).
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
 /// A plan with this kernel, whatever else there is.
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
                            const device::Capabilities& device, int64_t most_rows = kMostRows);
-/// Values of M up to max_m among whose plans are all variants of kernels, and the most scratch.
+/// Values of M (with routing: T) up to max_m among whose plans are all variants of kernels, and the
+/// most scratch.
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
                                               const PlanRules& rules);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.

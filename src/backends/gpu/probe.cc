@@ -191,8 +191,11 @@ void report(const ProbeBench& bench, std::string_view kernel, const char* what) 
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
                                   ActivationKind activation, const RowBlockLayout& layout) {
   const ProbeWeights source(layout);
-  MARLIN_ASSIGN(const auto weights, pack_on_device(source, bench.policy.order, bench.device,
-                                                   bench.memory, bench.runner));
+  const WeightSource* const one = &source;
+  MARLIN_ASSIGN(
+      const GpuWeightStack packed,
+      pack_on_device({&one, 1}, bench.policy.order, bench.device, bench.memory, bench.runner));
+  const GpuWeights& weights = *packed[0];
   // More than one tile if the tile has few rows; otherwise one tile that is not full.
   const int64_t m = kernel.rows <= 8 ? kernel.rows + 1 : kernel.rows - 1;
   marlin_dtype dtype = MARLIN_F32;
@@ -207,13 +210,14 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   decode_floats(dtype, buffer->host(), m * kK, a.data());  // as the kernel sees them
 
   GemmProblem problem;
-  problem.weights = weights.get();
+  problem.weights = &weights;
   problem.compute = activation == ActivationKind::i8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
   problem.a = {buffer->host(), m, kK, kK, dtype};
   problem.c = {buffer->host() + c_at, m, kN, kN, MARLIN_F32};
   MARLIN_ASSIGN(const GemmPlan plan, plan_with(kernel, problem, m, bench.device.capabilities()));
-  const std::string_view name = kernel.name(weights->layout.codes, activation);
-  const Status ran = multiply(bench, problem, plan, {{{buffer, 0}, kK}, {{buffer, c_at}, kN}, {}});
+  const std::string_view name = kernel.name(weights.layout.codes, activation);
+  const Status ran =
+      multiply(bench, problem, plan, {{{buffer, 0}, kK}, {{buffer, c_at}, kN}, {}, {}, {}});
   if (ran.code() == MARLIN_E_NOT_FOUND || ran.code() == MARLIN_E_UNSUPPORTED) {
     report(bench, name, ran.message());
     return KernelHealth::bad;

@@ -30,7 +30,7 @@ class Bindings {
   std::span<const device::Argument> all() const { return {arguments_.data(), count_}; }
 
  private:
-  std::array<device::Argument, 12> arguments_;
+  std::array<device::Argument, 13> arguments_;
   size_t count_ = 0;
 };
 

@@ -54,7 +54,7 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     args.ld = to.stride;
     Bindings bindings;
     bind_weights(bindings, weights);
-    bindings.buffer(MARLIN_BUFFER_ROWS, DevicePointer{weights.buffer, layout.origins_at});
+    bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.origins_at));
     const auto element = static_cast<int64_t>(float_bytes(out.dtype));
     bindings.buffer(MARLIN_BUFFER_OUT,
                     to.place.at(static_cast<uint64_t>(first * to.stride * element)));
@@ -63,7 +63,7 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
           MARLIN_BUFFER_ROW_LIST,
           ids.place.at(static_cast<uint64_t>(first * ids.stride * int64_t{sizeof(int32_t)})));
     if (layout.permuted)
-      bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, DevicePointer{weights.buffer, layout.slot_to_k_at});
+      bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, weights.part(layout.slot_to_k_at));
     bindings.value(MARLIN_BUFFER_UNPACK_ARGS, args);
     MARLIN_RETURN_IF_ERROR(stream.dispatch(kernel, bindings,
                                            helper_grid(helper, layout.slots, count, threads),

@@ -1,5 +1,6 @@
 #include "backends/gpu/weights.h"
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "backends/gpu/pack.h"
@@ -7,40 +8,95 @@
 namespace metal_marlin::gpu {
 namespace {
 
-/// Copies from memory that the host fills to memory that the host does not reach, and waits.
-Status upload(device::Device& device, const device::BufferRef& from, const device::BufferRef& to,
-              uint64_t bytes) {
-  MARLIN_ASSIGN(const auto stream, device.stream({}));
-  MARLIN_RETURN_IF_ERROR(stream->copy(from, 0, to, 0, bytes));
-  MARLIN_RETURN_IF_ERROR(stream->commit());
-  return stream->wait(UINT64_MAX);
+/// The experts of one layout, in one buffer, one after another.
+class Stack {
+ public:
+  /// Allocates for `count` experts, each as `plan` says. Where the host does not reach the memory
+  /// of weights, it fills memory for one expert at a time, which is then copied.
+  static Result<Stack> allocate(const PackPlan& plan, size_t count, device::Device& device,
+                                Memory& memory) {
+    Stack stack(round_up(plan.layout.bytes, uint64_t{kPartAlign}), device);
+    if (count > UINT64_MAX / stack.stride_)
+      return Status::error(MARLIN_E_MEMORY, "%zu experts of %" PRIu64 " bytes do not fit memory",
+                           count, stack.stride_);
+    MARLIN_ASSIGN(stack.buffer_,
+                  memory.allocate(count * stack.stride_, device::Placement::device, "weights"));
+    if (stack.buffer_->host() == nullptr) {
+      MARLIN_ASSIGN(stack.filled_, memory.allocate(stack.stride_, device::Placement::shared,
+                                                   "weights on their way"));
+    }
+    return stack;
+  }
+
+  /// False if the exponents of some row do not fit bytes.
+  Result<bool> pack(const WeightSource& source, const PackPlan& plan, size_t expert,
+                    TaskRunner& runner) const {
+    const uint64_t at = expert * stride_;
+    std::byte* const to = filled_ != nullptr ? filled_->host() : buffer_->host() + at;
+    MARLIN_ASSIGN(const bool fits, pack_weights(source, plan, {to, plan.layout.bytes}, runner));
+    if (fits && filled_ != nullptr) MARLIN_RETURN_IF_ERROR(upload(at, plan.layout.bytes));
+    return fits;
+  }
+  DevicePointer place(size_t expert) const { return {buffer_, expert * stride_}; }
+  uint64_t stride() const { return stride_; }
+
+ private:
+  Stack(uint64_t stride, device::Device& device) : stride_(stride), device_(&device) {}
+
+  /// Copies from memory that the host fills to memory that the host does not reach, and waits.
+  Status upload(uint64_t at, uint64_t bytes) const {
+    MARLIN_ASSIGN(const auto stream, device_->stream({}));
+    MARLIN_RETURN_IF_ERROR(stream->copy(filled_, 0, buffer_, at, bytes));
+    MARLIN_RETURN_IF_ERROR(stream->commit());
+    return stream->wait(UINT64_MAX);
+  }
+
+  uint64_t stride_;
+  device::Device* device_;
+  device::BufferRef buffer_, filled_;  // filled_: null if the host reaches buffer_
+};
+
+Result<std::vector<PackPlan>> plan_all(std::span<const WeightSource* const> experts,
+                                       Exponents exponents, SlotOrder order) {
+  std::vector<PackPlan> plans;
+  for (const WeightSource* const expert : experts) {
+    MARLIN_ASSIGN(PackPlan plan, plan_packing(expert->meta(), exponents, order));
+    if (plan.layout.n > INT32_MAX - kRowBlock)
+      return Status::error(MARLIN_E_SHAPE, "n: %" PRId64 " rows are more than this device takes",
+                           plan.layout.n);
+    plans.push_back(std::move(plan));
+  }
+  return plans;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source, SlotOrder order,
-                                                   device::Device& device, Memory& memory,
-                                                   TaskRunner& runner) {
+Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> experts, SlotOrder order,
+                                      device::Device& device, Memory& memory, TaskRunner& runner) {
   for (const Exponents exponents : {Exponents::bytes, Exponents::floats}) {
-    MARLIN_ASSIGN(PackPlan plan, plan_packing(source.meta(), exponents, order));
-    const uint64_t bytes = plan.layout.bytes;
-    if (plan.layout.n > INT32_MAX - kRowBlock)
-      return Status::error(MARLIN_E_SHAPE, "n: %" PRId64 " rows are more than this device takes",
-                           plan.layout.n);
-    MARLIN_ASSIGN(device::BufferRef buffer,
-                  memory.allocate(bytes, device::Placement::device, "weights"));
-    device::BufferRef filled = buffer;
-    if (buffer->host() == nullptr) {
-      MARLIN_ASSIGN(filled,
-                    memory.allocate(bytes, device::Placement::shared, "weights on their way"));
+    MARLIN_ASSIGN(std::vector<PackPlan> plans, plan_all(experts, exponents, order));
+    const auto differs = [&](const PackPlan& plan) { return plan.layout != plans[0].layout; };
+    if (std::any_of(plans.begin(), plans.end(), differs)) break;
+    MARLIN_ASSIGN(const Stack stack, Stack::allocate(plans[0], plans.size(), device, memory));
+    GpuWeightStack packed;
+    for (size_t e = 0; e < plans.size(); ++e) {
+      MARLIN_ASSIGN(const bool fits, stack.pack(*experts[e], plans[e], e, runner));
+      if (!fits) break;
+      packed.push_back(std::make_unique<GpuWeights>(std::move(plans[e].meta), plans[e].layout,
+                                                    std::move(plans[e].slot_to_k), stack.place(e),
+                                                    experts.size() > 1 ? stack.stride() : 0));
     }
-    MARLIN_ASSIGN(const bool fits, pack_weights(source, plan, {filled->host(), bytes}, runner));
-    if (!fits) continue;
-    if (filled != buffer) MARLIN_RETURN_IF_ERROR(upload(device, filled, buffer, bytes));
-    return std::make_unique<GpuWeights>(std::move(plan.meta), plan.layout,
-                                        std::move(plan.slot_to_k), std::move(buffer));
+    if (packed.size() == experts.size()) return packed;
   }
-  return Status::error(MARLIN_E_INTERNAL, "packing: exponents did not fit float32 scales");
+  if (experts.size() == 1)
+    return Status::error(MARLIN_E_INTERNAL, "packing: exponents did not fit float32 scales");
+  GpuWeightStack apart;
+  for (const WeightSource* const expert : experts) {
+    MARLIN_ASSIGN(GpuWeightStack one,
+                  pack_on_device(std::span(&expert, 1), order, device, memory, runner));
+    apart.push_back(std::move(one[0]));
+  }
+  return apart;
 }
 
 }  // namespace metal_marlin::gpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/gpu/layout.h"
@@ -13,22 +14,34 @@ namespace metal_marlin::gpu {
 
 class GpuWeights final : public PackedWeights {
  public:
+  /// The parts are in `memory` from its place on. The next expert of a stack, if there is one,
+  /// follows after `stride` bytes.
   GpuWeights(WeightMeta meta, RowBlockLayout packed, std::vector<int32_t> order,
-             device::BufferRef memory)
-      : layout(packed), slot_to_k(std::move(order)), buffer(std::move(memory)) {
+             DevicePointer memory, uint64_t stride)
+      : layout(packed),
+        slot_to_k(std::move(order)),
+        expert_stride(stride),
+        place_(std::move(memory)) {
     meta_ = std::move(meta);
   }
   uint64_t bytes() const override { return layout.bytes; }
+  /// A part of the layout, which begins at this byte of it.
+  DevicePointer part(uint64_t at) const { return place_.at(at); }
 
   const RowBlockLayout layout;
   const std::vector<int32_t> slot_to_k;  ///< as on the device; empty when the order is the file's
-  const device::BufferRef buffer;
+  const uint64_t expert_stride;          ///< 0: the experts of the stack lie apart
+
+ private:
+  const DevicePointer place_;
 };
 
-/// Packs the weights on the host. With unified memory the result is the weights; otherwise it is
-/// copied to the device.
-Result<std::unique_ptr<GpuWeights>> pack_on_device(const WeightSource& source, SlotOrder order,
-                                                   device::Device& device, Memory& memory,
-                                                   TaskRunner& runner);
+using GpuWeightStack = std::vector<std::unique_ptr<GpuWeights>>;
+
+/// Packs experts (or the one matrix) on the host. With unified memory the result is the weights;
+/// otherwise it is copied to the device. Experts of one layout are neighbors in one buffer; if
+/// their layouts differ, which act-order can make them do, each has a buffer of its own.
+Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> experts, SlotOrder order,
+                                      device::Device& device, Memory& memory, TaskRunner& runner);
 
 }  // namespace metal_marlin::gpu

@@ -195,7 +195,7 @@ MARLIN_AMX [[gnu::noinline]] void multiply_rows(const Tile<kParts, kShift>& tile
 
 template <int kParts, int kShift>
 void multiply_tile(Bf16Chunk& chunk, bool first, const PanelArgs& args, const uint32_t* a_block,
-                   float* sums) {
+                   float* sums) {  // NOLINT(readability-non-const-parameter): the tile adds to them
   const int rows = args.activations.tile_rows;
   const Tile<kParts, kShift> tile(args, chunk, first, a_block, sums);
   chunk.registers.set_sizes(rows, kShift == 0 ? 8 : 16);

@@ -1,0 +1,201 @@
+// Mixtures of experts on the real Metal shaders: every routed row against its own float64 bound.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gpu.h"
+#include "kernels/formats_under_test.h"
+#include "kernels/mixture.h"
+
+namespace {
+
+using namespace device_test;
+using trial::Case;
+using trial::Mix;
+using trial::Mixture;
+using trial::Pick;
+
+/// Every access is checked. The device has no kernel but the one named, if any, and takes `most_rows` rows at a time.
+class Experts : public testing::Test {
+ protected:
+  static Gpu gpu(const char* kernel = "", int64_t most_rows = mm::gpu::kMostRows, uint64_t seed = 5) {
+    return Gpu(std::make_shared<TestbedDevice>(TestbedOptions{.seed = seed, .changes = {}}),
+               {.probe = false, .most_rows = most_rows}, {.kernel = kernel});
+  }
+  static void expect_right(const Case& c, const Mix& mix, bool poisoned = false) {
+    Mixture m(c, mix);
+    if (poisoned) m.poison();
+    ASSERT_EQ(m.pack(1), MARLIN_OK);
+    ASSERT_TRUE(m.run()) << c.describe();
+    EXPECT_TRUE(m.check()) << c.describe() << ", " << mix.tokens << " tokens, " << mix.experts << " experts";
+  }
+};
+
+constexpr Mix kMixes[] = {
+    {1, 1, 1, Pick::random, false, 0},           {1, 5, 4, Pick::random, false, 0},
+    {1, 40, 4, Pick::random, true, MARLIN_F32},  {2, 8, 8, Pick::repeated, false, 0},
+    {5, 7, 2, Pick::outside, false, 0},          {5, 3, 4, Pick::outside, true, MARLIN_BF16},
+    {20, 4, 3, Pick::random, true, MARLIN_F16},  {37, 6, 1, Pick::last, false, MARLIN_F32},
+    {1, 4, 2, Pick::outside, false, MARLIN_F32}, {0, 3, 2, Pick::random, false, 0},
+};
+
+TEST_F(Experts, OfEveryFormatAreThoseOfFloat64) {
+  const Gpu device = gpu();
+  uint32_t seed = 1;
+  for (const trial::Kind& kind : trial::kKinds) {
+    if (kind.format > MARLIN_IQ4) continue;  // which this backend does not take
+    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+      Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 33, seed % 2 == 0 ? 150 : 33);
+      c.seed = ++seed;
+      c.a_type = seed % 3 == 0 ? MARLIN_F32 : (seed % 3 == 1 ? MARLIN_F16 : MARLIN_BF16);
+      c.strides = static_cast<trial::Strides>(seed % 3);
+      c.c_type = seed % 4 == 0 ? MARLIN_BF16 : MARLIN_F32;
+      c.bias_type = seed % 5 == 0 ? 0 : MARLIN_F16;
+      c.accumulate = seed % 4 == 2;
+      expect_right(c, kMixes[seed % std::size(kMixes)], seed % 7 == 0);
+    }
+  }
+}
+
+/// Each kernel, also with more rows of an expert than its tile has, in blocks of a few tokens, in any order of threadgroups.
+TEST_F(Experts, OfEveryKernelAreThoseOfFloat64) {
+  uint32_t seed = 1;
+  for (const char* const codes : {"u4", "fp4"}) {
+    const trial::Kind& kind = trial::kKinds[codes[0] == 'u' ? 1 : 5];
+    for (const auto& kernel : mm::gpu::simdgroup_policy().kernels) {
+      const auto codes_kind = codes[0] == 'u' ? mm::gpu::KernelCodes::u4 : mm::gpu::KernelCodes::fp4;
+      const std::string name(kernel.name(codes_kind, mm::gpu::ActivationKind::f16));
+      for (const int64_t most_rows : {mm::gpu::kMostRows, int64_t{7}}) {
+        const Gpu device = gpu(name.c_str(), most_rows, ++seed);
+        Case c = trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 150);
+        c.a_type = MARLIN_F16;
+        c.seed = seed;
+        expect_right(c, {23, 3, 3, Pick::outside, seed % 2 == 0, seed % 3 == 0 ? MARLIN_F32 : 0});
+      }
+    }
+  }
+}
+
+TEST_F(Experts, TakeEveryEpilogue) {
+  const Gpu device = gpu();
+  for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI; ++epilogue) {
+    for (const marlin_dtype scales : {0, MARLIN_F32}) {
+      Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 74, 64);
+      c.a_type = MARLIN_BF16;
+      c.epilogue = epilogue;
+      c.interleaved = epilogue == MARLIN_EPILOGUE_SWIGLU_OAI;
+      c.bias_type = MARLIN_F32;
+      c.seed = 3;
+      expect_right(c, {9, 4, 2, Pick::outside, false, scales});
+    }
+  }
+}
+
+/// Each expert has its own order of columns: A is gathered for each routed row.
+TEST_F(Experts, OfActOrderAreThoseOfFloat64) {
+  for (const int64_t most_rows : {mm::gpu::kMostRows, int64_t{5}}) {
+    const Gpu device = gpu("", most_rows);
+    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+      for (const bool row_a_slot : {false, true})
+        for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_F16}) {
+          Case c = trial::case_of(trial::kKinds[1], compute, 1, 70, 256);
+          c.order = trial::Order::permuted;
+          c.a_type = a_type;
+          expect_right(c, {12, 5, 3, Pick::outside, row_a_slot, MARLIN_F32}, a_type == MARLIN_F16);
+        }
+  }
+}
+
+/// More experts than threads that sort them, and more rows than one of its turns takes.
+TEST_F(Experts, OfManyExpertsAreSorted) {
+  const Gpu device = gpu();
+  Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 32, 32);
+  c.a_type = MARLIN_F16;
+  expect_right(c, {90, 600, 7, Pick::random, false, MARLIN_F32});
+  expect_right(c, {300, 3, 2, Pick::random, false, 0});
+}
+
+/// A product's matrices in buffers of the device, which a stream needs.
+class InBuffers {
+ public:
+  InBuffers(const mm::context& context, const marlin_gemm_desc& host) : host_(host), desc(host) {
+    for (marlin_matrix* const m : {&desc.a, &desc.c, &desc.bias, &desc.expert_ids, &desc.expert_scales}) {
+      if (m->data == nullptr) continue;
+      buffers_.emplace_back(context, bytes(*m));
+      std::memcpy(buffers_.back().data(), m->data, bytes(*m));
+      const int64_t stride = m->row_stride;
+      marlin_matrix in_buffer = buffers_.back().matrix<uint8_t>(m->rows, m->cols);
+      in_buffer.row_stride = stride, in_buffer.dtype = m->dtype;
+      *m = in_buffer;
+      if (m == &desc.c) c_ = buffers_.size() - 1;
+    }
+  }
+  /// Back to the host's C.
+  void copy_back() const { std::memcpy(host_.c.data, buffers_[c_].data(), bytes(host_.c)); }
+
+ private:
+  static uint64_t bytes(const marlin_matrix& m) {
+    const int64_t stride = m.row_stride != 0 ? m.row_stride : m.cols;
+    const uint64_t element = m.dtype == MARLIN_I32 ? 4 : static_cast<uint64_t>(oracle::bytes_of(m.dtype));
+    return static_cast<uint64_t>((m.rows - 1) * stride + m.cols) * element;
+  }
+  const marlin_gemm_desc host_;
+  std::vector<mm::buffer> buffers_;
+  size_t c_ = 0;
+
+ public:
+  marlin_gemm_desc desc;
+};
+
+TEST_F(Experts, RunInTheScratchThatPreparingAsksFor) {
+  const Gpu device = gpu();
+  for (const int64_t tokens : {1, 3, 24}) {
+    for (const trial::Order order : {trial::Order::plain, trial::Order::permuted}) {
+      Case c = trial::case_of(trial::kKinds[1], MARLIN_COMPUTE_INT8, 1, 70, 128);
+      c.order = order;
+      Mixture m(c, {tokens, 6, 4, Pick::random, false, MARLIN_F32});
+      ASSERT_EQ(m.pack(1), MARLIN_OK);
+      const InBuffers product(device.context, m.desc());
+      const marlin_gemm_desc* const descs[] = {&product.desc};
+      uint64_t bytes = 0;
+      EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{24}, &bytes);
+      const mm::buffer scratch(device.context, bytes);
+      auto with = mm::make<marlin_stream_desc>();
+      with.scratch = scratch.matrix<uint8_t>(1, static_cast<int64_t>(bytes));
+      const mm::stream stream(device.context, with);
+      EXPECT_OK(marlin_gemm, stream.get(), descs[0]);
+      EXPECT_OK(marlin_stream_wait, stream.get(), UINT64_MAX);
+      product.copy_back();
+      EXPECT_TRUE(m.check()) << tokens << " tokens";
+    }
+  }
+}
+
+TEST_F(Experts, WhoseLayoutsDifferAreRefused) {
+  const Gpu device = gpu();
+  Case c = trial::case_of(trial::kKinds[1], MARLIN_COMPUTE_DEFAULT, 1, 70, 256);
+  c.order = trial::Order::unequal;
+  Mixture m(c, {4, 5, 2, Pick::random, false, 0});
+  ASSERT_EQ(m.pack(1), MARLIN_OK);
+  const auto ran = m.run();
+  EXPECT_FALSE(ran);
+  EXPECT_NE(std::string(ran.message()).find("the packed layouts of the experts differ"), std::string::npos) << ran.message();
+}
+
+TEST_F(Experts, AreExplained) {
+  const Gpu device = gpu();
+  Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 70, 64);
+  c.a_type = MARLIN_F16;
+  Mixture m(c, {6, 12, 3, Pick::random, false, 0});
+  ASSERT_EQ(m.pack(1), MARLIN_OK);
+  const marlin_gemm_desc d = m.desc();
+  char text_of[2048] = {};
+  EXPECT_OK(marlin_explain, &d, text_of, sizeof text_of, nullptr);
+  const std::string text = text_of;
+  EXPECT_NE(text.find("kernel: gemv_fp4_f16_m6"), std::string::npos) << text;
+  EXPECT_NE(text.find("experts: 12, 3 a token, sorted on the device into up to 13 tiles of rows"), std::string::npos) << text;
+}
+
+}  // namespace
