@@ -335,7 +335,8 @@ typedef struct marlin_pack_desc {
  * one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C
  * has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the
  * scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds
- * experts first..last passes id - first. Only the CPU supports this so far; other backends return MARLIN_E_UNSUPPORTED. */
+ * experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as
+ * act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED. */
 typedef struct marlin_gemm_desc {
   uint32_t struct_size;
   marlin_compute compute;

@@ -186,8 +186,9 @@ extern "C" __global__ void __launch_bounds__(kRouteThreads)
   for (int row = thread; row < rows; row += threads) {
     const int token = row / args.top_k, s = row % args.top_k;
     const int id = ids[token * args.id_stride + s];
-    experts[row] = id >= 0 && id < args.experts ? id : -1;
-    if (scale_type != kFloatNone)
+    const bool exists = id >= 0 && id < args.experts;
+    experts[row] = exists ? id : -1;
+    if (exists && scale_type != kFloatNone)
       scales[row] = read_float(launch.buffer<const void>(MARLIN_BUFFER_ID_SCALES),
                                token * args.scale_stride + s, scale_type);
   }

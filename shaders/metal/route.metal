@@ -42,8 +42,10 @@ kernel void route(const device int* ids [[buffer(MARLIN_BUFFER_IDS)]],
   for (int row = thread_index; row < rows; row += threads) {
     const int token = row / args.top_k, s = row % args.top_k;
     const int id = ids[token * args.id_stride + s];
-    experts[row] = id >= 0 && id < args.experts ? id : -1;
-    if (has_bias) scales[row] = read_float(id_scales, token * args.scale_stride + s, bias_type);
+    const bool exists = id >= 0 && id < args.experts;
+    experts[row] = exists ? id : -1;
+    if (exists && has_bias)
+      scales[row] = read_float(id_scales, token * args.scale_stride + s, bias_type);
   }
   threadgroup_barrier(mem_flags::mem_device);
 

@@ -34,7 +34,7 @@ class Gemm:
     epilogue    f
     accumulate  add to what `out` holds
 
-    A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them; only the CPU serves it so far.
+    A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them.
 
     expert_ids     int32 [..., top_k], the experts of each token; an id outside [0, E) contributes 0
     expert_scales  [..., top_k], floats: `out` is the sum of each token's products times these. None: no sum
