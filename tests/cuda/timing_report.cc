@@ -1,5 +1,6 @@
 #include "timing_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -18,82 +19,130 @@ std::string today() {
 
 const char* name_of(marlin_dtype activations) { return activations == MARLIN_F16 ? "f16" : "bf16"; }
 
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// The median of numerator[i] over denominator[i].
+double median_ratio(const std::vector<double>& numerator, const std::vector<double>& denominator) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < numerator.size(); ++i) ratios.push_back(numerator[i] / denominator[i]);
+  return median(ratios);
+}
+
+void print_title(const Setting& setting, const std::string& cublas) {
+  std::printf("metal-marlin on %s, driver %s, cuBLAS %s, %s\n", setting.device.c_str(), setting.driver.c_str(), cublas.c_str(),
+              today().c_str());
+}
+
+std::string replays_text(const Setting& setting) {
+  return "Medians of " + std::to_string(setting.rounds) + " replays, " +
+         (setting.cool ? "cool: each after 25 ms without work" : "hot: back to back") + "; the graphs of a line take turns.";
+}
+
+std::string cublas_text(const RaceTimes& race) {
+  char text[32] = "        -        -";
+  if (race.cublas) std::snprintf(text, sizeof text, "%9.2f %8.2f", race.cublas->us, race.cublas->speedup);
+  return text;
+}
+
 void print_place(const Shape& shape, const Format& format, int64_t m) {
   std::printf("%-8s %6lld -> %6lld  %-6s %5lld", shape.name, static_cast<long long>(shape.k), static_cast<long long>(shape.n),
               format.name, static_cast<long long>(m));
 }
 
+void put_format(nlohmann::ordered_json& record, const Format& format) {
+  record["format"] = format.name;
+  record["group"] = format.group;
+}
+
+void put_times(nlohmann::ordered_json& record, const RaceTimes& race, const std::string& cublas) {
+  record["us"] = race.us;
+  record["read_us"] = race.read_us;
+  record["times_read"] = race.times_read;
+  record["cublas"] = nullptr;
+  record["cublas_us"] = nullptr;
+  record["speedup_over_cublas"] = nullptr;
+  if (!race.cublas) return;
+  record["cublas"] = cublas;
+  record["cublas_us"] = race.cublas->us;
+  record["speedup_over_cublas"] = race.cublas->speedup;
+}
+
+void put_verdict(nlohmann::ordered_json& record, const Verdict& verdict) {
+  record["right"] = verdict.is_right();
+  record["worst_error_over_bound"] = verdict.worst();
+  record["nmse"] = verdict.nmse();
+}
+
 }  // namespace
 
-double Result::tflops() const { return 2e-6 * static_cast<double>(m * shape.n * shape.k) / us; }
+Records::Records(Setting setting, const std::string& path) : setting_(std::move(setting)) {
+  if (path.empty()) return;
+  file_.open(path);
+  if (!file_) throw std::runtime_error(path + ": cannot be written");
+}
 
-Report::Report(Setting setting, const std::string& json) : setting_(std::move(setting)) {
-  if (!json.empty()) {
-    json_.open(json);
-    if (!json_) throw std::runtime_error(json + ": cannot be written");
-  }
+void Records::write(const nlohmann::ordered_json& result) {
+  if (!file_.is_open()) return;
+  nlohmann::ordered_json record;
+  record["device"] = setting_.device;
+  record["driver"] = setting_.driver;
+  record["activations"] = name_of(setting_.activations);
+  record["temperature"] = setting_.cool ? "cool" : "hot";
+  record["rounds"] = setting_.rounds;
+  record.update(result);
+  file_ << record.dump() << std::endl;
+}
+
+RaceTimes race_of(const std::vector<std::vector<double>>& times) {
+  RaceTimes race{median(times[0]), median(times[1]), median_ratio(times[0], times[1]), {}};
+  if (times.size() > 2) race.cublas = {median(times[2]), median_ratio(times[2], times[0])};
+  return race;
+}
+
+double ProductResult::tflops() const { return 2e-6 * static_cast<double>(m * shape.n * shape.k) / race.us; }
+
+ProductReport::ProductReport(Records records, std::string cublas) : records_(std::move(records)), cublas_(std::move(cublas)) {
+  print_title(records_.setting(), cublas_);
   std::printf(
-      "metal-marlin on %s, driver %s, cuBLAS %s, %s\n"
       "C[M, N] = A[M, K] W[N, K]^T, %s activations and results. Each product of a graph has weights of its own (more than 750 "
       "MB\n"
-      "in all). Medians of %d replays, %s; the graphs of a line take turns.\n\n"
+      "in all). %s\n\n"
       "  us        a product with quantized weights\n"
       "  read      a kernel that only reads as many bytes as the weights have;  /read: us over it, 1 at best\n"
       "  cuBLAS    the product with 16-bit weights;  speed-up: it over us\n"
       "  worst     the largest error over its bound, of up to 64 x 64 elements; above 1 the product is wrong\n\n",
-      setting_.device.c_str(), setting_.driver.c_str(), setting_.cublas.c_str(), today().c_str(), name_of(setting_.activations),
-      setting_.rounds, setting_.cool ? "cool: each after 25 ms without work" : "hot: back to back");
+      name_of(records_.setting().activations), replays_text(records_.setting()).c_str());
   std::printf("%-8s %6s -> %6s  %-6s %5s %9s %9s %6s %9s %8s %8s %7s  %s\n", "shape", "K", "N", "format", "M", "us", "read",
               "/read", "cuBLAS", "speed-up", "TFLOP/s", "worst", "kernel");
   std::fflush(stdout);
 }
 
-void Report::add(const Result& result) {
-  char cublas[32] = "        -        -";
-  if (result.cublas) std::snprintf(cublas, sizeof cublas, "%9.2f %8.2f", result.cublas->us, result.cublas->speedup);
-  print_place(result.shape, result.format, result.m);
-  std::printf(" %9.2f %9.2f %6.2f %s %8.1f %7.3f  %s\n", result.us, result.read_us, result.times_read, cublas, result.tflops(),
-              result.verdict.worst, result.kernel.c_str());
-  std::fflush(stdout);
-  if (json_.is_open()) write_record(result);
-}
-
-void Report::refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why) {
+void ProductReport::add(const ProductResult& result) {
+  const auto& [shape, format, m, kernel, race, verdict] = result;
   print_place(shape, format, m);
-  std::printf("  %s\n", why.c_str());
+  std::printf(" %9.2f %9.2f %6.2f %s %8.1f %7.3f  %s\n", race.us, race.read_us, race.times_read, cublas_text(race).c_str(),
+              result.tflops(), verdict.worst(), kernel.c_str());
   std::fflush(stdout);
+  nlohmann::ordered_json record;
+  record["shape"] = shape.name;
+  record["k"] = shape.k;
+  record["n"] = shape.n;
+  put_format(record, format);
+  record["m"] = m;
+  record["kernel"] = kernel;
+  put_times(record, race, cublas_);
+  record["tflops"] = result.tflops();
+  put_verdict(record, verdict);
+  records_.write(record);
 }
 
-void Report::write_record(const Result& result) {
-  nlohmann::ordered_json record;
-  record["device"] = setting_.device;
-  record["driver"] = setting_.driver;
-  record["shape"] = result.shape.name;
-  record["k"] = result.shape.k;
-  record["n"] = result.shape.n;
-  record["format"] = result.format.name;
-  record["group"] = result.format.group;
-  record["m"] = result.m;
-  record["activations"] = name_of(setting_.activations);
-  record["kernel"] = result.kernel;
-  record["us"] = result.us;
-  record["read_us"] = result.read_us;
-  record["times_read"] = result.times_read;
-  record["cublas"] = nullptr;
-  record["cublas_us"] = nullptr;
-  record["speedup_over_cublas"] = nullptr;
-  if (result.cublas) {
-    record["cublas"] = setting_.cublas;
-    record["cublas_us"] = result.cublas->us;
-    record["speedup_over_cublas"] = result.cublas->speedup;
-  }
-  record["tflops"] = result.tflops();
-  record["right"] = result.verdict.is_right();
-  record["worst_error_over_bound"] = result.verdict.worst;
-  record["nmse"] = result.verdict.nmse;
-  record["temperature"] = setting_.cool ? "cool" : "hot";
-  record["rounds"] = setting_.rounds;
-  json_ << record.dump() << std::endl;
+void ProductReport::refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why) const {
+  print_place(shape, format, m);
+  std::printf("  not served: %s\n", why.c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace timing
