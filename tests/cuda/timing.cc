@@ -32,32 +32,26 @@ std::vector<std::string> names_of(const Entry (&table)[kCount]) {
   return names;
 }
 
-/// The exit status if there is nothing to run.
-std::optional<int> parse(int argc, char** argv, Options& options) {
-  CLI::App app(
-      "Times products on an NVIDIA GPU beside cuBLAS and a kernel that only reads as many bytes, and checks them.\n"
-      "METAL_MARLIN_KERNEL=NAME forces a kernel. The exit status is 1 if a product is wrong or refused.");
+/// What the command line has as words.
+struct Words {
   std::vector<std::string> shapes = names_of(kShapes), formats = {"mxfp4"};
   std::string activations = "bf16";
+};
+
+/// A list with commas between; what follows is no part of it.
+CLI::Option* as_list(CLI::Option* option) { return option->delimiter(',')->allow_extra_args(false); }
+
+void add_common(CLI::App& app, Options& options, Words& words) {
   app.add_option("READ_FLOOR.fatbin", options.read_floor, "the kernel that only reads, as the build makes it")
       ->required()
       ->check(CLI::ExistingFile);
-  app.add_option("--shapes", shapes, "of these, with commas between; lm_head has up to 8 rows")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::IsMember(names_of(kShapes)))
-      ->capture_default_str();
-  app.add_option("--rows", options.rows, "M, with commas between")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--formats", formats, "of the weights, with commas between")
-      ->delimiter(',')
-      ->allow_extra_args(false)
+  as_list(app.add_option("--rows", options.rows,
+                         "M, with commas between (1,8,16,64,128,256,512,2048; with --decoder 1,2,4,8,16,64,512)"))
+      ->check(CLI::Range(1, 4096));
+  as_list(app.add_option("--formats", words.formats, "of the weights, with commas between"))
       ->check(CLI::IsMember(names_of(kFormats)))
       ->capture_default_str();
-  app.add_option("--activations", activations, "and results; cuBLAS's weights, too")
+  app.add_option("--activations", words.activations, "and results; cuBLAS's weights, too")
       ->check(CLI::IsMember({"bf16", "f16"}))
       ->capture_default_str();
   app.add_flag("--cool", options.cool, "25 ms without work before each replay; otherwise replays are back to back");
@@ -68,14 +62,38 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       ->allow_extra_args(false)
       ->check(CLI::ExistingDirectory);
   app.add_option("--json", options.json, "a file for one JSON record a line of the table");
+}
+
+void add_modes(CLI::App& app, Options& options, Words& words) {
+  auto* const shapes =
+      as_list(app.add_option("--shapes", words.shapes, "of these, with commas between; lm_head has up to 8 rows"))
+          ->check(CLI::IsMember(names_of(kShapes)))
+          ->capture_default_str();
+  auto* const decoder = app.add_flag("--decoder", options.decoder,
+                                     "instead of single products: all products of a decoder of 7 B weights in one graph")
+                            ->excludes(shapes);
+  app.add_flag("--dense", options.dense, "cuBLAS as such a decoder, too, whose weights take 13 GB")->needs(decoder);
+}
+
+/// The exit status if there is nothing to run.
+std::optional<int> parse(int argc, char** argv, Options& options) {
+  CLI::App app(
+      "Times products on an NVIDIA GPU beside cuBLAS and a kernel that only reads as many bytes, and checks them.\n"
+      "METAL_MARLIN_KERNEL=NAME forces a kernel. The exit status is 1 if a product is wrong or refused.");
+  Words words;
+  add_common(app, options, words);
+  add_modes(app, options, words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e);
   }
-  options.shapes = named(kShapes, shapes);
-  options.formats = named(kFormats, formats);
-  options.activations = activations == "f16" ? MARLIN_F16 : MARLIN_BF16;
+  options.shapes = named(kShapes, words.shapes);
+  options.formats = named(kFormats, words.formats);
+  options.activations = words.activations == "f16" ? MARLIN_F16 : MARLIN_BF16;
+  if (options.rows.empty())
+    options.rows = options.decoder ? std::vector<int64_t>{1, 2, 4, 8, 16, 64, 512}
+                                   : std::vector<int64_t>{1, 8, 16, 64, 128, 256, 512, 2048};
   return {};
 }
 
@@ -85,7 +103,8 @@ int main(int argc, char** argv) {
   try {
     Options options;
     if (const auto status = parse(argc, argv, options)) return *status;
-    const bool right = race_products(Bench(options));
+    const Bench bench(options);
+    const bool right = options.decoder ? time_decoder(bench) : race_products(bench);
     if (!right) std::fprintf(stderr, "A product is wrong or refused.\n");
     return right ? 0 : 1;
   } catch (const std::exception& e) {

@@ -20,6 +20,12 @@ void Verdict::add(const oracle::Element& expected, double got) {
   squares_ += expected.value * expected.value;
 }
 
+void Verdict::add(const Verdict& of_others) {
+  worst_ = std::max(worst_, of_others.worst_);
+  errors_ += of_others.errors_;
+  squares_ += of_others.squares_;
+}
+
 std::vector<int64_t> some_of(int64_t count, int64_t most) {
   std::vector<int64_t> chosen(static_cast<size_t>(std::min(count, most)));
   std::iota(chosen.begin(), chosen.end(), 0);

@@ -15,6 +15,7 @@ namespace timing {
 class Verdict {
  public:
   void add(const oracle::Element& expected, double got);
+  void add(const Verdict& of_others);
   double worst() const { return worst_; }  ///< the largest error over its bound
   /// Sum of squared errors over sum of squares; rounding to bfloat16 alone makes 3e-6.
   double nmse() const { return errors_ / squares_; }

@@ -17,10 +17,12 @@ struct Options {
   std::string read_floor, json;
   std::vector<const Shape*> shapes;
   std::vector<const Format*> formats;
-  std::vector<int64_t> rows = {1, 8, 16, 64, 128, 256, 512, 2048};
+  std::vector<int64_t> rows;
   std::vector<std::string> cublas;
   marlin_dtype activations = MARLIN_BF16;
   bool cool = false;
+  bool decoder = false;
+  bool dense = false;  ///< cuBLAS as a decoder, too
   int rounds = 11;
 };
 
@@ -36,7 +38,11 @@ struct Bench {
   const ReadFloor read_floor;
 };
 
-/// Products of single weights beside cuBLAS. Whether all ran and were right.
+// The modes return whether all products ran and were right.
+
+/// Products of single weights beside cuBLAS.
 bool race_products(const Bench& bench);
+/// The products of a decoder's step.
+bool time_decoder(const Bench& bench);
 
 }  // namespace timing

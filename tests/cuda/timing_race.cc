@@ -53,12 +53,12 @@ class Race {
         cublas_(bench.device, bench.options.cublas),
         made_(bench.options.shapes),
         numbers_(bench.device, bytes_of_numbers(bench.options), bench.options.activations),
-        report_({bench.setting(), bench.options.json}, cublas_.about()) {}
+        report_(bench.setting(), bench.options.json, cublas_.about()) {}
 
   /// Whether all products ran and were right.
   bool run() {
     for (const Shape* shape : bench_.options.shapes) run(*shape);
-    return right_;
+    return report_.is_right();
   }
 
  private:
@@ -93,12 +93,9 @@ class Race {
   /// race.
   void run(const Place& place, int64_t m) {
     try {
-      const ProductResult result = measure(place, m);
-      right_ = right_ && result.verdict.is_right();
-      report_.add(result);
+      report_.add(measure(place, m));
     } catch (const mm::error& e) {
       if (e.status() != MARLIN_E_UNSUPPORTED) throw;
-      right_ = false;
       report_.refuse(place.shape, place.format, m, e.what());
     }
   }
@@ -118,9 +115,7 @@ class Race {
     std::vector<const Graph*> graphs = {&ours, &read};
     std::unique_ptr<Graph> dense;
     if (cublas_.is_there()) {
-      multiply_dense(shape, operands, m, 1);
-      device.wait();
-      dense = std::make_unique<Graph>(device, [&] { multiply_dense(shape, operands, m, copies_of(dense_bytes(shape))); });
+      dense.reset(new Graph(warm_graph(device, [&] { multiply_dense(shape, operands, m, copies_of(dense_bytes(shape))); })));
       graphs.push_back(dense.get());
     }
     auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
@@ -169,7 +164,6 @@ class Race {
   const RandomWeights made_;
   const RepeatedNumbers numbers_;
   ProductReport report_;
-  bool right_ = true;
 };
 
 }  // namespace

@@ -70,22 +70,18 @@ void put_times(nlohmann::ordered_json& record, const RaceTimes& race, const std:
   record["speedup_over_cublas"] = race.cublas->speedup;
 }
 
-void put_verdict(nlohmann::ordered_json& record, const Verdict& verdict) {
-  record["right"] = verdict.is_right();
-  record["worst_error_over_bound"] = verdict.worst();
-  record["nmse"] = verdict.nmse();
-}
-
 }  // namespace
 
-Records::Records(Setting setting, const std::string& path) : setting_(std::move(setting)) {
-  if (path.empty()) return;
-  file_.open(path);
-  if (!file_) throw std::runtime_error(path + ": cannot be written");
+Report::Report(Setting setting, const std::string& json) : setting_(std::move(setting)) {
+  if (json.empty()) return;
+  json_.open(json);
+  if (!json_) throw std::runtime_error(json + ": cannot be written");
 }
 
-void Records::write(const nlohmann::ordered_json& result) {
-  if (!file_.is_open()) return;
+void Report::write(const nlohmann::ordered_json& result, const Verdict& verdict) {
+  std::fflush(stdout);
+  right_ = right_ && verdict.is_right();
+  if (!json_.is_open()) return;
   nlohmann::ordered_json record;
   record["device"] = setting_.device;
   record["driver"] = setting_.driver;
@@ -93,7 +89,16 @@ void Records::write(const nlohmann::ordered_json& result) {
   record["temperature"] = setting_.cool ? "cool" : "hot";
   record["rounds"] = setting_.rounds;
   record.update(result);
-  file_ << record.dump() << std::endl;
+  record["right"] = verdict.is_right();
+  record["worst_error_over_bound"] = verdict.worst();
+  record["nmse"] = verdict.nmse();
+  json_ << record.dump() << std::endl;
+}
+
+void Report::refuse(const std::string& why) {
+  std::printf("  not served: %s\n", why.c_str());
+  std::fflush(stdout);
+  right_ = false;
 }
 
 RaceTimes race_of(const std::vector<std::vector<double>>& times) {
@@ -104,8 +109,9 @@ RaceTimes race_of(const std::vector<std::vector<double>>& times) {
 
 double ProductResult::tflops() const { return 2e-6 * static_cast<double>(m * shape.n * shape.k) / race.us; }
 
-ProductReport::ProductReport(Records records, std::string cublas) : records_(std::move(records)), cublas_(std::move(cublas)) {
-  print_title(records_.setting(), cublas_);
+ProductReport::ProductReport(Setting of, const std::string& json, std::string cublas)
+    : Report(std::move(of), json), cublas_(std::move(cublas)) {
+  print_title(setting(), cublas_);
   std::printf(
       "C[M, N] = A[M, K] W[N, K]^T, %s activations and results. Each product of a graph has weights of its own (more than 750 "
       "MB\n"
@@ -114,7 +120,7 @@ ProductReport::ProductReport(Records records, std::string cublas) : records_(std
       "  read      a kernel that only reads as many bytes as the weights have;  /read: us over it, 1 at best\n"
       "  cuBLAS    the product with 16-bit weights;  speed-up: it over us\n"
       "  worst     the largest error over its bound, of up to 64 x 64 elements; above 1 the product is wrong\n\n",
-      name_of(records_.setting().activations), replays_text(records_.setting()).c_str());
+      name_of(setting().activations), replays_text(setting()).c_str());
   std::printf("%-8s %6s -> %6s  %-6s %5s %9s %9s %6s %9s %8s %8s %7s  %s\n", "shape", "K", "N", "format", "M", "us", "read",
               "/read", "cuBLAS", "speed-up", "TFLOP/s", "worst", "kernel");
   std::fflush(stdout);
@@ -125,7 +131,6 @@ void ProductReport::add(const ProductResult& result) {
   print_place(shape, format, m);
   std::printf(" %9.2f %9.2f %6.2f %s %8.1f %7.3f  %s\n", race.us, race.read_us, race.times_read, cublas_text(race).c_str(),
               result.tflops(), verdict.worst(), kernel.c_str());
-  std::fflush(stdout);
   nlohmann::ordered_json record;
   record["shape"] = shape.name;
   record["k"] = shape.k;
@@ -135,14 +140,52 @@ void ProductReport::add(const ProductResult& result) {
   record["kernel"] = kernel;
   put_times(record, race, cublas_);
   record["tflops"] = result.tflops();
-  put_verdict(record, verdict);
-  records_.write(record);
+  write(record, verdict);
 }
 
-void ProductReport::refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why) const {
+void ProductReport::refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why) {
   print_place(shape, format, m);
-  std::printf("  not served: %s\n", why.c_str());
+  Report::refuse(why);
+}
+
+DecoderReport::DecoderReport(Setting of, const std::string& json, std::string cublas)
+    : Report(std::move(of), json), cublas_(std::move(cublas)) {
+  print_title(setting(), cublas_);
+  std::printf(
+      "All products of a decoder for M tokens: 32 layers of qkv 4096 -> 12288, out 4096 -> 4096, gate_up 4096 -> 22016 with\n"
+      "SwiGLU and down 11008 -> 4096; head 4096 -> 32000. %s activations and results. Each layer has weights of its own.\n"
+      "%s\n\n"
+      "  us        all products, a graph of 129;  token/s: M in this time\n"
+      "  GB        the weights, of which a step reads all\n"
+      "  read      a kernel that only reads as many bytes;  /read: us over it, 1 at best\n"
+      "  cuBLAS    the same products with 16-bit weights, without SwiGLU;  speed-up: it over us\n"
+      "  worst     the largest error over its bound, of up to 64 x 64 elements of the last product of each kind\n\n",
+      name_of(setting().activations), replays_text(setting()).c_str());
+  std::printf("%-6s %5s %9s %9s %6s %9s %6s %9s %8s %8s %7s\n", "format", "M", "us", "token/s", "GB", "read", "/read", "cuBLAS",
+              "speed-up", "TFLOP/s", "worst");
   std::fflush(stdout);
+}
+
+void DecoderReport::add(const DecoderResult& result) {
+  const auto& [format, m, bytes, weights, kernels, race, verdict] = result;
+  std::printf("%-6s %5lld %9.1f %9.1f %6.2f %9.1f %6.2f %s %8.1f %7.3f\n", format.name, static_cast<long long>(m), race.us,
+              result.tokens_per_second(), 1e-9 * static_cast<double>(bytes), race.read_us, race.times_read,
+              cublas_text(race).c_str(), result.tflops(), verdict.worst());
+  nlohmann::ordered_json record;
+  record["model"] = "decoder";
+  put_format(record, format);
+  record["m"] = m;
+  for (const auto& [kind, kernel] : kernels) record["kernels"][kind] = kernel;
+  put_times(record, race, cublas_);
+  record["tokens_per_second"] = result.tokens_per_second();
+  record["weight_bytes"] = bytes;
+  record["tflops"] = result.tflops();
+  write(record, verdict);
+}
+
+void DecoderReport::refuse(const Format& format, int64_t m, const std::string& why) {
+  std::printf("%-6s %5lld", format.name, static_cast<long long>(m));
+  Report::refuse(why);
 }
 
 }  // namespace timing

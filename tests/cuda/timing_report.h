@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metal_marlin/metal_marlin.h"
@@ -22,17 +23,24 @@ struct Setting {
   int rounds = 0;
 };
 
-class Records {
+class Report {
  public:
-  /// No file if `path` is empty.
-  Records(Setting setting, const std::string& path);
+  /// No file of JSON if `json` is empty.
+  Report(Setting setting, const std::string& json);
+  /// Whether all products so far ran and were right.
+  bool is_right() const { return right_; }
+
+ protected:
   const Setting& setting() const { return setting_; }
-  /// A line: the setting, and `result`.
-  void write(const nlohmann::ordered_json& result);
+  /// A record: the setting, `result`, and the verdict.
+  void write(const nlohmann::ordered_json& result, const Verdict& verdict);
+  /// Ends a line of the table: the library refuses the product.
+  void refuse(const std::string& why);
 
  private:
-  Setting setting_;
-  std::ofstream file_;
+  const Setting setting_;
+  std::ofstream json_;
+  bool right_ = true;
 };
 
 /// Medians of times, and of the ratios of times in one round.
@@ -59,16 +67,38 @@ struct ProductResult {
   double tflops() const;
 };
 
-class ProductReport {
+class ProductReport : public Report {
  public:
   /// Prints the head.
-  ProductReport(Records records, std::string cublas);
+  ProductReport(Setting setting, const std::string& json, std::string cublas);
   void add(const ProductResult& result);
-  /// A product that the library refuses.
-  void refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why) const;
+  void refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why);
 
  private:
-  Records records_;
+  const std::string cublas_;
+};
+
+/// A step of a decoder.
+struct DecoderResult {
+  const Format& format;
+  int64_t m;
+  size_t bytes, weights;                                     ///< that a step reads, and multiplies by
+  std::vector<std::pair<std::string, std::string>> kernels;  ///< of each kind of product
+  RaceTimes race;
+  Verdict verdict;
+
+  double tokens_per_second() const { return 1e6 * static_cast<double>(m) / race.us; }
+  double tflops() const { return 2e-6 * static_cast<double>(m) * static_cast<double>(weights) / race.us; }
+};
+
+class DecoderReport : public Report {
+ public:
+  /// Prints the head.
+  DecoderReport(Setting setting, const std::string& json, std::string cublas);
+  void add(const DecoderResult& result);
+  void refuse(const Format& format, int64_t m, const std::string& why);
+
+ private:
   const std::string cublas_;
 };
 
