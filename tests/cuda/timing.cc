@@ -1,5 +1,6 @@
-// The race of the CUDA backend: products of quantized weights beside cuBLAS's of 16-bit weights and a kernel that only reads as
-// many bytes. Prints a table, and checks what it times. No test: what it says depends on the machine. --help says more.
+// Times the CUDA backend: products of quantized weights beside cuBLAS's of 16-bit weights and a kernel that only reads as many
+// bytes; a decoder's step; mixtures of experts. Prints a table, and checks what it times. No test: what it says depends on the
+// machine. --help says more.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -45,8 +46,10 @@ void add_common(CLI::App& app, Options& options, Words& words) {
   app.add_option("READ_FLOOR.fatbin", options.read_floor, "the kernel that only reads, as the build makes it")
       ->required()
       ->check(CLI::ExistingFile);
-  as_list(app.add_option("--rows", options.rows,
-                         "M, with commas between (1,8,16,64,128,256,512,2048; with --decoder 1,2,4,8,16,64,512)"))
+  as_list(
+      app.add_option("--rows", options.rows,
+                     "M, or tokens, with commas between (1,8,16,64,128,256,512,2048; with --decoder 1,2,4,8,16,64,512; with "
+                     "--experts powers of two up to 512)"))
       ->check(CLI::Range(1, 4096));
   as_list(app.add_option("--formats", words.formats, "of the weights, with commas between"))
       ->check(CLI::IsMember(names_of(kFormats)))
@@ -73,6 +76,34 @@ void add_modes(CLI::App& app, Options& options, Words& words) {
                                      "instead of single products: all products of a decoder of 7 B weights in one graph")
                             ->excludes(shapes);
   app.add_flag("--dense", options.dense, "cuBLAS as such a decoder, too, whose weights take 13 GB")->needs(decoder);
+  auto* const experts = app.add_flag("--experts", options.experts, "instead of single products: mixtures of experts")
+                            ->excludes(shapes)
+                            ->excludes(decoder);
+  app.add_option("--expert-count", options.expert_count, "experts of a product")
+      ->needs(experts)
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--top-k", options.top_k, "experts of a token")
+      ->needs(experts)
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  as_list(app.add_option("--skew", options.skews,
+                         "how uneven experts are, with commas between: 0 all are equally frequent, 1 by Zipf's law"))
+      ->needs(experts)
+      ->check(CLI::Range(0.0, 4.0))
+      ->capture_default_str();
+}
+
+std::vector<int64_t> default_rows(const Options& options) {
+  if (options.decoder) return {1, 2, 4, 8, 16, 64, 512};
+  if (options.experts) return {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  return {1, 8, 16, 64, 128, 256, 512, 2048};
+}
+
+bool run(const Options& options) {
+  const Bench bench(options);
+  if (options.decoder) return time_decoder(bench);
+  return options.experts ? time_experts(bench) : race_products(bench);
 }
 
 /// The exit status if there is nothing to run.
@@ -91,9 +122,12 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   options.shapes = named(kShapes, words.shapes);
   options.formats = named(kFormats, words.formats);
   options.activations = words.activations == "f16" ? MARLIN_F16 : MARLIN_BF16;
-  if (options.rows.empty())
-    options.rows = options.decoder ? std::vector<int64_t>{1, 2, 4, 8, 16, 64, 512}
-                                   : std::vector<int64_t>{1, 8, 16, 64, 128, 256, 512, 2048};
+  if (options.rows.empty()) options.rows = default_rows(options);
+  if (options.top_k > options.expert_count) {
+    std::fprintf(stderr, "--top-k %lld: expected at most the %lld of --expert-count\n", static_cast<long long>(options.top_k),
+                 static_cast<long long>(options.expert_count));
+    return 2;
+  }
   return {};
 }
 
@@ -103,8 +137,7 @@ int main(int argc, char** argv) {
   try {
     Options options;
     if (const auto status = parse(argc, argv, options)) return *status;
-    const Bench bench(options);
-    const bool right = options.decoder ? time_decoder(bench) : race_products(bench);
+    const bool right = run(options);
     if (!right) std::fprintf(stderr, "A product is wrong or refused.\n");
     return right ? 0 : 1;
   } catch (const std::exception& e) {

@@ -23,6 +23,9 @@ struct Options {
   bool cool = false;
   bool decoder = false;
   bool dense = false;  ///< cuBLAS as a decoder, too
+  bool experts = false;
+  int64_t expert_count = 128, top_k = 4;
+  std::vector<double> skews = {0, 1};
   int rounds = 11;
 };
 
@@ -44,5 +47,7 @@ struct Bench {
 bool race_products(const Bench& bench);
 /// The products of a decoder's step.
 bool time_decoder(const Bench& bench);
+/// Mixtures of experts.
+bool time_experts(const Bench& bench);
 
 }  // namespace timing

@@ -72,18 +72,27 @@ RandomWeights::RandomWeights(std::span<const Shape* const> shapes) {
 const uint8_t* RandomWeights::codes_of(size_t copy) const { return codes_.data() + copy * 8191 % kPlaces; }
 
 mm::weights RandomWeights::pack(const mm::context& context, const Shape& shape, const Format& format, size_t copy) const {
-  const std::vector<uint8_t> scales = random_scales(shape, format, copy);
-  auto desc = mm::make<marlin_pack_desc>();
-  desc.format = format.format;
-  desc.group_size = static_cast<uint32_t>(format.group);
-  desc.n = shape.n;
-  desc.k = shape.k;
-  desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k / 2);
-  desc.scales.data = const_cast<uint8_t*>(scales.data());
-  desc.scales.rows = shape.n;
-  desc.scales.cols = groups_of(shape, format);
-  desc.scales.dtype = format.scales;
-  return mm::pack(context, desc);
+  return pack_experts(context, shape, format, copy, 1);
+}
+
+mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape& shape, const Format& format, size_t first,
+                                        int64_t count) const {
+  std::vector<std::vector<uint8_t>> scales;
+  std::vector<marlin_pack_desc> parts;
+  for (size_t copy = first; copy < first + static_cast<size_t>(count); ++copy) {
+    scales.push_back(random_scales(shape, format, copy));
+    auto& desc = parts.emplace_back(mm::make<marlin_pack_desc>());
+    desc.format = format.format;
+    desc.group_size = static_cast<uint32_t>(format.group);
+    desc.n = shape.n;
+    desc.k = shape.k;
+    desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k / 2);
+    desc.scales.data = scales.back().data();
+    desc.scales.rows = shape.n;
+    desc.scales.cols = groups_of(shape, format);
+    desc.scales.dtype = format.scales;
+  }
+  return mm::pack(context, parts, static_cast<uint32_t>(count));
 }
 
 oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, size_t copy,

@@ -56,6 +56,9 @@ class RandomWeights {
  public:
   explicit RandomWeights(std::span<const Shape* const> shapes);
   metal_marlin::weights pack(const metal_marlin::context& context, const Shape& shape, const Format& format, size_t copy) const;
+  /// Copies from `first` on as the experts of one handle.
+  metal_marlin::weights pack_experts(const metal_marlin::context& context, const Shape& shape, const Format& format,
+                                     size_t first, int64_t count) const;
   /// Some rows, as the oracle takes them.
   oracle::Weights sample(const Shape& shape, const Format& format, size_t copy, std::span<const int64_t> rows) const;
 

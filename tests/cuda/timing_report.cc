@@ -31,8 +31,9 @@ double median_ratio(const std::vector<double>& numerator, const std::vector<doub
   return median(ratios);
 }
 
-void print_title(const Setting& setting, const std::string& cublas) {
-  std::printf("metal-marlin on %s, driver %s, cuBLAS %s, %s\n", setting.device.c_str(), setting.driver.c_str(), cublas.c_str(),
+/// `beside`: what is raced, or nothing.
+void print_title(const Setting& setting, const std::string& beside = "") {
+  std::printf("metal-marlin on %s, driver %s, %s%s\n", setting.device.c_str(), setting.driver.c_str(), beside.c_str(),
               today().c_str());
 }
 
@@ -52,15 +53,26 @@ void print_place(const Shape& shape, const Format& format, int64_t m) {
               format.name, static_cast<long long>(m));
 }
 
+void print_place(const ExpertPlace& place) {
+  std::printf("%-8s %-6s %4g %6lld", place.products, place.format.name, place.skew, static_cast<long long>(place.tokens));
+}
+
 void put_format(nlohmann::ordered_json& record, const Format& format) {
   record["format"] = format.name;
   record["group"] = format.group;
 }
 
-void put_times(nlohmann::ordered_json& record, const RaceTimes& race, const std::string& cublas) {
+void put_kernels(nlohmann::ordered_json& record, const KernelNames& kernels) {
+  for (const auto& [kind, kernel] : kernels) record["kernels"][kind] = kernel;
+}
+
+void put_times(nlohmann::ordered_json& record, const RaceTimes& race) {
   record["us"] = race.us;
   record["read_us"] = race.read_us;
   record["times_read"] = race.times_read;
+}
+
+void put_cublas(nlohmann::ordered_json& record, const RaceTimes& race, const std::string& cublas) {
   record["cublas"] = nullptr;
   record["cublas_us"] = nullptr;
   record["speedup_over_cublas"] = nullptr;
@@ -111,7 +123,7 @@ double ProductResult::tflops() const { return 2e-6 * static_cast<double>(m * sha
 
 ProductReport::ProductReport(Setting of, const std::string& json, std::string cublas)
     : Report(std::move(of), json), cublas_(std::move(cublas)) {
-  print_title(setting(), cublas_);
+  print_title(setting(), "cuBLAS " + cublas_ + ", ");
   std::printf(
       "C[M, N] = A[M, K] W[N, K]^T, %s activations and results. Each product of a graph has weights of its own (more than 750 "
       "MB\n"
@@ -138,7 +150,8 @@ void ProductReport::add(const ProductResult& result) {
   put_format(record, format);
   record["m"] = m;
   record["kernel"] = kernel;
-  put_times(record, race, cublas_);
+  put_times(record, race);
+  put_cublas(record, race, cublas_);
   record["tflops"] = result.tflops();
   write(record, verdict);
 }
@@ -150,7 +163,7 @@ void ProductReport::refuse(const Shape& shape, const Format& format, int64_t m, 
 
 DecoderReport::DecoderReport(Setting of, const std::string& json, std::string cublas)
     : Report(std::move(of), json), cublas_(std::move(cublas)) {
-  print_title(setting(), cublas_);
+  print_title(setting(), "cuBLAS " + cublas_ + ", ");
   std::printf(
       "All products of a decoder for M tokens: 32 layers of qkv 4096 -> 12288, out 4096 -> 4096, gate_up 4096 -> 22016 with\n"
       "SwiGLU and down 11008 -> 4096; head 4096 -> 32000. %s activations and results. Each layer has weights of its own.\n"
@@ -175,8 +188,9 @@ void DecoderReport::add(const DecoderResult& result) {
   record["model"] = "decoder";
   put_format(record, format);
   record["m"] = m;
-  for (const auto& [kind, kernel] : kernels) record["kernels"][kind] = kernel;
-  put_times(record, race, cublas_);
+  put_kernels(record, kernels);
+  put_times(record, race);
+  put_cublas(record, race, cublas_);
   record["tokens_per_second"] = result.tokens_per_second();
   record["weight_bytes"] = bytes;
   record["tflops"] = result.tflops();
@@ -185,6 +199,58 @@ void DecoderReport::add(const DecoderResult& result) {
 
 void DecoderReport::refuse(const Format& format, int64_t m, const std::string& why) {
   std::printf("%-6s %5lld", format.name, static_cast<long long>(m));
+  Report::refuse(why);
+}
+
+ExpertReport::ExpertReport(Setting of, const std::string& json, int64_t experts, int64_t top_k)
+    : Report(std::move(of), json), experts_(experts), top_k_(top_k) {
+  print_title(setting());
+  std::printf(
+      "Mixtures of %lld experts, of which each token has %lld; %s activations and results.\n"
+      "  single    2880 -> 2880, a row of C for each expert of a token\n"
+      "  gpt-oss   gate_up 2880 -> 5760 with SWIGLU_OAI, and down 2880 -> 2880, which sums the experts of a token\n"
+      "The tokens of each product of a graph are routed anew, to one of four stacks of experts in turn. The r-th most "
+      "frequent\n"
+      "expert has a weight of 1 / r^skew.\n"
+      "%s\n\n"
+      "  us        the one product, or both\n"
+      "  touched   different experts of a product's tokens, in the mean;  MB: their weights\n"
+      "  read      a kernel that only reads as many bytes;  /read: us over it, 1 at best\n"
+      "  worst     the largest error over its bound, of up to 16 x 16 elements; above 1 the product is wrong\n\n",
+      static_cast<long long>(experts_), static_cast<long long>(top_k_), name_of(setting().activations),
+      replays_text(setting()).c_str());
+  std::printf("%-8s %-6s %4s %6s %7s %7s %9s %9s %6s %8s %7s  %s\n", "products", "format", "skew", "tokens", "touched", "MB",
+              "us", "read", "/read", "TFLOP/s", "worst", "kernels");
+  std::fflush(stdout);
+}
+
+void ExpertReport::add(const ExpertResult& result) {
+  const auto& [place, distinct, bytes, weights, kernels, race, verdict] = result;
+  const double all_bytes = distinct * static_cast<double>(bytes);
+  const double tflops = 2e-6 * static_cast<double>(place.tokens * top_k_) * static_cast<double>(weights) / race.us;
+  print_place(place);
+  std::printf(" %7.1f %7.1f %9.2f %9.2f %6.2f %8.1f %7.3f ", distinct, 1e-6 * all_bytes, race.us, race.read_us, race.times_read,
+              tflops, verdict.worst());
+  for (const auto& [kind, kernel] : kernels) std::printf(" %s", kernel.c_str());
+  std::printf("\n");
+  nlohmann::ordered_json record;
+  record["model"] = "experts";
+  record["products"] = place.products;
+  put_format(record, place.format);
+  record["experts"] = experts_;
+  record["top_k"] = top_k_;
+  record["skew"] = place.skew;
+  record["tokens"] = place.tokens;
+  record["distinct_experts"] = distinct;
+  record["weight_bytes"] = all_bytes;
+  put_kernels(record, kernels);
+  put_times(record, race);
+  record["tflops"] = tflops;
+  write(record, verdict);
+}
+
+void ExpertReport::refuse(const ExpertPlace& place, const std::string& why) {
+  print_place(place);
   Report::refuse(why);
 }
 

@@ -78,12 +78,15 @@ class ProductReport : public Report {
   const std::string cublas_;
 };
 
+/// Of each kind of product: its name, and that of its kernel.
+using KernelNames = std::vector<std::pair<std::string, std::string>>;
+
 /// A step of a decoder.
 struct DecoderResult {
   const Format& format;
   int64_t m;
-  size_t bytes, weights;                                     ///< that a step reads, and multiplies by
-  std::vector<std::pair<std::string, std::string>> kernels;  ///< of each kind of product
+  size_t bytes, weights;  ///< that a step reads, and multiplies by
+  KernelNames kernels;
   RaceTimes race;
   Verdict verdict;
 
@@ -100,6 +103,33 @@ class DecoderReport : public Report {
 
  private:
   const std::string cublas_;
+};
+
+/// A line of a mixture of experts.
+struct ExpertPlace {
+  const char* products;
+  const Format& format;
+  double skew;
+  int64_t tokens;
+};
+struct ExpertResult {
+  ExpertPlace place;
+  double distinct;        ///< experts that a product's tokens have, in the mean
+  size_t bytes, weights;  ///< of one expert
+  KernelNames kernels;
+  RaceTimes race;
+  Verdict verdict;
+};
+
+class ExpertReport : public Report {
+ public:
+  /// Prints the head.
+  ExpertReport(Setting setting, const std::string& json, int64_t experts, int64_t top_k);
+  void add(const ExpertResult& result);
+  void refuse(const ExpertPlace& place, const std::string& why);
+
+ private:
+  const int64_t experts_, top_k_;
 };
 
 }  // namespace timing
