@@ -6,41 +6,30 @@
 #include <numeric>
 #include <random>
 
-#include "oracle.h"
-
 namespace timing {
-namespace {
 
-constexpr int64_t kMost = 64;
-
-/// What rounding to a 16-bit type changes at most in numbers of up to this size.
-double half_place(marlin_dtype dtype, double size) {
-  const int fraction_bits = dtype == MARLIN_F16 ? 10 : 7, least_exponent = dtype == MARLIN_F16 ? -14 : -126;
-  return std::ldexp(0.5, std::max(std::ilogb(size), least_exponent) - fraction_bits);
+void Verdict::add(const oracle::Element& expected, double got) {
+  if (expected.kind != oracle::Element::finite) {
+    if (!expected.accepts(got)) worst_ = std::numeric_limits<double>::infinity();
+    return;
+  }
+  const double error = std::fabs(got - expected.value), over = error / expected.bound;
+  // What was never written is NaN, which std::max would lose.
+  worst_ = std::isfinite(over) ? std::max(worst_, over) : std::numeric_limits<double>::infinity();
+  errors_ += error * error;
+  squares_ += expected.value * expected.value;
 }
 
-/// Sums of w a and of |w a|, for each of the decoded rows of W.
-struct Sums {
-  std::vector<double> values, sizes;
-};
-Sums sums_of(const DecodedRows& weights, const std::vector<double>& a) {
-  const size_t columns = weights.rows.size();
-  Sums sums{std::vector<double>(columns), std::vector<double>(columns)};
-  for (size_t k = 0; k < a.size(); ++k)
-    for (size_t column = 0; column < columns; ++column) {
-      const double product = weights.values[k * columns + column] * a[k];
-      sums.values[column] += product;
-      sums.sizes[column] += std::fabs(product);
-    }
-  return sums;
+void Verdict::add(const Verdict& of_others) {
+  worst_ = std::max(worst_, of_others.worst_);
+  errors_ += of_others.errors_;
+  squares_ += of_others.squares_;
 }
 
-}  // namespace
-
-std::vector<int64_t> some_of(int64_t count) {
-  std::vector<int64_t> chosen(static_cast<size_t>(std::min(count, kMost)));
+std::vector<int64_t> some_of(int64_t count, int64_t most) {
+  std::vector<int64_t> chosen(static_cast<size_t>(std::min(count, most)));
   std::iota(chosen.begin(), chosen.end(), 0);
-  if (count <= kMost) return chosen;
+  if (count <= most) return chosen;
   std::mt19937_64 random(1);
   std::uniform_int_distribution<int64_t> uniform(0, count - 1);
   std::generate(chosen.begin() + 1, chosen.end(), [&] { return uniform(random); });
@@ -48,28 +37,37 @@ std::vector<int64_t> some_of(int64_t count) {
   return chosen;
 }
 
-Verdict check(const Device& device, const ProductToCheck& product, const DecodedRows& weights) {
-  std::vector<uint16_t> c(static_cast<size_t>(product.n));
-  std::vector<double> a(static_cast<size_t>(product.k));
+Sample sample_of(int64_t n, marlin_epilogue epilogue, int64_t most) {
+  const int64_t columns = columns_of(n, epilogue);
+  Sample sample{some_of(columns, most), {}};
+  for (int64_t first = 0; first < n; first += columns)
+    for (const int64_t column : sample.columns) sample.rows.push_back(first + column);
+  return sample;
+}
+
+std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const Activations& activations,
+                                         std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype) {
+  oracle::Product product;
+  product.weights = &weights;
+  product.m = static_cast<int64_t>(rows.size());
+  product.epilogue = epilogue;
+  product.c_dtype = c_dtype;
+  for (const int64_t row : rows)
+    for (int64_t k = 0; k < weights.k; ++k)
+      product.a.push_back(oracle::read(activations.dtype, activations.values, row * weights.k + k));
+  return oracle::multiply(product);
+}
+
+Verdict check(const Device& device, const ProductToCheck& product, const Sample& sample, const oracle::Weights& weights) {
+  const std::vector<int64_t> rows = some_of(product.m);
+  const auto expected = expected_of(weights, product.a, rows, product.epilogue, product.a.dtype);
+  std::vector<uint16_t> c(static_cast<size_t>(columns_of(product.n, product.epilogue)));
   Verdict verdict;
-  double errors = 0, squares = 0;
-  for (const int64_t row : some_of(product.m)) {
-    device.download(c.data(), product.c + static_cast<size_t>(row * product.n) * kElementBytes, c.size() * kElementBytes);
-    for (int64_t k = 0; k < product.k; ++k)
-      a[static_cast<size_t>(k)] = oracle::read(product.dtype, product.a, row * product.k + k);
-    const Sums sums = sums_of(weights, a);
-    for (size_t column = 0; column < weights.rows.size(); ++column) {
-      const double expected = sums.values[column];
-      const double error = std::fabs(oracle::read(product.dtype, c.data(), weights.rows[column]) - expected);
-      const double of_sum = std::ldexp(static_cast<double>(product.k + 8), -23) * sums.sizes[column];
-      const double over = error / (of_sum + half_place(product.dtype, std::fabs(expected) + of_sum));
-      // What was never written is NaN, which std::max would lose.
-      verdict.worst = std::isfinite(over) ? std::max(verdict.worst, over) : std::numeric_limits<double>::infinity();
-      errors += error * error;
-      squares += expected * expected;
-    }
+  auto element = expected.begin();
+  for (const int64_t row : rows) {
+    device.download(c.data(), product.c + static_cast<size_t>(row) * c.size() * kElementBytes, c.size() * kElementBytes);
+    for (const int64_t column : sample.columns) verdict.add(*element++, oracle::read(product.a.dtype, c.data(), column));
   }
-  verdict.nmse = errors / squares;
   return verdict;
 }
 

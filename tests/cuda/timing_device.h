@@ -116,6 +116,14 @@ class Graph {
   ReadyGraphHandle ready_ = nullptr;
 };
 
+/// After a run that counts for nothing: it loads kernels, which a graph that is being captured would not bear.
+template <class Record>
+Graph warm_graph(const Device& device, const Record& record) {
+  record();
+  device.wait();
+  return Graph(device, record);
+}
+
 /// Microseconds of `rounds` replays of each graph: [graph][round]. In a round each graph has its turn. Replays follow one
 /// another without a gap or, `cool`, after 25 ms in which the device does nothing.
 std::vector<std::vector<double>> replay_in_turn(const Device& device, std::span<const Graph* const> graphs, int rounds,

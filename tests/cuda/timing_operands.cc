@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
-#include <utility>
-
-#include "oracle.h"
 
 namespace timing {
 namespace {
@@ -53,6 +50,8 @@ size_t packed_bytes(const Shape& shape, const Format& format) {
 size_t dense_bytes(const Shape& shape) { return static_cast<size_t>(shape.n * shape.k) * kElementBytes; }
 size_t copies_of(size_t bytes) { return std::max(kLeastCopies, kRotatingBytes / bytes + 1); }
 
+int64_t columns_of(int64_t n, marlin_epilogue epilogue) { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
+
 /// Draws from a table, because to round each number by itself takes far longer.
 std::vector<uint16_t> random_numbers(size_t count, marlin_dtype dtype, uint32_t seed) {
   std::mt19937 random(seed);
@@ -73,21 +72,31 @@ RandomWeights::RandomWeights(std::span<const Shape* const> shapes) {
 const uint8_t* RandomWeights::codes_of(size_t copy) const { return codes_.data() + copy * 8191 % kPlaces; }
 
 mm::weights RandomWeights::pack(const mm::context& context, const Shape& shape, const Format& format, size_t copy) const {
-  const std::vector<uint8_t> scales = random_scales(shape, format, copy);
-  auto desc = mm::make<marlin_pack_desc>();
-  desc.format = format.format;
-  desc.group_size = static_cast<uint32_t>(format.group);
-  desc.n = shape.n;
-  desc.k = shape.k;
-  desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k / 2);
-  desc.scales.data = const_cast<uint8_t*>(scales.data());
-  desc.scales.rows = shape.n;
-  desc.scales.cols = groups_of(shape, format);
-  desc.scales.dtype = format.scales;
-  return mm::pack(context, desc);
+  return pack_experts(context, shape, format, copy, 1);
 }
 
-DecodedRows RandomWeights::decode(const Shape& shape, const Format& format, size_t copy, std::vector<int64_t> rows) const {
+mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape& shape, const Format& format, size_t first,
+                                        int64_t count) const {
+  std::vector<std::vector<uint8_t>> scales;
+  std::vector<marlin_pack_desc> parts;
+  for (size_t copy = first; copy < first + static_cast<size_t>(count); ++copy) {
+    scales.push_back(random_scales(shape, format, copy));
+    auto& desc = parts.emplace_back(mm::make<marlin_pack_desc>());
+    desc.format = format.format;
+    desc.group_size = static_cast<uint32_t>(format.group);
+    desc.n = shape.n;
+    desc.k = shape.k;
+    desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k / 2);
+    desc.scales.data = scales.back().data();
+    desc.scales.rows = shape.n;
+    desc.scales.cols = groups_of(shape, format);
+    desc.scales.dtype = format.scales;
+  }
+  return mm::pack(context, parts, static_cast<uint32_t>(count));
+}
+
+oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, size_t copy,
+                                      std::span<const int64_t> rows) const {
   const std::vector<uint8_t> scales = random_scales(shape, format, copy);
   const uint8_t* const codes = codes_of(copy);
   oracle::Weights weights;
@@ -104,11 +113,7 @@ DecodedRows RandomWeights::decode(const Shape& shape, const Format& format, size
     for (int64_t group = 0; group < weights.groups; ++group)
       weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));
   }
-  DecodedRows decoded{std::move(rows), {}};
-  decoded.values.reserve(weights.codes.size());
-  for (int64_t k = 0; k < shape.k; ++k)
-    for (int64_t row = 0; row < weights.n; ++row) decoded.values.push_back(oracle::value(weights, row, k));
-  return decoded;
+  return weights;
 }
 
 }  // namespace timing

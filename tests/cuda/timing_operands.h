@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "metal_marlin/metal_marlin.hpp"
+#include "oracle.h"
 
 namespace timing {
 
@@ -38,22 +39,28 @@ size_t dense_bytes(const Shape& shape);
 /// How many weights of so many bytes take turns: what is read is never in a cache, and a graph has several products.
 size_t copies_of(size_t bytes);
 
+/// Of C: half of N with two inputs, which are gate and up rows of W.
+int64_t columns_of(int64_t n, marlin_epilogue epilogue);
+
+/// A [M, K] of a 16-bit type, in memory of the host.
+struct Activations {
+  marlin_dtype dtype;
+  const uint16_t* values;
+};
+
 /// Numbers from -1 to 1 of a 16-bit type.
 std::vector<uint16_t> random_numbers(size_t count, marlin_dtype dtype, uint32_t seed);
-
-/// Some rows of weights as numbers.
-struct DecodedRows {
-  std::vector<int64_t> rows;
-  std::vector<double> values;  ///< [k][rows]
-};
 
 /// Random weights. Copies have the same codes, each from another place on, and scales of their own.
 class RandomWeights {
  public:
   explicit RandomWeights(std::span<const Shape* const> shapes);
   metal_marlin::weights pack(const metal_marlin::context& context, const Shape& shape, const Format& format, size_t copy) const;
-  /// By the oracle, without the library.
-  DecodedRows decode(const Shape& shape, const Format& format, size_t copy, std::vector<int64_t> rows) const;
+  /// Copies from `first` on as the experts of one handle.
+  metal_marlin::weights pack_experts(const metal_marlin::context& context, const Shape& shape, const Format& format,
+                                     size_t first, int64_t count) const;
+  /// Some rows, as the oracle takes them.
+  oracle::Weights sample(const Shape& shape, const Format& format, size_t copy, std::span<const int64_t> rows) const;
 
  private:
   const uint8_t* codes_of(size_t copy) const;
