@@ -163,15 +163,13 @@ suite_gpu() {
   [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/gpu-images ctest_in gpu build/release/tests/gpu
 }
-# The kernels are compiled in a tree of their own; a spill is an error. Where there is no GPU to run them, Hopper's machine code
-# stands for all targets in the short form. The host's part needs no compiler of CUDA.
+# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form. The host's part needs no
+# compiler of CUDA.
 suite_cuda() {
-  local nvcc="" target=cuda_tests options="-DMETAL_MARLIN_CUDA_TARGETS=sm_80;sm_90a;compute_100"
-  ! python_ready build/nvcc "$cuda_packages" || nvcc=$(ls "$PWD"/build/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
-  if [ -n "$nvcc" ]; then
-    [ -n "${METAL_MARLIN_WHOLE:-}" ] || [ -e /dev/nvidiactl ] || { target=metal_marlin_kernels options=-DMETAL_MARLIN_CUDA_TARGETS=sm_90a; }
-    own_build cuda . "$target" -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$nvcc" \
-      -DMETAL_MARLIN_NVCC_FLAGS="-Xptxas -Werror,-warn-spills" $options || return 0
+  local target=cuda_tests targets=$cuda_targets
+  if cuda_compiler_ready; then
+    [ -n "${METAL_MARLIN_WHOLE:-}" ] || has_nvidia_gpu || { target=metal_marlin_kernels targets=sm_90a; }
+    configure_cuda "$targets" && built_tree cuda "$target" || { failed=$((failed + 1)); return 0; }
     [ "$target" != cuda_tests ] || { ctest_in cuda build/cuda/tests/cuda; return 0; }
   else
     skip "cuda (kernels)" "$(why_not build/nvcc)"
@@ -274,10 +272,9 @@ metal_suite() {
 own_build() {
   local name=$1 folder=$2 target=$3
   shift 3
-  quietly "configure-$name" cmake -G Ninja -S "$folder" -B "build/$name" -DCMAKE_BUILD_TYPE=Release "$@" &&
-    alone timed "$name" quietly "build-$name" cmake --build "build/$name" -j "$jobs" --target "$target" ||
-    { failed=$((failed + 1)); return 1; }
+  configure_tree "$name" "$folder" "$@" && built_tree "$name" "$target" || { failed=$((failed + 1)); return 1; }
 }
+built_tree() { alone timed "$1" build_tree "$1" "$2"; }
 # All of it has to be of one compiler, and Objective-C is clang's.
 host_asan() {
   own_build metal-host-asan tests/metal_host "$1" -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
@@ -417,7 +414,7 @@ run_suites() {
   done
   [ $# != 0 ] || set -- $all_suites
   rm -rf "$results" && mkdir -p "$results"
-  ! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_SLOPPINESS=pch_defines,time_macros
+  use_ccache
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
   for group in $(for name; do groups_of "$name"; done | tr ' ' '\n' | sort -u); do
     (install_packages "$group") || true  # the suites say what they skip

@@ -162,8 +162,8 @@ class Drawing {
     out_ += fmt::format(
         "<text class=\"small\" transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" "
         "text-anchor=\"middle\">reading memory  "
-        "{:.3g} GB/s</text>\n",
-        x_.at(middle), y_.at(middle * r_.read_rate) - 9, slope, r_.read_rate / 1e9);
+        "{}B/s</text>\n",
+        x_.at(middle), y_.at(middle * r_.read_rate) - 9, slope, rate_text(r_.read_rate));
   }
 
   void points() {

@@ -84,6 +84,8 @@ void put_cublas(nlohmann::ordered_json& record, const RaceTimes& race, const std
 
 }  // namespace
 
+const char* temperature_of(const Setting& setting) { return setting.cool ? "cool" : "hot"; }
+
 Report::Report(Setting setting, const std::string& json) : setting_(std::move(setting)) {
   if (json.empty()) return;
   json_.open(json);
@@ -98,7 +100,7 @@ void Report::write(const nlohmann::ordered_json& result, const Verdict& verdict)
   record["device"] = setting_.device;
   record["driver"] = setting_.driver;
   record["activations"] = name_of(setting_.activations);
-  record["temperature"] = setting_.cool ? "cool" : "hot";
+  record["temperature"] = temperature_of(setting_);
   record["rounds"] = setting_.rounds;
   record.update(result);
   record["right"] = verdict.is_right();
@@ -139,6 +141,7 @@ ProductReport::ProductReport(Setting of, const std::string& json, std::string cu
 }
 
 void ProductReport::add(const ProductResult& result) {
+  results_.push_back(result);
   const auto& [shape, format, m, kernel, race, verdict] = result;
   print_place(shape, format, m);
   std::printf(" %9.2f %9.2f %6.2f %s %8.1f %7.3f  %s\n", race.us, race.read_us, race.times_read, cublas_text(race).c_str(),

@@ -23,15 +23,18 @@ struct Setting {
   int rounds = 0;
 };
 
+/// "hot" or "cool".
+const char* temperature_of(const Setting& setting);
+
 class Report {
  public:
   /// No file of JSON if `json` is empty.
   Report(Setting setting, const std::string& json);
   /// Whether all products so far ran and were right.
   bool is_right() const { return right_; }
+  const Setting& setting() const { return setting_; }
 
  protected:
-  const Setting& setting() const { return setting_; }
   /// A record: the setting, `result`, and the verdict.
   void write(const nlohmann::ordered_json& result, const Verdict& verdict);
   /// Ends a line of the table: the library refuses the product.
@@ -73,9 +76,11 @@ class ProductReport : public Report {
   ProductReport(Setting setting, const std::string& json, std::string cublas);
   void add(const ProductResult& result);
   void refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why);
+  const std::vector<ProductResult>& results() const { return results_; }
 
  private:
   const std::string cublas_;
+  std::vector<ProductResult> results_;
 };
 
 /// Of each kind of product: its name, and that of its kernel.
