@@ -146,7 +146,7 @@ struct ProductArgs {
   MARLIN_INT64 lda, ldc;    // in elements; of INT8 activations lda = slots
   // Routed. m: of products routed rows, of finish rows of C.
   marlin_int top_k;
-  marlin_int rows_of_a;        // the routed rows that share a row of A: 1 or top_k
+  marlin_int rows_of_a;  // the routed rows that share a row of A: 1 or top_k; 0: A was gathered
   MARLIN_INT64 expert_stride;  // bytes from the weights of one expert to those of the next
   MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
 };
@@ -164,7 +164,7 @@ MARLIN_OFFSET(UnpackArgs, first_row, 24);
 
 struct PrepareArgs {
   marlin_int m, k, slots;
-  marlin_int items;  // as below, of routed rows, each in the order of columns of its expert
+  marlin_int items;  // gather: as below; row m of the result is that of place m of `sorted`
   MARLIN_INT64 lda;
   marlin_int rows_of_a, reserved;
   MARLIN_INT64 expert_stride;
@@ -176,7 +176,7 @@ static_assert(sizeof(PrepareArgs) == 40, "same on host and device");
 // the items. A product kernel takes item y, or returns at once if there are fewer: the host, which
 // never sees ids, launches for as many as there can be.
 //
-//   table, int32   [count, 0, 0, 0]
+//   table, int32   [count of items, places in `sorted`, 0, 0]
 //                  [items][expert, first, rows, 0]   rows of `sorted` from `first` on
 //                  [routed rows] sorted: the routed row at each place
 //                  [routed rows] expert, or -1 for an id outside of the stack

@@ -20,20 +20,31 @@ struct Bfloat {
 __device__ inline float as_float(Half x) { return f16_to_float(x.bits); }
 __device__ inline float as_float(Bfloat x) { return bf16_to_float(x.bits); }
 
-/// Where row m of the prepared activations comes from: row m of A or, if experts have orders of
-/// columns of their own, the row of routed row m, for its expert.
+/// Where row m of the prepared activations comes from: row m of A or, with routing, the row of the
+/// routed row at place m of the sorted ones, in the order of columns of its expert.
 struct PreparedRow {
   long long row;
-  const int* slot_to_k;
+  const int* slot_to_k;  // null: the order of A
+  bool exists = true;
 
-  __device__ PreparedRow(const Launch& launch, int m)
-      : row(m), slot_to_k(launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS)) {
+  __device__ PreparedRow(const Launch& launch, int m) : row(m), slot_to_k(nullptr) {
     const PrepareArgs& args = launch.arguments<PrepareArgs>();
-    if (args.items == 0) return;
-    row = m / args.rows_of_a;
+    if (launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0)
+      slot_to_k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS);
+    if (launch.constant(MARLIN_CONSTANT_ROUTING) == kRoutingNone) return;
     const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-    const int expert = max(table[route_experts_at(args.items, args.m) + m], 0);
-    slot_to_k += expert * args.expert_stride / static_cast<long long>(sizeof(int));
+    exists = m < table[1];
+    if (!exists) return;
+    const int routed_row = table[route_sorted_at(args.items) + m];
+    row = routed_row / args.rows_of_a;
+    const int expert = table[route_experts_at(args.items, args.m) + routed_row];
+    if (slot_to_k != nullptr)
+      slot_to_k += expert * args.expert_stride / static_cast<long long>(sizeof(int));
+  }
+  /// The column of a slot, or -1.
+  __device__ int column(int slot, int k) const {
+    const int column = slot_to_k != nullptr ? slot_to_k[slot] : slot;
+    return column < k ? column : -1;
   }
 };
 
@@ -47,15 +58,13 @@ __device__ inline void quantize(const CudaParameters& parameters) {
   const int blocks = args.slots / kActivationBlock, block = item_x(), m = int(launch.group_y());
   if (block >= blocks || m >= args.m) return;
   const PreparedRow from(launch, m);
+  if (!from.exists) return;
   const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
-  const int* const slot_to_k =
-      launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0 ? from.slot_to_k : nullptr;
   float x[kActivationBlock];
   u32 largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
   UNROLL for (int i = 0; i < kActivationBlock; i++) {
-    const int slot = block * kActivationBlock + i;
-    const int k = slot_to_k != nullptr ? slot_to_k[slot] : slot;
-    x[i] = k < 0 || k >= args.k ? 0.0f : as_float(row[k]);
+    const int k = from.column(block * kActivationBlock + i, args.k);
+    x[i] = k < 0 ? 0.0f : as_float(row[k]);
     largest = max(largest, __float_as_uint(x[i]) & 0x7FFFFFFFu);
   }
   const float d = largest >= 0x7F800000u ? __uint_as_float(0x7FC00000u)
@@ -76,18 +85,25 @@ MARLIN_HELPER(quantize_f32) { quantize<float>(parameters); }
 MARLIN_HELPER(quantize_f16) { quantize<Half>(parameters); }
 MARLIN_HELPER(quantize_bf16) { quantize<Bfloat>(parameters); }
 
-/// Each slot has one thread; padding becomes 0.
+/// Eight slots have one thread; padding becomes 0.
 template <class T>
 __device__ inline void gather(const CudaParameters& parameters) {
+  constexpr int kSlots = 8;
   const Launch launch{parameters};
   const PrepareArgs& args = launch.arguments<PrepareArgs>();
-  const int slot = item_x(), m = int(launch.group_y());
+  const int slot = kSlots * item_x(), m = int(launch.group_y());
   if (slot >= args.slots || m >= args.m) return;
   const PreparedRow from(launch, m);
-  const int k = from.slot_to_k[slot];
+  if (!from.exists) return;
   const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
-  launch.buffer<T>(MARLIN_BUFFER_QUANTIZED)[static_cast<long long>(m) * args.slots + slot] =
-      k < 0 ? T(0) : row[k];
+  alignas(16) T x[kSlots];
+  UNROLL for (int i = 0; i < kSlots; i++) {
+    const int k = from.column(slot + i, args.k);
+    x[i] = k < 0 ? T(0) : row[k];
+  }
+  T* const to = launch.buffer<T>(MARLIN_BUFFER_QUANTIZED) + static_cast<long long>(m) * args.slots;
+  UNROLL for (int i = 0; i < int(sizeof x / sizeof(uint4));
+              i++) reinterpret_cast<uint4*>(to + slot)[i] = reinterpret_cast<const uint4*>(x)[i];
 }
 MARLIN_HELPER(gather_b2) { gather<u16>(parameters); }
 MARLIN_HELPER(gather_b4) { gather<u32>(parameters); }
@@ -219,15 +235,12 @@ extern "C" __global__ void __launch_bounds__(kRouteThreads)
   for (int e = begin; part == 0 && e < end; e++)
     items += (count_of(e) + args.tile_rows - 1) / args.tile_rows;
   int item = sum_before(items, shared, all_items);
-  if (thread < kRouteItem) table[thread] = thread == 0 ? all_items : 0;
+  if (thread == 0) reinterpret_cast<int4*>(table)[0] = make_int4(all_items, all, 0, 0);
   for (int e = begin; part == 0 && e < end; e++) {
     const int count = count_of(e);
     for (int done = 0; done < count; done += args.tile_rows, item++) {
-      int* const to = table + kRouteItem * (1 + item);
-      to[0] = e;
-      to[1] = places[e] + done;
-      to[2] = min(count - done, args.tile_rows);
-      to[3] = 0;
+      reinterpret_cast<int4*>(table)[1 + item] =
+          make_int4(e, places[e] + done, min(count - done, args.tile_rows), 0);
     }
   }
   for (int e = begin; e < end; e++)

@@ -13,7 +13,6 @@
 //   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). The
 //               block that has the first part of a tile adds the sums of the others.
 #pragma once
-#include "operand.cuh"
 #include "tile_output.cuh"
 #include "wgmma.cuh"
 
@@ -32,7 +31,7 @@ __device__ inline void bring_activations(const CudaParameters& parameters, unsig
   if (aligned) prefetch_tensor_map(parameters.tensor_map);
   wait_for_previous();
   RingPlace<Memory::kStages> place;
-  Work<Tile> work(args);
+  Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
     const int row = work.first_row(now.tile);
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
@@ -42,7 +41,7 @@ __device__ inline void bring_activations(const CudaParameters& parameters, unsig
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (aligned) {
         // Rows past the last of A may hold anything: their results are not written.
-        const int rows = min(Tile::kRows, args.m - row);
+        const int rows = min(Tile::kRows, work.end_row(now.tile) - row);
         const int pieces = (rows + Tile::kBoxRows - 1) / Tile::kBoxRows;
         arrive_expecting(full, boxes * pieces * Tile::kBoxRows * kBoxRowBytes);
         const int mine = row + int(rank) * Tile::kBoxRows;
@@ -78,7 +77,35 @@ __device__ inline void bring_activations(const CudaParameters& parameters, unsig
   }
 }
 
-/// Brings weights. A warp calls it; a lane copies a row block.
+/// A lane's copies of weights: the codes, the scales or the zeros of a row block. (What is cheap to
+/// compute takes no register.)
+template <class Memory>
+struct LaneCopies {
+  typedef typename Memory::Op Op;
+  enum Kind { kCodes, kScales, kZeros };
+  const int kind, row_block;  // of the tile
+
+  __device__ explicit LaneCopies(int lane)
+      : kind(lane / Memory::Tile::kRowBlocks), row_block(lane % Memory::Tile::kRowBlocks) {}
+  __device__ bool has_any() const { return kind <= (Op::kZeroBytes != 0 ? kZeros : kScales); }
+  /// The bytes of a piece.
+  __device__ int bytes() const {
+    if (kind == kCodes) return kChunkCodes;
+    return kind == kScales ? Op::kScaleBytes : Op::kZeroBytes;
+  }
+  /// The place in the weights of a row block in a stage.
+  __device__ int to() const {
+    if (kind == kCodes) return 0;
+    return kind == kScales ? Memory::Block::kScales : Memory::Block::kZeros;
+  }
+  /// The bytes from one row block to the next.
+  __device__ long long pitch(const ProductArgs& args) const {
+    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
+    return kind == kScales ? scale_pitch<Op>(args) : zero_pitch<Op>(args);
+  }
+};
+
+/// Brings weights. A warp calls it.
 template <class Memory>
 __device__ inline void bring_weights(const CudaParameters& parameters, unsigned char* dynamic) {
   typedef typename Memory::Tile Tile;
@@ -86,55 +113,42 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
   const u32 rank = rank_in_cluster<Tile>();
   typedef typename Memory::Op Op;
   typedef typename Memory::Block Block;
-  constexpr int kQuad = Op::kGroupsOf128 ? Op::kScaleBytes : kRowBlock;  // bytes of scales
+  static_assert(MARLIN_BUFFER_SCALES == MARLIN_BUFFER_CODES + 1 &&
+                    MARLIN_BUFFER_ZEROS == MARLIN_BUFFER_CODES + 2,
+                "in the order of Kind");
   // Many copies on their way would hold up the end of the kernel before, and A.
   constexpr int kEarlyBytes = 64 << 10;
   int early = max(kEarlyBytes / Memory::kWeightBytes, 1);
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int lane = threadIdx.x % 32;
-  const u32 to_lane = memory.stages + Memory::kWeights + lane * Block::kBytes;
+  const LaneCopies<Memory> mine(lane);
+  const u32 to_lane = memory.stages + Memory::kWeights + mine.row_block * Block::kBytes + mine.to();
   RingPlace<Memory::kStages> place;
-  Work<Tile> work(args);
+  Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
     const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
-    const int first = work.first_row_block(now.tile, rank), row_block = first + lane;
-    const bool copies = lane < Tile::kRowBlocks && row_block < row_blocks;
+    const int first = work.first_row_block(now.tile, rank), row_block = first + mine.row_block;
+    const bool copies = mine.has_any() && row_block < row_blocks;
     const int count = max(min(Tile::kRowBlocks, row_blocks - first), 0);
-    const unsigned char* const codes =
-        launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES) +
-        static_cast<long long>(row_block) * (args.slots / kMmaSlots) * Block::kChunk;
-    const long long quads = static_cast<long long>(row_block) * args.quads;
+    const unsigned char* const from =
+        launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES + mine.kind) +
+        work.weights_at(now.tile) + row_block * mine.pitch(args);
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
       const int chunks = min(Tile::kChunks, now.stop - c);
       const int groups = Op::kGroupsOf128 ? (chunks + 1) / 2 : chunks;
-      const int first_group = Op::kGroupsOf128 ? c / 2 : c;
-      const u32 code_bytes = chunks * Block::kChunk;
-      const u32 group_bytes = groups * (Op::kScaleBytes + Op::kZeroBytes);
-      const u32 to = to_lane + place.slot * Memory::kStage;
       const u32 full = memory.full + 8 * place.slot;
       if (early-- == 0) wait_for_previous();
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
-      if (lane == 0) arrive_expecting(full, count * (code_bytes + group_bytes));
+      if (lane == 0)
+        arrive_expecting(
+            full, count * (chunks * kChunkCodes + groups * (Op::kScaleBytes + Op::kZeroBytes)));
       __syncwarp();
       if (copies) {
-        copy_bulk(to, codes + static_cast<long long>(c) * Block::kChunk, code_bytes, full);
-        // Groups of more than 128 slots have their scales copied for each 128.
-        const int quad_blocks = Op::kGroupsOf128 ? args.quad_blocks : 1;
-        const int pieces = quad_blocks == 1 ? 1 : groups, of_piece = groups / pieces;
-#pragma unroll 1
-        for (int i = 0; i < pieces; i++) {
-          const int quad = (first_group + i) / quad_blocks;
-          copy_bulk(to + Block::kScales + i * Op::kScaleBytes,
-                    launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES) + quads * kQuad +
-                        quad * Op::kScaleBytes,
-                    of_piece * Op::kScaleBytes, full);
-          if (Op::kZeroBytes != 0)
-            copy_bulk(to + Block::kZeros + i * Op::kZeroBytes,
-                      launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS) +
-                          (quads + quad) * Op::kZeroBytes,
-                      of_piece * Op::kZeroBytes, full);
-        }
+        const bool codes = mine.kind == LaneCopies<Memory>::kCodes;
+        copy_pieces(from, mine.bytes(), codes || !Op::kGroupsOf128 ? c : c / 2,
+                    codes ? chunks : groups, codes ? 1 : quad_blocks_of<Op>(args),
+                    to_lane + place.slot * Memory::kStage, full);
       }
       place.advance();
     }
@@ -156,7 +170,7 @@ struct StageWeights {
   __device__ void fetch(int slot, int kb) {
     const u32 stage = memory + slot * Memory::kStage;
     const int g = lane / 4;
-    load_shared(stage + kb * Block::kChunk + half * 512 + lane * 16, q[kb]);
+    load_shared(stage + kb * kChunkCodes + half * 512 + lane * 16, q[kb]);
     ChunkScales& to = s[kb];
     const u32 scales = stage + Block::kScales + (Op::kGroupsOf128 ? kb / 2 : kb) * Op::kScaleBytes;
     if (Op::kE8m0) {
@@ -291,7 +305,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       arrive_at(memory.empty + 8 * slot, lane);
   };
 
-  Work<Tile> work(args);
+  Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
     sums.clear();
     int last = -1;  // the stage whose boxes wgmma may still read
@@ -343,6 +357,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
                                   warp,
                                   lane,
                                   work.first_row(now.tile),
+                                  work.end_row(now.tile),
                                   work.first_row_block(now.tile, rank)};
     output.write(sums.total, Memory::Op::kFactor, memory.out + group * Tile::kOut);
   }

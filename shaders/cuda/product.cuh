@@ -37,14 +37,14 @@ struct TileRows {
   }
   __device__ int of_a(int i) const {
     const int at = min(first_ + i, end_ - 1);
-    return sorted_ != nullptr ? sorted_[at] / rows_of_a_ : at;
+    return rows_of_a_ != 0 ? sorted_[at] / rows_of_a_ : at;
   }
   __device__ bool has(int i) const { return first_ + i < end_; }
   /// Row i of C, or of the partial sums; it must be there.
   __device__ int of_c(int i) const { return sorted_ != nullptr ? sorted_[first_ + i] : first_ + i; }
 
  private:
-  int first_, end_, rows_of_a_ = 1;
+  int first_, end_, rows_of_a_ = 0;  // 0: in order
   const int* sorted_ = nullptr;
 };
 

@@ -10,12 +10,10 @@
 //   sums        of a team meet in shared memory, in a fixed order
 #pragma once
 #include "epilogue.cuh"
-#include "hopper.cuh"
-#include "operand.cuh"
+#include "weight_copies.cuh"
 
 constexpr int kRingWarps = 16, kRingRows = 8, kMostStages = 8;
 constexpr int kMostStageChunks = 4;  // of 64 slots
-constexpr int kChunkCodes = 1024;    // bytes of 32 rows and 64 slots
 constexpr int kSumPitch = 36;        // floats between rows of sums: no bank conflicts
 
 /// The part of K of a warp, in chunks of 64 slots.
@@ -96,41 +94,18 @@ struct WeightRing {
     const u32 code_bytes = chunks * kChunkCodes;
     const int groups = (chunks + shape.kUnitChunks - 1) / shape.kUnitChunks;
     const int first_group = chunk / shape.kUnitChunks;
-    const long long quads = static_cast<long long>(row_block) * args.quads;
     arrive_expecting(barrier, code_bytes + groups * (Op::kScaleBytes + Op::kZeroBytes));
-    const int chunks_of_row_block = args.slots / kMmaSlots;
-    copy_bulk(
-        to, codes + (static_cast<long long>(row_block) * chunks_of_row_block + chunk) * kChunkCodes,
-        code_bytes, barrier);
-    copy_groups(to, first_group, groups, quads, barrier);
+    const long long code_pitch = static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
+    copy_pieces(codes + row_block * code_pitch, kChunkCodes, chunk, chunks, 1, to, barrier);
+    copy_pieces(scales + row_block * scale_pitch<Op>(args), Op::kScaleBytes, first_group, groups,
+                quad_blocks_of<Op>(args), to + shape.scales_at(), barrier);
+    if (Op::kZeroBytes != 0)
+      copy_pieces(zeros + row_block * zero_pitch<Op>(args), Op::kZeroBytes, first_group, groups,
+                  quad_blocks_of<Op>(args), to + shape.zeros_at(), barrier);
     chunk += chunks;
     if (chunk == part.end) {
       chunk = part.begin;
       row_block += step;
-    }
-  }
-
- private:
-  /// The scales and zeros of groups of a row block, whose first quad is given.
-  __device__ void copy_groups(u32 to, int first, int groups, long long quads, u32 barrier) const {
-    if (!Op::kGroupsOf128) {
-      constexpr int kQuads = Op::kScaleBytes / kRowBlock;  // of a chunk
-      copy_bulk(to + shape.scales_at(), scales + (quads + kQuads * first) * kRowBlock,
-                groups * Op::kScaleBytes, barrier);
-      return;
-    }
-    // Groups of more than 128 slots have their scales copied for each 128.
-    const int pieces = args.quad_blocks == 1 ? 1 : groups;
-    const u32 of_piece = args.quad_blocks == 1 ? groups : 1;
-#pragma unroll 1
-    for (int i = 0; i < pieces; i++) {
-      const int group = first + i;
-      const long long quad = quads + (args.quad_blocks == 1 ? group : group / args.quad_blocks);
-      copy_bulk(to + shape.scales_at() + i * Op::kScaleBytes, scales + quad * Op::kScaleBytes,
-                of_piece * Op::kScaleBytes, barrier);
-      if (Op::kZeroBytes != 0)
-        copy_bulk(to + shape.zeros_at() + i * Op::kZeroBytes, zeros + quad * Op::kZeroBytes,
-                  of_piece * Op::kZeroBytes, barrier);
     }
   }
 };

@@ -12,7 +12,8 @@ template <class Tile>
 struct TileOutput {
   const Launch& launch;
   const ProductArgs& args;
-  int group, warp, lane, row, block;  // first row of A, first row block
+  int group, warp, lane;
+  int row, end, block;  // the rows of A, first row block
 
   /// `memory` has Tile::kOut bytes.
   __device__ void write(const float (&sums)[Tile::kSums], float factor,
@@ -45,10 +46,15 @@ struct TileOutput {
     const Finish low(n, launch, args, partial), high(n + 8, launch, args, partial);
     float* const to = launch.buffer<float>(partial ? MARLIN_BUFFER_PARTIALS : MARLIN_BUFFER_C) + n;
     const long long pitch = partial ? args.n : args.ldc;
+    const int* const sorted = args.items != 0 ? launch.buffer<const int>(MARLIN_BUFFER_ROUTES) +
+                                                    route_sorted_at(args.items)
+                                              : nullptr;
     UNROLL for (int i = 0; i < Tile::kSums / 2; i++) {
       const int at = m + i / 2 * 8 + i % 2, from = i / 2 * 4 + i % 2;
-      if (at < args.m && n < args.n) to[at * pitch] = low(sums[from] * factor);
-      if (at < args.m && n + 8 < args.n) to[at * pitch + 8] = high(sums[from + 2] * factor);
+      if (at >= end) continue;
+      float* const row_of_c = to + (sorted != nullptr ? sorted[at] : at) * pitch;
+      if (n < args.n) *row_of_c = low(sums[from] * factor);
+      if (n + 8 < args.n) row_of_c[8] = high(sums[from + 2] * factor);
     }
   }
 

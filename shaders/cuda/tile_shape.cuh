@@ -1,6 +1,6 @@
 // The shape of a tile of C for Hopper, its shared memory, and how tiles are shared out.
 #pragma once
-#include "hopper.cuh"
+#include "weight_copies.cuh"
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
 constexpr int kPart = 2;                             // chunks that blocks share at least
@@ -48,9 +48,8 @@ __device__ inline u32 rank_in_cluster() {
 /// The weights of a row block in a stage: chunks of codes, their scales and zeros.
 template <class Op, int CHUNKS>
 struct StageBlock {
-  static constexpr int kChunk = 1024;                                     // bytes of the codes
   static constexpr int kGroups = Op::kGroupsOf128 ? CHUNKS / 2 : CHUNKS;  // of scales
-  static constexpr int kScales = CHUNKS * kChunk;
+  static constexpr int kScales = CHUNKS * kChunkCodes;
   static constexpr int kZeros = kScales + kGroups * Op::kScaleBytes;
   static constexpr int kBytes = kZeros + kGroups * Op::kZeroBytes;
 };
@@ -114,13 +113,21 @@ struct Segment {
 /// and counts as one. (What is cheap to compute takes no register.)
 template <class Tile>
 struct Work {
+  const Launch& launch;
   const ProductArgs& args;
+  int row_tiles;     // tiles of rows of A: with routing, the items
   int whole, units;  // tiles that are not shared, parts of those that are
   int next_whole, at, end;
 
-  __device__ explicit Work(const ProductArgs& args_) : args(args_) {
+  __device__ explicit Work(const Launch& launch_)
+      : launch(launch_), args(launch.arguments<ProductArgs>()) {
     constexpr int kColumns = Tile::kCluster * Tile::kColumns;
-    const int tiles = row_tiles() * ((args.n + kColumns - 1) / kColumns);
+    row_tiles = (args.m + Tile::kRows - 1) / Tile::kRows;
+    if (routed()) {
+      wait_for_previous();
+      row_tiles = table()[0];
+    }
+    const int tiles = row_tiles * ((args.n + kColumns - 1) / kColumns);
     const int waves = tiles / blocks() - (tiles % blocks() == 0 || tiles < blocks() ? 0 : 1);
     whole = waves * blocks();
     units = (tiles - whole) * parts();
@@ -134,7 +141,12 @@ struct Work {
   __device__ int blocks() const { return int(gridDim.x) / Tile::kCluster; }
   /// A higher number was started earlier.
   __device__ int me() const { return int(gridDim.x - 1 - blockIdx.x) / Tile::kCluster; }
-  __device__ int row_tiles() const { return (args.m + Tile::kRows - 1) / Tile::kRows; }
+  __device__ bool routed() const { return args.items != 0; }
+  __device__ const int* table() const { return launch.buffer<const int>(MARLIN_BUFFER_ROUTES); }
+  /// The item of a tile: an expert, the first of its rows, and their number.
+  __device__ const int* item(int tile) const {
+    return table() + kRouteItem * (1 + tile % row_tiles);
+  }
   /// The first part of block i.
   __device__ int start(int i) const { return int(static_cast<long long>(units) * i / blocks()); }
   __device__ bool next(Segment& to) {
@@ -158,9 +170,19 @@ struct Work {
     while (last + 1 < blocks() && start(last + 1) < end_of_tile) last++;
     return last;
   }
-  /// The first row of A of a tile, and the first row block of a block's part of it.
-  __device__ int first_row(int tile) const { return tile % row_tiles() * Tile::kRows; }
+  /// The first row of A of a tile, the end of its rows, and the first row block of a block's part
+  /// of it.
+  __device__ int first_row(int tile) const {
+    return routed() ? item(tile)[1] : tile % row_tiles * Tile::kRows;
+  }
+  __device__ int end_row(int tile) const {
+    return routed() ? item(tile)[1] + item(tile)[2] : args.m;
+  }
   __device__ int first_row_block(int tile, u32 rank) const {
-    return (tile / row_tiles() * Tile::kCluster + int(rank)) * Tile::kRowBlocks;
+    return (tile / row_tiles * Tile::kCluster + int(rank)) * Tile::kRowBlocks;
+  }
+  /// The bytes from the first expert's weights to those of the tile.
+  __device__ long long weights_at(int tile) const {
+    return routed() ? item(tile)[0] * args.expert_stride : 0;
   }
 };

@@ -9,18 +9,22 @@ static inline int column_of(const device int* slot_to_k, constant PrepareArgs& a
   return k < args.k ? k : -1;
 }
 
-/// Where row m of the prepared activations comes from: row m of A or, if experts have orders of
-/// columns of their own, the row of routed row m, for its expert.
+/// Where row m of the prepared activations comes from: row m of A or, with routing, the row of the
+/// routed row at place m of the sorted ones, in the order of columns of its expert.
 struct PreparedRow {
   long row;
   const device int* slot_to_k;
+  bool exists;
 
   PreparedRow(const device int* first_slot_to_k, const device int* routes,
               constant PrepareArgs& args, int m)
-      : row(m), slot_to_k(first_slot_to_k) {
+      : row(m), slot_to_k(first_slot_to_k), exists(true) {
     if (!routed) return;
-    row = m / args.rows_of_a;
-    const int expert = max(routes[route_experts_at(args.items, args.m) + m], 0);
+    exists = m < routes[1];
+    if (!exists) return;
+    const int routed_row = routes[route_sorted_at(args.items) + m];
+    row = routed_row / args.rows_of_a;
+    const int expert = routes[route_experts_at(args.items, args.m) + routed_row];
     slot_to_k += expert * args.expert_stride / long(sizeof(int));
   }
 };
@@ -41,6 +45,7 @@ kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
   const int blocks = args.slots / kActivationBlock, block = at.x, m = at.y;
   if (block >= blocks || m >= args.m) return;
   const PreparedRow from(slot_to_k, routes, args, m);
+  if (!from.exists) return;
   const device T* row = a + from.row * args.lda;
   float x[kActivationBlock];
   uint largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
@@ -67,7 +72,7 @@ QUANTIZE(f32, float)
 QUANTIZE(f16, half)
 QUANTIZE(bf16, bfloat)
 
-/// Each slot has one thread; padding becomes 0.
+/// Eight slots have one thread; padding becomes 0.
 template <typename T>
 kernel void gather(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                    device T* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
@@ -76,11 +81,14 @@ kernel void gather(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                    [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],
                    constant PrepareArgs& args [[buffer(MARLIN_BUFFER_PREPARE_ARGS)]],
                    uint2 at [[thread_position_in_grid]]) {
-  const int slot = at.x, m = at.y;
-  if (slot >= args.slots || m >= args.m) return;
+  const int first = 8 * at.x, m = at.y;
+  if (first >= args.slots || m >= args.m) return;
   const PreparedRow from(slot_to_k, routes, args, m);
-  const int k = from.slot_to_k[slot];
-  out[long(m) * args.slots + slot] = k < 0 ? T(0) : a[from.row * args.lda + k];
+  if (!from.exists) return;
+  UNROLL for (ushort i = 0; i < 8; i++) {
+    const int k = from.slot_to_k[first + i];
+    out[long(m) * args.slots + first + i] = k < 0 ? T(0) : a[from.row * args.lda + k];
+  }
 }
 #define GATHER(name, T) \
   template [[host_name("gather_" #name)]] [[kernel]] decltype(gather<T>) gather<T>;

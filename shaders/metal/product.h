@@ -60,7 +60,7 @@ struct TileRows {
   /// The row of A of row i of the tile.
   int of_a(int i) const {
     const int at = min(first + i, last);
-    return routed ? sorted[at] / rows_of_a : at;
+    return routed && rows_of_a != 0 ? sorted[at] / rows_of_a : at;
   }
   bool has(int i) const { return first + i <= last; }
   /// The row of C, or of the partials, of row i of the tile, which must be there.

@@ -72,15 +72,12 @@ kernel void route(const device int* ids [[buffer(MARLIN_BUFFER_IDS)]],
   for (int e = begin; part == 0 && e < end; e++)
     items += (row_count(places, e, args.experts, all) + args.tile_rows - 1) / args.tile_rows;
   int item = sum_before(items, shared, lane, simdgroup, simdgroups, all_items);
-  if (thread_index < kRouteItem) table[thread_index] = thread_index == 0 ? all_items : 0;
+  if (thread_index == 0) *(device int4*)table = int4(all_items, all, 0, 0);
   for (int e = begin; part == 0 && e < end; e++) {
     const int count = row_count(places, e, args.experts, all);
     for (int done = 0; done < count; done += args.tile_rows, item++) {
-      device int* const to = table + kRouteItem * (1 + item);
-      to[0] = e;
-      to[1] = places[e] + done;
-      to[2] = min(count - done, args.tile_rows);
-      to[3] = 0;
+      ((device int4*)table)[1 + item] =
+          int4(e, places[e] + done, min(count - done, args.tile_rows), 0);
     }
   }
   for (int e = begin; e < end; e++)

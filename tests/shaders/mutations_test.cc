@@ -81,7 +81,7 @@ constexpr Mutation kMutations[] = {
     {"scale_overflow", "metal/gemv.metal", "fabs(scale) > range;", "false;", kInt4, 1, Mutation::large_scales},
     {"silu_zero", "metal/epilogue.h", "? -0.0f :", "? 0.0f :", kInt4, 1, Mutation::silu_far_below},
     {"gelu_zero", "metal/epilogue.h", "return -0.0f;", "return 0.0f;", kInt4, 1, Mutation::gelu_far_below},
-    {"gather_column", "metal/prepare.metal", "args.lda + k];", "args.lda + slot];", kInt4, 1, Mutation::gathered},
+    {"gather_column", "metal/prepare.metal", "args.lda + k];", "args.lda + first + i];", kInt4, 1, Mutation::gathered},
     {"tensor_before_barrier", "metal4/regdecode_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);\n        for",
      "for", kInt4, 40, Mutation::tensor},
     {"tensor_after_barrier", "metal4/regdecode_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);  //", "//",

@@ -67,8 +67,7 @@ HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
 
 Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan) {
   Variant v(prepare_kernel(problem, plan).name);
-  if (plan.activation == ActivationKind::i8)
-    v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
+  v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
   if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
   return v;
 }
@@ -96,7 +95,7 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   if (!problem.routing.present()) return args;
   args.items = static_cast<marlin_int>(plan.items);
   args.top_k = static_cast<marlin_int>(problem.routing.ids.cols);
-  args.rows_of_a = static_cast<marlin_int>(plan.gathers ? 1 : rows_of_a(problem));
+  args.rows_of_a = static_cast<marlin_int>(plan.gathers ? 0 : rows_of_a(problem));
   args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
   if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
   return args;

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cmath>
 
+#include "backends/gpu/choice.h"
 #include "base/checked.h"
 #include "core/plan.h"
 #include "formats/codecs.h"
@@ -12,51 +13,19 @@
 namespace metal_marlin::gpu {
 namespace {
 
-// Bits of KernelCandidate::features.
-constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
-
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
 /// Elements that a threadgroup makes of the largest tile that is shared, and rows of the smallest.
 constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
-/// The slots of packed weights that kernels of NVIDIA's GPUs read at once.
-constexpr int64_t kChunkSlots = 64;
 /// Beyond so many rows, all kernels that share tiles have been told.
 constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
 
-uint32_t available(const device::Capabilities& device) {
-  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) |
-         (device.tensor ? kNeedsTensor : 0u);
-}
-
-ActivationKind activation_of(const GemmProblem& problem) {
-  if (problem.compute == MARLIN_COMPUTE_INT8) return ActivationKind::i8;
-  if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
-  return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
-}
-
 int64_t activation_element(ActivationKind kind) {
   if (kind == ActivationKind::f32) return 4;
   return kind == ActivationKind::i8 ? 1 : 2;
-}
-
-/// Rows for which a tile should have room, so that few experts have more than one tile: three
-/// standard deviations above the mean, of ids that are spread at random. A token names an expert
-/// once.
-int64_t rows_of_expert(const GemmProblem& problem, int64_t tokens) {
-  const double mean = static_cast<double>(product_rows(problem, tokens)) /
-                      static_cast<double>(problem.routing.stack->size());
-  const double most = std::ceil(mean + 3 * std::sqrt(mean) + 1);
-  return std::min(tokens, static_cast<int64_t>(most));
-}
-
-/// The rows of A (with routing: of an expert) that decide which kernel runs.
-int64_t rows_of_choice(const GemmProblem& problem, int64_t m) {
-  m = std::max<int64_t>(m, 1);
-  return problem.routing.present() ? rows_of_expert(problem, m) : m;
 }
 
 /// Whether the experts' weights are where one dispatch finds them all.
@@ -83,104 +52,6 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
   if (bf16 && !device.bfloat)
     return Status::error(MARLIN_E_UNSUPPORTED, "BF16: %s does not know it", device.name.c_str());
   return {};
-}
-
-KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& layout,
-                          KernelCodes codes, ActivationKind activation, bool serves) {
-  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) |
-                            (kernel.tensor ? kNeedsTensor : 0u) |
-                            (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
-  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max,
-          serves && kernel.takes(activation, layout)};
-}
-
-/// The kernel that METAL_MARLIN_KERNEL names, of all there are.
-Result<const ProductKernel*> forced_kernel(const RowBlockLayout& layout, ActivationKind activation,
-                                           bool routed, const PlanRules& rules) {
-  std::vector<KernelCandidate> all;
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    for (int c = 0; c < kKernelCodes; ++c)
-      for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(
-            kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-            !(routed && kernel.persistent) && static_cast<KernelCodes>(c) == layout.codes &&
-                static_cast<ActivationKind>(a) == activation));
-  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
-}
-
-/// How far m is from the rows that a kernel is meant for.
-int64_t distance(const ProductKernel& kernel, int64_t m) {
-  if (m < kernel.m_min) return kernel.m_min - m;
-  return kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
-}
-
-/// Tiles of a product that is not split.
-int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
-  return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
-}
-
-/// Whether a kernel whose threadgroups share tiles can number its parts of K.
-bool can_share(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout) {
-  return !kernel.shares_tiles ||
-         tile_count(kernel, m, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
-}
-
-/// The estimated nanoseconds of a product by a kernel whose threadgroups share tiles: to start, the
-/// part of a threadgroup, results, and joining sums. Fitted to products of one H200, 2026-11-23:
-/// mostly within a tenth where K is 4096 and more.
-int64_t estimated_ns(const ProductKernel& kernel, int64_t m, const RowBlockLayout& layout,
-                     const device::Capabilities& device) {
-  constexpr int64_t kStart = 3500, kOutputRow = 10, kJoin = 1300, kJoinRow = 10, kSharerRow = 4;
-  const int64_t tiles = tile_count(kernel, m, layout.n);
-  const int64_t blocks = std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
-  const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
-  const int64_t chunk_ns = layout.codes == KernelCodes::fp4 ? kernel.fp4_chunk_ns : kernel.chunk_ns;
-  const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
-  const int64_t join =
-      tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
-  return kStart + chunks * chunk_ns + ceil_div(tiles, blocks) * kernel.rows * kOutputRow + join;
-}
-
-Result<const ProductKernel*> choose(const GemmProblem& problem, int64_t m, const PlanRules& rules,
-                                    const KernelHealth::Reader& health) {
-  const RowBlockLayout& layout = weights_of(problem).layout;
-  const ActivationKind activation = activation_of(problem);
-  const bool routed = problem.routing.present();  // which persistent kernels do not take
-  if (!rules.forced.empty()) return forced_kernel(layout, activation, routed, rules);
-  const std::span<const ProductKernel> kernels = rules.policy.kernels;
-  const size_t count = kernels.size();
-  std::array<KernelCandidate, kMostProductKernels> candidates;
-  for (size_t i = 0; i < count; ++i)
-    candidates[i] =
-        candidate(kernels[i], layout, layout.codes, activation,
-                  !(routed && kernels[i].persistent) && can_share(kernels[i], m, layout) &&
-                      health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
-  const std::span<KernelCandidate> all(candidates.data(), count);
-  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
-    const ProductKernel* best = &kernels[found.value()];
-    if (!best->shares_tiles) return best;
-    const auto ns = [&](const ProductKernel& kernel) {
-      return estimated_ns(kernel, m, layout, rules.device);
-    };
-    for (size_t i = 0; i < count; ++i)
-      if (all[i].serves && kernels[i].shares_tiles && ns(kernels[i]) < ns(*best))
-        best = &kernels[i];
-    return best;
-  }
-  // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is
-  // nearest.
-  int64_t nearest = INT64_MAX;
-  for (size_t i = 0; i < count; ++i)
-    if (all[i].serves && (all[i].features & ~available(rules.device)) == 0)
-      nearest = std::min(nearest, distance(kernels[i], m));
-  for (size_t i = 0; i < count; ++i) {
-    all[i].serves = all[i].serves && distance(kernels[i], m) == nearest;
-    all[i].m_min = 1;
-    all[i].m_max = 0;
-  }
-  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), m, {}));
-  return &kernels[index];
 }
 
 int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
@@ -233,30 +104,17 @@ uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout,
 /// For experts this grows with the rows, although more rows mean fewer parts, so that what is
 /// reserved for many tokens serves fewer.
 int64_t partial_rows(const ProductKernel& kernel, const GemmPlan& plan, int64_t n, bool routed) {
-  if (!routed) return plan.splits * plan.m_block;
+  if (!routed || kernel.shares_tiles) return plan.splits * plan.m_block;
   const int64_t most = kernel.groups_wanted * kernel.rows * kernel.columns / n;
   return std::max(
       {plan.m_block, plan.splits * plan.m_block, std::min(kMostSplits * plan.m_block, most)});
 }
 
-/// Values of T up to max_m at which the kernel changes. Scratch of one kernel grows with T.
-std::vector<int64_t> route_breakpoints(const GemmProblem& problem, int64_t max_m,
-                                       const PlanRules& rules) {
-  std::vector<int64_t> tokens = {1, max_m};
-  for (const ProductKernel& kernel : rules.policy.kernels) {
-    int64_t begin = 1, end = max_m;  // the most tokens whose experts' rows the kernel takes
-    while (begin < end && kernel.m_max != 0) {
-      const int64_t middle = begin + (end - begin + 1) / 2;
-      if (rows_of_expert(problem, middle) <= kernel.m_max)
-        begin = middle;
-      else
-        end = middle - 1;
-    }
-    tokens.push_back(begin);
-    tokens.push_back(std::min(begin + 1, max_m));
-  }
-  std::sort(tokens.begin(), tokens.end());
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+/// The values of T up to max_m for which kernels are chosen. Scratch of one kernel grows with T.
+std::vector<int64_t> route_breakpoints(const GemmProblem& problem, int64_t max_m) {
+  std::vector<int64_t> tokens;
+  for (int64_t t = 1; t < max_m; t = size_of_choice(problem, t + 1)) tokens.push_back(t);
+  tokens.push_back(max_m);
   return tokens;
 }
 
@@ -264,17 +122,6 @@ std::vector<int64_t> route_breakpoints(const GemmProblem& problem, int64_t max_m
 int64_t most_items(int64_t routed_rows, int64_t tile_rows, size_t experts) {
   const int64_t with_rows = std::min(static_cast<int64_t>(experts), routed_rows);
   return with_rows + (routed_rows - with_rows) / tile_rows;
-}
-
-const char* probe_text(KernelHealth::State state) {
-  switch (state) {
-    case KernelHealth::good:
-      return "agrees with the CPU on this device";
-    case KernelHealth::bad:
-      return "miscomputes on this device";
-    default:
-      return "not done";
-  }
 }
 
 }  // namespace
@@ -340,8 +187,8 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   GemmPlan plan;
   plan.kernel = &kernel;
   plan.activation = activation_of(problem);
-  plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted;
-  plan.gathers = routed && layout.permuted;
+  plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
+  plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
   plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, layout.n, blocks));
   plan.splits = ceil_div(blocks, plan.split_blocks);
@@ -399,7 +246,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
   if (problem.routing.present()) MARLIN_RETURN_IF_ERROR(check_experts(problem));
   const KernelHealth::Reader health(rules.health);
   MARLIN_ASSIGN(const ProductKernel* const kernel,
-                choose(problem, rows_of_choice(problem, m), rules, health));
+                choose_product_kernel(problem, m, rules, health));
   MARLIN_ASSIGN(GemmPlan plan, plan_with(*kernel, problem, m, rules.device, rules.most_rows));
   plan.health = health.of(decoder_of(*kernel, plan.activation, weights_of(problem).layout));
   return plan;
@@ -407,7 +254,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
 
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,
                                               const PlanRules& rules) {
-  if (problem.routing.present()) return route_breakpoints(problem, max_m, rules);
+  if (problem.routing.present()) return route_breakpoints(problem, max_m);
   std::vector<int64_t> edges = {1, max_m};
   // Kernels that share tiles are chosen anew where the number of tiles changes.
   const auto shares = [](const ProductKernel& kernel) { return kernel.shares_tiles; };
@@ -432,64 +279,6 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
     }
   }
   return rows;
-}
-
-std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
-  const GpuWeights& weights = weights_of(problem);
-  const RowBlockLayout& layout = weights.layout;
-  const ProductKernel& kernel = *plan.kernel;
-  const std::string_view name = kernel.name(layout.codes, plan.activation);
-  std::string text;
-  append(text, "kernel: %.*s\n", static_cast<int>(name.size()), name.data());
-  append(text, "device: %s (%s)\n", rules.device.name.c_str(), rules.device.architecture.c_str());
-  append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
-  const device::Size3 grid = plan.grid(plan.m_block, layout.n);
-  append(text, "grid: %u x %u x %u threadgroups of %u%s\n", grid.x, grid.y, grid.z, kernel.threads,
-         kernel.persistent ? ", which take tiles in turn" : "");
-  append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
-         plan.split_blocks, kBlockSlots);
-  append(text, "m_block: %" PRId64 "\n", plan.m_block);
-  if (plan.items != 0)
-    append(text,
-           "experts: %zu, %" PRId64 " a token, sorted on the device into up to %" PRId64
-           " tiles of rows\n",
-           problem.routing.stack->size(), problem.routing.ids.cols, plan.items);
-  const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
-  append(text, "activations: %s\n",
-         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);
-  append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");
-  append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
-  append(text, "slot_group: %d\n", layout.slot_group);
-  if (layout.permuted)
-    append(text, "act_order: columns of A are put into the weights' order first\n");
-  append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
-  append(text, "probe: %s\n", probe_text(plan.health));
-  const KernelHealth well;
-  const auto meant = choose(problem, rows_of_choice(problem, problem_size(problem)), rules,
-                            KernelHealth::Reader(well));
-  if (meant.ok() && meant.value() != &kernel) {
-    const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
-    append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
-  }
-  if (const std::string bad = rules.health.bad_ones(); !bad.empty())
-    text += "unusable_here: " + bad + "\n";
-  if (!rules.forced.empty()) {
-    text += "why: METAL_MARLIN_KERNEL asks for it\n";
-  } else if (kernel.shares_tiles) {
-    append(
-        text,
-        "why: of the tiles that this device computes right, it is estimated to be fastest: %" PRId64
-        " us\n",
-        estimated_ns(kernel, std::max<int64_t>(problem.a.rows, 1), layout, rules.device) / 1000);
-  } else {
-    append(
-        text,
-        "why: first kernel that computes right on this device for these types and M from %" PRId64,
-        kernel.m_min);
-    if (kernel.m_max != 0) append(text, " to %" PRId64, kernel.m_max);
-    text += '\n';
-  }
-  return text;
 }
 
 }  // namespace metal_marlin::gpu

@@ -1,0 +1,180 @@
+#include "backends/gpu/choice.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "core/plan.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+// Bits of KernelCandidate::features.
+constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
+
+/// Tokens from which on kernels that share tiles serve experts, too.
+constexpr int64_t kLeastTiledTokens = 3;
+uint32_t available(const device::Capabilities& device) {
+  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) |
+         (device.tensor ? kNeedsTensor : 0u);
+}
+
+/// Rows for which a tile should have room, so that few experts have more than one tile: three
+/// standard deviations above the mean of ids that are spread at random. A token names an expert
+/// once.
+int64_t rows_of_expert(const GemmProblem& problem, int64_t tokens) {
+  const double mean = static_cast<double>(product_rows(problem, tokens)) /
+                      static_cast<double>(problem.routing.stack->size());
+  const double most = std::ceil(mean + 3 * std::sqrt(mean) + 1);
+  return std::min(tokens, static_cast<int64_t>(most));
+}
+
+/// Tiles of an expert whose number of rows has a Poisson distribution of this mean: how probable it
+/// is that there is a first, a second, ... (The normal distribution is near enough.)
+double tiles_of_expert(double mean, double rows) {
+  if (mean < 1) return -std::expm1(-mean);  // more than one tile is not likely
+  const double sigma = std::sqrt(mean);
+  double tiles = std::max(0.0, std::floor((mean - 4 * sigma) / rows));  // which almost all have
+  for (double first = tiles * rows; first < mean + 4 * sigma; first += rows)
+    tiles += 0.5 * std::erfc((first + 0.5 - mean) / (sigma * std::sqrt(2.0)));
+  return tiles;
+}
+
+/// Tiles of the product of `size` rows of A or tokens, of whose routes nothing is known.
+int64_t expected_tiles(const ProductKernel& kernel, const GemmProblem& problem, int64_t size) {
+  const int64_t columns = ceil_div(weights_of(problem).layout.n, kernel.columns);
+  if (!problem.routing.present()) return columns * ceil_div(size, kernel.rows);
+  const auto experts = static_cast<double>(problem.routing.stack->size());
+  const double mean = static_cast<double>(product_rows(problem, size)) / experts;
+  const double items = experts * tiles_of_expert(mean, static_cast<double>(kernel.rows));
+  return columns * std::max<int64_t>(1, std::llround(items));
+}
+
+/// Whether a kernel takes a problem, as far as it has routing: one whose threadgroups are
+/// persistent and share no tiles has A in shared memory, where routed rows are not found.
+bool takes_routing(const ProductKernel& kernel, const GemmProblem& problem) {
+  return !problem.routing.present() || !kernel.persistent || kernel.shares_tiles;
+}
+
+KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& layout,
+                          KernelCodes codes, ActivationKind activation, bool serves) {
+  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) |
+                            (kernel.tensor ? kNeedsTensor : 0u) |
+                            (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
+  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max,
+          serves && kernel.takes(activation, layout)};
+}
+
+/// The kernel that METAL_MARLIN_KERNEL names, of all there are.
+Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const PlanRules& rules) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const ActivationKind activation = activation_of(problem);
+  std::vector<KernelCandidate> all;
+  for (const ProductKernel& kernel : rules.policy.kernels)
+    for (int c = 0; c < kKernelCodes; ++c)
+      for (int a = 0; a < kActivationKinds; ++a)
+        all.push_back(candidate(
+            kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
+            takes_routing(kernel, problem) && static_cast<KernelCodes>(c) == layout.codes &&
+                static_cast<ActivationKind>(a) == activation));
+  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
+  return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
+}
+
+/// How far m is from the rows that a kernel is meant for.
+int64_t distance(const ProductKernel& kernel, int64_t m) {
+  if (m < kernel.m_min) return kernel.m_min - m;
+  return kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
+}
+
+/// Whether a kernel whose threadgroups share tiles can number its parts of K.
+bool can_share(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& layout) {
+  return !kernel.shares_tiles ||
+         tile_count(kernel, rows, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
+}
+
+}  // namespace
+
+int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
+  return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
+}
+
+ActivationKind activation_of(const GemmProblem& problem) {
+  if (problem.compute == MARLIN_COMPUTE_INT8) return ActivationKind::i8;
+  if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
+  return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
+}
+
+int64_t size_of_choice(const GemmProblem& problem, int64_t size) {
+  constexpr int64_t kExact = 8;
+  size = std::max<int64_t>(size, 1);
+  if (!problem.routing.present() || size <= kExact) return size;
+  const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size)) / 4);
+  return ceil_div(size, step) * step;
+}
+
+// To start, the part of a threadgroup, results, and joining sums. Fitted to products of one H200,
+// 2026-11-23: mostly within a tenth where K is 4096 and more.
+int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, int64_t size,
+                     const device::Capabilities& device) {
+  constexpr int64_t kStart = 3500, kOutputRow = 10, kJoin = 1300, kJoinRow = 10, kSharerRow = 4;
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const int64_t tiles = expected_tiles(kernel, problem, size);
+  const int64_t blocks = std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
+  const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
+  const int64_t chunk_ns = layout.codes == KernelCodes::fp4 ? kernel.fp4_chunk_ns : kernel.chunk_ns;
+  const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
+  const int64_t join =
+      tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
+  return kStart + chunks * chunk_ns + ceil_div(tiles, blocks) * kernel.rows * kOutputRow + join;
+}
+
+Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, int64_t size,
+                                                   const PlanRules& rules,
+                                                   const KernelHealth::Reader& health) {
+  if (!rules.forced.empty()) return forced_kernel(problem, rules);
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const ActivationKind activation = activation_of(problem);
+  const bool routed = problem.routing.present();
+  size = size_of_choice(problem, size);
+  const int64_t m = routed ? rows_of_expert(problem, size) : size;
+  const std::span<const ProductKernel> kernels = rules.policy.kernels;
+  const size_t count = kernels.size();
+  std::array<KernelCandidate, kMostProductKernels> candidates;
+  for (size_t i = 0; i < count; ++i)
+    candidates[i] =
+        candidate(kernels[i], layout, layout.codes, activation,
+                  takes_routing(kernels[i], problem) &&
+                      can_share(kernels[i], product_rows(problem, size), layout) &&
+                      health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
+  const std::span<KernelCandidate> all(candidates.data(), count);
+  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
+    const ProductKernel* best = &kernels[found.value()];
+    if (!best->shares_tiles && (!routed || size < kLeastTiledTokens)) return best;
+    const auto ns = [&](const ProductKernel& kernel) {
+      return estimated_ns(kernel, problem, size, rules.device);
+    };
+    for (size_t i = 0; i < count; ++i)
+      if (may_run(all[i], available(rules.device), std::max(m, all[i].m_min)) &&
+          kernels[i].shares_tiles && (!best->shares_tiles || ns(kernels[i]) < ns(*best)))
+        best = &kernels[i];
+    return best;
+  }
+  // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is
+  // nearest.
+  int64_t nearest = INT64_MAX;
+  for (size_t i = 0; i < count; ++i)
+    if (all[i].serves && (all[i].features & ~available(rules.device)) == 0)
+      nearest = std::min(nearest, distance(kernels[i], m));
+  for (size_t i = 0; i < count; ++i) {
+    all[i].serves = all[i].serves && distance(kernels[i], m) == nearest;
+    all[i].m_min = 1;
+    all[i].m_max = 0;
+  }
+  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), m, {}));
+  return &kernels[index];
+}
+
+}  // namespace metal_marlin::gpu

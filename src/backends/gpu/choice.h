@@ -1,0 +1,28 @@
+// Which of a policy's kernels runs a product.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/gpu/plan.h"
+
+namespace metal_marlin::gpu {
+
+/// The slots of packed weights that kernels of NVIDIA's GPUs read at once.
+inline constexpr int64_t kChunkSlots = 64;
+
+ActivationKind activation_of(const GemmProblem& problem);
+/// Tiles of a product that is not split.
+int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n);
+/// The M for which a kernel is chosen. With routing: the T, rounded up to one of four numbers of an
+/// octave, so that few are all there are.
+int64_t size_of_choice(const GemmProblem& problem, int64_t size);
+/// The estimated nanoseconds of a product of M rows (with routing: of T tokens, whose ids are
+/// spread at random) by a kernel whose threadgroups share tiles.
+int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, int64_t size,
+                     const device::Capabilities& device);
+/// The best kernel for M (with routing: T) = max(size, 1), of those that are not known to be bad.
+Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, int64_t size,
+                                                   const PlanRules& rules,
+                                                   const KernelHealth::Reader& health);
+
+}  // namespace metal_marlin::gpu

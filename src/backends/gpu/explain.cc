@@ -1,0 +1,81 @@
+#include <cinttypes>
+
+#include "backends/gpu/choice.h"
+#include "core/plan.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+const char* probe_text(KernelHealth::State state) {
+  switch (state) {
+    case KernelHealth::good:
+      return "agrees with the CPU on this device";
+    case KernelHealth::bad:
+      return "miscomputes on this device";
+    default:
+      return "not done";
+  }
+}
+
+}  // namespace
+
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
+  const GpuWeights& weights = weights_of(problem);
+  const RowBlockLayout& layout = weights.layout;
+  const ProductKernel& kernel = *plan.kernel;
+  const std::string_view name = kernel.name(layout.codes, plan.activation);
+  std::string text;
+  append(text, "kernel: %.*s\n", static_cast<int>(name.size()), name.data());
+  append(text, "device: %s (%s)\n", rules.device.name.c_str(), rules.device.architecture.c_str());
+  append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
+  const device::Size3 grid = plan.grid(plan.m_block, layout.n);
+  append(text, "grid: %u x %u x %u threadgroups of %u%s\n", grid.x, grid.y, grid.z, kernel.threads,
+         kernel.persistent ? ", which take tiles in turn" : "");
+  append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
+         plan.split_blocks, kBlockSlots);
+  append(text, "m_block: %" PRId64 "\n", plan.m_block);
+  if (plan.items != 0)
+    append(text,
+           "experts: %zu, %" PRId64 " a token, sorted on the device into up to %" PRId64
+           " tiles of rows\n",
+           problem.routing.stack->size(), problem.routing.ids.cols, plan.items);
+  const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
+  append(text, "activations: %s\n",
+         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);
+  append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");
+  append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
+  append(text, "slot_group: %d\n", layout.slot_group);
+  if (layout.permuted)
+    append(text, "act_order: columns of A are put into the weights' order first\n");
+  append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
+  append(text, "probe: %s\n", probe_text(plan.health));
+  const KernelHealth well;
+  const auto meant =
+      choose_product_kernel(problem, problem_size(problem), rules, KernelHealth::Reader(well));
+  if (meant.ok() && meant.value() != &kernel) {
+    const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
+    append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
+  }
+  if (const std::string bad = rules.health.bad_ones(); !bad.empty())
+    text += "unusable_here: " + bad + "\n";
+  if (!rules.forced.empty()) {
+    text += "why: METAL_MARLIN_KERNEL asks for it\n";
+  } else if (kernel.shares_tiles) {
+    append(
+        text,
+        "why: of the tiles that this device computes right, it is estimated to be fastest: %" PRId64
+        " us\n",
+        estimated_ns(kernel, problem, std::max<int64_t>(problem_size(problem), 1), rules.device) /
+            1000);
+  } else {
+    append(
+        text,
+        "why: first kernel that computes right on this device for these types and M from %" PRId64,
+        kernel.m_min);
+    if (kernel.m_max != 0) append(text, " to %" PRId64, kernel.m_max);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace metal_marlin::gpu
