@@ -130,6 +130,7 @@ class Stream {
 struct StreamSource {
   marlin_native kind = MARLIN_NATIVE_NONE;  ///< NONE: a queue of its own
   void* native = nullptr;
+  bool timed = false;  ///< busy_seconds() will be asked for; without it the stream may not know
 };
 
 /// One GPU. All members are safe to call from several threads at once.

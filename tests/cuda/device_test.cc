@@ -381,6 +381,55 @@ TEST_F(CudaStream, ReportsFailedCalls) {
   }
 }
 
+/// From the first kernel or copy to the last. What the device did before, between two waits and for a fill in advance is no
+/// part.
+TEST_F(CudaStream, OfItsOwnSaysHowLongTheDeviceWorked) {
+  stream = open({.timed = true});
+  ASSERT_TRUE(stream->fill(buffer, 0, 8, 0).ok());
+  for (int i = 0; i < 2; ++i) {
+    driver->clock_ms += 1000;
+    ASSERT_TRUE(stream->copy(buffer, 0, buffer, 64, 8).ok());
+    ASSERT_TRUE(dispatch().ok());
+    ASSERT_TRUE(dispatch().ok());
+    ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+    EXPECT_FLOAT_EQ(static_cast<float>(stream->busy_seconds()), 0.004f);
+  }
+  ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+  EXPECT_EQ(stream->busy_seconds(), 0) << "nothing ran since the last wait";
+  ASSERT_TRUE(dispatch().ok());
+  driver->pending = true;
+  EXPECT_EQ(stream->wait(0).code(), MARLIN_E_TIMEOUT);
+  driver->pending = false;
+  ASSERT_TRUE(dispatch().ok());
+  ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+  EXPECT_FLOAT_EQ(static_cast<float>(stream->busy_seconds()), 0.002f) << "with what ran before the time-out";
+  ASSERT_TRUE(dispatch().ok());
+  fail("cuEventElapsedTime", 700);
+  EXPECT_TRUE(stream->wait(UINT64_MAX).ok());
+  EXPECT_EQ(stream->busy_seconds(), 0) << "unknown";
+  fail("cuEventRecord", 700);
+  EXPECT_EQ(dispatch().native_code(), 700);
+  stream = nullptr;
+  for (const int skip : {0, 1}) {
+    fail("cuEventCreate", 700, skip);
+    EXPECT_EQ(device->stream({.timed = true}).status().native_code(), 700) << skip;
+  }
+}
+
+/// Nobody asks, or the stream may be captured.
+TEST_F(CudaStream, HasNoClockElsewhere) {
+  for (const device::StreamSource& source : {device::StreamSource{}, {MARLIN_NATIVE_CUDA_STREAM, nullptr, true}}) {
+    stream = open(source);
+    driver->calls.clear();
+    ASSERT_TRUE(dispatch().ok());
+    ASSERT_TRUE(stream->copy(buffer, 0, buffer, 64, 8).ok());
+    EXPECT_THAT(driver->calls, Not(Contains("cuEventRecord")));
+    ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+    EXPECT_EQ(stream->busy_seconds(), 0);
+    EXPECT_THAT(driver->calls, Not(Contains("cuEventElapsedTime")));
+  }
+}
+
 TEST_F(CudaStream, OfTheHostMayBeCaptured) {
   stream = open({MARLIN_NATIVE_CUDA_STREAM, nullptr});  // the legacy stream is NULL
   EXPECT_EQ(driver->live_streams, 0);
@@ -392,7 +441,7 @@ TEST_F(CudaStream, OfTheHostMayBeCaptured) {
     ASSERT_TRUE(stream->failure().ok());
   }
   EXPECT_EQ(stream->wait(UINT64_MAX).code(), MARLIN_E_ARGUMENT);
-  for (const char* forbidden : {"cuStreamQuery", "cuEventQuery", "cuEventSynchronize", "cuMemAlloc_v2"})
+  for (const char* forbidden : {"cuStreamQuery", "cuEventQuery", "cuEventRecord", "cuEventSynchronize", "cuMemAlloc_v2"})
     EXPECT_THAT(driver->calls, Not(Contains(forbidden)));
   driver->capturing = false;
 }

@@ -10,6 +10,7 @@
 namespace {
 
 using fake_cuda::State;
+using metal_marlin::cuda::kNoTiming;
 using metal_marlin::cuda::kOverlapsPrevious;
 using metal_marlin::cuda::LaunchConfig;
 
@@ -28,6 +29,11 @@ int enter(const char* name, bool needs_context) {
   return s.error;
 }
 int done() { return state().late != 0 ? state().late : (state().pending ? 600 : 0); }
+/// Behind the handle of an event.
+struct Event {
+  bool timed = false;
+  float recorded_ms = 0;
+};
 void* handle(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
 }  // namespace
@@ -201,6 +207,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
   launch.overlaps = config->attribute_count >= 1 && config->attributes->id == kOverlapsPrevious;
   launch.stream = config->stream;
   std::memcpy(&launch.parameters, parameters[0], sizeof launch.parameters);
+  state().clock_ms += 1;
   state().launches.push_back(launch);
   return 0;
 }
@@ -232,26 +239,37 @@ int cuStreamQuery(void*) {
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void*) {
   ENTER(true);
   std::memcpy(handle(to), handle(from), bytes);
+  state().clock_ms += 2;
   return 0;
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void*) {
   ENTER(true);
   std::memset(handle(to), value, bytes);
+  state().clock_ms += 100;
   return 0;
 }
-int cuEventCreate(void** event, unsigned) {
+int cuEventCreate(void** event, unsigned flags) {
   ENTER(true);
   ++state().live_events;
-  *event = handle(0xE7);
+  *event = new Event{(flags & kNoTiming) == 0};
   return 0;
 }
-int cuEventDestroy_v2(void*) {
+int cuEventDestroy_v2(void* event) {
   ENTER(true);
   --state().live_events;
+  delete static_cast<Event*>(event);
   return 0;
 }
-int cuEventRecord(void*, void*) {
+int cuEventRecord(void* event, void*) {
   ENTER(true);
+  static_cast<Event*>(event)->recorded_ms = state().clock_ms;
+  return 0;
+}
+int cuEventElapsedTime(float* ms, void* from, void* to) {
+  ENTER(true);
+  const Event &first = *static_cast<Event*>(from), &last = *static_cast<Event*>(to);
+  if (!first.timed || !last.timed) return 400;
+  *ms = last.recorded_ms - first.recorded_ms;
   return 0;
 }
 int cuEventQuery(void*) {

@@ -33,6 +33,7 @@ struct State {
   int wrong_context = 0;  ///< calls that need a context and found another current
   std::vector<Launch> launches;
   std::vector<std::string> calls;  ///< of functions, in order
+  float clock_ms = 0;              ///< of the device: a launch takes 1 ms, a copy 2, a fill 100
 };
 
 /// Exported by the library under this name: the State.

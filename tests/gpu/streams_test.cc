@@ -90,6 +90,18 @@ TEST(Streams, WholePagesAreWrapped) {
   EXPECT_OK(marlin_gemm, nullptr, &d);
 }
 
+/// Timing costs something, and only for calls without a stream does marlin_explain add up the time.
+TEST(Streams, OnlyThoseOfCallsWithoutOneAreTimed) {
+  World world;
+  Product p(world, 1);
+  testing::InSequence order;
+  EXPECT_CALL(*world.mock, stream(testing::Field(&dv::StreamSource::timed, false))).Times(1);
+  EXPECT_CALL(*world.mock, stream(testing::Field(&dv::StreamSource::timed, true))).Times(1);
+  const mm::stream stream(world.context);
+  EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
+  EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+}
+
 TEST(Streams, TheFirstErrorStays) {
   World world;
   Product p(world, 1);

@@ -28,7 +28,7 @@ inline constexpr int kMostThreads = 0, kSharedBytes = 1, kMostDynamicBytes = 8;
 inline constexpr int kMemoryType = 2;
 inline constexpr unsigned kPortableAndMapped = 1 | 2;  // of pinned memory
 inline constexpr unsigned kNonBlocking = 1;            // of streams
-inline constexpr unsigned kNoTiming = 2;               // of events
+inline constexpr unsigned kTiming = 0, kNoTiming = 2;  // of events
 
 /// CUlaunchAttribute, for which the value is an int.
 struct LaunchAttribute {
@@ -94,7 +94,8 @@ inline constexpr int kElementsOf16Bits = 1, kSwizzle128 = 3, kPromoteTo256 = 3;
   X(destroy_event, "cuEventDestroy_v2", (EventHandle))                                 \
   X(record_event, "cuEventRecord", (EventHandle, StreamHandle))                        \
   X(query_event, "cuEventQuery", (EventHandle))                                        \
-  X(wait_for_event, "cuEventSynchronize", (EventHandle))
+  X(wait_for_event, "cuEventSynchronize", (EventHandle))                               \
+  X(elapsed_ms, "cuEventElapsedTime", (float*, EventHandle, EventHandle))
 
 struct Driver {
 #define MARLIN_CUDA_MEMBER(member, name, parameters) DriverError(*member) parameters = nullptr;

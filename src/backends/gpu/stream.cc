@@ -95,7 +95,7 @@ Result<std::unique_ptr<GpuStream>> StreamCache::take() {
     for (auto& kept : std::views::reverse(kept_))
       if (kept != nullptr) return std::exchange(kept, nullptr);
   }
-  MARLIN_ASSIGN(auto queue, device_.stream({}));
+  MARLIN_ASSIGN(auto queue, device_.stream({.timed = true}));
   return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE, DevicePointer(), 0);
 }
 
