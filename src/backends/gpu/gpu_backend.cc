@@ -172,6 +172,7 @@ class GpuBackend final : public Backend {
     MARLIN_ASSIGN(auto stream, streams_.take());
     Operands operands(*device_, memory_, *stream, true);
     MARLIN_RETURN_IF_ERROR(record(*stream, operands));
+    MARLIN_RETURN_IF_ERROR(operands.fetch());
     MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
     busy_ns_ += static_cast<uint64_t>(stream->busy_seconds() * 1e9);
     operands.finish();

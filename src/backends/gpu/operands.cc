@@ -71,8 +71,6 @@ size_t Operands::add_staged(Entry entry) {
   }
   if (!try_wrap(entry)) {
     entry.staged = true;
-    entry.place.offset = staging_;
-    staging_ += staging_bytes(entry.view, entry.element);
   }
   entries_.push_back(std::move(entry));
   return entries_.size() - 1;
@@ -94,18 +92,40 @@ Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t e
   return entries_.size() - 1;
 }
 
+/// Gives the staged operands of this kind their places, one after another.
+void Operands::reserve(Access access) {
+  for (Entry& entry : entries_) {
+    if (!entry.staged || entry.access != access) continue;
+    entry.place.offset = staged_bytes_;
+    staged_bytes_ += staging_bytes(entry.view, entry.element);
+  }
+}
+
 Status Operands::stage() {
-  if (staging_ == 0) return {};
-  MARLIN_ASSIGN(const DevicePointer staging, stream_.staging(memory_, staging_));
+  reserve(Access::read);
+  outputs_at_ = staged_bytes_;
+  reserve(Access::update);
+  const uint64_t inputs = staged_bytes_;
+  reserve(Access::write);
+  if (staged_bytes_ == 0) return {};
+  MARLIN_ASSIGN(staging_, stream_.staging(memory_, staged_bytes_));
   for (Entry& entry : entries_) {
     if (!entry.staged) continue;
-    entry.place.buffer = staging.buffer;
+    entry.place.buffer = staging_.device;
     if (entry.access == Access::write) continue;
     copy_rows(static_cast<const std::byte*>(entry.view.data), entry.view.stride,
-              staging.buffer->host() + entry.place.offset, staged_stride(entry.view, entry.element),
+              staging_.host->host() + entry.place.offset, staged_stride(entry.view, entry.element),
               entry.view, entry.element);
   }
-  return {};
+  if (inputs == 0 || !staging_.apart()) return {};
+  MARLIN_RETURN_IF_ERROR(stream_.begin());
+  return stream_.copy(staging_.host, staging_.device, 0, inputs);
+}
+
+Status Operands::fetch() const {
+  if (outputs_at_ == staged_bytes_ || !staging_.apart()) return {};
+  MARLIN_RETURN_IF_ERROR(stream_.begin());
+  return stream_.copy(staging_.device, staging_.host, outputs_at_, staged_bytes_ - outputs_at_);
 }
 
 Matrix Operands::place(size_t index) const {
@@ -116,7 +136,7 @@ Matrix Operands::place(size_t index) const {
 void Operands::finish() const {
   for (const Entry& entry : entries_)
     if (entry.staged && entry.access != Access::read)
-      copy_rows(entry.place.buffer->host() + entry.place.offset,
+      copy_rows(staging_.host->host() + entry.place.offset,
                 staged_stride(entry.view, entry.element), static_cast<std::byte*>(entry.view.data),
                 entry.view.stride, entry.view, entry.element);
 }

@@ -23,10 +23,12 @@ enum class Access : uint8_t { read, write, update };
 
 /// The operands of one call. Buffers and native objects are used directly. The host's own memory is
 /// refused on a stream, whose work continues after the call has returned. Without a stream, whole
-/// pages are wrapped, and the rows of other operands are copied through staging memory.
+/// pages are wrapped, and the rows of other operands are copied through staging memory. Where
+/// memory is not unified, the device copies them on: kernels that read the host's memory would
+/// fetch each operand over the bus once for every tile.
 ///
-/// Call add() for all operands, then stage(). place() then returns the place of each. Call finish()
-/// when the work is done.
+/// Call add() for all operands, then stage(). place() then returns the place of each. Call fetch()
+/// when the work is recorded and finish() when it is done.
 class Operands {
  public:
   Operands(device::Device& device, Memory& memory, GpuStream& stream, bool host_memory)
@@ -35,10 +37,12 @@ class Operands {
   /// Returns the argument for place(). `name` is the name of the operand in messages; `element` is
   /// the bytes of an element.
   Result<size_t> add(const MatrixView& view, const char* name, int64_t element, Access access);
-  /// Reserves staging memory and copies the inputs.
+  /// Reserves staging memory, copies the inputs, and records their copy to the device.
   Status stage();
   Matrix place(size_t index) const;
-  /// Copies back the outputs.
+  /// Records the copy of the outputs from the device.
+  Status fetch() const;
+  /// Copies the outputs to where the host wants them.
   void finish() const;
   /// The bytes of staging memory for such a matrix if it is in host memory.
   static uint64_t staging_bytes(const MatrixView& view, int64_t element);
@@ -49,9 +53,10 @@ class Operands {
     int64_t element = 0;
     Access access = Access::read;
     bool staged = false;
-    DevicePointer place;  // of staged operands: set by stage(), except for the offset
+    DevicePointer place;  // of staged operands: set by stage()
   };
   bool try_wrap(Entry& entry);
+  void reserve(Access access);
   size_t add_staged(Entry entry);
 
   device::Device& device_;
@@ -59,7 +64,9 @@ class Operands {
   GpuStream& stream_;
   const bool host_memory_;
   std::vector<Entry> entries_;
-  uint64_t staging_ = 0;
+  Staging staging_;
+  uint64_t staged_bytes_ = 0,
+           outputs_at_ = 0;  // inputs lie before those that are both, then outputs
 };
 
 }  // namespace metal_marlin::gpu
