@@ -9,6 +9,7 @@
 
 namespace {
 
+using fake_cuda::Memory;
 using fake_cuda::State;
 using metal_marlin::cuda::kNoTiming;
 using metal_marlin::cuda::kOverlapsPrevious;
@@ -121,11 +122,13 @@ int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
   ENTER(true);
   ++state().live_memory;
   *address = reinterpret_cast<uintptr_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  state().memory.push_back({.begin = *address, .bytes = bytes, .allocated = true});
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
   ENTER(true);
   --state().live_memory;
+  std::erase_if(state().memory, [=](const Memory& m) { return m.begin == address; });
   std::free(handle(address));
   return 0;
 }
@@ -133,11 +136,13 @@ int cuMemHostAlloc(void** host, size_t bytes, unsigned) {
   ENTER(true);
   ++state().live_pinned;
   *host = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  state().memory.push_back({.begin = reinterpret_cast<uintptr_t>(*host), .bytes = bytes, .type = 1});
   return 0;
 }
 int cuMemFreeHost(void* host) {
   ENTER(true);
   --state().live_pinned;
+  std::erase_if(state().memory, [=](const Memory& m) { return m.begin == reinterpret_cast<uintptr_t>(host); });
   std::free(host);
   return 0;
 }
@@ -156,10 +161,32 @@ int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* host, unsign
   *address = reinterpret_cast<uintptr_t>(host);
   return 0;
 }
-int cuPointerGetAttribute(void* value, int, unsigned long long) {
+/// Like the driver, it answers with zeros for an address that it does not know.
+int cuPointerGetAttributes(unsigned count, int* attributes, void** values, unsigned long long address) {
   ENTER(true);
-  const unsigned device_memory = 2;
-  std::memcpy(value, &device_memory, sizeof device_memory);
+  const auto& all = state().memory;
+  const auto found = std::find_if(all.begin(), all.end(), [=](const Memory& m) { return address - m.begin < m.bytes; });
+  const Memory known = found != all.end() ? *found : Memory{.type = 0};
+  const auto give = [&](unsigned i, auto value) { std::memcpy(values[i], &value, sizeof value); };
+  for (unsigned i = 0; i < count; ++i) switch (attributes[i]) {
+      case 2:
+        give(i, known.type);
+        break;
+      case 10:
+        give(i, int{known.allocated});
+        break;
+      case 11:
+        give(i, static_cast<unsigned long long>(known.begin));
+        break;
+      case 12:
+        give(i, known.tells ? known.bytes : 0);
+        break;
+      case 17:
+        give(i, handle(known.pooled ? 0x9001 : 0));
+        break;
+      default:
+        return 1;
+    }
   return 0;
 }
 int cuModuleLoadData(void** module, const void* image) {

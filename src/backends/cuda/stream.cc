@@ -161,6 +161,11 @@ class CudaStream final : public device::Stream {
 
   double busy_seconds() const override { return busy_; }
 
+  bool captured() const override {
+    const Current current(*shared_->context);
+    return capturing();
+  }
+
  private:
   const Driver& driver() const { return shared_->context->driver(); }
 

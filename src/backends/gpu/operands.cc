@@ -1,6 +1,7 @@
 #include "backends/gpu/operands.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstring>
 
 #include "base/bits.h"
@@ -24,6 +25,11 @@ void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_
                 static_cast<size_t>(shape.cols * element));
 }
 
+/// The bytes from the first to the last, inclusive.
+uint64_t extent_of(const MatrixView& view, int64_t element) {
+  return static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * element);
+}
+
 }  // namespace
 
 Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& view) {
@@ -37,6 +43,24 @@ Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& 
   return DevicePointer{std::move(buffer), view.offset};
 }
 
+Status check_extent(const DevicePointer& place, const device::Stream& stream,
+                    const MatrixView& view, const char* name, int64_t element) {
+  if (view.memory != MARLIN_MEM_CUDA) return {};
+  const uint64_t needed = extent_of(view, element), found = place.buffer->bytes();
+  if (needed <= found) return {};
+  if (found != 0)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s needs %" PRIu64 " bytes at %p, its allocation holds %" PRIu64
+                         " from there on",
+                         name, needed, view.data, found);
+  // What a graph allocates itself is no memory before the graph runs.
+  if (stream.captured()) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "%s is at %p, where the device knows of no memory; expected %" PRIu64
+                       " bytes of device, managed or pinned memory",
+                       name, view.data, needed);
+}
+
 uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
   if (view.memory != MARLIN_MEM_HOST) return 0;
   return static_cast<uint64_t>(
@@ -47,8 +71,7 @@ uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
 bool Operands::try_wrap(Entry& entry) {
   const MatrixView& view = entry.view;
   const uint64_t page = device_.capabilities().page_bytes;
-  const auto bytes =
-      static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * entry.element);
+  const uint64_t bytes = extent_of(view, entry.element);
   if (!device_.capabilities().unified_memory ||
       reinterpret_cast<uintptr_t>(view.data) % page != 0 || bytes % page != 0)
     return false;
@@ -88,6 +111,7 @@ Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t e
                          name);
   }
   MARLIN_ASSIGN(entry.place, place_on_device(device_, view));
+  MARLIN_RETURN_IF_ERROR(check_extent(entry.place, stream_.queue(), view, name, element));
   entries_.push_back(std::move(entry));
   return entries_.size() - 1;
 }

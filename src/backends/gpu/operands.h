@@ -18,6 +18,11 @@ struct Matrix {
 
 /// The place of a marlin_buffer or native object. The memory of the view must not be the host's.
 Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& view);
+/// The boundary has checked that objects with a length hold their views. A bare address has none,
+/// but the device may know one: MARLIN_E_ARGUMENT if the view is longer. `name` is the name of the
+/// operand in messages; `element` is the bytes of an element.
+Status check_extent(const DevicePointer& place, const device::Stream& stream,
+                    const MatrixView& view, const char* name, int64_t element);
 
 enum class Access : uint8_t { read, write, update };
 
@@ -34,8 +39,7 @@ class Operands {
   Operands(device::Device& device, Memory& memory, GpuStream& stream, bool host_memory)
       : device_(device), memory_(memory), stream_(stream), host_memory_(host_memory) {}
 
-  /// Returns the argument for place(). `name` is the name of the operand in messages; `element` is
-  /// the bytes of an element.
+  /// Returns the argument for place(); `name` and `element` are those of check_extent().
   Result<size_t> add(const MatrixView& view, const char* name, int64_t element, Access access);
   /// Reserves staging memory, copies the inputs, and records their copy to the device.
   Status stage();
@@ -65,8 +69,8 @@ class Operands {
   const bool host_memory_;
   std::vector<Entry> entries_;
   Staging staging_;
-  uint64_t staged_bytes_ = 0,
-           outputs_at_ = 0;  // inputs lie before those that are both, then outputs
+  // Inputs lie first, then what is input and output, then outputs.
+  uint64_t staged_bytes_ = 0, outputs_at_ = 0;
 };
 
 }  // namespace metal_marlin::gpu

@@ -71,6 +71,7 @@ class GpuStream final : public BackendStream {
   Result<DevicePointer> scratch(Memory& memory, uint64_t bytes);
   /// kCounterBytes of device memory that are 0, and that every kernel leaves 0.
   Result<DevicePointer> flags(Memory& memory);
+  const device::Stream& queue() const { return *queue_; }
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }
   Result<Staging> staging(Memory& memory, uint64_t bytes);
 
