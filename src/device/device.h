@@ -124,12 +124,15 @@ class Stream {
   virtual Status failure() const = 0;
   /// The seconds that the device was busy with the work of the last wait(); 0: unknown.
   virtual double busy_seconds() const = 0;
+  /// The host keeps the work in a graph of its own, which may allocate what the work uses.
+  virtual bool captured() const { return false; }
 };
 
 /// The native object of a stream.
 struct StreamSource {
   marlin_native kind = MARLIN_NATIVE_NONE;  ///< NONE: a queue of its own
   void* native = nullptr;
+  bool timed = false;  ///< busy_seconds() will be asked for; without it the stream may not know
 };
 
 /// One GPU. All members are safe to call from several threads at once.
@@ -142,7 +145,10 @@ class Device {
   /// Wraps the host's memory without a copy. The memory must begin and end on
   /// capabilities().page_bytes, and it must outlive the work that uses it.
   virtual Result<BufferRef> wrap(void* host, uint64_t bytes) = 0;
-  /// Wraps and retains the host's own object of this device (id<MTLBuffer>, CUdeviceptr).
+  /// Wraps and retains the host's own object of this device (id<MTLBuffer>), or wraps the memory
+  /// from an address of the device's on (CUdeviceptr). The bytes of such memory go to the end of
+  /// its allocation; they are UINT64_MAX if the device cannot tell, and 0 if it knows of no memory
+  /// there.
   virtual Result<BufferRef> wrap_native(void* native) = 0;
   /// Compiles a kernel or takes it from a cache. This may take seconds the first time. A compiler
   /// error is MARLIN_E_DEVICE with the compiler's message, including file and line. Values of

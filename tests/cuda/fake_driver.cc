@@ -9,7 +9,9 @@
 
 namespace {
 
+using fake_cuda::Memory;
 using fake_cuda::State;
+using metal_marlin::cuda::kNoTiming;
 using metal_marlin::cuda::kOverlapsPrevious;
 using metal_marlin::cuda::LaunchConfig;
 
@@ -28,6 +30,11 @@ int enter(const char* name, bool needs_context) {
   return s.error;
 }
 int done() { return state().late != 0 ? state().late : (state().pending ? 600 : 0); }
+/// Behind the handle of an event.
+struct Event {
+  bool timed = false;
+  float recorded_ms = 0;
+};
 void* handle(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
 }  // namespace
@@ -115,11 +122,13 @@ int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
   ENTER(true);
   ++state().live_memory;
   *address = reinterpret_cast<uintptr_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  state().memory.push_back({.begin = *address, .bytes = bytes, .allocated = true});
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
   ENTER(true);
   --state().live_memory;
+  std::erase_if(state().memory, [=](const Memory& m) { return m.begin == address; });
   std::free(handle(address));
   return 0;
 }
@@ -127,11 +136,13 @@ int cuMemHostAlloc(void** host, size_t bytes, unsigned) {
   ENTER(true);
   ++state().live_pinned;
   *host = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  state().memory.push_back({.begin = reinterpret_cast<uintptr_t>(*host), .bytes = bytes, .type = 1});
   return 0;
 }
 int cuMemFreeHost(void* host) {
   ENTER(true);
   --state().live_pinned;
+  std::erase_if(state().memory, [=](const Memory& m) { return m.begin == reinterpret_cast<uintptr_t>(host); });
   std::free(host);
   return 0;
 }
@@ -150,10 +161,32 @@ int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* host, unsign
   *address = reinterpret_cast<uintptr_t>(host);
   return 0;
 }
-int cuPointerGetAttribute(void* value, int, unsigned long long) {
+/// Like the driver, it answers with zeros for an address that it does not know.
+int cuPointerGetAttributes(unsigned count, int* attributes, void** values, unsigned long long address) {
   ENTER(true);
-  const unsigned device_memory = 2;
-  std::memcpy(value, &device_memory, sizeof device_memory);
+  const auto& all = state().memory;
+  const auto found = std::find_if(all.begin(), all.end(), [=](const Memory& m) { return address - m.begin < m.bytes; });
+  const Memory known = found != all.end() ? *found : Memory{.type = 0};
+  const auto give = [&](unsigned i, auto value) { std::memcpy(values[i], &value, sizeof value); };
+  for (unsigned i = 0; i < count; ++i) switch (attributes[i]) {
+      case 2:
+        give(i, known.type);
+        break;
+      case 10:
+        give(i, int{known.allocated});
+        break;
+      case 11:
+        give(i, static_cast<unsigned long long>(known.begin));
+        break;
+      case 12:
+        give(i, known.tells ? known.bytes : 0);
+        break;
+      case 17:
+        give(i, handle(known.pooled ? 0x9001 : 0));
+        break;
+      default:
+        return 1;
+    }
   return 0;
 }
 int cuModuleLoadData(void** module, const void* image) {
@@ -201,6 +234,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
   launch.overlaps = config->attribute_count >= 1 && config->attributes->id == kOverlapsPrevious;
   launch.stream = config->stream;
   std::memcpy(&launch.parameters, parameters[0], sizeof launch.parameters);
+  state().clock_ms += 1;
   state().launches.push_back(launch);
   return 0;
 }
@@ -232,26 +266,37 @@ int cuStreamQuery(void*) {
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void*) {
   ENTER(true);
   std::memcpy(handle(to), handle(from), bytes);
+  state().clock_ms += 2;
   return 0;
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void*) {
   ENTER(true);
   std::memset(handle(to), value, bytes);
+  state().clock_ms += 100;
   return 0;
 }
-int cuEventCreate(void** event, unsigned) {
+int cuEventCreate(void** event, unsigned flags) {
   ENTER(true);
   ++state().live_events;
-  *event = handle(0xE7);
+  *event = new Event{(flags & kNoTiming) == 0};
   return 0;
 }
-int cuEventDestroy_v2(void*) {
+int cuEventDestroy_v2(void* event) {
   ENTER(true);
   --state().live_events;
+  delete static_cast<Event*>(event);
   return 0;
 }
-int cuEventRecord(void*, void*) {
+int cuEventRecord(void* event, void*) {
   ENTER(true);
+  static_cast<Event*>(event)->recorded_ms = state().clock_ms;
+  return 0;
+}
+int cuEventElapsedTime(float* ms, void* from, void* to) {
+  ENTER(true);
+  const Event &first = *static_cast<Event*>(from), &last = *static_cast<Event*>(to);
+  if (!first.timed || !last.timed) return 400;
+  *ms = last.recorded_ms - first.recorded_ms;
   return 0;
 }
 int cuEventQuery(void*) {

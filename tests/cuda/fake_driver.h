@@ -18,6 +18,16 @@ struct Launch {
   void* stream = nullptr;
 };
 
+/// Memory that the driver knows of.
+struct Memory {
+  uintptr_t begin = 0;
+  size_t bytes = 0;
+  unsigned type = 2;       ///< 1: the host's, 2: the device's
+  bool allocated = false;  ///< by cuMemAlloc
+  bool pooled = false;     ///< by cuMemAllocAsync
+  bool tells = true;       ///< its length
+};
+
 struct State {
   int version = 13000, devices = 1, major = 9, minor = 0, multiprocessors = 132;
   std::string failing;       ///< the function that fails next, once
@@ -33,6 +43,8 @@ struct State {
   int wrong_context = 0;  ///< calls that need a context and found another current
   std::vector<Launch> launches;
   std::vector<std::string> calls;  ///< of functions, in order
+  std::vector<Memory> memory;
+  float clock_ms = 0;  ///< of the device: a launch takes 1 ms, a copy 2, a fill 100
 };
 
 /// Exported by the library under this name: the State.

@@ -199,6 +199,21 @@ TEST(Streams, GiveTheBitsOfCallsWithoutOne) {
   EXPECT_EQ(std::memcmp(marlin_buffer_host(out.get()), expected.data(), expected.size()), 0);
 }
 
+/// Where memory is not unified, kernels never see what the host sees, and copies come in time: seeds change the order of all
+/// that no barrier separates.
+TEST(Staging, OfADeviceWithMemoryOfItsOwnGivesTheSameResults) {
+  trial::Case c = trial::case_of(trial::kKinds[0], MARLIN_COMPUTE_DEFAULT, 3, 70, 200);
+  c.bias_type = MARLIN_F32;
+  c.accumulate = c.together = true;
+  c.strides = trial::Strides::odd;
+  const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.changes = {}, .unified = false});
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    device->set_seed(seed);
+    const Gpu gpu(device, {.probe = false});
+    EXPECT_TRUE(trial::holds(c)) << "seed " << seed;
+  }
+}
+
 /// On a stream nobody reads listed ids before the device does: a row of a bad one is NaN, the others are what they should be.
 TEST(Unpack, RowsOfBadIdsAreNaN) {
   Gpu gpu({}, false);

@@ -23,8 +23,11 @@ class TestbedBuffer final : public dv::Buffer {
     data_ = own_.get();
   }
   uint64_t bytes() const override { return bytes_; }
-  std::byte* host() const override { return data_; }
+  std::byte* host() const override { return visible ? data_ : nullptr; }
   uint64_t address() const override { return reinterpret_cast<uintptr_t>(data_); }
+  std::byte* data() const { return data_; }
+
+  bool visible = true;  ///< to the host
 
  private:
   struct Free {
@@ -34,6 +37,8 @@ class TestbedBuffer final : public dv::Buffer {
   std::unique_ptr<std::byte, Free> own_;
   std::byte* data_;
 };
+
+std::byte* data_of(const dv::BufferRef& buffer) { return static_cast<const TestbedBuffer&>(*buffer).data(); }
 
 class TestbedKernel final : public dv::Kernel {
  public:
@@ -61,7 +66,7 @@ class TestbedStream final : public dv::Stream {
         continue;
       }
       if (a.offset > a.buffer->bytes()) return Status::error(MARLIN_E_DEVICE, "argument %d begins behind its buffer", index);
-      made->buffer(index, static_cast<void*>(a.buffer->host() + a.offset), a.buffer->bytes() - a.offset);
+      made->buffer(index, static_cast<void*>(data_of(a.buffer) + a.offset), a.buffer->bytes() - a.offset);
       kept.push_back(a.buffer);
     }
     made->groups(d.groups.x, d.groups.y, d.groups.z).threads(d.threads.x, d.threads.y, d.threads.z);
@@ -81,11 +86,11 @@ class TestbedStream final : public dv::Stream {
   }
   Status copy(const dv::BufferRef& from, uint64_t from_offset, const dv::BufferRef& to, uint64_t to_offset,
               uint64_t bytes) override {
-    recorded_.back().push_back([=] { std::memcpy(to->host() + to_offset, from->host() + from_offset, bytes); });
+    recorded_.back().push_back([=] { std::memcpy(data_of(to) + to_offset, data_of(from) + from_offset, bytes); });
     return {};
   }
   Status fill(const dv::BufferRef& to, uint64_t offset, uint64_t bytes, uint8_t value) override {
-    recorded_.back().push_back([=] { std::memset(to->host() + offset, value, bytes); });
+    recorded_.back().push_back([=] { std::memset(data_of(to) + offset, value, bytes); });
     return {};
   }
   Status barrier() override {
@@ -161,12 +166,15 @@ TestbedDevice::TestbedDevice(TestbedOptions options) : options_(std::move(option
   capabilities_.architecture = "test-bed";
   capabilities_.matrix = capabilities_.bfloat = true;
   capabilities_.tensor = options_.tensor;
+  capabilities_.unified_memory = options_.unified;
   capabilities_.page_bytes = 4096;
   capabilities_.memory_bytes = capabilities_.max_buffer_bytes = uint64_t{1} << 30;
 }
 
-Result<dv::BufferRef> TestbedDevice::allocate(uint64_t bytes, dv::Placement, const char*) {
-  return dv::BufferRef(std::make_shared<TestbedBuffer>(nullptr, bytes));
+Result<dv::BufferRef> TestbedDevice::allocate(uint64_t bytes, dv::Placement placement, const char*) {
+  auto buffer = std::make_shared<TestbedBuffer>(nullptr, bytes);
+  buffer->visible = capabilities_.unified_memory || placement == dv::Placement::shared;
+  return dv::BufferRef(std::move(buffer));
 }
 
 Result<dv::BufferRef> TestbedDevice::wrap(void* host, uint64_t bytes) {

@@ -28,7 +28,8 @@ struct TestbedOptions {
     std::string file, from, to;
   };
   std::vector<Change> changes;
-  bool tensor = true;  ///< the device has tensor operations
+  bool tensor = true;   ///< the device has tensor operations
+  bool unified = true;  ///< off: the host does not reach the device's memory
 };
 
 class TestbedDevice final : public dv::Device {

@@ -58,4 +58,18 @@ struct Matrix {
   marlin_matrix view{};
 };
 
+/// A product of operands in marlin_buffers.
+struct Product {
+  Product(const World& world, int64_t m, int64_t n = 64, int64_t k = 64)
+      : w(abi_test::quantized(world.context, n, k)), a(world.context, m, k, MARLIN_F16), c(world.context, m, n, MARLIN_F32) {
+    desc = mm::make<marlin_gemm_desc>();
+    desc.weights = w.get();
+    desc.a = a.view;
+    desc.c = c.view;
+  }
+  mm::weights w;
+  Matrix a, c;
+  marlin_gemm_desc desc;
+};
+
 }  // namespace device_test

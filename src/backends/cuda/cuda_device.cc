@@ -1,5 +1,6 @@
 #include "backends/cuda/cuda_device.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -89,6 +90,44 @@ Result<Found> find(const DeviceOptions& options) {
   return found;
 }
 
+/// What the driver knows of an address.
+struct Range {
+  unsigned type = 0;  ///< of memory; 0: there is none
+  DevicePtr begin = 0;
+  size_t bytes = 0;      ///< 0: the driver does not tell
+  int allocated = 0;     ///< by cuMemAlloc
+  void* pool = nullptr;  ///< of cuMemAllocAsync
+};
+
+/// The driver allows this while a stream is being captured.
+Result<Range> range_at(const Driver& driver, DevicePtr address) {
+  Range range;
+  int attributes[] = {kMemoryType, kRangeBegin, kRangeBytes, kMadeByAllocate, kPool};
+  void* values[] = {&range.type, &range.begin, &range.bytes, &range.allocated,
+                    static_cast<void*>(&range.pool)};
+  const DriverError error =
+      driver.pointer_attributes(std::size(attributes), attributes, values, address);
+  // The driver cannot tell, which does not mean that there is no memory.
+  if (error == kInvalidValue || error == kNotSupported) return Range{.type = 1};
+  MARLIN_RETURN_IF_ERROR(driver.check(error, "cuPointerGetAttributes"));
+  return range;
+}
+
+/// As device::Device::wrap_native() has it.
+Result<uint64_t> bytes_from(const Driver& driver, DevicePtr address) {
+  MARLIN_ASSIGN(const Range range, range_at(driver, address));
+  if (range.type == 0) return uint64_t{0};
+  if (range.bytes == 0) return UINT64_MAX;
+  const DevicePtr end = range.begin + range.bytes;
+  // What lies right behind an allocation is another. But a host may use pieces of an address space
+  // that it reserved (cuMemAddressReserve) or pinned (cuMemHostRegister) one after another as one.
+  if (range.allocated == 0 && range.pool == nullptr) {
+    MARLIN_ASSIGN(const Range next, range_at(driver, end));
+    if (next.type != 0) return UINT64_MAX;
+  }
+  return uint64_t{end - address};
+}
+
 class CudaDevice final : public device::Device {
  public:
   CudaDevice(device::Capabilities capabilities, std::shared_ptr<Shared> shared)
@@ -127,18 +166,13 @@ class CudaDevice final : public device::Device {
     return mapped;
   }
 
-  /// Device, pinned and managed memory. Its length is not asked for.
+  /// Device, pinned and managed memory.
   Result<device::BufferRef> wrap_native(void* native) override {
     const Current current(context());
     MARLIN_RETURN_IF_ERROR(current.status());
     const DevicePtr address = reinterpret_cast<uintptr_t>(native);
-    unsigned type = 0;
-    const DriverError error = driver().pointer_attribute(&type, kMemoryType, address);
-    if (error != kSuccess)
-      return Status::error(MARLIN_E_ARGUMENT, "%p is no memory of CUDA: %s", native,
-                           driver().check(error, "cuPointerGetAttribute").message())
-          .with_native(error);
-    return make(CudaBuffer::Origin::hosts, address, nullptr, UINT64_MAX - address);
+    MARLIN_ASSIGN(const uint64_t bytes, bytes_from(driver(), address));
+    return make(CudaBuffer::Origin::hosts, address, nullptr, bytes);
   }
 
   Result<device::KernelRef> kernel(std::string_view name,

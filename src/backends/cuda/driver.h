@@ -21,14 +21,16 @@ using EventHandle = struct CudaEventHandle*;
 using ModuleHandle = struct CudaModuleHandle*;
 using FunctionHandle = struct CudaFunctionHandle*;
 
-inline constexpr DriverError kSuccess = 0, kOutOfMemory = 2, kNotFound = 500, kNotReady = 600;
-// Of cuDeviceGetAttribute, cuFuncGetAttribute and cuPointerGetAttribute.
+inline constexpr DriverError kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500,
+                             kNotReady = 600, kNotSupported = 801;
+// Of cuDeviceGetAttribute, cuFuncGetAttribute and cuPointerGetAttributes.
 inline constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76;
 inline constexpr int kMostThreads = 0, kSharedBytes = 1, kMostDynamicBytes = 8;
-inline constexpr int kMemoryType = 2;
+inline constexpr int kMemoryType = 2, kMadeByAllocate = 10, kPool = 17;
+inline constexpr int kRangeBegin = 11, kRangeBytes = 12;
 inline constexpr unsigned kPortableAndMapped = 1 | 2;  // of pinned memory
 inline constexpr unsigned kNonBlocking = 1;            // of streams
-inline constexpr unsigned kNoTiming = 2;               // of events
+inline constexpr unsigned kTiming = 0, kNoTiming = 2;  // of events
 
 /// CUlaunchAttribute, for which the value is an int.
 struct LaunchAttribute {
@@ -73,7 +75,7 @@ inline constexpr int kElementsOf16Bits = 1, kSwizzle128 = 3, kPromoteTo256 = 3;
   X(pin, "cuMemHostRegister_v2", (void*, size_t, unsigned))                            \
   X(unpin, "cuMemHostUnregister", (void*))                                             \
   X(pinned_address, "cuMemHostGetDevicePointer_v2", (DevicePtr*, void*, unsigned))     \
-  X(pointer_attribute, "cuPointerGetAttribute", (void*, int, DevicePtr))               \
+  X(pointer_attributes, "cuPointerGetAttributes", (unsigned, int*, void**, DevicePtr)) \
   X(load_module, "cuModuleLoadData", (ModuleHandle*, const void*))                     \
   X(unload_module, "cuModuleUnload", (ModuleHandle))                                   \
   X(function, "cuModuleGetFunction", (FunctionHandle*, ModuleHandle, const char*))     \
@@ -94,7 +96,8 @@ inline constexpr int kElementsOf16Bits = 1, kSwizzle128 = 3, kPromoteTo256 = 3;
   X(destroy_event, "cuEventDestroy_v2", (EventHandle))                                 \
   X(record_event, "cuEventRecord", (EventHandle, StreamHandle))                        \
   X(query_event, "cuEventQuery", (EventHandle))                                        \
-  X(wait_for_event, "cuEventSynchronize", (EventHandle))
+  X(wait_for_event, "cuEventSynchronize", (EventHandle))                               \
+  X(elapsed_ms, "cuEventElapsedTime", (float*, EventHandle, EventHandle))
 
 struct Driver {
 #define MARLIN_CUDA_MEMBER(member, name, parameters) DriverError(*member) parameters = nullptr;

@@ -16,17 +16,38 @@ constexpr uint32_t kMostGroupsY = 65535, kMostGroupsZ = 65535;
 /// A stream that is never waited for gives back buffers when it has kept this many.
 constexpr size_t kManyBuffers = 64;
 
+/// The events of a stream. Those of a timed stream have timestamps, which cost the device more than
+/// events without; other streams have no `begin`.
+struct Events {
+  EventHandle begin = nullptr, done = nullptr;
+
+  static Result<Events> create(const Driver& driver, bool timed) {
+    Events made;
+    const unsigned kind = timed ? kTiming : kNoTiming;
+    MARLIN_RETURN_IF_ERROR(driver.check(driver.create_event(&made.done, kind), "cuEventCreate"));
+    if (!timed) return made;
+    const Status s = driver.check(driver.create_event(&made.begin, kind), "cuEventCreate");
+    if (s.ok()) return made;
+    made.destroy(driver);
+    return s;
+  }
+  void destroy(const Driver& driver) const {
+    for (const EventHandle event : {begin, done})
+      if (event != nullptr) static_cast<void>(driver.destroy_event(event));
+  }
+};
+
 class CudaStream final : public device::Stream {
  public:
-  CudaStream(std::shared_ptr<Shared> shared, StreamHandle handle, EventHandle done, bool own)
-      : shared_(std::move(shared)), handle_(handle), done_(done), own_(own) {}
+  CudaStream(std::shared_ptr<Shared> shared, StreamHandle handle, const Events& events, bool own)
+      : shared_(std::move(shared)), handle_(handle), events_(events), own_(own) {}
 
   ~CudaStream() override {
     const Current current(*shared_->context);
     // Work that is in a graph of the host keeps what the host keeps.
     if (!capturing()) rotate();
     shared_->keep(std::move(kept_));
-    static_cast<void>(driver().destroy_event(done_));
+    events_.destroy(driver());
     if (own_) static_cast<void>(driver().destroy_stream(handle_));
   }
   CudaStream(const CudaStream&) = delete;
@@ -67,6 +88,7 @@ class CudaStream final : public device::Stream {
                                 .attributes = &overlaps,
                                 .attribute_count = kernel.rules().overlaps ? 1u : 0u};
       void* pointers[] = {&parameters};
+      MARLIN_RETURN_IF_ERROR(start_clock());
       MARLIN_RETURN_IF_ERROR(keep(driver().check(
           driver().launch(&config, kernel.function(), pointers, nullptr), "cuLaunchKernelEx")));
     }
@@ -79,6 +101,7 @@ class CudaStream final : public device::Stream {
     MARLIN_RETURN_IF_ERROR(current.status());
     use(from);
     use(to);
+    MARLIN_RETURN_IF_ERROR(start_clock());
     return keep(driver().check(
         driver().copy(to->address() + to_offset, from->address() + from_offset, bytes, handle_),
         "cuMemcpyAsync"));
@@ -117,8 +140,9 @@ class CudaStream final : public device::Stream {
       return Status::error(MARLIN_E_ARGUMENT,
                            "the stream is being captured; the host launches its graph and waits");
     MARLIN_RETURN_IF_ERROR(
-        keep(driver().check(driver().record_event(done_, handle_), "cuEventRecord")));
+        keep(driver().check(driver().record_event(events_.done, handle_), "cuEventRecord")));
     MARLIN_RETURN_IF_ERROR(keep(wait_for_done(timeout_ns)));
+    stop_clock();
     used_.clear();
     for (const Kept& one : kept_) static_cast<void>(driver().destroy_event(one.event));
     kept_.clear();
@@ -135,7 +159,12 @@ class CudaStream final : public device::Stream {
     return failure_;
   }
 
-  double busy_seconds() const override { return 0; }
+  double busy_seconds() const override { return busy_; }
+
+  bool captured() const override {
+    const Current current(*shared_->context);
+    return capturing();
+  }
 
  private:
   const Driver& driver() const { return shared_->context->driver(); }
@@ -173,6 +202,21 @@ class CudaStream final : public device::Stream {
     if (std::find(used_.begin(), used_.end(), buffer) == used_.end()) used_.push_back(buffer);
   }
 
+  /// A fill starts no clock, because those of prepare() may run long before the product.
+  Status start_clock() {
+    if (events_.begin == nullptr || clock_runs_) return {};
+    clock_runs_ = true;
+    return keep(driver().check(driver().record_event(events_.begin, handle_), "cuEventRecord"));
+  }
+
+  void stop_clock() {
+    float ms = 0;
+    if (std::exchange(clock_runs_, false) &&
+        driver().elapsed_ms(&ms, events_.begin, events_.done) != kSuccess)
+      ms = 0;  // unknown
+    busy_ = double{ms} / 1000;
+  }
+
   /// Puts the buffers that were used so far behind an event. Without an event they stay.
   void rotate() {
     if (used_.empty()) return;
@@ -188,13 +232,13 @@ class CudaStream final : public device::Stream {
 
   Status wait_for_done(uint64_t timeout_ns) const {
     if (timeout_ns == UINT64_MAX)
-      return driver().check(driver().wait_for_event(done_), "cuEventSynchronize");
+      return driver().check(driver().wait_for_event(events_.done), "cuEventSynchronize");
     using Clock = std::chrono::steady_clock;
     constexpr uint64_t kLongest = uint64_t{1} << 60;  // 36 years; more would overflow the clock
     const auto end = Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
     auto pause = std::chrono::microseconds(1);
     for (;;) {
-      const DriverError error = driver().query_event(done_);
+      const DriverError error = driver().query_event(events_.done);
       if (error != kNotReady) return driver().check(error, "cuEventQuery");
       const auto now = Clock::now();
       if (now >= end) return Status::error(MARLIN_E_TIMEOUT, "the stream's work is not done");
@@ -205,8 +249,10 @@ class CudaStream final : public device::Stream {
 
   const std::shared_ptr<Shared> shared_;
   const StreamHandle handle_;
-  const EventHandle done_;
+  const Events events_;
   const bool own_;
+  bool clock_runs_ = false;
+  double busy_ = 0;
   std::vector<device::BufferRef> used_;  // by work that no event follows yet
   std::vector<Kept> kept_;               // oldest first
   mutable Status failure_;
@@ -234,14 +280,14 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
       return Status::error(MARLIN_E_ARGUMENT,
                            "the stream belongs to another CUcontext than the marlin_context");
   }
-  EventHandle done = nullptr;
-  const Status made = driver.check(driver.create_event(&done, kNoTiming), "cuEventCreate");
-  if (!made.ok()) {
+  // What is recorded on a host's stream may be captured, and then has no time of its own.
+  const auto events = Events::create(driver, own && source.timed);
+  if (!events.ok()) {
     if (own) static_cast<void>(driver.destroy_stream(handle));
-    return made;
+    return events.status();
   }
   return std::unique_ptr<device::Stream>(
-      std::make_unique<CudaStream>(std::move(shared), handle, done, own));
+      std::make_unique<CudaStream>(std::move(shared), handle, events.value(), own));
 }
 
 }  // namespace metal_marlin::cuda

@@ -80,6 +80,7 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
     MARLIN_RETURN_IF_ERROR(check_process());
+    MARLIN_ASSIGN(auto queue, device_->stream({options.kind, options.native}));
     DevicePointer scratch;
     uint64_t bytes = 0;
     if (options.scratch.present()) {
@@ -88,12 +89,12 @@ class GpuBackend final : public Backend {
             MARLIN_E_ARGUMENT,
             "desc->scratch.memory is 0 (host), expected a buffer or the device's own memory");
       MARLIN_ASSIGN(scratch, place_on_device(*device_, options.scratch));
+      MARLIN_RETURN_IF_ERROR(check_extent(scratch, *queue, options.scratch, "desc->scratch", 1));
       const uint64_t all = static_cast<uint64_t>(options.scratch.rows * options.scratch.cols);
       const uint64_t skip = std::min(-scratch.address() % kScratchAlign, all);
       scratch.offset += skip;
       bytes = all - skip;
     }
-    MARLIN_ASSIGN(auto queue, device_->stream({options.kind, options.native}));
     return std::unique_ptr<BackendStream>(
         std::make_unique<GpuStream>(std::move(queue), options.kind, std::move(scratch), bytes));
   }
@@ -192,6 +193,7 @@ class GpuBackend final : public Backend {
     MARLIN_ASSIGN(auto stream, streams_.take());
     Operands operands(*device_, memory_, *stream, true);
     MARLIN_RETURN_IF_ERROR(record(*stream, operands));
+    MARLIN_RETURN_IF_ERROR(operands.fetch());
     MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
     busy_ns_ += static_cast<uint64_t>(stream->busy_seconds() * 1e9);
     operands.finish();

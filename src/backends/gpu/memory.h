@@ -27,6 +27,8 @@ class Memory {
   /// holds references, too.
   Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
                                      const char* label);
+  /// Host and device reach the same memory at full speed.
+  bool unified() const { return device_.capabilities().unified_memory; }
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
 
  private:

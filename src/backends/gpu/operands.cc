@@ -1,6 +1,7 @@
 #include "backends/gpu/operands.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstring>
 
 #include "base/bits.h"
@@ -24,6 +25,11 @@ void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, int64_
                 static_cast<size_t>(shape.cols * element));
 }
 
+/// The bytes from the first to the last, inclusive.
+uint64_t extent_of(const MatrixView& view, int64_t element) {
+  return static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * element);
+}
+
 }  // namespace
 
 Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& view) {
@@ -37,6 +43,24 @@ Result<DevicePointer> place_on_device(device::Device& device, const MatrixView& 
   return DevicePointer{std::move(buffer), view.offset};
 }
 
+Status check_extent(const DevicePointer& place, const device::Stream& stream,
+                    const MatrixView& view, const char* name, int64_t element) {
+  if (view.memory != MARLIN_MEM_CUDA) return {};
+  const uint64_t needed = extent_of(view, element), found = place.buffer->bytes();
+  if (needed <= found) return {};
+  if (found != 0)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s needs %" PRIu64 " bytes at %p, its allocation holds %" PRIu64
+                         " from there on",
+                         name, needed, view.data, found);
+  // What a graph allocates itself is no memory before the graph runs.
+  if (stream.captured()) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "%s is at %p, where the device knows of no memory; expected %" PRIu64
+                       " bytes of device, managed or pinned memory",
+                       name, view.data, needed);
+}
+
 uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
   if (view.memory != MARLIN_MEM_HOST) return 0;
   return static_cast<uint64_t>(
@@ -47,8 +71,7 @@ uint64_t Operands::staging_bytes(const MatrixView& view, int64_t element) {
 bool Operands::try_wrap(Entry& entry) {
   const MatrixView& view = entry.view;
   const uint64_t page = device_.capabilities().page_bytes;
-  const auto bytes =
-      static_cast<uint64_t>(((view.rows - 1) * view.stride + view.cols) * entry.element);
+  const uint64_t bytes = extent_of(view, entry.element);
   if (!device_.capabilities().unified_memory ||
       reinterpret_cast<uintptr_t>(view.data) % page != 0 || bytes % page != 0)
     return false;
@@ -71,8 +94,6 @@ size_t Operands::add_staged(Entry entry) {
   }
   if (!try_wrap(entry)) {
     entry.staged = true;
-    entry.place.offset = staging_;
-    staging_ += staging_bytes(entry.view, entry.element);
   }
   entries_.push_back(std::move(entry));
   return entries_.size() - 1;
@@ -90,22 +111,45 @@ Result<size_t> Operands::add(const MatrixView& view, const char* name, int64_t e
                          name);
   }
   MARLIN_ASSIGN(entry.place, place_on_device(device_, view));
+  MARLIN_RETURN_IF_ERROR(check_extent(entry.place, stream_.queue(), view, name, element));
   entries_.push_back(std::move(entry));
   return entries_.size() - 1;
 }
 
+/// Gives the staged operands of this kind their places, one after another.
+void Operands::reserve(Access access) {
+  for (Entry& entry : entries_) {
+    if (!entry.staged || entry.access != access) continue;
+    entry.place.offset = staged_bytes_;
+    staged_bytes_ += staging_bytes(entry.view, entry.element);
+  }
+}
+
 Status Operands::stage() {
-  if (staging_ == 0) return {};
-  MARLIN_ASSIGN(const DevicePointer staging, stream_.staging(memory_, staging_));
+  reserve(Access::read);
+  outputs_at_ = staged_bytes_;
+  reserve(Access::update);
+  const uint64_t inputs = staged_bytes_;
+  reserve(Access::write);
+  if (staged_bytes_ == 0) return {};
+  MARLIN_ASSIGN(staging_, stream_.staging(memory_, staged_bytes_));
   for (Entry& entry : entries_) {
     if (!entry.staged) continue;
-    entry.place.buffer = staging.buffer;
+    entry.place.buffer = staging_.device;
     if (entry.access == Access::write) continue;
     copy_rows(static_cast<const std::byte*>(entry.view.data), entry.view.stride,
-              staging.buffer->host() + entry.place.offset, staged_stride(entry.view, entry.element),
+              staging_.host->host() + entry.place.offset, staged_stride(entry.view, entry.element),
               entry.view, entry.element);
   }
-  return {};
+  if (inputs == 0 || !staging_.apart()) return {};
+  MARLIN_RETURN_IF_ERROR(stream_.begin());
+  return stream_.copy(staging_.host, staging_.device, 0, inputs);
+}
+
+Status Operands::fetch() const {
+  if (outputs_at_ == staged_bytes_ || !staging_.apart()) return {};
+  MARLIN_RETURN_IF_ERROR(stream_.begin());
+  return stream_.copy(staging_.device, staging_.host, outputs_at_, staged_bytes_ - outputs_at_);
 }
 
 Matrix Operands::place(size_t index) const {
@@ -116,7 +160,7 @@ Matrix Operands::place(size_t index) const {
 void Operands::finish() const {
   for (const Entry& entry : entries_)
     if (entry.staged && entry.access != Access::read)
-      copy_rows(entry.place.buffer->host() + entry.place.offset,
+      copy_rows(staging_.host->host() + entry.place.offset,
                 staged_stride(entry.view, entry.element), static_cast<std::byte*>(entry.view.data),
                 entry.view.stride, entry.view, entry.element);
 }

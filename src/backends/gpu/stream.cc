@@ -16,7 +16,7 @@ bool is_hosts(marlin_native kind) {
 }  // namespace
 
 Result<DevicePointer> Growing::reserve(Memory& memory, uint64_t bytes) {
-  if (buffer_ == nullptr || buffer_->bytes() < bytes) {
+  if (!holds(bytes)) {
     buffer_ = nullptr;  // first, so that the two need not fit side by side
     MARLIN_ASSIGN(buffer_, memory.allocate(bytes, placement_, label_));
   }
@@ -62,11 +62,28 @@ Result<DevicePointer> GpuStream::flags(Memory& memory) {
   return DevicePointer{flags_, 0};
 }
 
+Result<Staging> GpuStream::staging(Memory& memory, uint64_t bytes) {
+  MARLIN_ASSIGN(const DevicePointer host, staging_.reserve(memory, bytes));
+  if (memory.unified()) return Staging{host.buffer, host.buffer};
+  const bool grows = !device_staging_.holds(bytes);
+  MARLIN_ASSIGN(const DevicePointer device, device_staging_.reserve(memory, bytes));
+  if (grows) {  // gaps between the rows of outputs are copied, too, and nothing else writes them
+    MARLIN_RETURN_IF_ERROR(keep(queue_->fill(device.buffer, 0, device.buffer->bytes(), 0)));
+    MARLIN_RETURN_IF_ERROR(barrier());
+  }
+  return Staging{host.buffer, device.buffer};
+}
+
 Status GpuStream::begin() { return std::exchange(idle_, false) ? Status() : barrier(); }
 
 Status GpuStream::dispatch(const device::KernelRef& kernel, const Bindings& bindings,
                            device::Size3 groups, uint32_t threads, const char* label) {
   return keep(queue_->dispatch({kernel, bindings.all(), groups, {threads, 1, 1}, label}));
+}
+
+Status GpuStream::copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
+                       uint64_t bytes) {
+  return keep(queue_->copy(from, at, to, at, bytes));
 }
 
 Status GpuStream::barrier() { return keep(queue_->barrier()); }
@@ -95,7 +112,7 @@ Result<std::unique_ptr<GpuStream>> StreamCache::take() {
     for (auto& kept : std::views::reverse(kept_))
       if (kept != nullptr) return std::exchange(kept, nullptr);
   }
-  MARLIN_ASSIGN(auto queue, device_.stream({}));
+  MARLIN_ASSIGN(auto queue, device_.stream({.timed = true}));
   return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE, DevicePointer(), 0);
 }
 

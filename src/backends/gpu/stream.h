@@ -40,11 +40,19 @@ class Growing {
   Growing(device::Placement placement, const char* label) : placement_(placement), label_(label) {}
   /// Returns at least `bytes` > 0. Recorded work keeps the older memory that it uses.
   Result<DevicePointer> reserve(Memory& memory, uint64_t bytes);
+  bool holds(uint64_t bytes) const { return buffer_ != nullptr && buffer_->bytes() >= bytes; }
 
  private:
   const device::Placement placement_;
   const char* const label_;
   device::BufferRef buffer_;
+};
+
+/// Memory for operands that are in host memory, of which kernels use `device`. Where memory is
+/// unified, both are the same.
+struct Staging {
+  device::BufferRef host, device;
+  bool apart() const { return host != device; }
 };
 
 /// Everything is recorded in order; commands between two barriers may run at once. If recording
@@ -63,16 +71,17 @@ class GpuStream final : public BackendStream {
   Result<DevicePointer> scratch(Memory& memory, uint64_t bytes);
   /// kCounterBytes of device memory that are 0, and that every kernel leaves 0.
   Result<DevicePointer> flags(Memory& memory);
+  const device::Stream& queue() const { return *queue_; }
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }
-  /// Memory that host and device reach, for operands that are in host memory.
-  Result<DevicePointer> staging(Memory& memory, uint64_t bytes) {
-    return staging_.reserve(memory, bytes);
-  }
+  Result<Staging> staging(Memory& memory, uint64_t bytes);
 
   /// Orders the following work after all work before it, also on a host's own encoder.
   Status begin();
   Status dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups,
                   uint32_t threads, const char* label);
+  /// Copies these bytes to the same place in another buffer.
+  Status copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
+              uint64_t bytes);
   Status barrier();
   /// Ends what begin() began: on a host's encoder, the host's next work comes after ours.
   Status end();
@@ -92,6 +101,7 @@ class GpuStream final : public BackendStream {
   const uint64_t host_scratch_bytes_;
   Growing own_scratch_{device::Placement::device, "scratch"};
   Growing staging_{device::Placement::shared, "staging"};
+  Growing device_staging_{device::Placement::device, "device staging"};
   device::BufferRef flags_;
   bool idle_;  // nothing recorded that might still run
   Status failure_;
