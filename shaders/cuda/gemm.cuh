@@ -50,6 +50,8 @@ __device__ inline void gemm(const CudaParameters& parameters, int tile_rows, int
   __shared__ alignas(16) Staged staged;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
+  let_next_start();
+  wait_for_previous();
   const TileRows tile(launch, tile_rows, first);
   if (tile.empty) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, j = lane % 4;

@@ -16,6 +16,8 @@ __device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int
   __shared__ float shared[kGemvWarps][8 * TILES][kRowBlock + 1];
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
+  let_next_start();
+  if (args.items != 0) wait_for_previous();  // for the routes
   const TileRows tile(launch, tile_rows, first);
   if (tile.empty) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, j = lane % 4;
@@ -28,14 +30,14 @@ __device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int
       reinterpret_cast<const uint4*>(weights_of(launch, MARLIN_BUFFER_CODES, tile)) +
       row_block * (args.slots / 32) * Codes::kWords * kWarp;
   const float* const a_scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES);
-  const Stored* rows[TILES];
-  UNROLL for (int t = 0; t < TILES; t++) rows[t] =
-      launch.buffer<const Stored>(MARLIN_BUFFER_A) + tile.of_a(8 * t + g) * args.lda;
-
   S sums(launch, tile, row_block, lane);
   Chunk<Codes, kChunkUnits> next;
   int unit = begin + kChunkUnits * warp;
   sums.load(next, codes, unit, end - unit, lane);
+  wait_for_previous();
+  const Stored* rows[TILES];
+  UNROLL for (int t = 0; t < TILES; t++) rows[t] =
+      launch.buffer<const Stored>(MARLIN_BUFFER_A) + tile.of_a(8 * t + g) * args.lda;
   for (; unit < end; unit += kChunkUnits * kGemvWarps) {
     const Chunk<Codes, kChunkUnits> chunk = next;
     const int units = min(end - unit, kChunkUnits), K = args.k;

@@ -2,9 +2,17 @@
 #include "epilogue.cuh"
 #include "exact.cuh"
 
-#define MARLIN_HELPER(name)                         \
-  extern "C" __global__ void __launch_bounds__(256) \
-      name(const __grid_constant__ CudaParameters parameters)
+// A kernel that starts while the one before it still runs, and waits for it.
+#define MARLIN_HELPER_OF(name, threads)                                 \
+  __device__ inline void name##_work(const CudaParameters& parameters); \
+  extern "C" __global__ void __launch_bounds__(threads)                 \
+      name(const __grid_constant__ CudaParameters parameters) {         \
+    let_next_start();                                                   \
+    wait_for_previous();                                                \
+    name##_work(parameters);                                            \
+  }                                                                     \
+  __device__ inline void name##_work(const CudaParameters& parameters)
+#define MARLIN_HELPER(name) MARLIN_HELPER_OF(name, 256)
 
 __device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.x); }
 
@@ -164,18 +172,17 @@ MARLIN_HELPER(finish) {
 
 // --- routes of a mixture of experts -------------------------------------------------------------
 
-/// Adds up `x` over the threads before this one; `total` becomes the sum of all threads.
-__device__ inline int sum_before(int x, int (&shared)[kLanes], int& total) {
+/// Adds up `x` over the threads before this one. `shared` is read by one call only.
+__device__ inline u64 sum_before(u64 x, u64 (&shared)[kLanes], u64& total) {
   const int lane = int(threadIdx.x) % kLanes, warp = int(threadIdx.x) / kLanes;
-  int sum = x;
+  u64 sum = x;
   UNROLL for (int distance = 1; distance < kLanes; distance *= 2) {
-    const int before = __shfl_up_sync(~0u, sum, distance);
+    const u64 before = __shfl_up_sync(~0u, sum, distance);
     if (lane >= distance) sum += before;
   }
-  __syncthreads();  // the last sums were read
   if (lane == kLanes - 1) shared[warp] = sum;
   __syncthreads();
-  int of_warps_before = 0;
+  u64 of_warps_before = 0;
   total = 0;
   for (int w = 0; w < int(blockDim.x) / kLanes; w++) {
     if (w < warp) of_warps_before += shared[w];
@@ -184,12 +191,11 @@ __device__ inline int sum_before(int x, int (&shared)[kLanes], int& total) {
   return of_warps_before + sum - x;
 }
 
-/// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block, whose
-/// threads each take a part of the rows of one expert or, if there are more experts than threads,
-/// all rows of some. No order depends on time.
-extern "C" __global__ void __launch_bounds__(kRouteThreads)
-    route(const __grid_constant__ CudaParameters parameters) {
-  __shared__ int places[kMostExperts], shared[kLanes];
+/// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block. The
+/// order of the rows of an expert depends on time; the sums of a row do not depend on its place.
+MARLIN_HELPER_OF(route, kRouteThreads) {
+  __shared__ int places[kMostExperts];  // an expert's rows, then the place of the next one
+  __shared__ u64 shared[kLanes];
   const Launch launch{parameters};
   const RouteArgs& args = launch.arguments<RouteArgs>();
   const int* const ids = launch.buffer<const int>(MARLIN_BUFFER_IDS);
@@ -199,53 +205,42 @@ extern "C" __global__ void __launch_bounds__(kRouteThreads)
   int* const sorted = table + route_sorted_at(args.items);
   int* const experts = table + route_experts_at(args.items, rows);
   float* const scales = reinterpret_cast<float*>(table + route_scales_at(args.items, rows));
+  for (int e = thread; e < args.experts; e += threads) places[e] = 0;
+  __syncthreads();
   for (int row = thread; row < rows; row += threads) {
     const int token = row / args.top_k, s = row % args.top_k;
     const int id = ids[token * args.id_stride + s];
     const bool exists = id >= 0 && id < args.experts;
     experts[row] = exists ? id : -1;
+    if (exists) atomicAdd(&places[id], 1);
     if (exists && scale_type != kFloatNone)
       scales[row] = read_float(launch.buffer<const void>(MARLIN_BUFFER_ID_SCALES),
                                token * args.scale_stride + s, scale_type);
   }
   __syncthreads();
 
-  const int share = (args.experts + threads - 1) / threads;  // experts of a thread
-  const int parts = share > 1 ? 1 : threads / args.experts, part = thread % parts;
-  const int begin = min(thread / parts * share, args.experts);
-  const int end = min(begin + share, args.experts);
-  int own = 0, all, all_items;
+  // A thread takes some neighboring experts. The items are counted in the upper half of a sum, the
+  // rows in the lower one.
+  const int share = (args.experts + threads - 1) / threads;
+  const int begin = min(thread * share, args.experts), end = min(begin + share, args.experts);
+  const auto tiles_of = [&](int count) { return (count + args.tile_rows - 1) / args.tile_rows; };
+  u64 own = 0, all;
+  for (int e = begin; e < end; e++) own += u64(tiles_of(places[e])) << 32 | u32(places[e]);
+  const u64 before = sum_before(own, shared, all);
+  int place = int(u32(before)), item = int(before >> 32);
+  if (thread == 0)
+    reinterpret_cast<int4*>(table)[0] = make_int4(int(all >> 32), int(u32(all)), 0, 0);
   for (int e = begin; e < end; e++) {
-    int count = 0;
-    for (int row = part; row < rows; row += parts) count += experts[row] == e ? 1 : 0;
-    if (parts == 1) places[e] = count;
-    own += count;
-  }
-  int place = sum_before(own, shared, all);
-  for (int e = begin, at = place; part == 0 && e < end; e++) {  // where an expert's rows begin
-    const int count = parts == 1 ? places[e] : 0;
-    places[e] = at;
-    at += count;
+    const int count = places[e];
+    for (int done = 0; done < count; done += args.tile_rows, item++)
+      reinterpret_cast<int4*>(table)[1 + item] =
+          make_int4(e, place + done, min(count - done, args.tile_rows), 0);
+    places[e] = place;
+    place += count;
   }
   __syncthreads();
-  const auto count_of = [&](int e) {
-    return (e + 1 < args.experts ? places[e + 1] : all) - places[e];
-  };
-  int items = 0;
-  for (int e = begin; part == 0 && e < end; e++)
-    items += (count_of(e) + args.tile_rows - 1) / args.tile_rows;
-  int item = sum_before(items, shared, all_items);
-  if (thread == 0) reinterpret_cast<int4*>(table)[0] = make_int4(all_items, all, 0, 0);
-  for (int e = begin; part == 0 && e < end; e++) {
-    const int count = count_of(e);
-    for (int done = 0; done < count; done += args.tile_rows, item++) {
-      reinterpret_cast<int4*>(table)[1 + item] =
-          make_int4(e, places[e] + done, min(count - done, args.tile_rows), 0);
-    }
-  }
-  for (int e = begin; e < end; e++)
-    for (int row = part; row < rows; row += parts)
-      if (experts[row] == e) sorted[place++] = row;
+  for (int row = thread; row < rows; row += threads)
+    if (experts[row] >= 0) sorted[atomicAdd(&places[experts[row]], 1)] = row;
 }
 
 // --- unpacking ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Instructions of Hopper: barriers in shared memory, bulk copies, and launches that overlap.
+// Instructions of Hopper: barriers in shared memory, and bulk copies.
 #pragma once
 #include "numbers.cuh"
 
@@ -93,10 +93,3 @@ __device__ inline void arrive_at(u32 barrier, u32 rank) {
 __device__ inline void wait_for_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-
-/// Lets the stream's next kernel start. It waits itself before it touches what this one writes.
-__device__ inline void let_next_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-/// Waits until the kernels before have ended. Only weights may be read sooner.
-__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

@@ -25,6 +25,18 @@ struct Launch {
   __device__ u32 group_y() const { return blockIdx.y + p.first_row_of_groups; }
 };
 
+// Launches overlap from Hopper on: a kernel starts when all blocks of the one before have started
+// and said so. (A host sees whether a kernel was compiled for it, and launches others in turn.)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define MARLIN_OVERLAPS(instruction) asm volatile(instruction ::: "memory")
+#else
+#define MARLIN_OVERLAPS(instruction)
+#endif
+/// Lets the stream's next kernel start. It waits itself before it touches what this one writes.
+__device__ inline void let_next_start() { MARLIN_OVERLAPS("griddepcontrol.launch_dependents;"); }
+/// Waits until the kernels before have ended. Only weights may be read sooner.
+__device__ inline void wait_for_previous() { MARLIN_OVERLAPS("griddepcontrol.wait;"); }
+
 /// A number that is uniform over a grid: FIXED, for which a kernel is compiled, or, if that is -1,
 /// one that the launch gives.
 template <int FIXED>

@@ -1,6 +1,7 @@
 // Mixtures of experts on the real Metal shaders: every routed row against its own float64 bound.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -172,6 +173,58 @@ TEST_F(Experts, RunInTheScratchThatPreparingAsksFor) {
     }
   }
 }
+
+/// A mistake in a shader, and whether it is one of gathering columns.
+struct Planted {
+  const char *name, *file, *from, *to;
+  bool permuted = false;
+};
+void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
+constexpr Planted kPlanted[] = {
+    {"lost_first_rows", "route.metal", "int row = part; row < rows; row += parts)\n      if",
+     "int row = part + parts; row < rows; row += parts)\n      if"},
+    {"lost_last_tile", "route.metal", "all) + args.tile_rows - 1)", "all))"},
+    {"doubled_tile", "route.metal", "places[e] + done", "places[e]"},
+    {"rows_past_an_item", "route.metal", "min(count - done, args.tile_rows)", "args.tile_rows"},
+    {"id_past_the_stack", "route.metal", "id < args.experts", "id <= args.experts"},
+    {"no_barrier_after_ids", "route.metal", "threadgroup_barrier(mem_flags::mem_device);", ""},
+    {"no_barrier_after_places", "route.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);\n  int items", "int items"},
+    {"another_experts_codes", "gemv.metal", "of_expert(codes, tile)", "codes"},
+    {"another_experts_scales", "gemv.metal", "of_expert(scales, tile)", "scales"},
+    {"row_of_another_token", "gemv.metal", "row_of(a, args, tile.of_a(m))", "row_of(a, args, tile.of_a(0))"},
+    {"no_end_of_items", "gemv.metal", "if (tile.empty) return;", ""},
+    {"another_experts_factor", "finish.metal", "(const device char*)factors + expert * args.expert_stride", "factors"},
+    {"another_experts_bias", "finish.metal", "expert * args.bias_stride", "0"},
+    {"scale_of_another_slot", "finish.metal", "scales[row]", "scales[m]"},
+    {"sum_of_too_few_slots", "finish.metal", "row < (m + 1) * of_row", "row < (m + 1) * of_row - 1"},
+    {"another_experts_columns", "prepare.metal", "expert * args.expert_stride", "0", true},
+    {"place_for_routed_row", "prepare.metal", "row = routed_row / args.rows_of_a", "row = m / args.rows_of_a", true},
+};
+
+class PlantedInExperts : public testing::TestWithParam<Planted> {};
+
+TEST_P(PlantedInExperts, AreFound) {
+  const Planted& planted = GetParam();
+  for (const bool is_planted : {false, true}) {
+    TestbedOptions options{.seed = 3, .changes = {}};
+    if (is_planted) options.changes.push_back({planted.file, planted.from, planted.to});
+    const Gpu device(std::make_shared<TestbedDevice>(options), {.probe = false},
+                     {.kernel = planted.permuted ? "gemv_u4_f16_m2" : "gemv_fp4_f16_m2"});
+    Case c = trial::case_of(trial::kKinds[planted.permuted ? 1 : 5], MARLIN_COMPUTE_DEFAULT, 1, 70, 128);
+    if (planted.permuted) c.order = trial::Order::permuted;
+    c.a_type = MARLIN_F16;
+    c.bias_type = MARLIN_F32;
+    c.seed = 3;
+    Mixture m(c, {11, 5, 4, Pick::outside, false, MARLIN_F32});
+    ASSERT_EQ(m.pack(1), MARLIN_OK);
+    const auto ran = m.run(), right = ran ? m.check() : ran;
+    EXPECT_EQ(static_cast<bool>(right), !is_planted) << right.message();
+    if (is_planted) std::printf("%s\n", right.message());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mistakes, PlantedInExperts, testing::ValuesIn(kPlanted),
+                         [](const auto& i) { return std::string(i.param.name); });
 
 TEST_F(Experts, WhoseLayoutsDifferAreRefused) {
   const Gpu device = gpu();

@@ -26,6 +26,7 @@ inline constexpr DriverError kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, 
 // Of cuDeviceGetAttribute, cuFuncGetAttribute and cuPointerGetAttributes.
 inline constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76;
 inline constexpr int kMostThreads = 0, kSharedBytes = 1, kMostDynamicBytes = 8;
+inline constexpr int kPtxVersion = 5;  // 10 major + minor of the architecture it was compiled for
 inline constexpr int kMemoryType = 2, kMadeByAllocate = 10, kPool = 17;
 inline constexpr int kRangeBegin = 11, kRangeBytes = 12;
 inline constexpr unsigned kPortableAndMapped = 1 | 2;  // of pinned memory

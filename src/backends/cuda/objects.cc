@@ -11,7 +11,7 @@ namespace {
 #define MARLIN_CUDA_PRODUCT(...)
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
                               activation_bytes, fp4_chunk_ns, chunk_ns, serves)                   \
-  {family "_", "_" suffix, {shared_bytes, (fp4_chunk_ns) != 0 ? box_rows_of(rows) : 0, true}},
+  {family "_", "_" suffix, {shared_bytes, (fp4_chunk_ns) != 0 ? box_rows_of(rows) : 0}},
 struct HopperProduct {
   std::string_view begin, end;  // of the kernel's name
   LaunchRules rules;
@@ -27,6 +27,9 @@ LaunchRules rules_of(std::string_view name) {
     if (name.starts_with(product.begin) && name.ends_with(product.end)) return product.rules;
   return {};
 }
+
+/// Launches overlap from compute capability 9.0 on (../../shaders/cuda/numbers.cuh).
+constexpr int kFirstThatOverlaps = 90;
 
 /// The name of the kernel that is compiled for these weights alone, if there is one.
 std::string name_of_form(std::string_view name, std::string_view module,
@@ -141,13 +144,16 @@ Result<device::KernelRef> Shared::kernel(std::string_view name,
   if (error == kNotFound)
     return Status::error(MARLIN_E_NOT_FOUND, "there is no kernel %s", terminated.c_str());
   MARLIN_RETURN_IF_ERROR(driver.check(error, "cuModuleGetFunction"));
-  const LaunchRules rules = rules_of(name);
+  LaunchRules rules = rules_of(name);
   if (rules.shared_bytes != 0)
     MARLIN_RETURN_IF_ERROR(
         driver.check(driver.set_function_attribute(function, kMostDynamicBytes,
                                                    static_cast<int>(rules.shared_bytes)),
                      "cuFuncSetAttribute"));
-  int threads = 0, bytes = 0;
+  int threads = 0, bytes = 0, compiled_for = 0;
+  MARLIN_RETURN_IF_ERROR(driver.check(
+      driver.function_attribute(&compiled_for, kPtxVersion, function), "cuFuncGetAttribute"));
+  rules.overlaps = compiled_for >= kFirstThatOverlaps;
   MARLIN_RETURN_IF_ERROR(driver.check(driver.function_attribute(&threads, kMostThreads, function),
                                       "cuFuncGetAttribute"));
   MARLIN_RETURN_IF_ERROR(driver.check(driver.function_attribute(&bytes, kSharedBytes, function),

@@ -65,10 +65,13 @@ HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
                                                : gather_kernel(problem.a.dtype);
 }
 
-Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan) {
+Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   Variant v(prepare_kernel(problem, plan).name);
   v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
-  if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
+  if (!plan.gathers) return v;
+  v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
+  // Rows in the order of A are copied in long pieces.
+  if (!weights_of(problem).layout.permuted) v.set(MARLIN_CONSTANT_ALIGNED, aligned);
   return v;
 }
 
@@ -144,6 +147,7 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
 Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
                      const ProductOperands& operands) {
   Product product{&problem, plan, operands, nullptr, nullptr, nullptr, nullptr};
+  const bool aligned = is_aligned(problem, operands.a);
   const auto area = [&](uint64_t bytes) {
     const uint64_t at = scratch_;
     scratch_ += bytes;
@@ -156,13 +160,12 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
     product.prepares = same == products_.end();
     product.activations_at = product.prepares ? area(plan.activation_bytes) : same->activations_at;
     product.scales_at = product.prepares ? area(plan.activation_scale_bytes) : same->scales_at;
-    MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan)));
+    MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan, aligned)));
   }
   product.partials_at = area(plan.partial_bytes);
   product.shared_at = area(plan.shared_bytes);
   product.routes_at = area(plan.route_bytes);
-  MARLIN_ASSIGN(product.multiply,
-                kernels_.get(multiply_variant(problem, plan, is_aligned(problem, operands.a))));
+  MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, aligned)));
   MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
@@ -175,12 +178,15 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
 }
 
 Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
-  if (plan.prepared) MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan)).status());
   if (plan.partial) MARLIN_RETURN_IF_ERROR(kernels.get(finish_variant(problem)).status());
   if (problem.routing.present())
     MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
-  MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, false)).status());
-  return kernels.get(multiply_variant(problem, plan, true)).status();
+  for (const bool aligned : {false, true}) {
+    if (plan.prepared)
+      MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan, aligned)).status());
+    MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, aligned)).status());
+  }
+  return {};
 }
 
 /// Prepares rows of A, or a row for each of these routed rows, which have just been sorted.
