@@ -52,6 +52,9 @@
 /// Of products of experts: the table that `route` writes (below). Product kernels, finish, and
 /// quantize and gather of permuted columns read it.
 #define MARLIN_BUFFER_ROUTES 12  // [routed]
+/// Of products that find the routed rows themselves: as for route.
+#define MARLIN_BUFFER_ROUTED_IDS 13
+#define MARLIN_BUFFER_ROUTED_SCALES 14
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \
@@ -149,8 +152,13 @@ struct ProductArgs {
   marlin_int rows_of_a;  // the routed rows that share a row of A: 1 or top_k; 0: A was gathered
   MARLIN_INT64 expert_stride;  // bytes from the weights of one expert to those of the next
   MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
+  // Few routed rows, without route: every threadgroup reads the ids, and the first one writes the
+  // experts and scales of the table.
+  marlin_int experts;  // 0: route has written the table
+  marlin_int reserved;
+  MARLIN_INT64 id_stride, scale_stride;  // in elements
 };
-static_assert(sizeof(ProductArgs) == 80, "same on host and device");
+static_assert(sizeof(ProductArgs) == 104, "same on host and device");
 MARLIN_OFFSET(ProductArgs, quads, 16);
 MARLIN_OFFSET(ProductArgs, lda, 40);
 
@@ -187,7 +195,7 @@ struct RouteArgs {
   MARLIN_INT64 id_stride, scale_stride;  // in elements
 };
 static_assert(sizeof(RouteArgs) == 40, "same on host and device");
-enum { kRouteItem = 4, kMostExperts = 4096, kRouteThreads = 512 };
+enum { kRouteItem = 4, kMostExperts = 4096, kRouteThreads = 512, kFewRoutedRows = 32 };
 MARLIN_SHARED MARLIN_INT64 route_sorted_at(marlin_int items) {
   return kRouteItem + MARLIN_INT64(kRouteItem) * items;
 }

@@ -4,9 +4,9 @@
 #include "arguments.h"
 
 enum {
-  kCudaBuffers = 13,
+  kCudaBuffers = 15,
   kCudaConstants = 16,
-  kCudaArgumentBytes = 80,
+  kCudaArgumentBytes = 104,
   kTensorMapBytes = 128  // of CUtensorMap
 };
 

@@ -117,6 +117,73 @@ TEST_F(CudaPlan, SplitsALongK) {
   EXPECT_LE(8 * 2 * eight.split_blocks * kBlockSlots, eight.kernel->activation_bytes);
 }
 
+/// A problem of experts, whose memory nobody reads.
+class ExpertProblem {
+ public:
+  ExpertProblem(const Model& model, int64_t experts) {
+    auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
+    EXPECT_TRUE(packed.ok()) << packed.status().message();
+    for (int64_t e = 0; e < experts; ++e)
+      stack_.push_back(std::make_unique<gpu::GpuWeights>(model.meta, packed.value().layout, std::vector<int32_t>(),
+                                                         gpu::DevicePointer(), uint64_t{1} << 30));
+    k_ = model.meta.k, n_ = model.meta.n;
+  }
+  GemmProblem of(int64_t tokens, int64_t top_k) const {
+    GemmProblem problem;
+    problem.weights = stack_[0].get();
+    problem.a = {nullptr, tokens, k_, k_, MARLIN_BF16};
+    problem.c = {nullptr, tokens * top_k, n_, n_, MARLIN_BF16};
+    problem.routing.stack = &stack_;
+    problem.routing.ids = {nullptr, tokens, top_k, top_k, MARLIN_I32};
+    return problem;
+  }
+
+ private:
+  ExpertStack stack_;
+  int64_t k_ = 0, n_ = 0;
+};
+
+TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
+  const ExpertProblem experts({MARLIN_MXFP4, 32, ScaleType::e8m0, 2880, 2880}, 128);
+  const gpu::KernelHealth health;
+  const auto plan_of = [&](int64_t tokens) {
+    auto made = gpu::plan_gemm(experts.of(tokens, 4), tokens, {hopper, health, cuda::policy(), {}});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.value();
+  };
+  const auto name_of = [](const gpu::GemmPlan& made) { return made.kernel->name(gpu::KernelCodes::fp4, made.activation); };
+  EXPECT_EQ(name_of(plan_of(1)), "gemv_fp4_bf16_m8");
+  EXPECT_FALSE(plan_of(1).sorts);  // each threadgroup does
+  EXPECT_EQ(plan_of(1).items, 4);
+  EXPECT_EQ(name_of(plan_of(64)), "mma_fp4_bf16_m16_n128");
+  EXPECT_TRUE(plan_of(64).sorts);
+  EXPECT_TRUE(plan_of(64).gathers);  // so that the copy engine finds the rows of an expert together
+  EXPECT_EQ(plan_of(64).items, 128 + (256 - 128) / 16);
+  EXPECT_EQ(name_of(plan_of(4096)), "wgmma_fp4_bf16_m192_n256");
+}
+
+/// Every T has the kernel, and no more scratch than one, of the values of T that marlin_prepare asks for.
+TEST_F(CudaPlan, PreparesForEveryNumberOfTokens) {
+  const ExpertProblem experts({MARLIN_MXFP4, 32, ScaleType::e8m0, 512, 1024}, 16);
+  const gpu::KernelHealth health;
+  const gpu::PlanRules rules{hopper, health, cuda::policy(), {}};
+  constexpr int64_t kMost = 700;
+  const auto told = gpu::plan_breakpoints(experts.of(1, 3), kMost, rules);
+  ASSERT_TRUE(told.ok());
+  std::map<const gpu::ProductKernel*, uint64_t> prepared;
+  for (const int64_t t : told.value()) {
+    const auto made = gpu::plan_gemm(experts.of(t, 3), t, rules);
+    ASSERT_TRUE(made.ok());
+    prepared[made.value().kernel] = std::max(prepared[made.value().kernel], made.value().scratch_bytes());
+  }
+  EXPECT_LT(told.value().size(), 60u);
+  for (int64_t t = 1; t <= kMost; ++t) {
+    const auto made = gpu::plan_gemm(experts.of(t, 3), t, rules);
+    ASSERT_TRUE(made.ok());
+    EXPECT_GE(prepared[made.value().kernel], made.value().scratch_bytes()) << t;
+  }
+}
+
 /// marlin_prepare tells the scratch of the largest plan.
 TEST_F(CudaPlan, ScratchGrowsWithRows) {
   uint64_t last = 0;

@@ -37,7 +37,15 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
    threads,                                                                               \
    true,                                                                                  \
    false,                                                                                 \
-   groups},
+   groups,                                                                                \
+   nullptr,                                                                               \
+   false,                                                                                 \
+   false,                                                                                 \
+   1,                                                                                     \
+   0,                                                                                     \
+   0,                                                                                     \
+   0,                                                                                     \
+   std::string_view(family) == "gemv"},
 #define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
   {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \

@@ -36,9 +36,12 @@ int64_t rows_of_expert(const GemmProblem& problem, int64_t tokens) {
 double tiles_of_expert(double mean, double rows) {
   if (mean < 1) return -std::expm1(-mean);  // more than one tile is not likely
   const double sigma = std::sqrt(mean);
-  double tiles = std::max(0.0, std::floor((mean - 4 * sigma) / rows));  // which almost all have
-  for (double first = tiles * rows; first < mean + 4 * sigma; first += rows)
-    tiles += 0.5 * std::erfc((first + 0.5 - mean) / (sigma * std::sqrt(2.0)));
+  const auto rare = static_cast<int64_t>(std::ceil((mean + 4 * sigma) / rows));
+  const auto common = static_cast<int64_t>(std::max(0.0, (mean - 4 * sigma) / rows));
+  auto tiles = static_cast<double>(common);  // which almost all have
+  for (int64_t tile = common; tile < rare; ++tile)
+    tiles +=
+        0.5 * std::erfc((static_cast<double>(tile) * rows + 0.5 - mean) / (sigma * std::sqrt(2.0)));
   return tiles;
 }
 

@@ -36,9 +36,9 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
   if (plan.items != 0)
     append(text,
-           "experts: %zu, %" PRId64 " a token, sorted on the device into up to %" PRId64
-           " tiles of rows\n",
-           problem.routing.stack->size(), problem.routing.ids.cols, plan.items);
+           "experts: %zu, %" PRId64 " a token, sorted %s into up to %" PRId64 " tiles of rows\n",
+           problem.routing.stack->size(), problem.routing.ids.cols,
+           plan.sorts ? "on the device" : "by each threadgroup", plan.items);
   const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
   append(text, "activations: %s\n",
          plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);

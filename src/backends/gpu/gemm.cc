@@ -37,6 +37,8 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
       .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
       .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
       .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
+  if (problem.routing.present() && !plan.sorts)
+    v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
   return v;
 }
 
@@ -101,6 +103,10 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.rows_of_a = static_cast<marlin_int>(plan.gathers ? 0 : rows_of_a(problem));
   args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
   if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
+  if (plan.sorts) return args;
+  args.experts = static_cast<marlin_int>(problem.routing.stack->size());
+  args.id_stride = operands.ids.stride;
+  args.scale_stride = operands.scales.stride;
   return args;
 }
 
@@ -170,7 +176,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
   }
-  if (problem.routing.present()) {
+  if (plan.sorts) {
     MARLIN_ASSIGN(product.route, kernels_.get(route_variant(problem)));
   }
   products_.push_back(std::move(product));
@@ -179,8 +185,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
 
 Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
   if (plan.partial) MARLIN_RETURN_IF_ERROR(kernels.get(finish_variant(problem)).status());
-  if (problem.routing.present())
-    MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
+  if (plan.sorts) MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
   for (const bool aligned : {false, true}) {
     if (plan.prepared)
       MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan, aligned)).status());
@@ -308,6 +313,11 @@ Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const 
     bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
         .buffer(MARLIN_BUFFER_FLAGS, places.flags);
   if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, scratch.at(product.routes_at));
+  if (routed(product) && !plan.sorts) {
+    bindings.buffer(MARLIN_BUFFER_ROUTED_IDS, product.operands.ids.place);
+    if (problem.routing.scales.present())
+      bindings.buffer(MARLIN_BUFFER_ROUTED_SCALES, product.operands.scales.place);
+  }
   bindings.value(MARLIN_BUFFER_ARGS, args);
   return stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
                          plan.kernel->threads, "metal-marlin: multiply");
@@ -373,7 +383,7 @@ Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t r
     MARLIN_RETURN_IF_ERROR(record_prepares(stream, places, product));
     prepared = true;
   }
-  MARLIN_RETURN_IF_ERROR(step(routed, record_route, prepared));
+  MARLIN_RETURN_IF_ERROR(step(sorts, record_route, prepared));
   const auto gathers = [](const Product& product) { return product.plan.gathers; };
   MARLIN_RETURN_IF_ERROR(step(gathers, record_prepare));
 

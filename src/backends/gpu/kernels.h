@@ -49,6 +49,8 @@ struct ProductKernel {
   int64_t fp4_chunk_ns = 0, chunk_ns = 0;
   /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
   int64_t activation_bytes = 0;
+  /// It finds the tiles of few routed rows itself, without the kernel that sorts them.
+  bool reads_ids = false;
 
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];

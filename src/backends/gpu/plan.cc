@@ -197,6 +197,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
   const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
   plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
+  plan.sorts = routed && (!kernel.reads_ids || plan.gathers || all_rows > kFewRoutedRows);
   if (routed) plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
   int64_t prepared_rows =
       routed && problem.routing.ids.rows > 0 ? all_rows / rows_of_a(problem) : all_rows;

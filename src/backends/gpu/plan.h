@@ -81,6 +81,7 @@ struct GemmPlan {
   /// Rows of A of one dispatch; of experts: routed rows, of whole tokens.
   int64_t m_block = 0;
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
+  bool sorts = false;         ///< of experts: routed rows are sorted first, in a dispatch
   bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
