@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -135,6 +136,51 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
     fails(d, MARLIN_E_ARGUMENT, "format");
   }
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc is NULL", marlin_weights_load, context.get(), file.get(), nullptr, none.out());
+}
+
+/// Each rank has some of the experts and is given all ids, less its first expert's. What it does not have gives 0: the sum over
+/// the ranks is the whole, bit for bit for each expert of a token, whose row one rank alone makes.
+TEST_F(Load, ExpertsOfRanksSumUpToTheWhole) {
+  constexpr int64_t kTokens = 5, kTopK = 3;
+  const mm::checkpoint file(data("mxfp4-gpt-oss-experts"));
+  const auto layers = file.layers();
+  const auto layer = std::find_if(layers.begin(), layers.end(), [](const marlin_layer_info& l) { return l.experts > 1; });
+  ASSERT_NE(layer, layers.end());
+  const std::vector<const char*> names = {layer->name};
+  std::vector<float> a = numbers(static_cast<size_t>(kTokens * layer->k), 3), scales = numbers(kTokens * kTopK, 4);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < kTokens * kTopK; ++i) ids.push_back(i * 7 % 5 % static_cast<int32_t>(layer->experts));
+  const auto multiplied = [&](const mm::weights& weights, int64_t first, bool sums) {
+    std::vector<int32_t> own = ids;
+    for (int32_t& id : own) id -= static_cast<int32_t>(first);
+    std::vector<float> c(static_cast<size_t>((sums ? kTokens : kTokens * kTopK) * layer->n));
+    auto desc = mm::make<marlin_gemm_desc>();
+    desc.weights = weights.get();
+    desc.a = mm::matrix_view(a.data(), kTokens, layer->k);
+    desc.c = mm::matrix_view(c.data(), static_cast<int64_t>(c.size()) / layer->n, layer->n);
+    desc.expert_ids = mm::matrix_view(own.data(), kTokens, kTopK);
+    if (sums) desc.expert_scales = mm::matrix_view(scales.data(), kTokens, kTopK);
+    EXPECT_OK(marlin_gemm, nullptr, &desc);
+    return c;
+  };
+  const mm::weights all = mm::load(context, file, desc_of(names));
+  const std::vector<float> rows = multiplied(all, 0, false), sums = multiplied(all, 0, true);
+  for (const int64_t ranks : {2, 3, 8}) {
+    std::vector<float> rows_of_ranks(rows.size()), sums_of_ranks(sums.size());
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const int64_t first = layer->experts * rank / ranks, count = layer->experts * (rank + 1) / ranks - first;
+      if (count == 0) continue;  // more ranks than experts
+      const std::vector<marlin_shard> shards = {{{0, 0, first}, {0, 0, count}}};
+      const mm::weights own = mm::load(context, file, desc_of(names, shards));
+      EXPECT_EQ(mm::info(own).experts, static_cast<uint32_t>(count));
+      const std::vector<float> own_rows = multiplied(own, first, false), own_sums = multiplied(own, first, true);
+      for (size_t i = 0; i < rows.size(); ++i) rows_of_ranks[i] += own_rows[i];
+      for (size_t i = 0; i < sums.size(); ++i) sums_of_ranks[i] += own_sums[i];
+    }
+    EXPECT_EQ(rows_of_ranks, rows) << ranks << " ranks";
+    // Ranks add a token's experts in another order.
+    for (size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(sums_of_ranks[i], sums[i], 1e-5 * std::fabs(sums[i]) + 1e-5) << i;
+  }
 }
 
 TEST_F(Load, ShardsOfRowsAndColumns) {
