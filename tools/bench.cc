@@ -29,6 +29,7 @@ struct Options {
   std::vector<unsigned> threads = {0};
   std::string backend = "auto", out_dtype = "f32", svg;
   int64_t top_k = 1;
+  double skew = 0;
   double seconds = 1;
   bool json = false, metal_counters = false, force = false;
 };
@@ -40,7 +41,7 @@ std::vector<Job> jobs_of(const Options& options) {
       for (int64_t m : options.m) {
         jobs.push_back({m, known(parse_compute(compute)), known(parse_activation_dtype(dtype)),
                         known(parse_activation_dtype(options.out_dtype)),
-                        options.shape.experts() == 0 ? 0 : options.top_k});
+                        options.shape.experts() == 0 ? 0 : options.top_k, options.skew});
       }
     }
   }
@@ -194,7 +195,7 @@ constexpr const char* kFooter =
     "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own "
     "clock; the rates are then\n"
     "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, "
-    "distinct_experts (of one\n"
+    "skew, distinct_experts (of one\n"
     "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are "
     "those of the CPU.\n\n"
     "Examples:\n"
@@ -235,6 +236,12 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("--top-k", options->top_k, "Experts of every row of activations, drawn at random")
       ->capture_default_str()
       ->check(in_range(1, 1024))
+      ->needs("--experts");
+  sub->add_option(
+         "--skew", options->skew,
+         "How uneven experts are drawn: the r-th most frequent with a weight of 1 / r^skew")
+      ->capture_default_str()
+      ->check(in_range(0.0, 8.0))
       ->needs("--experts");
   sub->add_option("--threads", options->threads,
                   "Numbers of threads, a list; default: all that this process may use")

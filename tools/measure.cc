@@ -7,6 +7,7 @@
 #include <set>
 
 #include "names.h"
+#include "router.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -81,11 +82,11 @@ struct Prepared {
         c(job.rows(), info.n, job.out_dtype),
         draws(job.top_k == 0 ? 1 : kDraws) {
     if (job.top_k == 0) return;
-    Random random(static_cast<uint64_t>(job.m));
-    const auto ids = random_ids(job.m, job.top_k, info.experts, random);
-    distinct = static_cast<int64_t>(std::set(ids.begin(), ids.end()).size());
+    Router router(info.experts, job.skew, static_cast<uint64_t>(job.m));
+    const auto ids = router.draw(job.m, job.top_k);
+    distinct = count_distinct(ids);
     for (auto& draw : draws) {
-      const auto renamed = random_ids(1, info.experts, info.experts, random);
+      const auto renamed = router.shuffled();
       for (const int32_t id : ids) draw.push_back(renamed[static_cast<size_t>(id)]);
     }
   }
@@ -241,6 +242,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   if (m.job.top_k != 0) {
     json["experts"] = m.experts;
     json["top_k"] = m.job.top_k;
+    json["skew"] = m.job.skew;
     json["distinct_experts"] = m.distinct_experts;
   }
   return json;

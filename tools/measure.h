@@ -22,6 +22,7 @@ struct Job {
   marlin_dtype dtype = MARLIN_BF16;     ///< of A
   marlin_dtype out_dtype = MARLIN_F32;  ///< of C
   int64_t top_k = 0;  ///< of a mixture of experts: how many multiply every row; 0: none is
+  double skew = 0;    ///< how uneven experts are drawn (Router)
 
   int64_t rows() const { return top_k == 0 ? m : m * top_k; }  ///< of C
 };

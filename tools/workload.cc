@@ -159,18 +159,6 @@ marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, con
   return desc;
 }
 
-std::vector<int32_t> random_ids(int64_t tokens, int64_t top_k, int64_t experts, Random& random) {
-  std::vector<int32_t> deck(static_cast<size_t>(experts)), ids;
-  std::iota(deck.begin(), deck.end(), 0);
-  for (int64_t t = 0; t < tokens; ++t) {
-    for (size_t s = 0; s < static_cast<size_t>(top_k); ++s) {
-      std::swap(deck[s], deck[s + random.next() % (deck.size() - s)]);
-      ids.push_back(deck[s]);
-    }
-  }
-  return ids;
-}
-
 void multiply(const marlin_gemm_desc& desc) {
   auto error = make<marlin_error>();
   check(marlin_gemm(nullptr, &desc, &error), error, "cannot multiply");

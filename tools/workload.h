@@ -66,8 +66,6 @@ uint64_t rotation_bytes();
 /// C = A W^T for the first m rows.
 marlin_gemm_desc product(const marlin_weights* weights, const HostMatrix& a, const HostMatrix& c,
                          int64_t m, marlin_compute compute);
-/// [tokens][top_k]: the experts of every token, all different. Every choice is equally likely.
-std::vector<int32_t> random_ids(int64_t tokens, int64_t top_k, int64_t experts, Random& random);
 /// Runs the product on the context of its weights.
 void multiply(const marlin_gemm_desc& desc);
 

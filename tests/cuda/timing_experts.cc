@@ -9,7 +9,7 @@
 #include "timing_check.h"
 #include "timing_modes.h"
 #include "timing_products.h"
-#include "timing_routing.h"
+#include "tools/router.h"
 
 namespace timing {
 namespace {
@@ -111,13 +111,13 @@ class Experts {
   }
 
   Turns turns_of(const Place& place) const {
-    std::vector<Router> routers;  // of each stack, whose frequent experts are others
+    std::vector<metal_marlin::tools::Router> routers;  // of each stack, whose frequent experts are others
     for (size_t stack = 0; stack < kStacks; ++stack) routers.emplace_back(count_, place.skew, stack + 1);
     Turns turns;
     size_t count = kStacks;
     for (size_t turn = 0; turn < count; ++turn) {
       turns.ids.push_back(routers[turn % kStacks].draw(place.tokens, top_k_));
-      turns.distinct.push_back(static_cast<size_t>(count_distinct(turns.ids.back())));
+      turns.distinct.push_back(static_cast<size_t>(metal_marlin::tools::count_distinct(turns.ids.back())));
       if (turn != 0) continue;
       count = (copies_of(turns.distinct[0] * bytes_of_expert(place)) + kStacks - 1) / kStacks * kStacks;
     }

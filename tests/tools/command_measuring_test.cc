@@ -106,6 +106,11 @@ TEST(Bench, MultipliesByMixturesOfExperts) {
     EXPECT_NEAR(record.at("gflops").get<double>() * seconds, 2.0 * 2 * static_cast<double>(tokens) * 40 * 64 / 1e9, 1e-12);
   }
   EXPECT_THAT(with({"--format", "mxfp4", "-m", "1"}).out, HasSubstr("mxfp4, 1 of 6 experts"));
+  const auto skewed = records_of(with({"--format", "mxfp4", "-m", "50", "--skew", "8", "--json"}).out);
+  ASSERT_EQ(skewed.size(), 2u);  // computes
+  EXPECT_EQ(skewed[0].at("skew"), 8);
+  EXPECT_LT(skewed[0].at("distinct_experts"), 6) << "the sixth has one of 1.7 million tokens";
+  EXPECT_EQ(run_command({"bench", "--skew", "1"}).exit_code, 2) << "of what experts?";
   EXPECT_THAT(with({"--top-k", "7"}).err, HasSubstr("--top-k 7: expected at most the 6 of --experts"));
   EXPECT_EQ(with({"--top-k", "7"}).exit_code, 2);
   EXPECT_EQ(run_command({"bench", "--top-k", "2"}).exit_code, 2) << "of what experts?";

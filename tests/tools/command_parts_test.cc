@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -26,6 +27,7 @@
 #include "tools/reference.h"
 #include "tools/report.h"
 #include "tools/roofline.h"
+#include "tools/router.h"
 #include "tools/safetensors_writer.h"
 #include "tools/table.h"
 #include "tools/workload.h"
@@ -153,16 +155,34 @@ TEST(Experts, EachRowIsJudgedByItsOwn) {
   EXPECT_GT(judge().wrong, kN);
 }
 
-TEST(Experts, OfATokenDiffer) {
-  Random random(5);
+TEST(Router, GivesATokenExpertsThatDiffer) {
   int64_t seen[5] = {};
-  const std::vector<int32_t> ids = random_ids(1000, 3, 5, random);
+  const std::vector<int32_t> ids = Router(5, 0, 5).draw(1000, 3);
   ASSERT_EQ(ids.size(), 3000u);
   for (size_t t = 0; t < ids.size(); t += 3) {
     EXPECT_TRUE(ids[t] != ids[t + 1] && ids[t] != ids[t + 2] && ids[t + 1] != ids[t + 2]) << t;
     for (size_t s = 0; s < 3; ++s) ++seen[ids[t + s]];
   }
   for (const int64_t count : seen) EXPECT_NEAR(count, 600, 80);  // five standard deviations
+}
+
+TEST(Router, FollowsZipfsLaw) {
+  std::vector<int64_t> seen(3);
+  for (const int32_t id : Router(3, 1, 6).draw(11000, 1)) ++seen[static_cast<size_t>(id)];
+  std::sort(seen.rbegin(), seen.rend());
+  EXPECT_NEAR(seen[0], 6000, 260);  // of 11, 6, 3 and 2 parts
+  EXPECT_NEAR(seen[1], 3000, 240);
+  EXPECT_NEAR(seen[2], 2000, 210);
+}
+
+TEST(Router, ShufflesAllExperts) {
+  Router router(40, 1, 7);
+  std::vector<int32_t> first = router.shuffled(), second = router.shuffled();
+  EXPECT_NE(first, second);
+  std::sort(first.begin(), first.end());
+  std::sort(second.begin(), second.end());
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(count_distinct(first), 40);
 }
 
 TEST(MachineLimits, EveryDeviceHasAnInstructionThatRunsHere) {
