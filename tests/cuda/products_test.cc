@@ -230,12 +230,7 @@ TEST_F(Products, OfExpertsAreRight) {
     for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
       for (const trial::Mix& mix : trial::kMixes) {
         trial::Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 168, seed % 2 == 0 ? 150 : 256);
-        c.seed = ++seed;
-        c.a_type = seed % 3 == 0 ? MARLIN_F32 : (seed % 3 == 1 ? MARLIN_F16 : MARLIN_BF16);
-        c.strides = static_cast<trial::Strides>(seed % 3);
-        c.c_type = seed % 4 == 0 ? MARLIN_BF16 : MARLIN_F32;
-        c.bias_type = seed % 5 == 0 ? 0 : MARLIN_F16;
-        c.accumulate = seed % 4 == 2;
+        trial::vary(c, ++seed);
         c.epilogue = static_cast<marlin_epilogue>(seed % 7);
         c.interleaved = c.epilogue >= MARLIN_EPILOGUE_SWIGLU && seed % 2 == 0;
         // A gather of columns for each routed row. Files have no zeros of their own with it.

@@ -49,12 +49,7 @@ TEST_F(Experts, OfEveryFormatAreThoseOfFloat64) {
     if (kind.format > MARLIN_IQ4) continue;  // which this backend does not take
     for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
       Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 33, seed % 2 == 0 ? 150 : 33);
-      c.seed = ++seed;
-      c.a_type = seed % 3 == 0 ? MARLIN_F32 : (seed % 3 == 1 ? MARLIN_F16 : MARLIN_BF16);
-      c.strides = static_cast<trial::Strides>(seed % 3);
-      c.c_type = seed % 4 == 0 ? MARLIN_BF16 : MARLIN_F32;
-      c.bias_type = seed % 5 == 0 ? 0 : MARLIN_F16;
-      c.accumulate = seed % 4 == 2;
+      trial::vary(c, ++seed);
       expect_right(c, kMixes[seed % std::size(kMixes)], seed % 7 == 0);
     }
   }

@@ -7,6 +7,16 @@
 
 namespace trial {
 
+void vary(Case& c, uint32_t seed) {
+  constexpr marlin_dtype kActivations[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
+  c.seed = seed;
+  c.a_type = kActivations[seed % 3];
+  c.strides = static_cast<Strides>(seed % 3);
+  c.c_type = seed % 4 == 0 ? MARLIN_BF16 : MARLIN_F32;
+  c.bias_type = seed % 5 == 0 ? 0 : MARLIN_F16;
+  c.accumulate = seed % 4 == 2;
+}
+
 Mixture::Mixture(const Case& spec, const Mix& mix) : mix_(mix), like_(with_rows(spec, mix)) {
   std::mt19937 random(spec.seed);
   for (int64_t e = 0; e < mix.experts; ++e) {

@@ -39,6 +39,9 @@ inline constexpr Mix kMixes[] = {
     {1, 4, 2, Pick::outside, false, MARLIN_F32}, {0, 3, 2, Pick::random, false, 0},
 };
 
+/// Sets the seed, and by it types, strides, bias and whether the product accumulates.
+void vary(Case& c, uint32_t seed);
+
 /// Experts of one shape, what they multiply, and what must come out.
 class Mixture {
  public:
