@@ -246,6 +246,22 @@ TEST_F(Products, OfExpertsAreRight) {
   }
 }
 
+/// Routed rows that blocks find themselves, in several blocks of tokens.
+TEST_F(Products, OfFewRoutedRowsAreRight) {
+  for (const int64_t most_rows : {1, 24})
+    for (const trial::Mix& mix :
+         {trial::Mix{7, 9, 4, trial::Pick::outside, false, MARLIN_F16}, trial::Mix{4, 5, 8, trial::Pick::repeated, true, 0}}) {
+      trial::Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 70, 192);
+      c.a_type = MARLIN_F32;  // which no tiles serve
+      c.strides = trial::Strides::padded;
+      trial::use_context(gpu_->context("", most_rows));
+      trial::Mixture m(c, mix);
+      ASSERT_EQ(m.pack(1), MARLIN_OK);
+      const auto ran = m.run(), right = ran ? m.check() : ran;
+      EXPECT_TRUE(right) << mix.tokens << " tokens, blocks of " << most_rows;
+    }
+}
+
 /// Long rows of the forms that kernels are compiled for, few and many tokens.
 TEST_F(Products, OfLongExpertsAreRight) {
   uint32_t seed = 1;

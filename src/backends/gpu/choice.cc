@@ -16,6 +16,7 @@ constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 
 /// Tokens from which on kernels that share tiles serve experts, too.
 constexpr int64_t kLeastTiledTokens = 3;
+
 uint32_t available(const device::Capabilities& device) {
   return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) |
          (device.tensor ? kNeedsTensor : 0u);

@@ -243,28 +243,34 @@ Status GemmCall::record_prepares(GpuStream& stream, const Places& places, const 
   return {};
 }
 
+/// Binds the ids and scales of the tokens whose routed rows these are.
+void GemmCall::bind_ids(Bindings& bindings, uint32_t to_ids, uint32_t to_scales,
+                        const Product& product, Rows rows) {
+  const Routing& routing = product.problem->routing;
+  const Matrix &ids = product.operands.ids, &scales = product.operands.scales;
+  const auto first_token = static_cast<uint64_t>(rows.first / routing.ids.cols);
+  bindings.buffer(to_ids,
+                  ids.place.at(first_token * static_cast<uint64_t>(ids.stride) * sizeof(int32_t)));
+  if (routing.scales.present())
+    bindings.buffer(to_scales, scales.place.at(first_token * static_cast<uint64_t>(scales.stride) *
+                                               float_bytes(routing.scales.dtype)));
+}
+
 /// Sorts the routed rows of some tokens.
 Status GemmCall::record_route(GpuStream& stream, const Places& places, const Product& product,
                               Rows rows) {
   const Routing& routing = product.problem->routing;
-  const Matrix &ids = product.operands.ids, &scales = product.operands.scales;
   const int64_t top_k = routing.ids.cols;
-  const auto first_token = static_cast<uint64_t>(rows.first / top_k);
   RouteArgs args{};
   args.tokens = static_cast<marlin_int>(rows.count / top_k);
   args.top_k = static_cast<marlin_int>(top_k);
   args.experts = static_cast<marlin_int>(routing.stack->size());
   args.tile_rows = static_cast<marlin_int>(product.plan.kernel->rows);
   args.items = static_cast<marlin_int>(product.plan.items);
-  args.id_stride = ids.stride;
-  args.scale_stride = scales.stride;
+  args.id_stride = product.operands.ids.stride;
+  args.scale_stride = product.operands.scales.stride;
   Bindings bindings;
-  bindings.buffer(MARLIN_BUFFER_IDS,
-                  ids.place.at(first_token * static_cast<uint64_t>(ids.stride) * sizeof(int32_t)));
-  if (routing.scales.present())
-    bindings.buffer(MARLIN_BUFFER_ID_SCALES,
-                    scales.place.at(first_token * static_cast<uint64_t>(scales.stride) *
-                                    float_bytes(routing.scales.dtype)));
+  bind_ids(bindings, MARLIN_BUFFER_IDS, MARLIN_BUFFER_ID_SCALES, product, rows);
   bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at))
       .value(MARLIN_BUFFER_ROUTE_ARGS, args);
   const uint32_t threads = std::min<uint32_t>(kRouteThreads, product.route->max_threads());
@@ -313,11 +319,8 @@ Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const 
     bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
         .buffer(MARLIN_BUFFER_FLAGS, places.flags);
   if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, scratch.at(product.routes_at));
-  if (routed(product) && !plan.sorts) {
-    bindings.buffer(MARLIN_BUFFER_ROUTED_IDS, product.operands.ids.place);
-    if (problem.routing.scales.present())
-      bindings.buffer(MARLIN_BUFFER_ROUTED_SCALES, product.operands.scales.place);
-  }
+  if (routed(product) && !plan.sorts)
+    bind_ids(bindings, MARLIN_BUFFER_ROUTED_IDS, MARLIN_BUFFER_ROUTED_SCALES, product, rows);
   bindings.value(MARLIN_BUFFER_ARGS, args);
   return stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
                          plan.kernel->threads, "metal-marlin: multiply");

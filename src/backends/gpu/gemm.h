@@ -70,6 +70,8 @@ class GemmCall {
   static Status record_prepare(GpuStream& stream, const Places& places, const Product& product,
                                Rows rows);
   static Status record_prepares(GpuStream& stream, const Places& places, const Product& product);
+  static void bind_ids(Bindings& bindings, uint32_t to_ids, uint32_t to_scales,
+                       const Product& product, Rows rows);
   static Status record_route(GpuStream& stream, const Places& places, const Product& product,
                              Rows rows);
   static Status record_multiply(GpuStream& stream, const Places& places, const Product& product,
