@@ -298,7 +298,8 @@ AssertionResult Problem::prepare_activations(const Setting& setting) {
   if (!spec.int8 && !plan.layout.permuted) return AssertionSuccess();
 
   const int64_t slots = plan.layout.slots;
-  const PrepareArgs args{static_cast<int32_t>(spec.m), static_cast<int32_t>(spec.k), static_cast<int32_t>(slots), 0, lda_};
+  const PrepareArgs args{
+      static_cast<int32_t>(spec.m), static_cast<int32_t>(spec.k), static_cast<int32_t>(slots), 0, lda_, 0, 0, 0};
   const std::string name = spec.int8    ? std::string("quantize_") + float_name(spec.a_type)
                            : width == 2 ? "gather_b2"
                                         : "gather_b4";

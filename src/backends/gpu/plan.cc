@@ -124,6 +124,47 @@ int64_t most_items(int64_t routed_rows, int64_t tile_rows, size_t experts) {
   return with_rows + (routed_rows - with_rows) / tile_rows;
 }
 
+/// Sets the bytes of scratch of a plan that is complete but for them.
+Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_rows,
+                   const device::Capabilities& device) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const bool routed = problem.routing.present();
+  const Checked rows(prepared_rows), slots(layout.slots);
+  Checked activations(0), scales(0), partials(0), shared(0), routes(0);
+  if (plan.prepared)
+    activations =
+        (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
+  if (plan.activation == ActivationKind::i8)
+    scales = (rows * Checked(layout.slots / kActivationBlock * 4)).round_up(kScratchAlign);
+  if (plan.partial)
+    partials = (Checked(partial_rows(*plan.kernel, plan, layout.n, routed)) * Checked(layout.n) *
+                Checked(4))
+                   .round_up(kScratchAlign);
+  // A threadgroup hands its part of one tile to another. The same bytes for any kernel let any
+  // serve a lower M.
+  if (plan.kernel->shares_tiles)
+    shared = Checked(int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
+  if (routed)
+    routes = ((Checked(plan.items + 1) * Checked(int64_t{kRouteItem}) +
+               Checked(plan.m_block) * Checked(3)) *
+              Checked(4))
+                 .round_up(kScratchAlign);
+  // A quarter: the parts of several products are added up.
+  if (!(activations + scales + partials + shared + routes).at_most(UINT64_MAX / 4))
+    return Status::error(MARLIN_E_MEMORY,
+                         "%" PRId64 " rows of %" PRId64
+                         " prepared activations do not fit the address space",
+                         prepared_rows, layout.slots);
+  // Their sum is valid, and so is each. NOLINTBEGIN(bugprone-unchecked-optional-access)
+  plan.activation_bytes = *activations.get();
+  plan.activation_scale_bytes = *scales.get();
+  plan.partial_bytes = *partials.get();
+  plan.shared_bytes = *shared.get();
+  plan.route_bytes = *routes.get();
+  // NOLINTEND(bugprone-unchecked-optional-access)
+  return {};
+}
+
 }  // namespace
 
 const GpuWeights& weights_of(const GemmProblem& problem) {
@@ -206,39 +247,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.groups = persistent_groups(kernel, plan.m_block, layout, plan.splits, device);
   plan.team_shift = team_shift(kernel, layout, plan);
 
-  const Checked rows(prepared_rows), slots(layout.slots);
-  Checked activations(0), scales(0), partials(0), shared(0), routes(0);
-  if (plan.prepared)
-    activations =
-        (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
-  if (plan.activation == ActivationKind::i8)
-    scales = (rows * Checked(layout.slots / kActivationBlock * 4)).round_up(kScratchAlign);
-  if (plan.partial)
-    partials =
-        (Checked(partial_rows(kernel, plan, layout.n, routed)) * Checked(layout.n) * Checked(4))
-            .round_up(kScratchAlign);
-  // A threadgroup hands its part of one tile to another. The same bytes for any kernel let any
-  // serve a lower M.
-  if (kernel.shares_tiles)
-    shared = Checked(int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
-  if (routed)
-    routes = ((Checked(plan.items + 1) * Checked(int64_t{kRouteItem}) +
-               Checked(plan.m_block) * Checked(3)) *
-              Checked(4))
-                 .round_up(kScratchAlign);
-  // A quarter: the parts of several products are added up.
-  if (!(activations + scales + partials + shared + routes).at_most(UINT64_MAX / 4))
-    return Status::error(MARLIN_E_MEMORY,
-                         "%" PRId64 " rows of %" PRId64
-                         " prepared activations do not fit the address space",
-                         prepared_rows, layout.slots);
-  // Their sum is valid, and so is each. NOLINTBEGIN(bugprone-unchecked-optional-access)
-  plan.activation_bytes = *activations.get();
-  plan.activation_scale_bytes = *scales.get();
-  plan.partial_bytes = *partials.get();
-  plan.shared_bytes = *shared.get();
-  plan.route_bytes = *routes.get();
-  // NOLINTEND(bugprone-unchecked-optional-access)
+  MARLIN_RETURN_IF_ERROR(add_scratch(plan, problem, prepared_rows, device));
   return plan;
 }
 

@@ -15,7 +15,9 @@ class Stack {
   /// of weights, it fills memory for one expert at a time, which is then copied.
   static Result<Stack> allocate(const PackPlan& plan, size_t count, device::Device& device,
                                 Memory& memory) {
-    Stack stack(round_up(plan.layout.bytes, uint64_t{kPartAlign}), device);
+    const int64_t stride =
+        round_up(static_cast<int64_t>(plan.layout.bytes), static_cast<int64_t>(kPartAlign));
+    Stack stack(static_cast<uint64_t>(stride), device);
     if (count > UINT64_MAX / stack.stride_)
       return Status::error(MARLIN_E_MEMORY, "%zu experts of %" PRIu64 " bytes do not fit memory",
                            count, stack.stride_);
