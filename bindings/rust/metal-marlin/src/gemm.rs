@@ -59,7 +59,6 @@ impl<'a> Gemm<'a> {
 
     /// Routes each token to `top_k` of the weights' experts: [T, top_k] of `i32`; an id outside [0, E) contributes 0. `a` is then
     /// [T, K], or [T * top_k, K] with a row for each expert of a token, and `c` is [T * top_k, N].
-    /// Only the CPU serves this so far.
     ///
     /// ```
     /// # #[cfg(feature = "link")]

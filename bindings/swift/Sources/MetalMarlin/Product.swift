@@ -20,7 +20,6 @@ public struct Product {
   public var accumulate: Bool
   /// Routes each token to `topK` of the weights' experts: [T, topK] of `Int32`; an id outside 0..<E contributes 0. ``a`` is then
   /// [T, K], or [T * topK, K] with a row for each expert of a token, and ``c`` is [T * topK, N].
-  /// Only the CPU serves this so far.
   public var expertIDs: MatrixView?
   /// [T, topK] of a ``FloatElement``, with ``expertIDs``: ``c`` is [T, N], the sum of each token's products times these.
   public var expertScales: MatrixView?
