@@ -154,10 +154,13 @@ struct ProductArgs {
   MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
   // Few routed rows, without route: every threadgroup reads the ids, and the first one writes the
   // experts and scales of the table.
-  marlin_int experts;  // 0: route has written the table
-  marlin_int reserved;
+  marlin_int experts;   // 0: route has written the table
+  marlin_int ring_rows;  // ring: routed rows of A that there is room for
   MARLIN_INT64 id_stride, scale_stride;  // in elements
 };
+/// Bytes between rows of 16-bit activations, of so many slots, in the shared memory of a ring
+/// kernel: a quarter of a warp, which reads two rows, meets all banks.
+MARLIN_SHARED marlin_int ring_pitch(marlin_int slots) { return 2 * slots + 64; }
 static_assert(sizeof(ProductArgs) == 104, "same on host and device");
 MARLIN_OFFSET(ProductArgs, quads, 16);
 MARLIN_OFFSET(ProductArgs, lda, 40);

@@ -12,6 +12,8 @@ enum {
 
 /// Bytes of shared memory that the launch of a kernel for Hopper gives it.
 enum { kRingSharedBytes = 230400, kTileSharedBytes = 232448 };
+/// Bytes of A that a ring kernel keeps there: eight rows of a part of K, or more routed rows.
+enum { kRingActivationBytes = 96 << 10 };
 enum { kTileThreads = 384 };
 /// Blocks that make a tile together: they share its rows of A, which pays if those are many.
 MARLIN_SHARED unsigned tile_cluster_of(unsigned tile_rows) { return tile_rows <= 32 ? 1 : 2; }

@@ -40,6 +40,15 @@ __device__ inline float combine(float gate, float up, u32 epilogue) {
   return swiglu_oai(gate, up);
 }
 
+/// Whether a product kernel applies an epilogue that takes a gate and an up row.
+__device__ inline bool combines_rows(const Launch& launch) {
+  return launch.constant(MARLIN_CONSTANT_EPILOGUE) >= kEpilogueSwiglu;
+}
+/// Whether it also finds the two in different halves of W.
+__device__ inline bool pairs_halves(const Launch& launch) {
+  return combines_rows(launch) && launch.constant(MARLIN_CONSTANT_INTERLEAVED) == 0;
+}
+
 /// What turns the sums of row n of W into arguments of the epilogue.
 struct FinishedRow {
   RowFactor factor{1.0f, 1.0f};
@@ -77,14 +86,14 @@ __device__ inline void store(float v, long long at, const Launch& launch) {
   write_float(c, at, type, v);
 }
 
-/// Writes one element of C or of the partial sums.
-__device__ inline void write_sum(float sum, int m, int n, const Launch& launch) {
+/// Writes one element of C or of the partial sums; its weights are those of `expert`.
+__device__ inline void write_sum(float sum, int m, int n, const Launch& launch, int expert = 0) {
   const ProductArgs& args = launch.arguments<ProductArgs>();
   if (launch.constant(MARLIN_CONSTANT_PARTIAL) != 0) {
     float* const partials = launch.buffer<float>(MARLIN_BUFFER_PARTIALS);
     partials[(static_cast<long long>(blockIdx.z) * args.m + m) * args.n + n] = sum;
   } else {
-    const float x = scale_and_bias(sum, n, launch);
+    const float x = scale_and_bias(sum, n, launch, expert);
     store(activate(x, launch.constant(MARLIN_CONSTANT_EPILOGUE)), m * args.ldc + n, launch);
   }
 }

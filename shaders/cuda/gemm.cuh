@@ -52,7 +52,7 @@ __device__ inline void gemm(const CudaParameters& parameters, int tile_rows, int
   const ProductArgs& args = launch.arguments<ProductArgs>();
   let_next_start();
   wait_for_previous();
-  const TileRows tile(launch, tile_rows, first);
+  const TileRows tile(launch, launch.buffer<const int>(MARLIN_BUFFER_ROUTES), tile_rows, first);
   if (tile.empty) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, j = lane % 4;
   const long long row_block = static_cast<long long>(blockIdx.x) * 4 + warp % 4;

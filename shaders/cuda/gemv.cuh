@@ -17,8 +17,13 @@ __device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   let_next_start();
-  if (args.items != 0) wait_for_previous();  // for the routes
-  const TileRows tile(launch, tile_rows, first);
+  alignas(16) __shared__ int few[kFewRoutes];
+  const int* table = nullptr;
+  if (args.items != 0) {
+    wait_for_previous();
+    table = find_routes(launch, tile_rows, few);
+  }
+  const TileRows tile(launch, table, tile_rows, first);
   if (tile.empty) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, j = lane % 4;
   const long long row_block = blockIdx.x;

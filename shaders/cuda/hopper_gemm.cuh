@@ -128,12 +128,13 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
     const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
-    const int first = work.first_row_block(now.tile, rank), row_block = first + mine.row_block;
-    const bool copies = mine.has_any() && row_block < row_blocks;
+    const int first = work.first_row_block(now.tile, rank);
     const int count = max(min(Tile::kRowBlocks, row_blocks - first), 0);
-    const unsigned char* const from =
-        launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES + mine.kind) +
-        work.weights_at(now.tile) + row_block * mine.pitch(args);
+    const unsigned char* from = nullptr;
+    if (mine.has_any() && mine.row_block < count)
+      from = launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES + mine.kind) +
+             work.weights_at(now.tile) +
+             work.row_block(first, mine.row_block) * mine.pitch(args);
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
       const int chunks = min(Tile::kChunks, now.stop - c);
       const int groups = Op::kGroupsOf128 ? (chunks + 1) / 2 : chunks;
@@ -144,7 +145,7 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
         arrive_expecting(
             full, count * (chunks * kChunkCodes + groups * (Op::kScaleBytes + Op::kZeroBytes)));
       __syncwarp();
-      if (copies) {
+      if (from != nullptr) {
         const bool codes = mine.kind == LaneCopies<Memory>::kCodes;
         copy_pieces(from, mine.bytes(), codes || !Op::kGroupsOf128 ? c : c / 2,
                     codes ? chunks : groups, codes ? 1 : quad_blocks_of<Op>(args),
@@ -358,7 +359,8 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
                                   lane,
                                   work.first_row(now.tile),
                                   work.end_row(now.tile),
-                                  work.first_row_block(now.tile, rank)};
+                                  work.first_row_block(now.tile, rank),
+                                  work.expert(now.tile)};
     output.write(sums.total, Memory::Op::kFactor, memory.out + group * Tile::kOut);
   }
 }
@@ -389,6 +391,8 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(232));
     wait_for_previous();
+    clear_rows_of_no_expert(Launch{parameters}, Launch{parameters}.buffer<const int>(MARLIN_BUFFER_ROUTES),
+                            kMultipliers);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too

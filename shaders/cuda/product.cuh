@@ -9,6 +9,7 @@
 #include "activations.cuh"
 #include "decode.cuh"
 #include "epilogue.cuh"
+#include "routes.cuh"
 #include "scales.cuh"
 
 constexpr int kWarp = 32;
@@ -19,18 +20,14 @@ struct TileRows {
   long long weights = 0;  // bytes from the first expert's weights to those of the tile
   bool empty = false;     // the tile has no work: there are fewer items
 
-  __device__ TileRows(const Launch& launch, int tile_rows, int row) {
+  /// `table` has the routes; it is not read without routing.
+  __device__ TileRows(const Launch& launch, const int* table, int tile_rows, int row) {
     const ProductArgs& args = launch.arguments<ProductArgs>();
     const int tile = int(launch.group_y());
     first_ = tile * tile_rows + row;
     end_ = args.m;
     if (args.items == 0) return;
     rows_of_a_ = args.rows_of_a;
-    if (args.experts != 0) {
-      find(launch, tile, tile_rows, row);
-      return;
-    }
-    const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
     empty = tile >= table[0];
     if (empty) return;
     const int* const item = table + kRouteItem * (1 + tile);
@@ -48,49 +45,6 @@ struct TileRows {
   __device__ int of_c(int i) const { return sorted_ != nullptr ? sorted_[first_ + i] : first_ + i; }
 
  private:
-  /// Finds item `tile` among few routed rows, each of which is a lane's: the tile's expert is that
-  /// of the tile-th lane that begins a tile, being the first of its expert or tile_rows further.
-  __device__ void find(const Launch& launch, int tile, int tile_rows, int row) {
-    constexpr u32 kAll = ~0u;
-    constexpr int kWarps = 8;
-    __shared__ int listed[kWarps][kFewRoutedRows];  // the same in each warp
-    const ProductArgs& args = launch.arguments<ProductArgs>();
-    const int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
-    const int* const ids = launch.buffer<const int>(MARLIN_BUFFER_ROUTED_IDS);
-    int id = -1;
-    if (lane < args.m) id = ids[lane / args.top_k * args.id_stride + lane % args.top_k];
-    if (id < 0 || id >= args.experts) id = -1;
-    if (blockIdx.x == 0 && blockIdx.z == 0 && tile == 0 && warp == 0 && lane < args.m)
-      keep(launch, lane, id);
-    int rank = 0;  // of the lane among those of its expert
-    for (int other = 0; other < args.m; other++)
-      rank += __shfl_sync(kAll, id, other) == id && other < lane ? 1 : 0;
-    const u32 begins = __ballot_sync(kAll, id >= 0 && rank % tile_rows == 0);
-    empty = tile >= __popc(begins);
-    if (empty) return;
-    const int leader = int(__fns(begins, 0, tile + 1));
-    const int expert = __shfl_sync(kAll, id, leader), begin = __shfl_sync(kAll, rank, leader);
-    const bool in_tile = id == expert && rank >= begin && rank < begin + tile_rows;
-    end_ = __popc(__ballot_sync(kAll, in_tile));
-    __syncwarp();  // what an earlier tile of the block listed was read
-    if (in_tile) listed[warp][rank - begin] = lane;
-    __syncwarp();
-    weights = expert * args.expert_stride;
-    first_ = row;
-    sorted_ = listed[warp];
-  }
-  /// Writes what finish reads of a routed row.
-  __device__ static void keep(const Launch& launch, int row, int expert) {
-    const ProductArgs& args = launch.arguments<ProductArgs>();
-    int* const table = launch.buffer<int>(MARLIN_BUFFER_ROUTES);
-    table[route_experts_at(args.items, args.m) + row] = expert;
-    const u32 type = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
-    if (type == kFloatNone || expert < 0) return;
-    const long long at = row / args.top_k * args.scale_stride + row % args.top_k;
-    reinterpret_cast<float*>(table)[route_scales_at(args.items, args.m) + row] =
-        read_float(launch.buffer<const void>(MARLIN_BUFFER_ROUTED_SCALES), at, type);
-  }
-
   int first_, end_, rows_of_a_ = 0;  // 0: in order
   const int* sorted_ = nullptr;
 };

@@ -1,18 +1,19 @@
 // C = f(A W^T) for up to eight rows of A and weights of a form, on Hopper: few instructions a code,
 // and as many bytes on their way as shared memory holds.
 //
-//   block       16 warps, one block a multiprocessor
+//   block       16 warps, one block a multiprocessor; it has jobs, each a row block of W with up
+//               to eight rows of A, those of an item of routed rows, too (ring_work.cuh)
 //   team        16, 8 or 4 of the warps (args.team_shift), which share the K of a row block; teams
-//               take row blocks in turn
+//               take the block's jobs in turn
 //   warp        a part of K of its own, and a ring of stages of up to 256 slots, which bulk copies
 //               fill
-//   A           copied to shared memory once, in the order in which lanes read it
+//   A           copied to shared memory once, in the order in which lanes read it; of routed rows,
+//               those of as many items as there is room for
 //   sums        of a team meet in shared memory, in a fixed order
 #pragma once
-#include "epilogue.cuh"
-#include "weight_copies.cuh"
+#include "ring_work.cuh"
 
-constexpr int kRingWarps = 16, kRingRows = 8, kMostStages = 8;
+constexpr int kRingWarps = 16, kMostStages = 8;
 constexpr int kMostStageChunks = 4;  // of 64 slots
 constexpr int kSumPitch = 36;        // floats between rows of sums: no bank conflicts
 
@@ -28,8 +29,8 @@ struct WarpPart {
   __device__ int count() const { return end - begin; }
 };
 
-/// The sizes of a stage: of an equal share of a warp's part, of up to four chunks, or of two where
-/// activations leave little room. (Divisions by numbers that the compiler does not know would take
+/// The sizes of a stage: of an equal share of a warp's part, of up to four chunks, or of as many
+/// as leave room for three stages. (Divisions by numbers that the compiler does not know would take
 /// a tenth of a small product's time.)
 template <class Op>
 struct StageShape {
@@ -41,9 +42,9 @@ struct StageShape {
 
   /// For the longest part of a warp, in units, and as many bytes of each warp.
   __device__ StageShape(int longest, int room) {
-    stages_of_part = room >= kWantedStages * kMost * kUnitBytes
-                         ? (longest + kMost - 1) / kMost
-                         : (longest + kMost / 2 - 1) / (kMost / 2);
+    stages_of_part = longest;
+    UNROLL for (int i = 2; i <= kMost; i++) if (room >= kWantedStages * i * kUnitBytes)
+        stages_of_part = (longest + i - 1) / i;
     UNROLL for (int i = 1; i < kMost; i++) if (units * stages_of_part < longest) units++;
     UNROLL for (int i = 1; i <= kMost; i++) if (units == i) stages = room / (i * kUnitBytes);
     stages = min(stages, kMostStages);
@@ -57,28 +58,28 @@ struct StageShape {
 /// The weights of a warp's part, a ring of stages.
 template <class Op>
 struct WeightRing {
-  const ProductArgs& args;
+  const RingWork& work;
   const WarpPart part;
   const StageShape<Op> shape;
   const u32 memory, barriers;  // addresses in shared memory
-  const unsigned char *codes, *scales, *zeros;
-  const int row_blocks, step;
-  int row_block, chunk;  // what comes next
+  const int step;
+  int job, item, half, chunk, row_block;  // what comes next
+  long long expert;  // the bytes from the first expert's weights to those of the job
 
-  __device__ WeightRing(const Launch& launch, const WarpPart& part_, const StageShape<Op>& shape_,
-                        u32 memory_, u32 barriers_, int first, int row_blocks_, int step_)
-      : args(launch.arguments<ProductArgs>()),
+  __device__ WeightRing(const RingWork& work_, const WarpPart& part_, const StageShape<Op>& shape_,
+                        u32 memory_, u32 barriers_, int first_job, int step_)
+      : work(work_),
         part(part_),
         shape(shape_),
         memory(memory_),
         barriers(barriers_),
-        codes(launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES)),
-        scales(launch.buffer<const unsigned char>(MARLIN_BUFFER_SCALES)),
-        zeros(launch.buffer<const unsigned char>(MARLIN_BUFFER_ZEROS)),
-        row_blocks(part.count() == 0 ? 0 : row_blocks_),
         step(step_),
-        row_block(first),
-        chunk(part.begin) {}
+        job(part.count() == 0 ? work.end : first_job),
+        item(work.first_item),
+        half(0),
+        chunk(part.begin) {
+    begin_job();
+  }
 
   /// Every lane of the warp calls it.
   __device__ void init() const {
@@ -88,7 +89,8 @@ struct WeightRing {
   }
   /// Starts to fill a stage with what comes next, if anything does. One lane calls it.
   __device__ void refill(u32 stage) {
-    if (row_block >= row_blocks) return;
+    if (job >= work.end) return;
+    const ProductArgs& args = work.args;
     const int chunks = min(shape.chunks(), part.end - chunk);
     const u32 to = memory + stage * shape.bytes(), barrier = barriers + 8 * stage;
     const u32 code_bytes = chunks * kChunkCodes;
@@ -96,17 +98,34 @@ struct WeightRing {
     const int first_group = chunk / shape.kUnitChunks;
     arrive_expecting(barrier, code_bytes + groups * (Op::kScaleBytes + Op::kZeroBytes));
     const long long code_pitch = static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
-    copy_pieces(codes + row_block * code_pitch, kChunkCodes, chunk, chunks, 1, to, barrier);
-    copy_pieces(scales + row_block * scale_pitch<Op>(args), Op::kScaleBytes, first_group, groups,
-                quad_blocks_of<Op>(args), to + shape.scales_at(), barrier);
+    copy_pieces(of_buffer(MARLIN_BUFFER_CODES) + expert + row_block * code_pitch, kChunkCodes,
+                chunk, chunks, 1, to, barrier);
+    copy_pieces(of_buffer(MARLIN_BUFFER_SCALES) + expert + row_block * scale_pitch<Op>(args),
+                Op::kScaleBytes, first_group, groups, quad_blocks_of<Op>(args),
+                to + shape.scales_at(), barrier);
     if (Op::kZeroBytes != 0)
-      copy_pieces(zeros + row_block * zero_pitch<Op>(args), Op::kZeroBytes, first_group, groups,
-                  quad_blocks_of<Op>(args), to + shape.zeros_at(), barrier);
+      copy_pieces(of_buffer(MARLIN_BUFFER_ZEROS) + expert + row_block * zero_pitch<Op>(args),
+                  Op::kZeroBytes, first_group, groups, quad_blocks_of<Op>(args),
+                  to + shape.zeros_at(), barrier);
     chunk += chunks;
-    if (chunk == part.end) {
-      chunk = part.begin;
-      row_block += step;
-    }
+    if (chunk < part.end) return;
+    chunk = part.begin;
+    row_block += work.of_item;
+    if (++half < work.halves()) return;
+    half = 0;
+    job += step;
+    begin_job();
+  }
+
+ private:
+  __device__ void begin_job() {
+    if (job >= work.end) return;
+    item = work.item(job, item);
+    row_block = work.row_block(job, item, 0);
+    expert = work.weights_at(item);
+  }
+  __device__ const unsigned char* of_buffer(int index) const {
+    return work.launch.template buffer<const unsigned char>(index);
   }
 };
 
@@ -132,27 +151,32 @@ __device__ inline ChunkScales read_scales(const unsigned char* stage, const Stag
   return scales;
 }
 
-/// Copies a warp's columns of `rows` rows of A, `pitch` bytes apart, in this order: of each unit of
-/// 32 slots, the operands B of both steps of lane column j are 16 bytes. Calls `meanwhile` while
-/// the first are on their way.
+/// Copies a warp's columns of `rows` rows of A, which begin at place `first`, to rows of `pitch`
+/// bytes, in this order: of each unit of 32 slots, the operands B of both steps of lane column j
+/// are 16 bytes. Calls `meanwhile` while the first are on their way.
 template <class Activation, class Meanwhile>
-__device__ inline void copy_activations(const Launch& launch, int first, int rows,
+__device__ inline void copy_activations(const RingWork& work, int first, int rows,
                                         const WarpPart& part, unsigned char* to, int pitch,
                                         const Meanwhile& meanwhile) {
   constexpr int kAtOnce = 4;
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  const int lane = threadIdx.x % 32, pieces = 8 * part.count();  // of eight columns
-  const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
-  const u16* const a = launch.buffer<const u16>(MARLIN_BUFFER_A);
+  const ProductArgs& args = work.args;
+  const int pieces = 8 * part.count();  // of eight columns
+  const bool aligned = work.launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
+  const u16* const a = work.launch.template buffer<const u16>(MARLIN_BUFFER_A);
   bool begun = false;
-  for (int at = lane; at < rows * pieces; at += 32 * kAtOnce) {
+  int row = 0, piece = int(threadIdx.x % 32);
+  const auto wrap = [&] {
+    for (; pieces != 0 && piece >= pieces; row++) piece -= pieces;
+  };
+  wrap();
+  while (pieces != 0 && row < rows) {
     uint4 x[kAtOnce];
     u32* place[kAtOnce];
     UNROLL for (int i = 0; i < kAtOnce; i++) {
-      const int item = min(at + 32 * i, rows * pieces - 1), row = item / pieces;
-      const int piece = item % pieces, k = 64 * part.begin + 8 * piece;
-      const u16* const from = a + (first + row) * args.lda;
-      place[i] = reinterpret_cast<u32*>(to + row * pitch + piece / 4 * 64) + piece % 4;
+      // What there is no more of is copied once more.
+      const int of_row = min(row, rows - 1), k = 64 * part.begin + 8 * piece;
+      const u16* const from = a + work.row_of_a(first + of_row) * args.lda;
+      place[i] = reinterpret_cast<u32*>(to + of_row * pitch + piece / 4 * 64) + piece % 4;
       if (aligned && k + 8 <= args.k) {
         x[i] = *reinterpret_cast<const uint4*>(from + k);
       } else {
@@ -160,6 +184,8 @@ __device__ inline void copy_activations(const Launch& launch, int first, int row
         const uint2 high = load_columns<Activation>(from, k + 4, args.k);
         x[i] = make_uint4(low.x, low.y, high.x, high.y);
       }
+      piece += 32;
+      wrap();
     }
     if (!begun) meanwhile();
     begun = true;
@@ -222,48 +248,54 @@ __device__ inline void add_stage(const unsigned char* stage,
   }
 }
 
-/// The rows of A from `first` on, eight of them.
+/// The rows of A from `first` on, eight of them, or all routed rows.
 template <class Codes, class Activation, class Form>
 __device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
   extern __shared__ __align__(128) unsigned char memory[];
+  alignas(16) __shared__ int few[kFewRoutes];
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
-  const int rows = min(args.m - first, kRingRows);
+  let_next_start();
+  const bool routed = args.items != 0;
+  if (routed) wait_for_previous();
+  const RingWork work(launch, routed ? find_routes(launch, kRingRows, few) : nullptr, first);
+  clear_rows_of_no_expert(launch, work.table, 32 * kRingWarps);
   const int first_block = int(blockIdx.z) * args.split_blocks;
   const int end_block = min(first_block + args.split_blocks, block_count(args.slots));
   const int first_chunk = block_begin(args.slots, first_block) / kMmaSlots;
   const int chunks = block_begin(args.slots, end_block) / kMmaSlots - first_chunk;
-  const int row_blocks = (args.n + kRowBlock - 1) / kRowBlock;
   constexpr int kUnitChunks = StageShape<Op>::kUnitChunks;
   const int units = (chunks + kUnitChunks - 1) / kUnitChunks;
   const int shift = args.team_shift, warps = 1 << shift, teams = kRingWarps >> shift;
   const int team = warp >> shift, in_team = warp - (team << shift);
   const WarpPart part(first_chunk, units, kUnitChunks, chunks, in_team, shift);
 
-  // Shared memory: A, the sums of all warps, barriers, rings. A row of A begins 64 bytes
-  // after a multiple of 128, so that a quarter of a warp, which reads two rows, meets all banks.
-  const int pitch = 128 * chunks + 64, sum_floats = rows * kSumPitch;
+  // Shared memory: A, the sums of all warps, barriers, rings.
+  const int pitch = ring_pitch(kMmaSlots * chunks);
+  const int room_for = routed ? work.all_rows(args.ring_rows) : work.rows(0);
+  const int sum_floats = min(room_for, kRingRows) * kSumPitch;
   unsigned char* const x = memory;
-  float* const sums = reinterpret_cast<float*>(x + rows * pitch);
+  float* const sums = reinterpret_cast<float*>(x + room_for * pitch);
   unsigned char* const barriers = reinterpret_cast<unsigned char*>(sums + kRingWarps * sum_floats);
   unsigned char* const rings = barriers + kRingWarps * kMostStages * 8;
   const StageShape<Op> shape((units + warps - 1) >> shift,
                              (shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
   unsigned char* const mine = rings + warp * shape.stages * shape.bytes();
-  const int first_row_block = int(blockIdx.x + gridDim.x * team), step = int(gridDim.x) * teams;
-  WeightRing<Op> ring(launch, part, shape, shared_address(mine),
-                      shared_address(barriers) + warp * kMostStages * 8, first_row_block,
-                      row_blocks, step);
-  let_next_start();
+  WeightRing<Op> ring(work, part, shape, shared_address(mine),
+                      shared_address(barriers) + warp * kMostStages * 8, work.begin + team,
+                      teams);
   ring.init();
   // Many copies on their way would hold up the end of the kernel before, and A. A long product
   // makes up for it.
-  const bool is_long = static_cast<long long>(row_blocks) * shape.stages_of_part >
-                       static_cast<long long>(2 * shape.stages) * step;
-  const int early = min(is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1, shape.stages);
+  const int halves = work.halves();
+  const bool is_long = static_cast<long long>(work.end - work.begin) * halves *
+                           shape.stages_of_part >
+                       static_cast<long long>(2 * shape.stages) * teams;
+  const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
+  const int early = routed ? shape.stages : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {
     if (lane != 0) return;
 #pragma unroll 1
@@ -276,47 +308,79 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   constexpr int kAllWarps = 4;
   static_assert(1 << kAllWarps == kRingWarps, "log2");
   const WarpPart copied(first_chunk, units, kUnitChunks, chunks, warp, kAllWarps);
-  copy_activations<Activation>(launch, first, rows, copied, x + 128 * (copied.begin - first_chunk),
-                               pitch, [&] { refill(early, shape.stages); });
-  if (teams == 1)
-    __syncwarp();
-  else
-    __syncthreads();
-  const unsigned char* const lane_x =
-      x + 128 * (part.begin - first_chunk) + min(g, rows - 1) * pitch + 16 * j;
   const auto wait_for_team = [&] {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(32 * warps) : "memory");
+  };
+  const auto wait_for_readers = [&] {
+    if (teams == 1)
+      __syncwarp();
+    else
+      __syncthreads();
   };
 
   int stage = 0;
   u32 parity = 0;
-  for (int row_block = first_row_block; row_block < row_blocks; row_block += step) {
-    float total[2][4] = {};
-    for (int done = 0; done < part.count(); done += shape.chunks()) {
-      wait_for_phase(ring.barriers + 8 * stage, parity);
-      add_stage<Codes, Number, Form>(mine + stage * shape.bytes(), shape, lane_x + 128 * done,
-                                     min(part.count() - done, shape.chunks()), lane, total);
-      __syncwarp();
-      if (lane == 0) ring.refill(stage);
-      if (++stage == shape.stages) {
-        stage = 0;
-        parity ^= 1;
+  bool again = false;
+  int job = work.begin + team, of = work.first_item;
+  // The jobs of items whose rows of A there is room for.
+  int unfilled = early;  // the first stage that was not asked for yet
+  for (int item = work.first_item; item * work.of_item < work.end;) {
+    const int first_place = work.place(item);
+    int rows_of_items = work.rows(item++);
+    while (item * work.of_item < work.end && rows_of_items + work.rows(item) <= room_for)
+      rows_of_items += work.rows(item++);
+    const int end = min(item * work.of_item, work.end);
+    if (unfilled == shape.stages) wait_for_readers();  // of the items before
+    copy_activations<Activation>(work, first_place, rows_of_items, copied,
+                                 x + 128 * (copied.begin - first_chunk), pitch, [&] {
+                                   refill(unfilled, shape.stages);
+                                   unfilled = shape.stages;
+                                 });
+    wait_for_readers();
+    for (; job < end; job += teams) {
+      of = work.item(job, of);
+      const int rows = work.rows(of), place = work.place(of);
+      const unsigned char* const lane_x = x + 128 * (part.begin - first_chunk) +
+                                          (place - first_place + min(g, rows - 1)) * pitch + 16 * j;
+      constexpr int kMostOfWarp = 2;
+      float gates[kMostOfWarp] = {};
+      for (int half = 0; half < halves; half++) {
+        const int row_block = work.row_block(job, of, half);
+        if (in_team < rows) work.prefetch_factors(row_block, of);
+        float total[2][4] = {};
+        for (int done = 0; done < part.count(); done += shape.chunks()) {
+          wait_for_phase(ring.barriers + 8 * stage, parity);
+          add_stage<Codes, Number, Form>(mine + stage * shape.bytes(), shape, lane_x + 128 * done,
+                                         min(part.count() - done, shape.chunks()), lane, total);
+          __syncwarp();
+          if (lane == 0) ring.refill(stage);
+          if (++stage == shape.stages) {
+            stage = 0;
+            parity ^= 1;
+          }
+        }
+        if (again) wait_for_team();  // the sums before are read
+        again = true;
+        float* const to = sums + warp * sum_floats + g;
+        UNROLL for (int e = 0; e < 2; e++) {
+          const int row = 2 * j + e;
+          UNROLL for (int i = 0; i < 4; i++) if (row < rows) to[row * kSumPitch + 8 * i] =
+              total[i / 2][2 * (i % 2) + e];
+        }
+        wait_for_team();
+        UNROLL for (int i = 0; i < kMostOfWarp; i++) {
+          const int row = in_team + i * warps;
+          if (row >= rows) break;
+          const float* const from = sums + team * warps * sum_floats + row * kSumPitch + lane;
+          float sum = from[0];
+          UNROLL for (int w = 1; w < kRingWarps; w++) if (w < warps) sum += from[w * sum_floats];
+          sum *= Op::kFactor;
+          if (half + 1 == halves)
+            work.write(gates[i], sum, place + row, row_block, of);
+          else
+            gates[i] = sum;
+        }
       }
-    }
-    if (row_block != first_row_block) wait_for_team();  // the sums before are read
-    float* const to = sums + warp * sum_floats + g;
-    UNROLL for (int e = 0; e < 2; e++) {
-      const int row = 2 * j + e;
-      UNROLL for (int i = 0; i < 4; i++) if (row < rows) to[row * kSumPitch + 8 * i] =
-          total[i / 2][2 * (i % 2) + e];
-    }
-    wait_for_team();
-    const int n = row_block * kRowBlock + lane;
-    for (int row = in_team; row < rows; row += warps) {
-      const float* const from = sums + team * warps * sum_floats + row * kSumPitch + lane;
-      float sum = from[0];
-      UNROLL for (int w = 1; w < kRingWarps; w++) if (w < warps) sum += from[w * sum_floats];
-      if (n < args.n) write_sum(sum * Op::kFactor, first + row, n, launch);
     }
   }
 }

@@ -2,18 +2,20 @@
 // results are written.
 #pragma once
 #include "epilogue.cuh"
+#include "routes.cuh"
 #include "tile_shape.cuh"
 
 /// The results of a warpgroup's part of a tile, and where they go. Those without an epilogue go
 /// there at once: 16-bit numbers through shared memory, so that a thread writes 16 bytes, and
 /// float32 in pieces of 32 bytes. The rest pass through shared memory as float32, so that the code
-/// of epilogues is there once.
+/// of epilogues is there once, and gate and up rows meet.
 template <class Tile>
 struct TileOutput {
   const Launch& launch;
   const ProductArgs& args;
   int group, warp, lane;
   int row, end, block;  // the rows of A, first row block
+  int expert;
 
   /// `memory` has Tile::kOut bytes.
   __device__ void write(const float (&sums)[Tile::kSums], float factor,
@@ -36,25 +38,27 @@ struct TileOutput {
   }
 
  private:
-  /// The column of C of row `of_group` of the 64 of the warpgroup.
+  /// The row of W of row `of_group` of the 64 of the warpgroup.
   __device__ int column(int of_group) const {
     return block * kRowBlock + kGroupRows * group + of_group;
+  }
+  /// The row of C, or of the partial sums, of row `at` of A.
+  __device__ long long row_of_c(int at) const {
+    if (args.items == 0) return at;
+    return launch.buffer<const int>(MARLIN_BUFFER_ROUTES)[route_sorted_at(args.items) + at];
   }
 
   __device__ void write_floats(const float (&sums)[Tile::kSums], float factor, bool partial) const {
     const int n = column(16 * warp + lane / 4), m = row + 2 * (lane % 4);
-    const Finish low(n, launch, args, partial), high(n + 8, launch, args, partial);
+    const Finish low(n, *this, partial), high(n + 8, *this, partial);
     float* const to = launch.buffer<float>(partial ? MARLIN_BUFFER_PARTIALS : MARLIN_BUFFER_C) + n;
     const long long pitch = partial ? args.n : args.ldc;
-    const int* const sorted = args.items != 0 ? launch.buffer<const int>(MARLIN_BUFFER_ROUTES) +
-                                                    route_sorted_at(args.items)
-                                              : nullptr;
     UNROLL for (int i = 0; i < Tile::kSums / 2; i++) {
       const int at = m + i / 2 * 8 + i % 2, from = i / 2 * 4 + i % 2;
       if (at >= end) continue;
-      float* const row_of_c = to + (sorted != nullptr ? sorted[at] : at) * pitch;
-      if (n < args.n) *row_of_c = low(sums[from] * factor);
-      if (n + 8 < args.n) row_of_c[8] = high(sums[from + 2] * factor);
+      float* const row_of_sums = to + row_of_c(at) * pitch;
+      if (n < args.n) *row_of_sums = low(sums[from] * factor);
+      if (n + 8 < args.n) row_of_sums[8] = high(sums[from + 2] * factor);
     }
   }
 
@@ -65,7 +69,7 @@ struct TileOutput {
                                unsigned char* memory) const {
     static_assert(kHalvesRows == 16, "four matrices of 8 x 8");
     const int n = column(16 * warp + lane / 4);
-    const Finish low(n, launch, args, false), high(n + 8, launch, args, false);
+    const Finish low(n, *this, false), high(n + 8, *this, false);
     unsigned char* const mine = memory + warp * kHalvesRows * kHalvesPitch;
     const u32 from_lane =
         shared_address(mine) + (lane / 16 * 8 + lane % 8) * kHalvesPitch + lane / 8 % 2 * 16;
@@ -85,36 +89,49 @@ struct TileOutput {
           : "memory");
       __syncwarp();
       const int m = row + piece * kHalvesRows + lane / 2;
-      if (m < args.m && to < args.n)
-        *reinterpret_cast<uint4*>(c + m * args.ldc) = *reinterpret_cast<const uint4*>(of_lane);
+      if (m < end && to < args.n)
+        *reinterpret_cast<uint4*>(c + row_of_c(m) * args.ldc) =
+            *reinterpret_cast<const uint4*>(of_lane);
       __syncwarp();  // the place is free again
     }
   }
 
+  /// A thread finishes one column of C, of one or two rows of W.
   __device__ void write_any(const float (&sums)[Tile::kSums], float factor,
                             unsigned char* memory) const {
-    constexpr int kPieces = Tile::kRows / kFloatsRows;
+    constexpr int kRowsAtOnce = Tile::kFloatsRows, kOfMma = 8;
+    const bool combines = combines_rows(launch), apart = pairs_halves(launch);
+    const int columns = combines ? kGroupRows / 2 : kGroupRows, thread = 32 * warp + lane;
+    const int i = thread % columns, rows_of_all = kGroupThreads / columns;
+    const bool alternate = combines && !apart;
+    const int at = alternate ? 2 * i : i, at_up = apart ? i + kRowBlock : at + 1;
+    const int n = apart ? column(0) / 2 + i : column(at);  // the row of W
+    const int n_of_up = apart ? n + args.n / 2 : n + 1;
+    const bool exists = n < (apart ? args.n / 2 : args.n);
+    const Finish first(n, *this, false), second(combines ? n_of_up : n, *this, false);
+    const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
     const int g = lane / 4, j = lane % 4;
 #pragma unroll 1
-    for (int piece = 0; piece < kPieces; piece++) {
-      wait_for_group(group);  // the piece before is read
-      UNROLL for (int p = 0; p < kPieces; p++) {
-        if (p != piece) continue;
-        UNROLL for (int i = 0; i < 4; i++) {
-          const int in_group = 16 * warp + g + (i < 2 ? 0 : 8);
-          reinterpret_cast<float*>(memory + (2 * j + i % 2) * kFloatsPitch)[in_group] =
-              sums[4 * p + i] * factor;
+    for (int begin = 0; begin < Tile::kRows; begin += kRowsAtOnce) {
+      wait_for_group(group);  // the rows before are read
+      UNROLL for (int p = 0; p < Tile::kRows / kOfMma; p++) {
+        if (p * kOfMma / kRowsAtOnce * kRowsAtOnce != begin) continue;
+        UNROLL for (int e = 0; e < 4; e++) {
+          const int in_group = 16 * warp + g + (e < 2 ? 0 : 8);
+          const int in_rows = p * kOfMma % kRowsAtOnce + 2 * j + e % 2;
+          reinterpret_cast<float*>(memory + in_rows * kFloatsPitch)[in_group] =
+              sums[4 * p + e] * factor;
         }
       }
       wait_for_group(group);
-      const int thread = 32 * warp + lane;
 #pragma unroll 1
-      for (int i = 0; i < kFloatsRows / 2; i++) {
-        const int in_group = thread % kGroupRows, in_piece = 2 * i + thread / kGroupRows;
-        const int m = row + piece * kFloatsRows + in_piece, n = column(in_group);
-        if (m < args.m && n < args.n)
-          write_sum(reinterpret_cast<const float*>(memory + in_piece * kFloatsPitch)[in_group], m,
-                    n, launch);
+      for (int in_rows = thread / columns; in_rows < kRowsAtOnce; in_rows += rows_of_all) {
+        const int m = row + begin + in_rows;
+        if (m >= end || !exists) break;
+        const float* const from = reinterpret_cast<const float*>(memory + in_rows * kFloatsPitch);
+        const float x = first(from[at]);
+        store(combines ? combine(x, second(from[at_up]), epilogue) : activate(x, epilogue),
+              row_of_c(m) * args.ldc + (alternate ? n / 2 : n), launch);
       }
     }
   }
@@ -123,8 +140,8 @@ struct TileOutput {
   struct Finish {
     const FinishedRow row;
     const bool partial;
-    __device__ Finish(int n, const Launch& launch, const ProductArgs& args, bool is_partial)
-        : row(min(n, args.n - 1), launch), partial(is_partial) {}
+    __device__ Finish(int n, const TileOutput& of, bool is_partial)
+        : row(min(n, of.args.n - 1), of.launch, of.expert), partial(is_partial) {}
     __device__ float operator()(float sum) const { return partial ? sum : row.finish(sum); }
   };
 };

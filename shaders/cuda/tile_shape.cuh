@@ -1,13 +1,13 @@
 // The shape of a tile of C for Hopper, its shared memory, and how tiles are shared out.
 #pragma once
+#include "epilogue.cuh"
 #include "weight_copies.cuh"
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
 constexpr int kPart = 2;                             // chunks that blocks share at least
 constexpr int kBoxRowBytes = 128;                    // of 64 slots
 constexpr int kHalvesRows = 16, kHalvesPitch = 48;   // 16-bit results of a warp, in shared memory
-constexpr int kFloatsRows = 8;                       // float32 results of a warpgroup
-constexpr int kFloatsPitch = 4 * (kGroupRows + 4);   // bytes between them: no bank conflicts
+constexpr int kFloatsPitch = 4 * (kGroupRows + 4);   // bytes between rows of float32 results
 
 /// Waits for the other threads of a warpgroup.
 __device__ inline void wait_for_group(int group) {
@@ -35,8 +35,12 @@ struct TileShape {
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
-  static constexpr int kOut = 4 * kHalvesRows * kHalvesPitch;  // bytes of results of a warpgroup
-  static_assert(kOut >= kFloatsRows * kFloatsPitch, "room for either");
+  /// Rows of float32 results of a warpgroup that are in shared memory at once: all that there is
+  /// room for beside the stages.
+  static constexpr int kFloatsRows = ROWS >= 256 ? 8 : (ROWS < 32 ? ROWS : 32);
+  static constexpr int kHalves = 4 * kHalvesRows * kHalvesPitch;
+  static constexpr int kFloats = kFloatsRows * kFloatsPitch;
+  static constexpr int kOut = kHalves > kFloats ? kHalves : kFloats;  // bytes, of a warpgroup
 };
 
 /// The block's place among those that make a tile.
@@ -181,8 +185,13 @@ struct Work {
   __device__ int first_row_block(int tile, u32 rank) const {
     return (tile / row_tiles * Tile::kCluster + int(rank)) * Tile::kRowBlocks;
   }
-  /// The bytes from the first expert's weights to those of the tile.
-  __device__ long long weights_at(int tile) const {
-    return routed() ? item(tile)[0] * args.expert_stride : 0;
+  /// Row block `i` of the part of a tile that begins at row block `first`. If gate rows and up rows
+  /// are apart, each warpgroup has a row block of both.
+  __device__ int row_block(int first, int i) const {
+    if (!pairs_halves(launch)) return first + i;
+    return (first + i) / 2 + i % 2 * (args.n / (2 * kRowBlock));
   }
+  __device__ int expert(int tile) const { return routed() ? item(tile)[0] : 0; }
+  /// The bytes from the first expert's weights to those of the tile.
+  __device__ long long weights_at(int tile) const { return expert(tile) * args.expert_stride; }
 };

@@ -152,13 +152,19 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
     return made.value();
   };
   const auto name_of = [](const gpu::GemmPlan& made) { return made.kernel->name(gpu::KernelCodes::fp4, made.activation); };
-  EXPECT_EQ(name_of(plan_of(1)), "gemv_fp4_bf16_m8");
+  EXPECT_EQ(name_of(plan_of(1)), "ring_fp4_bf16_m8");
   EXPECT_FALSE(plan_of(1).sorts);  // each threadgroup does
   EXPECT_EQ(plan_of(1).items, 4);
-  EXPECT_EQ(name_of(plan_of(64)), "mma_fp4_bf16_m16_n128");
+  EXPECT_EQ(name_of(plan_of(64)), "ring_fp4_bf16_m8");
   EXPECT_TRUE(plan_of(64).sorts);
-  EXPECT_TRUE(plan_of(64).gathers);  // so that the copy engine finds the rows of an expert together
-  EXPECT_EQ(plan_of(64).items, 128 + (256 - 128) / 16);
+  EXPECT_FALSE(plan_of(64).gathers);  // rows are found by index
+  EXPECT_FALSE(plan_of(64).partial);  // nor are sums stored for another kernel
+  EXPECT_EQ(plan_of(64).items, 128 + (256 - 128) / 8);
+  EXPECT_EQ(plan_of(64).grid(256, 2880), (device::Size3{132, 1, 1}));
+  EXPECT_EQ(name_of(plan_of(128)), "ring_fp4_bf16_m8");  // 4 rows an expert: a few have two tiles
+  EXPECT_EQ(name_of(plan_of(256)), "mma_fp4_bf16_m16_n128");
+  EXPECT_TRUE(plan_of(256).gathers);  // so that the copy engine finds the rows of an expert together
+  EXPECT_EQ(plan_of(256).items, 128 + (1024 - 128) / 16);
   EXPECT_EQ(name_of(plan_of(4096)), "wgmma_fp4_bf16_m192_n256");
 }
 

@@ -147,12 +147,14 @@ trial::Case case_of_form(uint32_t i) {
   c.a_type = one_of(MARLIN_F16, MARLIN_BF16);
   c.c_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.bias_type = random() % 3 == 0 ? MARLIN_F32 : marlin_dtype{0};
-  c.epilogue = one_of(MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_SWIGLU);
+  c.epilogue = one_of(MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_SWIGLU,
+                      MARLIN_EPILOGUE_SWIGLU_OAI);
+  c.interleaved = c.epilogue >= MARLIN_EPILOGUE_SWIGLU && random() % 2 == 0;
   c.accumulate = random() % 4 == 0;
   c.strides = one_of(trial::Strides::contiguous, trial::Strides::contiguous, trial::Strides::padded, trial::Strides::odd);
   c.together = random() % 8 == 0;
   c.m = one_of(1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65, 100, 128, 130, 257);
-  c.n = 2 * one_of(1, 4, 16, 17, 64, 100, 129, 300);
+  c.n = 2 * one_of(1, 4, 16, 17, 32, 64, 96, 100, 129, 288);
   c.k = one_of(32, 64, 100, 128, 200, 256, 512, 1000, 1024, 2048, 3072);
   if (c.m > 64 && c.n > 256) c.k = std::min<int64_t>(c.k, 1000);
   if (c.format == MARLIN_INT4) c.k = std::max<int64_t>(c.k, 128);  // shorter rows have groups of their length
@@ -160,11 +162,10 @@ trial::Case case_of_form(uint32_t i) {
   return c;
 }
 
-/// Each kernel for Hopper over weights that it serves, also with NaN, infinity, -0 and subnormals.
-TEST_F(Products, OfFormsForHopperAreRight) {
-  const char* const most = std::getenv("METAL_MARLIN_PRODUCTS");
-  const uint32_t count = most != nullptr ? static_cast<uint32_t>(std::atoi(most)) : 300;
-  double nearest = 0;
+/// Calls `try_one(number of the case, case, name of a kernel for Hopper)`, which says whether the product was right, for
+/// `count` cases of each such kernel, and prints how often it was.
+template <class Try>
+void for_each_form(uint32_t count, const Try& try_one) {
   std::map<std::string, int> failed, ran;
   for (const auto& kernel : mm::cuda::policy().kernels) {
     if (kernel.serves == nullptr) continue;
@@ -176,20 +177,50 @@ TEST_F(Products, OfFormsForHopperAreRight) {
       const std::string name(
           kernel.name(fp4 ? mm::gpu::KernelCodes::fp4 : mm::gpu::KernelCodes::u4,
                       c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16 : mm::gpu::ActivationKind::bf16));
-      trial::use_context(gpu_->context(name, mm::gpu::kMostRows));
-      trial::Trial t(c);
-      if (i % 4 == 0) {
-        trial::poison_scales(t);
-        trial::poison_activations(t);
-      }
-      const auto packed = t.pack(), done = packed ? t.run() : packed, right = done ? t.check() : done;
+      const testing::AssertionResult right = try_one(i, c, name);
       ++ran[name];
       if (!right && ++failed[name] <= 3) ADD_FAILURE() << right.message() << c.describe() << " by " << name;
-      nearest = std::max(nearest, t.worst);
     }
   }
   for (const auto& [name, number] : ran) std::printf("%s: %d products, %d wrong\n", name.c_str(), number, failed[name]);
+}
+uint32_t cases_of_forms(uint32_t count) {
+  const char* const most = std::getenv("METAL_MARLIN_PRODUCTS");
+  return most != nullptr ? static_cast<uint32_t>(std::atoi(most)) : count;
+}
+
+/// Each kernel for Hopper over weights that it serves, also with NaN, infinity, -0 and subnormals.
+TEST_F(Products, OfFormsForHopperAreRight) {
+  double nearest = 0;
+  for_each_form(cases_of_forms(300), [&](uint32_t i, const trial::Case& c, const std::string& name) {
+    trial::use_context(gpu_->context(name, mm::gpu::kMostRows));
+    trial::Trial t(c);
+    if (i % 4 == 0) {
+      trial::poison_scales(t);
+      trial::poison_activations(t);
+    }
+    const auto packed = t.pack(), ran = packed ? t.run() : packed;
+    const testing::AssertionResult right = ran ? t.check() : ran;
+    nearest = std::max(nearest, t.worst);
+    return right;
+  });
   std::printf("nearest %.3f of its bound\n", nearest);
+}
+
+/// The same kernels over mixtures of experts, in blocks of all tokens or of a few.
+TEST_F(Products, OfExpertsOfFormsForHopperAreRight) {
+  for_each_form(cases_of_forms(60), [&](uint32_t i, trial::Case c, const std::string& name) -> testing::AssertionResult {
+    c.n = std::min<int64_t>(c.n, 256);
+    c.k = std::min<int64_t>(c.k, 1024);
+    c.together = false;
+    trial::use_context(gpu_->context(name, i % 5 == 0 ? 24 : mm::gpu::kMostRows));
+    trial::Mixture m(c, trial::kMixes[i % std::size(trial::kMixes)]);
+    if (i % 4 == 0) m.poison();
+    if (const marlin_status status = m.pack(1); status != MARLIN_OK)
+      return testing::AssertionFailure() << "packing: " << marlin_status_name(status);
+    const auto ran = m.run();
+    return ran ? m.check() : ran;
+  });
 }
 
 /// A product of some formats, by the kernel that is meant for it.

@@ -69,7 +69,9 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
    tile_cluster_of(rows),                                                                         \
    fp4_chunk_ns,                                                                                  \
    chunk_ns,                                                                                      \
-   activation_bytes},
+   activation_bytes,                                                                              \
+   (fp4_chunk_ns) == 0,                                                                           \
+   true},
 constexpr gpu::ProductKernel kProducts[] = {
 #include "backends/cuda/kernels.inc"
 };

@@ -16,18 +16,26 @@ constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 
 /// Tokens from which on kernels that share tiles serve experts, too.
 constexpr int64_t kLeastTiledTokens = 3;
+/// The rows of an expert, in the mean, up to which a kernel with a ring of weights serves experts,
+/// although some have more rows than its tile. (128 experts of 2880 x 2880 on an H200, 2026-11-24:
+/// 4 rows take 206 us with a ring and 217 us with tiles, 6 rows 238 us and 222 us.)
+constexpr double kMostRowsOfRing = 4;
 
 uint32_t available(const device::Capabilities& device) {
   return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) |
          (device.tensor ? kNeedsTensor : 0u);
 }
 
+double mean_rows(const GemmProblem& problem, int64_t tokens) {
+  return static_cast<double>(product_rows(problem, tokens)) /
+         static_cast<double>(problem.routing.stack->size());
+}
+
 /// Rows for which a tile should have room, so that few experts have more than one tile: three
 /// standard deviations above the mean of ids that are spread at random. A token names an expert
 /// once.
 int64_t rows_of_expert(const GemmProblem& problem, int64_t tokens) {
-  const double mean = static_cast<double>(product_rows(problem, tokens)) /
-                      static_cast<double>(problem.routing.stack->size());
+  const double mean = mean_rows(problem, tokens);
   const double most = std::ceil(mean + 3 * std::sqrt(mean) + 1);
   return std::min(tokens, static_cast<int64_t>(most));
 }
@@ -44,22 +52,6 @@ double tiles_of_expert(double mean, double rows) {
     tiles +=
         0.5 * std::erfc((static_cast<double>(tile) * rows + 0.5 - mean) / (sigma * std::sqrt(2.0)));
   return tiles;
-}
-
-/// Tiles of the product of `size` rows of A or tokens, of whose routes nothing is known.
-int64_t expected_tiles(const ProductKernel& kernel, const GemmProblem& problem, int64_t size) {
-  const int64_t columns = ceil_div(weights_of(problem).layout.n, kernel.columns);
-  if (!problem.routing.present()) return columns * ceil_div(size, kernel.rows);
-  const auto experts = static_cast<double>(problem.routing.stack->size());
-  const double mean = static_cast<double>(product_rows(problem, size)) / experts;
-  const double items = experts * tiles_of_expert(mean, static_cast<double>(kernel.rows));
-  return columns * std::max<int64_t>(1, std::llround(items));
-}
-
-/// Whether a kernel takes a problem, as far as it has routing: one whose threadgroups are
-/// persistent and share no tiles has A in shared memory, where routed rows are not found.
-bool takes_routing(const ProductKernel& kernel, const GemmProblem& problem) {
-  return !problem.routing.present() || !kernel.persistent || kernel.shares_tiles;
 }
 
 KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& layout,
@@ -81,7 +73,7 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
       for (int a = 0; a < kActivationKinds; ++a)
         all.push_back(candidate(
             kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-            takes_routing(kernel, problem) && static_cast<KernelCodes>(c) == layout.codes &&
+            static_cast<KernelCodes>(c) == layout.codes &&
                 static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
   return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
@@ -119,6 +111,15 @@ int64_t size_of_choice(const GemmProblem& problem, int64_t size) {
   return ceil_div(size, step) * step;
 }
 
+int64_t expected_tiles(const ProductKernel& kernel, const GemmProblem& problem, int64_t size) {
+  const int64_t columns = ceil_div(weights_of(problem).layout.n, kernel.columns);
+  if (!problem.routing.present()) return columns * ceil_div(size, kernel.rows);
+  const auto experts = static_cast<double>(problem.routing.stack->size());
+  const double mean = mean_rows(problem, size);
+  const double items = experts * tiles_of_expert(mean, static_cast<double>(kernel.rows));
+  return columns * std::max<int64_t>(1, std::llround(items));
+}
+
 // To start, the part of a threadgroup, results, and joining sums. Fitted to products of one H200,
 // 2026-11-23: mostly within a tenth where K is 4096 and more.
 int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, int64_t size,
@@ -143,20 +144,25 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   const ActivationKind activation = activation_of(problem);
   const bool routed = problem.routing.present();
   size = size_of_choice(problem, size);
-  const int64_t m = routed ? rows_of_expert(problem, size) : size;
   const std::span<const ProductKernel> kernels = rules.policy.kernels;
   const size_t count = kernels.size();
+  int64_t m = routed ? rows_of_expert(problem, size) : size;
   std::array<KernelCandidate, kMostProductKernels> candidates;
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
         candidate(kernels[i], layout, layout.codes, activation,
-                  takes_routing(kernels[i], problem) &&
-                      can_share(kernels[i], product_rows(problem, size), layout) &&
+                  can_share(kernels[i], product_rows(problem, size), layout) &&
                       health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
+  if (routed && mean_rows(problem, size) <= kMostRowsOfRing)
+    for (size_t i = 0; i < count; ++i)
+      if (kernels[i].persistent && !kernels[i].shares_tiles &&
+          may_run(all[i], available(rules.device), kernels[i].m_max))
+        m = std::min(m, kernels[i].m_max);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
     const ProductKernel* best = &kernels[found.value()];
-    if (!best->shares_tiles && (!routed || size < kLeastTiledTokens)) return best;
+    const bool few = best->persistent || size < kLeastTiledTokens;
+    if (!best->shares_tiles && (!routed || few)) return best;
     const auto ns = [&](const ProductKernel& kernel) {
       return estimated_ns(kernel, problem, size, rules.device);
     };

@@ -13,6 +13,9 @@ inline constexpr int64_t kChunkSlots = 64;
 ActivationKind activation_of(const GemmProblem& problem);
 /// Tiles of a product that is not split.
 int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n);
+/// Tiles of the product of `size` rows of A or tokens, of whose routes nothing is known: their ids
+/// are taken to be spread at random.
+int64_t expected_tiles(const ProductKernel& kernel, const GemmProblem& problem, int64_t size);
 /// The M for which a kernel is chosen. With routing: the T, rounded up to one of four numbers of an
 /// octave, so that few are all there are.
 int64_t size_of_choice(const GemmProblem& problem, int64_t size);

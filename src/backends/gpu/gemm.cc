@@ -20,6 +20,11 @@ uint32_t routing_of(const GemmProblem& problem) {
   return problem.routing.scales.present() ? kRoutingSums : kRoutingRows;
 }
 
+/// Whether the epilogue takes gate and up rows that alternate.
+bool interleaves(const GemmProblem& problem) {
+  return is_two_input(problem.epilogue) && weights_of(problem).meta().gate_up_interleaved;
+}
+
 Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const bool whole = !plan.partial;  // else `finish` does the rest
@@ -34,10 +39,12 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
            whole ? float_constant(problem.bias.dtype) : uint32_t{kFloatNone})
       .set(MARLIN_CONSTANT_EPILOGUE, whole ? static_cast<uint32_t>(problem.epilogue) : 0)
       .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
+      .set(MARLIN_CONSTANT_INTERLEAVED, whole && interleaves(problem))
       .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
       .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
       .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
-  if (problem.routing.present() && !plan.sorts)
+  // What finds the routed rows reads their scales. (Sums with scales are partial: no bias here.)
+  if (problem.routing.scales.present() && !plan.sorts)
     v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
   return v;
 }
@@ -50,8 +57,7 @@ Variant finish_variant(const GemmProblem& problem) {
       .set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.bias.dtype))
       .set(MARLIN_CONSTANT_EPILOGUE, static_cast<uint32_t>(problem.epilogue))
       .set(MARLIN_CONSTANT_ACCUMULATE, problem.accumulate)
-      .set(MARLIN_CONSTANT_INTERLEAVED,
-           is_two_input(problem.epilogue) && weights.meta().gate_up_interleaved)
+      .set(MARLIN_CONSTANT_INTERLEAVED, interleaves(problem))
       .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
   return v;
 }
@@ -102,6 +108,7 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.top_k = static_cast<marlin_int>(problem.routing.ids.cols);
   args.rows_of_a = static_cast<marlin_int>(plan.gathers ? 0 : rows_of_a(problem));
   args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
+  args.ring_rows = static_cast<marlin_int>(plan.ring_rows);
   if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
   if (plan.sorts) return args;
   args.experts = static_cast<marlin_int>(problem.routing.stack->size());

@@ -51,6 +51,9 @@ struct ProductKernel {
   int64_t activation_bytes = 0;
   /// It finds the tiles of few routed rows itself, without the kernel that sorts them.
   bool reads_ids = false;
+  /// It makes C of whole sums for every epilogue and for rows of experts. (Others leave epilogues
+  /// that take a gate and an up row, and experts, to `finish`.)
+  bool finishes = false;
 
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];

@@ -54,34 +54,36 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
   return {};
 }
 
-int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t n, int64_t blocks) {
+/// Parts of K of a product of `tiles` tiles, with up to m rows of A.
+int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t tiles, int64_t blocks) {
   if (kernel.shares_tiles) return 1;
-  const int64_t groups = tile_count(kernel, m, n);
   const int64_t wanted =
-      std::clamp<int64_t>(kernel.groups_wanted / groups, 1,
+      std::clamp<int64_t>(kernel.groups_wanted / tiles, 1,
                           std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
   if (kernel.activation_bytes == 0) return wanted;
   const int64_t most = kernel.activation_bytes / (std::min(m, kernel.rows) * 2 * kBlockSlots);
   return std::max(wanted, ceil_div(blocks, most));
 }
 
-/// Threadgroups along x of a persistent kernel.
+/// Threadgroups along x of a persistent kernel. With routing, all items have them in common.
 int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& layout,
-                          int64_t splits, const device::Capabilities& device) {
+                          const GemmPlan& plan, const device::Capabilities& device) {
   if (!kernel.persistent) return 0;
   const int64_t at_once = std::max<int64_t>(device.multiprocessors, 1);
-  if (!kernel.shares_tiles)
-    return std::min(ceil_div(layout.n, kernel.columns), std::max(at_once / splits, int64_t{1}));
+  if (!kernel.shares_tiles) {
+    const int64_t tiles = ceil_div(layout.n, kernel.columns) * std::max<int64_t>(plan.items, 1);
+    return std::min(tiles, std::max(at_once / plan.splits, int64_t{1}));
+  }
   const int64_t shares = ceil_div(layout.slots, kLeastSharedSlots);
   const int64_t makers = std::max<int64_t>(at_once / kernel.groups_of_tile, 1);
   return std::min(tile_count(kernel, rows, layout.n) * shares, makers) * kernel.groups_of_tile;
 }
 
 /// How many warps share a row block, as a logarithm: so that the threadgroup with the most to do
-/// takes the least time. The end of a row block, where the warps meet, takes as long as
+/// takes the least time. Warps take `halves` row blocks in a turn, a gate's and an up's. The end of a row block, where the warps meet, takes as long as
 /// (kEnd + warps / 4) / 2 chunks. (Fitted to products of one H200 with M = 1 to 8.)
-uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout,
-                   const GemmPlan& plan) {
+uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout, const GemmPlan& plan,
+                   int64_t tiles, int64_t halves) {
   if (!kernel.persistent || kernel.shares_tiles) return 0;
   constexpr int kLeastShift = 2, kMostShift = 4, kEnd = 4;
   constexpr uint32_t kLargeGroups = 7;  // of 128 slots and more, which are not divided
@@ -91,7 +93,7 @@ uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout,
   int64_t least = INT64_MAX;
   for (int shift = kMostShift; shift >= kLeastShift; --shift) {
     const int64_t warps = int64_t{1} << shift, teams = kernel.threads / kLanes / warps;
-    const int64_t turns = ceil_div(ceil_div(layout.n, kernel.columns), plan.groups * teams);
+    const int64_t turns = ceil_div(ceil_div(tiles, halves), plan.groups * teams) * halves;
     const int64_t part = ceil_div(ceil_div(chunks, unit), warps) * unit;
     const int64_t time = turns * (2 * part + kEnd + warps / 4);
     if (time <= least) best = shift;
@@ -116,6 +118,17 @@ std::vector<int64_t> route_breakpoints(const GemmProblem& problem, int64_t max_m
   for (int64_t t = 1; t < max_m; t = size_of_choice(problem, t + 1)) tokens.push_back(t);
   tokens.push_back(max_m);
   return tokens;
+}
+
+/// Whether a kernel makes C of whole sums itself. A token's rows are added up by `finish`. Gate
+/// rows and up rows that are apart must be whole row blocks.
+bool finishes(const ProductKernel& kernel, const GemmProblem& problem) {
+  const bool combines = is_two_input(problem.epilogue), routed = problem.routing.present();
+  if (!combines && !routed) return true;
+  if (!kernel.finishes || problem.routing.scales.present()) return false;
+  const GpuWeights& weights = weights_of(problem);
+  return !combines || weights.meta().gate_up_interleaved ||
+         weights.layout.n % (2 * kRowBlock) == 0;
 }
 
 /// Tiles that the routed rows of a block make, however they are spread over the experts.
@@ -214,7 +227,8 @@ std::string KernelHealth::bad_ones() const {
 device::Size3 GemmPlan::grid(int64_t rows, int64_t n) const {
   const int64_t x = groups != 0 ? groups : ceil_div(n, kernel->columns);
   const int64_t tiles = items != 0 ? items : ceil_div(rows, kernel->rows);
-  return {static_cast<uint32_t>(x), static_cast<uint32_t>(kernel->shares_tiles ? 1 : tiles),
+  const bool all = kernel->shares_tiles || (kernel->persistent && items != 0);
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(all ? 1 : tiles),
           static_cast<uint32_t>(splits)};
 }
 
@@ -231,21 +245,30 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
-  plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, layout.n, blocks));
+  const int64_t tiles =
+      std::max(expected_tiles(kernel, problem, m), tile_count(kernel, all_rows, layout.n));
+  plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks));
   plan.splits = ceil_div(blocks, plan.split_blocks);
-  plan.partial = plan.splits > 1 || is_two_input(problem.epilogue) || routed;
+  plan.partial = plan.splits > 1 || !finishes(kernel, problem);
   int64_t most = most_rows;
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
   const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
   plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
   plan.sorts = routed && (!kernel.reads_ids || plan.gathers || all_rows > kFewRoutedRows);
   if (routed) plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
+  if (routed && kernel.activation_bytes != 0) {
+    const auto slots = static_cast<marlin_int>(
+        std::min(plan.split_blocks * kBlockSlots, int64_t{layout.slots}));
+    plan.ring_rows = std::max(kernel.activation_bytes / ring_pitch(slots), kernel.rows);
+  }
   int64_t prepared_rows =
       routed && problem.routing.ids.rows > 0 ? all_rows / rows_of_a(problem) : all_rows;
   if (plan.gathers) prepared_rows = plan.m_block;
   plan.prepare_block = std::min(prepared_rows, most_rows);
-  plan.groups = persistent_groups(kernel, plan.m_block, layout, plan.splits, device);
-  plan.team_shift = team_shift(kernel, layout, plan);
+  plan.groups = persistent_groups(kernel, plan.m_block, layout, plan, device);
+  const bool pairs = is_two_input(problem.epilogue) && !plan.partial &&
+                     !weights.meta().gate_up_interleaved;
+  plan.team_shift = team_shift(kernel, layout, plan, tiles, pairs ? 2 : 1);
 
   MARLIN_RETURN_IF_ERROR(add_scratch(plan, problem, prepared_rows, device));
   return plan;

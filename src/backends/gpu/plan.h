@@ -80,6 +80,7 @@ struct GemmPlan {
   int64_t split_blocks = 1;
   /// Rows of A of one dispatch; of experts: routed rows, of whole tokens.
   int64_t m_block = 0;
+  int64_t ring_rows = 0;      ///< of experts: rows of A that are in shared memory at once
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
   bool sorts = false;         ///< of experts: routed rows are sorted first, in a dispatch
   bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
