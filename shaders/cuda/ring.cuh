@@ -56,9 +56,9 @@ struct StageShape {
 };
 
 /// The weights of a warp's part, a ring of stages.
-template <class Op>
+template <class Op, class Work>
 struct WeightRing {
-  const RingWork& work;
+  const Work& work;
   const WarpPart part;
   const StageShape<Op> shape;
   const u32 memory, barriers;  // addresses in shared memory
@@ -66,7 +66,7 @@ struct WeightRing {
   int job, item, half, chunk, row_block;  // what comes next
   long long expert;  // the bytes from the first expert's weights to those of the job
 
-  __device__ WeightRing(const RingWork& work_, const WarpPart& part_, const StageShape<Op>& shape_,
+  __device__ WeightRing(const Work& work_, const WarpPart& part_, const StageShape<Op>& shape_,
                         u32 memory_, u32 barriers_, int first_job, int step_)
       : work(work_),
         part(part_),
@@ -154,8 +154,8 @@ __device__ inline ChunkScales read_scales(const unsigned char* stage, const Stag
 /// Copies a warp's columns of `rows` rows of A, which begin at place `first`, to rows of `pitch`
 /// bytes, in this order: of each unit of 32 slots, the operands B of both steps of lane column j
 /// are 16 bytes. Calls `meanwhile` while the first are on their way.
-template <class Activation, class Meanwhile>
-__device__ inline void copy_activations(const RingWork& work, int first, int rows,
+template <class Activation, class Work, class Meanwhile>
+__device__ inline void copy_activations(const Work& work, int first, int rows,
                                         const WarpPart& part, unsigned char* to, int pitch,
                                         const Meanwhile& meanwhile) {
   constexpr int kAtOnce = 4;
@@ -249,20 +249,23 @@ __device__ inline void add_stage(const unsigned char* stage,
 }
 
 /// The rows of A from `first` on, eight of them, or all routed rows.
-template <class Codes, class Activation, class Form>
+template <class Codes, class Activation, class Form, bool ROUTED>
 __device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
   extern __shared__ __align__(128) unsigned char memory[];
-  alignas(16) __shared__ int few[kFewRoutes];
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
   let_next_start();
-  const bool routed = args.items != 0;
-  if (routed) wait_for_previous();
-  const RingWork work(launch, routed ? find_routes(launch, kRingRows, few) : nullptr, first);
-  clear_rows_of_no_expert(launch, work.table, 32 * kRingWarps);
+  const int* table = nullptr;
+  if constexpr (ROUTED) {
+    alignas(16) __shared__ int few[kFewRoutes];
+    wait_for_previous();
+    table = find_routes(launch, kRingRows, few);
+    clear_rows_of_no_expert(launch, table, 32 * kRingWarps);
+  }
+  const RingWork<ROUTED> work(launch, table, first);
   const int first_block = int(blockIdx.z) * args.split_blocks;
   const int end_block = min(first_block + args.split_blocks, block_count(args.slots));
   const int first_chunk = block_begin(args.slots, first_block) / kMmaSlots;
@@ -275,7 +278,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
 
   // Shared memory: A, the sums of all warps, barriers, rings.
   const int pitch = ring_pitch(kMmaSlots * chunks);
-  const int room_for = routed ? work.all_rows(args.ring_rows) : work.rows(0);
+  const int room_for = ROUTED ? work.all_rows(args.ring_rows) : work.rows(0);
   const int sum_floats = min(room_for, kRingRows) * kSumPitch;
   unsigned char* const x = memory;
   float* const sums = reinterpret_cast<float*>(x + room_for * pitch);
@@ -284,7 +287,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const StageShape<Op> shape((units + warps - 1) >> shift,
                              (shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
   unsigned char* const mine = rings + warp * shape.stages * shape.bytes();
-  WeightRing<Op> ring(work, part, shape, shared_address(mine),
+  WeightRing<Op, RingWork<ROUTED>> ring(work, part, shape, shared_address(mine),
                       shared_address(barriers) + warp * kMostStages * 8, work.begin + team,
                       teams);
   ring.init();
@@ -295,7 +298,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
                            shape.stages_of_part >
                        static_cast<long long>(2 * shape.stages) * teams;
   const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
-  const int early = routed ? shape.stages : min(wanted, shape.stages);
+  const int early = ROUTED ? shape.stages : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {
     if (lane != 0) return;
 #pragma unroll 1

@@ -9,8 +9,10 @@ constexpr int kRingRows = 8;
 /// The jobs of a block, in turn. A job is a row block of W, or one of gate rows and the one of
 /// their up rows, with the rows of A of an item; the jobs of an item follow each other. Without
 /// routing there is one item, eight rows of A. (A division takes as long as forty other
-/// instructions, and 16 warps do it before the first copy.)
+/// instructions, and 16 warps do it before the first copy.) ROUTED: the rows are those of experts.
+template <bool ROUTED>
 struct RingWork {
+  static constexpr bool kRouted = ROUTED;
   const Launch& launch;
   const ProductArgs& args;
   const int* const table;  // of routes, or null
@@ -34,7 +36,7 @@ struct RingWork {
   }
   /// Row blocks of a job.
   __device__ int halves() const { return pairs_halves(launch) ? 2 : 1; }
-  __device__ bool routed() const { return table != nullptr; }
+  static constexpr __device__ bool routed() { return ROUTED; }
 
   /// The item of a job, given that of an earlier one.
   __device__ int item(int job, int earlier) const {

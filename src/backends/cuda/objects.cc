@@ -40,7 +40,7 @@ std::string name_of_form(std::string_view name, std::string_view module,
   for (const gpu::KernelCodes codes : {gpu::KernelCodes::fp4, gpu::KernelCodes::u4})
     if (module.starts_with(std::string(gpu::kernel_codes_name(codes)) + "_"))
       forms = forms_of(codes);
-  uint32_t values[3] = {};  // by index
+  uint32_t values[MARLIN_CONSTANT_ROUTING + 1] = {};  // by index
   for (const device::Constant& constant : constants)
     if (constant.index < std::size(values)) values[constant.index] = constant.bits;
   const Form form{values[MARLIN_CONSTANT_SCALE_TYPE], values[MARLIN_CONSTANT_ZERO_KIND],
@@ -49,6 +49,7 @@ std::string name_of_form(std::string_view name, std::string_view module,
   text.append("_s").append(std::to_string(form.scale));
   text.append("z").append(std::to_string(form.zero));
   text.append("g").append(std::to_string(form.shift));
+  if (name.starts_with("ring_") && values[MARLIN_CONSTANT_ROUTING] != kRoutingNone) text += "e";
   return text;
 }
 
