@@ -11,7 +11,8 @@ namespace llm {
 
 /// What one architecture has that another lacks. All is off in Llama.
 struct Architecture {
-  const char* name = "llama";  // general.architecture of a GGUF, model_type of config.json
+  const char* name = "llama";         // general.architecture of a GGUF
+  const char* folder_name = nullptr;  // model_type of config.json, where it is another
   bool rotate_halves = false;  // in GGUF: pairs of rotary embedding (i, i + size / 2), else (2i, 2i
                                // + 1)
   bool qkv_bias = false;
@@ -19,6 +20,7 @@ struct Architecture {
   bool result_norms = false;      // what attention and the MLP add is normalized
   bool scaled_embedding = false;  // by the square root of its width
   bool gelu = false;              // of the gate, else silu
+  bool mixtures = false;          // a router chooses a few of many MLPs for each token
   bool in_folders = true;         // safetensors have the names and norms of kHuggingFaceNames
   int64_t local_period = 0;       // see HyperParameters
   int64_t wide_layers = 0;        // with so many, scores are divided by the root of width / heads
@@ -34,6 +36,9 @@ struct HyperParameters {
   /// Of so many layers, the last attends to all positions, and the others are local: they attend to
   /// the last `window` positions. 0: no layer is local.
   int64_t local_period = 0, window = 0;
+  /// A token has so many MLPs of all those that a block has, and feed_forward is the size of one.
+  /// Without mixtures a block has one, which is no stack of experts.
+  int64_t experts = 1, experts_used = 1;
   Architecture architecture = {};
 
   bool is_local(int64_t layer) const {
@@ -46,6 +51,7 @@ struct TensorNames {
   const char *embedding, *norm, *head, *block;
   const char *attention_norm, *query, *key, *value, *attention_out, *mlp_norm, *gate, *up, *down;
   const char *query_norm, *key_norm, *attention_result_norm, *mlp_result_norm;
+  const char *router, *expert_gate, *expert_up, *expert_down;
   bool rotate_halves;  // whatever the architecture
 };
 extern const TensorNames kGgufNames, kHuggingFaceNames;

@@ -4,6 +4,7 @@
     architectures_test.py CHAT MODEL.gguf
 """
 
+import json
 import os
 import re
 
@@ -13,16 +14,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from decoder import Decoder
-from harness import expect, expect_equal, main, run, test
+from harness import expect, expect_equal, main, run, test, write_safetensors
 from made_models import CONTROL, USER_DEFINED, Model
 
 ROUNDING = 2e-4  # of a log-probability, in default compute
 TEXT = "The quick brown fox jumps over the lazy dog; 0123456789 times (or 3.14), \u00e9t\u00e9 et hiver.\n" * 2
 GEMMA = {"block_count": 7, "attention.sliding_window": 8, "rope.freq_base": 1e6}
+MIXTURE = {"embedding_length": 96, "attention.key_length": 32, "rope.freq_base": 1e6, "expert_feed_forward_length": 160}
 MODELS = {
     "llama": {"rope.freq_base": 5e5},
     "qwen2": {"embedding_length": 96, "attention.head_count": 6},
     "qwen3": {"attention.key_length": 32, "rope.freq_base": 1e6},
+    "qwen3moe": {**MIXTURE, "expert_count": 8, "expert_used_count": 2},
+    "qwen3moe with every expert": {**MIXTURE, "expert_count": 3, "expert_used_count": 3},
+    "qwen3moe with one expert a token": {**MIXTURE, "expert_count": 11, "expert_used_count": 1},
     "gemma3": {"attention.key_length": 32, **GEMMA},
     "gemma3 with scaled positions": {**GEMMA, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
     "gemma3 with 62 layers": {**GEMMA, "block_count": 62, "attention.key_length": 32},  # as its 27B, which has its own scale of scores
@@ -49,7 +54,7 @@ def log_probabilities(logits):
 def found(scratch, model, *options):
     """Rows of log-probabilities of the chat, and the tokens behind the opening."""
     (scratch / "text").write_text(TEXT)
-    ids = [int(i) for i in run("--tokenize", "--null", text=TEXT.encode() + b"\0", model=model)[0].split()]
+    ids = [int(i) for i in run("--tokenize", "--null", *options, text=TEXT.encode() + b"\0", model=model)[0].split()]
     run("--text", str(scratch / "text"), "--logits", str(scratch / "logits.npy"), "--force", *options, model=model)
     return log_probabilities(np.load(scratch / "logits.npy").astype(np.float64)), ids
 
@@ -68,6 +73,9 @@ def probabilities(scratch):
         logs, ids = found(scratch, model)
         truth = wanted(decoder, ids)
         expect_equal(logs.shape, truth.shape, name)
+        expect(decoder.margin > 1e-3, f"{name}: rounding may choose another expert, whose logit is lower by {decoder.margin:.2g}")
+        for layer, tokens in decoder.chosen.items():
+            expect((tokens[0] == 0) == (decoder.experts > decoder.experts_used), f"{name}, layer {layer}: tokens of the experts are {tokens}")
         most[name] = np.abs(logs - truth).max()
         expect(most[name] <= ROUNDING, f"{name}: they differ by up to {most[name]:.2g}, expected at most {ROUNDING}")
         for block in "1", "7":
@@ -76,8 +84,9 @@ def probabilities(scratch):
         rounded = np.abs(found(scratch, model, "--compute", "int8")[0] - truth).mean()
         expect(ROUNDING / 10 < rounded < 0.2, f"{name}: INT8 activations differ by {rounded:.2g} on average")
         # What the decoder is told matters: with another value it is another model.
-        for attribute, value in (("base", 123.0), ("factor", 3.0), ("window", 7), ("epsilon", 0.1)):
-            if attribute == "window" and not decoder.gemma:
+        fewer_or_more = decoder.experts_used - 1 or 2
+        for attribute, value in (("base", 123.0), ("factor", 3.0), ("window", 7), ("epsilon", 0.1), ("experts_used", fewer_or_more)):
+            if attribute == "window" and not decoder.gemma or attribute == "experts_used" and not decoder.experts:
                 continue
             before = getattr(decoder, attribute)
             setattr(decoder, attribute, value)
@@ -89,9 +98,76 @@ def probabilities(scratch):
 
 @test
 def missing_tensors_are_named(scratch):
-    for name, tensor in (("qwen2", "attn_k.bias"), ("qwen3", "attn_q_norm.weight"), ("gemma3", "post_ffw_norm.weight")):
+    mixture = [("qwen3moe", f"ffn_{part}.weight") for part in ("gate_inp", "gate_exps", "up_exps", "down_exps")]
+    for name, tensor in (("qwen2", "attn_k.bias"), ("qwen3", "attn_q_norm.weight"), ("gemma3", "post_ffw_norm.weight"), *mixture):
         err = run("--prompt", "x", model=made(scratch, name, leave_out=[tensor]), code=1)[1]
-        expect(f"blk.0.{tensor}" in err and err.startswith("metal-marlin-chat: "), f"{name}: {err}")
+        wanted_error = f"has no layer 'blk.0.{tensor.removesuffix('.weight')}'" if "ffn_" in tensor else f"blk.0.{tensor}"
+        expect(wanted_error in err and err.startswith("metal-marlin-chat: "), f"{name}: {err}")
+
+
+@test
+def mixtures_of_other_sizes_are_an_error(scratch):
+    """The file says one thing and its tensors are another."""
+    path = made(scratch, "qwen3moe")
+    with open(path, "rb") as file:
+        whole = file.read()
+    for key, was, is_, wanted_error in (
+            ("expert_count", 8, 9, "'blk.0.ffn_gate_exps': expected 9 experts, found 8"),
+            ("expert_feed_forward_length", 160, 128, "'blk.0.ffn_gate_exps': expected 256 rows, found 320"),
+            ("expert_used_count", 2, 9, "a token has 9 experts, expected at most as many as there are, 8"),
+            ("expert_used_count", 2, 0, "qwen3moe.expert_used_count: expected a whole number from 1 to 16777216, found 0"),
+            ("expert_count", 8, 0, "qwen3moe.expert_count: expected a whole number from 1 to 16777216, found 0")):
+        name = f"qwen3moe.{key}".encode()
+        at = whole.index(name) + len(name) + 4
+        expect_equal(whole[at:at + 4], was.to_bytes(4, "little"), key)
+        with open(path, "wb") as file:
+            file.write(whole[:at] + is_.to_bytes(4, "little") + whole[at + 4:])
+        err = run("--prompt", "x", model=path, code=1)[1]
+        expect(wanted_error in err, f"{key} {is_}: {err}")
+    model = Model(path, "qwen3moe", **MODELS["qwen3moe"])
+    model.byte_pairs()
+    model.random_weights(router_rows=7)
+    model.write()
+    err = run("--prompt", "x", model=path, code=1)[1]
+    expect("'blk.0.ffn_gate_inp': expected 8 rows, found 7" in err, err)
+
+
+@test
+def a_folder_with_experts_one_by_one(scratch):
+    """A mixture with the names of Hugging Face. Its floats become INT8, so its probabilities are near those of the GGUF, not the same."""
+    path, folder = made(scratch, "qwen3moe"), scratch / "folder"
+    decoder, tensors = Decoder(path), {}
+    theirs = {"attn_norm": "input_layernorm", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_q": "self_attn.q_proj",
+              "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+              "ffn_gate_inp": "mlp.gate"}
+    for ours, name in (("token_embd", "model.embed_tokens"), ("output_norm", "model.norm")):
+        tensors[name + ".weight"] = decoder.weight(ours)
+    for layer in range(decoder.layers):
+        for ours, name in theirs.items():
+            tensors[f"model.layers.{layer}.{name}.weight"] = decoder.weight(f"blk.{layer}.{ours}")
+        for part in "gate", "up", "down":
+            for expert, weights in enumerate(decoder.weight(f"blk.{layer}.ffn_{part}_exps")):
+                tensors[f"model.layers.{layer}.mlp.experts.{expert}.{part}_proj.weight"] = weights
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", {name: tensor.squeeze().astype(np.float16) for name, tensor in tensors.items()})
+    config = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+              "max_position_embeddings": 512, "rope_theta": 1e6, "rms_norm_eps": 1e-6, "moe_intermediate_size": 160, "num_experts": 8,
+              "num_experts_per_tok": 2, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+    write = lambda **changed: (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    write()
+    ours, _ = found(scratch, path)
+    other, _ = found(scratch, str(folder), "--tokenizer", path)
+    off = np.abs(ours - other)
+    expect(np.median(off) < 0.02, f"half of the log-probabilities are off by {np.median(off):.2g} or more")
+    for key, value, wanted_error in (("norm_topk_prob", False, "norm_topk_prob: expected true, found false"),
+                                     ("decoder_sparse_step", 2, "decoder_sparse_step: expected 1, found 2"),
+                                     ("mlp_only_layers", [0], "mlp_only_layers: expected [], found [0]"),
+                                     ("num_experts", "8", "has no number 'num_experts'"),
+                                     ("num_experts_per_tok", 9, "a token has 9 experts, expected at most as many as there are, 8")):
+        write(**{key: value})
+        err = run("--tokenizer", path, "--prompt", "x", model=str(folder), code=1)[1]
+        expect(wanted_error in err, err)
+    return f"half of the log-probabilities are nearer than {np.median(off):.1e} to those of the GGUF"
 
 
 # What people's files say, in short, as far as the form of a conversation is to be seen in it.

@@ -1,5 +1,5 @@
 """A decoder in float64, from the definitions and the GGUF's own numbers: what the chat's answers are checked against. It knows the
-architectures llama, qwen2, qwen3 and gemma3.
+architectures llama, qwen2, qwen3, qwen3moe and gemma3.
 
 It shares no code with the chat, keeps no cache and rounds nothing: each text runs whole, so that every position attends to keys
 and values in float64. The texts of one call go through the layers together, and each layer's weights are decoded once.
@@ -26,6 +26,8 @@ class Decoder:
         self.factor = number("rope.scaling.factor", 1.0)
         self.window = number("attention.sliding_window", 0)
         self.gemma = self.architecture == "gemma3"
+        self.experts, self.experts_used = number("expert_count", 0), number("expert_used_count", 0)
+        self.chosen, self.margin = {}, np.inf  # by layer: how many tokens each expert had; how clearly experts were chosen
         # Gemma 3's 27B, the one with 62 layers, divides scores by another root than that of a head's size.
         self.score_divisor = number("embedding_length") / self.heads if self.gemma and self.layers == 62 else None
 
@@ -51,9 +53,31 @@ class Decoder:
             result = np.concatenate(attended) @ weight("attn_output").T
             x = x + (self.norm(result, weight("post_attention_norm")) if self.gemma else result)
             h = self.norm(x, weight("ffn_norm"))
-            result = (self.activated(h @ weight("ffn_gate").T) * (h @ weight("ffn_up").T)) @ weight("ffn_down").T
+            result = self.mixture(layer, h) if self.experts else self.mlp(h, *(weight("ffn_" + name) for name in ("gate", "up", "down")))
             x = x + (self.norm(result, weight("post_ffw_norm")) if self.gemma else result)
         return self.norm(x, self.weight("output_norm"))
+
+    def mlp(self, h, gate, up, down):
+        return (self.activated(h @ gate.T) * (h @ up.T)) @ down.T
+
+    def mixture(self, layer, h):
+        """Each token goes through the experts that its router finds most probable; their probabilities count as if there were no others."""
+        logits = h @ self.weight(f"blk.{layer}.ffn_gate_inp").T
+        probability = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probability /= probability.sum(axis=1, keepdims=True)
+        by_rank = np.sort(logits, axis=1)[:, ::-1]
+        least = by_rank[:, self.experts_used - 1]  # of those that are chosen
+        if self.experts_used < self.experts:
+            self.margin = min(self.margin, (least - by_rank[:, self.experts_used]).min())
+        share = np.where(logits >= least[:, None], probability, 0)
+        share /= share.sum(axis=1, keepdims=True)
+        self.chosen[layer] = np.count_nonzero(share, axis=0)
+        result = np.zeros_like(h)
+        stacks = [self.weight(f"blk.{layer}.ffn_{name}_exps") for name in ("gate", "up", "down")]
+        for expert, weights in enumerate(zip(*stacks)):
+            its = np.flatnonzero(share[:, expert])
+            result[its] += share[its, expert, None] * self.mlp(h[its], *weights)
+        return result
 
     def embedding(self, tokens):
         tensor = self.tensors["token_embd.weight"]  # its rows alone: all of them may be large
@@ -92,7 +116,7 @@ class Decoder:
         rotation = (LOCAL_BASE, 1.0) if local else (self.base, self.factor)
         by_head = lambda x, heads: x.reshape(count, heads, -1).swapaxes(0, 1)
         q, k, v = by_head(q, self.heads), by_head(k, self.key_value_heads), by_head(v, self.key_value_heads).repeat(group, axis=0)
-        if self.architecture in ("qwen3", "gemma3"):
+        if self.architecture in ("qwen3", "qwen3moe", "gemma3"):
             q, k = (self.norm(part, self.weight(f"blk.{layer}.attn_{name}_norm")) for part, name in ((q, "q"), (k, "k")))
         q, k = self.rotate(q, *rotation), self.rotate(k, *rotation).repeat(group, axis=0)
         out = np.empty_like(q)

@@ -1,12 +1,14 @@
-// The sampler, attention and float16 against what their definitions say.
+// The sampler, the choice of experts, attention and float16 against what their definitions say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
 
 #include "examples/llm/attention.h"
+#include "examples/llm/experts.h"
 #include "examples/llm/half.h"
 #include "examples/llm/sampler.h"
 
@@ -55,6 +57,49 @@ TEST(Sampler, ASeedGivesTheSameTokensEverywhere) {
   std::vector<Token> found;
   for (Sampler sampler(1, 1, 42); found.size() < 8;) found.push_back(sampler.choose(logits));
   EXPECT_EQ(found, (std::vector<Token>{6, 5, 6, 1, 7, 0, 4, 2}));
+}
+
+using Choice = std::pair<std::vector<int32_t>, std::vector<float>>;
+
+Choice choice(const std::vector<float>& logits, size_t used) {
+  Choice chosen{std::vector<int32_t>(used), std::vector<float>(used)};
+  choose_experts(logits, chosen.first, chosen.second);
+  return chosen;
+}
+
+TEST(Experts, AreTheLargestWithTheSharesOfASoftmax) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<float> logits(1 + random() % 130);
+    // Some are equal, and e to the power of some is no float.
+    for (float& logit : logits) logit = static_cast<float>(random() % 100) * (i % 2 ? 10 : 0.125f) - 300;
+    const size_t used = 1 + random() % logits.size();
+    const auto [ids, shares] = choice(logits, used);
+    std::vector<int32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+    order.resize(used);
+    ASSERT_EQ(ids, order) << logits.size() << " experts";
+    double sum = 0;
+    for (const int32_t id : ids)
+      sum += std::exp(double{logits[static_cast<size_t>(id)]} - double{logits[static_cast<size_t>(ids[0])]});
+    for (size_t j = 0; j < used; ++j) {
+      const double logit = double{logits[static_cast<size_t>(ids[j])]} - double{logits[static_cast<size_t>(ids[0])]};
+      ASSERT_NEAR(shares[j], std::exp(logit) / sum, 1e-6);
+    }
+  }
+}
+
+TEST(Experts, OfLogitsThatAreNoNumbersAreExperts) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(choice({nan, 1, nan, 2}, 2).first, (std::vector<int32_t>{3, 1})) << "not-a-number is less than any number";
+  for (const float bad : {nan, infinity, -infinity}) {
+    const auto [ids, shares] = choice({bad, bad, bad}, 2);
+    EXPECT_EQ(ids, (std::vector<int32_t>{0, 1}));
+    for (const float share : shares)
+      EXPECT_TRUE(std::isnan(share)) << share << " of " << bad << " hides that the model computed nonsense";
+  }
 }
 
 TEST(Float16, IsExact) {
