@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
+
+#include "attention.h"
 
 namespace llm {
 
@@ -28,6 +31,7 @@ const TensorNames kGgufNames = {.embedding = "token_embd",
                                 .key_norm = "attn_k_norm",
                                 .attention_result_norm = "post_attention_norm",
                                 .mlp_result_norm = "post_ffw_norm",
+                                .sinks = "attn_sinks",
                                 .router = "ffn_gate_inp",
                                 .expert_gate = "ffn_gate_exps",
                                 .expert_up = "ffn_up_exps",
@@ -50,6 +54,7 @@ const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
                                        .key_norm = "self_attn.k_norm",
                                        .attention_result_norm = "",
                                        .mlp_result_norm = "",
+                                       .sinks = "",
                                        .router = "mlp.gate",
                                        .expert_gate = "mlp.experts.gate_proj",
                                        .expert_up = "mlp.experts.up_proj",
@@ -59,7 +64,8 @@ const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
 namespace {
 
 // GGUF's converter reorders the rows of Llama's q and k so that pairs are neighbors, and no others.
-// Folders of Gemma name its four norms in another way and store them less 1.
+// Folders of Gemma name its four norms in another way and store them less 1; those of gpt-oss name
+// its experts in another way.
 constexpr Architecture kArchitectures[] = {
     {},
     {.name = "qwen2", .rotate_halves = true, .qkv_bias = true},
@@ -76,8 +82,20 @@ constexpr Architecture kArchitectures[] = {
      .scaled_embedding = true,
      .gelu = true,
      .in_folders = false,
+     .local_rotation = true,
      .local_period = 6,
      .wide_layers = 62},
+    {.name = "gpt-oss",
+     .rotate_halves = true,
+     .qkv_bias = true,
+     .all_biases = true,
+     .sinks = true,
+     .swiglu_oai = true,
+     .mixtures = true,
+     .in_folders = false,
+     .yarn = true,
+     .mlp_norm = "post_attention_norm",
+     .local_period = 2},
 };
 
 const char* name_in_folders(const Architecture& architecture) {
@@ -99,6 +117,8 @@ struct Key {
     return of == Of::all || (of == Of::mixtures) == architecture.mixtures;
   }
 };
+constexpr Key kYarnContext = {"original_context_length", nullptr, &HyperParameters::yarn_context,
+                              nullptr, true};
 // config: nullptr where no architecture that folders may have has it.
 constexpr Key kKeys[] = {
     {"block_count", "num_hidden_layers", &HyperParameters::layers, nullptr, true},
@@ -178,15 +198,44 @@ void complete(const std::string& where, HyperParameters& h) {
         std::sqrt(static_cast<double>(h.head_size * h.heads) / static_cast<double>(h.width));
 }
 
+// prefix: of the keys that say how positions are scaled.
+void check_scaling(const Metadata& metadata, const std::string& prefix, HyperParameters& hyper) {
+  const std::string& where = metadata.file();
+  const std::string key = prefix + "type";
+  const std::string type = metadata.has(key) ? metadata.text(key) : "linear";
+  const bool yarn = type == "yarn" && hyper.architecture.yarn;
+  if (type != "none" && type != "linear" && !yarn) {
+    fail(where, key + ": expected " +
+                    (hyper.architecture.yarn ? "none, linear or yarn" : "none or linear") +
+                    ", found '" + type + "'");
+  }
+  if (type == "none") hyper.rotation_factor = 1;
+  if (!yarn) return;
+  set(where, kYarnContext, prefix + kYarnContext.gguf, metadata.number(prefix + kYarnContext.gguf),
+      hyper);
+  constexpr std::pair<const char*, double> kOthers[] = {{"attn_factor", 1},
+                                                        {"yarn_attn_factor", 1},
+                                                        {"yarn_ext_factor", 1},
+                                                        {"yarn_beta_fast", Scaling::kFastTurns},
+                                                        {"yarn_beta_slow", Scaling::kSlowTurns}};
+  for (const auto& [of, value] : kOthers) {
+    if (metadata.has(prefix + of) && metadata.number(prefix + of) != value) {
+      fail(where, prefix + of + ": expected " + std::to_string(value) + ", found " +
+                      std::to_string(metadata.number(prefix + of)));
+    }
+  }
+}
+
 // Keys that would change the result, and whose values this program does not have.
 void check_others(const Metadata& metadata, HyperParameters& hyper) {
   const std::string& where = metadata.file();
   const std::string name = hyper.architecture.name + std::string(".");
-  if (const std::string key = name + "rope.scaling.type"; metadata.has(key)) {
-    const std::string type = metadata.text(key);
-    if (type == "none") hyper.rotation_factor = 1;
-    if (type != "none" && type != "linear")
-      fail(where, key + ": expected none or linear, found '" + type + "'");
+  check_scaling(metadata, name + "rope.scaling.", hyper);
+  if (const std::string key = name + "rope.freq_base_swa";
+      !hyper.architecture.local_rotation && metadata.has(key) &&
+      metadata.number(key) != hyper.rotation_base) {
+    fail(where, key + ": expected that of all layers, " + std::to_string(hyper.rotation_base) +
+                    ", found " + std::to_string(metadata.number(key)));
   }
   for (const char* of : {"rope.dimension_count", "attention.value_length"}) {
     if (const std::string key = name + of;
@@ -204,9 +253,13 @@ void check_others(const Metadata& metadata, HyperParameters& hyper) {
       fail(where, key + ": expected none, found " + std::to_string(metadata.number(key)));
   }
   if (!hyper.architecture.mixtures) return;
-  // What becomes of a router's logits: a softmax, whose largest probabilities sum to 1 again.
+  // What becomes of a router's logits: a softmax, whose largest probabilities sum to 1 again. A
+  // softmax of the largest logits is the same (a gating function of 3).
   for (const char* of : {"expert_gating_func", "expert_weights_norm", "expert_weights_scale"}) {
-    if (const std::string key = name + of; metadata.has(key) && metadata.number(key) != 1)
+    const std::string key = name + of;
+    const bool same = of == std::string_view("expert_gating_func") && metadata.has(key) &&
+                      metadata.number(key) == 3;
+    if (!same && metadata.has(key) && metadata.number(key) != 1)
       fail(where, key + ": expected 1, found " + std::to_string(metadata.number(key)));
   }
 }

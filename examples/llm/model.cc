@@ -49,6 +49,14 @@ LLM_VECTOR_CLONES void multiply_elements(const float* a, const float* b, int64_t
 
 float* floats(const mm::buffer& buffer) { return static_cast<float*>(buffer.data()); }
 
+// gate becomes its product with up as MARLIN_EPILOGUE_SWIGLU_OAI has it.
+LLM_VECTOR_CLONES void swiglu_oai(const float* gate, const float* up, int64_t size, float* y) {
+  for (int64_t i = 0; i < size; ++i) {
+    const float g = std::min(gate[i], 7.0f), u = std::clamp(up[i], -7.0f, 7.0f);
+    y[i] = g / (1 + std::exp(-1.702f * g)) * (u + 1);
+  }
+}
+
 // Some columns of a matrix.
 marlin_matrix columns(marlin_matrix m, int64_t first, int64_t count) {
   m.row_stride = m.row_stride ? m.row_stride : m.cols;
@@ -77,9 +85,10 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
       heads_{hyper.heads, hyper.key_value_heads, hyper.head_size},
       pool_(options.threads),
       context_(make_context(options.backend, pool_)),
-      rotation_(options.context, hyper.head_size, hyper.rotation_base, hyper.rotation_factor),
-      local_rotation_(hyper.is_local(0) ? options.context : 0, hyper.head_size,
-                      hyper.local_rotation_base) {
+      rotation_(options.context, hyper.head_size, hyper.rotation_base,
+                {hyper.rotation_factor, hyper.yarn_context}),
+      local_rotation_(hyper.architecture.local_rotation && hyper.is_local(0) ? options.context : 0,
+                      hyper.head_size, hyper.local_rotation_base) {
   if (hyper.architecture.mixtures) router_context_ = make_context(MARLIN_BACKEND_CPU, pool_);
   const int64_t each = hyper.architecture.mixtures ? 8 : 7;
   Loader from(path, each * hyper.layers + 1, options.progress);
@@ -97,7 +106,7 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
 Model::Layer Model::load_layer(Loader& from, int64_t index) {
   const TensorNames& names = from.names();
   const Architecture& has = hyper_.architecture;
-  const int64_t width = hyper_.width, ff = hyper_.feed_forward, experts = hyper_.experts;
+  const int64_t width = hyper_.width, ff = hyper_.feed_forward;
   const auto [gate, up, down] =
       has.mixtures ? std::array{names.expert_gate, names.expert_up, names.expert_down}
                    : std::array{names.gate, names.up, names.down};
@@ -106,36 +115,61 @@ Model::Layer Model::load_layer(Loader& from, int64_t index) {
     return there ? from.vector(name(of) + ".weight", size) : std::vector<float>();
   };
   const bool local = hyper_.is_local(index);
-  Layer layer{norm(true, names.attention_norm, width),
-              norm(true, names.mlp_norm, width),
-              from.load(context_, {name(names.query), name(names.key), name(names.value)},
-                        queries() + 2 * keys(), width),
-              from.load(context_, {name(names.attention_out)}, width, queries()),
-              from.load(context_, {name(gate), name(up)}, 2 * ff, width, experts),
-              from.load(context_, {name(down)}, width, ff, experts),
-              KeyValueCache(heads_, options_.context),
-              local ? &local_rotation_ : &rotation_,
-              local ? hyper_.window : options_.context,
-              norm(has.head_norms, names.query_norm, heads_.size),
-              norm(has.head_norms, names.key_norm, heads_.size),
-              norm(has.result_norms, names.attention_result_norm, width),
-              norm(has.result_norms, names.mlp_result_norm, width),
-              {},
-              {}};
+  Layer layer{
+      norm(true, names.attention_norm, width),
+      norm(true, has.mlp_norm ? has.mlp_norm : names.mlp_norm, width),
+      load_linear(
+          from,
+          {{name(names.query), queries()}, {name(names.key), keys()}, {name(names.value), keys()}},
+          width, 1, has.qkv_bias),
+      load_linear(from, {{name(names.attention_out), width}}, queries(), 1, has.all_biases),
+      load_linear(from, {{name(gate), ff}, {name(up), ff}}, width, hyper_.experts, has.all_biases),
+      load_linear(from, {{name(down), width}}, ff, hyper_.experts, has.all_biases),
+      has.mixtures ? load_router(from, name(names.router)) : Linear(),
+      KeyValueCache(heads_, options_.context),
+      local && has.local_rotation ? &local_rotation_ : &rotation_,
+      local ? hyper_.window : options_.context,
+      norm(has.head_norms, names.query_norm, heads_.size),
+      norm(has.head_norms, names.key_norm, heads_.size),
+      norm(has.result_norms, names.attention_result_norm, width),
+      norm(has.result_norms, names.mlp_result_norm, width),
+      norm(has.sinks, names.sinks, heads_.query)};
   scale(static_cast<float>(hyper_.query_scale), std::ssize(layer.query_norm),
         layer.query_norm.data());
-  if (has.mixtures)
-    layer.router =
-        from.load(router_context_, {name(names.router)}, experts, width, 1, MARLIN_FORMAT_NONE);
-  if (!has.qkv_bias) return layer;
-  layer.bias = mm::buffer(context_, static_cast<uint64_t>(queries() + 2 * keys()) * sizeof(float));
-  float* bias = floats(layer.bias);
-  for (const auto& [of, size] : {std::pair(names.query, queries()), std::pair(names.key, keys()),
-                                 std::pair(names.value, keys())}) {
-    const std::vector<float> part = from.vector(name(of) + ".bias", size);
-    bias = std::copy(part.begin(), part.end(), bias);
-  }
   return layer;
+}
+
+Model::Linear Model::load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts,
+                                 bool bias) {
+  Linear linear;
+  linear.experts = experts;
+  std::vector<std::string> names;
+  for (const auto& [name, rows] : parts) names.push_back(name), linear.rows += rows;
+  linear.weights = from.load(context_, names, linear.rows, k, experts);
+  if (bias) load_bias(from, parts, linear, context_);
+  return linear;
+}
+
+Model::Linear Model::load_router(Loader& from, const std::string& name) {
+  Linear linear;
+  linear.rows = hyper_.experts;
+  linear.weights =
+      from.load(router_context_, {name}, hyper_.experts, hyper_.width, 1, MARLIN_FORMAT_NONE);
+  if (hyper_.architecture.all_biases)
+    load_bias(from, {{name, linear.rows}}, linear, router_context_);
+  return linear;
+}
+
+// A row for each expert, the parts side by side. In files each part has all its experts.
+void Model::load_bias(Loader& from, const Parts& parts, Linear& linear, const mm::context& to) {
+  linear.bias = mm::buffer(to, static_cast<uint64_t>(linear.experts * linear.rows) * sizeof(float));
+  float* bias = floats(linear.bias);
+  for (const auto& [name, rows] : parts) {
+    const std::vector<float> part = from.vector(name + ".bias", linear.experts * rows);
+    for (int64_t e = 0; e < linear.experts; ++e)
+      std::copy_n(part.data() + e * rows, rows, bias + e * linear.rows);
+    bias += rows;
+  }
 }
 
 void Model::allocate() {
@@ -148,7 +182,7 @@ void Model::allocate() {
   mlp_ = activations(routed(hyper_.feed_forward));
   if (hyper_.architecture.result_norms) result_ = activations(width);
   if (std::any_of(layers_.begin(), layers_.end(),
-                  [](const Layer& layer) { return layer.gate_up.size() > 1; }))
+                  [](const Layer& layer) { return layer.gate_up.weights.size() > 1; }))
     apart_ = activations(routed(2 * hyper_.feed_forward));
   if (!hyper_.architecture.mixtures) return;
   router_logits_ = mm::buffer(
@@ -163,40 +197,46 @@ uint64_t Model::weight_bytes() const {
   };
   count(embedding_), count(own_head_);
   for (const Layer& layer : layers_)
-    count(layer.qkv), count(layer.out), count(layer.router), count(layer.gate_up),
-        count(layer.down);
+    for (const Linear* each : {&layer.qkv, &layer.out, &layer.router, &layer.gate_up, &layer.down})
+      count(each->weights);
   return sum;
 }
 
 Model::Products Model::products(const Joined& weights, const marlin_matrix& a,
-                                const marlin_matrix& c, const mm::buffer* bias) const {
+                                const marlin_matrix& c, const marlin_matrix& bias) const {
   Products all;
   int64_t column = 0;
   for (const mm::weights& each : weights) {
-    const int64_t n = weights.size() == 1 ? c.cols : mm::info(each).n;
+    const bool alone = weights.size() == 1;
+    const int64_t n = alone ? c.cols : mm::info(each).n;
     auto desc = mm::make<marlin_gemm_desc>();
     desc.compute = options_.compute;
     desc.weights = each.get();
     desc.a = a;
     desc.c = columns(c, column, n);
-    if (bias) desc.bias = columns(bias->matrix<float>(1, c.cols), column, n);
+    desc.bias = alone || !bias.data ? bias : columns(bias, column, n);
     all.push_back(desc);
     column += n;
   }
   return all;
 }
 
+Model::Products Model::products(const Linear& linear, const marlin_matrix& a,
+                                const marlin_matrix& c) const {
+  if (!linear.bias.get()) return products(linear.weights, a, c);
+  return products(linear.weights, a, c, linear.bias.matrix<float>(linear.experts, linear.rows));
+}
+
 Model::Products Model::qkv_products(const Layer& layer, int64_t rows) const {
   return products(layer.qkv, h_.matrix<float>(rows, hyper_.width),
-                  qkv_.matrix<float>(rows, queries() + 2 * keys()),
-                  hyper_.architecture.qkv_bias ? &layer.bias : nullptr);
+                  qkv_.matrix<float>(rows, queries() + 2 * keys()));
 }
 
 // Of what x gets: added to it by the product, or later, when it is normalized.
-Model::Products Model::result_products(const Joined& weights, const marlin_matrix& a,
+Model::Products Model::result_products(const Linear& linear, const marlin_matrix& a,
                                        int64_t rows) const {
   const bool later = hyper_.architecture.result_norms;
-  Products all = products(weights, a, (later ? result_ : x_).matrix<float>(rows, hyper_.width));
+  Products all = products(linear, a, (later ? result_ : x_).matrix<float>(rows, hyper_.width));
   for (marlin_gemm_desc& desc : all) desc.flags = later ? 0 : MARLIN_GEMM_ACCUMULATE;
   return all;
 }
@@ -212,12 +252,15 @@ Model::Products Model::router_products(const Layer& layer, int64_t rows) const {
 }
 
 Model::Products Model::gate_up_products(const Layer& layer, int64_t rows) const {
-  const bool gelu = hyper_.architecture.gelu, together = layer.gate_up.size() == 1;
+  const bool gelu = hyper_.architecture.gelu, oai = hyper_.architecture.swiglu_oai,
+             together = layer.gate_up.weights.size() == 1;
   const int64_t ff = hyper_.feed_forward;
   Products all = products(
       layer.gate_up, h_.matrix<float>(rows, hyper_.width),
       together ? mlp_.matrix<float>(routed(rows), ff) : apart_.matrix<float>(routed(rows), 2 * ff));
-  if (together)
+  if (oai)
+    all[0].epilogue = together ? MARLIN_EPILOGUE_SWIGLU_OAI : MARLIN_EPILOGUE_NONE;
+  else if (together)
     all[0].epilogue = gelu ? MARLIN_EPILOGUE_GEGLU_TANH : MARLIN_EPILOGUE_SWIGLU;
   else
     all[0].epilogue = gelu ? MARLIN_EPILOGUE_GELU_TANH : MARLIN_EPILOGUE_SILU;
@@ -308,9 +351,10 @@ void Model::route(const Layer& layer, int64_t rows) {
 void Model::gate_and_up(const Layer& layer, int64_t rows) {
   multiply(gate_up_products(layer, rows), Stage::gate_up);
   const int64_t ff = hyper_.feed_forward;
-  for (int64_t r = 0; layer.gate_up.size() > 1 && r < routed(rows); ++r) {
+  const auto combine = hyper_.architecture.swiglu_oai ? swiglu_oai : multiply_elements;
+  for (int64_t r = 0; layer.gate_up.weights.size() > 1 && r < routed(rows); ++r) {
     const float* const gate = floats(apart_) + r * 2 * ff;
-    multiply_elements(gate, gate + ff, ff, floats(mlp_) + r * ff);
+    combine(gate, gate + ff, ff, floats(mlp_) + r * ff);
   }
   took(Stage::gate_up);
 }
@@ -321,7 +365,7 @@ void Model::block_of(Layer& layer, int64_t rows) {
   multiply(qkv_products(layer, rows), Stage::qkv);
   turn_and_store(layer, rows);
   layer.cache.attend(floats(qkv_), queries() + 2 * keys(), position_, rows, layer.window,
-                     floats(h_), pool_);
+                     layer.sinks.empty() ? nullptr : layer.sinks.data(), floats(h_), pool_);
   took(Stage::attend);
   multiply(out_products(layer, rows), Stage::out);
   add_result(layer.attention_result_norm, rows);

@@ -7,6 +7,7 @@
 #include <metal_marlin/metal_marlin.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "architecture.h"
@@ -56,19 +57,27 @@ class Model {
 
  private:
   using Products = std::vector<marlin_gemm_desc>;
+  struct Linear {
+    Joined weights;
+    metal_marlin::buffer bias;  // [experts, rows], or absent
+    int64_t rows = 0, experts = 1;
+  };
   struct Layer {
     std::vector<float> attention_norm, mlp_norm;
-    Joined qkv, out, gate_up, down;  // the last two of all experts
+    Linear qkv, out, gate_up, down, router;  // gate_up and down of all experts
     KeyValueCache cache;
     const Rotation* rotation;
     int64_t window;
     // What the architecture may lack: empty.
-    std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm;
-    metal_marlin::buffer bias;  // of q, k and v
-    Joined router;
+    std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm, sinks;
   };
+  // What a layer is made of: names and rows of its parts.
+  using Parts = std::vector<std::pair<std::string, int64_t>>;
 
   Layer load_layer(Loader& from, int64_t index);
+  Linear load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts, bool bias);
+  Linear load_router(Loader& from, const std::string& name);
+  void load_bias(Loader& from, const Parts& parts, Linear& linear, const metal_marlin::context& to);
   void allocate();
   void prepare();
   void block_of(Layer& layer, int64_t rows);
@@ -78,10 +87,11 @@ class Model {
   void normalize(const std::vector<float>& weight, int64_t rows);
   void add_result(const std::vector<float>& norm, int64_t rows);
   Products products(const Joined& weights, const marlin_matrix& a, const marlin_matrix& c,
-                    const metal_marlin::buffer* bias = nullptr) const;
+                    const marlin_matrix& bias = {}) const;
+  Products products(const Linear& linear, const marlin_matrix& a, const marlin_matrix& c) const;
   // Those of each step for this many rows.
   Products qkv_products(const Layer& layer, int64_t rows) const;
-  Products result_products(const Joined& weights, const marlin_matrix& a, int64_t rows) const;
+  Products result_products(const Linear& linear, const marlin_matrix& a, int64_t rows) const;
   Products out_products(const Layer& layer, int64_t rows) const;
   Products router_products(const Layer& layer, int64_t rows) const;
   Products gate_up_products(const Layer& layer, int64_t rows) const;

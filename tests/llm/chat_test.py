@@ -154,7 +154,7 @@ def broken_files(scratch):
             file.seek(at), file.write(old)
 
     cases = [
-        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3), found 'mamba'"),
+        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3, gpt-oss), found 'mamba'"),
         (b"tokenizer.ggml.model", b"gpt2", b"bert", "tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama (SentencePiece), found 'bert'"),
         (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, gpt-4o, found 'other_'"),
         (b"blk.7.attn_k.weight", b"attn_k", b"attn_x", "has no layer 'blk.7.attn_k'"),

@@ -1,12 +1,14 @@
-// The sampler, the choice of experts, attention and float16 against what their definitions say.
+// The sampler, the parts of an answer, the choice of experts, attention and float16 against what their definitions say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <numeric>
 
+#include "examples/llm/answer_parts.h"
 #include "examples/llm/attention.h"
 #include "examples/llm/experts.h"
 #include "examples/llm/half.h"
@@ -57,6 +59,35 @@ TEST(Sampler, ASeedGivesTheSameTokensEverywhere) {
   std::vector<Token> found;
   for (Sampler sampler(1, 1, 42); found.size() < 8;) found.push_back(sampler.choose(logits));
   EXPECT_EQ(found, (std::vector<Token>{6, 5, 6, 1, 7, 0, 4, 2}));
+}
+
+TEST(AnswerParts, AreThoughtsAndTheFinalChannel) {
+  const std::map<std::string, Token> marks = {
+      {"<start>", 0}, {"<end>", 1}, {"<message>", 2}, {"<channel>", 3}, {"<return>", 4}};
+  std::string seen, kept;
+  const auto hear = [&](AnswerParts parts, const std::vector<std::string>& tokens) {
+    seen.clear(), kept.clear();
+    for (const std::string& name : tokens) {
+      const auto mark = marks.find(name);
+      const bool control = mark != marks.end();
+      if (control && !parts.goes_on_with(mark->second)) return name;
+      seen += parts.shown(control ? mark->second : 9, control ? "" : name);
+      if (!control && parts.in_final()) kept += name;
+    }
+    return std::string();
+  };
+  const AnswerParts harmony({.begin = 0, .end = 1, .content = 2, .channel = 3});
+  EXPECT_EQ(hear(harmony, {"<channel>", "ana", "lysis", "<message>", "Hm", ".", "<end>", "<start>", "assistant", "<channel>",
+                           "fin", "al", "<message>", "Yes", "!", "<return>", "more"}),
+            "<return>");
+  EXPECT_EQ(seen, "<think>Hm.</think>\nYes!");
+  EXPECT_EQ(kept, "Yes!");
+  hear(harmony, {"<channel>", "final", "<message>", "Yes", "<end>", "<start>", "assistant", "<channel>", "commentary",
+                 "<message>", "So."});
+  EXPECT_EQ(seen, "Yes<think>So.");
+  EXPECT_EQ(kept, "Yes");
+  EXPECT_EQ(hear(AnswerParts({0, 1, -1, -1}), {"Yes", "<end>", "more"}), "<end>") << "another form";
+  EXPECT_EQ(seen + kept, "YesYes");
 }
 
 using Choice = std::pair<std::vector<int32_t>, std::vector<float>>;
@@ -114,7 +145,7 @@ TEST(Float16, IsExact) {
 
 // softmax(q K^T / sqrt(size)) V in float64.
 std::vector<double> reference(const Heads& heads, const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
-                              const std::vector<std::vector<float>>& values, int64_t head, int64_t window) {
+                              const std::vector<std::vector<float>>& values, int64_t head, int64_t window, double sink) {
   const int64_t from = head / (heads.query / heads.key_value) * heads.size;
   std::vector<double> weights, out(static_cast<size_t>(heads.size));
   for (const auto& key : keys) {
@@ -124,7 +155,7 @@ std::vector<double> reference(const Heads& heads, const std::vector<float>& q, c
     const bool seen = std::ssize(keys) - std::ssize(weights) <= window;
     weights.push_back(seen ? std::exp(dot / std::sqrt(static_cast<double>(heads.size))) : 0);
   }
-  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double all = std::accumulate(weights.begin(), weights.end(), sink);
   for (size_t p = 0; p < weights.size(); ++p) {
     for (int64_t d = 0; d < heads.size; ++d)
       out[static_cast<size_t>(d)] += weights[p] / all * double{values[p][static_cast<size_t>(from + d)]};
@@ -147,6 +178,8 @@ TEST_P(Attention, IsThatOfItsDefinition) {
     KeyValueCache cache(heads, kPositions);
     Pool pool(3);
     std::vector<std::vector<float>> keys, values;
+    const bool with_sinks = heads.query != 3;
+    const std::vector<float> sinks = draw(heads.query);
     const int64_t q_size = heads.query * heads.size, stride = q_size + 5;
     for (const int64_t rows : {1, 40, 1, 33}) {  // blocks of rows behind those that are there
       const auto first = static_cast<int64_t>(keys.size());
@@ -156,13 +189,14 @@ TEST_P(Attention, IsThatOfItsDefinition) {
       }
       const std::vector<float> q = draw(rows * stride);
       std::vector<float> out(static_cast<size_t>(rows * q_size));
-      cache.attend(q.data(), stride, first, rows, window, out.data(), pool);
+      cache.attend(q.data(), stride, first, rows, window, with_sinks ? sinks.data() : nullptr, out.data(), pool);
       for (int64_t r = 0; r < rows; ++r) {
         const std::vector<float> row(q.begin() + r * stride, q.begin() + r * stride + q_size);
         const std::vector<std::vector<float>> k(keys.begin(), keys.begin() + first + r + 1),
             v(values.begin(), values.begin() + first + r + 1);
         for (int64_t head = 0; head < heads.query; ++head) {
-          const std::vector<double> wanted = reference(heads, row, k, v, head, window);
+          const std::vector<double> wanted =
+              reference(heads, row, k, v, head, window, with_sinks ? std::exp(double{sinks[static_cast<size_t>(head)]}) : 0);
           for (int64_t d = 0; d < heads.size; ++d) {
             ASSERT_NEAR(out[static_cast<size_t>(r * q_size + head * heads.size + d)], wanted[static_cast<size_t>(d)], 1e-5)
                 << "position " << first + r << ", head " << head;
@@ -176,8 +210,26 @@ TEST_P(Attention, IsThatOfItsDefinition) {
 // Everything; less than a block of the cache, a block, and more.
 INSTANTIATE_TEST_SUITE_P(Windows, Attention, ::testing::Values(75, 1, 7, 32, 33, 50));
 
+TEST(Rotation, OfYarnBlends) {
+  // In a context of 2 pi 32 positions the pair 0 turns 32 times, and the pair 2 of base 32^2 turns once.
+  const int64_t context = 201;
+  const double factor = 4, longer = 1 + 0.1 * std::log(factor);
+  const Rotation rotation(10, 8, 1024, {.factor = factor, .yarn_context = context});
+  const double first = 4 * std::log(context / (64 * std::numbers::pi)) / std::log(1024.0),
+               last = 4 * std::log(context / (2 * std::numbers::pi)) / std::log(1024.0);
+  std::vector<float> x = {1, 1, 1, 1, 0, 0, 0, 0};
+  rotation.apply(x.data(), 1, 3, true);
+  for (size_t i = 0; i < 4; ++i) {
+    const double share = std::clamp((static_cast<double>(i) - std::max(first, 0.0)) / (last - std::max(first, 0.0)), 0.0, 1.0);
+    const double angle = 3 * std::pow(1024, -static_cast<double>(i) / 4) * (1 - share + share / factor);
+    EXPECT_NEAR(x[i], longer * std::cos(angle), 1e-6) << i;
+    EXPECT_NEAR(x[i + 4], longer * std::sin(angle), 1e-6) << i;
+    EXPECT_NEAR(share, i == 0 ? 0 : i == 1 ? 0.5 : 1, 0.01) << "pairs of all three kinds";
+  }
+}
+
 TEST(Rotation, DividesPositions) {
-  const Rotation whole(10, 4, 100), divided(10, 4, 100, 2.5);
+  const Rotation whole(10, 4, 100), divided(10, 4, 100, {.factor = 2.5});
   std::vector<float> x = {1, 2, 3, 4}, y = x;
   whole.apply(x.data(), 1, 2, true);
   divided.apply(y.data(), 1, 5, true);

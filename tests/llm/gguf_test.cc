@@ -81,7 +81,8 @@ TEST(HyperParameters, BadOnesAreNamed) {
   const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
   EXPECT_THAT(
       fails(llama(9, 3, "mamba")),
-      HasSubstr("expected one of the architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3), found 'mamba'"));
+      HasSubstr(
+          "expected one of the architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3, gpt-oss), found 'mamba'"));
   EXPECT_THAT(fails(GgufBuilder()), HasSubstr("has no key 'general.architecture'"));
   EXPECT_THAT(fails(GgufBuilder().text("general.architecture", "llama")), HasSubstr("has no key 'llama.block_count'"));
   EXPECT_THAT(fails(llama(0)), HasSubstr("llama.attention.head_count: expected a whole number from 1 to 16777216, found 0"));
@@ -138,6 +139,34 @@ TEST(HyperParameters, MixturesOfAnotherKindAreNamed) {
     EXPECT_THAT(fails(mixture().number(name, 4, uint32_t{2})), HasSubstr(name + ": expected 1, found 2"));
     EXPECT_EQ(fails(mixture().number(name, 4, uint32_t{1})), "nothing failed");
   }
+  EXPECT_EQ(fails(mixture().number("qwen3moe.expert_gating_func", 4, uint32_t{3})), "nothing failed") << "the same shares";
+}
+
+GgufBuilder oss(const std::string& scaling) {
+  GgufBuilder file = llama(9, 3, "gpt-oss");
+  file.number("gpt-oss.expert_count", 4, uint32_t{32}).number("gpt-oss.expert_used_count", 4, uint32_t{4});
+  file.number("gpt-oss.expert_feed_forward_length", 4, uint32_t{2880})
+      .number("gpt-oss.attention.sliding_window", 4, uint32_t{128});
+  file.number("gpt-oss.rope.freq_base", 6, 150000.0f).number("gpt-oss.rope.scaling.factor", 6, 32.0f);
+  return file.text("gpt-oss.rope.scaling.type", scaling);
+}
+
+TEST(HyperParameters, OfGptOss) {
+  const auto yarn = [] { return oss("yarn").number("gpt-oss.rope.scaling.original_context_length", 4, uint32_t{4096}); };
+  const HyperParameters found = hyper_parameters(yarn().read());
+  EXPECT_EQ(found.yarn_context, 4096);
+  EXPECT_EQ(found.rotation_factor, 32);
+  EXPECT_TRUE(found.is_local(0)) << "of two layers the first";
+  EXPECT_FALSE(found.is_local(1));
+  EXPECT_EQ(hyper_parameters(oss("linear").read()).yarn_context, 0);
+  const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
+  EXPECT_THAT(fails(oss("yarn")), HasSubstr("has no key 'gpt-oss.rope.scaling.original_context_length'"));
+  EXPECT_THAT(fails(oss("longrope")), HasSubstr("gpt-oss.rope.scaling.type: expected none, linear or yarn, found 'longrope'"));
+  EXPECT_THAT(fails(yarn().number("gpt-oss.rope.scaling.yarn_beta_fast", 6, 16.0f)),
+              HasSubstr("gpt-oss.rope.scaling.yarn_beta_fast: expected 32.000000, found 16"));
+  EXPECT_EQ(fails(yarn().number("gpt-oss.rope.scaling.yarn_beta_slow", 6, 1.0f)), "nothing failed");
+  EXPECT_THAT(fails(yarn().number("gpt-oss.rope.freq_base_swa", 6, 10000.0f)),
+              HasSubstr("gpt-oss.rope.freq_base_swa: expected that of all layers, 150000.000000, found 10000"));
 }
 
 TEST(HyperParameters, OfGemmaHaveLocalLayers) {

@@ -40,6 +40,14 @@ class MadeModel {
     return hyper;
   }
 
+  /// The same as gpt-oss has it: with biases, sinks and another epilogue.
+  static HyperParameters oss() {
+    HyperParameters hyper = mixture();
+    hyper.architecture.qkv_bias = hyper.architecture.all_biases = hyper.architecture.sinks = true;
+    hyper.architecture.swiglu_oai = true;
+    return hyper;
+  }
+
   explicit MadeModel(const HyperParameters& hyper) : hyper_(hyper) {}
   std::string file() {
     const auto& h = hyper_;
@@ -51,6 +59,7 @@ class MadeModel {
       norm(block + "attn_norm"), norm(block + "ffn_norm");
       q4_1(block + "attn_q", queries, h.width), q4_1(block + "attn_k", keys, h.width), q4_1(block + "attn_v", keys, h.width);
       f16(block + "attn_output", h.width, queries);
+      if (h.architecture.all_biases) biases(block, queries, keys);
       const std::string stack = h.architecture.mixtures ? "_exps" : "";
       if (h.architecture.mixtures) router(block + "ffn_gate_inp");
       // In the second block gate and up are two handles.
@@ -77,10 +86,20 @@ class MadeModel {
     else
       gguf_.tensor(name + ".weight", {k, n, experts}, type, data);
   }
-  void norm(const std::string& name) {
+  void norm(const std::string& name) { floats(name + ".weight", hyper_.width, 1); }
+  void floats(const std::string& name, int64_t n, float mean) {
     std::string data;
-    for (int64_t i = 0; i < kHyper.width; ++i) append(data, 1 + draw() / 4);
-    gguf_.tensor(name + ".weight", {kHyper.width}, 0, data);
+    for (int64_t i = 0; i < n; ++i) append(data, mean + draw() / 4);
+    gguf_.tensor(name, {n}, 0, data);
+  }
+  void biases(const std::string& block, int64_t queries, int64_t keys) {
+    const auto& h = hyper_;
+    floats(block + "attn_sinks.weight", h.heads, 1);
+    floats(block + "attn_q.bias", queries, 0), floats(block + "attn_k.bias", keys, 0), floats(block + "attn_v.bias", keys, 0);
+    floats(block + "attn_output.bias", h.width, 0), floats(block + "ffn_gate_inp.bias", h.experts, 0);
+    floats(block + "ffn_gate_exps.bias", h.experts * h.feed_forward, 0);
+    floats(block + "ffn_up_exps.bias", h.experts * h.feed_forward, 0);
+    floats(block + "ffn_down_exps.bias", h.experts * h.width, 0);
   }
   void f16(const std::string& name, int64_t n, int64_t k) {
     tensor(name, n, k, 1, 1, 1, [&](std::string& data) { append(data, static_cast<_Float16>(draw(k))); });
@@ -181,6 +200,8 @@ class Decoder : public DeviceTest, public ::testing::WithParamInterface<marlin_c
 TEST_P(Decoder, OfAMadeModel) { expect_those_of_the_cpu_for(MadeModel::kHyper); }
 
 TEST_P(Decoder, OfAMadeMixture) { expect_those_of_the_cpu_for(MadeModel::mixture()); }
+
+TEST_P(Decoder, OfAMadeGptOss) { expect_those_of_the_cpu_for(MadeModel::oss()); }
 
 TEST_P(Decoder, OfTheChatsModel) {
   const char* const model = std::getenv("METAL_MARLIN_CHAT_MODEL");
