@@ -7,6 +7,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "attention.h"
 
 namespace llm {
 
@@ -27,6 +31,11 @@ const TensorNames kGgufNames = {.embedding = "token_embd",
                                 .key_norm = "attn_k_norm",
                                 .attention_result_norm = "post_attention_norm",
                                 .mlp_result_norm = "post_ffw_norm",
+                                .sinks = "attn_sinks",
+                                .router = "ffn_gate_inp",
+                                .expert_gate = "ffn_gate_exps",
+                                .expert_up = "ffn_up_exps",
+                                .expert_down = "ffn_down_exps",
                                 .rotate_halves = false};
 const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
                                        .norm = "model.norm",
@@ -45,16 +54,27 @@ const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
                                        .key_norm = "self_attn.k_norm",
                                        .attention_result_norm = "",
                                        .mlp_result_norm = "",
+                                       .sinks = "",
+                                       .router = "mlp.gate",
+                                       .expert_gate = "mlp.experts.gate_proj",
+                                       .expert_up = "mlp.experts.up_proj",
+                                       .expert_down = "mlp.experts.down_proj",
                                        .rotate_halves = true};
 
 namespace {
 
 // GGUF's converter reorders the rows of Llama's q and k so that pairs are neighbors, and no others.
-// Folders of Gemma name its four norms in another way and store them less 1.
+// Folders of Gemma name its four norms in another way and store them less 1; those of gpt-oss name
+// its experts in another way.
 constexpr Architecture kArchitectures[] = {
     {},
     {.name = "qwen2", .rotate_halves = true, .qkv_bias = true},
     {.name = "qwen3", .rotate_halves = true, .head_norms = true},
+    {.name = "qwen3moe",
+     .folder_name = "qwen3_moe",
+     .rotate_halves = true,
+     .head_norms = true,
+     .mixtures = true},
     {.name = "gemma3",
      .rotate_halves = true,
      .head_norms = true,
@@ -62,9 +82,28 @@ constexpr Architecture kArchitectures[] = {
      .scaled_embedding = true,
      .gelu = true,
      .in_folders = false,
+     .local_rotation = true,
      .local_period = 6,
      .wide_layers = 62},
+    {.name = "gpt-oss",
+     .rotate_halves = true,
+     .qkv_bias = true,
+     .all_biases = true,
+     .sinks = true,
+     .swiglu_oai = true,
+     .mixtures = true,
+     .in_folders = false,
+     .yarn = true,
+     .mlp_norm = "post_attention_norm",
+     .local_period = 2},
 };
+
+const char* name_in_folders(const Architecture& architecture) {
+  return architecture.folder_name ? architecture.folder_name : architecture.name;
+}
+
+// Architectures that have a key: all, those with one MLP a block, or those with mixtures of them.
+enum class Of { all, one, mixtures };
 
 // One hyper-parameter: its key in a GGUF behind the architecture's name, and in config.json.
 struct Key {
@@ -72,12 +111,25 @@ struct Key {
   int64_t HyperParameters::* whole;
   double HyperParameters::* real;
   bool required;
+  Of of = Of::all;
+
+  bool belongs_to(const Architecture& architecture) const {
+    return of == Of::all || (of == Of::mixtures) == architecture.mixtures;
+  }
 };
+constexpr Key kYarnContext = {"original_context_length", nullptr, &HyperParameters::yarn_context,
+                              nullptr, true};
 // config: nullptr where no architecture that folders may have has it.
 constexpr Key kKeys[] = {
     {"block_count", "num_hidden_layers", &HyperParameters::layers, nullptr, true},
     {"embedding_length", "hidden_size", &HyperParameters::width, nullptr, true},
-    {"feed_forward_length", "intermediate_size", &HyperParameters::feed_forward, nullptr, true},
+    {"feed_forward_length", "intermediate_size", &HyperParameters::feed_forward, nullptr, true,
+     Of::one},
+    {"expert_feed_forward_length", "moe_intermediate_size", &HyperParameters::feed_forward, nullptr,
+     true, Of::mixtures},
+    {"expert_count", "num_experts", &HyperParameters::experts, nullptr, true, Of::mixtures},
+    {"expert_used_count", "num_experts_per_tok", &HyperParameters::experts_used, nullptr, true,
+     Of::mixtures},
     {"attention.head_count", "num_attention_heads", &HyperParameters::heads, nullptr, true},
     {"attention.head_count_kv", "num_key_value_heads", &HyperParameters::key_value_heads, nullptr,
      false},
@@ -101,20 +153,25 @@ const Architecture& find_architecture(const std::string& where, const std::strin
   std::string known;
   for (const Architecture& row : kArchitectures) {
     if (in_folder && !row.in_folders) continue;
-    if (row.name == found) return row;
-    known += std::string(known.empty() ? "" : ", ") + row.name;
+    const char* const name = in_folder ? name_in_folders(row) : row.name;
+    if (name == found) return row;
+    known += std::string(known.empty() ? "" : ", ") + name;
   }
   fail(where,
        "expected one of the architectures that are known (" + known + "), found '" + found + "'");
 }
 
-void set(const std::string& where, const Key& key, double value, HyperParameters& hyper) {
-  constexpr double kMost = 1 << 24;  // far above any model, and products of two still fit
+// name: of the key, as this file has it.
+void set(const std::string& where, const Key& key, const std::string& name, double value,
+         HyperParameters& hyper) {
+  constexpr int64_t kMost = 1 << 24;  // far above any model, and products of two still fit
   const bool in_range = key.whole ? value >= 1 && value <= kMost && value == std::trunc(value)
                                   : value > 0 && value < 1e12;
   if (!in_range) {
-    fail(where, std::string(key.config ? key.config : key.gguf) + ": " + std::to_string(value) +
-                    " is out of range");
+    fail(where, name + ": expected " +
+                    (key.whole ? "a whole number from 1 to " + std::to_string(kMost)
+                               : std::string("a number above 0 and below 1e12")) +
+                    ", found " + std::to_string(value));
   }
   if (key.whole)
     hyper.*key.whole = static_cast<int64_t>(value);
@@ -131,20 +188,54 @@ void complete(const std::string& where, HyperParameters& h) {
          "heads, key-value heads and their size do not fit each other: " + std::to_string(h.heads) +
              ", " + std::to_string(h.key_value_heads) + ", " + std::to_string(h.head_size));
   }
+  if (h.experts_used > h.experts) {
+    fail(where, "a token has " + std::to_string(h.experts_used) +
+                    " experts, expected at most as many as there are, " +
+                    std::to_string(h.experts));
+  }
   if (h.layers == h.architecture.wide_layers)
     h.query_scale =
         std::sqrt(static_cast<double>(h.head_size * h.heads) / static_cast<double>(h.width));
+}
+
+// prefix: of the keys that say how positions are scaled.
+void check_scaling(const Metadata& metadata, const std::string& prefix, HyperParameters& hyper) {
+  const std::string& where = metadata.file();
+  const std::string key = prefix + "type";
+  const std::string type = metadata.has(key) ? metadata.text(key) : "linear";
+  const bool yarn = type == "yarn" && hyper.architecture.yarn;
+  if (type != "none" && type != "linear" && !yarn) {
+    fail(where, key + ": expected " +
+                    (hyper.architecture.yarn ? "none, linear or yarn" : "none or linear") +
+                    ", found '" + type + "'");
+  }
+  if (type == "none") hyper.rotation_factor = 1;
+  if (!yarn) return;
+  set(where, kYarnContext, prefix + kYarnContext.gguf, metadata.number(prefix + kYarnContext.gguf),
+      hyper);
+  constexpr std::pair<const char*, double> kOthers[] = {{"attn_factor", 1},
+                                                        {"yarn_attn_factor", 1},
+                                                        {"yarn_ext_factor", 1},
+                                                        {"yarn_beta_fast", Scaling::kFastTurns},
+                                                        {"yarn_beta_slow", Scaling::kSlowTurns}};
+  for (const auto& [of, value] : kOthers) {
+    if (metadata.has(prefix + of) && metadata.number(prefix + of) != value) {
+      fail(where, prefix + of + ": expected " + std::to_string(value) + ", found " +
+                      std::to_string(metadata.number(prefix + of)));
+    }
+  }
 }
 
 // Keys that would change the result, and whose values this program does not have.
 void check_others(const Metadata& metadata, HyperParameters& hyper) {
   const std::string& where = metadata.file();
   const std::string name = hyper.architecture.name + std::string(".");
-  if (const std::string key = name + "rope.scaling.type"; metadata.has(key)) {
-    const std::string type = metadata.text(key);
-    if (type == "none") hyper.rotation_factor = 1;
-    if (type != "none" && type != "linear")
-      fail(where, key + ": expected none or linear, found '" + type + "'");
+  check_scaling(metadata, name + "rope.scaling.", hyper);
+  if (const std::string key = name + "rope.freq_base_swa";
+      !hyper.architecture.local_rotation && metadata.has(key) &&
+      metadata.number(key) != hyper.rotation_base) {
+    fail(where, key + ": expected that of all layers, " + std::to_string(hyper.rotation_base) +
+                    ", found " + std::to_string(metadata.number(key)));
   }
   for (const char* of : {"rope.dimension_count", "attention.value_length"}) {
     if (const std::string key = name + of;
@@ -153,10 +244,42 @@ void check_others(const Metadata& metadata, HyperParameters& hyper) {
                       ", found " + std::to_string(metadata.number(key)));
     }
   }
-  for (const char* of : {"attn_logit_softcapping", "final_logit_softcapping", "expert_count"}) {
-    if (const std::string key = name + of; metadata.has(key) && metadata.number(key) != 0)
+  for (const char* of :
+       {"attn_logit_softcapping", "final_logit_softcapping", "expert_count", "expert_shared_count",
+        "leading_dense_block_count", "expert_group_count"}) {
+    const std::string key = name + of;
+    const bool known = of == std::string_view("expert_count") && hyper.architecture.mixtures;
+    if (!known && metadata.has(key) && metadata.number(key) != 0)
       fail(where, key + ": expected none, found " + std::to_string(metadata.number(key)));
   }
+  if (!hyper.architecture.mixtures) return;
+  // What becomes of a router's logits: a softmax, whose largest probabilities sum to 1 again. A
+  // softmax of the largest logits is the same (a gating function of 3).
+  for (const char* of : {"expert_gating_func", "expert_weights_norm", "expert_weights_scale"}) {
+    const std::string key = name + of;
+    const bool same = of == std::string_view("expert_gating_func") && metadata.has(key) &&
+                      metadata.number(key) == 3;
+    if (!same && metadata.has(key) && metadata.number(key) != 1)
+      fail(where, key + ": expected 1, found " + std::to_string(metadata.number(key)));
+  }
+}
+
+// The same of config.json.
+void check_others(const std::string& path, const nlohmann::json& config,
+                  const HyperParameters& hyper) {
+  if (config.contains("rope_scaling") && !config["rope_scaling"].is_null())
+    fail(path, "positions are scaled (rope_scaling), which this program does not do");
+  if (!hyper.architecture.mixtures) return;
+  const auto expect = [&](const char* key, const nlohmann::json& wanted,
+                          const nlohmann::json& by_default) {
+    const bool there = config.contains(key) && !config[key].is_null();
+    const nlohmann::json& found = there ? config[key] : by_default;
+    if (found != wanted)
+      fail(path, std::string(key) + ": expected " + wanted.dump() + ", found " + found.dump());
+  };
+  expect("norm_topk_prob", true, false);
+  expect("decoder_sparse_step", 1, 1);
+  expect("mlp_only_layers", nlohmann::json::array(), nlohmann::json::array());
 }
 
 // Hyper-parameters of which nothing but the architecture is known.
@@ -174,7 +297,8 @@ HyperParameters hyper_parameters(const Metadata& metadata) {
   HyperParameters hyper = of_architecture(find_architecture(metadata.file(), architecture, false));
   for (const Key& key : kKeys) {
     const std::string name = architecture + "." + key.gguf;
-    if (key.required || metadata.has(name)) set(metadata.file(), key, metadata.number(name), hyper);
+    if (key.belongs_to(hyper.architecture) && (key.required || metadata.has(name)))
+      set(metadata.file(), key, name, metadata.number(name), hyper);
   }
   complete(metadata.file(), hyper);
   check_others(metadata, hyper);
@@ -190,17 +314,15 @@ bool read_config(const std::string& folder, HyperParameters& hyper) {
   const std::string name = type.is_string() ? type.get<std::string>() : type.dump();
   hyper = of_architecture(find_architecture(path, name, true));
   for (const Key& key : kKeys) {
-    if (!key.config) continue;
+    if (!key.config || !key.belongs_to(hyper.architecture)) continue;
     const auto found = config.find(key.config);
     if (found != config.end() && found->is_number())
-      set(path, key, found->get<double>(), hyper);
+      set(path, key, key.config, found->get<double>(), hyper);
     else if (key.required)
       fail(path, std::string("has no number '") + key.config + "'");
   }
   complete(path, hyper);
-  if (config.contains("rope_scaling") && !config["rope_scaling"].is_null()) {
-    fail(path, "positions are scaled (rope_scaling), which this program does not do");
-  }
+  check_others(path, config, hyper);
   return true;
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <new>
+#include <numbers>
 #include <numeric>
 
 #include "vector_clones.h"
@@ -69,14 +71,31 @@ LLM_VECTOR_CLONES void attend_block(const float* q, const float* keys, const flo
 
 }  // namespace
 
-Rotation::Rotation(int64_t positions, int64_t head_size, double base, double factor)
+Rotation::Rotation(int64_t positions, int64_t head_size, double base, const Scaling& scaling)
     : half_(head_size / 2) {
+  const auto half = static_cast<double>(half_);
+  // The pair that turns so often in the context.
+  const auto pair_of = [&](double turns) {
+    const double longest = static_cast<double>(scaling.yarn_context) / (2 * std::numbers::pi);
+    return half * std::log(longest / turns) / std::log(base);
+  };
+  const bool yarn = scaling.yarn_context > 0;
+  const double first = yarn ? std::max(pair_of(Scaling::kFastTurns), 0.0) : 0,
+               last = yarn ? std::min(pair_of(Scaling::kSlowTurns), 2 * half - 1) : 0,
+               size = yarn ? 1 + 0.1 * std::log(scaling.factor) : 1;
+  std::vector<double> speeds;
+  for (int64_t i = 0; i < half_; ++i) {
+    const double speed = std::pow(base, -static_cast<double>(i) / half);
+    const double divided =
+        yarn ? std::clamp((static_cast<double>(i) - first) / std::max(last - first, 1e-3), 0.0, 1.0)
+             : 1;
+    speeds.push_back(speed * (1 - divided) + speed / scaling.factor * divided);
+  }
   for (int64_t position = 0; position < positions; ++position) {
-    for (int64_t i = 0; i < half_; ++i) {
-      const double angle = static_cast<double>(position) / factor *
-                           std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
-      cosines_.push_back(static_cast<float>(std::cos(angle)));
-      sines_.push_back(static_cast<float>(std::sin(angle)));
+    for (const double speed : speeds) {
+      const double angle = static_cast<double>(position) * speed;
+      cosines_.push_back(static_cast<float>(size * std::cos(angle)));
+      sines_.push_back(static_cast<float>(size * std::sin(angle)));
     }
   }
 }
@@ -97,10 +116,13 @@ void Rotation::apply(float* x, int64_t heads, int64_t position, bool halves) con
 
 KeyValueCache::KeyValueCache(const Heads& heads, int64_t positions)
     : heads_(heads), blocks_((positions + kBlock - 1) / kBlock) {
-  // Zeros: the scores of a block's unused positions are computed as well, and thrown away.
+  // Zeros: the scores of a block's unused positions are computed as well, and thrown away. From
+  // calloc, so that positions of a long context take memory when they are used.
   const auto elements = static_cast<size_t>(heads.key_value * blocks_ * heads.size * kBlock);
-  keys_ = std::make_unique<float[]>(elements);
-  values_ = std::make_unique<float[]>(elements);
+  for (Floats* each : {&keys_, &values_}) {
+    each->reset(static_cast<float*>(std::calloc(elements, sizeof(float))));
+    if (!*each) throw std::bad_alloc();
+  }
 }
 
 void KeyValueCache::store(int64_t position, const float* keys, const float* values) {
@@ -116,7 +138,7 @@ void KeyValueCache::store(int64_t position, const float* keys, const float* valu
 }
 
 void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int64_t rows,
-                           int64_t window, float* out, Pool& pool) const {
+                           int64_t window, const float* sinks, float* out, Pool& pool) const {
   const int64_t size = heads_.size, group = heads_.query / heads_.key_value,
                 chunks = (rows + kRows - 1) / kRows;
   const float scale = 1 / std::sqrt(static_cast<float>(size));
@@ -139,8 +161,11 @@ void KeyValueCache::attend(const float* q, int64_t q_stride, int64_t first, int6
         }
       }
     }
-    for (const State& state : states) {
-      for (int64_t d = 0; d < size; ++d) state.out[d] /= state.sum;
+    for (size_t i = 0; i < states.size(); ++i) {
+      const State& state = states[i];
+      const int64_t g = static_cast<int64_t>(i) % group;
+      const float sink = sinks ? std::exp(sinks[head * group + g] - state.max) : 0;
+      for (int64_t d = 0; d < size; ++d) state.out[d] /= state.sum + sink;
     }
   });
 }

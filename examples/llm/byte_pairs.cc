@@ -19,8 +19,10 @@ struct PreTokenizer {
   std::string_view name;
   WordRule rule;
 };
-constexpr PreTokenizer kPreTokenizers[] = {
-    {"gpt-2", WordRule::gpt2}, {"smollm", WordRule::single_digits}, {"qwen2", WordRule::qwen2}};
+constexpr PreTokenizer kPreTokenizers[] = {{"gpt-2", WordRule::gpt2},
+                                           {"smollm", WordRule::single_digits},
+                                           {"qwen2", WordRule::qwen2},
+                                           {"gpt-4o", WordRule::gpt4o}};
 
 WordRule find_rule(const Metadata& metadata) {
   const std::string pre = metadata.text("tokenizer.ggml.pre");

@@ -1,20 +1,28 @@
 #include "conversation.h"
 
 #include <algorithm>
+#include <ctime>
 #include <stdexcept>
+#include <utility>
 
+#include "answer_parts.h"
 #include "stopwatch.h"
 #include "unicode.h"
 
 namespace llm {
 
 // Templates are programs in a language of their own (Jinja). These are recognized by what only they
-// say. Each message is <begin>role<behind_role><before_content>content<end>\n.
+// say. Each message is <begin>role<behind_role><before_content>content<end><behind_end>.
 struct ChatTemplate {
   std::string_view mark, begin, end;  // begin and end: control tokens, or none
-  std::string_view behind_role = "\n", before_content = {};
+  // Control tokens of Harmony, or none: what stands between role and content, and what begins the
+  // name of a channel (see AnswerParts).
+  std::string_view content_token = {}, channel_token = {};
+  std::string_view behind_role = "\n", before_content = {}, behind_end = "\n";
   std::string_view told = "system", user = "user", model = "assistant";  // roles
-  std::string_view system = {};       // what the model is told first
+  std::string_view about = {};   // what the role "system" says first of all; % is the date
+  std::string_view system = {};  // what the model is told first
+  std::string_view before_system = {}, behind_system = {};
   bool system_in_message = false;     // in front of the first message, else a message of its own
   bool trims = false;                 // spaces around messages are left out
   std::string_view thought_end = {};  // later messages do not repeat what stands before it
@@ -49,6 +57,20 @@ constexpr ChatTemplate kTemplates[] = {
      .model = "model",
      .system_in_message = true,
      .trims = true},
+    {.mark = "<|start|>system<|message|>",
+     .begin = "<|start|>",
+     .end = "<|end|>",
+     .content_token = "<|message|>",
+     .channel_token = "<|channel|>",
+     .behind_role = {},
+     .behind_end = {},
+     .told = "developer",
+     .about = "You are ChatGPT, a large language model trained by OpenAI.\n"
+              "Knowledge cutoff: 2024-06\nCurrent date: %\n\nReasoning: medium\n\n"
+              "# Valid channels: analysis, commentary, final. Channel must be included for every "
+              "message.",
+     .before_system = "# Instructions\n\n",
+     .behind_system = "\n\n"},
 };
 
 // A model whose file has no template was trained on text alone, as models are before they learn to
@@ -72,8 +94,9 @@ const ChatTemplate& find_template(const Metadata& metadata) {
     if (text.find(row.mark) != std::string::npos) return row;
   }
   std::string message = metadata.file() + ": " + key;
-  message += ": expected ChatML (<|im_start|>role ... <|im_end|>) or Gemma's form ";
-  message += "(<start_of_turn>role ... <end_of_turn>), found '";
+  message += ": expected ChatML (<|im_start|>role ... <|im_end|>), Gemma's form ";
+  message += "(<start_of_turn>role ... <end_of_turn>) or Harmony (<|start|>role<|message|> ... ";
+  message += "<|end|>), found '";
   throw std::runtime_error(message + text.substr(0, 60) + "...'");
 }
 
@@ -81,6 +104,14 @@ std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &parts)};
 }
 
 // Hands the text of an answer on, but holds back what may become the text that ends it.
@@ -133,25 +164,41 @@ Conversation::Conversation(Model& model, const Tokenizer& tokenizer, const Metad
       form_(find_template(metadata)),
       begin_(tokenizer.control(form_.begin)),
       end_(tokenizer.control(form_.end)),
+      content_(tokenizer.control(form_.content_token)),
+      channel_(tokenizer.control(form_.channel_token)),
+      about_(replaced(form_.about, "%", today())),
       system_(system.empty() ? form_.system : system) {
-  if ((begin_ < 0 && !form_.begin.empty()) || (end_ < 0 && !form_.end.empty()))
-    throw std::runtime_error(metadata.file() +
-                             ": the chat template's tokens are not in the vocabulary");
+  for (const auto& [token, name] :
+       {std::pair(begin_, form_.begin), std::pair(end_, form_.end),
+        std::pair(content_, form_.content_token), std::pair(channel_, form_.channel_token)}) {
+    if (token < 0 && !name.empty())
+      throw std::runtime_error(metadata.file() +
+                               ": the chat template's tokens are not in the vocabulary");
+  }
 }
 
 // A message whose end is still to come; with the model's role, its content as well.
 void Conversation::open(Tokens& to, std::string_view role, std::string_view content) const {
   std::string text = std::string(role) + std::string(form_.behind_role);
-  if (!content.empty()) text += std::string(form_.before_content) + std::string(content);
-  const Tokens tokens = tokenizer_.encode(text);
   if (begin_ >= 0) to.push_back(begin_);
+  if (content_ >= 0 && !content.empty()) {
+    append(to, text);
+    to.push_back(content_);
+    append(to, content);
+    return;
+  }
+  if (!content.empty()) text += std::string(form_.before_content) + std::string(content);
+  append(to, text);
+}
+
+void Conversation::append(Tokens& to, std::string_view text) const {
+  const Tokens tokens = tokenizer_.encode(text);
   to.insert(to.end(), tokens.begin(), tokens.end());
 }
 
 void Conversation::close(Tokens& to) const {
-  const Tokens newline = tokenizer_.encode("\n");
   if (end_ >= 0) to.push_back(end_);
-  to.insert(to.end(), newline.begin(), newline.end());
+  append(to, form_.behind_end);
 }
 
 void Conversation::add(Tokens& to, std::string_view role, std::string_view content) const {
@@ -162,12 +209,21 @@ void Conversation::add(Tokens& to, std::string_view role, std::string_view conte
 // All that is kept, and the beginning of the answer to the last message.
 Conversation::Tokens Conversation::everything() const {
   Tokens all = tokenizer_.opening();
-  if (!system_.empty() && !form_.system_in_message) add(all, form_.told, system_);
+  if (!about_.empty()) add(all, "system", about_);
+  if (!system_.empty() && !form_.system_in_message) {
+    add(all, form_.told,
+        std::string(form_.before_system) + system_ + std::string(form_.behind_system));
+  }
   for (size_t i = 0; i < exchanges_.size(); ++i) {
     const bool told_here = i == 0 && !system_.empty() && form_.system_in_message;
     add(all, form_.user, (told_here ? system_ + "\n\n" : "") + exchanges_[i].message);
     open(all, form_.model, "");
     if (i + 1 == exchanges_.size()) break;
+    if (channel_ >= 0) {
+      all.push_back(channel_);
+      append(all, AnswerParts::kFinal);
+      all.push_back(content_);
+    }
     all.insert(all.end(), exchanges_[i].answer.begin(), exchanges_[i].answer.end());
     close(all);
   }
@@ -234,6 +290,7 @@ End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t
                         const std::function<void(std::string_view)>& out) {
   Tokens& answer = exchanges_.back().answer;
   Said said(form_, out);
+  AnswerParts parts({begin_, end_, content_, channel_});
   End end = End::finished;
   for (int64_t n = 0;; ++n) {
     if (logits.empty() || *stop) {
@@ -241,17 +298,19 @@ End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t
       break;
     }
     const Token token = sampler.choose(logits);
-    if (tokenizer_.is_control(token)) break;
+    const bool control = tokenizer_.is_control(token);
+    if (control && !parts.goes_on_with(token)) break;
     if (n == most_tokens || model_.position() == model_.context()) {
       end = n == most_tokens ? End::most_tokens : End::context_full;
       break;
     }
     ++counts_.answer_tokens;
-    if (said.add(tokenizer_.bytes(token))) {
+    const std::string text = parts.shown(token, tokenizer_.bytes(token));
+    if (said.add(text)) {
       answer = tokenizer_.encode(said.text());
       return end;
     }
-    answer.push_back(token);
+    if (!control && parts.in_final()) answer.push_back(token);
     ran_.push_back(token);
     logits = model_.run({&token, 1}, 1);
   }

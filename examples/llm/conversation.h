@@ -51,6 +51,7 @@ class Conversation {
   };
   void add(Tokens& to, std::string_view role, std::string_view content) const;
   void open(Tokens& to, std::string_view role, std::string_view content) const;
+  void append(Tokens& to, std::string_view text) const;
   void close(Tokens& to) const;
   Tokens everything() const;
   Tokens prompt();
@@ -63,8 +64,8 @@ class Conversation {
   Model& model_;
   const Tokenizer& tokenizer_;
   const ChatTemplate& form_;
-  Token begin_, end_;
-  std::string system_;
+  Token begin_, end_, content_, channel_;  // -1 where the form has none
+  std::string about_, system_;
   std::vector<Exchange> exchanges_;  // the last one may still be without its answer
   Tokens ran_;                       // what the model's cache holds
   Counts counts_;

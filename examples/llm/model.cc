@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "half.h"
+#include "experts.h"
 #include "vector_clones.h"
 
 namespace llm {
@@ -49,6 +49,14 @@ LLM_VECTOR_CLONES void multiply_elements(const float* a, const float* b, int64_t
 
 float* floats(const mm::buffer& buffer) { return static_cast<float*>(buffer.data()); }
 
+// gate becomes its product with up as MARLIN_EPILOGUE_SWIGLU_OAI has it.
+LLM_VECTOR_CLONES void swiglu_oai(const float* gate, const float* up, int64_t size, float* y) {
+  for (int64_t i = 0; i < size; ++i) {
+    const float g = std::min(gate[i], 7.0f), u = std::clamp(up[i], -7.0f, 7.0f);
+    y[i] = g / (1 + std::exp(-1.702f * g)) * (u + 1);
+  }
+}
+
 // Some columns of a matrix.
 marlin_matrix columns(marlin_matrix m, int64_t first, int64_t count) {
   m.row_stride = m.row_stride ? m.row_stride : m.cols;
@@ -57,9 +65,9 @@ marlin_matrix columns(marlin_matrix m, int64_t first, int64_t count) {
   return m;
 }
 
-mm::context make_context(const ModelOptions& options, Pool& pool) {
+mm::context make_context(marlin_backend backend, Pool& pool) {
   auto desc = mm::make<marlin_context_desc>();
-  desc.backend = options.backend;
+  desc.backend = backend;
   desc.threads = pool.threads();
   desc.user = &pool;
   desc.parallel_for = [](void* user, uint32_t tasks, void (*task)(void*, uint32_t),
@@ -71,130 +79,24 @@ mm::context make_context(const ModelOptions& options, Pool& pool) {
 
 }  // namespace
 
-// Finds layers by the names of one of the two tables, and loads them.
-class Model::Loader {
- public:
-  Loader(const Model& model, const std::string& path)
-      : model_(model),
-        path_(path),
-        file_(path),
-        layers_(file_.layers()),
-        names_(find(kGgufNames.embedding) ? kGgufNames : kHuggingFaceNames) {}
-
-  const TensorNames& names() const { return names_; }
-  std::string in_block(int64_t index, const char* name) const {
-    return names_.block + std::to_string(index) + "." + name;
-  }
-  bool has(const std::string& name) const { return find(name) != nullptr; }
-
-  /// Several layers, rows after rows: n is how many in all (0: any number), k the columns of each.
-  Joined load(const std::vector<std::string>& names, int64_t n, int64_t k) {
-    std::vector<const marlin_layer_info*> found;
-    int64_t rows = 0;
-    for (const std::string& name : names) {
-      const marlin_layer_info* layer = find(name);
-      if (!layer) throw std::runtime_error(path_ + ": has no layer '" + name + "'");
-      if (layer->k != k) wrong_size(name, layer->k, k, "columns");
-      rows += layer->n;
-      found.push_back(layer);
-    }
-    if (n != 0 && rows != n) wrong_size(names[0], rows, n, "rows");
-    Joined joined;
-    for (size_t begin = 0, end = 0; begin < found.size(); begin = end) {
-      while (end < found.size() && fit(*found[begin], *found[end])) ++end;
-      joined.push_back(load(std::span(found).subspan(begin, end - begin)));
-    }
-    return joined;
-  }
-
-  /// A tensor of floats in any of the types there are. Files align nothing, so elements are copied
-  /// out.
-  std::vector<float> vector(const std::string& tensor, int64_t size) const {
-    const marlin_matrix m = file_.tensor(tensor);
-    if (m.rows * m.cols != size) wrong_size(tensor, m.rows * m.cols, size, "elements");
-    const auto* bytes = static_cast<const unsigned char*>(m.data) + m.offset_bytes;
-    std::vector<float> out(static_cast<size_t>(size));
-    for (size_t i = 0; i < out.size(); ++i) {
-      uint16_t half = 0;
-      if (m.dtype == MARLIN_F32)
-        std::memcpy(&out[i], bytes + 4 * i, 4);
-      else
-        std::memcpy(&half, bytes + 2 * i, 2);
-      if (m.dtype == MARLIN_F16)
-        out[i] = float16_to_float(half);
-      else if (m.dtype == MARLIN_BF16)
-        out[i] = bfloat16_to_float(half);
-      else if (m.dtype != MARLIN_F32)
-        throw std::runtime_error(path_ + ": tensor '" + tensor + "': expected floats");
-    }
-    return out;
-  }
-
- private:
-  // Do two layers become one handle?
-  static bool fit(const marlin_layer_info& a, const marlin_layer_info& b) {
-    return a.format == b.format && a.group_size == b.group_size && a.flags == b.flags &&
-           a.dtype == b.dtype && a.layout == b.layout;
-  }
-  mm::weights load(std::span<const marlin_layer_info* const> layers) {
-    std::vector<const char*> names;
-    for (const marlin_layer_info* layer : layers) names.push_back(layer->name);
-    auto desc = mm::make<marlin_load_desc>();
-    desc.layers = names.data();
-    desc.layer_count = static_cast<uint32_t>(names.size());
-    if (layers[0]->format == MARLIN_FORMAT_NONE)
-      desc.format = MARLIN_INT8;  // what a file left unquantized, as embeddings often are
-    loading_ = static_cast<double>(names.size());
-    desc.user = this;
-    desc.progress = [](void* user, uint64_t done, uint64_t total) {
-      static_cast<Loader*>(user)->report(
-          total ? static_cast<double>(done) / static_cast<double>(total) : 1);
-      return 0;
-    };
-    mm::weights weights = mm::load(model_.context_, file_, desc);
-    loaded_ += loading_;
-    return weights;
-  }
-  // Names as the tables have them, with or without the ".weight" that GGUF keeps.
-  const marlin_layer_info* find(const std::string& name) const {
-    for (const marlin_layer_info& layer : layers_) {
-      if (layer.name == name || layer.name == name + ".weight") return &layer;
-    }
-    return nullptr;
-  }
-  [[noreturn]] void wrong_size(const std::string& name, int64_t found, int64_t expected,
-                               const char* what) const {
-    throw std::runtime_error(path_ + ": '" + name + "': expected " + std::to_string(expected) +
-                             " " + what + ", found " + std::to_string(found));
-  }
-  void report(double part) const {
-    const auto all = static_cast<double>(7 * model_.hyper_.layers + 1);
-    model_.options_.progress(std::min(1.0, (loaded_ + loading_ * part) / all));
-  }
-
-  const Model& model_;
-  std::string path_;
-  mm::checkpoint file_;
-  std::vector<marlin_layer_info> layers_;
-  const TensorNames& names_;
-  double loaded_ = 0, loading_ = 0;  // layers
-};
-
 Model::Model(const std::string& path, const HyperParameters& hyper, const ModelOptions& options)
     : hyper_(hyper),
       options_(options),
       heads_{hyper.heads, hyper.key_value_heads, hyper.head_size},
       pool_(options.threads),
-      context_(make_context(options, pool_)),
-      rotation_(options.context, hyper.head_size, hyper.rotation_base, hyper.rotation_factor),
-      local_rotation_(hyper.is_local(0) ? options.context : 0, hyper.head_size,
-                      hyper.local_rotation_base) {
-  Loader from(*this, path);
+      context_(make_context(options.backend, pool_)),
+      rotation_(options.context, hyper.head_size, hyper.rotation_base,
+                {hyper.rotation_factor, hyper.yarn_context}),
+      local_rotation_(hyper.architecture.local_rotation && hyper.is_local(0) ? options.context : 0,
+                      hyper.head_size, hyper.local_rotation_base) {
+  if (hyper.architecture.mixtures) router_context_ = make_context(MARLIN_BACKEND_CPU, pool_);
+  const int64_t each = hyper.architecture.mixtures ? 8 : 7;
+  Loader from(path, each * hyper.layers + 1, options.progress);
   const TensorNames& names = from.names();
   rotate_halves_ = names.rotate_halves || hyper.architecture.rotate_halves;
-  embedding_ = from.load({names.embedding}, 0, hyper.width);
+  embedding_ = from.load(context_, {names.embedding}, 0, hyper.width);
   vocabulary_ = mm::info(embedding_[0]).n;
-  if (from.has(names.head)) own_head_ = from.load({names.head}, vocabulary_, hyper.width);
+  if (from.has(names.head)) own_head_ = from.load(context_, {names.head}, vocabulary_, hyper.width);
   norm_ = from.vector(names.norm + std::string(".weight"), hyper.width);
   for (int64_t i = 0; i < hyper.layers; ++i) layers_.push_back(load_layer(from, i));
   allocate();
@@ -205,37 +107,69 @@ Model::Layer Model::load_layer(Loader& from, int64_t index) {
   const TensorNames& names = from.names();
   const Architecture& has = hyper_.architecture;
   const int64_t width = hyper_.width, ff = hyper_.feed_forward;
+  const auto [gate, up, down] =
+      has.mixtures ? std::array{names.expert_gate, names.expert_up, names.expert_down}
+                   : std::array{names.gate, names.up, names.down};
   const auto name = [&](const char* of) { return from.in_block(index, of); };
   const auto norm = [&](bool there, const char* of, int64_t size) {
     return there ? from.vector(name(of) + ".weight", size) : std::vector<float>();
   };
   const bool local = hyper_.is_local(index);
-  Layer layer{norm(true, names.attention_norm, width),
-              norm(true, names.mlp_norm, width),
-              from.load({name(names.query), name(names.key), name(names.value)},
-                        queries() + 2 * keys(), width),
-              from.load({name(names.attention_out)}, width, queries()),
-              from.load({name(names.gate), name(names.up)}, 2 * ff, width),
-              from.load({name(names.down)}, width, ff),
-              KeyValueCache(heads_, options_.context),
-              local ? &local_rotation_ : &rotation_,
-              local ? hyper_.window : options_.context,
-              norm(has.head_norms, names.query_norm, heads_.size),
-              norm(has.head_norms, names.key_norm, heads_.size),
-              norm(has.result_norms, names.attention_result_norm, width),
-              norm(has.result_norms, names.mlp_result_norm, width),
-              {}};
+  Layer layer{
+      norm(true, names.attention_norm, width),
+      norm(true, has.mlp_norm ? has.mlp_norm : names.mlp_norm, width),
+      load_linear(
+          from,
+          {{name(names.query), queries()}, {name(names.key), keys()}, {name(names.value), keys()}},
+          width, 1, has.qkv_bias),
+      load_linear(from, {{name(names.attention_out), width}}, queries(), 1, has.all_biases),
+      load_linear(from, {{name(gate), ff}, {name(up), ff}}, width, hyper_.experts, has.all_biases),
+      load_linear(from, {{name(down), width}}, ff, hyper_.experts, has.all_biases),
+      has.mixtures ? load_router(from, name(names.router)) : Linear(),
+      KeyValueCache(heads_, options_.context),
+      local && has.local_rotation ? &local_rotation_ : &rotation_,
+      local ? hyper_.window : options_.context,
+      norm(has.head_norms, names.query_norm, heads_.size),
+      norm(has.head_norms, names.key_norm, heads_.size),
+      norm(has.result_norms, names.attention_result_norm, width),
+      norm(has.result_norms, names.mlp_result_norm, width),
+      norm(has.sinks, names.sinks, heads_.query)};
   scale(static_cast<float>(hyper_.query_scale), std::ssize(layer.query_norm),
         layer.query_norm.data());
-  if (!has.qkv_bias) return layer;
-  layer.bias = mm::buffer(context_, static_cast<uint64_t>(queries() + 2 * keys()) * sizeof(float));
-  float* bias = floats(layer.bias);
-  for (const auto& [of, size] : {std::pair(names.query, queries()), std::pair(names.key, keys()),
-                                 std::pair(names.value, keys())}) {
-    const std::vector<float> part = from.vector(name(of) + ".bias", size);
-    bias = std::copy(part.begin(), part.end(), bias);
-  }
   return layer;
+}
+
+Model::Linear Model::load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts,
+                                 bool bias) {
+  Linear linear;
+  linear.experts = experts;
+  std::vector<std::string> names;
+  for (const auto& [name, rows] : parts) names.push_back(name), linear.rows += rows;
+  linear.weights = from.load(context_, names, linear.rows, k, experts);
+  if (bias) load_bias(from, parts, linear, context_);
+  return linear;
+}
+
+Model::Linear Model::load_router(Loader& from, const std::string& name) {
+  Linear linear;
+  linear.rows = hyper_.experts;
+  linear.weights =
+      from.load(router_context_, {name}, hyper_.experts, hyper_.width, 1, MARLIN_FORMAT_NONE);
+  if (hyper_.architecture.all_biases)
+    load_bias(from, {{name, linear.rows}}, linear, router_context_);
+  return linear;
+}
+
+// A row for each expert, the parts side by side. In files each part has all its experts.
+void Model::load_bias(Loader& from, const Parts& parts, Linear& linear, const mm::context& to) {
+  linear.bias = mm::buffer(to, static_cast<uint64_t>(linear.experts * linear.rows) * sizeof(float));
+  float* bias = floats(linear.bias);
+  for (const auto& [name, rows] : parts) {
+    const std::vector<float> part = from.vector(name + ".bias", linear.experts * rows);
+    for (int64_t e = 0; e < linear.experts; ++e)
+      std::copy_n(part.data() + e * rows, rows, bias + e * linear.rows);
+    bias += rows;
+  }
 }
 
 void Model::allocate() {
@@ -245,11 +179,15 @@ void Model::allocate() {
   };
   ids_ = activations(1), x_ = activations(width), h_ = activations(std::max(width, queries()));
   qkv_ = activations(queries() + 2 * keys());
-  mlp_ = activations(hyper_.feed_forward);
+  mlp_ = activations(routed(hyper_.feed_forward));
   if (hyper_.architecture.result_norms) result_ = activations(width);
   if (std::any_of(layers_.begin(), layers_.end(),
-                  [](const Layer& layer) { return layer.gate_up.size() > 1; }))
-    apart_ = activations(2 * hyper_.feed_forward);
+                  [](const Layer& layer) { return layer.gate_up.weights.size() > 1; }))
+    apart_ = activations(routed(2 * hyper_.feed_forward));
+  if (!hyper_.architecture.mixtures) return;
+  router_logits_ = mm::buffer(
+      router_context_, static_cast<uint64_t>(options_.block * hyper_.experts) * sizeof(float));
+  expert_ids_ = activations(hyper_.experts_used), expert_shares_ = activations(hyper_.experts_used);
 }
 
 uint64_t Model::weight_bytes() const {
@@ -259,61 +197,86 @@ uint64_t Model::weight_bytes() const {
   };
   count(embedding_), count(own_head_);
   for (const Layer& layer : layers_)
-    count(layer.qkv), count(layer.out), count(layer.gate_up), count(layer.down);
+    for (const Linear* each : {&layer.qkv, &layer.out, &layer.router, &layer.gate_up, &layer.down})
+      count(each->weights);
   return sum;
 }
 
 Model::Products Model::products(const Joined& weights, const marlin_matrix& a,
-                                const marlin_matrix& c, const mm::buffer* bias) const {
+                                const marlin_matrix& c, const marlin_matrix& bias) const {
   Products all;
   int64_t column = 0;
   for (const mm::weights& each : weights) {
-    const int64_t n = weights.size() == 1 ? c.cols : mm::info(each).n;
+    const bool alone = weights.size() == 1;
+    const int64_t n = alone ? c.cols : mm::info(each).n;
     auto desc = mm::make<marlin_gemm_desc>();
     desc.compute = options_.compute;
     desc.weights = each.get();
     desc.a = a;
     desc.c = columns(c, column, n);
-    if (bias) desc.bias = columns(bias->matrix<float>(1, c.cols), column, n);
+    desc.bias = alone || !bias.data ? bias : columns(bias, column, n);
     all.push_back(desc);
     column += n;
   }
   return all;
 }
 
+Model::Products Model::products(const Linear& linear, const marlin_matrix& a,
+                                const marlin_matrix& c) const {
+  if (!linear.bias.get()) return products(linear.weights, a, c);
+  return products(linear.weights, a, c, linear.bias.matrix<float>(linear.experts, linear.rows));
+}
+
 Model::Products Model::qkv_products(const Layer& layer, int64_t rows) const {
   return products(layer.qkv, h_.matrix<float>(rows, hyper_.width),
-                  qkv_.matrix<float>(rows, queries() + 2 * keys()),
-                  hyper_.architecture.qkv_bias ? &layer.bias : nullptr);
+                  qkv_.matrix<float>(rows, queries() + 2 * keys()));
 }
 
 // Of what x gets: added to it by the product, or later, when it is normalized.
-Model::Products Model::result_products(const Joined& weights, const marlin_matrix& a) const {
+Model::Products Model::result_products(const Linear& linear, const marlin_matrix& a,
+                                       int64_t rows) const {
   const bool later = hyper_.architecture.result_norms;
-  Products all = products(weights, a, (later ? result_ : x_).matrix<float>(a.rows, hyper_.width));
+  Products all = products(linear, a, (later ? result_ : x_).matrix<float>(rows, hyper_.width));
   for (marlin_gemm_desc& desc : all) desc.flags = later ? 0 : MARLIN_GEMM_ACCUMULATE;
   return all;
 }
 
 Model::Products Model::out_products(const Layer& layer, int64_t rows) const {
-  return result_products(layer.out, h_.matrix<float>(rows, queries()));
+  return result_products(layer.out, h_.matrix<float>(rows, queries()), rows);
+}
+
+// In another context than the rows, which are memory of the host to it.
+Model::Products Model::router_products(const Layer& layer, int64_t rows) const {
+  return products(layer.router, mm::matrix_view(floats(h_), rows, hyper_.width),
+                  router_logits_.matrix<float>(rows, hyper_.experts));
 }
 
 Model::Products Model::gate_up_products(const Layer& layer, int64_t rows) const {
-  const bool gelu = hyper_.architecture.gelu, together = layer.gate_up.size() == 1;
+  const bool gelu = hyper_.architecture.gelu, oai = hyper_.architecture.swiglu_oai,
+             together = layer.gate_up.weights.size() == 1;
   const int64_t ff = hyper_.feed_forward;
-  Products all =
-      products(layer.gate_up, h_.matrix<float>(rows, hyper_.width),
-               together ? mlp_.matrix<float>(rows, ff) : apart_.matrix<float>(rows, 2 * ff));
-  if (together)
+  Products all = products(
+      layer.gate_up, h_.matrix<float>(rows, hyper_.width),
+      together ? mlp_.matrix<float>(routed(rows), ff) : apart_.matrix<float>(routed(rows), 2 * ff));
+  if (oai)
+    all[0].epilogue = together ? MARLIN_EPILOGUE_SWIGLU_OAI : MARLIN_EPILOGUE_NONE;
+  else if (together)
     all[0].epilogue = gelu ? MARLIN_EPILOGUE_GEGLU_TANH : MARLIN_EPILOGUE_SWIGLU;
   else
     all[0].epilogue = gelu ? MARLIN_EPILOGUE_GELU_TANH : MARLIN_EPILOGUE_SILU;
+  for (marlin_gemm_desc& desc : all) desc.expert_ids = expert_ids(rows);
   return all;
 }
 
 Model::Products Model::down_products(const Layer& layer, int64_t rows) const {
-  return result_products(layer.down, mlp_.matrix<float>(rows, hyper_.feed_forward));
+  Products all =
+      result_products(layer.down, mlp_.matrix<float>(routed(rows), hyper_.feed_forward), rows);
+  if (!hyper_.architecture.mixtures) return all;
+  for (marlin_gemm_desc& desc : all) {
+    desc.expert_ids = expert_ids(rows);
+    desc.expert_scales = expert_shares_.matrix<float>(rows, hyper_.experts_used);
+  }
+  return all;
 }
 
 Model::Products Model::head_products(int64_t rows) const {
@@ -372,12 +335,26 @@ void Model::turn_and_store(Layer& layer, int64_t rows) {
   took(Stage::rest);
 }
 
+// The experts of each row, and the share of each.
+void Model::route(const Layer& layer, int64_t rows) {
+  multiply(router_products(layer, rows), Stage::route);
+  const auto experts = static_cast<size_t>(hyper_.experts),
+             used = static_cast<size_t>(hyper_.experts_used);
+  for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+    choose_experts({floats(router_logits_) + r * experts, experts},
+                   {static_cast<int32_t*>(expert_ids_.data()) + r * used, used},
+                   {floats(expert_shares_) + r * used, used});
+  }
+  took(Stage::route);
+}
+
 void Model::gate_and_up(const Layer& layer, int64_t rows) {
   multiply(gate_up_products(layer, rows), Stage::gate_up);
   const int64_t ff = hyper_.feed_forward;
-  for (int64_t r = 0; layer.gate_up.size() > 1 && r < rows; ++r) {
+  const auto combine = hyper_.architecture.swiglu_oai ? swiglu_oai : multiply_elements;
+  for (int64_t r = 0; layer.gate_up.weights.size() > 1 && r < routed(rows); ++r) {
     const float* const gate = floats(apart_) + r * 2 * ff;
-    multiply_elements(gate, gate + ff, ff, floats(mlp_) + r * ff);
+    combine(gate, gate + ff, ff, floats(mlp_) + r * ff);
   }
   took(Stage::gate_up);
 }
@@ -388,12 +365,13 @@ void Model::block_of(Layer& layer, int64_t rows) {
   multiply(qkv_products(layer, rows), Stage::qkv);
   turn_and_store(layer, rows);
   layer.cache.attend(floats(qkv_), queries() + 2 * keys(), position_, rows, layer.window,
-                     floats(h_), pool_);
+                     layer.sinks.empty() ? nullptr : layer.sinks.data(), floats(h_), pool_);
   took(Stage::attend);
   multiply(out_products(layer, rows), Stage::out);
   add_result(layer.attention_result_norm, rows);
 
   normalize(layer.mlp_norm, rows);
+  if (hyper_.architecture.mixtures) route(layer, rows);
   gate_and_up(layer, rows);
   multiply(down_products(layer, rows), Stage::down);
   add_result(layer.mlp_result_norm, rows);
@@ -429,16 +407,21 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
 // Has memory taken and kernels compiled before the first token. Blocks have the same shapes, but
 // layers of some may have another format.
 void Model::prepare() {
-  Products every = head_products(1);
+  const auto reserve = [&](const Products& some) {
+    std::vector<const marlin_gemm_desc*> all;
+    for (const marlin_gemm_desc& desc : some) all.push_back(&desc);
+    mm::call(marlin_prepare, nullptr, all.data(), static_cast<uint32_t>(all.size()), options_.block,
+             nullptr);
+  };
+  Products every = head_products(1), routers;
   for (const Layer& layer : layers_) {
     for (const Products& some : {qkv_products(layer, 1), out_products(layer, 1),
                                  gate_up_products(layer, 1), down_products(layer, 1)})
       every.insert(every.end(), some.begin(), some.end());
+    if (hyper_.architecture.mixtures) routers.push_back(router_products(layer, 1)[0]);
   }
-  std::vector<const marlin_gemm_desc*> all;
-  for (const marlin_gemm_desc& desc : every) all.push_back(&desc);
-  mm::call(marlin_prepare, nullptr, all.data(), static_cast<uint32_t>(all.size()), options_.block,
-           nullptr);
+  reserve(every);
+  if (!routers.empty()) reserve(routers);
 }
 
 }  // namespace llm

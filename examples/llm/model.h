@@ -7,10 +7,12 @@
 #include <metal_marlin/metal_marlin.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "architecture.h"
 #include "attention.h"
+#include "loader.h"
 #include "pool.h"
 #include "tokenizer.h"
 
@@ -26,9 +28,9 @@ struct ModelOptions {
 };
 
 /// Where the time goes.
-enum class Stage { embed, qkv, attend, out, gate_up, down, head, rest };
-constexpr std::array<const char*, 8> kStageNames = {
-    "embedding rows", "q, k, v", "attention", "attention out",
+enum class Stage { embed, qkv, attend, out, route, gate_up, down, head, rest };
+constexpr std::array<const char*, 9> kStageNames = {
+    "embedding rows", "q, k, v", "attention", "attention out",         "choice of experts",
     "gate and up",    "down",    "head",      "norms, rotation, cache"};
 using StageSeconds = std::array<double, kStageNames.size()>;
 
@@ -54,35 +56,44 @@ class Model {
   const StageSeconds& seconds() const { return seconds_; }
 
  private:
-  // Layers with the same input. Neighbors in one format are one handle; results stand side by side.
-  using Joined = std::vector<metal_marlin::weights>;
   using Products = std::vector<marlin_gemm_desc>;
+  struct Linear {
+    Joined weights;
+    metal_marlin::buffer bias;  // [experts, rows], or absent
+    int64_t rows = 0, experts = 1;
+  };
   struct Layer {
     std::vector<float> attention_norm, mlp_norm;
-    Joined qkv, out, gate_up, down;
+    Linear qkv, out, gate_up, down, router;  // gate_up and down of all experts
     KeyValueCache cache;
     const Rotation* rotation;
     int64_t window;
     // What the architecture may lack: empty.
-    std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm;
-    metal_marlin::buffer bias;  // of q, k and v
+    std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm, sinks;
   };
-  class Loader;
+  // What a layer is made of: names and rows of its parts.
+  using Parts = std::vector<std::pair<std::string, int64_t>>;
 
   Layer load_layer(Loader& from, int64_t index);
+  Linear load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts, bool bias);
+  Linear load_router(Loader& from, const std::string& name);
+  void load_bias(Loader& from, const Parts& parts, Linear& linear, const metal_marlin::context& to);
   void allocate();
   void prepare();
   void block_of(Layer& layer, int64_t rows);
   void turn_and_store(Layer& layer, int64_t rows);
+  void route(const Layer& layer, int64_t rows);
   void gate_and_up(const Layer& layer, int64_t rows);
   void normalize(const std::vector<float>& weight, int64_t rows);
   void add_result(const std::vector<float>& norm, int64_t rows);
   Products products(const Joined& weights, const marlin_matrix& a, const marlin_matrix& c,
-                    const metal_marlin::buffer* bias = nullptr) const;
+                    const marlin_matrix& bias = {}) const;
+  Products products(const Linear& linear, const marlin_matrix& a, const marlin_matrix& c) const;
   // Those of each step for this many rows.
   Products qkv_products(const Layer& layer, int64_t rows) const;
-  Products result_products(const Joined& weights, const marlin_matrix& a) const;
+  Products result_products(const Linear& linear, const marlin_matrix& a, int64_t rows) const;
   Products out_products(const Layer& layer, int64_t rows) const;
+  Products router_products(const Layer& layer, int64_t rows) const;
   Products gate_up_products(const Layer& layer, int64_t rows) const;
   Products down_products(const Layer& layer, int64_t rows) const;
   Products head_products(int64_t rows) const;
@@ -90,13 +101,22 @@ class Model {
   void took(Stage stage);
   int64_t queries() const { return heads_.query * heads_.size; }
   int64_t keys() const { return heads_.key_value * heads_.size; }
+  // Of what the MLPs compute, each expert of a token has a row.
+  int64_t routed(int64_t rows) const { return rows * hyper_.experts_used; }
+  // Absent without mixtures.
+  marlin_matrix expert_ids(int64_t rows) const {
+    return hyper_.architecture.mixtures ? expert_ids_.matrix<int32_t>(rows, hyper_.experts_used)
+                                        : marlin_matrix{};
+  }
 
   HyperParameters hyper_;
   ModelOptions options_;
   Heads heads_;
   int64_t vocabulary_ = 0, position_ = 0;
   Pool pool_;
-  metal_marlin::context context_;
+  // The second is the CPU, for routers: they are floats, for which GPUs have no kernels, and their
+  // results are read at once.
+  metal_marlin::context context_, router_context_;
   Joined embedding_, own_head_;  // no own head: the embedding's weights serve as one
   std::vector<float> norm_;
   std::vector<Layer> layers_;
@@ -104,7 +124,9 @@ class Model {
   bool rotate_halves_ = false;
   // Activations, [block, ...] each: x runs through the model, h is x normalized and what attention
   // gives, result is what a norm changes before x gets it, apart is gate and up in two formats.
+  // Experts are the ids and shares of each token's.
   metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, result_, apart_, logits_;
+  metal_marlin::buffer router_logits_, expert_ids_, expert_shares_;
   int64_t logit_rows_ = 0;
   StageSeconds seconds_{};
   double clock_ = 0;

@@ -85,6 +85,10 @@ CharacterClass class_of(uint32_t code) {
   return in(kSpaces, code) ? CharacterClass::space : CharacterClass::other;
 }
 
+bool is_capital(uint32_t code) { return in(kCapitals, code); }
+bool is_small_letter(uint32_t code) { return in(kSmallLetters, code); }
+bool is_mark(uint32_t code) { return in(kMarks, code); }
+
 std::string TextStream::add(std::string_view bytes) {
   pending_ += bytes;
   return drain(false);

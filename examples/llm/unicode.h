@@ -22,6 +22,11 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 
 enum class CharacterClass { letter, number, space, other };
 CharacterClass class_of(uint32_t code);
+/// Unicode's categories Lu and Lt, Ll, M. Letters that are neither capital nor small are both in
+/// some rules.
+bool is_capital(uint32_t code);
+bool is_small_letter(uint32_t code);
+bool is_mark(uint32_t code);
 
 /// Puts bytes that arrive in any portions together to text that a terminal may get: a character
 /// comes out when its last byte is there, what is no UTF-8 as U+FFFD, and control characters (a

@@ -29,6 +29,12 @@ class Words {
   explicit Words(std::string_view text) : text_(text) {}
   bool empty() const { return text_.empty(); }
 
+  std::string_view next(WordRule rule) {
+    if (rule == WordRule::qwen2) return next_qwen2();
+    return rule == WordRule::gpt4o ? next_gpt4o() : next_gpt2();
+  }
+
+ private:
   // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   std::string_view next_gpt2() {
     for (const std::string_view suffix : kSuffixes) {
@@ -51,10 +57,36 @@ class Words {
     const size_t letters = kind == CharacterClass::letter ? 0 : bytes;
     if (!is_newline(text_[0]) && is(CharacterClass::letter, letters))
       return cut(run(letters, CharacterClass::letter).first);
+    return next_without_letters("\r\n");
+  }
+
+  // [^\r\n\p{L}\p{N}]?C*S+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?C+S*(?i:'s|...)?|
+  // \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+  // C: letters and marks that are not small; S: those that are not capital.
+  std::string_view next_gpt4o() {
+    const auto [kind, bytes] = class_at(0);
+    const bool may_be_in_front =
+        kind != CharacterClass::letter && kind != CharacterClass::number && !is_newline(text_[0]);
+    for (const bool small : {true, false}) {
+      for (const size_t begin : {may_be_in_front ? size_t{bytes} : size_t{0}, size_t{0}}) {
+        if (const size_t end = small ? small_end(begin) : run_of<is_small_letter>(begin);
+            end > begin)
+          return cut_with_suffix(end);
+      }
+    }
+    if (kind != CharacterClass::number) return next_without_letters("\r\n/");
+    size_t end = bytes;
+    for (int more = 0; more < 2 && is(CharacterClass::number, end); ++more)
+      end += class_at(end).second;
+    return cut(end);
+  }
+
+  //  ?[^\s\p{L}\p{N}]+[...]*|\s*[\r\n]+|\s+(?!\S)|\s+, with these characters in the brackets.
+  std::string_view next_without_letters(std::string_view behind) {
     const size_t space = behind_space();
     if (is(CharacterClass::other, space)) {
       size_t end = run(space, CharacterClass::other).first;
-      while (end < text_.size() && is_newline(text_[end])) ++end;
+      while (end < text_.size() && behind.find(text_[end]) != std::string_view::npos) ++end;
       return cut(end);
     }
     // Spaces up to their last newline, if there is one.
@@ -63,8 +95,37 @@ class Words {
     }
     return cut_spaces();
   }
-
- private:
+  // Where letters and marks end that are not of the kind that `Not` says.
+  template <bool (*Not)(uint32_t)>
+  size_t run_of(size_t at) const {
+    while (at < text_.size()) {
+      const Character c = first_character(text_.substr(at));
+      const bool in =
+          (class_of(c.code) == CharacterClass::letter || is_mark(c.code)) && !Not(c.code);
+      if (!in) break;
+      at += c.bytes;
+    }
+    return at;
+  }
+  // Where C*S+ ends that starts at `begin`; `begin` when nothing matches.
+  size_t small_end(size_t begin) const {
+    const size_t capitals = run_of<is_small_letter>(begin);
+    if (const size_t end = run_of<is_capital>(capitals); end > capitals) return end;
+    // C* gives back what it took, until S+ finds a letter that is both.
+    size_t end = begin;
+    for (size_t at = begin; at < capitals;) {
+      const Character c = first_character(text_.substr(at));
+      at += c.bytes;
+      if (!is_capital(c.code)) end = at;
+    }
+    return end;
+  }
+  std::string_view cut_with_suffix(size_t end) {
+    for (const std::string_view suffix : kSuffixes) {
+      if (starts_with_any_case(text_.substr(end), suffix)) return cut(end + suffix.size());
+    }
+    return cut(end);
+  }
   std::pair<CharacterClass, uint32_t> class_at(size_t at) const {
     const Character c = first_character(text_.substr(at));
     return {class_of(c.code), c.bytes};
@@ -102,8 +163,7 @@ class Words {
 std::vector<std::string_view> split_words(std::string_view text, WordRule rule) {
   std::vector<std::string_view> words;
   const auto split = [&](std::string_view piece) {
-    for (Words rest(piece); !rest.empty();)
-      words.push_back(rule == WordRule::qwen2 ? rest.next_qwen2() : rest.next_gpt2());
+    for (Words rest(piece); !rest.empty();) words.push_back(rest.next(rule));
   };
   size_t begin = 0;
   for (size_t at = 0; rule == WordRule::single_digits && at < text.size();) {

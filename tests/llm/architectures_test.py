@@ -4,6 +4,7 @@
     architectures_test.py CHAT MODEL.gguf
 """
 
+import json
 import os
 import re
 
@@ -13,16 +14,24 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from decoder import Decoder
-from harness import expect, expect_equal, main, run, test
+from harness import expect, expect_equal, main, run, test, write_safetensors
 from made_models import CONTROL, USER_DEFINED, Model
 
 ROUNDING = 2e-4  # of a log-probability, in default compute
 TEXT = "The quick brown fox jumps over the lazy dog; 0123456789 times (or 3.14), \u00e9t\u00e9 et hiver.\n" * 2
 GEMMA = {"block_count": 7, "attention.sliding_window": 8, "rope.freq_base": 1e6}
+MIXTURE = {"embedding_length": 96, "attention.key_length": 32, "rope.freq_base": 1e6, "expert_feed_forward_length": 160}
+OSS = {**MIXTURE, "block_count": 4, "expert_count": 6, "expert_used_count": 2, "attention.sliding_window": 8, "rope.freq_base": 150000.0,
+       "rope.scaling.type": "yarn", "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 4096}
 MODELS = {
     "llama": {"rope.freq_base": 5e5},
     "qwen2": {"embedding_length": 96, "attention.head_count": 6},
     "qwen3": {"attention.key_length": 32, "rope.freq_base": 1e6},
+    "qwen3moe": {**MIXTURE, "expert_count": 8, "expert_used_count": 2},
+    "qwen3moe with every expert": {**MIXTURE, "expert_count": 3, "expert_used_count": 3},
+    "qwen3moe with one expert a token": {**MIXTURE, "expert_count": 11, "expert_used_count": 1},
+    "gpt-oss": OSS,
+    "gpt-oss without scaled positions": {**OSS, "rope.scaling.type": "none"},
     "gemma3": {"attention.key_length": 32, **GEMMA},
     "gemma3 with scaled positions": {**GEMMA, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
     "gemma3 with 62 layers": {**GEMMA, "block_count": 62, "attention.key_length": 32},  # as its 27B, which has its own scale of scores
@@ -36,7 +45,7 @@ def made(scratch, name, **options):
         model.sentence_pieces([("\u2581", -1), ("t", -2), ("he", -3), ("\u2581the", -4), ("\u2581t", -5), ("h", -6), ("e", -7)])
     else:
         model.byte_pairs()
-    model.random_weights(own_head=name == "llama", **options)
+    model.random_weights(own_head=name.split(" ")[0] in ("llama", "gpt-oss"), **options)
     model.write()
     return str(path)
 
@@ -49,7 +58,7 @@ def log_probabilities(logits):
 def found(scratch, model, *options):
     """Rows of log-probabilities of the chat, and the tokens behind the opening."""
     (scratch / "text").write_text(TEXT)
-    ids = [int(i) for i in run("--tokenize", "--null", text=TEXT.encode() + b"\0", model=model)[0].split()]
+    ids = [int(i) for i in run("--tokenize", "--null", *options, text=TEXT.encode() + b"\0", model=model)[0].split()]
     run("--text", str(scratch / "text"), "--logits", str(scratch / "logits.npy"), "--force", *options, model=model)
     return log_probabilities(np.load(scratch / "logits.npy").astype(np.float64)), ids
 
@@ -68,6 +77,9 @@ def probabilities(scratch):
         logs, ids = found(scratch, model)
         truth = wanted(decoder, ids)
         expect_equal(logs.shape, truth.shape, name)
+        expect(decoder.margin > 1e-4, f"{name}: rounding may choose another expert, whose logit is lower by {decoder.margin:.2g}")
+        for layer, tokens in decoder.chosen.items():
+            expect((tokens[0] == 0) == (decoder.experts > decoder.experts_used), f"{name}, layer {layer}: tokens of the experts are {tokens}")
         most[name] = np.abs(logs - truth).max()
         expect(most[name] <= ROUNDING, f"{name}: they differ by up to {most[name]:.2g}, expected at most {ROUNDING}")
         for block in "1", "7":
@@ -76,8 +88,9 @@ def probabilities(scratch):
         rounded = np.abs(found(scratch, model, "--compute", "int8")[0] - truth).mean()
         expect(ROUNDING / 10 < rounded < 0.2, f"{name}: INT8 activations differ by {rounded:.2g} on average")
         # What the decoder is told matters: with another value it is another model.
-        for attribute, value in (("base", 123.0), ("factor", 3.0), ("window", 7), ("epsilon", 0.1)):
-            if attribute == "window" and not decoder.gemma:
+        fewer_or_more = decoder.experts_used - 1 or 2
+        for attribute, value in (("base", 123.0), ("factor", 3.0), ("window", 7), ("epsilon", 0.1), ("experts_used", fewer_or_more)):
+            if attribute == "window" and not decoder.window or attribute == "experts_used" and not decoder.experts:
                 continue
             before = getattr(decoder, attribute)
             setattr(decoder, attribute, value)
@@ -89,9 +102,78 @@ def probabilities(scratch):
 
 @test
 def missing_tensors_are_named(scratch):
-    for name, tensor in (("qwen2", "attn_k.bias"), ("qwen3", "attn_q_norm.weight"), ("gemma3", "post_ffw_norm.weight")):
+    mixture = [("qwen3moe", f"ffn_{part}.weight") for part in ("gate_inp", "gate_exps", "up_exps", "down_exps")]
+    for name, tensor in (("qwen2", "attn_k.bias"), ("qwen3", "attn_q_norm.weight"), ("gemma3", "post_ffw_norm.weight"),
+                         *(("gpt-oss", f"{name}.bias") for name in ("attn_q", "attn_output", "ffn_gate_inp", "ffn_up_exps", "ffn_down_exps")),
+                         ("gpt-oss", "attn_sinks.weight"), *mixture):
         err = run("--prompt", "x", model=made(scratch, name, leave_out=[tensor]), code=1)[1]
-        expect(f"blk.0.{tensor}" in err and err.startswith("metal-marlin-chat: "), f"{name}: {err}")
+        wanted_error = f"has no layer 'blk.0.{tensor.removesuffix('.weight')}'" if name == "qwen3moe" else f"blk.0.{tensor}"
+        expect(wanted_error in err and err.startswith("metal-marlin-chat: "), f"{name}: {err}")
+
+
+@test
+def mixtures_of_other_sizes_are_an_error(scratch):
+    """The file says one thing and its tensors are another."""
+    path = made(scratch, "qwen3moe")
+    with open(path, "rb") as file:
+        whole = file.read()
+    for key, was, is_, wanted_error in (
+            ("expert_count", 8, 9, "'blk.0.ffn_gate_exps': expected 9 experts, found 8"),
+            ("expert_feed_forward_length", 160, 128, "'blk.0.ffn_gate_exps': expected 256 rows, found 320"),
+            ("expert_used_count", 2, 9, "a token has 9 experts, expected at most as many as there are, 8"),
+            ("expert_used_count", 2, 0, "qwen3moe.expert_used_count: expected a whole number from 1 to 16777216, found 0"),
+            ("expert_count", 8, 0, "qwen3moe.expert_count: expected a whole number from 1 to 16777216, found 0")):
+        name = f"qwen3moe.{key}".encode()
+        at = whole.index(name) + len(name) + 4
+        expect_equal(whole[at:at + 4], was.to_bytes(4, "little"), key)
+        with open(path, "wb") as file:
+            file.write(whole[:at] + is_.to_bytes(4, "little") + whole[at + 4:])
+        err = run("--prompt", "x", model=path, code=1)[1]
+        expect(wanted_error in err, f"{key} {is_}: {err}")
+    model = Model(path, "qwen3moe", **MODELS["qwen3moe"])
+    model.byte_pairs()
+    model.random_weights(router_rows=7)
+    model.write()
+    err = run("--prompt", "x", model=path, code=1)[1]
+    expect("'blk.0.ffn_gate_inp': expected 8 rows, found 7" in err, err)
+
+
+@test
+def a_folder_with_experts_one_by_one(scratch):
+    """A mixture with the names of Hugging Face. Its floats become INT8, so its probabilities are near those of the GGUF, not the same."""
+    path, folder = made(scratch, "qwen3moe"), scratch / "folder"
+    decoder, tensors = Decoder(path), {}
+    theirs = {"attn_norm": "input_layernorm", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_q": "self_attn.q_proj",
+              "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+              "ffn_gate_inp": "mlp.gate"}
+    for ours, name in (("token_embd", "model.embed_tokens"), ("output_norm", "model.norm")):
+        tensors[name + ".weight"] = decoder.weight(ours)
+    for layer in range(decoder.layers):
+        for ours, name in theirs.items():
+            tensors[f"model.layers.{layer}.{name}.weight"] = decoder.weight(f"blk.{layer}.{ours}")
+        for part in "gate", "up", "down":
+            for expert, weights in enumerate(decoder.weight(f"blk.{layer}.ffn_{part}_exps")):
+                tensors[f"model.layers.{layer}.mlp.experts.{expert}.{part}_proj.weight"] = weights
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", {name: tensor.squeeze().astype(np.float16) for name, tensor in tensors.items()})
+    config = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+              "max_position_embeddings": 512, "rope_theta": 1e6, "rms_norm_eps": 1e-6, "moe_intermediate_size": 160, "num_experts": 8,
+              "num_experts_per_tok": 2, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+    write = lambda **changed: (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    write()
+    ours, _ = found(scratch, path)
+    other, _ = found(scratch, str(folder), "--tokenizer", path)
+    off = np.abs(ours - other)
+    expect(np.median(off) < 0.02, f"half of the log-probabilities are off by {np.median(off):.2g} or more")
+    for key, value, wanted_error in (("norm_topk_prob", False, "norm_topk_prob: expected true, found false"),
+                                     ("decoder_sparse_step", 2, "decoder_sparse_step: expected 1, found 2"),
+                                     ("mlp_only_layers", [0], "mlp_only_layers: expected [], found [0]"),
+                                     ("num_experts", "8", "has no number 'num_experts'"),
+                                     ("num_experts_per_tok", 9, "a token has 9 experts, expected at most as many as there are, 8")):
+        write(**{key: value})
+        err = run("--tokenizer", path, "--prompt", "x", model=str(folder), code=1)[1]
+        expect(wanted_error in err, err)
+    return f"half of the log-probabilities are nearer than {np.median(off):.1e} to those of the GGUF"
 
 
 # What people's files say, in short, as far as the form of a conversation is to be seen in it.
@@ -102,6 +184,9 @@ QWEN25 = (r"{{- '<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You
 QWEN3 = (r"{{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>' + '\n' }}"
          r"{%- set content = content.split('</think>')[-1].lstrip('\n') %}")
 GEMMA3 = "{{ bos_token }}{{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else \"\") }}{{ message['content'] | trim }}{{ '<end_of_turn>\n' }}"
+
+HARMONY = ('{{- "<|start|>system<|message|>" }}{{- build_system_message() }}{{- "<|end|>" }}'
+           '{{- "<|start|>user<|message|>" + message.content + "<|end|>" }}{{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}')
 
 
 def chain(tokens):
@@ -153,6 +238,22 @@ def forms_of_conversations(scratch):
     out, read = conversation(scratch, GEMMA3, gemma, ["\n", "yes", "<end_of_turn>"], ["A question", "A question"], "--system", "Be kind.")
     expect_equal(read, length("Be kind.\n\n" + turn + reply + turn) - 1, "Gemma 3, told what to be")
 
+    harmony = [(f"<|{name}|>", CONTROL) for name in ("start", "end", "message", "channel", "return")]
+    harmony += [(name, USER_DEFINED) for name in ("final", "analysis", "yes", "hm")]
+    about = ("{}system{}You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\nCurrent date: 2026-01-01\n\nReasoning: medium\n\n"
+             "# Valid channels: analysis, commentary, {}. Channel must be included for every message.{}".replace("analysis", "_"))
+    turn, reply = "{}user{}A question{}{}assistant", "{}_{}_{}"
+    plain = ["t", "<|channel|>", "final", "<|message|>", "yes", "<|return|>"]
+    out, read = conversation(scratch, HARMONY, harmony, plain, ["A question", "A question"])
+    expect_equal(out, "yes\nyes\n", "Harmony")
+    # Of the first answer the model has read all but its end.
+    expect_equal(read, length(about + turn + reply + turn) - length("{}_{}_"), "Harmony")
+    _, read = conversation(scratch, HARMONY, harmony, plain, ["A question"], "--system", "Be kind.")
+    expect_equal(read, length(about + "{}developer{}# Instructions\n\nBe kind.\n\n{}" + turn), "Harmony, told what to be")
+    out, read = conversation(scratch, HARMONY, harmony, ["t", "<|channel|>", "analysis", "<|message|>", "hm", "<|end|>", "<|return|>"], ["A question", "A question"])
+    expect_equal(out, "<think>hm</think>\n\n" * 2, "Harmony, a thought alone")
+    expect_equal(read, length(about + turn + "{}_{}{}" + turn) - 1, "thoughts are not read again")
+
 
 @test
 def a_file_without_a_template_goes_on_with_a_transcript(scratch):
@@ -169,7 +270,7 @@ def a_file_without_a_template_goes_on_with_a_transcript(scratch):
 @test
 def other_templates_are_an_error(scratch):
     path = scratch / "other.gguf"
-    for template, wanted_error in (("{{ '[INST]' + message }}", "expected ChatML (<|im_start|>role ... <|im_end|>) or Gemma's form"),
+    for template, wanted_error in (("{{ '[INST]' + message }}", "expected ChatML (<|im_start|>role ... <|im_end|>), Gemma's form (<start_of_turn>role ... <end_of_turn>) or Harmony"),
                                    (QWEN3, "the chat template's tokens are not in the vocabulary")):
         model = Model(path, "llama", block_count=1, embedding_length=288)
         model.byte_pairs([("yes", USER_DEFINED)])

@@ -19,7 +19,7 @@ import sys
 import gguf
 import numpy as np
 
-from harness import CHAT, MODEL, expect, expect_equal, main, run, score, test
+from harness import CHAT, MODEL, expect, expect_equal, main, run, score, test, write_safetensors
 
 TEXT = pathlib.Path(__file__).parents[2] / "README.md"
 FRANCE = "What is the capital of France?"
@@ -154,9 +154,9 @@ def broken_files(scratch):
             file.seek(at), file.write(old)
 
     cases = [
-        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama, qwen2, qwen3, gemma3), found 'mamba'"),
+        (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3, gpt-oss), found 'mamba'"),
         (b"tokenizer.ggml.model", b"gpt2", b"bert", "tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama (SentencePiece), found 'bert'"),
-        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, found 'other_'"),
+        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, gpt-4o, found 'other_'"),
         (b"blk.7.attn_k.weight", b"attn_k", b"attn_x", "has no layer 'blk.7.attn_k'"),
         (b"blk.7.attn_norm.weight", b"attn_norm", b"attn_nora", "blk.7.attn_norm.weight"),
         (b"tokenizer.ggml.tokens", b"tokens", b"tokenz", "has no key 'tokenizer.ggml.tokens'"),
@@ -175,18 +175,6 @@ def broken_files(scratch):
     expect("broken.gguf: byte " in run("--prompt", FRANCE, model=str(copy), code=1)[1], "a cut file")
     for path, wanted in (TEXT, "header length"), ("/nowhere.gguf", "/nowhere.gguf: cannot open"), (scratch, "--tokenizer"):
         expect(wanted in run("--prompt", FRANCE, model=str(path), code=1)[1], wanted)
-
-
-def write_safetensors(path, tensors):
-    header, at = {}, 0
-    for name, tensor in tensors.items():
-        header[name] = {"dtype": "F16", "shape": tensor.shape, "data_offsets": [at, at + tensor.nbytes]}
-        at += tensor.nbytes
-    head = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(head)) + head)
-        for tensor in tensors.values():
-            file.write(tensor.tobytes())
 
 
 @test

@@ -79,13 +79,16 @@ TEST(HyperParameters, ComeFromTheKeys) {
 
 TEST(HyperParameters, BadOnesAreNamed) {
   const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
-  EXPECT_THAT(fails(llama(9, 3, "mamba")),
-              HasSubstr("expected one of the architectures that are known (llama, qwen2, qwen3, gemma3), found 'mamba'"));
+  EXPECT_THAT(
+      fails(llama(9, 3, "mamba")),
+      HasSubstr(
+          "expected one of the architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3, gpt-oss), found 'mamba'"));
   EXPECT_THAT(fails(GgufBuilder()), HasSubstr("has no key 'general.architecture'"));
   EXPECT_THAT(fails(GgufBuilder().text("general.architecture", "llama")), HasSubstr("has no key 'llama.block_count'"));
-  EXPECT_THAT(fails(llama(0)), HasSubstr("num_attention_heads: 0.000000 is out of range"));
+  EXPECT_THAT(fails(llama(0)), HasSubstr("llama.attention.head_count: expected a whole number from 1 to 16777216, found 0"));
   EXPECT_THAT(fails(llama(9, 4)), HasSubstr("do not fit each other: 9, 4, 64"));
-  EXPECT_THAT(fails(llama().number("llama.rope.freq_base", 6, -1.0f)), HasSubstr("rope_theta"));
+  EXPECT_THAT(fails(llama().number("llama.rope.freq_base", 6, -1.0f)),
+              HasSubstr("llama.rope.freq_base: expected a number above 0 and below 1e12, found -1"));
   EXPECT_THAT(fails(llama().text("llama.rope.scaling.type", "yarn")),
               HasSubstr("llama.rope.scaling.type: expected none or linear, found 'yarn'"));
   EXPECT_THAT(fails(llama().number("llama.rope.dimension_count", 4, uint32_t{32})),
@@ -99,7 +102,71 @@ TEST(HyperParameters, BadOnesAreNamed) {
   EXPECT_THAT(fails(llama(9, 3, "gemma3").numbers("gemma3.attention.sliding_window_pattern", {1, 0})),
               HasSubstr("sliding_window_pattern': expected a number"));
   EXPECT_THAT(fails(llama(9, 3, "gemma3").number("gemma3.attention.sliding_window", 4, uint32_t{1} << 25)),
-              HasSubstr("attention.sliding_window: 33554432.000000 is out of range"));
+              HasSubstr("gemma3.attention.sliding_window: expected a whole number from 1 to 16777216, found 33554432"));
+}
+
+GgufBuilder mixture(uint32_t experts = 8, uint32_t used = 2) {
+  GgufBuilder file = llama(9, 3, "qwen3moe");
+  file.number("qwen3moe.expert_count", 4, experts).number("qwen3moe.expert_used_count", 4, used);
+  return file.number("qwen3moe.expert_feed_forward_length", 4, uint32_t{768});
+}
+
+TEST(HyperParameters, OfMixtures) {
+  const HyperParameters found = hyper_parameters(mixture().read());
+  EXPECT_EQ(found.feed_forward, 768) << "of one expert, and not of the layers without experts, which such models lack";
+  EXPECT_EQ(found.experts, 8);
+  EXPECT_EQ(found.experts_used, 2);
+  EXPECT_EQ(hyper_parameters(mixture(8, 8).read()).experts_used, 8);
+  const HyperParameters without = hyper_parameters(llama().read());
+  EXPECT_EQ(without.feed_forward, 1536);
+  EXPECT_EQ(without.experts_used, 1) << "a token has one MLP";
+}
+
+TEST(HyperParameters, MixturesOfAnotherKindAreNamed) {
+  const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
+  EXPECT_THAT(fails(llama(9, 3, "qwen3moe")), HasSubstr("has no key 'qwen3moe.expert_feed_forward_length'"));
+  EXPECT_THAT(fails(mixture(0)), HasSubstr("qwen3moe.expert_count: expected a whole number from 1 to 16777216, found 0"));
+  EXPECT_THAT(fails(mixture(8, 0)),
+              HasSubstr("qwen3moe.expert_used_count: expected a whole number from 1 to 16777216, found 0"));
+  EXPECT_THAT(fails(mixture(8, 9)), HasSubstr("a token has 9 experts, expected at most as many as there are, 8"));
+  for (const char* key : {"expert_shared_count", "leading_dense_block_count", "expert_group_count"}) {
+    const std::string name = std::string("qwen3moe.") + key;
+    EXPECT_THAT(fails(mixture().number(name, 4, uint32_t{1})), HasSubstr(name + ": expected none, found 1"));
+    EXPECT_EQ(fails(mixture().number(name, 4, uint32_t{0})), "nothing failed");
+  }
+  for (const char* key : {"expert_gating_func", "expert_weights_norm", "expert_weights_scale"}) {
+    const std::string name = std::string("qwen3moe.") + key;
+    EXPECT_THAT(fails(mixture().number(name, 4, uint32_t{2})), HasSubstr(name + ": expected 1, found 2"));
+    EXPECT_EQ(fails(mixture().number(name, 4, uint32_t{1})), "nothing failed");
+  }
+  EXPECT_EQ(fails(mixture().number("qwen3moe.expert_gating_func", 4, uint32_t{3})), "nothing failed") << "the same shares";
+}
+
+GgufBuilder oss(const std::string& scaling) {
+  GgufBuilder file = llama(9, 3, "gpt-oss");
+  file.number("gpt-oss.expert_count", 4, uint32_t{32}).number("gpt-oss.expert_used_count", 4, uint32_t{4});
+  file.number("gpt-oss.expert_feed_forward_length", 4, uint32_t{2880})
+      .number("gpt-oss.attention.sliding_window", 4, uint32_t{128});
+  file.number("gpt-oss.rope.freq_base", 6, 150000.0f).number("gpt-oss.rope.scaling.factor", 6, 32.0f);
+  return file.text("gpt-oss.rope.scaling.type", scaling);
+}
+
+TEST(HyperParameters, OfGptOss) {
+  const auto yarn = [] { return oss("yarn").number("gpt-oss.rope.scaling.original_context_length", 4, uint32_t{4096}); };
+  const HyperParameters found = hyper_parameters(yarn().read());
+  EXPECT_EQ(found.yarn_context, 4096);
+  EXPECT_EQ(found.rotation_factor, 32);
+  EXPECT_TRUE(found.is_local(0)) << "of two layers the first";
+  EXPECT_FALSE(found.is_local(1));
+  EXPECT_EQ(hyper_parameters(oss("linear").read()).yarn_context, 0);
+  const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
+  EXPECT_THAT(fails(oss("yarn")), HasSubstr("has no key 'gpt-oss.rope.scaling.original_context_length'"));
+  EXPECT_THAT(fails(oss("longrope")), HasSubstr("gpt-oss.rope.scaling.type: expected none, linear or yarn, found 'longrope'"));
+  EXPECT_THAT(fails(yarn().number("gpt-oss.rope.scaling.yarn_beta_fast", 6, 16.0f)),
+              HasSubstr("gpt-oss.rope.scaling.yarn_beta_fast: expected 32.000000, found 16"));
+  EXPECT_EQ(fails(yarn().number("gpt-oss.rope.scaling.yarn_beta_slow", 6, 1.0f)), "nothing failed");
+  EXPECT_THAT(fails(yarn().number("gpt-oss.rope.freq_base_swa", 6, 10000.0f)),
+              HasSubstr("gpt-oss.rope.freq_base_swa: expected that of all layers, 150000.000000, found 10000"));
 }
 
 TEST(HyperParameters, OfGemmaHaveLocalLayers) {
@@ -145,7 +212,7 @@ TEST(HyperParameters, OfAFolderComeFromItsConfiguration) {
   EXPECT_TRUE(found.architecture.qkv_bias);
   EXPECT_EQ(found.width, 896);
   EXPECT_FALSE(found.is_local(0)) << "Qwen2 attends to everything unless it is told otherwise";
-  EXPECT_THAT(failure([&] { read("gemma3"); }), HasSubstr("(llama, qwen2, qwen3), found 'gemma3'"));
+  EXPECT_THAT(failure([&] { read("gemma3"); }), HasSubstr("(llama, qwen2, qwen3, qwen3_moe), found 'gemma3'"));
   fs::remove_all(folder);
 }
 

@@ -4,8 +4,10 @@ A script of tests is called with CHAT MODEL.gguf and prints a line for each, "pa
 is 1 when one failed. What a test returns, if anything, is printed behind its name.
 """
 
+import json
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,19 @@ def expect_equal(found, wanted, what=""):
 def score(*arguments, model=MODEL):
     out, _ = run("--perplexity", *arguments, model=model)
     return {key: float(value) for key, value in (line.split() for line in out.splitlines())}
+
+
+def write_safetensors(path, tensors):
+    """tensors: arrays of float16 by name."""
+    header, at = {}, 0
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": "F16", "shape": tensor.shape, "data_offsets": [at, at + tensor.nbytes]}
+        at += tensor.nbytes
+    head = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head)
+        for tensor in tensors.values():
+            file.write(tensor.tobytes())
 
 
 def main():

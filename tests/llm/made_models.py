@@ -4,9 +4,9 @@ import gguf
 import numpy as np
 from gguf.quants import quantize
 
-Q4_0, Q4_1, Q5_0, Q8_0 = (getattr(gguf.GGMLQuantizationType, name) for name in ("Q4_0", "Q4_1", "Q5_0", "Q8_0"))
+Q4_0, Q4_1, Q5_0, Q8_0, MXFP4, F32 = (getattr(gguf.GGMLQuantizationType, name) for name in ("Q4_0", "Q4_1", "Q5_0", "Q8_0", "MXFP4", "F32"))
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
-BIAS, HEAD_NORMS, RESULT_NORMS = ("qwen2",), ("qwen3", "gemma3"), ("gemma3",)
+BIAS, HEAD_NORMS, RESULT_NORMS, MIXTURES = ("qwen2", "gpt-oss"), ("qwen3", "qwen3moe", "gemma3"), ("gemma3",), ("qwen3moe", "gpt-oss")
 
 
 def byte_names():
@@ -61,7 +61,7 @@ class Model:
     def floats(self, name, n, mean, spread):
         self.writer.add_tensor(name, (mean + spread * self.random.normal(size=n)).astype(np.float32))
 
-    def random_weights(self, leave_out=(), own_head=False):
+    def random_weights(self, leave_out=(), own_head=False, router_rows=None):
         """q and k are in another format than v, and so are gate and up of every second layer."""
         get = self.shape.__getitem__
         width, ff, size = get("embedding_length"), get("feed_forward_length"), get("attention.key_length")
@@ -77,15 +77,46 @@ class Model:
             vectors = {"attn_norm.weight": width, "ffn_norm.weight": width}
             if self.architecture in BIAS:
                 vectors |= {"attn_q.bias": queries, "attn_k.bias": keys, "attn_v.bias": keys}
+            if self.architecture == "gpt-oss":
+                del vectors["ffn_norm.weight"]
+                vectors |= {"post_attention_norm.weight": width, "attn_output.bias": width, "attn_sinks.weight": get("attention.head_count")}
             if self.architecture in HEAD_NORMS:
                 vectors |= {"attn_q_norm.weight": size, "attn_k_norm.weight": size}
             if self.architecture in RESULT_NORMS:
                 vectors |= {"post_attention_norm.weight": width, "post_ffw_norm.weight": width}
+            if self.architecture in MIXTURES:
+                self.mixture(index, leave_out, router_rows)
+                layers = {name: layer for name, layer in layers.items() if not name.startswith("ffn")}
             for name, (n, k, kind) in layers.items():
                 self.layer(f"blk.{index}.{name}", n, k, kind)
             for name, n in vectors.items():
                 if name not in leave_out:
-                    self.floats(f"blk.{index}.{name}", n, *((0, 0.5) if name.endswith("bias") else (1, 0.2)))
+                    self.floats(f"blk.{index}.{name}", n, *((0, 0.5) if name.endswith("bias") else (1, 1) if "sinks" in name else (1, 0.2)))
+
+    def mixture(self, index, leave_out, router_rows):
+        """The router's rows are zeros, pairs of opposite ones, and one more where the number of experts is even. As many as there are
+        pairs have a positive logit. So if there are more pairs than a token has experts, nobody chooses the first expert, whose
+        weights are large: a trace of them would show. With biases, the first expert has a low one. gate and up then give numbers that
+        are cut off."""
+        get = self.shape.__getitem__
+        width, ff, experts = get("embedding_length"), get("expert_feed_forward_length"), get("expert_count")
+        pairs = self.random.normal(size=((experts - 1) // 2, width)) * 2 / np.sqrt(width)
+        last = self.random.normal(size=((experts - 1) % 2, width)) * 2 / np.sqrt(width)
+        router = np.concatenate([np.zeros((1, width)), pairs, -pairs, last])
+        biases = self.architecture == "gpt-oss"
+        if biases and "ffn_gate_inp.bias" not in leave_out:
+            self.floats(f"blk.{index}.ffn_gate_inp.bias", experts, [-30] + [0] * (experts - 1), 0.5)
+        if "ffn_gate_inp.weight" not in leave_out:
+            self.layer(f"blk.{index}.ffn_gate_inp", experts, width, F32, router[:router_rows])
+        for name, n, k, kind in (("gate", ff, width, MXFP4), ("up", ff, width, Q4_0 if index % 2 else MXFP4), ("down", width, ff, Q4_1)):
+            values = self.random.normal(size=(experts, n, k)) / np.sqrt(k)
+            if biases:
+                values *= 1 if name == "down" else 4
+                if f"ffn_{name}_exps.bias" not in leave_out:
+                    self.floats(f"blk.{index}.ffn_{name}_exps.bias", (experts, n), 0, 0.5)
+            values[0] *= 1000 if len(pairs) > get("expert_used_count") else 1
+            if f"ffn_{name}_exps.weight" not in leave_out:
+                self.layer(f"blk.{index}.ffn_{name}_exps", n, k, kind, values)
 
     def planned_answers(self, follows):
         """Blocks add nothing, and the head looks up what `follows` the last token: {token: token}. An embedding is 1 at the token's place."""

@@ -94,7 +94,7 @@ TEST(Tokenizer, BadOnesAreNamed) {
   EXPECT_THAT(failure(vocabulary("bert")), HasSubstr("tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama "
                                                      "(SentencePiece), found 'bert'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "qwen35")),
-              HasSubstr("tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, found 'qwen35'"));
+              HasSubstr("tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, gpt-4o, found 'qwen35'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"ab"})), HasSubstr("merge 0: expected two tokens, found 'ab'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"a b", "a c"})), HasSubstr("merge 1: expected two tokens, found 'a c'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {}, {1})),
@@ -137,6 +137,18 @@ TEST(Words, FollowTheRegularExpression) {
   EXPECT_THAT(words("end  \n"), ElementsAre("end", "  \n"));
   EXPECT_THAT(words("\u00A0\u3000x"), ElementsAre("\u00A0", "\u3000", "x"));
   EXPECT_THAT(words(" ?!x"), ElementsAre(" ?!", "x"));
+}
+
+TEST(Words, OfGpt4oBeginWithCapitals) {
+  const auto gpt4o = [](std::string_view text) { return words(text, WordRule::gpt4o); };
+  EXPECT_THAT(gpt4o("aTestOf HTMLPages's 12345/x"), ElementsAre("a", "Test", "Of", " HTMLPages's", " ", "123", "45", "/x"));
+  EXPECT_THAT(gpt4o("NASA'LL go://\n/ \n x"), ElementsAre("NASA'LL", " go", "://\n/", " \n", " x"));
+  // Letters of neither case, and marks, are as good as small ones and as capitals.
+  EXPECT_THAT(gpt4o("\u4E2DA\u4E2D!"), ElementsAre("\u4E2DA\u4E2D", "!"));
+  EXPECT_THAT(gpt4o("\u4E2DAB"), ElementsAre("\u4E2D", "AB"));
+  EXPECT_THAT(gpt4o("A\u0301B"), ElementsAre("A\u0301", "B"));
+  EXPECT_THAT(gpt4o("\u0301A\u0301"), ElementsAre("\u0301A\u0301"));
+  EXPECT_THAT(gpt4o("1\u0301 \u0301"), ElementsAre("1", "\u0301", " \u0301"));
 }
 
 TEST(Words, OfQwenTakeAnyCharacterInFrontOfLetters) {

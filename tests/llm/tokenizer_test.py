@@ -65,6 +65,12 @@ def strings():
 QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
+# With small and capital letters, as tokenizers has the rule of GPT-4o (o200k_base).
+CAPITALS, SMALL, SUFFIX = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O = (rf"[^\r\n\p{{L}}\p{{N}}]?{CAPITALS}*{SMALL}+{SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?{CAPITALS}+{SMALL}*{SUFFIX}|"
+         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
 def value(key):
     return READER.fields["tokenizer.ggml." + key].contents()
 
@@ -73,17 +79,18 @@ def reference(pre):
     """The model's tokenizer, with words as this pre-tokenizer cuts them."""
     merges = [tuple(merge.split(" ")) for merge in value("merges")]
     model = tokenizers.Tokenizer(models.BPE({token: i for i, token in enumerate(value("tokens"))}, merges))
-    first = {"smollm": pre_tokenizers.Digits(individual_digits=True), "qwen2": pre_tokenizers.Split(tokenizers.Regex(QWEN2), "isolated")}[pre]
+    first = {"smollm": pre_tokenizers.Digits(individual_digits=True), "qwen2": pre_tokenizers.Split(tokenizers.Regex(QWEN2), "isolated"),
+             "gpt-4o": pre_tokenizers.Split(tokenizers.Regex(GPT4O), "isolated")}[pre]
     model.pre_tokenizer = pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre == "smollm")])
     model.decoder = decoders.ByteLevel()
     return model
 
 
-def with_words_of_qwen2(path):
-    """The model's tokenizer as a file whose words are Qwen2's."""
+def with_words_of(pre, path):
+    """The model's tokenizer as a file whose words are others."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(value("tokens"))
     writer.add_token_types(value("token_type"))
     writer.add_token_merges(value("merges"))
@@ -137,14 +144,15 @@ def main():
     texts = [text.replace("\0", "") for text in strings()]
     right = True
     with tempfile.TemporaryDirectory() as folder:
-        qwen2, pieces = f"{folder}/qwen2.gguf", f"{folder}/pieces.gguf"
-        with_words_of_qwen2(qwen2)
-        for pre, path in (("smollm", MODEL), ("qwen2", qwen2)):
+        qwen2, gpt4o, pieces = f"{folder}/qwen2.gguf", f"{folder}/gpt4o.gguf", f"{folder}/pieces.gguf"
+        with_words_of("qwen2", qwen2)
+        with_words_of("gpt-4o", gpt4o)
+        for pre, path in (("smollm", MODEL), ("gpt-4o", gpt4o), ("qwen2", qwen2)):
             model = reference(pre)
             # Some control characters have no token and are left out.
             missing = bytes(b for b in range(128) if not model.encode(chr(b)).ids)
             right &= check(f"byte-level BPE, {pre}", path, texts, [each.ids for each in model.encode_batch(texts)], missing)
-            texts = texts[::2]
+            texts = texts[::1 if pre == "smollm" else 2]
         short = [text for text in texts if len(text) < 60][::5] + ["don't  <b>Alice</b>\n\n\n   she don'tt", "a" * 60, "\u2581 \u2581"]
         for space_prefix in False, True:
             model = with_pieces(pieces, space_prefix)

@@ -1,0 +1,108 @@
+#include "loader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "half.h"
+
+namespace llm {
+namespace {
+
+namespace mm = metal_marlin;
+
+// Do two layers become one handle?
+bool fit(const marlin_layer_info& a, const marlin_layer_info& b) {
+  return a.format == b.format && a.group_size == b.group_size && a.flags == b.flags &&
+         a.dtype == b.dtype && a.layout == b.layout;
+}
+
+}  // namespace
+
+Loader::Loader(const std::string& path, int64_t layers, std::function<void(double)> progress)
+    : path_(path),
+      file_(path),
+      layers_(file_.layers()),
+      names_(find(kGgufNames.embedding) ? kGgufNames : kHuggingFaceNames),
+      progress_(std::move(progress)),
+      all_(static_cast<double>(layers)) {}
+
+Joined Loader::load(const mm::context& to, const std::vector<std::string>& names, int64_t n,
+                    int64_t k, int64_t experts, marlin_format floats) {
+  std::vector<const marlin_layer_info*> found;
+  int64_t rows = 0;
+  for (const std::string& name : names) {
+    const marlin_layer_info* layer = find(name);
+    if (!layer) throw std::runtime_error(path_ + ": has no layer '" + name + "'");
+    if (layer->experts != experts) wrong_size(name, layer->experts, experts, "experts");
+    if (layer->k != k) wrong_size(name, layer->k, k, "columns");
+    rows += layer->n;
+    found.push_back(layer);
+  }
+  if (n != 0 && rows != n) wrong_size(names[0], rows, n, "rows");
+  Joined joined;
+  for (size_t begin = 0, end = 0; begin < found.size(); begin = end) {
+    while (end < found.size() && fit(*found[begin], *found[end])) ++end;
+    joined.push_back(load(to, Layers(found).subspan(begin, end - begin), floats));
+  }
+  return joined;
+}
+
+mm::weights Loader::load(const mm::context& to, Layers layers, marlin_format floats) {
+  std::vector<const char*> names;
+  for (const marlin_layer_info* layer : layers) names.push_back(layer->name);
+  auto desc = mm::make<marlin_load_desc>();
+  desc.layers = names.data();
+  desc.layer_count = static_cast<uint32_t>(names.size());
+  if (layers[0]->format == MARLIN_FORMAT_NONE) desc.format = floats;
+  loading_ = static_cast<double>(names.size());
+  desc.user = this;
+  desc.progress = [](void* user, uint64_t done, uint64_t total) {
+    const auto* const self = static_cast<const Loader*>(user);
+    const double part = total ? static_cast<double>(done) / static_cast<double>(total) : 1;
+    self->progress_(std::min(1.0, (self->loaded_ + self->loading_ * part) / self->all_));
+    return 0;
+  };
+  mm::weights weights = mm::load(to, file_, desc);
+  loaded_ += loading_;
+  return weights;
+}
+
+// Files align nothing, so elements are copied out.
+std::vector<float> Loader::vector(const std::string& tensor, int64_t size) const {
+  const marlin_matrix m = file_.tensor(tensor);
+  if (m.rows * m.cols != size) wrong_size(tensor, m.rows * m.cols, size, "elements");
+  const auto* bytes = static_cast<const unsigned char*>(m.data) + m.offset_bytes;
+  std::vector<float> out(static_cast<size_t>(size));
+  for (size_t i = 0; i < out.size(); ++i) {
+    uint16_t half = 0;
+    if (m.dtype == MARLIN_F32)
+      std::memcpy(&out[i], bytes + 4 * i, 4);
+    else
+      std::memcpy(&half, bytes + 2 * i, 2);
+    if (m.dtype == MARLIN_F16)
+      out[i] = float16_to_float(half);
+    else if (m.dtype == MARLIN_BF16)
+      out[i] = bfloat16_to_float(half);
+    else if (m.dtype != MARLIN_F32)
+      throw std::runtime_error(path_ + ": tensor '" + tensor + "': expected floats");
+  }
+  return out;
+}
+
+// Names as the tables have them, with or without the ".weight" that GGUF keeps.
+const marlin_layer_info* Loader::find(const std::string& name) const {
+  for (const marlin_layer_info& layer : layers_) {
+    if (layer.name == name || layer.name == name + ".weight") return &layer;
+  }
+  return nullptr;
+}
+
+void Loader::wrong_size(const std::string& name, int64_t found, int64_t expected,
+                        const char* what) const {
+  throw std::runtime_error(path_ + ": '" + name + "': expected " + std::to_string(expected) + " " +
+                           what + ", found " + std::to_string(found));
+}
+
+}  // namespace llm
