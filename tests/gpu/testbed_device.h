@@ -3,6 +3,7 @@
 // so that a missing barrier shows.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,8 @@ struct TestbedOptions {
   std::vector<Change> changes;
   bool tensor = true;   ///< the device has tensor operations
   bool unified = true;  ///< off: the host does not reach the device's memory
+  /// Gets the work of every dispatch that ran. All of them are then counted, which takes ten times as long.
+  std::function<void(const std::string& kernel, const metal_on_cpu::Counters&)> counted;
 };
 
 class TestbedDevice final : public dv::Device {

@@ -17,7 +17,7 @@ void vary(Case& c, uint32_t seed) {
   c.accumulate = seed % 4 == 2;
 }
 
-Mixture::Mixture(const Case& spec, const Mix& mix) : mix_(mix), like_(with_rows(spec, mix)) {
+Mixture::Mixture(const Case& spec, const Mix& mix, std::span<const int32_t> ids) : mix_(mix), like_(with_rows(spec, mix)) {
   std::mt19937 random(spec.seed);
   for (int64_t e = 0; e < mix.experts; ++e) {
     Case one = like_.spec;
@@ -29,7 +29,7 @@ Mixture::Mixture(const Case& spec, const Mix& mix) : mix_(mix), like_(with_rows(
   ids_ = Matrix(mix.tokens, mix.top_k, MARLIN_I32, spec.strides);
   if (mix.scales_type != 0) scales_ = Matrix(mix.tokens, mix.top_k, mix.scales_type, spec.strides);
   for (int64_t slot = 0; slot < slots(); ++slot) {
-    const int32_t expert = pick(slot, random);
+    const int32_t expert = ids.empty() ? pick(slot, random) : ids[static_cast<size_t>(slot)];
     std::memcpy(ids_.bytes(slot / mix.top_k) + slot % mix.top_k * 4, &expert, sizeof expert);
     chosen_.push_back(expert >= 0 && expert < mix.experts ? expert : -1);
     // What a slot without expert would be scaled by is not looked at.
