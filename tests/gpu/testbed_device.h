@@ -32,7 +32,7 @@ struct TestbedOptions {
   bool tensor = true;   ///< the device has tensor operations
   bool unified = true;  ///< off: the host does not reach the device's memory
   /// Gets the work of every dispatch that ran. All of them are then counted, which takes ten times as long.
-  std::function<void(const std::string& kernel, const metal_on_cpu::Counters&)> counted;
+  std::function<void(const std::string& kernel, const metal_on_cpu::Counters&)> counted = nullptr;
 };
 
 class TestbedDevice final : public dv::Device {

@@ -92,6 +92,7 @@ void count_routes(const std::vector<int32_t>& ids, int64_t experts, int64_t tile
     if (id >= 0 && id < experts) ++rows[static_cast<size_t>(id)];
   for (const int64_t of_expert : rows) {
     out.rows += of_expert;
+    out.eights += of_expert / tile_rows * (tile_rows / 8) + (of_expert % tile_rows + 7) / 8;
     out.distinct += of_expert != 0;
     out.items += (of_expert + tile_rows - 1) / tile_rows;
   }
@@ -108,6 +109,8 @@ void judge(const ExpertCase& c, const mm::gpu::ProductKernel& kernel, CountedExp
   const uint64_t sums = u(out.rows * kExpertN) * sizeof(float);
   const bool prepares = c.int8 || c.act_order;
   const uint64_t prepared_rows = u(c.act_order ? out.rows : c.tokens);
+  // Of eight rows each, and none where a tile has no row of eight.
+  const double matrix = kernel.matrix && !kernel.tensor ? ratio(8 * u(out.eights), u(out.rows)) : 0;
   std::optional<double> once;
   if (items == distinct) once = 1.10;
   const uint64_t weight_lines = codes.simdgroup_lines + scales.simdgroup_lines;
@@ -123,6 +126,7 @@ void judge(const ExpertCase& c, const mm::gpu::ProductKernel& kernel, CountedExp
       {"scale lines", once_an_item(scales), 1, Goal::exactly},
       {"A lines", ratio(a.simdgroup_lines * 64, u(out.rows) * row) / (kExpertN / 128.0), {}, Goal::at_most},
       {"rows", ratio(items * u(kernel.rows), u(out.rows)), {}, Goal::at_most},
+      {"MMAs", ratio(512 * product.matrix_multiplies, u(out.rows * kExpertN * kExpertK)), matrix, Goal::exactly},
       {"prepared", ratio(written, prepared_rows * row), prepares ? 1 : 0, Goal::exactly},
       {"ids", ratio(read(route, MARLIN_BUFFER_IDS), u(c.tokens * c.top_k) * 4), 1, Goal::exactly},
       {"written", ratio(product.buffers.at(MARLIN_BUFFER_PARTIALS).bytes_written, sums), 1, Goal::exactly},

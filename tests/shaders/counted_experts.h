@@ -37,6 +37,7 @@ inline constexpr int64_t kCountedTokens[] = {1, 4, 16, 64, 256};
 ///   code lines    64-byte lines, counted once for each load of a simdgroup / lines of an item's expert; scale lines likewise
 ///   A lines       the same of activations / lines of the routed rows, for 128 columns of C
 ///   rows          rows of all tiles / rows that they have
+///   MMAs          8x8x8 simdgroup matrix products / (routed rows N K / 512)
 ///   prepared      bytes of activations that quantize or gather writes / those of each row once; 0: nobody prepares
 ///   ids           bytes of ids that route asks for / bytes of ids
 ///   written       bytes of partial sums that the product writes / those of each routed row once
@@ -47,6 +48,7 @@ struct CountedExperts {
   int64_t rows = 0;      ///< routed rows whose expert exists
   int64_t distinct = 0;  ///< experts that have one
   int64_t items = 0;
+  int64_t eights = 0;  ///< tiles of up to eight rows that their rows fill, for kernels of 16 rows and more
   uint64_t code_bytes = 0, packed_bytes = 0;  ///< of an expert
   std::vector<std::pair<std::string, metal_on_cpu::Counters>> dispatches;
   std::vector<Quantity> quantities;
