@@ -175,6 +175,12 @@ struct Source {
   bool tensor = false;
 };
 
+std::string text_of(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(MARLIN_SHADERS + file, std::ios::binary).rdbuf();
+  return text.str();
+}
+
 /// Where a kernel is, and the macros that leave the others of its file out: compiling all of them takes minutes.
 Source source_of(const std::string& name) {
   const auto starts = [&](const char* with) { return name.starts_with(with); };
@@ -237,13 +243,14 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (const auto found = libraries_.find(name); found != libraries_.end()) return found->second;
   const Source source = source_of(name);
-  std::ifstream file(MARLIN_SHADERS + std::string(source.tensor ? "/../metal4/" : "/") + source.file, std::ios::binary);
-  if (!file) return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
-  std::stringstream text;
-  text << file.rdbuf();
-  std::string changed = text.str();
+  std::string changed = text_of((source.tensor ? "/../metal4/" : "/") + source.file);
+  if (changed.empty())
+    return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
   for (const TestbedOptions::Change& change : options_.changes) {
-    if (change.file != source.file) continue;
+    const std::string include = "#include \"" + change.file + "\"";
+    const size_t header = changed.find(include);
+    if (change.file != source.file && header == std::string::npos) continue;
+    if (change.file != source.file) changed.replace(header, include.size(), text_of("/" + change.file));
     const size_t at = changed.find(change.from);
     if (at == std::string::npos)
       return Status::error(MARLIN_E_INTERNAL, "%s has no \"%s\"", change.file.c_str(), change.from.c_str());
