@@ -34,46 +34,6 @@ class Experts : public testing::Test {
   }
 };
 
-constexpr Mix kMixes[] = {
-    {1, 1, 1, Pick::random, false, 0},           {1, 5, 4, Pick::random, false, 0},
-    {1, 40, 4, Pick::random, true, MARLIN_F32},  {2, 8, 8, Pick::repeated, false, 0},
-    {5, 7, 2, Pick::outside, false, 0},          {5, 3, 4, Pick::outside, true, MARLIN_BF16},
-    {20, 4, 3, Pick::random, true, MARLIN_F16},  {37, 6, 1, Pick::last, false, MARLIN_F32},
-    {1, 4, 2, Pick::outside, false, MARLIN_F32}, {0, 3, 2, Pick::random, false, 0},
-};
-
-TEST_F(Experts, OfEveryFormatAreThoseOfFloat64) {
-  const Gpu device = gpu();
-  uint32_t seed = 1;
-  for (const trial::Kind& kind : trial::kKinds) {
-    if (kind.format > MARLIN_IQ4) continue;  // which this backend does not take
-    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
-      Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 33, seed % 2 == 0 ? 150 : 33);
-      trial::vary(c, ++seed);
-      expect_right(c, kMixes[seed % std::size(kMixes)], seed % 7 == 0);
-    }
-  }
-}
-
-/// Each kernel, also with more rows of an expert than its tile has, in blocks of a few tokens, in any order of threadgroups.
-TEST_F(Experts, OfEveryKernelAreThoseOfFloat64) {
-  uint32_t seed = 1;
-  for (const char* const codes : {"u4", "fp4"}) {
-    const trial::Kind& kind = trial::kKinds[codes[0] == 'u' ? 1 : 5];
-    for (const auto& kernel : mm::gpu::simdgroup_policy().kernels) {
-      const auto codes_kind = codes[0] == 'u' ? mm::gpu::KernelCodes::u4 : mm::gpu::KernelCodes::fp4;
-      const std::string name(kernel.name(codes_kind, mm::gpu::ActivationKind::f16));
-      for (const int64_t most_rows : {mm::gpu::kMostRows, int64_t{7}}) {
-        const Gpu device = gpu(name.c_str(), most_rows, ++seed);
-        Case c = trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 150);
-        c.a_type = MARLIN_F16;
-        c.seed = seed;
-        expect_right(c, {23, 3, 3, Pick::outside, seed % 2 == 0, seed % 3 == 0 ? MARLIN_F32 : 0});
-      }
-    }
-  }
-}
-
 TEST_F(Experts, TakeEveryEpilogue) {
   const Gpu device = gpu();
   for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI; ++epilogue) {

@@ -127,6 +127,10 @@ int32_t Mixture::pick(int64_t slot, std::mt19937& random) const {
     if (slot < mix_.top_k) return slot == 0 ? 0 : static_cast<int32_t>(experts - 1);
     return static_cast<int32_t>(1 + random() % (experts - 2));
   }
+  if (mix_.pick == Pick::skewed) {
+    const double u = std::uniform_real_distribution<double>()(random);
+    return static_cast<int32_t>(std::pow(static_cast<double>(experts) + 1, u)) - 1;
+  }
   constexpr int32_t kNowhere[] = {-1, INT32_MIN, INT32_MAX};
   if (mix_.pick == Pick::outside && random() % 3 != 0)
     return random() % 2 != 0 ? kNowhere[slot % 3] : static_cast<int32_t>(experts);

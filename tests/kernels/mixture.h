@@ -20,7 +20,8 @@ enum class Pick : uint8_t {
   last,      ///< all the last one
   repeated,  ///< a token's all the same
   outside,   ///< some are none
-  ends       ///< only the first token has the first and the last
+  ends,      ///< only the first token has the first and the last
+  skewed     ///< by Zipf's law
 };
 
 struct Mix {
