@@ -80,9 +80,9 @@ void run_row(const Row& row, uint32_t seed) {
   EXPECT_TRUE(mixture.check()) << describe();
 }
 
-/// Every pair of choices in a long campaign; else half of the array. METAL_MARLIN_PAIRS limits how many.
+/// Every pair of choices in a long campaign; else a third of the array. METAL_MARLIN_PAIRS limits how many.
 TEST(MixturePairs, StayWithinTheirBounds) {
-  constexpr uint32_t kParts = 2;
+  constexpr uint32_t kParts = 3;
   const char* const most = std::getenv("METAL_MARLIN_PAIRS");
   const uint32_t step = whole_campaigns() ? 1 : kParts;
   int done = 0;

@@ -129,7 +129,7 @@ TEST(ExpertsOnTensorOperations, AreDecodedOnceATile) {
 /// Mistakes that change no result: only their work shows them.
 struct Waste {
   const char *name, *file, *from, *to, *quantity;
-  bool act_order = false;
+  const char* kernel = "gemv_fp4_f16_m8";
 };
 void PrintTo(const Waste& waste, std::ostream* out) { *out << waste.name; }
 constexpr Waste kWaste[] = {
@@ -142,13 +142,17 @@ constexpr Waste kWaste[] = {
      "written"},
     {"sums_of_others_read", "finish.metal", "if (expert < 0) continue;",
      "if (partials[long(row) * args.n + column] == 1e30f) v = 1.0f;\n    if (expert < 0) continue;", "sums"},
+    {"missing_rows_multiplied", "regdecode.metal", "return routed && !rows.has(8 * m);", "return false;", "MMAs",
+     "regdecode_fp4_f16_m32_n128_threadgroup"},
+    {"missing_rows_multiplied_direct", "regdecode.metal", "return routed && !rows.has(8 * m);", "return false;", "MMAs",
+     "regdecode_fp4_f16_m16_n32_direct"},
 };
 
 class PlantedWaste : public testing::TestWithParam<Waste> {};
 
 TEST_P(PlantedWaste, IsCounted) {
   const Waste& waste = GetParam();
-  ExpertCase c = {.weights = "mxfp4", .tokens = 16, .top_k = 1, .experts = kExperts, .kernel = "gemv_fp4_f16_m8"};
+  ExpertCase c = {.weights = "mxfp4", .tokens = 16, .top_k = 1, .experts = kExperts, .kernel = waste.kernel};
   if (waste.quantity == std::string("sums")) c.routes = Routes::outside;
   CountedExperts without, with;
   ASSERT_TRUE(count(c, without));
