@@ -86,13 +86,22 @@ uint64_t read(const Counters& c, int buffer) {
   return found == c.buffers.end() ? 0 : found->second.bytes_read;
 }
 
+/// Rows that a kernel multiplies of a tile that has so many: eights of them or, with tiles of up to eight, as many as are left
+/// when the tile has been halved while half of it has room for them.
+int64_t multiplied(int64_t rows, int64_t tile_rows) {
+  if (rows == 0) return 0;
+  if (tile_rows > 8) return (rows + 7) / 8 * 8;
+  while (rows <= tile_rows / 2) tile_rows /= 2;
+  return tile_rows;
+}
+
 void count_routes(const std::vector<int32_t>& ids, int64_t experts, int64_t tile_rows, CountedExperts& out) {
   std::vector<int64_t> rows(static_cast<size_t>(experts));
   for (const int32_t id : ids)
     if (id >= 0 && id < experts) ++rows[static_cast<size_t>(id)];
   for (const int64_t of_expert : rows) {
     out.rows += of_expert;
-    out.eights += of_expert / tile_rows * (tile_rows / 8) + (of_expert % tile_rows + 7) / 8;
+    out.multiplied += of_expert / tile_rows * tile_rows + multiplied(of_expert % tile_rows, tile_rows);
     out.distinct += of_expert != 0;
     out.items += (of_expert + tile_rows - 1) / tile_rows;
   }
@@ -109,9 +118,11 @@ void judge(const ExpertCase& c, const mm::gpu::ProductKernel& kernel, CountedExp
   const uint64_t sums = u(out.rows * kExpertN) * sizeof(float);
   const bool prepares = c.int8 || c.act_order;
   const uint64_t prepared_rows = u(c.act_order ? out.rows : c.tokens);
-  // Of eight rows each, and none where a tile has no row of eight.
-  const double matrix = kernel.matrix && !kernel.tensor ? ratio(8 * u(out.eights), u(out.rows)) : 0;
-  std::optional<double> once;
+  const auto fma = product.operations.find("float fma");
+  const uint64_t fmas = fma == product.operations.end() ? 0 : fma->second;
+  const uint64_t products = u(out.multiplied * kExpertN * kExpertK);
+  std::optional<double> once, most_fmas;
+  if (out.kernel.starts_with("gemv_fp4")) most_fmas = 1.10;
   if (items == distinct) once = 1.10;
   const uint64_t weight_lines = codes.simdgroup_lines + scales.simdgroup_lines;
   const auto once_an_item = [&](const metal_on_cpu::BufferCounters& b) {
@@ -125,8 +136,9 @@ void judge(const ExpertCase& c, const mm::gpu::ProductKernel& kernel, CountedExp
       {"code lines", once_an_item(codes), 1, Goal::exactly},
       {"scale lines", once_an_item(scales), 1, Goal::exactly},
       {"A lines", ratio(a.simdgroup_lines * 64, u(out.rows) * row) / (kExpertN / 128.0), {}, Goal::at_most},
-      {"rows", ratio(items * u(kernel.rows), u(out.rows)), {}, Goal::at_most},
-      {"MMAs", ratio(512 * product.matrix_multiplies, u(out.rows * kExpertN * kExpertK)), matrix, Goal::exactly},
+      {"rows", ratio(u(out.multiplied), u(out.rows)), {}, Goal::at_most},
+      {"MMAs", ratio(512 * product.matrix_multiplies, products), kernel.matrix ? 1 : 0, Goal::exactly},
+      {"FMAs", ratio(fmas, products), most_fmas, Goal::at_most},
       {"prepared", ratio(written, prepared_rows * row), prepares ? 1 : 0, Goal::exactly},
       {"ids", ratio(read(route, MARLIN_BUFFER_IDS), u(c.tokens * c.top_k) * 4), 1, Goal::exactly},
       {"written", ratio(product.buffers.at(MARLIN_BUFFER_PARTIALS).bytes_written, sums), 1, Goal::exactly},

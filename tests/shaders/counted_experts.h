@@ -36,8 +36,9 @@ inline constexpr int64_t kCountedTokens[] = {1, 4, 16, 64, 256};
 ///   over experts  bytes of codes and scales asked for / those of each expert that has tokens, once
 ///   code lines    64-byte lines, counted once for each load of a simdgroup / lines of an item's expert; scale lines likewise
 ///   A lines       the same of activations / lines of the routed rows, for 128 columns of C
-///   rows          rows of all tiles / rows that they have
-///   MMAs          8x8x8 simdgroup matrix products / (routed rows N K / 512)
+///   rows          rows that are multiplied / routed rows
+///   MMAs          8x8x8 simdgroup matrix products / (rows that are multiplied N K / 512)
+///   FMAs          multiply-adds of float32 outside of these / (rows that are multiplied N K)
 ///   prepared      bytes of activations that quantize or gather writes / those of each row once; 0: nobody prepares
 ///   ids           bytes of ids that route asks for / bytes of ids
 ///   written       bytes of partial sums that the product writes / those of each routed row once
@@ -48,7 +49,7 @@ struct CountedExperts {
   int64_t rows = 0;      ///< routed rows whose expert exists
   int64_t distinct = 0;  ///< experts that have one
   int64_t items = 0;
-  int64_t eights = 0;  ///< tiles of up to eight rows that their rows fill, for kernels of 16 rows and more
+  int64_t multiplied = 0;  ///< rows of tiles that a kernel multiplies, which has more than `rows` where tiles are not full
   uint64_t code_bytes = 0, packed_bytes = 0;  ///< of an expert
   std::vector<std::pair<std::string, metal_on_cpu::Counters>> dispatches;
   std::vector<Quantity> quantities;

@@ -144,6 +144,7 @@ constexpr Waste kWaste[] = {
      "if (partials[long(row) * args.n + column] == 1e30f) v = 1.0f;\n    if (expert < 0) continue;", "sums"},
     {"missing_rows_multiplied", "regdecode.metal", "return routed && !rows.has(8 * m);", "return false;", "MMAs",
      "regdecode_fp4_f16_m32_n128_threadgroup"},
+    {"missing_rows_added", "gemv.metal", "if (routed && !tile.has(ROWS / 2))", "if (false)", "FMAs"},
     {"missing_rows_multiplied_direct", "regdecode.metal", "return routed && !rows.has(8 * m);", "return false;", "MMAs",
      "regdecode_fp4_f16_m16_n32_direct"},
 };
