@@ -213,7 +213,8 @@ def comparable(table):
     """The table without registers, which depend on the compiler, and without alignment, which depends on the widest cell."""
     lines = table.splitlines()
     cut = lines[0].find("registers") if lines else 0
-    return [re.sub(" +", " ", line[:cut] + line[cut + len("registers"):]).strip() for line in lines if set(line) - set("- ")]
+    registers = slice(cut, cut + len("registers")) if cut >= 0 else slice(0, 0)
+    return [re.sub(" +", " ", line[:registers.start] + line[registers.stop:]).strip() for line in lines if set(line) - set("- ")]
 
 
 def counters(program, check):

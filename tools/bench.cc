@@ -1,7 +1,9 @@
 // bench: measures how fast products are, as a fraction of the machine's limits in the same minute.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -160,6 +162,8 @@ ExitCode bench(const Options& options) {
 }
 
 /// With --metal-counters, nothing is timed, and these options select rows of a table.
+constexpr const char* kCounted[] = {"--format", "-m", "--experts", "--top-k", "--skew"};
+
 void add_metal_counters(CLI::App& sub, Options& options) {
   auto* flag = sub.add_flag(
       "--metal-counters", options.metal_counters,
@@ -167,16 +171,16 @@ void add_metal_counters(CLI::App& sub, Options& options) {
       "whose tests are built)");
   for (CLI::Option* option : sub.get_options()) {
     const std::string name = option->get_name();
-    if (option != flag && name != "--help" && name != "--json" && name != "--format" &&
-        name != "-m")
-      flag->excludes(option);
+    const bool selects =
+        std::find(std::begin(kCounted), std::end(kCounted), name) != std::end(kCounted);
+    if (option != flag && name != "--help" && name != "--json" && !selects) flag->excludes(option);
   }
 }
 
 [[noreturn]] void count_metal(const CLI::App& sub) {
   std::vector<std::string> arguments;
   if (sub.count("--json") != 0) arguments.emplace_back("--json");
-  for (const char* name : {"--format", "-m"}) {
+  for (const char* name : kCounted) {
     if (sub.count(name) == 0) continue;
     arguments.emplace_back(name);
     arguments.push_back(CLI::detail::join(sub.get_option(name)->results(), ","));
@@ -205,7 +209,8 @@ constexpr const char* kFooter =
     "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
     "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
     "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
-    "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32";
+    "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32\n"
+    "  metal-marlin bench --metal-counters --experts 32 --top-k 4";
 
 }  // namespace
 

@@ -96,37 +96,71 @@ struct Sums {
   }
 };
 
+template <typename T>
+struct Operands {
+  const device uint4* codes;
+  const device void *scales, *zeros;
+  const device T* a;
+  const device float* a_scales;
+};
+
+/// The part of a simdgroup in the sums of the first ROWS rows of a tile.
+template <typename Codes, typename T, ushort ROWS, ushort ALL>
+struct Part {
+  /// Tiles of experts are seldom full. One that has half of the rows or less is summed as a tile of
+  /// half the rows, and so on. All threads of a threadgroup do the same.
+  static void sum(thread const Operands<T>& of, thread const TileRows& tile,
+                  constant ProductArgs& args, uint3 group, ushort lane, ushort simdgroup,
+                  threadgroup float (&to)[kSimdgroups][ALL][kRowBlock]) {
+    if (routed && !tile.has(ROWS / 2)) {
+      Part<Codes, T, ROWS / 2, ALL>::sum(of, tile, args, group, lane, simdgroup, to);
+      return;
+    }
+    const Walk<Codes> walk(of_expert(of.codes, tile), args, group.x, group.z);
+    const device T* row[ROWS];
+    UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(of.a, args, tile.of_a(m));
+    Sums<Codes, T, ROWS> sums;
+    sums.clear();
+    GroupScales<Codes> scale(of_expert(of.scales, tile), of_expert(of.zeros, tile), args, group.x,
+                             lane);
+    for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups) {
+      const int k0 = block_begin(args.slots, b);
+      const ushort units = block_slots(args.slots, b) / kLanes;
+      const int column = k0 + kUnitSlots * units * fragment_column(lane);
+      float d[ROWS];
+      UNROLL for (ushort m = 0; m < ROWS; m++) d[m] =
+          Activation<T>::kQuantized ? activation_scale(of.a_scales, args, tile.of_a(m), column)
+                                    : 1.0f;
+      typename Codes::Span span;
+      span.open(walk.codes + Codes::Span::words(k0), units, lane);
+      const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
+      for (ushort w = 0; w < units; w += run) {
+        scale.load(column + kUnitSlots * w);
+        sums.add(span, w, run, scale, row, column, args.k, needs_care(args, b), d);
+      }
+    }
+    UNROLL for (ushort m = 0; m < ROWS; m++)
+        to[simdgroup][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
+  }
+};
+/// Every tile has a row.
+template <typename Codes, typename T, ushort ALL>
+struct Part<Codes, T, 0, ALL> {
+  static void sum(thread const Operands<T>&, thread const TileRows&, constant ProductArgs&, uint3,
+                  ushort, ushort, threadgroup float (&)[kSimdgroups][ALL][kRowBlock]) {}
+};
+
 template <typename Codes, typename T, ushort ROWS>
 kernel void gemv(PRODUCT_PARAMETERS(T)) {
   threadgroup float shared[kSimdgroups][ROWS][kRowBlock];
   const TileRows tile(routes, args, group.y, ROWS);
   if (tile.empty) return;
-  const Walk<Codes> walk(of_expert(codes, tile), args, group.x, group.z);
-  const device T* row[ROWS];
-  UNROLL for (ushort m = 0; m < ROWS; m++) row[m] = row_of(a, args, tile.of_a(m));
-  Sums<Codes, T, ROWS> sums;
-  sums.clear();
-  GroupScales<Codes> scale(of_expert(scales, tile), of_expert(zeros, tile), args, group.x, lane);
-  for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups) {
-    const int k0 = block_begin(args.slots, b);
-    const ushort units = block_slots(args.slots, b) / kLanes;
-    const int column = k0 + kUnitSlots * units * fragment_column(lane);
-    float d[ROWS];
-    UNROLL for (ushort m = 0; m < ROWS; m++) d[m] =
-        Activation<T>::kQuantized ? activation_scale(a_scales, args, tile.of_a(m), column) : 1.0f;
-    typename Codes::Span span;
-    span.open(walk.codes + Codes::Span::words(k0), units, lane);
-    const ushort run = group_shift == 4 ? min(units, ushort(2)) : units;  // units of one group
-    for (ushort w = 0; w < units; w += run) {
-      scale.load(column + kUnitSlots * w);
-      sums.add(span, w, run, scale, row, column, args.k, needs_care(args, b), d);
-    }
-  }
-  UNROLL for (ushort m = 0; m < ROWS; m++)
-      shared[simdgroup][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
+  const Operands<T> operands = {codes, scales, zeros, a, a_scales};
+  Part<Codes, T, ROWS, ROWS>::sum(operands, tile, args, group, lane, simdgroup, shared);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const int n = int(group.x) * kRowBlock + lane;
   for (ushort m = simdgroup; m < ROWS; m += kSimdgroups) {
+    if (routed && !tile.has(m)) break;
     float sum = shared[0][m][lane];  // in a fixed order
     UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][m][lane];
     if (tile.has(m) && n < args.n)

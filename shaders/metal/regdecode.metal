@@ -39,6 +39,13 @@ static inline void multiply_unit(thread const Eight<T>& x, float2 d,
   }
 }
 
+/// Whether a tile has no rows from its eight rows number m on, so that they need no products. Tiles
+/// of experts are seldom full. Those of other products are, but for the last one, and the branches
+/// are left out of their kernels.
+static inline bool ends_before(thread const TileRows& rows, ushort m) {
+  return routed && !rows.has(8 * m);
+}
+
 /// The tile of C^T of a simdgroup, and the data of A that a lane needs.
 template <typename Codes, typename T, ushort TILES>
 struct Tile {
@@ -82,6 +89,7 @@ struct Tile {
       simdgroup_float8x8 weights[4][4];
       decode_unit<Codes>(span.unit(w), scale, weights);
       UNROLL for (ushort m = 0; m < TILES; m++) {
+        if (ends_before(rows, m)) break;
         Eight<T> x;
         x.lo = load4(row_of(a, args, rows.of_a(row(m, 0))), k + kUnitSlots * w, args.k, check);
         x.hi = load4(row_of(a, args, rows.of_a(row(m, 1))), k + kUnitSlots * w, args.k, check);
@@ -152,6 +160,7 @@ struct Stage {
     const int k = block * kBlockSlots + kLanes * span + kUnitSlots * kUnits * (stage % kOfBlock) +
                   4 * first_quad;
     UNROLL for (ushort m = 0; m < TILES; m++) {
+      if (ends_before(rows, m)) break;
       const device T* from = row_of(a, args, rows.of_a(8 * m + row));
       if (kQuads == 1) {
         piece[m][0] = load4(from, k, args.k, needs_care(args, block));
@@ -163,10 +172,13 @@ struct Stage {
     }
   }
   /// In operand B, rows 2 span and 2 span + 1 hold the quads of a unit; the row of A is a column.
-  void store(threadgroup Buffer& to) const {
+  void store(threadgroup Buffer& to, thread const TileRows& rows) const {
     UNROLL for (ushort q = 0; q < kQuads; q++) {
       const ushort quad = first_quad + q, lane = lane_at(2 * span + quad % 2, row / 2);
-      UNROLL for (ushort m = 0; m < TILES; m++) to[quad / 2][m][lane][row % 2] = piece[m][q];
+      UNROLL for (ushort m = 0; m < TILES; m++) {
+        if (ends_before(rows, m)) break;
+        to[quad / 2][m][lane][row % 2] = piece[m][q];
+      }
     }
   }
 };
@@ -196,7 +208,7 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
     // With two buffers, the barrier below says that all threads have finished with the other
     // buffer.
     if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
-    pieces.store(buffer);
+    pieces.store(buffer, rows);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (stage + 1 < end) pieces.load(a, args, rows, stage + 1);
     if (!live) continue;
@@ -211,6 +223,7 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
       simdgroup_float8x8 weights[4][4];
       decode_unit<Codes>(span.unit(first + w), scale, weights);
       UNROLL for (ushort m = 0; m < TILES; m++) {
+        if (ends_before(rows, m)) break;
         const Eight<T> x = {buffer[w][m][lane][0], buffer[w][m][lane][1]};
         multiply_unit<T>(x, d[m], weights, tile.sum[m]);
       }

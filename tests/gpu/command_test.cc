@@ -52,6 +52,23 @@ TEST(Bench, TakesRatesFromTheClockOfTheDevice) {
   EXPECT_EQ(records, 2);
 }
 
+TEST(Bench, TakesExpertsToTheDevice) {
+  const Ran ran = run_command({"bench", "--backend", "metal", "--dtype",   "f16",  "--compute", "default", "--format",
+                               "mxfp4", "-n",        "64",    "-k",        "96",   "-m",        "1,20",    "--experts",
+                               "6",     "--top-k",   "2",     "--seconds", "0.01", "--json"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  std::istringstream lines(ran.out);
+  int records = 0;
+  for (std::string line; std::getline(lines, line); ++records) {
+    const auto record = nlohmann::json::parse(line);
+    EXPECT_EQ(record.at("backend"), "metal");
+    EXPECT_EQ(record.at("distinct_experts"), record.at("M") == 1 ? 2 : 6) << line;
+    EXPECT_LT(record.at("nmse").get<double>(), 1e-11) << line;
+    EXPECT_GT(record.at("device_seconds"), 0);
+  }
+  EXPECT_EQ(records, 2);
+}
+
 TEST(Report, HasWhatTheChecksOfTheKernelsFound) {
   const Ran ran = run_command({"report", "-n", "64", "-k", "96", "--seconds", "0.01"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;

@@ -34,46 +34,6 @@ class Experts : public testing::Test {
   }
 };
 
-constexpr Mix kMixes[] = {
-    {1, 1, 1, Pick::random, false, 0},           {1, 5, 4, Pick::random, false, 0},
-    {1, 40, 4, Pick::random, true, MARLIN_F32},  {2, 8, 8, Pick::repeated, false, 0},
-    {5, 7, 2, Pick::outside, false, 0},          {5, 3, 4, Pick::outside, true, MARLIN_BF16},
-    {20, 4, 3, Pick::random, true, MARLIN_F16},  {37, 6, 1, Pick::last, false, MARLIN_F32},
-    {1, 4, 2, Pick::outside, false, MARLIN_F32}, {0, 3, 2, Pick::random, false, 0},
-};
-
-TEST_F(Experts, OfEveryFormatAreThoseOfFloat64) {
-  const Gpu device = gpu();
-  uint32_t seed = 1;
-  for (const trial::Kind& kind : trial::kKinds) {
-    if (kind.format > MARLIN_IQ4) continue;  // which this backend does not take
-    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
-      Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 33, seed % 2 == 0 ? 150 : 33);
-      trial::vary(c, ++seed);
-      expect_right(c, kMixes[seed % std::size(kMixes)], seed % 7 == 0);
-    }
-  }
-}
-
-/// Each kernel, also with more rows of an expert than its tile has, in blocks of a few tokens, in any order of threadgroups.
-TEST_F(Experts, OfEveryKernelAreThoseOfFloat64) {
-  uint32_t seed = 1;
-  for (const char* const codes : {"u4", "fp4"}) {
-    const trial::Kind& kind = trial::kKinds[codes[0] == 'u' ? 1 : 5];
-    for (const auto& kernel : mm::gpu::simdgroup_policy().kernels) {
-      const auto codes_kind = codes[0] == 'u' ? mm::gpu::KernelCodes::u4 : mm::gpu::KernelCodes::fp4;
-      const std::string name(kernel.name(codes_kind, mm::gpu::ActivationKind::f16));
-      for (const int64_t most_rows : {mm::gpu::kMostRows, int64_t{7}}) {
-        const Gpu device = gpu(name.c_str(), most_rows, ++seed);
-        Case c = trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 150);
-        c.a_type = MARLIN_F16;
-        c.seed = seed;
-        expect_right(c, {23, 3, 3, Pick::outside, seed % 2 == 0, seed % 3 == 0 ? MARLIN_F32 : 0});
-      }
-    }
-  }
-}
-
 TEST_F(Experts, TakeEveryEpilogue) {
   const Gpu device = gpu();
   for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI; ++epilogue) {
@@ -169,53 +129,86 @@ TEST_F(Experts, RunInTheScratchThatPreparingAsksFor) {
   }
 }
 
-/// A mistake in a shader, and whether it is one of gathering columns.
+/// A mistake in a shader, and the product that shows it.
 struct Planted {
   const char *name, *file, *from, *to;
-  bool permuted = false;
+  enum What : uint8_t { gemv, zeros, permuted, direct, staged } what = gemv;
 };
 void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 constexpr Planted kPlanted[] = {
     {"lost_first_rows", "route.metal", "int row = part; row < rows; row += parts)\n      if",
      "int row = part + parts; row < rows; row += parts)\n      if"},
+    {"lost_last_token", "route.metal", "int row = part; row < rows; row += parts)\n      if",
+     "int row = part; row < rows - args.top_k; row += parts)\n      if"},
+    {"lost_row_of_the_last_expert", "route.metal", "places[e + 1] : all)", "places[e + 1] : all - 1)"},
+    {"sum_that_includes_its_own", "route.metal", "simd_prefix_exclusive_sum", "simd_prefix_inclusive_sum"},
+    {"sum_of_a_simdgroup_too_many", "route.metal", "if (s < simdgroup)", "if (s <= simdgroup)"},
+    {"scale_of_the_first_slot", "route.metal", "args.scale_stride + s", "args.scale_stride"},
     {"lost_last_tile", "route.metal", "all) + args.tile_rows - 1)", "all))"},
     {"doubled_tile", "route.metal", "places[e] + done", "places[e]"},
     {"rows_past_an_item", "route.metal", "min(count - done, args.tile_rows)", "args.tile_rows"},
     {"id_past_the_stack", "route.metal", "id < args.experts", "id <= args.experts"},
     {"no_barrier_after_ids", "route.metal", "threadgroup_barrier(mem_flags::mem_device);", ""},
     {"no_barrier_after_places", "route.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);\n  int items", "int items"},
-    {"another_experts_codes", "gemv.metal", "of_expert(codes, tile)", "codes"},
-    {"another_experts_scales", "gemv.metal", "of_expert(scales, tile)", "scales"},
-    {"row_of_another_token", "gemv.metal", "row_of(a, args, tile.of_a(m))", "row_of(a, args, tile.of_a(0))"},
+    {"codes_of_the_expert_before", "product.h", "weights = item[0] *", "weights = max(item[0] - 1, 0) *"},
+    {"row_behind_an_item", "product.h", "item[1] + item[2] - 1", "item[1] + item[2]"},
+    {"first_row_of_another_item", "product.h", "first = item[1]", "first = 0"},
+    {"routed_row_for_row_of_a", "product.h", "sorted[at] / rows_of_a", "sorted[at]"},
+    {"stored_by_place", "product.h", "return routed ? sorted[first + i]", "return routed ? first + i"},
+    {"another_experts_codes", "gemv.metal", "of_expert(of.codes, tile)", "of.codes"},
+    {"another_experts_scales", "gemv.metal", "of_expert(of.scales, tile)", "of.scales"},
+    {"another_experts_zeros", "gemv.metal", "of_expert(of.zeros, tile)", "of.zeros", Planted::zeros},
+    {"another_experts_codes_direct", "regdecode.metal", "of_expert(codes, rows)", "codes", Planted::direct},
+    {"another_experts_scales_direct", "regdecode.metal", "of_expert(scales, rows)", "scales", Planted::direct},
+    {"half_of_the_rows_left_out", "gemv.metal", "!tile.has(ROWS / 2)", "!tile.has(ROWS / 2 + 1)"},
+    {"eight_rows_left_out", "regdecode.metal", "!rows.has(8 * m)", "!rows.has(8 * m + 7)", Planted::direct},
+    {"eight_rows_left_out_staged", "regdecode.metal", "!rows.has(8 * m)", "!rows.has(8 * m + 7)", Planted::staged},
+    {"staged_row_of_the_first_eight", "regdecode.metal", "rows.of_a(8 * m + row)", "rows.of_a(row)", Planted::staged},
+    {"row_of_another_token", "gemv.metal", "row_of(of.a, args, tile.of_a(m))", "row_of(of.a, args, tile.of_a(0))"},
     {"no_end_of_items", "gemv.metal", "if (tile.empty) return;", ""},
     {"another_experts_factor", "finish.metal", "(const device char*)factors + expert * args.expert_stride", "factors"},
     {"another_experts_bias", "finish.metal", "expert * args.bias_stride", "0"},
+    {"id_outside_not_skipped", "finish.metal", "if (expert < 0) continue;", ""},
+    {"only_the_last_slot", "finish.metal", "fma(scales[row], result, v)", "scales[row] * result"},
     {"scale_of_another_slot", "finish.metal", "scales[row]", "scales[m]"},
     {"sum_of_too_few_slots", "finish.metal", "row < (m + 1) * of_row", "row < (m + 1) * of_row - 1"},
-    {"another_experts_columns", "prepare.metal", "expert * args.expert_stride", "0", true},
-    {"place_for_routed_row", "prepare.metal", "row = routed_row / args.rows_of_a", "row = m / args.rows_of_a", true},
+    {"another_experts_columns", "prepare.metal", "expert * args.expert_stride", "0", Planted::permuted},
+    {"lost_last_gathered_row", "prepare.metal", "m < routes[1]", "m < routes[1] - 1", Planted::permuted},
+    {"place_for_routed_row", "prepare.metal", "row = routed_row / args.rows_of_a", "row = m / args.rows_of_a",
+     Planted::permuted},
 };
 
 class PlantedInExperts : public testing::TestWithParam<Planted> {};
 
+/// What the product of this kind comes to, of tiles of which some are full and some are not.
+testing::AssertionResult run(Planted::What what, const std::vector<TestbedOptions::Change>& changes) {
+  constexpr const char* kKernels[] = {"gemv_fp4_f16_m2", "gemv_u4_f16_m2", "gemv_u4_f16_m2", "regdecode_fp4_f16_m16_n32_direct",
+                                      "regdecode_fp4_f16_m32_n128_threadgroup"};
+  const Gpu device(std::make_shared<TestbedDevice>(TestbedOptions{.seed = 3, .changes = changes}), {.probe = false},
+                   {.kernel = kKernels[what]});
+  const bool fp4 = std::string(kKernels[what]).find("_fp4_") != std::string::npos;
+  Case c = trial::case_of(trial::kKinds[fp4 ? 5 : 1], MARLIN_COMPUTE_DEFAULT, 1, 70, 128);
+  if (what == Planted::permuted) c.order = trial::Order::permuted;
+  c.a_type = MARLIN_F16;
+  c.bias_type = MARLIN_F32;
+  c.seed = 3;
+  Mixture m(c, {what >= Planted::direct ? 40 : 11, 5, 4, Pick::outside, false, MARLIN_F32});
+  if (m.pack(1) != MARLIN_OK) return testing::AssertionFailure() << "packing";
+  const auto ran = m.run();
+  return ran ? m.check() : ran;
+}
+
+TEST(ExpertsWithMistakes, AreRightWithoutThem) {
+  for (const auto what : {Planted::gemv, Planted::zeros, Planted::permuted, Planted::direct, Planted::staged})
+    EXPECT_TRUE(run(what, {})) << int{what};
+}
+
 TEST_P(PlantedInExperts, AreFound) {
   const Planted& planted = GetParam();
-  for (const bool is_planted : {false, true}) {
-    TestbedOptions options{.seed = 3, .changes = {}};
-    if (is_planted) options.changes.push_back({planted.file, planted.from, planted.to});
-    const Gpu device(std::make_shared<TestbedDevice>(options), {.probe = false},
-                     {.kernel = planted.permuted ? "gemv_u4_f16_m2" : "gemv_fp4_f16_m2"});
-    Case c = trial::case_of(trial::kKinds[planted.permuted ? 1 : 5], MARLIN_COMPUTE_DEFAULT, 1, 70, 128);
-    if (planted.permuted) c.order = trial::Order::permuted;
-    c.a_type = MARLIN_F16;
-    c.bias_type = MARLIN_F32;
-    c.seed = 3;
-    Mixture m(c, {11, 5, 4, Pick::outside, false, MARLIN_F32});
-    ASSERT_EQ(m.pack(1), MARLIN_OK);
-    const auto ran = m.run(), right = ran ? m.check() : ran;
-    EXPECT_EQ(static_cast<bool>(right), !is_planted) << right.message();
-    if (is_planted) std::printf("%s\n", right.message());
-  }
+  const auto right = run(planted.what, {{planted.file, planted.from, planted.to}});
+  EXPECT_FALSE(right);
+  EXPECT_EQ(std::string(right.message()).find(" has no \""), std::string::npos) << right.message();
+  std::printf("%s\n", right.message());
 }
 
 INSTANTIATE_TEST_SUITE_P(Mistakes, PlantedInExperts, testing::ValuesIn(kPlanted),

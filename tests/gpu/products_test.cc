@@ -19,7 +19,6 @@ namespace {
 using namespace device_test;
 using covering::Row;
 using metal_on_cpu::Contraction;
-using mm::gpu::KernelCodes;
 using mm::gpu::ProductKernel;
 
 constexpr uint32_t kArraySeed = 20240601;
@@ -42,20 +41,6 @@ const std::vector<Row>& three_way() {
   return rows;
 }
 
-/// GPUs hold other widths widened to 4 or 8 bits.
-std::string kernel_name(const ProductKernel& kernel, const trial::Case& c) {
-  const bool bytes = oracle::code_bits(c.format) > 4 || c.format == MARLIN_IQ4;
-  const bool fp4 = c.format == MARLIN_FP4 || c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4;
-  const KernelCodes codes = bytes ? KernelCodes::i8
-                            : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
-                                  : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
-  const auto activation = c.compute == MARLIN_COMPUTE_INT8 ? mm::gpu::ActivationKind::i8
-                          : c.a_type == MARLIN_F32         ? mm::gpu::ActivationKind::f32
-                          : c.a_type == MARLIN_F16         ? mm::gpu::ActivationKind::f16
-                                                           : mm::gpu::ActivationKind::bf16;
-  return std::string(kernel.name(codes, activation));
-}
-
 /// How much was run, and how near it came to its bounds.
 struct Tally {
   int products = 0;
@@ -71,12 +56,12 @@ void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint3
              bool special, Tally& tally) {
   const trial::Case c = trial::case_of(row, seed);
   const ProductKernel& kernel = mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(row[trial::kFactors])];
-  const std::string name = kernel_name(kernel, c);
+  const std::string name = trial::kernel_name(kernel, c);
   constexpr int64_t kBlocks[] = {mm::gpu::kMostRows, 1, 24};  // of rows: one, of a tile each, or a few
   const Gpu gpu(device, {.probe = false, .most_rows = kBlocks[seed % std::size(kBlocks)]}, {.kernel = name});
   for (const uint64_t order : orders) {
     device->set_seed(order);
-    EXPECT_TRUE(trial::holds(c, &tally.nearest)) << "by " << kernel_name(kernel, c) << ", order " << order;
+    EXPECT_TRUE(trial::holds(c, &tally.nearest)) << "by " << name << ", order " << order;
     ++tally.products;
   }
   if (!special) return;
@@ -85,7 +70,7 @@ void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint3
   trial::poison_activations(t);
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
-  EXPECT_TRUE(t.check()) << "special values, " << c.describe() << " by " << kernel_name(kernel, c);
+  EXPECT_TRUE(t.check()) << "special values, " << c.describe() << " by " << name;
   ++tally.products;
 }
 

@@ -42,14 +42,52 @@ std::byte* data_of(const dv::BufferRef& buffer) { return static_cast<const Testb
 
 class TestbedKernel final : public dv::Kernel {
  public:
-  TestbedKernel(bed::Kernel compiled, uint32_t threads) : kernel(std::move(compiled)), max_threads_(threads) {}
+  TestbedKernel(std::string_view called, bed::Kernel compiled, uint32_t threads)
+      : name(called), kernel(std::move(compiled)), max_threads_(threads) {}
   uint32_t max_threads() const override { return max_threads_; }
   uint32_t simd_width() const override { return 32; }
   uint32_t threadgroup_bytes() const override { return 0; }
+  const std::string name;
   const bed::Kernel kernel;
 
  private:
   const uint32_t max_threads_;
+};
+
+/// Where an argument of a dispatch is.
+struct Place {
+  int index;
+  std::byte* data;
+  uint64_t bytes;
+};
+
+/// Memory of their own for the arguments of one dispatch: the bed counts by allocation, which codes and scales, or all scratch,
+/// share otherwise.
+class Apart {
+ public:
+  std::byte* copy(const Place& place) {
+    const Copy& made = copies_.emplace_back(place, place.bytes);
+    std::memcpy(made.now->data(), place.data, place.bytes);
+    std::memcpy(made.before->data(), place.data, place.bytes);
+    return made.now->data();
+  }
+  /// Brings back what the dispatch wrote. No kernel reads in one argument what it writes in another.
+  void bring_back() const {
+    for (const Copy& c : copies_)
+      for (uint64_t i = 0; i < c.place.bytes; ++i)
+        if (c.now->data()[i] != c.before->data()[i]) c.place.data[i] = c.now->data()[i];
+  }
+
+ private:
+  struct Copy {
+    Copy(const Place& from, uint64_t bytes)
+        : place(from),
+          before(std::make_unique<TestbedBuffer>(nullptr, bytes)),
+          now(std::make_unique<TestbedBuffer>(nullptr, bytes)) {}
+    Place place;
+    std::unique_ptr<TestbedBuffer> before, now;
+  };
+  std::vector<Copy> copies_;
 };
 
 class TestbedStream final : public dv::Stream {
@@ -57,8 +95,10 @@ class TestbedStream final : public dv::Stream {
   explicit TestbedStream(const TestbedOptions& options) : options_(options), random_(options.seed) {}
 
   Status dispatch(const dv::Dispatch& d) override {
-    auto made = std::make_shared<bed::Dispatch>(static_cast<const TestbedKernel&>(*d.kernel).kernel.dispatch());
+    const auto& kernel = static_cast<const TestbedKernel&>(*d.kernel);
+    auto made = std::make_shared<bed::Dispatch>(kernel.kernel.dispatch());
     std::vector<dv::BufferRef> kept;
+    std::vector<Place> places;
     for (const dv::Argument& a : d.arguments) {
       const auto index = static_cast<int>(a.index);
       if (a.buffer == nullptr) {
@@ -66,17 +106,23 @@ class TestbedStream final : public dv::Stream {
         continue;
       }
       if (a.offset > a.buffer->bytes()) return Status::error(MARLIN_E_DEVICE, "argument %d begins behind its buffer", index);
-      made->buffer(index, static_cast<void*>(data_of(a.buffer) + a.offset), a.buffer->bytes() - a.offset);
+      places.push_back({index, data_of(a.buffer) + a.offset, a.buffer->bytes() - a.offset});
       kept.push_back(a.buffer);
     }
     made->groups(d.groups.x, d.groups.y, d.groups.z).threads(d.threads.x, d.threads.y, d.threads.z);
-    made->check(options_.check).seed(options_.seed).flush_to_zero(options_.flush_to_zero);
-    recorded_.back().push_back([this, made, kept] {
+    made->check(options_.check).count(options_.counted != nullptr);
+    made->seed(options_.seed).flush_to_zero(options_.flush_to_zero);
+    recorded_.back().push_back([this, made, kept, places, name = kernel.name] {
+      Apart apart;
+      for (const Place& place : places)
+        made->buffer(place.index, static_cast<void*>(options_.counted ? apart.copy(place) : place.data), place.bytes);
       const auto report = made->run();
       if (!report) {
         fail(report.message());
         return;
       }
+      apart.bring_back();
+      if (options_.counted) options_.counted(name, report.value().counters);
       running_ += report.value().seconds;
       if (const std::string text = report.value().text(); !text.empty()) {
         fail(text);
@@ -128,6 +174,12 @@ struct Source {
   std::vector<std::string> defines;
   bool tensor = false;
 };
+
+std::string text_of(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(MARLIN_SHADERS + file, std::ios::binary).rdbuf();
+  return text.str();
+}
 
 /// Where a kernel is, and the macros that leave the others of its file out: compiling all of them takes minutes.
 Source source_of(const std::string& name) {
@@ -191,13 +243,14 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (const auto found = libraries_.find(name); found != libraries_.end()) return found->second;
   const Source source = source_of(name);
-  std::ifstream file(MARLIN_SHADERS + std::string(source.tensor ? "/../metal4/" : "/") + source.file, std::ios::binary);
-  if (!file) return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
-  std::stringstream text;
-  text << file.rdbuf();
-  std::string changed = text.str();
+  std::string changed = text_of((source.tensor ? "/../metal4/" : "/") + source.file);
+  if (changed.empty())
+    return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
   for (const TestbedOptions::Change& change : options_.changes) {
-    if (change.file != source.file) continue;
+    const std::string include = "#include \"" + change.file + "\"";
+    const size_t header = changed.find(include);
+    if (change.file != source.file && header == std::string::npos) continue;
+    if (change.file != source.file) changed.replace(header, include.size(), text_of("/" + change.file));
     const size_t at = changed.find(change.from);
     if (at == std::string::npos)
       return Status::error(MARLIN_E_INTERNAL, "%s has no \"%s\"", change.file.c_str(), change.from.c_str());
@@ -222,11 +275,11 @@ Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<con
   for (const dv::Constant& c : constants)
     kernel.constant(c.index, c.type == dv::Constant::Type::boolean ? bed::ConstantValue(c.bits != 0)
                                                                    : bed::ConstantValue(uint64_t{c.bits}));
-  if (!options_.check) return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, capabilities_.max_threads));
+  if (!options_.check) return dv::KernelRef(std::make_shared<TestbedKernel>(name, kernel, capabilities_.max_threads));
   const auto signature = kernel.signature();
   if (!signature)
     return Status::error(name.ends_with("_tensor") ? MARLIN_E_UNSUPPORTED : MARLIN_E_DEVICE, "%s", signature.message().c_str());
-  return dv::KernelRef(std::make_shared<TestbedKernel>(kernel, signature.value().max_threads));
+  return dv::KernelRef(std::make_shared<TestbedKernel>(name, kernel, signature.value().max_threads));
 }
 
 Result<std::unique_ptr<dv::Stream>> TestbedDevice::stream(const dv::StreamSource& source) {

@@ -3,6 +3,7 @@
 // so that a missing barrier shows.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,13 +24,15 @@ struct TestbedOptions {
   bool flush_to_zero = false;  ///< float subnormals are zero, as Apple's compiler has it
   metal_on_cpu::Contraction contraction = metal_on_cpu::Contraction::kFloat;
   uint64_t seed = 0;  ///< of the orders of commands, threadgroups and lanes; 0: as recorded
-  /// A mistake to plant: replaced in a shader file before it is compiled.
+  /// A mistake to plant: replaced before a shader is compiled, in its file or in a header that the file itself includes.
   struct Change {
     std::string file, from, to;
   };
   std::vector<Change> changes;
   bool tensor = true;   ///< the device has tensor operations
   bool unified = true;  ///< off: the host does not reach the device's memory
+  /// Gets the work of every dispatch that ran. All of them are then counted, which takes ten times as long.
+  std::function<void(const std::string& kernel, const metal_on_cpu::Counters&)> counted = nullptr;
 };
 
 class TestbedDevice final : public dv::Device {

@@ -11,8 +11,9 @@ namespace {
 
 class Generator {
  public:
-  Generator(const std::vector<int>& levels, const Allowed& allowed, uint32_t seed)
-      : levels_(levels), allowed_(allowed), random_(seed), first_(levels.size()) {
+  /// Of `pairs` only the triples with the first factor count, which has one level.
+  Generator(const std::vector<int>& levels, const Allowed& allowed, uint32_t seed, bool pairs)
+      : levels_(levels), allowed_(allowed), random_(seed), first_(levels.size()), pairs_(pairs) {
     std::partial_sum(levels.begin(), levels.end(), first_.begin());
     total_ = first_.back();
     for (size_t f = 0; f < levels.size(); ++f) first_[f] -= levels[f];
@@ -22,7 +23,7 @@ class Generator {
   std::vector<Row> run() {
     std::vector<Row> rows;
     const int factors = static_cast<int>(levels_.size());
-    for (int a = 0; a < factors; ++a) {
+    for (int a = 0; a < (pairs_ ? 1 : factors); ++a) {
       for (int b = a + 1; b < factors; ++b) {
         for (int c = b + 1; c < factors; ++c) cover({a, b, c}, rows);
       }
@@ -97,7 +98,7 @@ class Generator {
   template <class Each>
   void triples_with(const Row& row, int factor, Each each) const {
     const int factors = static_cast<int>(row.size());
-    for (int a = 0; a < factors; ++a) {
+    for (int a = 0; a < (pairs_ ? 1 : factors); ++a) {
       if (a == factor || row[static_cast<size_t>(a)] < 0) continue;
       for (int b = a + 1; b < factors; ++b) {
         if (b == factor || row[static_cast<size_t>(b)] < 0) continue;
@@ -123,6 +124,7 @@ class Generator {
   const Allowed& allowed_;
   std::mt19937 random_;
   std::vector<int> first_;
+  const bool pairs_;
   int total_ = 0;
   std::vector<bool> covered_;
 };
@@ -130,7 +132,16 @@ class Generator {
 }  // namespace
 
 std::vector<Row> three_way(const std::vector<int>& levels, const Allowed& allowed, uint32_t seed) {
-  return Generator(levels, allowed, seed).run();
+  return Generator(levels, allowed, seed, false).run();
+}
+
+std::vector<Row> two_way(const std::vector<int>& levels, const Allowed& allowed, uint32_t seed) {
+  std::vector<int> with_one = {1};
+  with_one.insert(with_one.end(), levels.begin(), levels.end());
+  const auto is_allowed = [&](const Row& row) { return allowed(Row(row.begin() + 1, row.end())); };
+  std::vector<Row> rows = Generator(with_one, is_allowed, seed, true).run();
+  for (Row& row : rows) row.erase(row.begin());
+  return rows;
 }
 
 int64_t missing(const std::vector<int>& levels, const Allowed& allowed, const std::vector<Row>& rows) {

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <set>
+#include <tuple>
 
 #include "campaigns.h"
 #include "covering.h"
@@ -44,6 +46,20 @@ TEST(CoveringArray, MissesNothing) {
   EXPECT_LT(rows.size(), 48u);
   EXPECT_EQ(covering::missing(levels(), allowed, covering::three_way(levels(), allowed, 20240601)), 0);
   EXPECT_GT(cases().size(), 760u);
+}
+
+TEST(CoveringArray, HasEveryPair) {
+  const std::vector<int> levels = {3, 2, 4, 2, 5};
+  const auto is_allowed = [](const Row& r) { return r[0] != 1 || r[2] != 3; };
+  const auto rows = covering::two_way(levels, is_allowed, 1);
+  std::set<std::tuple<size_t, int, size_t, int>> pairs;
+  for (const Row& row : rows) {
+    EXPECT_TRUE(is_allowed(row));
+    for (size_t a = 0; a < row.size(); ++a)
+      for (size_t b = a + 1; b < row.size(); ++b) pairs.emplace(a, row[a], b, row[b]);
+  }
+  EXPECT_EQ(pairs.size(), 6u + 12 + 6 + 15 + 8 + 4 + 10 + 8 + 20 + 10 - 1);  // all but the one that is not allowed
+  EXPECT_LT(rows.size(), 30u);
 }
 
 class Products : public testing::TestWithParam<int> {};

@@ -17,7 +17,7 @@ void vary(Case& c, uint32_t seed) {
   c.accumulate = seed % 4 == 2;
 }
 
-Mixture::Mixture(const Case& spec, const Mix& mix) : mix_(mix), like_(with_rows(spec, mix)) {
+Mixture::Mixture(const Case& spec, const Mix& mix, std::span<const int32_t> ids) : mix_(mix), like_(with_rows(spec, mix)) {
   std::mt19937 random(spec.seed);
   for (int64_t e = 0; e < mix.experts; ++e) {
     Case one = like_.spec;
@@ -29,7 +29,7 @@ Mixture::Mixture(const Case& spec, const Mix& mix) : mix_(mix), like_(with_rows(
   ids_ = Matrix(mix.tokens, mix.top_k, MARLIN_I32, spec.strides);
   if (mix.scales_type != 0) scales_ = Matrix(mix.tokens, mix.top_k, mix.scales_type, spec.strides);
   for (int64_t slot = 0; slot < slots(); ++slot) {
-    const int32_t expert = pick(slot, random);
+    const int32_t expert = ids.empty() ? pick(slot, random) : ids[static_cast<size_t>(slot)];
     std::memcpy(ids_.bytes(slot / mix.top_k) + slot % mix.top_k * 4, &expert, sizeof expert);
     chosen_.push_back(expert >= 0 && expert < mix.experts ? expert : -1);
     // What a slot without expert would be scaled by is not looked at.
@@ -126,6 +126,10 @@ int32_t Mixture::pick(int64_t slot, std::mt19937& random) const {
   if (mix_.pick == Pick::ends) {
     if (slot < mix_.top_k) return slot == 0 ? 0 : static_cast<int32_t>(experts - 1);
     return static_cast<int32_t>(1 + random() % (experts - 2));
+  }
+  if (mix_.pick == Pick::skewed) {
+    const double u = std::uniform_real_distribution<double>()(random);
+    return static_cast<int32_t>(std::pow(static_cast<double>(experts) + 1, u)) - 1;
   }
   constexpr int32_t kNowhere[] = {-1, INT32_MIN, INT32_MAX};
   if (mix_.pick == Pick::outside && random() % 3 != 0)

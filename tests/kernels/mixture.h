@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "metal_marlin/metal_marlin.h"
@@ -19,7 +20,8 @@ enum class Pick : uint8_t {
   last,      ///< all the last one
   repeated,  ///< a token's all the same
   outside,   ///< some are none
-  ends       ///< only the first token has the first and the last
+  ends,      ///< only the first token has the first and the last
+  skewed     ///< by Zipf's law
 };
 
 struct Mix {
@@ -45,7 +47,8 @@ void vary(Case& c, uint32_t seed);
 /// Experts of one shape, what they multiply, and what must come out.
 class Mixture {
  public:
-  Mixture(const Case& spec, const Mix& mix);
+  /// `ids` of all slots, if there are any, take the place of what the mix picks.
+  Mixture(const Case& spec, const Mix& mix, std::span<const int32_t> ids = {});
   ~Mixture() { marlin_weights_destroy(weights_); }
   Mixture(const Mixture&) = delete;
 

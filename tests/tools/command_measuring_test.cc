@@ -151,6 +151,8 @@ TEST(Bench, HandsTheCountingOfMetalKernelsOn) {
   const Ran with = run_command({"bench", "--metal-counters", "-m", "1,8", "--format", "mxfp4", "--json"}, copy);
   EXPECT_EQ(with.exit_code, 0) << with.err;
   EXPECT_EQ(with.out, "--json --format mxfp4 -m 1,8\n");
+  const Ran experts = run_command({"bench", "--metal-counters", "--experts", "32", "--top-k", "4", "--skew", "1"}, copy);
+  EXPECT_EQ(experts.out, "--experts 32 --top-k 4 --skew 1\n");
   EXPECT_EQ(run_command({"bench", "--metal-counters", "--seconds", "1"}, copy).exit_code, 2);
 }
 

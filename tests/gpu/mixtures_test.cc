@@ -1,0 +1,97 @@
+// Mixtures of experts through the C ABI on the real Metal shaders, over a covering array of everything a caller can choose and
+// of the kernel that does the work; every routed row against its own float64 bound.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "campaigns.h"
+#include "gpu.h"
+#include "kernels/mixture.h"
+#include "kernels/product_factors.h"
+
+namespace {
+
+using namespace device_test;
+using covering::Row;
+using trial::Mix;
+using trial::Pick;
+
+/// The factors of a product, and these.
+enum Factor { kKernel = trial::kFactors, kSums, kPick, kTokens, kTopK, kExperts, kRowASlot, kBlocks, kFactors };
+constexpr marlin_dtype kScales[] = {0, MARLIN_F32, MARLIN_F16, MARLIN_BF16};
+constexpr Pick kPicks[] = {Pick::random, Pick::last, Pick::repeated, Pick::outside, Pick::ends, Pick::skewed};
+constexpr int64_t kTokenCounts[][2] = {{1, 1}, {2, 5}, {6, 20}, {21, 70}};
+constexpr int64_t kTopKs[][2] = {{1, 1}, {2, 3}, {4, 8}};
+constexpr int64_t kExpertCounts[][2] = {{3, 4}, {1, 1}, {5, 12}, {33, 40}};
+constexpr int64_t kRowsOfBlock[] = {mm::gpu::kMostRows, 1, 24};
+
+bool allowed(const Row& row) {
+  const int kernel = row[kKernel];
+  if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
+  if (row[trial::kOrder] == static_cast<int>(trial::Order::unequal)) return false;  // layouts may differ, which is refused
+  const bool takes_all = kernel < 0 || !mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].tensor;
+  if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
+  return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0));
+}
+
+const std::vector<Row>& pairs() {
+  static const std::vector<Row> rows = [] {
+    std::vector<int> levels = trial::factor_levels();
+    for (const int fixed : {trial::kM, trial::kThreads, trial::kTogether}) levels[static_cast<size_t>(fixed)] = 1;
+    levels.push_back(static_cast<int>(mm::gpu::simdgroup_policy().kernels.size()));
+    for (const size_t count : {std::size(kScales), std::size(kPicks), std::size(kTokenCounts), std::size(kTopKs),
+                               std::size(kExpertCounts), size_t{2}, std::size(kRowsOfBlock)})
+      levels.push_back(static_cast<int>(count));
+    return covering::two_way(levels, allowed, 20261124);
+  }();
+  return rows;
+}
+
+Mix mix_of(const Row& row, std::mt19937& random) {
+  const auto between = [&](const int64_t(&range)[2]) {
+    return range[0] + static_cast<int64_t>(random() % static_cast<uint32_t>(range[1] - range[0] + 1));
+  };
+  return {between(kTokenCounts[row[kTokens]]),
+          between(kExpertCounts[row[kExperts]]),
+          between(kTopKs[row[kTopK]]),
+          kPicks[row[kPick]],
+          row[kRowASlot] == 1,
+          kScales[row[kSums]]};
+}
+
+/// Every access is checked, in an order of commands, threadgroups and lanes that the row's number seeds.
+void run_row(const Row& row, uint32_t seed) {
+  std::mt19937 random(seed);
+  const trial::Case c = trial::case_of(row, seed);
+  const Mix mix = mix_of(row, random);
+  const mm::gpu::ProductKernel& kernel = mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(row[kKernel])];
+  const std::string name = trial::kernel_name(kernel, c);
+  const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.seed = seed, .changes = {}}),
+                {.probe = false, .most_rows = kRowsOfBlock[row[kBlocks]]}, {.kernel = name});
+  trial::Mixture mixture(c, mix);
+  if (seed % 3 == 0) mixture.poison();
+  const auto describe = [&] {
+    return c.describe() + " by " + name + ", " + std::to_string(mix.tokens) + " tokens with " + std::to_string(mix.top_k) +
+           " of " + std::to_string(mix.experts) + " experts, pick " + std::to_string(static_cast<int>(mix.pick));
+  };
+  ASSERT_EQ(mixture.pack(1), MARLIN_OK) << describe();
+  ASSERT_TRUE(mixture.run()) << describe();
+  EXPECT_TRUE(mixture.check()) << describe();
+}
+
+/// Every pair of choices in a long campaign; else a third of the array. METAL_MARLIN_PAIRS limits how many.
+TEST(MixturePairs, StayWithinTheirBounds) {
+  constexpr uint32_t kParts = 3;
+  const char* const most = std::getenv("METAL_MARLIN_PAIRS");
+  const uint32_t step = whole_campaigns() ? 1 : kParts;
+  int done = 0;
+  for (uint32_t i = 1; i <= pairs().size(); i += step) {
+    if (most != nullptr && done >= std::atoi(most)) break;
+    run_row(pairs()[i - 1], i);
+    ++done;
+  }
+  std::printf("%d products of experts of an array of %zu rows\n", done, pairs().size());
+}
+
+}  // namespace
