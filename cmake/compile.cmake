@@ -15,10 +15,29 @@ if(METAL_MARLIN_COVERAGE)
   add_link_options(--coverage)
 endif()
 
+# Apple's linker wants the symbols of a version script as a list of their own. Hidden visibility is not enough there: weak symbols
+# of the C++ library, such as operator new, would still be exported.
+function(metal_marlin_list_exports target script)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
+  set(list ${CMAKE_CURRENT_BINARY_DIR}/${target}.exports)
+  file(STRINGS ${script} symbols REGEX "^ +[a-z_0-9]+;$")
+  list(TRANSFORM symbols REPLACE "^ +([a-z_0-9]+);$" "_\\1")
+  string(JOIN "\n" symbols ${symbols})
+  file(CONFIGURE OUTPUT ${list} CONTENT "${symbols}\n" @ONLY)
+  target_link_options(${target} PRIVATE LINKER:-exported_symbols_list,${list})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${list})
+endfunction()
+
 # Leaves only the symbols of a version script visible, and lets no symbol stay undefined.
 function(metal_marlin_limit_exports target script)
-  if(APPLE OR WIN32)
+  if(WIN32)
     return()  # hidden visibility does it there
+  endif()
+  if(APPLE)  # where no symbol may stay undefined anyway
+    if(EXISTS ${script})
+      metal_marlin_list_exports(${target} ${script})
+    endif()
+    return()
   endif()
   if(EXISTS ${script})
     target_link_options(${target} PRIVATE LINKER:--version-script=${script})

@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 asan tsan"
+all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 macos asan tsan"
 # Those that run only when they are named.
 more_suites="quick metal-asan"
 
@@ -31,6 +31,7 @@ about_suite() {
     portable) echo "units and ABI with METAL_MARLIN_ISA=generic" ;;
     avx2) echo "units and ABI with METAL_MARLIN_ISA=avx2" ;;
     arm64) echo "the kernels for arm64, cross-compiled, on processors that QEMU shows" ;;
+    macos) echo "for macOS and iOS: the library, tools, examples and tests cross-compiled; what was linked, read back" ;;
     asan) echo "everything above under AddressSanitizer and UBSan" ;;
     tsan) echo "the tests with threads under ThreadSanitizer" ;;
   esac
@@ -335,6 +336,18 @@ suite_arm64() {
   done
 }
 
+# Nothing of it runs: it compiles, it links, and the files say of themselves what they should.
+suite_macos() {
+  [ "$(uname -s)" = Linux ] || { skip macos "the other suites are of this system"; return 0; }
+  [ "$(package_manager)" = apt ] && (install_packages macos) || { skip macos "the packages of group macos cannot be installed"; return 0; }
+  apple_compilers_ready || { skip macos "$(why_not build/zig)"; return 0; }
+  configure_apple macos -DMETAL_MARLIN_TESTS=ON && configure_apple ios -DCMAKE_SYSTEM_NAME=iOS -DMETAL_MARLIN_TOOLS=OFF \
+    -DCMAKE_PROJECT_INCLUDE="$PWD/tests/macos/precompile.cmake" &&
+    built_tree ios metal_marlin && built_tree macos all && built_tree macos metal-marlin-chat || failed=1
+  rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made
+  [ "$failed" = 1 ] || script_tests macos python3 -B tests/macos/macos_test.py build/apple build/macos build/ios
+}
+
 # The suite abi has compilers read the headers and looks up 100,000 names; neither runs more of the library's code here. The long
 # form instruments the kernels, too, and has the tests of kernels alone, those of much memory, and those of the command. What a
 # product needs around its kernel is the same in the tests that stay.
@@ -368,7 +381,7 @@ groups_of() {
     gpu | metal | metal-asan | shaders | air) echo testbed ;;
     framework | metal-host) echo testbed framework ;;
     abi | tools | install) echo package ;;
-    arm64 | libcxx) echo "$1" ;;
+    arm64 | libcxx | macos) echo "$1" ;;
   esac
 }
 

@@ -17,6 +17,28 @@
 namespace metal_marlin::tools {
 namespace {
 
+#if defined(__APPLE__)
+size_t sysctl_size(const char* name) {
+  uint64_t value = 0;
+  size_t bytes = sizeof value;
+  return sysctlbyname(name, &value, &bytes, nullptr, 0) == 0 ? static_cast<size_t>(value) : 0;
+}
+
+void describe(CpuInfo& info) {
+  char text[128] = "";
+  size_t bytes = sizeof text;
+  if (sysctlbyname("machdep.cpu.brand_string", text, &bytes, nullptr, 0) == 0) info.model = text;
+  for (const auto& [name, key] : {std::pair{"asimddp", "hw.optional.arm.FEAT_DotProd"},
+                                  std::pair{"i8mm", "hw.optional.arm.FEAT_I8MM"},
+                                  std::pair{"bf16", "hw.optional.arm.FEAT_BF16"}}) {
+    if (sysctl_size(key) & 1) info.features.emplace_back(name);
+  }
+  for (const auto& [name, key] : {std::pair{"L1d", "hw.perflevel0.l1dcachesize"},
+                                  std::pair{"L2", "hw.perflevel0.l2cachesize"}}) {
+    if (const size_t size = sysctl_size(key)) info.caches.push_back({name, size, 0});
+  }
+}
+#else
 // The features by which the kernels of x86 and arm64 are chosen, with the names of /proc/cpuinfo.
 constexpr std::string_view kInteresting[] = {
     "sse4_2",   "avx",      "f16c",     "fma",         "avx2",        "avx_vnni",
@@ -52,28 +74,6 @@ unsigned count_list(const std::string& text) {
   return count;
 }
 
-#if defined(__APPLE__)
-size_t sysctl_size(const char* name) {
-  uint64_t value = 0;
-  size_t bytes = sizeof value;
-  return sysctlbyname(name, &value, &bytes, nullptr, 0) == 0 ? static_cast<size_t>(value) : 0;
-}
-
-void describe(CpuInfo& info) {
-  char text[128] = "";
-  size_t bytes = sizeof text;
-  if (sysctlbyname("machdep.cpu.brand_string", text, &bytes, nullptr, 0) == 0) info.model = text;
-  for (const auto& [name, key] : {std::pair{"asimddp", "hw.optional.arm.FEAT_DotProd"},
-                                  std::pair{"i8mm", "hw.optional.arm.FEAT_I8MM"},
-                                  std::pair{"bf16", "hw.optional.arm.FEAT_BF16"}}) {
-    if (sysctl_size(key) & 1) info.features.emplace_back(name);
-  }
-  for (const auto& [name, key] : {std::pair{"L1d", "hw.perflevel0.l1dcachesize"},
-                                  std::pair{"L2", "hw.perflevel0.l2cachesize"}}) {
-    if (const size_t size = sysctl_size(key)) info.caches.push_back({name, size, 0});
-  }
-}
-#else
 void describe(CpuInfo& info) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line) && (!line.empty() || info.features.empty());) {

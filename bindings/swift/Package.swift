@@ -3,7 +3,7 @@ import PackageDescription
 
 let package = Package(
   name: "metal-marlin",
-  platforms: [.macOS(.v15)],
+  platforms: [.macOS(.v14)],
   products: [.library(name: "MetalMarlin", targets: ["MetalMarlin"])],
   targets: [
     .systemLibrary(

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cinttypes>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "checkpoints/sort_mapped.h"
+
+// In the Swift package of that library, the header has no folder.
+#if __has_include(<nlohmann/json.hpp>)
+#include <nlohmann/json.hpp>
+#else
+#include <json.hpp>
+#endif
 
 namespace metal_marlin {
 namespace {

@@ -45,14 +45,41 @@ TEST_F(DeviceTest, DevicesAreDescribedForTheBoundary) {
   EXPECT_CODE(create_backend({}).status(), MARLIN_E_NO_DEVICE);
 }
 
-TEST_F(DeviceTest, OlderDevicesAreRefused) {
-  metal_test_apple_family(7);
-  EXPECT_EQ(describe(0).value().architecture, "apple7");
-  metal_test_apple_family(6);
+TEST_F(DeviceTest, OtherDevicesAreRefused) {
+  metal_test_apple_family(0);
   EXPECT_CODE(describe(0).status(), MARLIN_E_NO_DEVICE);
   const Status status = create_device(options()).status();
   EXPECT_EQ(status.code(), MARLIN_E_NO_DEVICE);
-  EXPECT_THAT(status.message(), HasSubstr("expected a GPU of family Apple 7"));
+  EXPECT_THAT(status.message(), HasSubstr("expected a GPU of Apple with unified memory"));
+}
+
+// As the device of a virtual machine says, which runs what the GPU below it does.
+TEST_F(DeviceTest, TheFamilyAloneRefusesNothing) {
+  std::vector<std::string> log;
+  DeviceOptions with = options();
+  with.logger = {
+      [](void* user, int32_t, const char* message) { static_cast<std::vector<std::string>*>(user)->push_back(message); }, &log};
+  metal_test_apple_family(7);
+  open(with);
+  EXPECT_THAT(log, ::testing::IsEmpty());
+  metal_test_apple_family(5);
+  EXPECT_EQ(describe(0).value().architecture, "apple5");
+  EXPECT_TRUE(describe(0).value().matrix);
+  open(with);
+  EXPECT_NE(kernel("scale"), nullptr);
+  EXPECT_NE(kernel("narrow"), nullptr);
+  EXPECT_THAT(log, ::testing::ElementsAre(HasSubstr("family apple5, expected Apple 7")));
+}
+
+// What such a device lacks is unsupported, so that a probe lets another kernel serve. From Apple 7 on it is a failure.
+TEST_F(DeviceTest, KernelsThatAnOlderFamilyCannotCompileAreUnsupported) {
+  for (const auto& [family, expected] : {std::pair{5, MARLIN_E_UNSUPPORTED}, std::pair{7, MARLIN_E_DEVICE}}) {
+    metal_test_apple_family(family);
+    open();
+    metal_test_fail_pipeline(1);
+    EXPECT_CODE(device->kernel("scale", kPlain).status(), expected);
+    EXPECT_NE(kernel("scale"), nullptr);
+  }
 }
 
 TEST_F(DeviceTest, TensorOperationsAreThereFromApple10On) {

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,10 @@
 
 #include "run_command.h"
 #include "safetensors.h"
+
+#if defined(__linux__)
+#include <sys/sysmacros.h>
+#endif
 
 namespace metal_marlin::test {
 namespace {
@@ -215,8 +218,10 @@ TEST(Unpack, OnlyRegularFilesAreReplaced) {
                                                                 {scratch.at("pipe"), "pipe"}};
   fs::create_symlink("/proc/self/fd/1", scratch.at("stdout"));
   obstacles.emplace_back(scratch.at("stdout"), "symbolic link");
+#if defined(__linux__)  // where the number of a device is known
   if (mknod(scratch.at("null").c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0)
     obstacles.emplace_back(scratch.at("null"), "device");
+#endif
   const size_t entries = scratch.entries();
   for (const auto& [out, what] : obstacles) {
     for (const char* force : {"--force", "--layer=model.layers.0.mlp.down_proj"}) {

@@ -1,9 +1,13 @@
 #include "counting_new.h"
 
-#include <malloc.h>
-
 #include <cstdlib>
 #include <new>
+
+#if defined(__APPLE__)
+#include <malloc/malloc.h>
+#else
+#include <malloc.h>
+#endif
 
 namespace counting_new {
 std::atomic<int64_t> calls{0};
@@ -18,17 +22,27 @@ std::atomic<size_t> live{0}, peak{0};
 #endif
 #if !defined(MARLIN_NO_COUNTING) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 
+namespace {
+size_t size_of(void* p) {
+#if defined(__APPLE__)
+  return malloc_size(p);
+#else
+  return malloc_usable_size(p);
+#endif
+}
+}  // namespace
+
 void* operator new(size_t size) {
   void* const p = std::malloc(size);
   if (p == nullptr) throw std::bad_alloc();
   ++counting_new::calls;
-  const size_t bytes = malloc_usable_size(p), now = counting_new::live.fetch_add(bytes) + bytes;
+  const size_t bytes = size_of(p), now = counting_new::live.fetch_add(bytes) + bytes;
   for (size_t seen = counting_new::peak; now > seen && !counting_new::peak.compare_exchange_weak(seen, now);) {
   }
   return p;
 }
 void operator delete(void* p) noexcept {
-  if (p != nullptr) counting_new::live -= malloc_usable_size(p);
+  if (p != nullptr) counting_new::live -= size_of(p);
   std::free(p);
 }
 void operator delete(void* p, size_t) noexcept { operator delete(p); }

@@ -86,8 +86,8 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
   std::mt19937 rng(seed);
   int served = 0;
   for (const WeightKind& kind : all_kinds())
-    for (const uint64_t rows : {uint64_t{1}, 2 + rng() % 3, 5 + rng() % 12, 17 + rng() % 20}) {
-      const int64_t m = static_cast<int64_t>(rows), n = 1 + rng() % 150, k = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 500;
+    for (const int64_t m : {int64_t{1}, int64_t{2 + rng() % 3}, int64_t{5 + rng() % 12}, int64_t{17 + rng() % 20}}) {
+      const int64_t n = 1 + rng() % 150, k = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 500;
       const CpuWeights w = random_weights(kind, n, k, rng);
       const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
       Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3], dtypes[rng() % 3], rng);

@@ -19,6 +19,9 @@
 #include "core/usable_threads.h"
 #include "unit/under_sanitizer.h"
 
+#if defined(__APPLE__)
+#include <libproc.h>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -27,8 +30,13 @@ namespace metal_marlin {
 namespace {
 
 int threads_of_this_process() {
+#if defined(__APPLE__)
+  proc_taskinfo info{};
+  return proc_pidinfo(getpid(), PROC_PIDTASKINFO, 0, &info, sizeof info) == sizeof info ? info.pti_threadnum : -1;
+#else
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+#endif
 }
 
 /// A joined thread may stay listed for a moment.
@@ -167,6 +175,7 @@ TEST(ThreadPool, ChildOfAForkHasItsOwnThreads) {
   }
 }
 
+#if defined(__linux__)
 /// In a child that is the first process of a namespace of its own; false when the system refuses the namespace.
 template <class Work>
 bool in_namespace(const Work& work, int& status) {
@@ -206,6 +215,7 @@ TEST(ThreadPool, ChildWithTheProcessIdOfItsParent) {
   if (!tried) GTEST_SKIP() << "this process may not make a namespace of process ids";
   EXPECT_EQ(status, 0);
 }
+#endif
 
 TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
   SKIP_UNDER_TSAN();
@@ -227,7 +237,7 @@ TEST(ThreadPool, ForkWhileAnotherThreadRuns) {
 }
 
 // The sanitizers' shadow memory needs an address space without limit.
-#if !defined(MARLIN_UNDER_TSAN) && !defined(MARLIN_UNDER_ASAN)
+#if defined(__linux__) && !defined(MARLIN_UNDER_TSAN) && !defined(MARLIN_UNDER_ASAN)
 TEST(ThreadPool, FewerThreadsWhenTheSystemRefuses) {
   EXPECT_EQ(in_child([] {
               ThreadPool pool(64);
@@ -324,6 +334,7 @@ TEST(FpEnvironment, OtherThreadsHaveTheCallersDefaultModesAndTheHostsComeBack) {
 }
 #endif
 
+#if defined(__linux__)
 TEST(UsableThreads, FollowsTheAffinityMask) {
   cpu_set_t all, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -335,6 +346,7 @@ TEST(UsableThreads, FollowsTheAffinityMask) {
   EXPECT_EQ(usable_threads(), 1u);
   ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
 }
+#endif
 
 class CgroupLimit : public testing::Test {
  protected:

@@ -27,19 +27,18 @@ int apple_family(id<MTLDevice> device) {
 bool has_tensors(id<MTLDevice> device, int family) {
   constexpr auto kMetal4 = static_cast<MTLGPUFamily>(
       5002);  // MTLGPUFamilyMetal4, which SDKs before macOS 26 do not name
-  if (@available(macOS 26.0, *)) return family >= 10 && [device supportsFamily:kMetal4];
+  if (@available(macOS 26.0, iOS 26.0, *)) return family >= 10 && [device supportsFamily:kMetal4];
   return false;
 }
 
+// The family refuses nothing: the device of a virtual machine says Apple 5, and runs the kernels
+// of the GPU below it. A kernel serves once its probe has agreed.
 Result<Capabilities> capabilities_of(id<MTLDevice> device) {
-  constexpr int kOldest =
-      7;  // M1: the first with simdgroup matrices, and of the Macs with unified memory
   const int family = apple_family(device);
-  if (family < kOldest || !device.hasUnifiedMemory) {
+  if (family == 0 || !device.hasUnifiedMemory) {
     return Status::error(
-        MARLIN_E_NO_DEVICE,
-        "%s: expected a GPU of family Apple 7 (M1) or later with unified memory, found %d",
-        device.name.UTF8String, family);
+        MARLIN_E_NO_DEVICE, "%s: expected a GPU of Apple with unified memory, found %s",
+        device.name.UTF8String, family == 0 ? "one of another family" : "memory of its own");
   }
   Capabilities c;
   c.name = device.name.UTF8String;
@@ -57,13 +56,33 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   return c;
 }
 
+NSArray<id<MTLDevice>>* all_devices() {
+#if TARGET_OS_IPHONE
+  id<MTLDevice> only = MTLCreateSystemDefaultDevice();  // iOS 17 has no list
+  return only == nil ? [NSArray array] : @[ only ];
+#else
+  return MTLCopyAllDevices();
+#endif
+}
+
 id<MTLDevice> device_at(uint32_t index) {
-  NSArray<id<MTLDevice>>* all = MTLCopyAllDevices();
+  NSArray<id<MTLDevice>>* all = all_devices();
   return index < all.count ? all[index] : nil;
 }
 
 Status no_such_device(uint32_t index) {
   return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %u", index);
+}
+
+// Once for each device, because what follows from it may be a kernel that is slow or missing.
+void report_family(const Capabilities& device, bool has_matrices, const Logger& logger) {
+  if (has_matrices) return;
+  const Status said = Status::error(
+      MARLIN_E_UNSUPPORTED,
+      "%s: family %s, expected Apple 7 (M1) or later; kernels serve that compile here and agree "
+      "with the CPU",
+      device.name.c_str(), device.architecture.c_str());
+  logger(LogLevel::warning, said.message());
 }
 
 class MetalDevice final : public device::Device {
@@ -144,7 +163,7 @@ class MetalDevice final : public device::Device {
 
 uint32_t count_devices() {
   @autoreleasepool {
-    return static_cast<uint32_t>(MTLCopyAllDevices().count);
+    return static_cast<uint32_t>(all_devices().count);
   }
 }
 
@@ -164,6 +183,7 @@ Result<std::unique_ptr<device::Device>> create_device(const DeviceOptions& optio
     id<MTLDevice> device = native != nil ? native : device_at(options.index);
     if (device == nil) return no_such_device(options.index);
     MARLIN_ASSIGN(Capabilities capabilities, capabilities_of(device));
+    report_family(capabilities, has_matrices(device), options.logger);
     auto shared = std::make_shared<Shared>(device, std::move(capabilities), options);
     return std::unique_ptr<device::Device>(std::make_unique<MetalDevice>(std::move(shared)));
   }

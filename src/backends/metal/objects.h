@@ -3,6 +3,7 @@
 #pragma once
 
 #import <Metal/Metal.h>
+#include <TargetConditionals.h>
 
 #include <memory>
 
@@ -57,7 +58,11 @@ class MetalBuffer final : public device::Buffer {
 
 /// Whether a device object stands for this device; two objects may stand for one device.
 inline bool is_of(id<MTLDevice> device, const Shared& shared) {
+#if TARGET_OS_IPHONE
+  return device != nil && shared.device != nil;  // there is one GPU
+#else
   return device.registryID == shared.device.registryID;
+#endif
 }
 
 /// Checks the host's object, and makes a stream over it or over a queue of its own.

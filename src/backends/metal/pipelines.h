@@ -14,6 +14,12 @@
 
 namespace metal_marlin::metal {
 
+/// Whether all kernels but those with tensors must compile. Apple 7 (M1) is the first family with
+/// simdgroup matrices, as Apple documents it.
+inline bool has_matrices(id<MTLDevice> device) {
+  return [device supportsFamily:MTLGPUFamilyApple7];
+}
+
 class MetalKernel final : public device::Kernel {
  public:
   explicit MetalKernel(id<MTLComputePipelineState> pipeline) : pipeline_(pipeline) {}

@@ -37,7 +37,7 @@ constexpr auto kTensorLanguage = static_cast<MTLLanguageVersion>(4 << 16);
 MTLCompileOptions* compile_options(MTLLanguageVersion language) {
   MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
   options.languageVersion = language;
-  if (@available(macOS 15.0, *)) {
+  if (@available(macOS 15.0, iOS 18.0, *)) {
     options.mathMode = MTLMathModeSafe;
     options.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
   } else {
@@ -148,9 +148,9 @@ Result<device::KernelRef> Pipelines::kernel(std::string_view name,
     const auto library = library_with(tensor ? tensor_ : base_, name);
     auto made = library.ok() ? compile(library.value(), name, constants)
                              : Result<device::KernelRef>(library.status());
-    // Compilers differ in their support of tensors. An error here means that this kernel is
-    // missing, and not that the device failed.
-    if (tensor && made.status().code() == MARLIN_E_DEVICE)
+    // Compilers differ in their support of tensors, and devices of older families in that of the
+    // rest. An error here means that this kernel is missing, and not that the device failed.
+    if ((tensor || !has_matrices(device_)) && made.status().code() == MARLIN_E_DEVICE)
       return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.status().message());
     return made;
   });

@@ -3,7 +3,7 @@
 namespace metal_marlin::metal {
 
 Residency::Residency(id<MTLDevice> device) {
-  if (@available(macOS 15.0, *)) {
+  if (@available(macOS 15.0, iOS 18.0, *)) {
     MTLResidencySetDescriptor* descriptor = [[MTLResidencySetDescriptor alloc] init];
     descriptor.label = @"metal-marlin";
     // Without a set, everything works as on older systems.
@@ -12,7 +12,7 @@ Residency::Residency(id<MTLDevice> device) {
 }
 
 void Residency::add(id<MTLBuffer> buffer) {
-  if (@available(macOS 15.0, *)) {
+  if (@available(macOS 15.0, iOS 18.0, *)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     [static_cast<id<MTLResidencySet>>(set_) addAllocation:buffer];
     changed_ = true;
@@ -20,7 +20,7 @@ void Residency::add(id<MTLBuffer> buffer) {
 }
 
 void Residency::remove(id<MTLBuffer> buffer) {
-  if (@available(macOS 15.0, *)) {
+  if (@available(macOS 15.0, iOS 18.0, *)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     id<MTLResidencySet> set = set_;
     [set removeAllocation:buffer];
@@ -29,7 +29,7 @@ void Residency::remove(id<MTLBuffer> buffer) {
 }
 
 void Residency::use(id<MTLCommandBuffer> commands) {
-  if (@available(macOS 15.0, *)) {
+  if (@available(macOS 15.0, iOS 18.0, *)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     id<MTLResidencySet> set = set_;
     if (set == nil) return;

@@ -1,6 +1,5 @@
 internal import CMetalMarlin
 import Dispatch
-import Synchronization
 
 /// How much a message of the library matters.
 public enum LogLevel: Int32, Sendable, Comparable {
@@ -27,7 +26,7 @@ public protocol Allocator: Sendable {
 public final class Tasks: Sendable {
   /// How many there are.
   public let count: Int
-  private let next = Atomic(0)
+  private let next = Locked(0)
   private let running = DispatchGroup()
   private let task: @Sendable (UInt32) -> Void
 
@@ -40,10 +39,12 @@ public final class Tasks: Sendable {
   @discardableResult public func runOne() -> Bool {
     running.enter()
     defer { running.leave() }
-    // The check keeps the counter from ever wrapping.
-    guard next.load(ordering: .relaxed) < count else { return false }
-    let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
-    guard index < count else { return false }
+    let index = next.withLock { (next) -> Int? in
+      guard next < count else { return nil }
+      defer { next += 1 }
+      return next
+    }
+    guard let index else { return false }
     task(UInt32(index))
     return true
   }

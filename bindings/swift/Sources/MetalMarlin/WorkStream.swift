@@ -1,6 +1,5 @@
 internal import CMetalMarlin
 import Dispatch
-import Synchronization
 
 /// An in-order queue of work. On the CPU work is done when it has been given; a GPU goes on with it.
 ///
@@ -14,7 +13,7 @@ public final class WorkStream: Sendable {
   /// Where it was made.
   public let context: Context
   private let hostCommits: Bool
-  private let used = Mutex<[ObjectIdentifier: any AnyObject & Sendable]>([:])
+  private let used = Locked<[ObjectIdentifier: any AnyObject & Sendable]>([:])
 
   /// - Parameters:
   ///   - context: whose work it takes.

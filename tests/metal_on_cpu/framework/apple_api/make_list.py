@@ -3,9 +3,11 @@
 
     pip download --no-deps --no-binary :all: pyobjc-framework-Metal==VERSION     (it ends with an error; the archive is fetched)
     python3 make_list.py pyobjc_framework_metal-VERSION.tar.gz > metal_api.list
+    python3 make_list.py pyobjc_framework_cocoa-VERSION.tar.gz > foundation_api.list      (pyobjc-framework-Cocoa)
 
 The package describes the headers of a macOS SDK: selectors, types and the macOS that introduced them. It has no availability of
-single enum constants, so neither has the list. All protocols are in it; of classes and enums, those that compute has to do with.
+single enum constants, so neither has the list. All protocols are in it; of classes and enums, those that compute has to do with. Of Foundation
+there are only the names that a linker sees: classes, constants and functions.
 """
 import json
 import re
@@ -20,7 +22,7 @@ GRAPHICS = re.compile(
 
 def described(archive):
     with tarfile.open(archive) as files:
-        name = next(n for n in files.getnames() if re.search(r"metadata/raw/arm64-[0-9.]+\.fwinfo$", n))
+        name = next(n for n in files.getnames() if re.search(r"metadata/raw(\.Foundation)?/arm64-[0-9.]+\.fwinfo$", n))
         text = files.extractfile(name).read().decode()
     return json.loads(text[text.index("\n{\n") :])
 
@@ -39,11 +41,25 @@ def method(entry):
     return f"{sign} {entry['selector']} {entry.get('introduced', '?')} " + " | ".join(plain(t) for t in types)
 
 
+def foundation(info, version):
+    all_of = info["definitions"]
+    lines = [
+        f"# Foundation of {info['sdk'].rsplit('/', 1)[-1]}, as pyobjc-framework-Cocoa {version} of PyPI describes it. Made by make_list.py.",
+        "# class, constant, function: NAME and first macOS",
+    ]
+    for kind, key in (("class", "classes"), ("constant", "externs"), ("function", "functions")):
+        lines += [f"{kind} {name} {entry.get('introduced', '?')}" for name, entry in sorted(all_of[key].items())]
+    print("\n".join(lines))
+
+
 def main():
     archive = sys.argv[1]
     info = described(archive)
     all_of = info["definitions"]
-    version = re.search(r"metal-([0-9.]+)\.tar", archive).group(1)
+    framework, version = re.search(r"(metal|cocoa)-([0-9.]+)\.tar", archive).groups()
+    if framework == "cocoa":
+        foundation(info, version)
+        return
     lines = [
         f"# Metal of {info['sdk'].rsplit('/', 1)[-1]}, as pyobjc-framework-Metal {version} of PyPI describes it. Made by make_list.py.",
         "# protocol NAME [inherited], class NAME SUPER, then methods: selector, first macOS, types of result and arguments",

@@ -8,6 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The C library of Apple's own systems has the root class, the basic types and the words of availability. A compiler that reads
+// sources for macOS with the C library of another system has none of them.
+#if defined(__APPLE__) && __has_include(<objc/NSObject.h>)
+#define METAL_HOST_ON_APPLE 1
+#include <TargetConditionals.h>
+#include <objc/NSObject.h>
+#include <os/availability.h>
+// What macOS has always had.
+#define METAL_HOST_AVAILABLE_IOS(version) API_AVAILABLE(ios(version))
+#else
+#define METAL_HOST_AVAILABLE_IOS(version)
+#endif
+
 #ifdef __cplusplus
 #define FOUNDATION_EXPORT extern "C"
 #else
@@ -16,6 +29,7 @@
 #define FOUNDATION_EXTERN FOUNDATION_EXPORT
 #define NS_INLINE static inline
 
+#ifndef METAL_HOST_ON_APPLE
 #ifndef nil
 #ifdef __cplusplus
 #define nil nullptr
@@ -32,6 +46,7 @@ typedef bool BOOL;
 #define YES __objc_yes
 #define NO __objc_no
 #endif
+#endif
 
 #define NS_ASSUME_NONNULL_BEGIN _Pragma("clang assume_nonnull begin")
 #define NS_ASSUME_NONNULL_END _Pragma("clang assume_nonnull end")
@@ -47,11 +62,14 @@ typedef bool BOOL;
   enum name : type name;       \
   enum name : type
 #endif
+#ifndef NS_DESIGNATED_INITIALIZER
 #define NS_DESIGNATED_INITIALIZER __attribute__((objc_designated_initializer))
+#endif
 #define NS_UNAVAILABLE __attribute__((unavailable))
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))
 #define NS_REQUIRES_NIL_TERMINATION __attribute__((sentinel(0, 1)))
 #define NS_SWIFT_NAME(name)
+#ifndef METAL_HOST_ON_APPLE
 // Only the first platform is read, so it must be macos(VERSION).
 #define METAL_HOST_AVAILABLE_macos(version) macos, introduced = version
 #define API_AVAILABLE(first, ...) __attribute__((availability(METAL_HOST_AVAILABLE_##first)))
@@ -61,12 +79,13 @@ typedef bool BOOL;
 
 typedef long NSInteger;
 typedef unsigned long NSUInteger;
-typedef double NSTimeInterval;
-typedef double CFTimeInterval;
-typedef struct _NSZone NSZone;
 #define NSIntegerMax LONG_MAX
 #define NSIntegerMin LONG_MIN
 #define NSUIntegerMax ULONG_MAX
+#endif
+typedef double NSTimeInterval;
+typedef double CFTimeInterval;
+typedef struct _NSZone NSZone;
 
 enum { NSNotFound = NSIntegerMax };
 typedef NS_ENUM(NSInteger, NSComparisonResult) { NSOrderedAscending = -1, NSOrderedSame = 0, NSOrderedDescending = 1 };
@@ -83,9 +102,9 @@ NS_INLINE NSRange NSMakeRange(NSUInteger location, NSUInteger length) {
 NS_INLINE NSUInteger NSMaxRange(NSRange range) { return range.location + range.length; }
 
 @class NSString;
-@protocol NSObject;
 @class Protocol;
 
+#ifndef METAL_HOST_ON_APPLE
 @protocol NSObject
 - (BOOL)isEqual:(id)object;
 @property(readonly) NSUInteger hash;
@@ -105,6 +124,7 @@ NS_INLINE NSUInteger NSMaxRange(NSRange range) { return range.location + range.l
 - (NSUInteger)retainCount;
 #endif
 @end
+#endif
 
 @protocol NSCopying
 - (id)copyWithZone:(NSZone*)zone;
@@ -114,6 +134,7 @@ NS_INLINE NSUInteger NSMaxRange(NSRange range) { return range.location + range.l
 - (id)mutableCopyWithZone:(NSZone*)zone;
 @end
 
+#ifndef METAL_HOST_ON_APPLE
 __attribute__((objc_root_class))
 @interface NSObject<NSObject> {
   Class isa;
@@ -133,6 +154,7 @@ __attribute__((objc_root_class))
 + (BOOL)instancesRespondToSelector:(SEL)selector;
 + (BOOL)conformsToProtocol:(Protocol*)protocol;
 @end
+#endif
 
 #if !__has_feature(objc_arc)
 @interface NSAutoreleasePool : NSObject

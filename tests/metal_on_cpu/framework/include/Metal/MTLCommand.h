@@ -157,8 +157,9 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer> buffer);
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)pushDebugGroup:(NSString*)name;
 - (void)popDebugGroup;
-- (void)useResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0));
-- (void)useResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count API_AVAILABLE(macos(15.0));
+- (void)useResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0), ios(18.0));
+- (void)useResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets
+                   count:(NSUInteger)count API_AVAILABLE(macos(15.0), ios(18.0));
 @end
 
 @protocol MTLCommandQueue <NSObject>
@@ -167,11 +168,12 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer> buffer);
 - (nullable id<MTLCommandBuffer>)commandBuffer;
 - (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 - (nullable id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor;
-- (void)addResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0));
-- (void)addResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets count:(NSUInteger)count API_AVAILABLE(macos(15.0));
-- (void)removeResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0));
+- (void)addResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0), ios(18.0));
+- (void)addResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets
+                   count:(NSUInteger)count API_AVAILABLE(macos(15.0), ios(18.0));
+- (void)removeResidencySet:(id<MTLResidencySet>)set API_AVAILABLE(macos(15.0), ios(18.0));
 - (void)removeResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])sets
-                      count:(NSUInteger)count API_AVAILABLE(macos(15.0));
+                      count:(NSUInteger)count API_AVAILABLE(macos(15.0), ios(18.0));
 @end
 
 // --- encoders ---------------------------------------------------------------------------------------------------------------

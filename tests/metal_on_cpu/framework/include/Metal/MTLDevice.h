@@ -37,7 +37,7 @@ typedef NS_ENUM(NSUInteger, MTLDeviceLocation) {
 
 @protocol MTLDevice <NSObject>
 @property(readonly) NSString* name;
-@property(readonly) uint64_t registryID;
+@property(readonly) uint64_t registryID METAL_HOST_AVAILABLE_IOS(18.0);
 @property(readonly) MTLArchitecture* architecture;
 @property(readonly) MTLSize maxThreadsPerThreadgroup;
 @property(readonly) NSUInteger maxThreadgroupMemoryLength;
@@ -99,7 +99,7 @@ typedef NS_ENUM(NSUInteger, MTLDeviceLocation) {
 - (nullable id<MTLSharedEvent>)newSharedEvent;
 - (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
                                                         error:(NSError* _Nullable __autoreleasing* _Nullable)error
-    API_AVAILABLE(macos(15.0));
+    API_AVAILABLE(macos(15.0), ios(18.0));
 - (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
                                                           error:(NSError* _Nullable __autoreleasing* _Nullable)error;
 - (nullable id<MTLCounterSampleBuffer>)newCounterSampleBufferWithDescriptor:(MTLCounterSampleBufferDescriptor*)descriptor
@@ -108,7 +108,7 @@ typedef NS_ENUM(NSUInteger, MTLDeviceLocation) {
 @end
 
 FOUNDATION_EXPORT id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
-FOUNDATION_EXPORT NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
+FOUNDATION_EXPORT NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) NS_RETURNS_RETAINED METAL_HOST_AVAILABLE_IOS(18.0);
 
 // --- capture ----------------------------------------------------------------------------------------------------------------
 

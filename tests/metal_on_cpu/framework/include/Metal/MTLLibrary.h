@@ -62,8 +62,8 @@ typedef NS_ENUM(NSInteger, MTLLibraryOptimizationLevel) {
 @interface MTLCompileOptions : NSObject <NSCopying>
 @property(nullable, copy, nonatomic) NSDictionary<NSString*, NSObject*>* preprocessorMacros;
 @property(nonatomic) BOOL fastMathEnabled;
-@property(nonatomic) MTLMathMode mathMode API_AVAILABLE(macos(15.0));
-@property(nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions API_AVAILABLE(macos(15.0));
+@property(nonatomic) MTLMathMode mathMode API_AVAILABLE(macos(15.0), ios(18.0));
+@property(nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions API_AVAILABLE(macos(15.0), ios(18.0));
 @property(nonatomic) MTLLanguageVersion languageVersion;
 @property(nonatomic) BOOL preserveInvariance;
 @property(nonatomic) MTLLibraryOptimizationLevel optimizationLevel;
@@ -168,7 +168,7 @@ typedef MTLComputePipelineReflection* MTLAutoreleasedComputePipelineReflection;
 @property(readonly) NSUInteger threadExecutionWidth;
 @property(readonly) NSUInteger staticThreadgroupMemoryLength;
 @property(readonly) BOOL supportIndirectCommandBuffers;
-@property(nullable, readonly) MTLComputePipelineReflection* reflection API_AVAILABLE(macos(26.0));
+@property(nullable, readonly) MTLComputePipelineReflection* reflection API_AVAILABLE(macos(26.0), ios(26.0));
 @end
 typedef void (^MTLNewComputePipelineStateCompletionHandler)(id<MTLComputePipelineState> _Nullable state,
                                                             NSError* _Nullable error);

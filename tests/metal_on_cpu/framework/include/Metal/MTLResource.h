@@ -49,7 +49,7 @@ typedef NS_ENUM(NSUInteger, MTLPurgeableState) {
   MTLPurgeableStateEmpty = 4
 };
 
-API_AVAILABLE(macos(15.0))
+API_AVAILABLE(macos(15.0), ios(18.0))
 @protocol MTLAllocation <NSObject>
 @property(readonly) NSUInteger allocatedSize;
 @end
@@ -99,13 +99,13 @@ typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent> event, uint64
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;
 @end
 
-API_AVAILABLE(macos(15.0))
+API_AVAILABLE(macos(15.0), ios(18.0))
 @interface MTLResidencySetDescriptor : NSObject <NSCopying>
 @property(nullable, copy, nonatomic) NSString* label;
 @property(nonatomic) NSUInteger initialCapacity;
 @end
 
-API_AVAILABLE(macos(15.0))
+API_AVAILABLE(macos(15.0), ios(18.0))
 @protocol MTLResidencySet <NSObject>
 @property(readonly) id<MTLDevice> device;
 @property(nullable, readonly) NSString* label;

@@ -1,0 +1,61 @@
+// swift-tools-version: 6.2
+// The library from its sources, for apps on Apple's systems. On Linux it has the CPU alone, and is there to be tested; a system's
+// own library is what bindings/swift links.
+import PackageDescription
+
+let settings: [CXXSetting] = [
+  .headerSearchPath("include"), .headerSearchPath("src"), .headerSearchPath("."),
+]
+// What is no source of the compiler's own: lists of files for CMake, tables that sources include, and the exports.
+let withList = [
+  "api", "backends/cpu", "backends/cpu/arm64", "backends/cpu/x86", "backends/cuda", "backends/gpu", "base", "checkpoints",
+  "checkpoints/convert", "checkpoints/recognizers", "core", "formats", "layouts", "sources",
+]
+let tables = [
+  "api/exports.map", "backends/cpu/arm64/kernels.inc", "backends/cpu/arm64/neon_tile.inc", "backends/cpu/expand.inc",
+  "backends/cpu/kernels.inc", "backends/cpu/x86/avx512_float_gemv.inc", "backends/cpu/x86/kernels.inc",
+  "backends/cuda/kernels.inc",
+  "backends/gpu/kernels.inc", "checkpoints/recognizers/recognizers.inc", "layouts/layouts.inc",
+]
+let sources = [
+  "api", "backends/cpu", "backends/cuda", "backends/gpu", "base", "checkpoints", "core", "formats", "layouts", "sources",
+]
+let exclude = (withList.map { "\($0)/CMakeLists.txt" } + tables).map { "src/\($0)" }
+
+#if os(Linux)
+  // The JSON library is the system's (nlohmann-json3-dev); Metal is absent.
+  let packages: [Package.Dependency] = []
+  let needs: [Target.Dependency] = []
+  let metal = ["src/backends/metal/absent.cc"]
+  let host: [Target] = []
+  let hostNames: [Target.Dependency] = []
+#else
+  let packages: [Package.Dependency] = [.package(url: "https://github.com/nlohmann/json", from: "3.12.0")]
+  let needs: [Target.Dependency] = [.product(name: "nlohmann-json", package: "json")]
+  let metal: [String] = []
+  // The Metal backend: the host in Objective-C++ and the shaders, which Metal compiles at run time.
+  let host: [Target] = [
+    .target(
+      name: "MetalHost", path: "src/backends/metal", exclude: ["absent.cc", "CMakeLists.txt"],
+      cxxSettings: [.headerSearchPath("../../../include"), .headerSearchPath("../.."), .headerSearchPath("../../..")],
+      linkerSettings: [.linkedFramework("Foundation"), .linkedFramework("Metal")])
+  ]
+  let hostNames: [Target.Dependency] = ["MetalHost"]
+#endif
+
+let package = Package(
+  name: "MetalMarlin",
+  platforms: [.macOS(.v14), .iOS(.v17)],
+  products: [.library(name: "MetalMarlin", targets: ["MetalMarlin"])],
+  dependencies: packages,
+  targets: [
+    .target(
+      name: "CMetalMarlin", dependencies: needs, path: ".", exclude: exclude, sources: sources.map { "src/\($0)" } + metal,
+      publicHeadersPath: "bindings/swift/Sources/CMetalMarlinSources/include", cxxSettings: settings,
+      linkerSettings: [.linkedLibrary("dl", .when(platforms: [.linux]))]),
+    .target(name: "MetalMarlin", dependencies: ["CMetalMarlin"] + hostNames, path: "bindings/swift/Sources/MetalMarlin"),
+    .testTarget(
+      name: "MetalMarlinTests", dependencies: ["MetalMarlin", "CMetalMarlin"], path: "bindings/swift/Tests/MetalMarlinTests"),
+  ] + host,
+  cxxLanguageStandard: .cxx20
+)
