@@ -84,10 +84,10 @@
   5  // bool: A has fewer columns than slots, so the last 32 slots are checked when they are read
 #define MARLIN_CONSTANT_OUTPUT_TYPE 6  // uint: enum MarlinFloat, of C
 #define MARLIN_CONSTANT_BIAS_TYPE 7    // uint: enum MarlinFloat, or 3: no bias; route: of scales
-#define MARLIN_CONSTANT_EPILOGUE 8  // uint: enum MarlinEpilogue; in product kernels a one-input one
+#define MARLIN_CONSTANT_EPILOGUE 8  // uint: enum MarlinEpilogue; in Metal's product kernels one-input
 #define MARLIN_CONSTANT_ACCUMULATE 9  // bool: the old C is added
 #define MARLIN_CONSTANT_PARTIAL 10    // bool: raw sums go to the partials, and finish does the rest
-#define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up (finish)
+#define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up
 #define MARLIN_CONSTANT_SLOT_TO_K \
   12  // bool: columns of A / of unpacked rows are permuted (quantize, unpack)
 #define MARLIN_CONSTANT_QUANTIZED 14  // bool: activations are INT8, in kernels whose name says so
@@ -154,8 +154,8 @@ struct ProductArgs {
   MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
   // Few routed rows, without route: every threadgroup reads the ids, and the first one writes the
   // experts and scales of the table.
-  marlin_int experts;   // 0: route has written the table
-  marlin_int ring_rows;  // ring: routed rows of A that there is room for
+  marlin_int experts;                    // 0: route has written the table
+  marlin_int ring_rows;                  // ring: routed rows of A that there is room for
   MARLIN_INT64 id_stride, scale_stride;  // in elements
 };
 /// Bytes between rows of 16-bit activations, of so many slots, in the shared memory of a ring

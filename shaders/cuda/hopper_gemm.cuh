@@ -133,8 +133,7 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
     const unsigned char* from = nullptr;
     if (mine.has_any() && mine.row_block < count)
       from = launch.buffer<const unsigned char>(MARLIN_BUFFER_CODES + mine.kind) +
-             work.weights_at(now.tile) +
-             work.row_block(first, mine.row_block) * mine.pitch(args);
+             work.weights_at(now.tile) + work.row_block(first, mine.row_block) * mine.pitch(args);
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
       const int chunks = min(Tile::kChunks, now.stop - c);
       const int groups = Op::kGroupsOf128 ? (chunks + 1) / 2 : chunks;
@@ -391,7 +390,8 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(232));
     wait_for_previous();
-    clear_rows_of_no_expert(Launch{parameters}, Launch{parameters}.buffer<const int>(MARLIN_BUFFER_ROUTES),
+    clear_rows_of_no_expert(Launch{parameters},
+                            Launch{parameters}.buffer<const int>(MARLIN_BUFFER_ROUTES),
                             kMultipliers);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }

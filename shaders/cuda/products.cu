@@ -88,13 +88,13 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
 // The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define MARLIN_HOPPER_KERNEL(family, suffix, threads) MARLIN_KERNEL_OF(family, suffix, threads, 1)
-#define MARLIN_RING_KERNEL(scale, zero, shift)                                                     \
-  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {                    \
-    ring<Codes, Activation, Form<scale, zero, shift>, false>(                                      \
-        parameters, group_y(parameters) * kRingRows, kRingSharedBytes);                            \
-  }                                                                                                \
-  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps) {                 \
-    ring<Codes, Activation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes);      \
+#define MARLIN_RING_KERNEL(scale, zero, shift)                                                \
+  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {               \
+    ring<Codes, Activation, Form<scale, zero, shift>, false>(                                 \
+        parameters, group_y(parameters) * kRingRows, kRingSharedBytes);                       \
+  }                                                                                           \
+  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps) {            \
+    ring<Codes, Activation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes); \
   }
 #define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)                  \
   extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__( \

@@ -155,9 +155,8 @@ __device__ inline ChunkScales read_scales(const unsigned char* stage, const Stag
 /// bytes, in this order: of each unit of 32 slots, the operands B of both steps of lane column j
 /// are 16 bytes. Calls `meanwhile` while the first are on their way.
 template <class Activation, class Work, class Meanwhile>
-__device__ inline void copy_activations(const Work& work, int first, int rows,
-                                        const WarpPart& part, unsigned char* to, int pitch,
-                                        const Meanwhile& meanwhile) {
+__device__ inline void copy_activations(const Work& work, int first, int rows, const WarpPart& part,
+                                        unsigned char* to, int pitch, const Meanwhile& meanwhile) {
   constexpr int kAtOnce = 4;
   const ProductArgs& args = work.args;
   const int pieces = 8 * part.count();  // of eight columns
@@ -288,15 +287,15 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
                              (shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
   unsigned char* const mine = rings + warp * shape.stages * shape.bytes();
   WeightRing<Op, RingWork<ROUTED>> ring(work, part, shape, shared_address(mine),
-                      shared_address(barriers) + warp * kMostStages * 8, work.begin + team,
-                      teams);
+                                        shared_address(barriers) + warp * kMostStages * 8,
+                                        work.begin + team, teams);
   ring.init();
   // Many copies on their way would hold up the end of the kernel before, and A. A long product
   // makes up for it.
   const int halves = work.halves();
-  const bool is_long = static_cast<long long>(work.end - work.begin) * halves *
-                           shape.stages_of_part >
-                       static_cast<long long>(2 * shape.stages) * teams;
+  const bool is_long =
+      static_cast<long long>(work.end - work.begin) * halves * shape.stages_of_part >
+      static_cast<long long>(2 * shape.stages) * teams;
   const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
   const int early = ROUTED ? shape.stages : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {

@@ -50,9 +50,9 @@ __device__ inline void find_few_routes(const Launch& launch, int tile_rows, int*
   int* const for_finish = launch.buffer<int>(MARLIN_BUFFER_ROUTES);
   for_finish[at] = expert;
   if (expert >= 0 && launch.constant(MARLIN_CONSTANT_ROUTING) == kRoutingSums)
-    reinterpret_cast<float*>(for_finish)[route_scales_at(args.items, args.m) + lane] = read_float(
-        launch.buffer<const void>(MARLIN_BUFFER_ROUTED_SCALES), token * args.scale_stride + slot,
-        launch.constant(MARLIN_CONSTANT_BIAS_TYPE));
+    reinterpret_cast<float*>(for_finish)[route_scales_at(args.items, args.m) + lane] =
+        read_float(launch.buffer<const void>(MARLIN_BUFFER_ROUTED_SCALES),
+                   token * args.scale_stride + slot, launch.constant(MARLIN_CONSTANT_BIAS_TYPE));
 }
 
 /// The table of routes of a product of experts, for all threads of a block. `few` has room for one

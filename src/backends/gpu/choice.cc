@@ -71,10 +71,10 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (int c = 0; c < kKernelCodes; ++c)
       for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(
-            kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-            static_cast<KernelCodes>(c) == layout.codes &&
-                static_cast<ActivationKind>(a) == activation));
+        all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
+                                static_cast<ActivationKind>(a),
+                                static_cast<KernelCodes>(c) == layout.codes &&
+                                    static_cast<ActivationKind>(a) == activation));
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
   return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
 }

@@ -80,8 +80,9 @@ int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBl
 }
 
 /// How many warps share a row block, as a logarithm: so that the threadgroup with the most to do
-/// takes the least time. Warps take `halves` row blocks in a turn, a gate's and an up's. The end of a row block, where the warps meet, takes as long as
-/// (kEnd + warps / 4) / 2 chunks. (Fitted to products of one H200 with M = 1 to 8.)
+/// takes the least time. Warps take `halves` row blocks in a turn, a gate's and an up's. The end of
+/// a row block, where the warps meet, takes as long as (kEnd + warps / 4) / 2 chunks. (Fitted to
+/// products of one H200 with M = 1 to 8.)
 uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout, const GemmPlan& plan,
                    int64_t tiles, int64_t halves) {
   if (!kernel.persistent || kernel.shares_tiles) return 0;
@@ -127,8 +128,7 @@ bool finishes(const ProductKernel& kernel, const GemmProblem& problem) {
   if (!combines && !routed) return true;
   if (!kernel.finishes || problem.routing.scales.present()) return false;
   const GpuWeights& weights = weights_of(problem);
-  return !combines || weights.meta().gate_up_interleaved ||
-         weights.layout.n % (2 * kRowBlock) == 0;
+  return !combines || weights.meta().gate_up_interleaved || weights.layout.n % (2 * kRowBlock) == 0;
 }
 
 /// Tiles that the routed rows of a block make, however they are spread over the experts.
@@ -257,8 +257,8 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.sorts = routed && (!kernel.reads_ids || plan.gathers || all_rows > kFewRoutedRows);
   if (routed) plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
   if (routed && kernel.activation_bytes != 0) {
-    const auto slots = static_cast<marlin_int>(
-        std::min(plan.split_blocks * kBlockSlots, int64_t{layout.slots}));
+    const auto slots =
+        static_cast<marlin_int>(std::min(plan.split_blocks * kBlockSlots, int64_t{layout.slots}));
     plan.ring_rows = std::max(kernel.activation_bytes / ring_pitch(slots), kernel.rows);
   }
   int64_t prepared_rows =
@@ -266,8 +266,8 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.gathers) prepared_rows = plan.m_block;
   plan.prepare_block = std::min(prepared_rows, most_rows);
   plan.groups = persistent_groups(kernel, plan.m_block, layout, plan, device);
-  const bool pairs = is_two_input(problem.epilogue) && !plan.partial &&
-                     !weights.meta().gate_up_interleaved;
+  const bool pairs =
+      is_two_input(problem.epilogue) && !plan.partial && !weights.meta().gate_up_interleaved;
   plan.team_shift = team_shift(kernel, layout, plan, tiles, pairs ? 2 : 1);
 
   MARLIN_RETURN_IF_ERROR(add_scratch(plan, problem, prepared_rows, device));
