@@ -84,9 +84,9 @@
   5  // bool: A has fewer columns than slots, so the last 32 slots are checked when they are read
 #define MARLIN_CONSTANT_OUTPUT_TYPE 6  // uint: enum MarlinFloat, of C
 #define MARLIN_CONSTANT_BIAS_TYPE 7    // uint: enum MarlinFloat, or 3: no bias; route: of scales
-#define MARLIN_CONSTANT_EPILOGUE 8  // uint: enum MarlinEpilogue; in Metal's product kernels one-input
-#define MARLIN_CONSTANT_ACCUMULATE 9  // bool: the old C is added
-#define MARLIN_CONSTANT_PARTIAL 10    // bool: raw sums go to the partials, and finish does the rest
+#define MARLIN_CONSTANT_EPILOGUE 8     // uint: enum MarlinEpilogue; Metal's products: one-input
+#define MARLIN_CONSTANT_ACCUMULATE 9   // bool: the old C is added
+#define MARLIN_CONSTANT_PARTIAL 10  // bool: raw sums go to the partials, and finish does the rest
 #define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up
 #define MARLIN_CONSTANT_SLOT_TO_K \
   12  // bool: columns of A / of unpacked rows are permuted (quantize, unpack)

@@ -142,7 +142,8 @@ def main():
         library = macho.File((tree / "libmetal-marlin.dylib").resolve())
         results[f"library ({system})"] = macho.wrong_library(library, system, EXPORTS, ROOT)
         results[f"Apple's symbols ({system})"] = wrong_symbols(sdk.apple_symbols(system), library.imports(), Apple())
-    results["programs of the tests"] = programs(trees["macos"])
+    if "METAL_MARLIN_TESTS:BOOL=ON" in (trees["macos"] / "CMakeCache.txt").read_text():  # in the long form
+        results["programs of the tests"] = programs(trees["macos"])
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
         results["installed"] = installed(trees["macos"], scratch / "prefix")
