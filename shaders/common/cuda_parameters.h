@@ -10,7 +10,8 @@ enum {
   kTensorMapBytes = 128  // of CUtensorMap
 };
 
-/// Bytes of shared memory that the launch of a kernel for Hopper gives it.
+/// Bytes of shared memory that the launch of a kernel for Hopper gives it. (A ring with 2560 less
+/// has room for two stages of a warp in place of three: one row took 13 % longer at K = 8192.)
 enum { kRingSharedBytes = 230400, kTileSharedBytes = 232448 };
 /// Bytes of A that a ring kernel keeps there: eight rows of a part of K, or more routed rows.
 enum { kRingActivationBytes = 96 << 10 };
