@@ -24,8 +24,8 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 }
 
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations
-// are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT:
-// a ring kernel for routed rows has an "e" behind it.
+// are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT, and
+// "e" if a ring kernel is for routed rows:
 // X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT).
 #define MARLIN_CUDA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)  // MXFP4, NVFP4
 #define MARLIN_CUDA_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)   // float16 scales of 128 slots and more

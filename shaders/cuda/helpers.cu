@@ -1,6 +1,7 @@
 // The kernels beside products: preparing activations, finishing partial sums, unpacking weights.
 #include "epilogue.cuh"
 #include "exact.cuh"
+#include "routes.cuh"
 
 // A kernel that starts while the one before it still runs, and waits for it.
 #define MARLIN_HELPER_OF(name, threads)                                 \
@@ -175,11 +176,7 @@ MARLIN_HELPER(finish) {
 /// Adds up `x` over the threads before this one. `shared` is read by one call only.
 __device__ inline u64 sum_before(u64 x, u64 (&shared)[kLanes], u64& total) {
   const int lane = int(threadIdx.x) % kLanes, warp = int(threadIdx.x) / kLanes;
-  u64 sum = x;
-  UNROLL for (int distance = 1; distance < kLanes; distance *= 2) {
-    const u64 before = __shfl_up_sync(~0u, sum, distance);
-    if (lane >= distance) sum += before;
-  }
+  const u64 sum = sum_to_lane(x);
   if (lane == kLanes - 1) shared[warp] = sum;
   __syncthreads();
   u64 of_warps_before = 0;

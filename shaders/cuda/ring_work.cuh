@@ -12,7 +12,6 @@ constexpr int kRingRows = 8;
 /// instructions, and 16 warps do it before the first copy.) ROUTED: the rows are those of experts.
 template <bool ROUTED>
 struct RingWork {
-  static constexpr bool kRouted = ROUTED;
   const Launch& launch;
   const ProductArgs& args;
   const int* const table;  // of routes, or null
@@ -62,7 +61,7 @@ struct RingWork {
   }
   __device__ int row_of_a(int place) const {
     if (!routed() || args.rows_of_a == 0) return place;
-    return table[route_sorted_at(args.items) + place] / args.rows_of_a;
+    return routed_row(launch, table, place) / args.rows_of_a;
   }
   __device__ long long weights_at(int item) const {
     return routed() ? of(item)[0] * args.expert_stride : 0;
@@ -80,7 +79,7 @@ struct RingWork {
   /// half of a job that has two.
   __device__ void write(float gate, float sum, int place, int row_block, int item) const {
     const int n = row_block * kRowBlock + int(threadIdx.x) % kLanes, expert = this->expert(item);
-    const int row = routed() ? table[route_sorted_at(args.items) + place] : place;
+    const int row = routed() ? routed_row(launch, table, place) : place;
     if (!combines_rows(launch)) {
       if (n < args.n) write_sum(sum, row, n, launch, expert);
       return;

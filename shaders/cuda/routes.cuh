@@ -3,6 +3,17 @@
 #pragma once
 #include "epilogue.cuh"
 
+/// Adds up `x` over the lanes of a warp up to this one.
+template <class T>
+__device__ inline T sum_to_lane(T x) {
+  const int lane = int(threadIdx.x) % kLanes;
+  UNROLL for (int distance = 1; distance < kLanes; distance *= 2) {
+    const T before = __shfl_up_sync(~0u, x, distance);
+    if (lane >= distance) x += before;
+  }
+  return x;
+}
+
 /// The numbers of a table of up to kFewRoutedRows routed rows and as many items, without scales.
 constexpr int kFewRoutes = kRouteItem * (1 + kFewRoutedRows) + 2 * kFewRoutedRows;
 
@@ -23,12 +34,8 @@ __device__ inline void find_few_routes(const Launch& launch, int tile_rows, int*
   const int rank = __popc(same & before), in_item = rank % tile_rows;
   const bool begins = expert >= 0 && in_item == 0;
   const int rows = begins ? min(__popc(same) - rank, tile_rows) : 0;
-  int end = rows;  // of the places of the items up to the lane's
-  UNROLL for (int distance = 1; distance < kLanes; distance *= 2) {
-    const int sum = __shfl_up_sync(kAll, end, distance);
-    if (lane >= distance) end += sum;
-  }
-  int leader = lane;  // the lane that begins the item
+  const int end = sum_to_lane(rows);  // of the places of the items up to the lane's
+  int leader = lane;                  // the lane that begins the item
   u32 earlier = same & before;
   for (int i = 0; i < in_item; i++) {
     leader = 31 - __clz(int(earlier));
@@ -53,6 +60,11 @@ __device__ inline void find_few_routes(const Launch& launch, int tile_rows, int*
     reinterpret_cast<float*>(for_finish)[route_scales_at(args.items, args.m) + lane] =
         read_float(launch.buffer<const void>(MARLIN_BUFFER_ROUTED_SCALES),
                    token * args.scale_stride + slot, launch.constant(MARLIN_CONSTANT_BIAS_TYPE));
+}
+
+/// The routed row at a place of a table of routes.
+__device__ inline int routed_row(const Launch& launch, const int* table, int place) {
+  return table[route_sorted_at(launch.arguments<ProductArgs>().items) + place];
 }
 
 /// The table of routes of a product of experts, for all threads of a block. `few` has room for one
