@@ -16,6 +16,7 @@
 #include "backends/cuda/policy.h"
 #include "backends/gpu/gpu_backend.h"
 #include "kernels/formats_under_test.h"
+#include "kernels/gpu_kernel_name.h"
 #include "kernels/mixture.h"
 #include "kernels/product_factors.h"
 #include "kernels/special_values.h"
@@ -88,18 +89,8 @@ const std::vector<Row>& three_way() {
 }
 
 /// Empty for a kernel that serves some weights only, so that the backend chooses.
-std::string kernel_name(const mm::gpu::ProductKernel& kernel, const trial::Case& c) {
-  if (kernel.serves != nullptr) return "";
-  using mm::gpu::ActivationKind;
-  using mm::gpu::KernelCodes;
-  const bool bytes = oracle::code_bits(c.format) > 4 || c.format == MARLIN_IQ4;
-  const bool fp4 = c.format == MARLIN_FP4 || c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4;
-  KernelCodes codes = fp4 ? KernelCodes::fp4 : KernelCodes::u4;
-  if (bytes) codes = KernelCodes::i8;
-  ActivationKind activation = c.a_type == MARLIN_F32 ? ActivationKind::f32 : ActivationKind::bf16;
-  if (c.a_type == MARLIN_F16) activation = ActivationKind::f16;
-  if (c.compute == MARLIN_COMPUTE_INT8) activation = ActivationKind::i8;
-  return std::string(kernel.name(codes, activation));
+std::string name_or_choice(const mm::gpu::ProductKernel& kernel, const trial::Case& c) {
+  return kernel.serves != nullptr ? "" : trial::kernel_name(kernel, c);
 }
 
 /// Every three choices, and every fourth time NaN, infinity, -0 and subnormals in A and the scales.
@@ -112,7 +103,7 @@ TEST_F(Products, StayWithinTheirBounds) {
     const Row& row = three_way()[i];
     const trial::Case c = trial::case_of(row, i + 1);
     const auto& kernel = mm::cuda::policy().kernels[static_cast<size_t>(row[trial::kFactors])];
-    const std::string name = i % 5 == 0 ? "" : kernel_name(kernel, c);
+    const std::string name = i % 5 == 0 ? "" : name_or_choice(kernel, c);
     constexpr int64_t kBlocks[] = {mm::gpu::kMostRows, 1, 24};  // of rows: one, of a tile each, or a few
     trial::use_context(gpu_->context(name, kBlocks[i % std::size(kBlocks)]));
     trial::Trial t(c);
@@ -173,10 +164,7 @@ void for_each_form(uint32_t count, const Try& try_one) {
       const trial::Case c = case_of_form(i);
       // Products of float16 and E8M0 are no float16.
       if (kernel.shares_tiles && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
-      const bool fp4 = c.format != MARLIN_INT4;
-      const std::string name(
-          kernel.name(fp4 ? mm::gpu::KernelCodes::fp4 : mm::gpu::KernelCodes::u4,
-                      c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16 : mm::gpu::ActivationKind::bf16));
+      const std::string name = trial::kernel_name(kernel, c);
       const testing::AssertionResult right = try_one(i, c, name);
       ++ran[name];
       if (!right && ++failed[name] <= 3) ADD_FAILURE() << right.message() << c.describe() << " by " << name;

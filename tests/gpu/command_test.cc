@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tools/run_command.h"
 
@@ -35,38 +37,40 @@ TEST(Explain, SaysWhatServesInsteadOfARefusedKernel) {
   EXPECT_THAT(run_command({"explain", "--backend", "cpu"}).out, Not(HasSubstr("kernel: gemv_u4")));
 }
 
+/// The records that a command printed, one a line, all of the Metal backend.
+std::vector<nlohmann::json> records_of(const Ran& ran) {
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  std::vector<nlohmann::json> records;
+  std::istringstream lines(ran.out);
+  for (std::string line; std::getline(lines, line);) records.push_back(nlohmann::json::parse(line));
+  for (const auto& record : records) EXPECT_EQ(record.at("backend"), "metal");
+  return records;
+}
+
 TEST(Bench, TakesRatesFromTheClockOfTheDevice) {
   const Ran ran = run_command({"bench", "--backend", "metal", "--dtype", "f16", "--compute", "default", "--format", "int4",
                                "-n", "64", "-k", "96", "-m", "1,20", "--seconds", "0.01", "--json"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
-  std::istringstream lines(ran.out);
-  int records = 0;
-  for (std::string line; std::getline(lines, line); ++records) {
-    const auto record = nlohmann::json::parse(line);
-    EXPECT_EQ(record.at("backend"), "metal");
+  const auto records = records_of(ran);
+  EXPECT_EQ(records.size(), 2u);
+  for (const auto& record : records) {
     const double on_device = record.at("device_seconds");
     EXPECT_GT(on_device, 0);
     EXPECT_LT(on_device, record.at("seconds")) << "a part of the call";
     EXPECT_NEAR(record.at("gbytes_per_s").get<double>(), record.at("weight_bytes").get<double>() / on_device * 1e-9, 1e-6);
   }
-  EXPECT_EQ(records, 2);
 }
 
 TEST(Bench, TakesExpertsToTheDevice) {
   const Ran ran = run_command({"bench", "--backend", "metal", "--dtype",   "f16",  "--compute", "default", "--format",
                                "mxfp4", "-n",        "64",    "-k",        "96",   "-m",        "1,20",    "--experts",
                                "6",     "--top-k",   "2",     "--seconds", "0.01", "--json"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
-  std::istringstream lines(ran.out);
-  int records = 0;
-  for (std::string line; std::getline(lines, line); ++records) {
-    const auto record = nlohmann::json::parse(line);
-    EXPECT_EQ(record.at("backend"), "metal");
-    EXPECT_EQ(record.at("distinct_experts"), record.at("M") == 1 ? 2 : 6) << line;
-    EXPECT_LT(record.at("nmse").get<double>(), 1e-11) << line;
+  const auto records = records_of(ran);
+  EXPECT_EQ(records.size(), 2u);
+  for (const auto& record : records) {
+    EXPECT_EQ(record.at("distinct_experts"), record.at("M") == 1 ? 2 : 6) << record;
+    EXPECT_LT(record.at("nmse").get<double>(), 1e-11) << record;
     EXPECT_GT(record.at("device_seconds"), 0);
   }
-  EXPECT_EQ(records, 2);
 }
 
 TEST(Report, HasWhatTheChecksOfTheKernelsFound) {

@@ -156,12 +156,11 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   const std::span<KernelCandidate> all(candidates.data(), count);
   if (routed && mean_rows(problem, size) <= kMostRowsOfRing)
     for (size_t i = 0; i < count; ++i)
-      if (kernels[i].persistent && !kernels[i].shares_tiles &&
-          may_run(all[i], available(rules.device), kernels[i].m_max))
+      if (kernels[i].has_ring() && may_run(all[i], available(rules.device), kernels[i].m_max))
         m = std::min(m, kernels[i].m_max);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
     const ProductKernel* best = &kernels[found.value()];
-    const bool few = best->persistent || size < kLeastTiledTokens;
+    const bool few = best->has_ring() || size < kLeastTiledTokens;
     if (!best->shares_tiles && (!routed || few)) return best;
     const auto ns = [&](const ProductKernel& kernel) {
       return estimated_ns(kernel, problem, size, rules.device);

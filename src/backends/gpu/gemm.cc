@@ -20,11 +20,6 @@ uint32_t routing_of(const GemmProblem& problem) {
   return problem.routing.scales.present() ? kRoutingSums : kRoutingRows;
 }
 
-/// Whether the epilogue takes gate and up rows that alternate.
-bool interleaves(const GemmProblem& problem) {
-  return is_two_input(problem.epilogue) && weights_of(problem).meta().gate_up_interleaved;
-}
-
 Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const bool whole = !plan.partial;  // else `finish` does the rest

@@ -55,6 +55,9 @@ struct ProductKernel {
   /// that take a gate and an up row, and experts, to `finish`.)
   bool finishes = false;
 
+  /// Its threadgroups have A in shared memory and a ring of weights, and take row blocks in turn,
+  /// of experts those of all items.
+  bool has_ring() const { return persistent && !shares_tiles; }
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }

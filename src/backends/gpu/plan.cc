@@ -85,7 +85,7 @@ int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBl
 /// products of one H200 with M = 1 to 8.)
 uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout, const GemmPlan& plan,
                    int64_t tiles, int64_t halves) {
-  if (!kernel.persistent || kernel.shares_tiles) return 0;
+  if (!kernel.has_ring()) return 0;
   constexpr int kLeastShift = 2, kMostShift = 4, kEnd = 4;
   constexpr uint32_t kLargeGroups = 7;  // of 128 slots and more, which are not divided
   const int64_t unit = layout.group_shift_constant() == kLargeGroups ? 2 : 1;
@@ -127,8 +127,7 @@ bool finishes(const ProductKernel& kernel, const GemmProblem& problem) {
   const bool combines = is_two_input(problem.epilogue), routed = problem.routing.present();
   if (!combines && !routed) return true;
   if (!kernel.finishes || problem.routing.scales.present()) return false;
-  const GpuWeights& weights = weights_of(problem);
-  return !combines || weights.meta().gate_up_interleaved || weights.layout.n % (2 * kRowBlock) == 0;
+  return !combines || interleaves(problem) || weights_of(problem).layout.n % (2 * kRowBlock) == 0;
 }
 
 /// Tiles that the routed rows of a block make, however they are spread over the experts.
@@ -184,6 +183,10 @@ const GpuWeights& weights_of(const GemmProblem& problem) {
   return static_cast<const GpuWeights&>(*problem.weights);
 }
 
+bool interleaves(const GemmProblem& problem) {
+  return is_two_input(problem.epilogue) && weights_of(problem).meta().gate_up_interleaved;
+}
+
 int64_t product_rows(const GemmProblem& problem, int64_t m) {
   return problem.routing.present() ? m * problem.routing.ids.cols : m;
 }
@@ -227,7 +230,7 @@ std::string KernelHealth::bad_ones() const {
 device::Size3 GemmPlan::grid(int64_t rows, int64_t n) const {
   const int64_t x = groups != 0 ? groups : ceil_div(n, kernel->columns);
   const int64_t tiles = items != 0 ? items : ceil_div(rows, kernel->rows);
-  const bool all = kernel->shares_tiles || (kernel->persistent && items != 0);
+  const bool all = kernel->shares_tiles || (kernel->has_ring() && items != 0);
   return {static_cast<uint32_t>(x), static_cast<uint32_t>(all ? 1 : tiles),
           static_cast<uint32_t>(splits)};
 }
@@ -245,8 +248,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
-  const int64_t tiles =
-      std::max(expected_tiles(kernel, problem, m), tile_count(kernel, all_rows, layout.n));
+  const int64_t tiles =  // that K is split for, and teams share
+      kernel.shares_tiles
+          ? 1
+          : std::max(expected_tiles(kernel, problem, m), tile_count(kernel, all_rows, layout.n));
   plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks));
   plan.splits = ceil_div(blocks, plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);
@@ -256,7 +261,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
   plan.sorts = routed && (!kernel.reads_ids || plan.gathers || all_rows > kFewRoutedRows);
   if (routed) plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
-  if (routed && kernel.activation_bytes != 0) {
+  if (routed && kernel.has_ring()) {
     const auto slots =
         static_cast<marlin_int>(std::min(plan.split_blocks * kBlockSlots, int64_t{layout.slots}));
     plan.ring_rows = std::max(kernel.activation_bytes / ring_pitch(slots), kernel.rows);
@@ -266,8 +271,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.gathers) prepared_rows = plan.m_block;
   plan.prepare_block = std::min(prepared_rows, most_rows);
   plan.groups = persistent_groups(kernel, plan.m_block, layout, plan, device);
-  const bool pairs =
-      is_two_input(problem.epilogue) && !plan.partial && !weights.meta().gate_up_interleaved;
+  const bool pairs = is_two_input(problem.epilogue) && !plan.partial && !interleaves(problem);
   plan.team_shift = team_shift(kernel, layout, plan, tiles, pairs ? 2 : 1);
 
   MARLIN_RETURN_IF_ERROR(add_scratch(plan, problem, prepared_rows, device));

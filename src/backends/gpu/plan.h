@@ -97,6 +97,8 @@ struct GemmPlan {
 };
 
 const GpuWeights& weights_of(const GemmProblem& problem);
+/// Whether the epilogue takes gate and up rows, and they alternate.
+bool interleaves(const GemmProblem& problem);
 /// The rows that `m` rows of A, or the routed rows that `m` tokens, make of the product.
 int64_t product_rows(const GemmProblem& problem, int64_t m);
 /// The routed rows of experts that share a row of A: those of a token, or 1.

@@ -1,0 +1,27 @@
+// Which kernel of a GPU multiplies a case.
+#pragma once
+
+#include <string>
+
+#include "backends/gpu/kernels.h"
+#include "trial.h"
+
+namespace trial {
+
+/// The kernel of this row that takes the case. GPUs hold other widths widened to 4 or 8 bits.
+inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, const Case& c) {
+  namespace mm = metal_marlin;
+  using mm::gpu::KernelCodes;
+  const bool bytes = oracle::code_bits(c.format) > 4 || c.format == MARLIN_IQ4;
+  const bool fp4 = c.format == MARLIN_FP4 || c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4;
+  const KernelCodes codes = bytes ? KernelCodes::i8
+                            : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
+                                  : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
+  const auto activation = c.compute == MARLIN_COMPUTE_INT8 ? mm::gpu::ActivationKind::i8
+                          : c.a_type == MARLIN_F32         ? mm::gpu::ActivationKind::f32
+                          : c.a_type == MARLIN_F16         ? mm::gpu::ActivationKind::f16
+                                                           : mm::gpu::ActivationKind::bf16;
+  return std::string(kernel.name(codes, activation));
+}
+
+}  // namespace trial
