@@ -4,7 +4,7 @@
 import PackageDescription
 
 let settings: [CXXSetting] = [
-  .headerSearchPath("include"), .headerSearchPath("src"), .headerSearchPath("."),
+  .headerSearchPath("../include"), .headerSearchPath("."), .headerSearchPath(".."),
 ]
 // What is no source of the compiler's own: lists of files for CMake, tables that sources include, and the exports.
 let withList = [
@@ -20,27 +20,22 @@ let tables = [
 let sources = [
   "api", "backends/cpu", "backends/cuda", "backends/gpu", "base", "checkpoints", "core", "formats", "layouts", "sources",
 ]
-let exclude = (withList.map { "\($0)/CMakeLists.txt" } + tables).map { "src/\($0)" }
+let exclude = withList.map { "\($0)/CMakeLists.txt" } + tables
 
 #if os(Linux)
   // The JSON library is the system's (nlohmann-json3-dev); Metal is absent.
   let packages: [Package.Dependency] = []
   let needs: [Target.Dependency] = []
-  let metal = ["src/backends/metal/absent.cc"]
-  let host: [Target] = []
-  let hostNames: [Target.Dependency] = []
+  let metal = ["backends/metal/absent.cc"]
+  let notMetal: [String] = []
+  let linked: [LinkerSetting] = [.linkedLibrary("dl")]
 #else
+  // The Metal backend: the host in Objective-C++ and the shaders, which Metal compiles at run time.
   let packages: [Package.Dependency] = [.package(url: "https://github.com/nlohmann/json", from: "3.12.0")]
   let needs: [Target.Dependency] = [.product(name: "nlohmann-json", package: "json")]
-  let metal: [String] = []
-  // The Metal backend: the host in Objective-C++ and the shaders, which Metal compiles at run time.
-  let host: [Target] = [
-    .target(
-      name: "MetalHost", path: "src/backends/metal", exclude: ["absent.cc", "CMakeLists.txt"],
-      cxxSettings: [.headerSearchPath("../../../include"), .headerSearchPath("../.."), .headerSearchPath("../../..")],
-      linkerSettings: [.linkedFramework("Foundation"), .linkedFramework("Metal")])
-  ]
-  let hostNames: [Target.Dependency] = ["MetalHost"]
+  let metal = ["backends/metal"]
+  let notMetal = ["absent.cc", "CMakeLists.txt"].map { "backends/metal/\($0)" }
+  let linked: [LinkerSetting] = [.linkedFramework("Foundation"), .linkedFramework("Metal")]
 #endif
 
 let package = Package(
@@ -49,13 +44,13 @@ let package = Package(
   products: [.library(name: "MetalMarlin", targets: ["MetalMarlin"])],
   dependencies: packages,
   targets: [
+    // The top folder is no target's path: SwiftPM would read all of it, folders of builds and their links included.
     .target(
-      name: "CMetalMarlin", dependencies: needs, path: ".", exclude: exclude, sources: sources.map { "src/\($0)" } + metal,
-      publicHeadersPath: "bindings/swift/Sources/CMetalMarlinSources/include", cxxSettings: settings,
-      linkerSettings: [.linkedLibrary("dl", .when(platforms: [.linux]))]),
-    .target(name: "MetalMarlin", dependencies: ["CMetalMarlin"] + hostNames, path: "bindings/swift/Sources/MetalMarlin"),
+      name: "CMetalMarlin", dependencies: needs, path: "src", exclude: exclude + notMetal, sources: sources + metal,
+      publicHeadersPath: "swift", cxxSettings: settings, linkerSettings: linked),
+    .target(name: "MetalMarlin", dependencies: ["CMetalMarlin"], path: "bindings/swift/Sources/MetalMarlin"),
     .testTarget(
       name: "MetalMarlinTests", dependencies: ["MetalMarlin", "CMetalMarlin"], path: "bindings/swift/Tests/MetalMarlinTests"),
-  ] + host,
+  ],
   cxxLanguageStandard: .cxx20
 )

@@ -41,6 +41,8 @@ documentation() {
     docc convert Sources/MetalMarlin/MetalMarlin.docc --additional-symbol-graph-dir "$symbols" \
       --output-path "$scratch/documentation" --warnings-as-errors
 }
+# SwiftPM reads all that lies in a target's folder, and follows links. In build there are links to the top folder.
+no_target_reads_builds() { ! grep -n 'path: "\."' "$top/Package.swift"; }
 # other_version TABLE WORDS: what a program says that finds a library with this marlin_get_api.
 other_version() {
   mkdir -p "$scratch/other"
@@ -54,6 +56,7 @@ other_version() {
 }
 
 tests "swift test" swift_tests . "$build/build"
+check "no target reads folders of builds" no_target_reads_builds
 tests "swift test, from source" swift_tests "$top" "$build/source"
 check "another ABI" other_version 0 "does not serve"
 check "an older library" other_version table "found 0.0"
