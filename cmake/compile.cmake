@@ -15,6 +15,20 @@ if(METAL_MARLIN_COVERAGE)
   add_link_options(--coverage)
 endif()
 
+# metal_marlin_group_by_folder(target [but]): makes the sources of each folder of the target one group of a unity build, without
+# those whose names contain a text.
+function(metal_marlin_group_by_folder target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    string(FIND "${source}" "${ARGV1}" found)
+    if(NOT ARGV1 OR found EQUAL -1)
+      cmake_path(GET source PARENT_PATH folder)
+      cmake_path(GET folder FILENAME folder)
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP "${folder}")
+    endif()
+  endforeach()
+endfunction()
+
 # Apple's linker wants the symbols of a version script as a list of their own. Hidden visibility is not enough there: weak symbols
 # of the C++ library, such as operator new, would still be exported.
 function(metal_marlin_list_exports target script)

@@ -14,8 +14,6 @@
 namespace metal_marlin {
 namespace {
 
-constexpr uint32_t kMaxRank = 4;
-constexpr uint64_t kMaxName = 63;      // ggml stores names in 64 bytes
 constexpr uint64_t kMaxKey = 65535;    // of the specification
 constexpr uint64_t kMinKeyValue = 13;  // key length, value type, one byte
 constexpr uint64_t kMinTensor = 24;    // name length, rank, type, offset
@@ -26,7 +24,7 @@ using namespace gguf;  // the types of values
 struct Tensor {
   std::string_view name;
   const ElementType* type = nullptr;
-  int64_t dims[kMaxRank] = {};  // outermost first
+  int64_t dims[kMaxGgufRank] = {};  // outermost first
   uint32_t rank = 0;
   uint64_t offset = 0, bytes = 0, header_offset = 0;
   std::span<const int64_t> shape() const { return std::span(dims).first(rank); }
@@ -250,12 +248,12 @@ class Reader {
   Result<Tensor> read_tensor() {
     Tensor t;
     t.header_offset = at_;
-    MARLIN_ASSIGN(t.name, take_string("tensor name", kMaxName));
+    MARLIN_ASSIGN(t.name, take_string("tensor name", kMaxGgufName));
     const int length = static_cast<int>(t.name.size());
     if (t.name.find('\0') != std::string_view::npos)
       return error(t.header_offset, "tensor name: holds a NUL");
     MARLIN_ASSIGN(t.rank, take<uint32_t>("number of dimensions"));
-    if (t.rank > kMaxRank) {
+    if (t.rank > kMaxGgufRank) {
       return error(at_ - 4, "tensor '%.*s': dimensions: expected at most 4, found %u", length,
                    t.name.data(), t.rank);
     }

@@ -16,7 +16,7 @@ using Kind = JsonEvent::Kind;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own implementation
 constexpr size_t kMaxIndex = 100'000'000;
-constexpr size_t kMaxRank = 64;
+constexpr size_t kMaxSafetensorsRank = 64;
 constexpr uint64_t kLengthBytes = 8;  // of the header's length, which precedes it
 
 constexpr ElementType kTypes[] = {
@@ -187,7 +187,8 @@ class HeaderReader {
       return error(e, name, "expected whole numbers >= 0");
     if (field_ == Field::shape) {
       if (e.integer > INT64_MAX) return error(e, name, "a dimension of 2^63 or more");
-      if (dims_.size() == kMaxRank) return error(e, name, "expected at most 64 dimensions");
+      if (dims_.size() == kMaxSafetensorsRank)
+        return error(e, name, "expected at most 64 dimensions");
       dims_.push_back(static_cast<int64_t>(e.integer));
       return {};
     }

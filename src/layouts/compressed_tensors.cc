@@ -145,7 +145,7 @@ class CompressedTensorsEncoder final : public Encoder {
   bool int4_;
 };
 
-Status check_encoding(const WeightMeta& meta) {
+Status check_compressed_tensors_encoding(const WeightMeta& meta) {
   if (meta.format != MARLIN_INT4 && meta.format != MARLIN_MXFP4 && meta.format != MARLIN_NVFP4) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "compressed-tensors: no layout for %s; int4, mxfp4 and nvfp4 have one",
@@ -154,7 +154,8 @@ Status check_encoding(const WeightMeta& meta) {
   return {};
 }
 
-Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint32_t experts) {
+Result<std::vector<EncodedTensor>> compressed_tensors_parts(const WeightMeta& meta,
+                                                            uint32_t experts) {
   MARLIN_RETURN_IF_ERROR(expect_whole_groups(meta, "compressed-tensors"));
   if (meta.format == MARLIN_INT4 && experts > 1) {
     return Status::error(MARLIN_E_UNSUPPORTED,
@@ -177,7 +178,8 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
 }  // namespace
 
 LayoutEncoder compressed_tensors_encoder() {
-  return {check_encoding, encoded_tensors, [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+  return {check_compressed_tensors_encoding, compressed_tensors_parts,
+          [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
             return std::make_unique<CompressedTensorsEncoder>(meta);
           }};
 }

@@ -72,7 +72,7 @@ class GgufEncoder final : public Encoder {
   const GgufBlock& block_;
 };
 
-Status check_encoding(const WeightMeta& meta) {
+Status check_gguf_encoding(const WeightMeta& meta) {
   if (meta.zero_kind == ZeroKind::integer) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "GGUF: no block type with integer zero points; compressed-tensors and "
@@ -85,7 +85,7 @@ Status check_encoding(const WeightMeta& meta) {
                        format_name(meta.format), types.empty() ? "none" : types.c_str());
 }
 
-Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint32_t experts) {
+Result<std::vector<EncodedTensor>> gguf_tensors(const WeightMeta& meta, uint32_t experts) {
   const GgufType& type = *written_type(meta);
   const ElementType& element = type.element;
   const GgufBlock& block = *type.block;
@@ -164,7 +164,7 @@ Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth d
 }
 
 LayoutEncoder gguf_encoder() {
-  return {check_encoding, encoded_tensors,
+  return {check_gguf_encoding, gguf_tensors,
           [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
             return std::make_unique<GgufEncoder>(meta);
           },

@@ -16,6 +16,9 @@
 
 namespace metal_marlin {
 
+inline constexpr size_t kMaxGgufRank = 4;   ///< of a tensor
+inline constexpr size_t kMaxGgufName = 63;  ///< of a tensor: ggml stores names in 64 bytes
+
 /// How the blocks of one type are read and written.
 struct GgufBlock {
   marlin_format format;

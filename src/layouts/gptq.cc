@@ -333,13 +333,13 @@ class GptqEncoder final : public Encoder {
   std::vector<uint16_t> scales_;         // [groups][N]
 };
 
-Status check_encoding(const WeightMeta& meta) {
+Status check_gptq_encoding(const WeightMeta& meta) {
   if (meta.format == MARLIN_INT4) return {};
   return Status::error(MARLIN_E_UNSUPPORTED, "GPTQ: no layout for %s; it holds int4",
                        format_name(meta.format));
 }
 
-Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint32_t experts) {
+Result<std::vector<EncodedTensor>> gptq_tensors(const WeightMeta& meta, uint32_t experts) {
   if (experts > 1) {
     return Status::error(MARLIN_E_UNSUPPORTED, "experts: GPTQ has no stacks of experts, found %u",
                          experts);
@@ -360,7 +360,8 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
 }  // namespace
 
 LayoutEncoder gptq_v2_encoder() {
-  return {check_encoding, encoded_tensors, [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+  return {check_gptq_encoding, gptq_tensors,
+          [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
             return std::make_unique<GptqEncoder>(meta);
           }};
 }

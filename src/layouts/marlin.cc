@@ -283,7 +283,7 @@ class Marlin24Encoder final : public Encoder {
   std::vector<uint16_t> pattern_;  // [K / 32][2 N]
 };
 
-Status check_encoding(const WeightMeta& meta) {
+Status check_marlin_encoding(const WeightMeta& meta) {
   if (meta.format == MARLIN_INT4 && meta.sparse && meta.zero_kind == ZeroKind::none) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "marlin-24: holds symmetric int4 that is pruned to 2:4 or obeys it; "
@@ -293,7 +293,7 @@ Status check_encoding(const WeightMeta& meta) {
                        meta.format == MARLIN_INT4 ? "int4" : format_name(meta.format));
 }
 
-Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint32_t experts) {
+Result<std::vector<EncodedTensor>> marlin_tensors(const WeightMeta& meta, uint32_t experts) {
   if (experts > 1) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "experts: marlin-24 has no stacks of experts, found %u", experts);
@@ -319,7 +319,8 @@ Result<std::vector<EncodedTensor>> encoded_tensors(const WeightMeta& meta, uint3
 }  // namespace
 
 LayoutEncoder marlin_24_encoder() {
-  return {check_encoding, encoded_tensors, [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
+  return {check_marlin_encoding, marlin_tensors,
+          [](const WeightMeta& meta) -> std::unique_ptr<Encoder> {
             return std::make_unique<Marlin24Encoder>(meta);
           }};
 }

@@ -32,8 +32,8 @@ const char* name_of(marlin_dtype d) {
       return "none";
   }
 }
-constexpr const char* kFormats[] = {"none", "INT4", "FP4",  "MXFP4", "NVFP4", "INT8", "INT2",
-                                    "INT3", "INT5", "INT6", "IQ4",   "UINT8", "FP8",  "NF4"};
+constexpr const char* kFormatNames[] = {"none", "INT4", "FP4",  "MXFP4", "NVFP4", "INT8", "INT2",
+                                        "INT3", "INT5", "INT6", "IQ4",   "UINT8", "FP8",  "NF4"};
 constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
 
 testing::AssertionResult expect_ok(marlin_status status, const marlin_error& err, const char* what) {
@@ -87,7 +87,7 @@ int64_t groups_of(const Case& c) { return c.group == 0 ? 1 : (c.k + c.group - 1)
 
 std::string Case::describe() const {
   std::ostringstream s;
-  s << kFormats[format]
+  s << kFormatNames[format]
     << (zeros == Zeros::integer    ? " integer zeros"
         : zeros == Zeros::additive ? " additive zeros"
                                    : "")

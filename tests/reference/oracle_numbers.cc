@@ -8,7 +8,6 @@
 namespace oracle {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// sign | exponent | mantissa, with subnormals; no special codes.
@@ -25,7 +24,7 @@ double decode_float(int bits, int exponent_bits, int mantissa_bits, int bias) {
 double decode_ieee(int bits, int exponent_bits, int mantissa_bits) {
   const int top = (1 << exponent_bits) - 1;
   if ((bits >> mantissa_bits & top) != top) return decode_float(bits, exponent_bits, mantissa_bits, top >> 1);
-  if ((bits & ((1 << mantissa_bits) - 1)) != 0) return kNaN;
+  if ((bits & ((1 << mantissa_bits) - 1)) != 0) return NAN;
   return (bits >> (exponent_bits + mantissa_bits) & 1) != 0 ? -kInf : kInf;
 }
 
@@ -83,8 +82,8 @@ double nf4(int code) {
   return static_cast<double>(f);
 }
 
-double e8m0(int byte) { return byte == 255 ? kNaN : std::ldexp(1.0, byte - 127); }
-double e4m3(int byte) { return (byte & 127) == 127 ? kNaN : decode_float(byte, 4, 3, 7); }
+double e8m0(int byte) { return byte == 255 ? NAN : std::ldexp(1.0, byte - 127); }
+double e4m3(int byte) { return (byte & 127) == 127 ? NAN : decode_float(byte, 4, 3, 7); }
 double f16(int bits) { return decode_ieee(bits, 5, 10); }
 double bf16(int bits) { return decode_ieee(bits, 8, 7); }
 uint16_t to_f16(double x) { return encode_ieee(x, 5, 10); }

@@ -14,8 +14,8 @@
 namespace metal_marlin {
 namespace {
 
-constexpr mode_t kMode = 0666;  // less the process' umask
-constexpr int kNames = 1000;    // temporary names that are tried
+constexpr mode_t kMode = 0666;         // less the process' umask
+constexpr int kTemporaryNames = 1000;  // temporary names that are tried
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -93,7 +93,7 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes, N
 
 /// Creates the file under a free temporary name, or gives this name to the existing file.
 Status OutputFile::claim_temporary_name(bool create) {
-  for (int i = 0; i < kNames; ++i) {
+  for (int i = 0; i < kTemporaryNames; ++i) {
     std::string name = path_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(i);
     if (create) {
       fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);

@@ -12,8 +12,6 @@ namespace metal_marlin {
 namespace {
 
 constexpr uint64_t kAlignment = 32;  // the format's default, which needs no key
-constexpr size_t kMaxName = 63;      // ggml keeps names in 64 bytes
-constexpr size_t kMaxRank = 4;
 
 template <class T>
 void append(std::string& out, T value) {
@@ -91,20 +89,20 @@ Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
   const GgufType* type = gguf_type(tensor.type);
   MARLIN_ASSIGN(const uint64_t bytes,
                 output_bytes(type != nullptr ? &type->element : nullptr, tensor, "GGUF"));
-  if (tensor.name.size() > kMaxName) {
+  if (tensor.name.size() > kMaxGgufName) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "tensor '%.120s': GGUF holds names of up to %zu bytes, found %zu",
-                         tensor.name.c_str(), kMaxName, tensor.name.size());
+                         tensor.name.c_str(), kMaxGgufName, tensor.name.size());
   }
   if (tensor.name.find('\0') != std::string::npos) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "tensor '%.120s': its name holds a NUL, which GGUF cannot",
                          tensor.name.c_str());
   }
-  if (tensor.dims.size() > kMaxRank) {
+  if (tensor.dims.size() > kMaxGgufRank) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "tensor '%.120s': GGUF holds up to %zu dimensions, found %zu",
-                         tensor.name.c_str(), kMaxRank, tensor.dims.size());
+                         tensor.name.c_str(), kMaxGgufRank, tensor.dims.size());
   }
   return bytes;
 }

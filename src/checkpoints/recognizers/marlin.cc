@@ -13,7 +13,7 @@ struct MarlinNames {
   int64_t tile_k;
   LayoutId layout;
 };
-constexpr MarlinNames kNames[] = {
+constexpr MarlinNames kMarlinNames[] = {
     {".weight_packed", ".scale_packed", ".meta", 32, LayoutId::marlin_24},
     {".B", ".s", ".meta", 32, LayoutId::sparse_marlin},
     {".B", ".s", nullptr, 16, LayoutId::marlin},
@@ -31,7 +31,7 @@ Status check_width(const Finder& finder, const TensorView& words, int64_t n) {
 }  // namespace
 
 std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& tensor) {
-  for (const MarlinNames& names : kNames) {
+  for (const MarlinNames& names : kMarlinNames) {
     const auto base = without_suffix(tensor.name, names.values);
     if (!base || tensor.dims.size() != 2 || is_float(tensor.dtype)) continue;
     const TensorView scales = finder.find(*base, names.scales);

@@ -12,14 +12,14 @@ struct Nvfp4Names {
   const char *codes, *tensor_scale;
   uint32_t flags;
 };
-constexpr Nvfp4Names kNames[] = {
+constexpr Nvfp4Names kNvfp4Names[] = {
     {".weight", ".weight_scale_2", 0},
     {".weight_packed", ".weight_global_scale", MARLIN_PACK_DIVIDE_SCALE}};
 
 }  // namespace
 
 std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& tensor) {
-  for (const Nvfp4Names& names : kNames) {
+  for (const Nvfp4Names& names : kNvfp4Names) {
     const auto base = without_suffix(tensor.name, names.codes);
     if (!base || tensor.dtype != MARLIN_U8 || tensor.dims.size() < 2) continue;
     const TensorView scales = finder.find(*base, ".weight_scale"),

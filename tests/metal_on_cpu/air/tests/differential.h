@@ -124,6 +124,14 @@ Result<Library> wheel_library();
 /// The cases that have the constants of the first, by our front-end.
 Result<Library> source_library(const Group& group, const std::vector<Case>& cases);
 
+// What names of kernels and launches are made of.
+inline const char* short_name(const Type& t) {
+  if (t.bytes == 4) return "float";
+  return t.exponent_bits == 5 ? "float16_t" : "bfloat16_t";
+}
+inline std::string word(bool b) { return b ? "true" : "false"; }
+inline uint32_t tiles(uint32_t n, uint32_t tile) { return (n + tile - 1) / tile; }
+
 std::vector<Group> all_groups();
 // The families, each in a file of its own.
 std::vector<Group> map_groups();

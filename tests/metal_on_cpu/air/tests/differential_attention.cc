@@ -4,8 +4,6 @@
 namespace metal_on_cpu::differential {
 namespace {
 
-const char* short_name(const Type& t) { return t.bytes == 4 ? "float" : t.exponent_bits == 5 ? "float16_t" : "bfloat16_t"; }
-
 enum class Masking { kNone, kCausal, kBool, kFloat };
 
 // The shape of a problem: `heads` of queries share the keys and values of heads / shared.
@@ -100,7 +98,7 @@ Case second_pass(const Type& t, uint32_t d, uint32_t blocks) {
           {{20, false}, {21, false}, {22, false}, {23, false}, {24, false}, {25, false}, {26, int64_t{32}}}};
 }
 
-Group vectors() {
+Group attention_vectors() {
   Group g{"sdpa_vector", {"utils.h", "sdpa_vector.h"}, {}};
   for (const Type& t : {kF16, kF32, kBF16}) {
     g.cases.push_back(one_pass(t, {4, 2, 2, 70, 64, 64, Masking::kBool, true, false}));
@@ -184,6 +182,6 @@ Group matrices() {
 
 }  // namespace
 
-std::vector<Group> attention_groups() { return {vectors(), matrices()}; }
+std::vector<Group> attention_groups() { return {attention_vectors(), matrices()}; }
 
 }  // namespace metal_on_cpu::differential

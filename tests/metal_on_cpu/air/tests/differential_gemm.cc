@@ -4,14 +4,11 @@
 namespace metal_on_cpu::differential {
 namespace {
 
-std::string word(bool b) { return b ? "true" : "false"; }
 std::string list(const std::vector<uint32_t>& numbers) {
   std::string text;
   for (const uint32_t n : numbers) text += ", " + std::to_string(n);
   return text;
 }
-uint32_t tiles(uint32_t n, uint32_t tile) { return (n + tile - 1) / tile; }
-
 // --- matrix by vector -------------------------------------------------------------------------------------------------------
 
 struct VectorTile {  // simdgroups of a threadgroup, lanes of a simdgroup, elements of a lane: each rows by columns
@@ -78,7 +75,7 @@ Case gemv_gather(const VectorTile& tile, const Type& t, bool transposed, int out
           }};
 }
 
-Group vectors() {
+Group gemm_vectors() {
   Group g{"gemv", {"utils.h", "gemv.h"}, {}};
   g.known = {{"gemv_*_bm1_bn8_*", "divergent-barrier", "a barrier inside 'if (thrN == 0)': one lane of a simdgroup reaches it"},
              {"gemv_gather_*", "device-race of buffer 3", "the last rows are computed by two simdgroups: the same values"}};
@@ -237,6 +234,6 @@ Group split_products() {
 
 }  // namespace
 
-std::vector<Group> gemm_groups() { return {vectors(), fused_products(), split_products()}; }
+std::vector<Group> gemm_groups() { return {gemm_vectors(), fused_products(), split_products()}; }
 
 }  // namespace metal_on_cpu::differential

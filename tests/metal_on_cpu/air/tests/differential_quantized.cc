@@ -27,10 +27,6 @@ struct Form {
   uint32_t split = 1;          // parts of K, summed by another kernel
 };
 
-const char* short_name(const Type& t) { return t.bytes == 4 ? "float" : t.exponent_bits == 5 ? "float16_t" : "bfloat16_t"; }
-
-uint32_t tiles(uint32_t n, uint32_t tile) { return (n + tile - 1) / tile; }
-
 // Arguments in the order in which all these kernels take them.
 class Binding {
  public:
@@ -142,7 +138,6 @@ Case multiply(const Form& f, const Mode& mode, const Type& type) {
 }
 
 std::string flag(bool b) { return b ? "1" : "0"; }
-std::string word(bool b) { return b ? "true" : "false"; }
 
 Form qmv(const char* name, bool batched, bool partial_rows, uint32_t n, uint32_t k) {
   return {.name = name,
