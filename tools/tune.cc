@@ -1,6 +1,7 @@
 // tune: measures which kernels are fastest on this machine, and keeps that in the device's profile.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -41,30 +42,44 @@ std::string name_of(const marlin_layer_info& info) {
                      info.group_size);
 }
 
-/// Of a file: one group for each shape and format. Of layers of experts, one expert.
-std::vector<Group> groups_of_file(const Options& options, marlin_context* context) {
-  using Key = std::tuple<marlin_format, int64_t, int64_t, uint32_t, uint32_t>;
-  const Checkpoint checkpoint = open_checkpoint(options.file);
-  const Quantize quantize{
-      options.formats.empty() ? MARLIN_FORMAT_NONE : known(parse_format(options.formats.front())),
-      options.group};
-  std::map<Key, Group> groups;
-  for (const marlin_layer_info& layer : layers_of(checkpoint.get())) {
+/// What layers of a file have in common that one group serves.
+using Kind = std::tuple<marlin_format, int64_t, int64_t, uint32_t, uint32_t>;
+Kind kind_of(const marlin_layer_info& layer) {
+  return {layer.format, layer.n, layer.k, layer.group_size, layer.flags};
+}
+
+marlin_format format_of_floats(const Options& options) {
+  return options.formats.empty() ? MARLIN_FORMAT_NONE
+                                 : known(parse_format(options.formats.front()));
+}
+
+/// The layers to tune for, by kind: up to kMostCopies of each.
+std::map<Kind, std::vector<marlin_layer_info>> layers_by_kind(const Options& options,
+                                                              const marlin_checkpoint* checkpoint) {
+  std::map<Kind, std::vector<marlin_layer_info>> kinds;
+  for (const marlin_layer_info& layer : layers_of(checkpoint)) {
     const bool floats = layer.format == MARLIN_FORMAT_NONE;
-    if (floats && quantize.format == MARLIN_FORMAT_NONE) continue;
-    Group& group = groups[{layer.format, layer.n, layer.k, layer.group_size, layer.flags}];
-    if (group.weights.size() == kMostCopies) continue;
-    Refusal refusal;
-    Weights weights = try_load(context, checkpoint.get(), layer, 0, quantize, &refusal);
-    if (weights == nullptr) continue;
-    group.name = name_of(info_of(weights.get()));
-    group.weights.push_back(std::move(weights));
+    if (layer.status != MARLIN_OK || (floats && format_of_floats(options) == MARLIN_FORMAT_NONE))
+      continue;
+    auto& alike = kinds[kind_of(layer)];
+    if (alike.size() < kMostCopies) alike.push_back(layer);
   }
-  std::vector<Group> all;
-  for (auto& [key, group] : groups)
-    if (!group.weights.empty()) all.push_back(std::move(group));
-  if (all.empty())
+  if (kinds.empty())
     throw Failure(options.file + " has no quantized layers; --format quantizes layers of floats");
+  return kinds;
+}
+
+/// Of layers of experts, one expert.
+std::vector<Group> groups_of_file(const Options& options, marlin_context* context) {
+  const Checkpoint checkpoint = open_checkpoint(options.file);
+  const Quantize quantize{format_of_floats(options), options.group};
+  std::vector<Group> all;
+  for (const auto& [kind, layers] : layers_by_kind(options, checkpoint.get())) {
+    Group& group = all.emplace_back();
+    for (const marlin_layer_info& layer : layers)
+      group.weights.push_back(load(context, checkpoint.get(), layer, 0, quantize));
+    group.name = name_of(info_of(group.weights.front().get()));
+  }
   return all;
 }
 
@@ -85,6 +100,12 @@ std::vector<Group> groups_of_shape(const Options& options, marlin_context* conte
 std::vector<Group> groups_of(const Options& options, marlin_context* context) {
   return options.file.empty() ? groups_of_shape(options, context)
                               : groups_of_file(options, context);
+}
+
+/// How many groups that will be.
+size_t count_groups(const Options& options) {
+  if (options.file.empty()) return std::max<size_t>(options.formats.size(), 1);
+  return layers_by_kind(options, open_checkpoint(options.file).get()).size();
 }
 
 /// A product of m rows without memory, for what reads none. In a buffer: a GPU then stages nothing.
@@ -166,9 +187,8 @@ ExitCode tune(const Options& options) {
   // The library reads this when a context is made; this process has none yet.
   if (options.dry_run) setenv("METAL_MARLIN_PROFILE", "off", 1);
   std::vector<std::string> messages;
-  const Context loading = make_context({.backend = backend, .threads = options.threads});
-  const size_t count = groups_of(options, loading.get()).size();
-  const auto share = static_cast<uint32_t>(options.seconds * 1e3 / static_cast<double>(count));
+  const auto share =
+      static_cast<uint32_t>(options.seconds * 1e3 / static_cast<double>(count_groups(options)));
   const Context context = make_context({.backend = backend,
                                         .threads = options.threads,
                                         .tune_ms = std::max(share, 1u),
