@@ -35,7 +35,9 @@ struct Group {
   std::string name;
   std::vector<Weights> weights;
 };
-constexpr size_t kMostCopies = 4;
+/// No group has more, and none needs more bytes. Smaller weights stay in caches.
+constexpr size_t kMostInTurn = 16;
+constexpr uint64_t kColdBytes = 256 << 20;
 
 std::string name_of(const marlin_layer_info& info) {
   return fmt::format("{} {} x {}, group {}", format_name(info.format), info.n, info.k,
@@ -53,16 +55,20 @@ marlin_format format_of_floats(const Options& options) {
                                  : known(parse_format(options.formats.front()));
 }
 
-/// The layers to tune for, by kind: up to kMostCopies of each.
+/// The layers to tune for, by kind.
 std::map<Kind, std::vector<marlin_layer_info>> layers_by_kind(const Options& options,
                                                               const marlin_checkpoint* checkpoint) {
   std::map<Kind, std::vector<marlin_layer_info>> kinds;
+  std::map<Kind, uint64_t> bytes;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
     const bool floats = layer.format == MARLIN_FORMAT_NONE;
     if (layer.status != MARLIN_OK || (floats && format_of_floats(options) == MARLIN_FORMAT_NONE))
       continue;
     auto& alike = kinds[kind_of(layer)];
-    if (alike.size() < kMostCopies) alike.push_back(layer);
+    uint64_t& size = bytes[kind_of(layer)];
+    if (alike.size() == kMostInTurn || size >= kColdBytes) continue;
+    alike.push_back(layer);
+    size += layer.bytes / std::max(layer.experts, 1u);
   }
   if (kinds.empty())
     throw Failure(options.file + " has no quantized layers; --format quantizes layers of floats");
@@ -91,7 +97,11 @@ std::vector<Group> groups_of_shape(const Options& options, marlin_context* conte
   for (const marlin_format format : formats) {
     const RandomWeights random({format, options.n, options.k, options.group}, 1);
     Group& group = all.emplace_back();
-    while (group.weights.size() < kMostCopies) group.weights.push_back(random.pack(context));
+    uint64_t bytes = 0;
+    while (group.weights.size() < kMostInTurn && bytes < kColdBytes) {
+      group.weights.push_back(random.pack(context));
+      bytes += info_of(group.weights.back().get()).bytes;
+    }
     group.name = name_of(info_of(group.weights.front().get()));
   }
   return all;

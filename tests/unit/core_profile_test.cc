@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/cache_folder.h"
@@ -211,6 +212,22 @@ TEST_F(ProfileFile, HasOneLineForEachNameWhateverTheSystemSays) {
   profile.keep(products_of(1), choice_);
   ASSERT_TRUE(profile.save().ok());
   EXPECT_EQ(open(odd).size(), 1u);
+}
+
+TEST(ProfileThreads, FindAndKeepAtOnce) {
+  Profile profile("", kKey, {});
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < 4; ++t)
+    threads.emplace_back([&profile, t] {
+      for (int64_t n = 0; n < 500; ++n) {
+        if (t < 2) profile.keep(products_of(n), {"kernel", 0, 0, n, "usual", n});
+        const KernelChoice* const found = profile.find(products_of(n));
+        EXPECT_TRUE(found == nullptr || found->ns == n);
+        EXPECT_LE(profile.size(), 500u);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(profile.size(), 500u);
 }
 
 TEST(ClassOfRows, IsExactUpTo8AndDoublesAbove) {
