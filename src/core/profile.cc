@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "base/cache_folder.h"
 #include "core/plan.h"
@@ -159,9 +160,9 @@ const KernelChoice* Profile::find(const ProductClass& products) const {
   return found == choices_.end() ? nullptr : &found->second;
 }
 
-void Profile::keep(const ProductClass& products, KernelChoice choice) {
+void Profile::keep(const ProductClass& products, const KernelChoice& choice) {
   const std::unique_lock lock(mutex_);
-  changed_ |= choices_.try_emplace(products, std::move(choice)).second;
+  changed_ |= choices_.try_emplace(products, choice).second;
 }
 
 size_t Profile::size() const {
@@ -170,13 +171,18 @@ size_t Profile::size() const {
 }
 
 Status Profile::save() {
-  const std::unique_lock lock(mutex_);
-  if (!changed_ || path_.empty()) return {};
-  Choices all = choices_, others;
+  Choices all, others;
+  {
+    const std::unique_lock lock(mutex_);
+    if (!std::exchange(changed_, false) || path_.empty()) return {};
+    all = choices_;
+  }
   if (read(others).ok()) all.merge(others);
-  MARLIN_RETURN_IF_ERROR(replace_file(path_, sealed(text(all))));
-  changed_ = false;
-  return {};
+  const Status written = replace_file(path_, sealed(text(all)));
+  if (written.ok()) return {};
+  const std::unique_lock lock(mutex_);
+  changed_ = true;
+  return written;
 }
 
 std::string Profile::text(const Choices& choices) const {

@@ -75,7 +75,7 @@ class Profile {
   /// The choice for a class, or null. It lives as long as the profile. Does not allocate.
   const KernelChoice* find(const ProductClass& products) const;
   /// Keeps a choice unless the class has one.
-  void keep(const ProductClass& products, KernelChoice choice);
+  void keep(const ProductClass& products, const KernelChoice& choice);
   /// Writes the file if anything was kept since it was read or written. Choices that another
   /// process wrote meanwhile stay in the file; this profile does not take them.
   Status save();

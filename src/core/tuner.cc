@@ -192,7 +192,7 @@ Status tune(std::span<const GemmProblem> problems, int64_t max_m, const TuneTerm
       continue;
     }
     MARLIN_RETURN_IF_ERROR(choice.status());
-    if (choice.value()) terms.profile.keep(key.second, *choice.take());
+    if (choice.value()) terms.profile.keep(key.second, *choice.value());
   }
   if (const Status s = terms.profile.save(); !s.ok()) terms.logger(LogLevel::warning, s.message());
   return {};
@@ -215,7 +215,7 @@ bool results_agree(const std::byte* usual, const std::byte* other, int64_t count
       for (int64_t i = 0; i < part; ++i) {
         const double x = want[static_cast<size_t>(i)], y = got[static_cast<size_t>(i)];
         if (!std::isfinite(x) || !std::isfinite(y)) {
-          if (!(x == y || (std::isnan(x) && std::isnan(y)))) return false;
+          if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
         } else if (judges) {
           error += (y - x) * (y - x);
           if (std::fabs(y - x) > tolerance.single * std::max(rms, std::fabs(x))) return false;
