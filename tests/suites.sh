@@ -4,6 +4,9 @@ all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install r
 # Those that run only when they are named.
 more_suites="quick metal-asan"
 
+# Kernels are those that the library chooses by itself, whatever was measured for this user. Tests of profiles have folders of their own.
+export METAL_MARLIN_PROFILE=off
+
 about_suite() {
   case $1 in
     quick) echo "structure, unit, abi, tools and each kernel once; without other processors, GPUs, packages, bindings, sanitizers" ;;

@@ -9,6 +9,7 @@
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "profile.h"
 #include "progress.h"
 #include "quantize_options.h"
 #include "table.h"
@@ -51,6 +52,25 @@ void print_processor(unsigned threads) {
              threads < cpu.cpus ? " (what this process may use, or was told to)" : "");
 }
 
+std::string profile_text(const marlin_device_info& info) {
+  try {
+    const Context context = make_context({.backend = info.backend, .device_index = info.index});
+    const ProfileInfo profile = profile_of(context.get());
+    if (profile.path.empty()) return "none is read";
+    if (profile.products == "0") return "none; 'metal-marlin tune' makes one";
+    return fmt::format("{} products in {}", profile.products, profile.path);
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+/// What was measured on each device. A GPU must compile a kernel to say so.
+void print_profiles(bool of_gpus) {
+  for (const auto& info : devices())
+    if (info.why_not[0] == '\0' && (of_gpus || info.backend == MARLIN_BACKEND_CPU))
+      fmt::print("profile    {}: {}\n", backend_name(info.backend), profile_text(info));
+}
+
 void print_limits(unsigned threads) {
   constexpr int kRounds = 15;
   std::vector<double> reads;
@@ -81,6 +101,7 @@ ExitCode doctor(const Options& options) {
   const unsigned threads = options.threads ? options.threads : usable_threads();
   print_devices();
   print_processor(threads);
+  print_profiles(options.measure);
   if (options.measure) {
     for (const KernelChecks& checks : check_kernels()) print(checks);
     print_limits(threads);

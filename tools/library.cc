@@ -32,6 +32,7 @@ Context make_context(const ContextOptions& options) {
   desc.backend = options.backend;
   desc.threads = options.threads;
   desc.device_index = options.device_index;
+  desc.tune_ms = options.tune_ms;
   if (options.messages != nullptr) {
     desc.log = [](void* user, int32_t, const char* message) {
       static_cast<std::vector<std::string>*>(user)->emplace_back(message);

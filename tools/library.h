@@ -30,6 +30,7 @@ std::vector<marlin_device_info> devices();
 struct ContextOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
   uint32_t threads = 0;                          ///< 0: as many as the process may use
+  uint32_t tune_ms = 0;                          ///< as in marlin_context_desc
   int32_t device_index = 0;                      ///< marlin_device_info::index; 0 with AUTO
   std::vector<std::string>* messages = nullptr;  ///< where logged messages go; outlives the context
 };

@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   add_quantize(app, action);
   add_bench(app, action);
   add_explain(app, action);
+  add_tune(app, action);
   add_report(app, action);
   add_quickstart(app, action);
   add_completions(app, action);

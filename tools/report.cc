@@ -68,7 +68,8 @@ ordered_json about_build() {
           {"compiler", kCompiler},
           {"asserts", kAsserts},
           {"METAL_MARLIN_ISA", variable("METAL_MARLIN_ISA")},
-          {"METAL_MARLIN_KERNEL", variable("METAL_MARLIN_KERNEL")}};
+          {"METAL_MARLIN_KERNEL", variable("METAL_MARLIN_KERNEL")},
+          {"METAL_MARLIN_PROFILE", variable("METAL_MARLIN_PROFILE")}};
 }
 
 /// Leaves out the name of the machine, which may be the name of its owner.

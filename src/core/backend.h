@@ -131,6 +131,8 @@ struct NativeMemory {
   uint64_t address = 0, bytes = 0;
 };
 
+class Stopwatch;  // core/tuner.h
+
 struct BackendOptions {
   int32_t device_index = 0;
   uint32_t threads = 0;  ///< 0: as many as the process may use
@@ -142,6 +144,9 @@ struct BackendOptions {
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t),
                        void* task_user) = nullptr;
   void* parallel_for_user = nullptr;
+  std::string profile_folder{};  ///< where profiles are kept; empty: none is read or written
+  uint32_t tune_ms = 0;  ///< milliseconds that a prepare() may measure kernels; 0: it does not
+  std::shared_ptr<Stopwatch> stopwatch{};  ///< of these measurements; null: the system's clock
 };
 
 /// One usable device. All members are safe to call from several threads at once; a stream is not.

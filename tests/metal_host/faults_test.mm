@@ -241,15 +241,5 @@ TEST_F(Cache, IsSavedWhileAProcessGoesOn) {
   EXPECT_EQ(files().size(), 1u);
 }
 
-TEST_F(Cache, HasAFolderOfTheUser) {
-  const char* const home = std::getenv("HOME");
-  const std::string before = home != nullptr ? home : "";
-  setenv("HOME", "/somebody", 1);
-  EXPECT_EQ(user_cache_folder(), "/somebody/Library/Caches/metal-marlin");
-  unsetenv("HOME");
-  EXPECT_EQ(user_cache_folder(), "");
-  if (home != nullptr) setenv("HOME", before.c_str(), 1);
-}
-
 }  // namespace
 }  // namespace metal_marlin::metal

@@ -25,8 +25,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack",    "quantize",
-                                 "bench",  "explain", "report", "quickstart"};
+const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "quantize",
+                                 "bench",  "explain", "tune",   "report", "quickstart"};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);

@@ -202,7 +202,7 @@ TEST_F(CpuBackendTest, PreparedScratchCoversEveryM) {
           const int64_t max_m = size(random_);
           const uint64_t prepared = plan_and_prepare(*backend_, nullptr, {&problem, 1}, max_m).value();
           for (int64_t m = 1; m <= max_m; ++m) {
-            const GemmPlan plan = plan_gemm(problem, m, features, "").value();
+            const GemmPlan plan = plan_gemm(problem, m, {features, ""}).value();
             ASSERT_GE(prepared, scratch_bytes(1, plan.bytes())) << row.name << " dtype " << dtype << " compute " << compute
                                                                 << " epilogue " << epilogue << " max_m " << max_m << " m " << m;
           }

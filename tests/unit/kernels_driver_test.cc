@@ -139,7 +139,7 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
     const CpuWeights w = random_weights(kind, n, k, rng);
     Operands o = make_operands(w, m, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
-    if (!plan_gemm(o.problem, m, features, row.name).ok()) continue;
+    if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
     run(o.problem, features, row.name, 1);
     const std::vector<float> all = results(o.problem);
     run(o.problem, features, row.name, 7);
@@ -169,7 +169,7 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
     const CpuWeights w = random_weights(kind, 70, 200, rng);
     Operands o = make_operands(w, 5, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
-    if (!plan_gemm(o.problem, 5, features, row.name).ok()) continue;
+    if (!plan_gemm(o.problem, 5, {features, row.name}).ok()) continue;
     const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity()};
     for (int64_t r : {1, 3})
       encode_floats(MARLIN_BF16, &bad[r / 2], 1, o.a.data() + static_cast<size_t>(r * o.problem.a.stride + 150) * 2);
@@ -207,7 +207,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
       run(o.problem, features, "", 2);
       alone.push_back(results(o.problem));
       std::fill(o.c.begin(), o.c.end(), std::byte{0});
-      products.push_back({o.problem, Plan(plan_gemm(o.problem, 9, features, "").value())});
+      products.push_back({o.problem, Plan(plan_gemm(o.problem, 9, {features, ""}).value())});
     }
     Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();
     SerialRunner runner(3);
@@ -221,7 +221,7 @@ TEST(BlocksOfRows, GiveWhatOneBlockGives) {
   const CpuFeatures features = this_machine();
   const CpuWeights w = random_weights(kInt4, 5, 30000, rng);
   Operands o = make_operands(w, 150, MARLIN_F32, MARLIN_F32, rng);
-  auto plan = plan_gemm(o.problem, 150, features, "");
+  auto plan = plan_gemm(o.problem, 150, {features, ""});
   ASSERT_TRUE(plan.ok());
   ASSERT_LT(plan.value().m_block, 150) << "the test needs an M that is cut into blocks";
   run(o.problem, features, "", 2);
@@ -247,7 +247,7 @@ TEST(Plan, ScratchNeverShrinksInsideTheRangeOfAKernel) {
       p.epilogue = e;
       GemmPlan last;
       for (int64_t m = 1; m < 2000; ++m) {
-        const GemmPlan plan = plan_gemm(p, m, features, "").take();
+        const GemmPlan plan = plan_gemm(p, m, {features, ""}).take();
         if (plan.row == last.row) {
           ASSERT_GE(plan.activation_bytes, last.activation_bytes) << m;
           ASSERT_GE(plan.output_bytes, last.output_bytes) << m;
@@ -270,9 +270,9 @@ TEST(Plan, ScratchOfTheLargestServesFewerRows) {
         p.weights = &w;
         p.a.dtype = MARLIN_F32;
         p.compute = compute;
-        const uint64_t largest = largest_plan(p, most, features, "").take().bytes();
+        const uint64_t largest = largest_plan(p, most, {features, ""}).take().bytes();
         for (int64_t m = 1; m <= most; ++m) {
-          const GemmPlan plan = plan_gemm(p, m, features, "").take();
+          const GemmPlan plan = plan_gemm(p, m, {features, ""}).take();
           ASSERT_LE(plan.bytes(), largest) << m << " of " << most << ", n " << n;
           in_parts += plan.k_parts > 1;
         }
@@ -288,20 +288,20 @@ TEST(Plan, SaysWhatItCannotDo) {
   p.weights = &w;
   p.a.dtype = MARLIN_F32;
   const CpuFeatures features = this_machine();
-  EXPECT_EQ(plan_gemm(p, 1, features, "cpu_no_such_kernel").status().code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(plan_gemm(p, 1, features, "cpu_avx512bf16_regdecode_any_bf16").status().code(), MARLIN_E_UNSUPPORTED)
+  EXPECT_EQ(plan_gemm(p, 1, {features, "cpu_no_such_kernel"}).status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_gemm(p, 1, {features, "cpu_avx512bf16_regdecode_any_bf16"}).status().code(), MARLIN_E_UNSUPPORTED)
       << "F32 activations";
-  EXPECT_EQ(plan_gemm(p, 1, CpuFeatures{}, "cpu_avx512_gemv_any_f32").status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_gemm(p, 1, {CpuFeatures{}, "cpu_avx512_gemv_any_f32"}).status().code(), MARLIN_E_UNSUPPORTED);
   p.compute = MARLIN_COMPUTE_FP8;
-  EXPECT_EQ(plan_gemm(p, 1, features, "").status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(plan_gemm(p, 1, {features, ""}).status().code(), MARLIN_E_UNSUPPORTED);
   p.compute = MARLIN_COMPUTE_INT8;
-  const std::string text = explain_gemm(plan_gemm(p, 4, features, "").take(), p, features);
+  const std::string text = explain_gemm(plan_gemm(p, 4, {features, ""}).take(), p, {features});
   EXPECT_EQ(text.rfind("kernel: cpu_", 0), 0u) << text;
   EXPECT_NE(text.find("\nwhy: "), std::string::npos) << text;
   EXPECT_NE(text.find("\nweights: dense\n"), std::string::npos) << text;
   const CpuWeights half = random_weights(sparsely(kInt4), 8, 64, rng);
   p.weights = &half;
-  const std::string other = explain_gemm(plan_gemm(p, 4, features, "").take(), p, features);
+  const std::string other = explain_gemm(plan_gemm(p, 4, {features, ""}).take(), p, {features});
   EXPECT_NE(other.find("\nweights: 2:4 sparse"), std::string::npos) << other;
   EXPECT_NE(other.find("\nweight_bytes: " + std::to_string(half.bytes()) + "\n"), std::string::npos) << other;
 }

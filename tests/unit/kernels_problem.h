@@ -377,7 +377,7 @@ inline Operands make_operands(const CpuWeights& w, int64_t m, marlin_dtype a_typ
 }
 
 inline void run(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel, uint32_t width) {
-  auto plan = plan_gemm(problem, problem.a.rows, features, kernel);
+  auto plan = plan_gemm(problem, problem.a.rows, {features, kernel});
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const PlannedGemm products[] = {{problem, Plan(plan.value())}};
   Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();

@@ -164,7 +164,7 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
       }
     Operands o = make_operands(w, 3, MARLIN_F32, MARLIN_F32, rng);
     o.problem.compute = MARLIN_COMPUTE_INT8;
-    if (!plan_gemm(o.problem, 3, features, row.name).ok()) continue;
+    if (!plan_gemm(o.problem, 3, {features, row.name}).ok()) continue;
     // The sums of a group, before their scale, would be beyond the largest float.
     // (Additive zeros multiply d times the sum of the activations, which must itself be finite.)
     const bool wild = kind.scale == ScaleType::f32 && kind.zero == ZeroKind::none;

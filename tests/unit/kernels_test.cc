@@ -92,7 +92,7 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
       const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
       Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3], dtypes[rng() % 3], rng);
       o.problem.compute = compute_of(row);
-      if (!plan_gemm(o.problem, m, features, row.name).ok()) continue;
+      if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
       ++served;
       SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
                                       << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
@@ -117,7 +117,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
     const CpuWeights w = random_weights(kind, n, k, rng);
     Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : MARLIN_F32, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
-    const auto plan = plan_gemm(o.problem, m, features, row.name);
+    const auto plan = plan_gemm(o.problem, m, {features, row.name});
     if (!plan.ok()) continue;
     SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
                                     << " k " << k);

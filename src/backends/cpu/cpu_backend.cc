@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/experts.h"
@@ -16,8 +17,10 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pack.h"
 #include "backends/cpu/packed_memory.h"
+#include "backends/cpu/tune.h"
 #include "backends/cpu/workspace.h"
 #include "core/thread_pool.h"
+#include "core/tuner.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -52,6 +55,10 @@ class CpuBackend final : public Backend {
       : features_(std::move(features)),
         kernel_(options.kernel),
         allocator_(options.allocator),
+        logger_(options.logger),
+        tune_seconds_(options.tune_ms * 1e-3),
+        stopwatch_(options.stopwatch != nullptr ? options.stopwatch : make_stopwatch()),
+        profile_(options.profile_folder, {"cpu", features_.model, features_.name, ""}, logger_),
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
@@ -91,11 +98,10 @@ class CpuBackend final : public Backend {
 
   Result<Plan> plan(const GemmProblem& problem) override {
     if (problem.routing.present()) {
-      MARLIN_ASSIGN(const ExpertPlan own,
-                    plan_experts(problem, problem.routing.ids.rows, features_, kernel_));
+      MARLIN_ASSIGN(const ExpertPlan own, plan_experts(problem, problem.routing.ids.rows, rules()));
       return Plan(own);
     }
-    MARLIN_ASSIGN(const GemmPlan own, plan_gemm(problem, problem.a.rows, features_, kernel_));
+    MARLIN_ASSIGN(const GemmPlan own, plan_gemm(problem, problem.a.rows, rules()));
     return Plan(own);
   }
 
@@ -110,6 +116,7 @@ class CpuBackend final : public Backend {
 
   Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
                            int64_t max_m) override {
+    if (tune_seconds_ > 0 && kernel_.empty()) MARLIN_RETURN_IF_ERROR(tune(products, max_m));
     if (stream != nullptr) {
       auto& own = static_cast<CpuStream&>(*stream);
       return prepare(own.workspace, own.host_scratch.has_value(), products, max_m);
@@ -124,12 +131,11 @@ class CpuBackend final : public Backend {
   Result<std::string> explain(const PlannedGemm& product) override {
     const std::string threads = "threads: " + std::to_string(runner_->width()) + "\n";
     if (product.problem.routing.present()) {
-      MARLIN_ASSIGN(
-          const std::string text,
-          explain_experts(product.problem, product.plan.as<ExpertPlan>(), features_, kernel_));
+      MARLIN_ASSIGN(const std::string text,
+                    explain_experts(product.problem, product.plan.as<ExpertPlan>(), rules()));
       return text + threads;
     }
-    return explain_gemm(product.plan.as<GemmPlan>(), product.problem, features_) + threads;
+    return explain_gemm(product.plan.as<GemmPlan>(), product.problem, rules()) + threads;
   }
 
  private:
@@ -154,8 +160,8 @@ class CpuBackend final : public Backend {
     run_gemm(products, *scratch, *runner_);
     for (const PlannedGemm& product : products) {
       if (!routes(product)) continue;
-      MARLIN_RETURN_IF_ERROR(run_experts(product.problem, product.plan.as<ExpertPlan>(), features_,
-                                         kernel_, *scratch, *runner_));
+      MARLIN_RETURN_IF_ERROR(run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(),
+                                         *scratch, *runner_));
     }
     return {};
   }
@@ -170,11 +176,11 @@ class CpuBackend final : public Backend {
     uint64_t plain_bytes = 0, bytes = 0;
     for (const auto& [problem, own] : products) {
       if (problem.routing.present()) {
-        MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, max_m, features_, kernel_));
+        MARLIN_ASSIGN(const ExpertPlan plan, plan_experts(problem, max_m, rules()));
         bytes = std::max(bytes, plan.bytes());
         continue;
       }
-      MARLIN_ASSIGN(const GemmPlan plan, largest_plan(problem, max_m, features_, kernel_));
+      MARLIN_ASSIGN(const GemmPlan plan, largest_plan(problem, max_m, rules()));
       ++plain;
       plain_bytes += plan.bytes();
     }
@@ -183,6 +189,24 @@ class CpuBackend final : public Backend {
       MARLIN_RETURN_IF_ERROR(workspace.scratch(bytes, scratch_allocator()).status());
     runner_->run(runner_->width(), [](uint32_t) {});  // starts the threads
     return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere
+  }
+
+  PlanRules rules() const { return {features_, kernel_, &profile_}; }
+
+  /// Measures kernels for the classes of these products that the profile does not have. Experts are
+  /// plain products, of one expert each.
+  Status tune(std::span<const PlannedGemm> products, int64_t max_m) {
+    std::vector<GemmProblem> problems;
+    for (const auto& [problem, own] : products) {
+      if (!problem.routing.present()) problems.push_back(problem);
+      const size_t experts = problem.routing.present() ? problem.routing.stack->size() : 0;
+      for (size_t e = 0; e < experts; ++e) problems.push_back(problem_of(problem, e));
+    }
+    const TuneBench bench{features_, scratch_allocator(), *runner_, *stopwatch_};
+    return metal_marlin::tune(problems, max_m, {profile_, *stopwatch_, tune_seconds_, logger_},
+                              [&](std::span<const GemmProblem> alike, int64_t m, double deadline) {
+                                return measure_class(bench, alike, m, deadline);
+                              });
   }
 
   // What a host's allocator does is the host's business.
@@ -197,6 +221,10 @@ class CpuBackend final : public Backend {
   const CpuFeatures features_;
   const std::string kernel_;
   const Allocator allocator_;
+  const Logger logger_;
+  const double tune_seconds_;
+  const std::shared_ptr<Stopwatch> stopwatch_;
+  Profile profile_;
   PackedMemory packed_memory_;
   const std::unique_ptr<TaskRunner> runner_;
   WorkspaceCache cache_;

@@ -19,20 +19,6 @@ constexpr uint64_t kWaveBudget = 24 << 20;
 /// Results that wait to be summed; more tokens than that go one part after another.
 constexpr int64_t kResultsBudget = 64 << 20;
 
-/// The part of the problem that is one expert's.
-GemmProblem problem_of(const GemmProblem& problem, size_t expert) {
-  GemmProblem one = problem;
-  one.weights = (*problem.routing.stack)[expert].get();
-  one.routing = {};
-  if (problem.bias.rows > 1) {
-    const uint64_t offset =
-        expert * static_cast<uint64_t>(problem.bias.stride) * float_bytes(problem.bias.dtype);
-    one.bias.data = static_cast<std::byte*>(problem.bias.data) + offset;
-    one.bias.rows = 1;
-  }
-  return one;
-}
-
 /// Some tokens while they run.
 struct TokenChunk {
   const GemmProblem* problem;
@@ -115,9 +101,7 @@ void sort_by_expert(const TokenChunk& chunk) {
   }
 }
 
-Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, bool alike,
-                                     const CpuFeatures& features,
-                                     std::string_view kernel_override) {
+Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, bool alike, const PlanRules& rules) {
   size_t made = 0;
   for (int64_t e = 0; e < chunk.experts; ++e) {
     const int32_t first = chunk.first[e], m = chunk.first[e + 1] - first;
@@ -133,7 +117,7 @@ Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, bool alike,
     if (alike && before != nullptr && before->m == m) {
       job.plan = before->plan;
     } else {
-      MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, m, features, kernel_override));
+      MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, m, rules));
     }
     job.weights = static_cast<const CpuWeights*>(job.problem.weights);
     job.m = m;
@@ -224,13 +208,26 @@ void finish(const TokenChunk& chunk, TaskRunner& runner) {
 
 }  // namespace
 
+GemmProblem problem_of(const GemmProblem& problem, size_t expert) {
+  GemmProblem one = problem;
+  one.weights = (*problem.routing.stack)[expert].get();
+  one.routing = {};
+  if (problem.bias.rows > 1) {
+    const uint64_t offset =
+        expert * static_cast<uint64_t>(problem.bias.stride) * float_bytes(problem.bias.dtype);
+    one.bias.data = static_cast<std::byte*>(problem.bias.data) + offset;
+    one.bias.rows = 1;
+  }
+  return one;
+}
+
 uint64_t ExpertPlan::bytes() const {
   TokenChunk counted;
   return cut(*this, nullptr, counted);
 }
 
 Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
-                                const CpuFeatures& features, std::string_view kernel_override) {
+                                const PlanRules& rules) {
   const ExpertStack& stack = *problem.routing.stack;
   const int64_t top_k = problem.routing.ids.cols;
   ExpertPlan plan;
@@ -249,10 +246,9 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
   plan.alike = stack.front()->meta().group_index.empty();
   for (size_t e = 0; e < (plan.alike ? 1 : stack.size()); ++e) {
     const GemmProblem one = problem_of(problem, e);
-    MARLIN_ASSIGN(const GemmPlan largest,
-                  largest_plan(one, plan.routed_rows, features, kernel_override));
-    MARLIN_ASSIGN(const GemmPlan lone, plan_gemm(one, 1, features, kernel_override));
-    MARLIN_ASSIGN(const GemmPlan some, plan_gemm(one, kSome, features, kernel_override));
+    MARLIN_ASSIGN(const GemmPlan largest, largest_plan(one, plan.routed_rows, rules));
+    MARLIN_ASSIGN(const GemmPlan lone, plan_gemm(one, 1, rules));
+    MARLIN_ASSIGN(const GemmPlan some, plan_gemm(one, kSome, rules));
     const uint64_t a_row = std::max(lone.bytes(), 3 * some.bytes() / kSome);
     plan.wave_bytes =
         std::max({plan.wave_bytes, largest.bytes(),
@@ -261,9 +257,8 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
   return plan;
 }
 
-Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const CpuFeatures& features,
-                   std::string_view kernel_override, std::span<std::byte> scratch,
-                   TaskRunner& runner) {
+Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const PlanRules& rules,
+                   std::span<std::byte> scratch, TaskRunner& runner) {
   const int64_t tokens = problem.routing.ids.rows;
   TokenChunk chunk{};
   chunk.problem = &problem;
@@ -273,8 +268,7 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Cpu
   for (; chunk.first_token < tokens; chunk.first_token += plan.tokens) {
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
-    MARLIN_ASSIGN(const std::span<GemmJob> jobs,
-                  make_jobs(chunk, plan.alike, features, kernel_override));
+    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, plan.alike, rules));
     run_waves(chunk, jobs, plan.wave_bytes, runner);
     finish(chunk, runner);
   }
@@ -282,26 +276,29 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Cpu
 }
 
 Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan& experts,
-                                    const CpuFeatures& features, std::string_view kernel_override) {
+                                    const PlanRules& rules) {
   const int64_t tokens = problem.routing.ids.rows;
-  const GemmProblem one = problem_of(problem, 0);
   const int64_t share = ceil_div(experts.routed_rows, experts.experts);
-  MARLIN_ASSIGN(GemmPlan plan, plan_gemm(one, share, features, kernel_override));
+  GemmProblem one = problem_of(problem, 0);
+  one.a.rows = share;
+  MARLIN_ASSIGN(GemmPlan plan, plan_gemm(one, share, rules));
   plan.activation_bytes = experts.bytes();
   plan.output_bytes = plan.part_bytes = 0;  // which are in that
-  std::string text = explain_gemm(plan, one, features);
+  std::string text = explain_gemm(plan, one, rules);
   append(text, "experts: %" PRId64 ", %" PRId64 " a token\n", experts.experts,
          problem.routing.ids.cols);
   append(text, "rows_an_expert: %" PRId64 " when %" PRId64 " tokens are spread evenly\n", share,
          tokens);
   for (int64_t m = 1; m <= experts.routed_rows;) {
-    MARLIN_ASSIGN(const GemmPlan rows, plan_gemm(one, m, features, kernel_override));
+    MARLIN_ASSIGN(const GemmPlan rows, plan_gemm(one, m, rules));
     append(text, "kernel_from_%" PRId64 "_rows: %.*s\n", m, static_cast<int>(rows.row->name.size()),
            rows.row->name.data());
     int64_t next = INT64_MAX;  // where another kernel may be chosen
     for (const KernelRow& row : kernel_rows())
       for (const int64_t edge : {row.m_min, row.m_max + 1})
         if (edge > m) next = std::min(next, edge);
+    if (rules.profile != nullptr && !rules.profile->empty())
+      next = std::min(next, top_of_class(m) + 1);
     m = next;
   }
   return text;

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
-#include "backends/cpu/cpu_features.h"
+#include "backends/cpu/plan.h"
 #include "core/backend.h"
 #include "core/tasks.h"
 
@@ -25,18 +24,18 @@ struct ExpertPlan {
   uint64_t bytes() const;
 };
 
+/// The part of a problem with routing that is one expert's, a plain product.
+GemmProblem problem_of(const GemmProblem& problem, size_t expert);
 /// MARLIN_E_UNSUPPORTED with the reason, or a plan; more tokens never need fewer bytes. The problem
 /// has routing.
-Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
-                                const CpuFeatures& features, std::string_view kernel_override);
+Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, const PlanRules& rules);
 /// Runs a problem with the plan of its tokens; scratch is 64-byte aligned and holds the plan's
 /// bytes().
-Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const CpuFeatures& features,
-                   std::string_view kernel_override, std::span<std::byte> scratch,
-                   TaskRunner& runner);
+Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const PlanRules& rules,
+                   std::span<std::byte> scratch, TaskRunner& runner);
 /// As explain_gemm(), of the expert that gets its share of the routed rows, and which kernel runs
 /// how many rows.
 Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan& experts,
-                                    const CpuFeatures& features, std::string_view kernel_override);
+                                    const PlanRules& rules);
 
 }  // namespace metal_marlin::cpu

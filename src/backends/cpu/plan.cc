@@ -86,24 +86,40 @@ Status check_compute(const GemmProblem& problem) {
                        problem.compute);
 }
 
-Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const CpuFeatures& features,
-                                    std::string_view kernel_override) {
+/// The row that the profile chose, or null: it chose none, or one that does not serve here.
+const KernelRow* tuned_row(const Demands& demands, const GemmProblem& problem, int64_t m,
+                           const PlanRules& rules) {
+  if (rules.profile == nullptr || !rules.forced.empty()) return nullptr;
+  const KernelChoice* const choice = rules.profile->find(class_of(problem, m));
+  if (choice == nullptr) return nullptr;
+  for (const KernelRow& row : kernel_rows())
+    if (row.name == choice->kernel && demands.met_by(row) &&
+        (row.features & ~rules.features.bits) == 0)
+      return &row;
+  return nullptr;
+}
+
+Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const PlanRules& rules) {
   // The common case needs no list of all candidates.
-  if (kernel_override.empty())
+  if (rules.forced.empty())
     for (const KernelRow& row : kernel_rows())
-      if (may_run(demands.candidate(row), features.bits, m)) return &row;
+      if (may_run(demands.candidate(row), rules.features.bits, m)) return &row;
   std::array<KernelCandidate, kKernelCount> all;
   for (size_t i = 0; i < all.size(); ++i) all[i] = demands.candidate(kernel_rows()[i]);
-  MARLIN_ASSIGN(const size_t index, choose_kernel(all, features.bits, m, kernel_override));
+  MARLIN_ASSIGN(const size_t index, choose_kernel(all, rules.features.bits, m, rules.forced));
   return &kernel_rows()[index];
 }
 
 Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, int64_t m,
-                           const CpuFeatures& features, std::string_view kernel_override) {
+                           const PlanRules& rules) {
   const CpuWeights& weights = weights_of(problem);
   m = std::max<int64_t>(m, 1);
   GemmPlan plan;
-  MARLIN_ASSIGN(plan.row, choose_row(demands, m, features, kernel_override));
+  plan.row = tuned_row(demands, problem, m, rules);
+  plan.tuned = plan.row != nullptr;
+  if (!plan.tuned) {
+    MARLIN_ASSIGN(plan.row, choose_row(demands, m, rules));
+  }
   const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
   const int64_t unit = row_unit(*plan.row);
   plan.m_block = std::min(m, round_up(ceil_div(m, blocks), unit));
@@ -141,39 +157,52 @@ uint64_t GemmPlan::bytes() const {
   return aligned(activation_bytes) + aligned(output_bytes) + aligned(part_bytes);
 }
 
-Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const CpuFeatures& features,
-                           std::string_view kernel_override) {
+Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
   MARLIN_RETURN_IF_ERROR(check_compute(problem));
-  const Demands demands(problem, weights_of(problem), kernel_override.empty());
-  return plan_with(demands, problem, m, features, kernel_override);
+  return plan_with(Demands(problem, weights_of(problem), rules.forced.empty()), problem, m, rules);
 }
 
-Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m,
-                              const CpuFeatures& features, std::string_view kernel_override) {
+Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
   // Within one kernel's range of M more rows never need less, but for parts of K, which one tile
-  // alone has: the ends of the ranges and of the first tile suffice.
+  // alone has: the ends of the ranges and of the first tile suffice. A profile chooses for each
+  // class of M.
   MARLIN_RETURN_IF_ERROR(check_compute(problem));
-  const Demands demands(problem, weights_of(problem), kernel_override.empty());
-  MARLIN_ASSIGN(GemmPlan largest, plan_with(demands, problem, max_m, features, kernel_override));
+  const Demands demands(problem, weights_of(problem), rules.forced.empty());
+  MARLIN_ASSIGN(GemmPlan largest, plan_with(demands, problem, max_m, rules));
+  const auto try_rows = [&](int64_t m) -> Status {
+    if (m < 1 || m >= max_m) return {};
+    MARLIN_ASSIGN(const GemmPlan plan, plan_with(demands, problem, m, rules));
+    if (plan.bytes() > largest.bytes()) largest = plan;
+    return {};
+  };
   for (const KernelRow& row : kernel_rows()) {
     if (!demands.met_by(row)) continue;
-    for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}}) {
-      if (m < 1 || m >= max_m) continue;
-      MARLIN_ASSIGN(const GemmPlan plan, plan_with(demands, problem, m, features, kernel_override));
-      if (plan.bytes() > largest.bytes()) largest = plan;
-    }
+    for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}})
+      MARLIN_RETURN_IF_ERROR(try_rows(m));
   }
+  if (rules.profile != nullptr && !rules.profile->empty())
+    for (int64_t top = 1; top < max_m; top = top_of_class(top + 1))
+      MARLIN_RETURN_IF_ERROR(try_rows(top));
   return largest;
 }
 
-std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem,
-                         const CpuFeatures& features) {
+std::vector<std::string_view> measurable_kernels(const GemmProblem& problem,
+                                                 const CpuFeatures& features) {
+  const Demands demands(problem, weights_of(problem), true);
+  std::vector<std::string_view> names;
+  for (const KernelRow& row : kernel_rows())
+    if (row.features != 0 && (row.features & ~features.bits) == 0 && demands.met_by(row))
+      names.push_back(row.name);
+  return names;
+}
+
+std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
   const CpuWeights& weights = weights_of(problem);
   const KernelRow& row = *plan.row;
   const ActivationLayout layout = activation_layout(row, weights, plan.m_block);
   std::string text;
   append(text, "kernel: %.*s\n", static_cast<int>(row.name.size()), row.name.data());
-  append(text, "isa: %s\n", features.name.c_str());
+  append(text, "isa: %s\n", rules.features.name.c_str());
   append(text, "tile: %d rows x %d columns\n", layout.tile_rows, kPanelColumns);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
   append(text, "k_chunk: %" PRId64 "\n",
@@ -187,10 +216,18 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem,
     append(text, "act_order: columns of A are gathered while they are prepared\n");
   append(text, "scratch_bytes: %" PRIu64 "\n",
          plan.activation_bytes + plan.output_bytes + plan.part_bytes);
-  append(text, "why: first kernel that this processor has for these types and M from %" PRId64,
-         row.m_min);
-  if (row.m_max != 0) append(text, " to %" PRId64, row.m_max);
-  text += '\n';
+  if (plan.tuned) {
+    append(text, "why: tuned: of the kernels that were measured on this machine, the fastest\n");
+  } else {
+    append(text, "why: first kernel that this processor has for these types and M from %" PRId64,
+           row.m_min);
+    if (row.m_max != 0) append(text, " to %" PRId64, row.m_max);
+    text += '\n';
+  }
+  if (rules.profile != nullptr) {
+    const ProductClass products = class_of(problem, problem.a.rows);
+    text += explain_profile(*rules.profile, plan.tuned ? rules.profile->find(products) : nullptr);
+  }
   return text;
 }
 

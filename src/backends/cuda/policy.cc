@@ -91,7 +91,7 @@ std::span<const Form> forms_of(gpu::KernelCodes codes) {
 }
 
 const gpu::Policy& policy() {
-  static constexpr gpu::Policy kPolicy{kProducts, gpu::SlotOrder::mma};
+  static constexpr gpu::Policy kPolicy{kProducts, gpu::SlotOrder::mma, "cuda"};
   return kPolicy;
 }
 

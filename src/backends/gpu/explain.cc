@@ -52,7 +52,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   const KernelHealth well;
   const auto meant =
       choose_product_kernel(problem, problem_size(problem), rules, KernelHealth::Reader(well));
-  if (meant.ok() && meant.value() != &kernel) {
+  if (!plan.tuned && meant.ok() && meant.value() != &kernel) {
     const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
   }
@@ -60,6 +60,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
     text += "unusable_here: " + bad + "\n";
   if (!rules.forced.empty()) {
     text += "why: METAL_MARLIN_KERNEL asks for it\n";
+  } else if (plan.tuned) {
+    append(text, "why: tuned: of the kernels that were measured on this device, the fastest\n");
   } else if (kernel.shares_tiles) {
     append(
         text,
@@ -75,6 +77,10 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
     if (kernel.m_max != 0) append(text, " to %" PRId64, kernel.m_max);
     text += '\n';
   }
+  if (rules.profile != nullptr)
+    text += explain_profile(
+        *rules.profile,
+        plan.tuned ? rules.profile->find(class_of(problem, problem_size(problem))) : nullptr);
   return text;
 }
 

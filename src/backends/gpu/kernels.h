@@ -73,6 +73,7 @@ inline constexpr size_t kMostProductKernels = 32;
 struct Policy {
   std::span<const ProductKernel> kernels;  ///< best first; at most kMostProductKernels
   SlotOrder order = SlotOrder::simdgroup;
+  std::string_view backend = "metal";  ///< in the keys of profiles
 };
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();

@@ -1,12 +1,10 @@
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 
 #include "backends/metal/errors.h"
 #include "backends/metal/pipelines.h"
+#include "base/cache_folder.h"
 
 namespace metal_marlin::metal {
 namespace {
@@ -15,21 +13,9 @@ namespace {
 // the whole archive.
 constexpr int kSaveEvery = 16;
 
-// FNV-1a, 64 bits.
-class Hash {
- public:
-  void add(const void* data, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i)
-      value_ = (value_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
-  }
-  void add(NSString* text) {
-    add(text.UTF8String, [text lengthOfBytesUsingEncoding:NSUTF8StringEncoding]);
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325u;
-};
+void add(Hash& hash, NSString* text) {
+  hash.add(text.UTF8String, [text lengthOfBytesUsingEncoding:NSUTF8StringEncoding]);
+}
 
 // The name contains all that machine code depends on: the shaders, the GPU, and the system whose
 // compiler made it.
@@ -39,20 +25,12 @@ std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
     hash.add(library.data(), library.size());
   for (const auto sources : {shaders.sources, shaders.tensor_sources})
     for (const std::string_view source : sources) hash.add(source.data(), source.size());
-  hash.add(device.architecture.name);
-  hash.add([NSProcessInfo processInfo].operatingSystemVersionString);
+  add(hash, device.architecture.name);
+  add(hash, [NSProcessInfo processInfo].operatingSystemVersionString);
   char name[64];
   std::snprintf(name, sizeof name, "pipelines-%d.%d-%016llx.binarchive", MARLIN_VERSION_MAJOR,
                 MARLIN_VERSION_MINOR, static_cast<unsigned long long>(hash.value()));
   return name;
-}
-
-bool make_folders(const std::string& path) {
-  for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
-    mkdir(path.substr(0, end).c_str(), 0700);
-  struct stat found{};
-  return (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) && stat(path.c_str(), &found) == 0 &&
-         S_ISDIR(found.st_mode);
 }
 
 }  // namespace
@@ -97,7 +75,7 @@ void Archive::save() {
   if (unsaved_ == 0) return;
   unsaved_ = 0;
   @autoreleasepool {
-    const std::string temporary = path_ + "." + std::to_string(getpid()) + ".part";
+    const std::string temporary = part_name(path_);
     NSError* error = nil;
     if (!make_folders(path_.substr(0, path_.rfind('/')))) {
       logger_(LogLevel::warning,

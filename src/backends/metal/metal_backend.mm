@@ -6,6 +6,7 @@
 #include "backends/gpu/gpu_backend.h"
 #include "backends/gpu/kernels.h"
 #include "backends/metal/metal_device.h"
+#include "base/cache_folder.h"
 
 namespace metal_marlin::metal {
 

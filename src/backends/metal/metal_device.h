@@ -44,8 +44,5 @@ uint32_t count_devices();
 Result<device::Capabilities> describe(uint32_t index);
 /// Buffers, kernels and streams may outlive the device.
 Result<std::unique_ptr<device::Device>> create_device(const DeviceOptions& options);
-/// The folder of this user's caches, with "metal-marlin" appended. It need not exist. Empty if the
-/// system names none.
-std::string user_cache_folder();
 
 }  // namespace metal_marlin::metal

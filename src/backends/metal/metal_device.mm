@@ -189,12 +189,4 @@ Result<std::unique_ptr<device::Device>> create_device(const DeviceOptions& optio
   }
 }
 
-std::string user_cache_folder() {
-  @autoreleasepool {
-    NSString* folder =
-        NSSearchPathForDirectoriesInDomains(NSCachesDirectory, NSUserDomainMask, YES).firstObject;
-    return folder == nil ? std::string() : std::string(folder.UTF8String) + "/metal-marlin";
-  }
-}
-
 }  // namespace metal_marlin::metal

@@ -1,0 +1,37 @@
+// The folder in which the library keeps what it learned of a machine, and how files get there.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace metal_marlin {
+
+/// FNV-1a, 64 bits: names files after what their contents depend on, and finds damaged ones.
+class Hash {
+ public:
+  void add(const void* data, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i)
+      value_ = (value_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
+  }
+  void add(std::string_view text) { add(text.data(), text.size()); }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+/// The folder of this user's caches, with "metal-marlin" appended: below ~/Library/Caches on
+/// Apple's systems, below $XDG_CACHE_HOME or ~/.cache elsewhere. It need not exist. Empty if the
+/// environment names none.
+std::string user_cache_folder();
+/// Makes the folder and those above it, for this user alone. False if it cannot be made.
+bool make_folders(const std::string& path);
+/// A name beside `path` for a file that is not complete yet. No other process uses it.
+std::string part_name(const std::string& path);
+/// Writes a file under its part_name() and renames it, so that other processes see the old file or
+/// the whole new one. Makes its folder.
+Status replace_file(const std::string& path, std::string_view contents);
+
+}  // namespace metal_marlin

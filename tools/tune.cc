@@ -1,0 +1,292 @@
+// tune: measures which kernels are fastest on this machine, and keeps that in the device's profile.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "command.h"
+#include "library.h"
+#include "names.h"
+#include "profile.h"
+#include "progress.h"
+#include "quantize_options.h"
+#include "shape_options.h"
+#include "table.h"
+#include "workload.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+struct Options {
+  std::string file, backend = "auto", compute = "default", dtype = "bf16";
+  std::vector<std::string> formats;
+  int64_t n = 11776, k = 4096, max_m = 512;
+  uint32_t group = 0, threads = 0;
+  double seconds = 20;
+  bool dry_run = false, reset = false;
+};
+
+/// Weights of one shape and format, which are used in turn so that caches do not keep them.
+struct Group {
+  std::string name;
+  std::vector<Weights> weights;
+};
+/// No group has more, and none needs more bytes. Smaller weights stay in caches.
+constexpr size_t kMostInTurn = 16;
+constexpr uint64_t kColdBytes = 256 << 20;
+
+std::string name_of(const marlin_layer_info& info) {
+  return fmt::format("{} {} x {}, group {}", format_name(info.format), info.n, info.k,
+                     info.group_size);
+}
+
+/// What layers of a file have in common that one group serves.
+using Kind = std::tuple<marlin_format, int64_t, int64_t, uint32_t, uint32_t>;
+Kind kind_of(const marlin_layer_info& layer) {
+  return {layer.format, layer.n, layer.k, layer.group_size, layer.flags};
+}
+
+marlin_format format_of_floats(const Options& options) {
+  return options.formats.empty() ? MARLIN_FORMAT_NONE
+                                 : known(parse_format(options.formats.front()));
+}
+
+/// The layers to tune for, by kind.
+std::map<Kind, std::vector<marlin_layer_info>> layers_by_kind(const Options& options,
+                                                              const marlin_checkpoint* checkpoint) {
+  std::map<Kind, std::vector<marlin_layer_info>> kinds;
+  std::map<Kind, uint64_t> bytes;
+  for (const marlin_layer_info& layer : layers_of(checkpoint)) {
+    const bool floats = layer.format == MARLIN_FORMAT_NONE;
+    if (layer.status != MARLIN_OK || (floats && format_of_floats(options) == MARLIN_FORMAT_NONE))
+      continue;
+    auto& alike = kinds[kind_of(layer)];
+    uint64_t& size = bytes[kind_of(layer)];
+    if (alike.size() == kMostInTurn || size >= kColdBytes) continue;
+    alike.push_back(layer);
+    size += layer.bytes / std::max(layer.experts, 1u);
+  }
+  if (kinds.empty())
+    throw Failure(options.file + " has no quantized layers; --format quantizes layers of floats");
+  return kinds;
+}
+
+/// Of layers of experts, one expert.
+std::vector<Group> groups_of_file(const Options& options, marlin_context* context) {
+  const Checkpoint checkpoint = open_checkpoint(options.file);
+  const Quantize quantize{format_of_floats(options), options.group};
+  std::vector<Group> all;
+  for (const auto& [kind, layers] : layers_by_kind(options, checkpoint.get())) {
+    Group& group = all.emplace_back();
+    for (const marlin_layer_info& layer : layers)
+      group.weights.push_back(load(context, checkpoint.get(), layer, 0, quantize));
+    group.name = name_of(info_of(group.weights.front().get()));
+  }
+  return all;
+}
+
+std::vector<Group> groups_of_shape(const Options& options, marlin_context* context) {
+  std::vector<marlin_format> formats;
+  for (const std::string& name : options.formats) formats.push_back(known(parse_format(name)));
+  if (formats.empty()) formats.push_back(MARLIN_INT4);
+  std::vector<Group> all;
+  for (const marlin_format format : formats) {
+    const RandomWeights random({format, options.n, options.k, options.group}, 1);
+    Group& group = all.emplace_back();
+    uint64_t bytes = 0;
+    while (group.weights.size() < kMostInTurn && bytes < kColdBytes) {
+      group.weights.push_back(random.pack(context));
+      bytes += info_of(group.weights.back().get()).bytes;
+    }
+    group.name = name_of(info_of(group.weights.front().get()));
+  }
+  return all;
+}
+
+std::vector<Group> groups_of(const Options& options, marlin_context* context) {
+  return options.file.empty() ? groups_of_shape(options, context)
+                              : groups_of_file(options, context);
+}
+
+/// How many groups that will be.
+size_t count_groups(const Options& options) {
+  if (options.file.empty()) return std::max<size_t>(options.formats.size(), 1);
+  return layers_by_kind(options, open_checkpoint(options.file).get()).size();
+}
+
+/// A product of m rows without memory, for what reads none. In a buffer: a GPU then stages nothing.
+marlin_gemm_desc product_without_data(const Options& options, const marlin_weights* weights,
+                                      int64_t m) {
+  const marlin_layer_info info = info_of(weights);
+  auto desc = make<marlin_gemm_desc>();
+  desc.weights = weights;
+  desc.compute = known(parse_compute(options.compute));
+  desc.a.dtype = desc.c.dtype = known(parse_activation_dtype(options.dtype));
+  desc.a.rows = desc.c.rows = m;
+  desc.a.cols = info.k;
+  desc.c.cols = info.n;
+  desc.a.memory = desc.c.memory = MARLIN_MEM_BUFFER;
+  return desc;
+}
+
+void tune(const Options& options, const Group& group) {
+  std::vector<marlin_gemm_desc> descs;
+  std::vector<const marlin_gemm_desc*> pointers;
+  for (const Weights& weights : group.weights)
+    descs.push_back(product_without_data(options, weights.get(), 1));
+  for (const marlin_gemm_desc& desc : descs) pointers.push_back(&desc);
+  auto error = make<marlin_error>();
+  check(marlin_prepare(nullptr, pointers.data(), static_cast<uint32_t>(pointers.size()),
+                       options.max_m, nullptr, &error),
+        error, "cannot tune " + group.name);
+}
+
+/// The largest M of each class, up to the limit: the library's classes are exact up to 8.
+std::vector<int64_t> rows_of_classes(int64_t max_m) {
+  std::vector<int64_t> rows;
+  for (int64_t m = 1; m < max_m; m = m < 8 ? m + 1 : 2 * m) rows.push_back(m);
+  rows.push_back(max_m);
+  return rows;
+}
+
+struct Counts {
+  int measured = 0, changed = 0, left = 0;
+};
+
+void add_rows(const Options& options, const Group& group, Table& table, Counts& counts) {
+  for (const int64_t m : rows_of_classes(options.max_m)) {
+    const std::string text = explain(product_without_data(options, group.weights.front().get(), m));
+    const std::string kernel = explained(text, "kernel"), rows = fmt::format("{}", m);
+    if (explained(text, "tuned") != "yes") {
+      ++counts.left;
+      table.row({group.name, rows, kernel, "-", "not measured", "-", "-"});
+      continue;
+    }
+    const double ns = std::stod(explained(text, "tuned_ns")),
+                 usual_ns = std::stod(explained(text, "usual_ns"));
+    const std::string usual = explained(text, "usual_kernel");
+    const bool changed = ns < usual_ns;
+    ++counts.measured;
+    counts.changed += changed ? 1 : 0;
+    std::string chosen = changed ? kernel : "the same";
+    if (changed && kernel == usual) chosen = "k_splits: " + explained(text, "k_splits");
+    table.row({group.name, rows, usual, fmt::format("{:.1f}", usual_ns / 1e3), chosen,
+               fmt::format("{:.1f}", ns / 1e3), fmt::format("{:.2f}", usual_ns / ns)});
+  }
+}
+
+/// Removes the profile of the device, if there is one.
+void reset(marlin_backend backend) {
+  const std::string path = profile_of(make_context({.backend = backend}).get()).path;
+  if (path.empty())
+    throw Failure("no profile is kept: METAL_MARLIN_PROFILE is off, or HOME is not set");
+  const bool removed = std::remove(path.c_str()) == 0;
+  fmt::print("{} {}\n", removed ? "removed" : "there is no", path);
+}
+
+ExitCode tune(const Options& options) {
+  const marlin_backend backend = known(parse_backend(options.backend));
+  if (options.reset) {
+    reset(backend);
+    return ExitCode::ok;
+  }
+  // The library reads this when a context is made; this process has none yet.
+  if (options.dry_run) setenv("METAL_MARLIN_PROFILE", "off", 1);
+  std::vector<std::string> messages;
+  const auto share =
+      static_cast<uint32_t>(options.seconds * 1e3 / static_cast<double>(count_groups(options)));
+  const Context context = make_context({.backend = backend,
+                                        .threads = options.threads,
+                                        .tune_ms = std::max(share, 1u),
+                                        .messages = &messages});
+  const std::vector<Group> groups = groups_of(options, context.get());
+  Table table({{"product"},
+               {"M", Table::Align::right},
+               {"usual kernel"},
+               {"us", Table::Align::right},
+               {"now"},
+               {"us", Table::Align::right},
+               {"ratio", Table::Align::right}});
+  Counts counts;
+  {
+    Progress progress("measuring", static_cast<double>(groups.size()));
+    double done = 0;
+    for (const Group& group : groups) {
+      progress.at(done++, group.name);
+      tune(options, group);
+      add_rows(options, group, table, counts);
+    }
+  }
+  table.print();
+  fmt::print("\n{} products measured, {} of them take another kernel or other parts of K",
+             counts.measured, counts.changed);
+  if (counts.left != 0) fmt::print("; {} not measured: give more --seconds", counts.left);
+  const ProfileInfo profile = profile_of(context.get());
+  fmt::print("\n{}\n", profile.path.empty() ? "nothing was written"
+                                            : fmt::format("profile: {}, {} products", profile.path,
+                                                          profile.products));
+  for (const std::string& message : messages) fmt::print(stderr, "{}\n", message);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Action& action) {
+  auto* sub = app.add_subcommand(
+      "tune", "Measure which kernels are fastest on this machine, and use them from now on");
+  auto options = std::make_shared<Options>();
+  const auto sizes = in_range(int64_t{1}, int64_t{1} << 24);
+  auto* file = sub->add_option("FILE", options->file, "Tune for the layers of this checkpoint")
+                   ->type_name(kFile);
+  sub->add_option("-n,--n", options->n, "Rows of the weights (out features)")
+      ->capture_default_str()
+      ->check(sizes)
+      ->excludes(file);
+  sub->add_option("-k,--k", options->k, "Columns of the weights (in features)")
+      ->capture_default_str()
+      ->check(sizes)
+      ->excludes(file);
+  sub->add_option("--format", options->formats,
+                  "Formats of a shape, a list (default: int4); or of layers of floats")
+      ->delimiter(',')
+      ->check(format_names());
+  sub->add_option("--group", options->group,
+                  "Weights that share a scale; default: the format's own, 32 (nvfp4: 16)");
+  sub->add_option("-m", options->max_m, "The most rows of activations")
+      ->capture_default_str()
+      ->check(in_range(int64_t{1}, int64_t{4096}));
+  sub->add_option("--backend", options->backend,
+                  "Where products run; auto: the first usable of cuda, metal, cpu")
+      ->capture_default_str()
+      ->check(backend_names());
+  sub->add_option("--compute", options->compute, "default or int8")
+      ->capture_default_str()
+      ->check(compute_names());
+  sub->add_option("--dtype", options->dtype, "Of the activations")
+      ->capture_default_str()
+      ->check(dtype_names());
+  sub->add_option("--threads", options->threads,
+                  "Threads of the CPU; default: all that this process may use")
+      ->check(in_range(1, 1024));
+  sub->add_option("--seconds", options->seconds, "How long to measure at most, in all")
+      ->capture_default_str()
+      ->check(in_range(0.01, 3600.0));
+  auto* dry =
+      sub->add_flag("--dry-run", options->dry_run, "Measure everything anew, and write nothing");
+  sub->add_flag("--reset", options->reset, "Only forget what was measured: remove the profile")
+      ->excludes(dry);
+  sub->footer(
+      "Products that the profile has already are shown, and not measured again.\n\n"
+      "Examples:\n"
+      "  metal-marlin tune model.gguf --seconds 30\n"
+      "  metal-marlin tune -n 4096 -k 4096 --format mxfp4,int4 -m 64\n"
+      "  metal-marlin tune --backend cpu --dry-run\n"
+      "  metal-marlin tune --reset");
+  sub->callback([&action, options] { action = [options] { return tune(*options); }; });
+}
+
+}  // namespace metal_marlin::tools
