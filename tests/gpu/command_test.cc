@@ -81,6 +81,15 @@ TEST(Report, HasWhatTheChecksOfTheKernelsFound) {
   EXPECT_EQ(checks.at("device"), "test-bed");
   EXPECT_EQ(checks.at("failure"), "");
   EXPECT_THAT(checks.at("messages").dump(), HasSubstr("regdecode_u4_f16_m32_n128_threadgroup is not used on this device: C["));
+  for (const auto& kernel : checks.at("kernels"))
+    EXPECT_THAT(kernel.at("pipeline").dump(), ContainsRegex("up to [0-9]+ threads in simdgroups of 32")) << kernel;
+  EXPECT_EQ(report.at("questions").size(), 2u) << "devices";
+  for (const auto& answers : report.at("questions")) {
+    // This GPU has no kernel for float32 activations.
+    for (const auto& each : answers.at("subnormals"))
+      EXPECT_EQ(each.at("answer"), each.at("kernel") == "" ? "not served" : "kept") << each;
+    for (const auto& each : answers.at("fragments")) EXPECT_EQ(each.at("wrong"), 0) << each;
+  }
   int refused = 0;
   for (const auto& kernel : checks.at("kernels")) refused += kernel.at("refused") == "regdecode_u4_f16_m32_n128_threadgroup";
   EXPECT_EQ(refused, 1);

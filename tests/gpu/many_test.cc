@@ -182,6 +182,67 @@ TEST(Alignment, IsThatOfAddressAndRows) {
   }
 }
 
+/// M rows of 64 x 64 weights on a device whose submissions hold 97 such rows by estimate: one tile of 64 and some.
+struct LongWork {
+  explicit LongWork(marlin_native kind = MARLIN_NATIVE_NONE) : stream(with_limit(world, kind)) {}
+  static mm::stream with_limit(World& world, marlin_native kind) {
+    world.device->change().submission_seconds = 4e-6;
+    return stream_of(world, kind);
+  }
+  /// What a product of m rows records.
+  Lines product(int64_t m) {
+    auto d = gemm_desc(w, a, c);
+    d.a.rows = d.c.rows = m;
+    world.record.take();
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    return outline(world.record.take());
+  }
+  World world;
+  mm::weights w = pack(world.context, 64, 64, 1);
+  Matrix a{world.context, 200, 64, MARLIN_F16}, c{world.context, 200, 64, MARLIN_F32};
+  mm::stream stream;
+};
+
+TEST(Submissions, HoldNoMoreThanTheirTime) {
+  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup", small = "gemv_u4_f16_m8";
+  LongWork work;
+  EXPECT_EQ(work.product(200), (Lines{tile, "commit", tile, "commit", tile, tile})) << "64, 64, 64 and 8 rows";
+  EXPECT_EQ(work.product(8), (Lines{"barrier", small})) << "72 and 8";
+  EXPECT_EQ(work.product(40), (Lines{"barrier", "commit", tile})) << "and 40 are too many";
+  EXPECT_OK(marlin_stream_flush, work.stream.get());
+  EXPECT_EQ(work.product(64), (Lines{"barrier", tile})) << "a flush begins anew";
+}
+
+TEST(Submissions, OfTheHostAreNotDivided) {
+  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  LongWork on_buffer(MARLIN_NATIVE_METAL_COMMAND_BUFFER);
+  EXPECT_EQ(on_buffer.product(200), (Lines{"barrier", tile, tile, tile, tile}));
+  LongWork on_encoder(MARLIN_NATIVE_METAL_ENCODER);
+  EXPECT_EQ(on_encoder.product(200), (Lines{"barrier", tile, tile, tile, tile, "barrier"}));
+}
+
+TEST(Submissions, OfUnpackedRowsAreTimedByTheirBytes) {
+  LongWork work;
+  const Matrix out(work.world.context, 64, 64, MARLIN_F32);
+  work.world.record.take();
+  for (int i = 0; i < 4; ++i)  // 16 KiB each, of 40,000 bytes
+    EXPECT_OK(marlin_weights_unpack, work.stream.get(), work.w.get(), nullptr, int64_t{0}, &out.view);
+  EXPECT_EQ(outline(work.world.record.take()),
+            (Lines{"unpack_u4", "barrier", "unpack_u4", "barrier", "commit", "unpack_u4", "barrier", "unpack_u4"}));
+}
+
+/// Without a limit, all is one submission.
+TEST(Submissions, HoldAnythingWhereNothingEndsThem) {
+  LongWork work;
+  work.world.device->change().submission_seconds = 0;
+  const mm::stream other = stream_of(work.world);
+  work.stream = {};
+  auto d = gemm_desc(work.w, work.a, work.c);
+  work.world.record.take();
+  EXPECT_OK(marlin_gemm, other.get(), &d);
+  EXPECT_EQ(outline(work.world.record.take()), (Lines{"regdecode_u4_f16_m64_n128_threadgroup"}));
+}
+
 /// A problem without memory: a plan asks for the layout alone.
 gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
   mm::WeightMeta meta;

@@ -138,7 +138,8 @@ Engine& engine() {
   return metal_framework::allocated_bytes;
 }
 - (uint64_t)recommendedMaxWorkingSetSize {
-  return [NSProcessInfo processInfo].physicalMemory / 4 * 3;
+  const uint64_t set = metal_framework::working_set();
+  return set != 0 ? set : [NSProcessInfo processInfo].physicalMemory / 4 * 3;
 }
 - (BOOL)hasUnifiedMemory {
   return YES;
