@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Python of two arguments and more: N, K, seconds, then values of M. Prints one line of JSON.
-constexpr const char* kScript = R"(
+constexpr const char* kScript = R"py(
 import json, sys, time
 n, k, seconds, rows = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), [int(m) for m in sys.argv[4:]]
 try:
@@ -46,7 +46,7 @@ for name, mode in ("int4", "affine"), ("mxfp4", "mxfp4"):
     except Exception as error:
         products.append({"format": name, "why_not": f"{type(error).__name__}: {error}"})
 print(json.dumps({"version": mx.__version__, "device": str(mx.default_device()), "products": products}))
-)";
+)py";
 
 /// A word for the shell that stands for exactly this text.
 std::string quoted(const std::string& text) {

@@ -251,6 +251,23 @@ TEST(Report, HasEverythingButNames) {
   }
 }
 
+/// As much of MLX as the report asks for. A product takes a millisecond.
+constexpr const char* kMlx = R"py(
+import time
+__version__, float16 = "1.2.3", "f16"
+class random:
+    class normal:
+        def __init__(self, shape): self.shape = shape
+        def astype(self, dtype): return self
+def default_device(): return "Device(gpu, 0)"
+def eval(*arrays): pass
+def quantize(w, group_size, bits, mode): return (w, mode) if mode == "mxfp4" else (w, mode, mode)
+def quantized_matmul(x, w, *rest, transpose, group_size, bits, mode):
+    assert w.shape == (96, 160) and x.shape[1] == 160 and transpose and (group_size, bits) == (32, 4)
+    assert len(rest) == (1 if mode == "mxfp4" else 2)
+    time.sleep(0.001)
+)py";
+
 /// A Python that has no MLX, is none, has one (of the test's own), or is not asked.
 TEST(Report, HasTheTimesOfMlxWhereThereIsOne) {
   const ScratchFolder scratch;
@@ -272,22 +289,8 @@ TEST(Report, HasTheTimesOfMlxWhereThereIsOne) {
   write_file(scratch.at("modules/mlx/__init__.py"), "");
   write_file(scratch.at("modules/mlx/core.py"), "raise ImportError('none for this system')\n");
   EXPECT_EQ(mlx_of(python).at("mlx").at("why_not"), "ImportError: none for this system");
-  write_file(scratch.at("modules/mlx/core.py"),
-             R"(
-import time
-__version__, float16 = "1.2.3", "f16"
-class random:
-    class normal:
-        def __init__(self, shape): self.shape = shape
-        def astype(self, dtype): return self
-def default_device(): return "Device(gpu, 0)" def eval(*arrays) : pass def quantize(w, group_size, bits, mode) : return (
-                 w, mode) if mode ==
-                     "mxfp4" else(w, mode, mode)
-                         def quantized_matmul(x, w, *rest, transpose, group_size, bits, mode) : assert w.shape == (96, 160) and
-                 x.shape[1] == 160 and transpose and
-                 (group_size, bits) == (32, 4)assert len(rest) == (1 if mode == "mxfp4" else 2) time.sleep(0.001)) ");
-      const json report = mlx_of(python),
-                 &mlx = report.at("mlx");
+  write_file(scratch.at("modules/mlx/core.py"), kMlx);
+  const json report = mlx_of(python), &mlx = report.at("mlx");
   EXPECT_EQ(mlx.at("version"), "1.2.3");
   EXPECT_EQ(mlx.at("device"), "Device(gpu, 0)");
   ASSERT_EQ(mlx.at("products").size(), 2u * 5) << mlx;

@@ -292,7 +292,7 @@ class GpuBackend final : public Backend {
   const std::string kernel_;
   const Logger logger_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
-  Memory memory_{*device_};
+  Memory memory_{*device_, [this] { return streams_.clear(); }};
   KernelCache kernels_{*device_};
   KernelHealth health_;
   StreamCache streams_{*device_};

@@ -26,8 +26,8 @@ inline constexpr int64_t kLeastSharedSlots = 256;
 /// Rows of one dispatch: without partial sums its sizes are the only limit.
 inline constexpr int64_t kMostRows = 1 << 20;
 
-/// About the longest time that a GPU takes for so many multiply-adds and bytes of operands, in
-/// seconds: the rates are a fifth or less of those of the slowest GPU that the kernels serve.
+/// The seconds that so many multiply-adds, and reading or writing so many bytes, take at rates well
+/// below those of the slowest GPU that the kernels serve.
 double slow_seconds(double multiply_adds, double bytes);
 
 /// A kernel with what it must decode: the unit in which kernels are found good or bad on a device.

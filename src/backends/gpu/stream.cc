@@ -1,5 +1,6 @@
 #include "backends/gpu/stream.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <ranges>
 #include <utility>
@@ -128,6 +129,13 @@ Result<std::unique_ptr<GpuStream>> StreamCache::take() {
   MARLIN_ASSIGN(auto queue, device_.stream({.timed = true}));
   return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE,
                                      device_.capabilities().submission_seconds, DevicePointer(), 0);
+}
+
+bool StreamCache::clear() {
+  std::array<std::unique_ptr<GpuStream>, kKept> kept;
+  const std::lock_guard lock(mutex_);
+  kept.swap(kept_);
+  return std::any_of(kept.begin(), kept.end(), [](const auto& each) { return each != nullptr; });
 }
 
 void StreamCache::put(std::unique_ptr<GpuStream> stream) {

@@ -123,6 +123,8 @@ class StreamCache {
   Result<std::unique_ptr<GpuStream>> take();
   /// Returns a stream. It is kept if it is healthy and its work is done; otherwise it is dropped.
   void put(std::unique_ptr<GpuStream> stream);
+  /// Destroys the streams that are kept, with their memory. False if there are none.
+  bool clear();
 
  private:
   static constexpr size_t kKept = 4;  // as many callers at once keep their memory
