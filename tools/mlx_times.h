@@ -15,7 +15,8 @@ struct MlxProducts {
 
 /// {"version", "device", "products": [{"format", "M", "seconds"}]}, or {"why_not": reason}. MLX
 /// runs on its own default device, the GPU of a Mac, with half activations and copies of the
-/// weights that are larger than the caches. Formats are "int4", which is MLX's affine mode with
+/// weights that are larger than the caches. A format ends with the first M that takes more than a
+/// second. Formats are "int4", which is MLX's affine mode with
 /// zeros, and "mxfp4"; groups are those of the command.
 nlohmann::ordered_json mlx_times(const MlxProducts& products);
 

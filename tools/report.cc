@@ -115,7 +115,10 @@ ordered_json roofline_of(std::span<const Measurement> products, const ordered_js
                            {"weights_gbytes_per_s", reading / 1e9},
                            {"cpu_read_gbytes_per_s", first.read_rate / 1e9},
                            {"gflops", multiplying / 1e9}};
-  const auto mlx_products = mlx.value("products", ordered_json::array());
+  const bool same_device = (mlx.value("device", "").find("cpu") != std::string::npos) ==
+                           (first.backend == backend_name(MARLIN_BACKEND_CPU));
+  const auto mlx_products =
+      same_device ? mlx.value("products", ordered_json::array()) : ordered_json::array();
   for (const Measurement& m : products) {
     ordered_json product = {{"M", m.job.m},
                             {"kernel", m.kernel},
@@ -217,7 +220,7 @@ void print_summary(const ordered_json& report) {
     int64_t wrong = 0;
     for (const auto& each : answers.at("fragments")) wrong += each.at("wrong").get<int64_t>();
     fmt::print("{}: subnormals: {}; fragments: {}\n", answers.at("backend").get<std::string>(),
-               lost.empty() ? "all kept" : lost,
+               lost.empty() ? "kept" : lost,
                wrong == 0 ? "as expected" : fmt::format("{} wrong elements", wrong));
   }
   for (const auto& line : report.at("roofline"))

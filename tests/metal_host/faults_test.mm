@@ -244,6 +244,14 @@ TEST_F(Cache, IsOfItsSystemOnly) {
   EXPECT_EQ(files().size(), 2u);
 }
 
+// A home folder may move to another Mac.
+TEST_F(Cache, IsOfItsGpuOnly) {
+  make("scale", cached());
+  metal_test_apple_family(8);
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 2u);
+}
+
 TEST_F(Cache, MayBeDamagedOrDeleted) {
   make("scale", cached());
   const std::string whole = contents(files()[0]);

@@ -87,7 +87,7 @@ Engine& engine() {
 
 @implementation MTLArchitecture
 - (NSString*)name {
-  return @"applegpu_simulated";
+  return metal_framework::string("applegpu_simulated" + std::to_string(metal_framework::apple_family()));
 }
 @end
 
