@@ -146,6 +146,9 @@ class DeviceReport {
 
   void add_to(ordered_json& report) const {
     Progress progress("reporting", static_cast<double>(all_formats().size()));
+    ordered_json answers = {{"backend", backend_name(info_.backend)}, {"device", info_.name}};
+    answers.update(device_questions(context_.get()));
+    report["questions"].push_back(std::move(answers));
     Limits limits(usable_threads());
     double done = 0;
     for (const marlin_format format : all_formats()) {
@@ -165,9 +168,6 @@ class DeviceReport {
       for (const Measurement& m : products) report["bench"].push_back(to_json(m));
       report["roofline"].push_back(roofline_of(products, report["mlx"]));
     }
-    ordered_json answers = {{"backend", backend_name(info_.backend)}, {"device", info_.name}};
-    answers.update(device_questions(context_.get()));
-    report["questions"].push_back(std::move(answers));
   }
 
  private:

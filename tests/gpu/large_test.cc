@@ -4,7 +4,12 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "backends/gpu/pack.h"
 #include "gpu.h"

@@ -1,5 +1,7 @@
 #include "backends/metal/errors.h"
 
+#include <TargetConditionals.h>
+
 namespace metal_marlin::metal {
 namespace {
 
@@ -12,8 +14,10 @@ const char* advice(NSError* error) {
     case MTLCommandBufferErrorAccessRevoked:
       return "; after too many hangs or timeouts the system lets this process use the GPU no more: "
              "restart it, or use the CPU";
+#if !TARGET_OS_IPHONE
     case MTLCommandBufferErrorDeviceRemoved:
       return "; the device is gone: make a context on another one";
+#endif
     case MTLCommandBufferErrorOutOfMemory:
       return "; free memory, and call again";
     default:
