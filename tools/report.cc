@@ -297,8 +297,8 @@ void add_report(CLI::App& app, Action& action) {
       "fragments lie as expected, a short roofline, MLX beside it where 'import mlx' works, and "
       "messages of the library.\n"
       "With -o, a summary is printed. No names of users, machines or home folders. Two reports can "
-      "be compared with diff. Exits with 1 when no device is usable or "
-      "one failed.\n\n"
+      "be compared with diff.\n"
+      "Exits with 1 when no device is usable or one failed.\n\n"
       "Examples:\n"
       "  metal-marlin report -o report.json");
   sub->callback([&action, options] { action = [options] { return write_report(*options); }; });

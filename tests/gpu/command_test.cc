@@ -109,11 +109,12 @@ TEST(Report, ShowsWrongFragments) {
   EXPECT_EQ(answers.at("backend"), "metal");
   for (const auto& each : answers.at("fragments")) {
     EXPECT_EQ(each.at("kernel"), kernel);
+    if (each.at("M") == 1) continue;  // whose one column may be right
     EXPECT_GT(each.at("wrong"), 0) << each;
     EXPECT_THAT(each.at("first").dump(), ContainsRegex("C.[0-9]+, [0-9]+. is .*, expected .*: the weight of column [0-9]+"));
   }
   for (const auto& each : answers.at("subnormals"))
-    if (each.at("dtype") == "f32") EXPECT_EQ(each.at("answer"), "not served") << each;
+    EXPECT_EQ(each.at("answer") == "not served", each.at("dtype") == "f32") << each;
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ constexpr int64_t kFour = int64_t{4} << 30;  // bytes
 TEST(ManyColumns, AreThoseOfFloat64) {
   for (const trial::Kind& kind : {trial::kKinds[0], trial::kKinds[4]})
     for (const int64_t m : {1, 20, 40}) {
-      const Gpu device({.check = false, .tensor = false}, false);
+      const Gpu device({.check = false, .changes = {}, .tensor = false}, false);
       EXPECT_TRUE(trial::holds(trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, m, 73448, 64))) << kind.name;
     }
 }
