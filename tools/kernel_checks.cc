@@ -21,7 +21,11 @@ constexpr int64_t kN = 64, kK = 256;                         // the checks have 
 ServingKernel serving(const marlin_weights* weights, marlin_format format, int64_t m) {
   const HostMatrix a(m, kK, MARLIN_F16), c(m, kN, MARLIN_F32);
   const std::string text = explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT));
-  return {format, m, explained(text, "kernel"), explained(text, "probe"),
+  return {format,
+          m,
+          explained(text, "kernel"),
+          explained(text, "probe"),
+          explained(text, "pipeline"),
           explained(text, "instead_of")};
 }
 
@@ -92,6 +96,7 @@ nlohmann::ordered_json to_json(const KernelChecks& checks) {
                                {"M", kernel.m},
                                {"kernel", kernel.kernel},
                                {"probe", kernel.probe},
+                               {"pipeline", kernel.pipeline},
                                {"refused", kernel.refused}});
   json["messages"] = checks.messages;
   json["failure"] = checks.failure;

@@ -15,7 +15,7 @@ namespace metal_marlin::tools {
 struct ServingKernel {
   marlin_format format;
   int64_t m;
-  std::string kernel, probe;
+  std::string kernel, probe, pipeline;
   std::string refused;  ///< the kernel that should serve but computes wrongly here, or ""
 };
 

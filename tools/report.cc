@@ -1,21 +1,26 @@
 // report: everything about this machine and this build that a problem report needs, in one JSON
-// file.
+// file, which also answers what is known of GPUs only on paper.
 #include "report.h"
 
 #include <fmt/core.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
+#include <span>
+#include <vector>
 
 #include "command.h"
 #include "cpu_info.h"
+#include "device_questions.h"
 #include "kernel_checks.h"
 #include "library.h"
 #include "measure.h"
+#include "mlx_times.h"
 #include "names.h"
 #include "output_file.h"
 #include "printable.h"
@@ -41,7 +46,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Options {
-  std::string output;
+  std::string output, python = "python3";
   int64_t n = 4096, k = 4096;
   double seconds = 0.2;
   bool force = false;
@@ -93,6 +98,43 @@ ordered_json about_device(const marlin_device_info& info) {
           {"why_not", info.why_not}};
 }
 
+constexpr int64_t kRows[] = {1, 8, 32, 64, 512};
+
+/// The products of one device and format, beside the fastest reading of weights and the fastest
+/// multiplying among them, and beside MLX.
+ordered_json roofline_of(std::span<const Measurement> products, const ordered_json& mlx) {
+  double reading = 0, multiplying = 0;
+  for (const Measurement& m : products) {
+    reading = std::max(reading, m.byte_rate());
+    multiplying = std::max(multiplying, m.rate());
+  }
+  const Measurement& first = products.front();
+  ordered_json roofline = {{"backend", first.backend},
+                           {"format", format_name(first.format)},
+                           {"N", first.n},
+                           {"K", first.k},
+                           {"weights_gbytes_per_s", reading / 1e9},
+                           {"cpu_read_gbytes_per_s", first.read_rate / 1e9},
+                           {"gflops", multiplying / 1e9}};
+  const bool same_device = (mlx.value("device", "").find("cpu") != std::string::npos) ==
+                           (first.backend == backend_name(MARLIN_BACKEND_CPU));
+  const auto mlx_products =
+      same_device ? mlx.value("products", ordered_json::array()) : ordered_json::array();
+  for (const Measurement& m : products) {
+    ordered_json product = {{"M", m.job.m},
+                            {"kernel", m.kernel},
+                            {"seconds", m.seconds},
+                            {"of_reading", m.byte_rate() / reading},
+                            {"of_multiplying", m.rate() / multiplying},
+                            {"nmse", m.verdict.nmse}};
+    for (const auto& theirs : mlx_products)
+      if (theirs.value("format", "") == format_name(m.format) && theirs.value("M", 0) == m.job.m)
+        product["mlx_over_ours"] = theirs.at("seconds").get<double>() / m.seconds;
+    roofline["products"].push_back(std::move(product));
+  }
+  return roofline;
+}
+
 /// The kernels that serve on one usable device, the reasons, and their speed.
 class DeviceReport {
  public:
@@ -105,6 +147,9 @@ class DeviceReport {
 
   void add_to(ordered_json& report) const {
     Progress progress("reporting", static_cast<double>(all_formats().size()));
+    ordered_json answers = {{"backend", backend_name(info_.backend)}, {"device", info_.name}};
+    answers.update(device_questions(context_.get()));
+    report["questions"].push_back(std::move(answers));
     Limits limits(usable_threads());
     double done = 0;
     for (const marlin_format format : all_formats()) {
@@ -116,11 +161,13 @@ class DeviceReport {
         report["explain"].push_back(explanation(weights.get(), format, m));
       if (format != MARLIN_INT4 && format != MARLIN_MXFP4) continue;
       Rotation rotation(pack, rotation_bytes(), kMostCopies);
-      const Job jobs[] = {{.m = 1, .dtype = dtype()}, {.m = 64, .dtype = dtype()}};
+      std::vector<Job> jobs;
+      for (const int64_t m : kRows) jobs.push_back({.m = m, .dtype = dtype()});
       const Bench bench{context_.get(), info_, &limits,
-                        options_.seconds * static_cast<double>(std::size(jobs))};
-      for (const Measurement& m : measure(bench, {&rotation, 1}, jobs))
-        report["bench"].push_back(to_json(m));
+                        options_.seconds * static_cast<double>(jobs.size())};
+      const auto products = measure(bench, {&rotation, 1}, jobs);
+      for (const Measurement& m : products) report["bench"].push_back(to_json(m));
+      report["roofline"].push_back(roofline_of(products, report["mlx"]));
     }
   }
 
@@ -149,12 +196,51 @@ class DeviceReport {
   const Context context_;
 };
 
+/// "f32 results flushed by gemv_u4_f32_m1, ..."; empty if all were kept.
+std::string lost_subnormals(const ordered_json& answers) {
+  std::string lost;
+  for (const auto& each : answers.at("subnormals"))
+    if (each.at("answer") != "kept" && each.at("answer") != "not served")
+      lost +=
+          fmt::format("{}{} {} {} by {}", lost.empty() ? "" : ", ",
+                      each.at("dtype").get<std::string>(), each.at("of").get<std::string>(),
+                      each.at("answer").get<std::string>(), each.at("kernel").get<std::string>());
+  return lost;
+}
+
+/// A few lines for people about what is in the report.
+void print_summary(const ordered_json& report) {
+  for (const auto& checks : report.at("kernel_checks")) {
+    int refused = 0;
+    for (const auto& kernel : checks.at("kernels")) refused += kernel.at("refused") != "";
+    fmt::print("{}: {} checks of kernels, {} of them refused\n",
+               checks.at("backend").get<std::string>(), checks.at("kernels").size(), refused);
+  }
+  for (const auto& answers : report.at("questions")) {
+    const std::string lost = lost_subnormals(answers);
+    int64_t wrong = 0;
+    for (const auto& each : answers.at("fragments")) wrong += each.at("wrong").get<int64_t>();
+    fmt::print("{}: subnormals: {}; fragments: {}\n", answers.at("backend").get<std::string>(),
+               lost.empty() ? "kept" : lost,
+               wrong == 0 ? "as expected" : fmt::format("{} wrong elements", wrong));
+  }
+  for (const auto& line : report.at("roofline"))
+    fmt::print("{}, {}: weights are read with {:.1f} GB/s, products reach {:.0f} Gflop/s\n",
+               line.at("backend").get<std::string>(), line.at("format").get<std::string>(),
+               line.at("weights_gbytes_per_s").get<double>(), line.at("gflops").get<double>());
+  const auto& mlx = report.at("mlx");
+  fmt::print("MLX: {}\n", mlx.contains("why_not") ? mlx.at("why_not").get<std::string>()
+                                                  : mlx.at("version").get<std::string>());
+}
+
 ExitCode write_report(const Options& options) {
   std::optional<OutputFile> output;
   if (!options.output.empty()) output.emplace(options.output, options.force);
   ordered_json report = {{"report", 1}, {"build", about_build()}, {"machine", about_system()}};
-  for (const char* part : {"devices", "kernel_checks", "explain", "bench"})
+  for (const char* part : {"devices", "kernel_checks", "explain", "questions", "bench", "roofline"})
     report[part] = ordered_json::array();
+  report["tuned"] = nullptr;
+  report["mlx"] = mlx_times({options.python, options.n, options.k, options.seconds});
   std::vector<std::string> messages, failures;
   bool usable = false;
   for (const KernelChecks& checks : check_kernels())
@@ -175,6 +261,7 @@ ExitCode write_report(const Options& options) {
   if (output) {
     output->write(text);
     output->commit();
+    print_summary(report);
     fmt::print("{}\n", options.output);
   } else {
     fmt::print("{}", text);
@@ -199,13 +286,20 @@ void add_report(CLI::App& app, Action& action) {
   sub->add_option("--seconds", options->seconds, "Time for each of its few measurements, about")
       ->capture_default_str()
       ->check(in_range(0.001, 3600.0));
+  sub->add_option("--python", options->python,
+                  "The Python whose MLX is timed on the same products; '': none")
+      ->type_name("PROGRAM")
+      ->capture_default_str();
   sub->footer(
       "Build, system, processor, devices (the unusable ones with the reason), which kernels of "
       "each GPU compute right there,\n"
-      "what explain says of some products, a short bench, and messages of the library. No names of "
-      "users, machines or home\n"
-      "folders. Two reports can be compared with diff. Exits with 1 when no device is usable or "
-      "one failed.\n\n"
+      "what explain says of some products, with the limits of each pipeline, whether subnormals "
+      "are kept and matrix\n"
+      "fragments lie as expected, a short roofline, MLX beside it where 'import mlx' works, and "
+      "messages of the library.\n"
+      "With -o, a summary is printed. No names of users, machines or home folders. Two reports can "
+      "be compared with diff.\n"
+      "Exits with 1 when no device is usable or one failed.\n\n"
       "Examples:\n"
       "  metal-marlin report -o report.json");
   sub->callback([&action, options] { action = [options] { return write_report(*options); }; });

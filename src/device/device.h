@@ -33,6 +33,9 @@ struct Capabilities {
   uint32_t threadgroup_bytes = 32 << 10;  ///< of a threadgroup
   uint32_t simd_width = 32;
   uint32_t multiprocessors = 0;  ///< that run threadgroups at once; 0: unknown
+  /// Estimated seconds of work that one submission should hold at most, because the system ends
+  /// work that keeps the device for long, and draws no window meanwhile; 0: no limit.
+  double submission_seconds = 0;
   uint32_t page_bytes =
       16 << 10;                ///< alignment of the address and the length of wrapped host memory
   bool unified_memory = true;  ///< the host reads and writes buffers at full speed
@@ -118,6 +121,9 @@ class Stream {
   /// Submits the recorded work, if any, and does not wait. On a host's own command buffer or
   /// encoder it ends nothing; the host commits.
   virtual Status commit() = 0;
+  /// commit(), amid the work of a call: what is recorded afterwards comes after it as after a
+  /// barrier.
+  virtual Status split() { return commit(); }
   /// Waits until all committed work is done. Returns MARLIN_E_TIMEOUT (0 polls, UINT64_MAX has no
   /// limit) or the late error. On a host's command buffer or encoder, returns MARLIN_E_ARGUMENT.
   virtual Status wait(uint64_t timeout_ns) = 0;

@@ -149,7 +149,9 @@ TEST_P(Faults, ReachTheCallerAndLeaveNothingBehind) {
       } else {
         struck.insert(faults.where);
         // Nobody asks after the last flush whether what was submitted has failed.
-        const bool ignored = fault == Fault::late || faults.where == "wrap";  // what is not wrapped is copied
+        // What is not wrapped is copied, and memory is asked for again when kept scratch was freed.
+        const bool again = fault == Fault::memory && faults.where == "allocate" && faults.calls > n;
+        const bool ignored = fault == Fault::late || faults.where == "wrap" || again;
         if (status != MARLIN_OK || !ignored) {
           EXPECT_EQ(status, expected(faults)) << faults.where;
         }

@@ -1,4 +1,5 @@
-// In place of the Metal backend of the library: a GPU of the test-bed that has few kernels, of which one computes wrongly.
+// In place of the Metal backend of the library: a GPU of the test-bed that has few kernels, of which one computes wrongly, and
+// that flushes float32 subnormals.
 #include <cstdio>
 
 #include "backends/gpu/gpu_backend.h"
@@ -11,8 +12,8 @@ namespace {
 using namespace device_test;
 
 /// The few that are compiled in a test's time; each kind of codes has one.
-constexpr std::string_view kKernels[] = {"gemv_fp4_f16_m1", "gemv_i8_f16_m1", "gemv_u4_f16_m1", "gemv_u4_f16_m2",
-                                         "regdecode_u4_f16_m32_n128_threadgroup"};
+constexpr std::string_view kKernels[] = {"gemv_fp4_f16_m1", "gemv_i8_f16_m1", "gemv_u4_f16_m1",
+                                         "gemv_u4_f16_m2",  "gemv_u4_f32_m1", "regdecode_u4_f16_m32_n128_threadgroup"};
 
 class FewKernels final : public dv::Device {
  public:
@@ -31,7 +32,8 @@ class FewKernels final : public dv::Device {
   Result<std::unique_ptr<dv::Stream>> stream(const dv::StreamSource& source) override { return bed_.stream(source); }
 
  private:
-  TestbedDevice bed_{{.changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x",
+  TestbedDevice bed_{{.flush_to_zero = true,
+                      .changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x",
                                    "w[t][i].thread_elements()[1] = value[t].x"}}}};
 };
 

@@ -182,6 +182,76 @@ TEST(Alignment, IsThatOfAddressAndRows) {
   }
 }
 
+/// M rows of 64 x 64 weights on a device whose submissions hold 97 such rows by estimate: one tile of 64 and some.
+struct LongWork {
+  explicit LongWork(marlin_native kind = MARLIN_NATIVE_NONE) : stream(with_limit(world, kind)) {}
+  static mm::stream with_limit(World& world, marlin_native kind) {
+    world.device->change().submission_seconds = 4e-6;
+    return stream_of(world, kind);
+  }
+  /// What a product of m rows records.
+  Lines product(int64_t m) {
+    auto d = gemm_desc(w, a, c);
+    d.a.rows = d.c.rows = m;
+    world.record.take();
+    EXPECT_OK(marlin_gemm, stream.get(), &d);
+    return outline(world.record.take());
+  }
+  World world;
+  mm::weights w = pack(world.context, 64, 64, 1);
+  Matrix a{world.context, 200, 64, MARLIN_F16}, c{world.context, 200, 64, MARLIN_F32};
+  mm::stream stream;
+};
+
+TEST(Submissions, HoldNoMoreThanTheirTime) {
+  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup", small = "gemv_u4_f16_m8";
+  LongWork work;
+  EXPECT_EQ(work.product(200), (Lines{tile, "commit", tile, "commit", tile, tile})) << "64, 64, 64 and 8 rows";
+  EXPECT_EQ(work.product(8), (Lines{"barrier", small})) << "72 and 8";
+  EXPECT_EQ(work.product(40), (Lines{"barrier", "commit", tile})) << "and 40 are too many";
+  EXPECT_OK(marlin_stream_flush, work.stream.get());
+  EXPECT_EQ(work.product(64), (Lines{"barrier", tile})) << "a flush begins anew";
+}
+
+/// Nothing is submitted in front of a dispatch that is too long by itself.
+TEST(Submissions, HoldOneDispatchAtLeast) {
+  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  LongWork work;
+  work.world.device->change().submission_seconds = 1e-6;
+  work.stream = stream_of(work.world);
+  EXPECT_EQ(work.product(128), (Lines{tile, "commit", tile}));
+}
+
+TEST(Submissions, OfTheHostAreNotDivided) {
+  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  LongWork on_buffer(MARLIN_NATIVE_METAL_COMMAND_BUFFER);
+  EXPECT_EQ(on_buffer.product(200), (Lines{"barrier", tile, tile, tile, tile}));
+  LongWork on_encoder(MARLIN_NATIVE_METAL_ENCODER);
+  EXPECT_EQ(on_encoder.product(200), (Lines{"barrier", tile, tile, tile, tile, "barrier"}));
+}
+
+TEST(Submissions, OfUnpackedRowsAreTimedByTheirBytes) {
+  LongWork work;
+  const Matrix out(work.world.context, 64, 64, MARLIN_F32);
+  work.world.record.take();
+  for (int i = 0; i < 4; ++i)  // 16 KiB each, of 40,000 bytes
+    EXPECT_OK(marlin_weights_unpack, work.stream.get(), work.w.get(), nullptr, int64_t{0}, &out.view);
+  EXPECT_EQ(outline(work.world.record.take()),
+            (Lines{"unpack_u4", "barrier", "unpack_u4", "barrier", "commit", "unpack_u4", "barrier", "unpack_u4"}));
+}
+
+/// Without a limit, all is one submission.
+TEST(Submissions, HoldAnythingWhereNothingEndsThem) {
+  LongWork work;
+  work.world.device->change().submission_seconds = 0;
+  const mm::stream other = stream_of(work.world);
+  work.stream = {};
+  auto d = gemm_desc(work.w, work.a, work.c);
+  work.world.record.take();
+  EXPECT_OK(marlin_gemm, other.get(), &d);
+  EXPECT_EQ(outline(work.world.record.take()), (Lines{"regdecode_u4_f16_m64_n128_threadgroup"}));
+}
+
 /// A problem without memory: a plan asks for the layout alone.
 gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
   mm::WeightMeta meta;
@@ -191,6 +261,49 @@ gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
   auto plan = gpu::plan_packing(meta);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return {std::move(meta), plan.value().layout, {}, {}, 0};
+}
+
+/// A problem of F16 that such weights multiply.
+mm::GemmProblem problem_of(const gpu::GpuWeights& weights) {
+  mm::GemmProblem problem;
+  problem.weights = &weights;
+  problem.a.dtype = MARLIN_F16;
+  problem.c.dtype = MARLIN_F32;
+  return problem;
+}
+
+/// A kernel that splits K whatever N is: it has room for one block of it.
+TEST(PartialSums, StayWithinTheirBudget) {
+  gpu::ProductKernel kernel = gpu::simdgroup_policy().kernels[3];  // four rows
+  kernel.activation_bytes = kernel.rows * 2 * kBlockSlots;
+  const gpu::GpuWeights weights = unpacked_weights(65536, 8 * kBlockSlots);
+  for (const int64_t m : {4, 32, 33, 1000}) {
+    const auto plan = gpu::plan_with(kernel, problem_of(weights), m, {});
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan.value().splits, 8);
+    EXPECT_EQ(plan.value().m_block, std::min<int64_t>(m, 32));
+    EXPECT_LE(plan.value().partial_bytes, uint64_t{64} << 20);
+  }
+}
+
+/// The first rows of a kernel, where it splits K most, may need the most scratch.
+TEST(PlanBreakpoints, AreWhereKernelsBegin) {
+  const auto all = gpu::simdgroup_policy().kernels;
+  gpu::ProductKernel kernels[] = {all.front(), all.back()};
+  kernels[0].m_max = 10, kernels[1].m_min = 11;
+  const gpu::Policy policy{kernels};
+  const gpu::KernelHealth health;
+  dv::Capabilities device;
+  device.matrix = true;
+  const gpu::PlanRules rules{device, health, policy, {}};
+  const gpu::GpuWeights weights = unpacked_weights(2560, 8192);
+  const mm::GemmProblem problem = problem_of(weights);
+  const auto scratch = [&](int64_t m) { return gpu::plan_gemm(problem, m, rules).value().scratch_bytes(); };
+  uint64_t most = 0, told = 0;
+  for (int64_t m = 1; m <= 400; ++m) most = std::max(most, scratch(m));
+  for (const int64_t m : gpu::plan_breakpoints(problem, 400, rules).value()) told = std::max(told, scratch(m));
+  EXPECT_GT(most, std::max(scratch(10), scratch(400))) << "else this test says nothing";
+  EXPECT_EQ(told, most);
 }
 
 /// What prepares for M up to a limit asks for few values of M: among them are the most scratch and every variant of all M.

@@ -114,6 +114,34 @@ TEST(Memory, TheBudgetIsTheWorkingSet) {
   EXPECT_OK(marlin_buffer_create, world.context.get(), uint64_t{90000}, first.out());
 }
 
+/// Scratch of calls without a stream is kept for the next of them, but not while somebody else lacks memory.
+TEST(Memory, ThatIsKeptForLaterCallsIsFreedInNeed) {
+  World world;
+  Product p(world, 5, 64, 8192);  // which splits K
+  EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+  const int with_scratch = world.record.buffers;
+  world.device->change().working_set_bytes = 1;
+  marlin_buffer* buffer = nullptr;
+  EXPECT_FAILS(MARLIN_E_MEMORY, "are in use of the device's working set of 1", marlin_buffer_create, world.context.get(),
+               uint64_t{8}, &buffer);
+  EXPECT_EQ(world.record.buffers, with_scratch - 1) << "even so, all was freed that could be";
+  world.device->change().working_set_bytes = 0;
+  EXPECT_OK(marlin_gemm, nullptr, &p.desc);
+  EXPECT_EQ(world.record.buffers, with_scratch);
+  EXPECT_CALL(*world.mock, allocate(_, _, _))
+      .Times(2)
+      .WillOnce([](uint64_t, dv::Placement, const char*) {
+        return Result<dv::BufferRef>(Status::error(MARLIN_E_MEMORY, "no memory"));
+      })
+      .WillRepeatedly([&](uint64_t bytes, dv::Placement placement, const char* label) {
+        return world.device->allocate(bytes, placement, label);
+      });
+  mm::buffer made;
+  EXPECT_OK(marlin_buffer_create, world.context.get(), uint64_t{8}, made.out());
+  EXPECT_EQ(world.record.buffers, with_scratch) << "the buffer in place of the scratch";
+  testing::Mock::VerifyAndClearExpectations(world.mock.get());
+}
+
 TEST(Memory, WithoutUnifiedMemoryWeightsAreCopied) {
   World world;
   world.device->change().unified_memory = false;

@@ -40,6 +40,14 @@ class TestbedBuffer final : public dv::Buffer {
 
 std::byte* data_of(const dv::BufferRef& buffer) { return static_cast<const TestbedBuffer&>(*buffer).data(); }
 
+/// Threadgroups along x that a product does not run.
+uint32_t skipped_groups(const TestbedOptions& options, const std::string& kernel) {
+  if (!kernel.starts_with("gemv_") && !kernel.starts_with("regdecode_")) return 0;
+  const size_t columns = kernel.find("_n");
+  return static_cast<uint32_t>(options.skipped_columns /
+                               (columns == std::string::npos ? 32 : std::stol(kernel.substr(columns + 2))));
+}
+
 class TestbedKernel final : public dv::Kernel {
  public:
   TestbedKernel(std::string_view called, bed::Kernel compiled, uint32_t threads)
@@ -109,7 +117,8 @@ class TestbedStream final : public dv::Stream {
       places.push_back({index, data_of(a.buffer) + a.offset, a.buffer->bytes() - a.offset});
       kept.push_back(a.buffer);
     }
-    made->groups(d.groups.x, d.groups.y, d.groups.z).threads(d.threads.x, d.threads.y, d.threads.z);
+    made->groups(d.groups.x - skipped_groups(options_, kernel.name), d.groups.y, d.groups.z)
+        .threads(d.threads.x, d.threads.y, d.threads.z);
     made->check(options_.check).count(options_.counted != nullptr);
     made->seed(options_.seed).flush_to_zero(options_.flush_to_zero);
     recorded_.back().push_back([this, made, kept, places, name = kernel.name] {
@@ -255,6 +264,11 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
     if (at == std::string::npos)
       return Status::error(MARLIN_E_INTERNAL, "%s has no \"%s\"", change.file.c_str(), change.from.c_str());
     changed.replace(at, change.from.size(), change.to);
+  }
+  if (const uint32_t skipped = skipped_groups(options_, name); skipped != 0) {
+    const std::string begin = "(PRODUCT_PARAMETERS(T)) {";
+    for (size_t at = 0; (at = changed.find(begin, at)) != std::string::npos;)
+      changed.insert(at += begin.size(), "group.x += " + std::to_string(skipped) + ";");
   }
   bed::CompileOptions options;
   options.defines = source.defines;

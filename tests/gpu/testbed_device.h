@@ -29,6 +29,8 @@ struct TestbedOptions {
     std::string file, from, to;
   };
   std::vector<Change> changes;
+  /// Columns of C whose threadgroups do not run, a multiple of every tile's: those before the ones that a test looks at.
+  int64_t skipped_columns = 0;
   bool tensor = true;   ///< the device has tensor operations
   bool unified = true;  ///< off: the host does not reach the device's memory
   /// Gets the work of every dispatch that ran. All of them are then counted, which takes ten times as long.

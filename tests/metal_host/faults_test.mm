@@ -3,6 +3,7 @@
 #include <iterator>
 #include <regex>
 
+#include "backends/metal/objects.h"
 #include "fixture.h"
 
 namespace metal_marlin::metal {
@@ -96,6 +97,31 @@ INSTANTIATE_TEST_SUITE_P(Codes, LateErrors,
                                            MTLCommandBufferErrorInvalidResource, MTLCommandBufferErrorMemoryless,
                                            MTLCommandBufferErrorDeviceRemoved, MTLCommandBufferErrorStackOverflow));
 
+/// The errors by which the system refuses any work say what the host can do.
+TEST_F(Faults, RefusalsOfTheSystemSayWhatToDo) {
+  open();
+  const struct {
+    MTLCommandBufferError code;
+    const char* advice;
+  } kCases[] = {{MTLCommandBufferErrorNotPermitted, "call again in the foreground"},
+                {MTLCommandBufferErrorAccessRevoked, "restart it, or use the CPU"},
+                {MTLCommandBufferErrorDeviceRemoved, "make a context on another one"},
+                {MTLCommandBufferErrorOutOfMemory, "free memory, and call again"},
+                {MTLCommandBufferErrorPageFault, "Address Fault Error"}};
+  BufferRef y = buffer(64);
+  for (const auto& each : kCases) {
+    metal_test_refuse_command_buffers(static_cast<long>(each.code));
+    auto on = stream();
+    EXPECT_OK(on->fill(y, 0, 4, 1));
+    EXPECT_OK(on->commit());
+    EXPECT_THAT(on->wait(UINT64_MAX).message(), ::testing::EndsWith(each.advice));
+    metal_test_refuse_command_buffers(0);
+    auto other = stream();
+    EXPECT_OK(other->fill(y, 0, 4, 1));
+    EXPECT_OK(finish(*other)) << "another stream works as soon as the system lets it";
+  }
+}
+
 TEST_F(Faults, ErrorsOfTheHostsCommandBufferAreSeen) {
   open();
   @autoreleasepool {
@@ -123,6 +149,28 @@ TEST_F(Faults, TheDeviceGoesAway) {
   EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);
   EXPECT_EQ(count_devices(), 0u);
   EXPECT_CODE(create_device(options()).status(), MARLIN_E_NO_DEVICE);
+}
+
+// Metal orders encoders by the memory that they use only where it tracks the memory.
+TEST_F(Faults, MemoryIsTracked) {
+  open();
+  alignas(65536) static std::byte pages[65536];
+  for (const BufferRef& each : {buffer(64, Placement::device), buffer(64), device->wrap(pages, sizeof pages).take()})
+    EXPECT_EQ(static_cast<const MetalBuffer&>(*each).buffer().hazardTrackingMode, MTLHazardTrackingModeTracked);
+}
+
+TEST_F(Faults, MemoryOfTheDeviceIsResidentWhileItLives) {
+  open();
+  auto on = stream();
+  BufferRef y = buffer(64), first = buffer(64, Placement::device), second = buffer(64, Placement::device);
+  const auto resident = [&] {
+    EXPECT_OK(on->fill(y, 0, 64, 1));
+    EXPECT_OK(finish(*on));
+    return metal_test_resident_allocations();
+  };
+  EXPECT_EQ(resident(), 2u);
+  second.reset();
+  EXPECT_EQ(resident(), 1u);
 }
 
 TEST_F(Faults, ResidencyIsNoNeed) {
@@ -192,6 +240,14 @@ TEST_F(Cache, IsOfItsShadersOnly) {
 TEST_F(Cache, IsOfItsSystemOnly) {
   make("scale", cached());
   metal_test_os_version("Version 15.1 (simulated)");
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 2u);
+}
+
+// A home folder may move to another Mac.
+TEST_F(Cache, IsOfItsGpuOnly) {
+  make("scale", cached());
+  metal_test_apple_family(8);
   make("scale", cached());
   EXPECT_EQ(files().size(), 2u);
 }

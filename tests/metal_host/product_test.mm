@@ -87,6 +87,25 @@ TEST_F(Products, AtOnce) {
   expect_product();
 }
 
+// An app goes to the background and comes back. Nothing is remembered of the time in between: neither kernels as wrong, nor
+// streams.
+TEST_F(Products, InTheBackgroundAreErrorsAndInTheForegroundRightAgain) {
+  const GemmProblem once = problem();
+  for (const bool probed : {false, true}) {
+    SCOPED_TRACE(probed ? "probed before" : "probed in the background");
+    metal_test_refuse_command_buffers(MTLCommandBufferErrorNotPermitted);
+    for (int i = 0; i < 2; ++i) {
+      const Status refused = plan_and_run(*backend, nullptr, once);
+      EXPECT_EQ(refused.code(), MARLIN_E_DEVICE);
+      EXPECT_EQ(refused.native_code(), static_cast<int32_t>(MTLCommandBufferErrorNotPermitted));
+      EXPECT_THAT(refused.message(), ::testing::HasSubstr("call again in the foreground"));
+    }
+    metal_test_refuse_command_buffers(0);
+    EXPECT_OK(plan_and_run(*backend, nullptr, once));
+    expect_product();
+  }
+}
+
 TEST_F(Products, OnTheHostsCommandBuffer) {
   @autoreleasepool {
     id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];

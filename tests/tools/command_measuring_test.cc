@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AnyOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -307,23 +308,90 @@ TEST(Report, HasEverythingButNames) {
   const std::string file = scratch.at("report.json");
   const Ran ran = run_command({"report", "-o", file, "-n", "96", "-k", "160", "--seconds", "0.002"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_EQ(ran.out, file + "\n");
+  EXPECT_THAT(ran.out, HasSubstr("cpu: subnormals: kept; fragments: as expected\n"));
+  EXPECT_THAT(ran.out, HasSubstr("cpu, mxfp4: weights are read with "));
+  EXPECT_THAT(ran.out, EndsWith("\n" + file + "\n"));
   const std::string text = read_file(file);
   const json report = json::parse(text);
-  for (const char* part : {"build", "machine", "devices", "kernel_checks", "explain", "bench", "messages", "failures"})
+  for (const char* part : {"build", "machine", "devices", "kernel_checks", "explain", "questions", "bench", "roofline", "tuned",
+                           "mlx", "messages", "failures"})
     EXPECT_TRUE(report.contains(part)) << part;
   EXPECT_NE(report.at("build").at("compiler"), "");
   EXPECT_NE(report.at("machine").at("processor"), "");
   EXPECT_GE(report.at("devices").size(), 3u) << "those that are absent say why";
   EXPECT_EQ(report.at("explain").size(), 5u * 4) << "formats, M";
   for (const json& explained : report.at("explain")) EXPECT_NE(explained.at("lines").at("kernel"), "") << explained;
-  EXPECT_EQ(report.at("bench").size(), 2u * 2) << "formats, M";
+  EXPECT_EQ(report.at("bench").size(), 2u * 5) << "formats, M";
+  const json& answers = report.at("questions").at(0);
+  EXPECT_EQ(answers.at("subnormals").size(), 3u * 4) << "numbers, M";
+  for (const json& each : answers.at("subnormals")) EXPECT_EQ(each.at("answer"), "kept") << each;
+  EXPECT_EQ(answers.at("fragments").size(), 4u);
+  for (const json& each : answers.at("fragments")) EXPECT_EQ(each.at("wrong"), 0) << each;
+  ASSERT_EQ(report.at("roofline").size(), 2u);
+  for (const json& line : report.at("roofline")) {
+    EXPECT_EQ(line.at("products").size(), 5u);
+    double reading = 0, multiplying = 0;
+    for (const json& product : line.at("products")) {
+      reading = std::max(reading, product.at("of_reading").get<double>());
+      multiplying = std::max(multiplying, product.at("of_multiplying").get<double>());
+    }
+    EXPECT_EQ(reading, 1) << "of the fastest";
+    EXPECT_EQ(multiplying, 1);
+  }
   for (const json& record : report.at("bench")) EXPECT_GT(record.at("seconds"), 0) << record;
   char host[256] = "";
   ASSERT_EQ(gethostname(host, sizeof host), 0);
   if (std::string(host).size() > 4) {  // shorter ones are parts of words
     EXPECT_THAT(text, Not(HasSubstr(host)));
   }
+}
+
+/// As much of MLX as the report asks for. A product takes a millisecond.
+constexpr const char* kMlx = R"py(
+import time
+__version__, float16 = "1.2.3", "f16"
+class random:
+    class normal:
+        def __init__(self, shape): self.shape = shape
+        def astype(self, dtype): return self
+def default_device(): return "Device(cpu, 0)"
+def eval(*arrays): pass
+def quantize(w, group_size, bits, mode): return (w, mode) if mode == "mxfp4" else (w, mode, mode)
+def quantized_matmul(x, w, *rest, transpose, group_size, bits, mode):
+    assert w.shape == (96, 160) and x.shape[1] == 160 and transpose and (group_size, bits) == (32, 4)
+    assert len(rest) == (1 if mode == "mxfp4" else 2)
+    time.sleep(0.001)
+)py";
+
+/// A Python that has no MLX, is none, has one (of the test's own), or is not asked.
+TEST(Report, HasTheTimesOfMlxWhereThereIsOne) {
+  const ScratchFolder scratch;
+  const auto mlx_of = [&](const std::string& python) {
+    const Ran ran = run_command({"report", "-n", "96", "-k", "160", "--seconds", "0.002", "--python", python});
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    return json::parse(ran.out);
+  };
+  EXPECT_EQ(mlx_of("").at("mlx").at("why_not"), "no Python was to be asked");
+  EXPECT_EQ(mlx_of("/no such python").at("mlx").at("why_not"), "/no such python cannot be run, or ended early");
+  const std::string python = scratch.at("python of a test");
+  write_file(python,
+             "#!/bin/sh\n"
+             "PYTHONPATH='" +
+                 scratch.at("modules") + "' exec python3 \"$@\"\n");
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  if (std::system(("'" + python + "' -c '' 2>/dev/null").c_str()) != 0) GTEST_SKIP() << "there is no python3";
+  std::filesystem::create_directories(scratch.at("modules/mlx"));
+  write_file(scratch.at("modules/mlx/__init__.py"), "");
+  write_file(scratch.at("modules/mlx/core.py"), "raise ImportError('none for this system')\n");
+  EXPECT_EQ(mlx_of(python).at("mlx").at("why_not"), "ImportError: none for this system");
+  write_file(scratch.at("modules/mlx/core.py"), kMlx);
+  const json report = mlx_of(python), &mlx = report.at("mlx");
+  EXPECT_EQ(mlx.at("version"), "1.2.3");
+  EXPECT_EQ(mlx.at("device"), "Device(cpu, 0)");
+  ASSERT_EQ(mlx.at("products").size(), 2u * 5) << mlx;
+  for (const json& product : mlx.at("products")) EXPECT_GE(product.at("seconds"), 0.001) << product;
+  for (const json& line : report.at("roofline"))
+    for (const json& product : line.at("products")) EXPECT_GT(product.at("mlx_over_ours"), 0) << product;
 }
 
 TEST(Quickstart, RunsTheMainJob) {

@@ -19,6 +19,11 @@ const char* probe_text(KernelHealth::State state) {
 
 }  // namespace
 
+void append_limits(std::string& text, const device::Kernel& kernel) {
+  append(text, "pipeline: up to %u threads in simdgroups of %u, %u bytes of threadgroup memory\n",
+         kernel.max_threads(), kernel.simd_width(), kernel.threadgroup_bytes());
+}
+
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
   const GpuWeights& weights = weights_of(problem);
   const RowBlockLayout& layout = weights.layout;

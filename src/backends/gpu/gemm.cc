@@ -196,6 +196,12 @@ Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const
   return {};
 }
 
+Result<device::KernelRef> GemmCall::multiply_kernel(KernelCache& kernels,
+                                                    const GemmProblem& problem,
+                                                    const GemmPlan& plan) {
+  return kernels.get(multiply_variant(problem, plan, true));
+}
+
 /// Prepares rows of A, or a row for each of these routed rows, which have just been sorted.
 Status GemmCall::record_prepare(GpuStream& stream, const Places& places, const Product& product,
                                 Rows rows) {
@@ -397,6 +403,7 @@ Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t r
     partial = partial || product.plan.partial;
     const int64_t all = product_rows(*product.problem, problem_size(*product.problem));
     more = more || rows.first + rows.count < all;
+    MARLIN_RETURN_IF_ERROR(stream.make_room(slow_seconds(*product.problem, rows.count)));
     return record_multiply(stream, places, product, rows);
   };
   bool multiplied = false;

@@ -44,6 +44,9 @@ class GemmCall {
 
   /// Compiles the kernels that add() would compile, for operands of any alignment.
   static Status compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan);
+  /// The kernel that multiplies, compiled for aligned operands.
+  static Result<device::KernelRef> multiply_kernel(KernelCache& kernels, const GemmProblem& problem,
+                                                   const GemmPlan& plan);
 
  private:
   struct Product {

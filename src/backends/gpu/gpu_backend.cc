@@ -101,8 +101,9 @@ class GpuBackend final : public Backend {
       scratch.offset += skip;
       bytes = all - skip;
     }
-    return std::unique_ptr<BackendStream>(
-        std::make_unique<GpuStream>(std::move(queue), options.kind, std::move(scratch), bytes));
+    return std::unique_ptr<BackendStream>(std::make_unique<GpuStream>(
+        std::move(queue), options.kind, device_->capabilities().submission_seconds,
+        std::move(scratch), bytes));
   }
 
   Result<Plan> plan(const GemmProblem& problem) override {
@@ -145,8 +146,11 @@ class GpuBackend final : public Backend {
   }
 
   Result<std::string> explain(const PlannedGemm& product) override {
-    return explain_gemm(product.plan.as<GemmPlan>(), product.problem, rules()) +
-           "busy_ns: " + std::to_string(busy_ns_.load()) + '\n';
+    const auto& plan = product.plan.as<GemmPlan>();
+    std::string text = explain_gemm(plan, product.problem, rules());
+    const auto kernel = GemmCall::multiply_kernel(kernels_, product.problem, plan);
+    if (kernel.ok()) append_limits(text, *kernel.value());
+    return text + "busy_ns: " + std::to_string(busy_ns_.load()) + '\n';
   }
 
  private:
@@ -333,7 +337,7 @@ class GpuBackend final : public Backend {
   const std::shared_ptr<Stopwatch> stopwatch_;
   Profile profile_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
-  Memory memory_{*device_};
+  Memory memory_{*device_, [this] { return streams_.clear(); }};
   KernelCache kernels_{*device_};
   KernelHealth health_;
   StreamCache streams_{*device_};

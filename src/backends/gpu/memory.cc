@@ -27,11 +27,20 @@ struct Charged {
 
 }  // namespace
 
-Memory::Memory(device::Device& device)
-    : device_(device), used_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+Memory::Memory(device::Device& device, std::function<bool()> release)
+    : device_(device),
+      release_(std::move(release)),
+      used_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
 Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
                                            const char* label) {
+  auto made = try_allocate(bytes, placement, label);
+  if (made.status().code() != MARLIN_E_MEMORY || !release_ || !release_()) return made;
+  return try_allocate(bytes, placement, label);
+}
+
+Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement placement,
+                                               const char* label) {
   const device::Capabilities& device = device_.capabilities();
   if (device.max_buffer_bytes != 0 && bytes > device.max_buffer_bytes)
     return Status::error(MARLIN_E_MEMORY,

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "core/backend.h"
@@ -21,10 +22,12 @@ struct DevicePointer {
 /// The allocations of one backend on its device. Any thread may use it.
 class Memory {
  public:
-  explicit Memory(device::Device& device);
+  /// `release` frees memory that nobody needs now, and returns false if there is none. It is called
+  /// by allocate() and must not call it.
+  explicit Memory(device::Device& device, std::function<bool()> release = {});
   /// MARLIN_E_MEMORY, with the numbers, if the size exceeds a buffer or the budget, which is the
-  /// working set of the device. The bytes count until the last reference is gone; recorded work
-  /// holds references, too.
+  /// working set of the device, although `release` was called. The bytes count until the last
+  /// reference is gone; recorded work holds references, too.
   Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
                                      const char* label);
   /// Host and device reach the same memory at full speed.
@@ -32,7 +35,11 @@ class Memory {
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
 
  private:
+  Result<device::BufferRef> try_allocate(uint64_t bytes, device::Placement placement,
+                                         const char* label);
+
   device::Device& device_;
+  const std::function<bool()> release_;
   const std::shared_ptr<std::atomic<uint64_t>> used_;
 };
 

@@ -23,6 +23,18 @@ constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
 
+/// Of slow_seconds: multiply-adds and bytes a second. An M1 has 1,300 and 68 GB/s on paper, and the
+/// oldest iPhone with simdgroup matrices about half of that.
+constexpr double kSlowMultiplyAdds = 100e9, kSlowBytes = 10e9;
+
+/// Rows of a product that are multiplied within so many seconds on a slow GPU; at least 1.
+int64_t rows_within(double seconds, const RowBlockLayout& layout) {
+  if (seconds == 0) return kMostRows;
+  const double row = static_cast<double>(layout.n) * static_cast<double>(layout.slots);
+  return static_cast<int64_t>(
+      std::clamp(seconds * kSlowMultiplyAdds / row, 1.0, static_cast<double>(kMostRows)));
+}
+
 int64_t activation_element(ActivationKind kind) {
   if (kind == ActivationKind::f32) return 4;
   return kind == ActivationKind::i8 ? 1 : 2;
@@ -197,6 +209,18 @@ int64_t rows_of_a(const GemmProblem& problem) {
   return problem.a.rows == problem.routing.ids.rows ? problem.routing.ids.cols : 1;
 }
 
+double slow_seconds(double multiply_adds, double bytes) {
+  return std::max(multiply_adds / kSlowMultiplyAdds, bytes / kSlowBytes);
+}
+
+double slow_seconds(const GemmProblem& problem, int64_t rows) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const size_t experts = problem.routing.present() ? problem.routing.stack->size() : 1;
+  const double row = static_cast<double>(layout.n) * static_cast<double>(layout.slots);
+  return slow_seconds(static_cast<double>(rows) * row,
+                      static_cast<double>(experts) * static_cast<double>(layout.bytes));
+}
+
 int64_t problem_size(const GemmProblem& problem) {
   return problem.routing.present() ? problem.routing.ids.rows : problem.a.rows;
 }
@@ -258,7 +282,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks, tweaks.splits));
   plan.splits = ceil_div(blocks, plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);
-  int64_t most = most_rows;
+  int64_t most = std::min(most_rows, rows_within(device.submission_seconds, layout));
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
   const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
   plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);

@@ -27,6 +27,10 @@ inline constexpr int64_t kLeastSharedSlots = 256;
 /// Rows of one dispatch: without partial sums its sizes are the only limit.
 inline constexpr int64_t kMostRows = 1 << 20;
 
+/// The seconds that so many multiply-adds, and reading or writing so many bytes, take at rates well
+/// below those of the slowest GPU that the kernels serve.
+double slow_seconds(double multiply_adds, double bytes);
+
 /// A kernel with what it must decode: the unit in which kernels are found good or bad on a device.
 struct Decoder {
   std::string_view kernel;
@@ -112,6 +116,8 @@ bool interleaves(const GemmProblem& problem);
 int64_t product_rows(const GemmProblem& problem, int64_t m);
 /// The routed rows of experts that share a row of A: those of a token, or 1.
 int64_t rows_of_a(const GemmProblem& problem);
+/// slow_seconds of the multiplication of so many rows of the product, which reads all weights.
+double slow_seconds(const GemmProblem& problem, int64_t rows);
 /// Of a problem: the rows of A or, with routing, the tokens.
 int64_t problem_size(const GemmProblem& problem);
 /// MARLIN_E_UNSUPPORTED with the reason, or a plan for M (with routing: T) = max(m, 1).
@@ -126,5 +132,8 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
                                               const PlanRules& rules);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules);
+/// Appends a line with the limits of a compiled kernel. Fewer threads than the device has mean that
+/// the kernel takes many registers.
+void append_limits(std::string& text, const device::Kernel& kernel);
 
 }  // namespace metal_marlin::gpu

@@ -1,5 +1,6 @@
 #include "backends/gpu/stream.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <ranges>
 #include <utility>
@@ -24,9 +25,10 @@ Result<DevicePointer> Growing::reserve(Memory& memory, uint64_t bytes) {
 }
 
 GpuStream::GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind,
-                     DevicePointer scratch, uint64_t scratch_bytes)
+                     double submission_seconds, DevicePointer scratch, uint64_t scratch_bytes)
     : queue_(std::move(queue)),
       kind_(kind),
+      submission_seconds_(submission_seconds),
       host_scratch_(std::move(scratch)),
       host_scratch_bytes_(scratch_bytes),
       idle_(kind == MARLIN_NATIVE_NONE) {}
@@ -88,9 +90,21 @@ Status GpuStream::copy(const device::BufferRef& from, const device::BufferRef& t
 
 Status GpuStream::barrier() { return keep(queue_->barrier()); }
 
+Status GpuStream::make_room(double seconds) {
+  if (submission_seconds_ == 0 || is_hosts(kind_)) return {};
+  const double before = recorded_seconds_;
+  recorded_seconds_ += seconds;
+  if (before == 0 || recorded_seconds_ <= submission_seconds_) return {};
+  recorded_seconds_ = seconds;
+  return keep(queue_->split());
+}
+
 Status GpuStream::end() { return kind_ == MARLIN_NATIVE_METAL_ENCODER ? barrier() : Status(); }
 
-Status GpuStream::commit() { return keep(queue_->commit()); }
+Status GpuStream::commit() {
+  recorded_seconds_ = 0;
+  return keep(queue_->commit());
+}
 
 Status GpuStream::wait(uint64_t timeout_ns) {
   if (is_hosts(kind_))
@@ -113,7 +127,15 @@ Result<std::unique_ptr<GpuStream>> StreamCache::take() {
       if (kept != nullptr) return std::exchange(kept, nullptr);
   }
   MARLIN_ASSIGN(auto queue, device_.stream({.timed = true}));
-  return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE, DevicePointer(), 0);
+  return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE,
+                                     device_.capabilities().submission_seconds, DevicePointer(), 0);
+}
+
+bool StreamCache::clear() {
+  std::array<std::unique_ptr<GpuStream>, kKept> kept;
+  const std::lock_guard lock(mutex_);
+  kept.swap(kept_);
+  return std::any_of(kept.begin(), kept.end(), [](const auto& each) { return each != nullptr; });
 }
 
 void StreamCache::put(std::unique_ptr<GpuStream> stream) {

@@ -61,9 +61,10 @@ struct Staging {
 class GpuStream final : public BackendStream {
  public:
   /// If the buffer of `scratch` is not null, it is the host's scratch memory, with this many bytes
-  /// from its first multiple of kScratchAlign on.
-  GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, DevicePointer scratch,
-            uint64_t scratch_bytes);
+  /// from its first multiple of kScratchAlign on. Submissions hold up to `submission_seconds` of
+  /// work, by estimate; 0: any.
+  GpuStream(std::unique_ptr<device::Stream> queue, marlin_native kind, double submission_seconds,
+            DevicePointer scratch, uint64_t scratch_bytes);
 
   /// The first error of the device or of recording. Every call checks it first.
   Status check();
@@ -83,6 +84,9 @@ class GpuStream final : public BackendStream {
   Status copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
               uint64_t bytes);
   Status barrier();
+  /// Submits what is recorded if work of so many seconds would make the submission too long. The
+  /// host's own command buffers and encoders are not divided.
+  Status make_room(double seconds);
   /// Ends what begin() began: on a host's encoder, the host's next work comes after ours.
   Status end();
 
@@ -97,6 +101,8 @@ class GpuStream final : public BackendStream {
 
   const std::unique_ptr<device::Stream> queue_;
   const marlin_native kind_;
+  const double submission_seconds_;
+  double recorded_seconds_ = 0;  // since the last submission, by estimate
   const DevicePointer host_scratch_;
   const uint64_t host_scratch_bytes_;
   Growing own_scratch_{device::Placement::device, "scratch"};
@@ -117,6 +123,8 @@ class StreamCache {
   Result<std::unique_ptr<GpuStream>> take();
   /// Returns a stream. It is kept if it is healthy and its work is done; otherwise it is dropped.
   void put(std::unique_ptr<GpuStream> stream);
+  /// Destroys the streams that are kept, with their memory. False if there are none.
+  bool clear();
 
  private:
   static constexpr size_t kKept = 4;  // as many callers at once keep their memory

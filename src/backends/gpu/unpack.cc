@@ -40,8 +40,12 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
                 kernels.get(unpack_variant(layout, rows, out.dtype)));
   const uint32_t threads = helper_threads(*kernel);
   MARLIN_RETURN_IF_ERROR(stream.begin());
+  const double row_bytes =
+      static_cast<double>(layout.slots) * static_cast<double>(float_bytes(out.dtype));
   for (int64_t first = 0; first < out.rows; first += kMostRows) {
     const int64_t count = std::min(kMostRows, out.rows - first);
+    MARLIN_RETURN_IF_ERROR(
+        stream.make_room(slow_seconds(0, static_cast<double>(count) * row_bytes)));
     UnpackArgs args{};
     args.n = static_cast<marlin_int>(layout.n);
     args.k = static_cast<marlin_int>(layout.k);

@@ -53,6 +53,11 @@ class Commands {
   Status open_blit();
   /// Does nothing on an encoder of the host.
   void end_encoder();
+  /// Makes the fence wait for the work of the open encoder, and ends the encoder. False if none is
+  /// open.
+  bool update(id<MTLFence> fence);
+  /// Makes all encoders that are opened from now on wait for the fence.
+  void wait_for(id<MTLFence> fence) { awaited_ = fence; }
   /// Ends the encoder, and makes the memory of the recorded work resident.
   Status finish(const std::shared_ptr<Residency>& residency);
 
@@ -67,6 +72,7 @@ class Commands {
   id<MTLCommandBuffer> buffer_ = nil;
   id<MTLComputeCommandEncoder> compute_ = nil;
   id<MTLBlitCommandEncoder> blit_ = nil;
+  id<MTLFence> awaited_ = nil;
   const bool hosts_;
   bool unfinished_ = false;  // something was recorded since finish()
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();

@@ -21,6 +21,7 @@ Status Commands::open_compute() {
     return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made%s",
                          hosts_ ? ": is one of the host's open?" : "");
   compute_.label = @"metal-marlin";
+  if (awaited_ != nil) [compute_ waitForFence:awaited_];
   unfinished_ = true;
   return {};
 }
@@ -34,6 +35,7 @@ Status Commands::open_blit() {
     return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made%s",
                          hosts_ ? ": is one of the host's open?" : "");
   blit_.label = @"metal-marlin copies";
+  if (awaited_ != nil) [blit_ waitForFence:awaited_];
   unfinished_ = true;
   return {};
 }
@@ -44,6 +46,14 @@ void Commands::end_encoder() {
   [blit_ endEncoding];
   compute_ = nil;
   blit_ = nil;
+}
+
+bool Commands::update(id<MTLFence> fence) {
+  if (compute_ == nil && blit_ == nil) return false;
+  [compute_ updateFence:fence];
+  [blit_ updateFence:fence];
+  end_encoder();
+  return true;
 }
 
 Status Commands::finish(const std::shared_ptr<Residency>& residency) {

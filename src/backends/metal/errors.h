@@ -9,8 +9,9 @@
 
 namespace metal_marlin::metal {
 
-/// The message is "WHAT: DOMAIN CODE: description", and native_code is the code of the error. Out
-/// of memory is MARLIN_E_MEMORY; all other errors are MARLIN_E_DEVICE.
+/// The message is "WHAT: DOMAIN CODE: description", with advice where the system refuses work, and
+/// native_code is the code of the error. Out of memory is MARLIN_E_MEMORY; all other errors are
+/// MARLIN_E_DEVICE.
 Status to_status(NSError* error, const char* what);
 NSString* to_string(std::string_view text);
 

@@ -13,6 +13,10 @@ namespace {
 using device::BufferRef;
 using device::Capabilities;
 
+// The system ends a command buffer after some seconds, and draws no window while one runs.
+// Estimates are five times what an M1 takes, and more.
+constexpr double kSubmissionSeconds = 1;
+
 // The newest generation of the device, as n of MTLGPUFamilyApple<n>; 0: not a GPU of Apple. The
 // code uses numbers, because future generations have no names yet. A device belongs to its own
 // generation and to all earlier ones.
@@ -53,6 +57,7 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   c.matrix = true;
   c.bfloat = true;
   c.tensor = has_tensors(device, family);
+  c.submission_seconds = kSubmissionSeconds;
   return c;
 }
 

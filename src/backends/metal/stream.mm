@@ -132,6 +132,21 @@ class MetalStream final : public device::Stream {
     }
   }
 
+  // Metal orders command buffers of a queue by the memory that they use. The host may have memory
+  // that Metal does not track, for which a fence orders them.
+  Status split() override {
+    @autoreleasepool {
+      if (commands_ == nullptr || is_hosts_) return {};
+      if (fence_ == nil) fence_ = [shared_->device newFence];
+      if (fence_ == nil) return Status::error(MARLIN_E_MEMORY, "no fence could be made");
+      const bool updated = commands_->update(fence_);
+      MARLIN_RETURN_IF_ERROR(commit());
+      MARLIN_RETURN_IF_ERROR(open_commands());
+      if (updated) commands_->wait_for(fence_);
+      return {};
+    }
+  }
+
   Status wait(uint64_t timeout_ns) override {
     if (is_hosts_)
       return Status::error(MARLIN_E_ARGUMENT,
@@ -219,6 +234,7 @@ class MetalStream final : public device::Stream {
 
   std::shared_ptr<Shared> shared_;
   id<MTLCommandQueue> queue_ = nil;
+  id<MTLFence> fence_ = nil;            // of split()
   std::shared_ptr<Commands> commands_;  // null: nothing is recorded
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   const bool is_hosts_ = false, is_encoder_ = false;

@@ -44,6 +44,9 @@ void metal_test_fail_archive(size_t nth);  /* making, adding to and serializing 
 void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);
+/* From now on every command buffer that runs ends with this MTLCommandBufferError before its first command, as those of an app in
+   the background do; 0: no longer. */
+void metal_test_refuse_command_buffers(long code);
 /* Calls `call` once, amid the next newComputePipelineState..., on its thread. */
 void metal_test_call_in_pipeline(void (*call)(void* user), void* user);
 /* From now on nothing can be made, and every command buffer ends with MTLCommandBufferErrorDeviceRemoved. */
@@ -61,6 +64,13 @@ void metal_test_reverse_concurrent(bool on);
    is both) is a finding of kind "fast-math". Off unless set: it is Metal's default. The shader is compiled as with safe math
    all the same. */
 void metal_test_require_safe_math(bool on);
+
+/* The recommendedMaxWorkingSetSize of the device. Three quarters of the memory unless set; 0: unset. */
+void metal_test_working_set(unsigned long long bytes);
+/* How many allocations the residency sets held that the last committed command buffer uses. */
+size_t metal_test_resident_allocations(void);
+/* How many waits for fences have run. */
+size_t metal_test_fence_waits(void);
 
 /* The newest MTLGPUFamilyApple<n> that the device belongs to. 9 unless set. */
 void metal_test_apple_family(int newest);

@@ -197,6 +197,25 @@ TEST_F(Faults, ARemovedDeviceFailsEverything) {
   }
 }
 
+TEST_F(Faults, CommandBuffersAreRefusedAsLongAsATestWants) {
+  @autoreleasepool {
+    metal_test_refuse_command_buffers(MTLCommandBufferErrorNotPermitted);
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(run_add().error.code, static_cast<NSInteger>(MTLCommandBufferErrorNotPermitted));
+    metal_test_refuse_command_buffers(0);
+    EXPECT_TRUE(run_add().error == nil);
+  }
+}
+
+TEST_F(Faults, TheWorkingSetIsWhatATestSays) {
+  const uint64_t usual = device.recommendedMaxWorkingSetSize;
+  EXPECT_GT(usual, uint64_t{1} << 20);
+  metal_test_working_set(1 << 20);
+  EXPECT_EQ(device.recommendedMaxWorkingSetSize, uint64_t{1} << 20);
+  metal_test_reset();
+  EXPECT_EQ(device.recommendedMaxWorkingSetSize, usual);
+}
+
 TEST_F(Faults, CompletionMayBeSlow) {
   @autoreleasepool {
     metal_test_slow_completion(0.05);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,11 @@ bool device_removed();
 bool reverse_concurrent();
 bool safe_math_required();
 std::string os_version();
+/// Of the device, in bytes; 0: a test has set none.
+uint64_t working_set();
+/// Notes how many allocations the residency sets of a command buffer hold.
+void note_resident(size_t allocations);
+void note_fence_wait();
 int apple_family();
 std::chrono::duration<double> completion_delay();
 std::chrono::duration<double> wait_timeout();

@@ -37,6 +37,9 @@ struct State {
   std::map<Fault, size_t> countdown;
   size_t command_buffer_countdown = 0;
   CommandBufferFault command_buffer{0, false};
+  long refusal = 0;  // the error of every command buffer, or 0
+  uint64_t working_set = 0;
+  size_t resident = 0, fence_waits = 0;
   bool removed = false, reverse = true, safe_math = false;
   int family = kFamily;
   double delay = 0, timeout = kTimeout;
@@ -149,6 +152,7 @@ void call_in_pipeline() {
 std::optional<CommandBufferFault> command_buffer_fault() {
   return read([](State& s) -> std::optional<CommandBufferFault> {
     if (s.removed) return CommandBufferFault{kDeviceRemoved, false};
+    if (s.refusal != 0) return CommandBufferFault{s.refusal, false};
     if (s.command_buffer_countdown == 0 || --s.command_buffer_countdown != 0) return std::nullopt;
     return s.command_buffer;
   });
@@ -165,6 +169,15 @@ int apple_family() {
 }
 bool safe_math_required() {
   return read([](State& s) { return s.safe_math; });
+}
+uint64_t working_set() {
+  return read([](State& s) { return s.working_set; });
+}
+void note_resident(size_t allocations) {
+  change([&](State& s) { s.resident = allocations; });
+}
+void note_fence_wait() {
+  change([](State& s) { ++s.fence_waits; });
 }
 std::string os_version() {
   return read([](State& s) { return s.os_version; });
@@ -228,6 +241,9 @@ void metal_test_reset(void) {
     s.in_pipeline = nullptr;
     s.command_buffer_countdown = 0;
     s.removed = false;
+    s.refusal = 0;
+    s.working_set = 0;
+    s.resident = s.fence_waits = 0;
     s.reverse = true;
     s.safe_math = false;
     s.family = metal_framework::kFamily;
@@ -284,6 +300,18 @@ void metal_test_fail_command_buffer(size_t nth, long code, bool late) {
     s.command_buffer_countdown = nth;
     s.command_buffer = {code, late};
   });
+}
+void metal_test_refuse_command_buffers(long code) {
+  change([&](State& s) { s.refusal = code; });
+}
+void metal_test_working_set(unsigned long long bytes) {
+  change([&](State& s) { s.working_set = bytes; });
+}
+size_t metal_test_fence_waits(void) {
+  return read([](State& s) { return s.fence_waits; });
+}
+size_t metal_test_resident_allocations(void) {
+  return read([](State& s) { return s.resident; });
 }
 void metal_test_remove_device(void) {
   change([](State& s) { s.removed = true; });

@@ -275,6 +275,7 @@ const char* name_of(long code) {
   }
   if (groups > 0) find("debug-groups", [self describe] + " is committed with open debug groups");
   for (const auto& storage : [queue resident]) resident.push_back(storage);
+  metal_framework::note_resident(resident.size());
   // Before the queue may begin: its thread sets later states.
   if (!committed) [self reach:MTLCommandBufferStatusCommitted];
   if (![queue commit:self]) find("use-after-commit", [self describe] + " is committed twice");

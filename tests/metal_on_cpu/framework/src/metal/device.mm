@@ -87,7 +87,7 @@ Engine& engine() {
 
 @implementation MTLArchitecture
 - (NSString*)name {
-  return @"applegpu_simulated";
+  return metal_framework::string("applegpu_simulated" + std::to_string(metal_framework::apple_family()));
 }
 @end
 
@@ -138,7 +138,8 @@ Engine& engine() {
   return metal_framework::allocated_bytes;
 }
 - (uint64_t)recommendedMaxWorkingSetSize {
-  return [NSProcessInfo processInfo].physicalMemory / 4 * 3;
+  const uint64_t set = metal_framework::working_set();
+  return set != 0 ? set : [NSProcessInfo processInfo].physicalMemory / 4 * 3;
 }
 - (BOOL)hasUnifiedMemory {
   return YES;

@@ -69,6 +69,7 @@ using metal_framework::text;
   if (fence == nil) return find("nil-argument", "waitForFence: nil");
   MOCFence* waited = (MOCFence*)fence;
   [self add:[waited]() -> std::optional<metal_framework::Failure> {
+    metal_framework::note_fence_wait();
     if (!waited->updated) find("fence-not-updated", "fence '" + text(waited.label) + "' is waited for before it is updated");
     return std::nullopt;
   }];
