@@ -100,6 +100,24 @@ void Worker::locate(int space, uint64_t offset, const Access& access) {
                    static_cast<uint32_t>(access.bytes), access.write);
 }
 
+Worker::Beside Worker::beside(uintptr_t address, bool write) const {
+  Beside found;
+  const std::string does = write ? "writes" : "reads";
+  if (in_stacks(address)) {
+    found.kind = "stack-overflow", found.message = "the thread's variables need more than its stack";
+  } else if (stacks_.reaches(address)) {
+    found.kind = "out-of-bounds-thread-array", found.message = does + " far beside a variable of the thread";
+  } else if (threadgroup_.reaches(address)) {
+    found.kind = write ? "out-of-bounds-threadgroup-write" : "out-of-bounds-threadgroup-read";
+    found.message = does + " far beside the threadgroup's variables";
+  } else if (const Allocation* a = job_->memory->find(address); a && !a->in_place) {
+    found.kind = write ? "out-of-bounds-write" : "out-of-bounds-read";
+    found.buffer = a->index, found.offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(a->base));
+    found.message = does + place_text(false, a->index, found.offset) + ", which has " + bytes_text(a->bytes);
+  }
+  return found;
+}
+
 bool Worker::threadgroup_access(const Access& access) {
   const uintptr_t offset = access.address - reinterpret_cast<uintptr_t>(threadgroup_.data());
   if (offset >= threadgroup_.size()) return false;
