@@ -106,9 +106,7 @@ MSL_INLINE uint pack_float_to_unorm4x8(float4 v) {
   return uint(f.x) | uint(f.y) << 8 | uint(f.z) << 16 | uint(f.w) << 24;
 }
 MSL_INLINE uint pack_float_to_snorm4x8(float4 v) { return as_type<uint>(char4(rint(clamp(v, -1.f, 1.f) * 127.f))); }
-MSL_INLINE uint pack_float_to_unorm2x16(float2 v) {
-  return as_type<uint>(ushort2(rint(clamp(v, 0.f, 1.f) * 65535.f)));
-}
+MSL_INLINE uint pack_float_to_unorm2x16(float2 v) { return as_type<uint>(ushort2(rint(clamp(v, 0.f, 1.f) * 65535.f))); }
 MSL_INLINE uint pack_float_to_snorm2x16(float2 v) { return as_type<uint>(short2(rint(clamp(v, -1.f, 1.f) * 32767.f))); }
 MSL_INLINE uint pack_half_to_unorm4x8(half4 v) { return pack_float_to_unorm4x8(float4(v)); }
 MSL_INLINE uint pack_half_to_snorm4x8(half4 v) { return pack_float_to_snorm4x8(float4(v)); }

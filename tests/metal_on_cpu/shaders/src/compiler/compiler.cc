@@ -22,9 +22,8 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
   if (fs::exists(passed)) return true;
   const ProcessResult result =
       compile_behind(prelude_path() + "/check/check.h", folder,
-                     {"-std=c++" + std::to_string(options.language), "-fdeclspec", "-Wno-everything",
-                      "-fno-caret-diagnostics", "-fno-color-diagnostics", "-ferror-limit=0", "-Xclang",
-                      "-cl-single-precision-constant"},
+                     {"-std=c++" + std::to_string(options.language), "-fdeclspec", "-Wno-everything", "-fno-caret-diagnostics",
+                      "-fno-color-diagnostics", "-ferror-limit=0", "-Xclang", "-cl-single-precision-constant"},
                      {"-fsyntax-only"}, checkable.text);
   if (result.exit_code >= 126) return compile_error({}, result);
   const auto errors = language_errors(parse_messages(result.errors));

@@ -74,8 +74,8 @@ std::string alias_of(const TokenStream& s, size_t i) {
   return {};
 }
 
-// Whether i is between the < and > of  template <...>. As the type of a template's parameter, a pointer to a function means none
-// at run time, and Apple's compiler takes it.
+// Whether i is between the < and > of  template <...>. As the type of a template's parameter, a pointer to a function means
+// none at run time, and Apple's compiler takes it.
 bool in_template_head(const TokenStream& s, size_t i) {
   const size_t begin = statement_begin(s, i);
   if (!s.tokens[begin].is_name("template")) return false;

@@ -62,6 +62,7 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
       if (!is_shader(f)) continue;
       if (f.hasAddressTaken()) registers_.emplace_back(&f, estimate_registers(f));
       for (llvm::BasicBlock& block : f) announce(block);
+      announce_alignments(f);
       report_uninitialized(f, f.hasAddressTaken());
       f.removeFnAttr(llvm::Attribute::SanitizeMemory);
     }

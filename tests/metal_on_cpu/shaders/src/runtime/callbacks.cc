@@ -157,9 +157,10 @@ MSL_EXPORT void msl_uninitialized_use(bool unknown) {
   if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "what happens here depends on a variable of the thread that has no value";
 }
-MSL_EXPORT void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes) {
+MSL_EXPORT void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes, size_t padding) {
   Worker* w = Worker::current();
-  if (bytes == 0 || !w || !w->lane() || std::count(shadow, shadow + bytes, 0xff) != static_cast<std::ptrdiff_t>(bytes)) return;
+  if (bytes <= padding || !w || !w->lane()) return;
+  if (std::count(shadow, shadow + bytes, 0xff) < static_cast<std::ptrdiff_t>(bytes - padding)) return;
   if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "copies " + std::to_string(bytes) + " bytes of a variable of the thread that has no value";
 }
@@ -179,6 +180,13 @@ MSL_ASAN_ACCESS(2)
 MSL_ASAN_ACCESS(4)
 MSL_ASAN_ACCESS(8)
 MSL_ASAN_ACCESS(16)
+// In front of a copy, whose hook knows no alignment.
+MSL_EXPORT void msl_alignment(const void* p, size_t bytes, size_t align, bool write) {
+  Worker* w = Worker::current();
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  if (!w || !w->lane() || address % align == 0 || address < metal_on_cpu::kPage) return;
+  report_misaligned(w, {address, bytes, write, false, Where::address(__builtin_return_address(0))}, align);
+}
 MSL_EXPORT void msl_asan_loadN_noabort(const void* p, size_t n) { look_at(p, n, false, __builtin_return_address(0), 1); }
 MSL_EXPORT void msl_asan_storeN_noabort(const void* p, size_t n) { look_at(p, n, true, __builtin_return_address(0), 1); }
 MSL_EXPORT void* msl_asan_memcpy(void* to, const void* from, size_t n) {

@@ -161,8 +161,7 @@ void handle_fault(int signal, siginfo_t* info, void* data) {
   if (!w || !w->lane()) return hand_back(signal);
   if (!w->on_fiber() || t_fault.reporting) return give_up(signal);
   const bool no_address = signal == SIGSEGV ? info->si_code == SI_KERNEL : signal == SIGBUS && info->si_code == BUS_ADRALN;
-  t_fault = {signal,          program_counter(context), reinterpret_cast<uintptr_t>(info->si_addr),
-             writes(context), no_address,               true};
+  t_fault = {signal, program_counter(context), reinterpret_cast<uintptr_t>(info->si_addr), writes(context), no_address, true};
   redirect(context, *w, &report_fault);
 }
 

@@ -6,7 +6,7 @@
 namespace metal_on_cpu {
 namespace {
 
-constexpr size_t kMaxAlignment = 256;   // of what hosts bind
+constexpr size_t kMaxAlignment = 256;  // of what hosts bind
 constexpr size_t kTypeAlignment = 32;  // of ulong4, the most that code relies on
 
 }  // namespace
@@ -81,8 +81,8 @@ std::string Memory::watch(Allocation& a, bool counted) const {
   return {};
 }
 
-// Usable memory for the buffer, as misaligned as the host's; nullptr if there is none. In fast mode its end is the end of a page,
-// as far as the alignment allows.
+// Usable memory for the buffer, as misaligned as the host's; nullptr if there is none. In fast mode its end is the end of a
+// page, as far as the alignment allows.
 std::byte* Memory::slot_for(size_t slot, const Allocation& a) const {
   const size_t page = slot * kSlot + kSlot / 2, host = reinterpret_cast<uintptr_t>(a.host);
   if (checked_) {
