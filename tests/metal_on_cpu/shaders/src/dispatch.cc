@@ -17,7 +17,7 @@
 namespace metal_on_cpu {
 namespace {
 
-constexpr double kFastTimeLimit = 60;
+constexpr double kTimeLimit = 60;
 
 std::string size_text(const Size3& s) {
   return std::to_string(s.x) + " x " + std::to_string(s.y) + " x " + std::to_string(s.z);
@@ -358,7 +358,7 @@ Result<Report> Dispatch::run() {
   for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;
   job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
   job.seed = s.seed, job.step_budget = s.step_budget;
-  job.time_limit = s.time_limit.value_or(checked ? 0 : kFastTimeLimit);
+  job.time_limit = s.time_limit.value_or(kTimeLimit);
   const int workers = s.counted ? 1 : s.workers;
   job.shared = checked && workers > 1;
   Run run(job, workers);

@@ -153,7 +153,9 @@ class Sum {
     }
     int64_t n = 0;
     size_t digits = 0;
-    for (; std::isdigit(static_cast<unsigned char>(peek())) && digits < 6; digits++) n = n * 10 + (text_[at_++] - '0');
+    peek();  // to the first digit
+    for (; at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) && digits < 6; digits++)
+      n = n * 10 + (text_[at_++] - '0');
     good_ = good_ && digits > 0;
     return good_ ? n : 0;
   }

@@ -368,7 +368,7 @@ class Rewriter {
       }
       if (bounds < 1 || (n == 0 && bounds < 2)) return fail(begin, "cannot read this threadgroup variable");
       if (n == 0) type = join(s_, part, 0, bounds - 1);
-      const std::string name = s_.tokens[part[bounds - 1]].text, alias = fresh("type_");
+      const std::string name = s_.tokens[part[bounds - 1]].text, alias = fresh("type_") + "_" + name;
       text += "typedef " + type + " " + alias + join(s_, part, bounds, part.size()) + "; MSL_THREADGROUP(" + alias + "," +
               std::to_string(count_) + "," + name + ");";
     }

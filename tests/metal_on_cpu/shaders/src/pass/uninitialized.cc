@@ -297,12 +297,12 @@ class Follower {
   }
 
   // Numbers and vectors given to a function of the runtime: clang says that they must be some (noundef), which it does not of
-  // classes.
+  // classes. Two floats may come as one number of 64 bits.
   void report_arguments(llvm::CallInst& call) {
     const llvm::Function* callee = call.getCalledFunction();
     if (!callee || callee->isIntrinsic() || callee->hasFnAttribute(llvm::Attribute::SanitizeAddress)) return;
     for (unsigned k = 0; k < call.arg_size(); ++k) {
-      if (callee->hasParamAttribute(k, llvm::Attribute::NoUndef)) report_whole(call, call.getArgOperand(k));
+      if (callee->hasParamAttribute(k, llvm::Attribute::NoUndef)) report_any(call, call.getArgOperand(k));
     }
   }
 
@@ -343,10 +343,35 @@ void set_padding(llvm::IRBuilder<>& b, llvm::Value* pointer, const llvm::DataLay
     b.CreateMemSet(b.CreateConstGEP1_64(b.getInt8Ty(), variable, p.offset), b.getInt8(0), p.bytes, llvm::Align(1));
 }
 
+// Whether a pointer into it is kept somewhere, from where it may be used when the variable is gone.
+bool address_kept(const llvm::Value* pointer) {
+  return llvm::any_of(pointer->users(), [&](const llvm::User* user) {
+    if (const auto* store = llvm::dyn_cast<llvm::StoreInst>(user)) return store->getValueOperand() == pointer;
+    return llvm::isa<llvm::ReturnInst, llvm::PHINode, llvm::SelectInst, llvm::PtrToIntInst>(user) ||
+           (llvm::isa<llvm::GetElementPtrInst>(user) && address_kept(user));
+  });
+}
+
+// A variable has no value any more behind the end of its scope. The optimizer would take away what reads it there. The marks of
+// its begin stay, since inlining makes marks for variables without any.
+void mark_ends_of_scopes(llvm::Function& function) {
+  for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
+    auto* marker = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
+    if (!marker || marker->getIntrinsicID() != llvm::Intrinsic::lifetime_end) continue;
+    auto* variable = llvm::dyn_cast<llvm::AllocaInst>(marker->getArgOperand(1));
+    if (!variable || !address_kept(variable)) continue;
+    llvm::IRBuilder<> b(marker);
+    const auto bytes = function.getDataLayout().getTypeAllocSize(variable->getAllocatedType());
+    b.CreateMemSet(variable, b.CreateCall(unknown_byte(*function.getParent())), bytes, variable->getAlign());
+    marker->eraseFromParent();
+  }
+}
+
 }  // namespace
 
 void mark_uninitialized(llvm::Function& function) {
   llvm::Module& module = *function.getParent();
+  mark_ends_of_scopes(function);
   for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
     if (!is_auto_init(i)) continue;
     llvm::IRBuilder<> b(&i);

@@ -56,6 +56,14 @@ inline void access(const void* p, bool write, const void* pc) {
   look_at(p, kBytes, write, pc, kAlign);
 }
 
+// 'msl_type_6_x' (aka 'float[4]'), as the rewriter calls the type of threadgroup variable x: 'x'.
+std::string shaders_name(const std::string& type) {
+  static constexpr std::string_view kOurs = "'msl_type_";
+  if (!type.starts_with(kOurs)) return type;
+  const size_t name = type.find('_', kOurs.size()), end = type.find('\'', kOurs.size());
+  return name < end ? "'" + type.substr(name + 1, end - name) : type;
+}
+
 // Code behind a failed check would go on with what it may not have.
 void stop(const char* kind, const SourceLocation& place, const std::string& message) {
   Worker* w = Worker::current();
@@ -228,5 +236,5 @@ MSL_EXPORT void msl_asan_allocas_unpoison(uintptr_t, uintptr_t) {}
 
 MSL_EXPORT void msl_ubsan_handle_out_of_bounds(const OutOfBounds* data, uintptr_t index) {
   stop("out-of-bounds-thread-array", data->place,
-       "index " + std::to_string(static_cast<int64_t>(index)) + " into " + data->array->name);
+       "index " + std::to_string(static_cast<int64_t>(index)) + " into " + shaders_name(data->array->name));
 }

@@ -49,9 +49,7 @@ class Guarded {
   std::byte* data() const { return data_; }
   size_t size() const { return bytes_; }
   /// Whether the address is here or in the stretches around.
-  bool reaches(uintptr_t address) const {
-    return address - reinterpret_cast<uintptr_t>(all_.data()) < all_.size();
-  }
+  bool reaches(uintptr_t address) const { return address - reinterpret_cast<uintptr_t>(all_.data()) < all_.size(); }
   bool forbid(size_t offset, size_t bytes) const { return all_.forbid(kGuard + offset, bytes); }
 
  private:
@@ -60,6 +58,5 @@ class Guarded {
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };
-
 
 }  // namespace metal_on_cpu
