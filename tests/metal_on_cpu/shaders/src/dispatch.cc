@@ -348,9 +348,10 @@ Result<Report> Dispatch::run() {
     return Error{prefix + std::to_string(s.threads.count()) +
                  " threads in a threadgroup; [[max_total_threads_per_threadgroup]] is " + std::to_string(kernel->max_threads)};
   }
-  apply_constness(*kernel, s.buffers);
+  std::map<int, BufferBinding> buffers = s.buffers;
+  if (checked) apply_constness(*kernel, buffers);
   Memory memory;
-  if (std::string wrong = memory.prepare(s.buffers, s.resident, checked, s.counted); !wrong.empty())
+  if (std::string wrong = memory.prepare(buffers, s.resident, checked, s.counted); !wrong.empty())
     return Error{prefix + wrong};
   Job job;
   job.image = &image, job.kernel = kernel, job.memory = &memory;

@@ -50,6 +50,9 @@ kernel void anywhere(device int* y [[buffer(0)]], uint i [[thread_position_in_gr
 kernel void misaligned(device uchar* y [[buffer(0)]]) {
   *(device float4*)(y + 4) = *(device const float4*)y;
 }
+kernel void against_const(device const int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  ((device int*)y)[i] = 3;
+}
 kernel void good(device int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] = 2 * i; }
 )");
   return all.value();
@@ -135,6 +138,16 @@ TEST(FastMode, BuffersKeepTheMisalignmentOfTheHost) {
     EXPECT_EQ(report.value().text(), "") << first;
     EXPECT_EQ(y[static_cast<size_t>(first) + 7], 14);
   }
+}
+
+// As on a GPU, and although checked mode has a finding.
+TEST(FastMode, WritesThroughACastAwayFromConst) {
+  std::vector<int> y(8);
+  Dispatch dispatch = library().kernel("against_const").dispatch();
+  dispatch.buffer(0, y).threads(8);
+  EXPECT_THAT(dispatch.check().run().value().text(), HasSubstr("write-to-constant"));
+  EXPECT_EQ(dispatch.check(false).run().value().text(), "");
+  EXPECT_EQ(y, std::vector<int>(8, 3));
 }
 
 TEST(FastMode, RefusesBuffersThatNoSlotHolds) {
