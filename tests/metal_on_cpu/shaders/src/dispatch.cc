@@ -351,8 +351,7 @@ Result<Report> Dispatch::run() {
   std::map<int, BufferBinding> buffers = s.buffers;
   if (checked) apply_constness(*kernel, buffers);
   Memory memory;
-  if (std::string wrong = memory.prepare(buffers, s.resident, checked, s.counted); !wrong.empty())
-    return Error{prefix + wrong};
+  if (std::string wrong = memory.prepare(buffers, s.resident, checked, s.counted); !wrong.empty()) return Error{prefix + wrong};
   Job job;
   job.image = &image, job.kernel = kernel, job.memory = &memory;
   job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;

@@ -109,11 +109,15 @@ uintptr_t program_counter(const ucontext_t& context) {
 #endif
 }
 
-bool writes([[maybe_unused]] const ucontext_t& context) {
+bool writes(const ucontext_t& context) {
 #if defined(__x86_64__)
   return context.uc_mcontext.gregs[REG_ERR] & 2;
 #else
-  return false;
+  // The exception syndrome is one of the records behind the registers; its bit 6 tells a write.
+  const auto* record = reinterpret_cast<const _aarch64_ctx*>(context.uc_mcontext.__reserved);
+  while (record->magic != 0 && record->magic != ESR_MAGIC)
+    record = reinterpret_cast<const _aarch64_ctx*>(reinterpret_cast<const char*>(record) + record->size);
+  return record->magic == ESR_MAGIC && (reinterpret_cast<const esr_context*>(record)->esr >> 6 & 1);
 #endif
 }
 

@@ -214,7 +214,7 @@ class __attribute__((visibility("hidden"))) Worker {
   void* threadgroup_pointers_[kMaxBuffers] = {};
   std::vector<ThreadgroupVariable> variables_;
   size_t variables_top_ = 0, variables_bytes_ = 0;
-  size_t watched_ = 0;  // bytes of threadgroup memory that the history may know of
+  size_t watched_ = 0;          // bytes of threadgroup memory that the history may know of
   std::vector<uint8_t> owner_;  // of each byte of threadgroup memory: variable + 1
 
   // Time, for races: device and threadgroup memory are ordered by different flags.
