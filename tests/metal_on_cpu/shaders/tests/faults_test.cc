@@ -53,6 +53,12 @@ kernel void misaligned(device uchar* y [[buffer(0)]]) {
 kernel void against_const(device const int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   ((device int*)y)[i] = 3;
 }
+kernel void shared(device int* y [[buffer(0)]], uint t [[thread_index_in_threadgroup]]) {
+  threadgroup int all[64];
+  all[t] = t;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (t == 0) y[0] = all[63];
+}
 kernel void good(device int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] = 2 * i; }
 )");
   return all.value();
@@ -148,6 +154,18 @@ TEST(FastMode, WritesThroughACastAwayFromConst) {
   EXPECT_THAT(dispatch.check().run().value().text(), HasSubstr("write-to-constant"));
   EXPECT_EQ(dispatch.check(false).run().value().text(), "");
   EXPECT_EQ(y, std::vector<int>(8, 3));
+}
+
+// What a checked dispatch has recorded of threadgroup memory is of no concern to the next one, even if a fast one is between.
+TEST(FastMode, LeavesNoHistoryToTheNextCheckedDispatch) {
+  std::vector<int> y(64);
+  const auto text = [&](const char* kernel, uint32_t groups, bool checked) {
+    const auto report = library().kernel(kernel).dispatch().buffer(0, y).groups(groups).threads(64).check(checked).run();
+    return report ? report.value().text() : report.message();
+  };
+  text("shared", 6, true);  // of several threadgroups, which all write y[0]
+  EXPECT_EQ(text("good", 1, false), "");
+  EXPECT_EQ(text("shared", 1, true), "");
 }
 
 TEST(FastMode, RefusesBuffersThatNoSlotHolds) {
