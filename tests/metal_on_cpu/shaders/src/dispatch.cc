@@ -17,7 +17,7 @@
 namespace metal_on_cpu {
 namespace {
 
-constexpr double kFastTimeLimit = 60;
+constexpr double kTimeLimit = 60;
 
 std::string size_text(const Size3& s) {
   return std::to_string(s.x) + " x " + std::to_string(s.y) + " x " + std::to_string(s.z);
@@ -348,17 +348,17 @@ Result<Report> Dispatch::run() {
     return Error{prefix + std::to_string(s.threads.count()) +
                  " threads in a threadgroup; [[max_total_threads_per_threadgroup]] is " + std::to_string(kernel->max_threads)};
   }
-  apply_constness(*kernel, s.buffers);
+  std::map<int, BufferBinding> buffers = s.buffers;
+  if (checked) apply_constness(*kernel, buffers);
   Memory memory;
-  if (std::string wrong = memory.prepare(s.buffers, s.resident, checked, s.counted); !wrong.empty())
-    return Error{prefix + wrong};
+  if (std::string wrong = memory.prepare(buffers, s.resident, checked, s.counted); !wrong.empty()) return Error{prefix + wrong};
   Job job;
   job.image = &image, job.kernel = kernel, job.memory = &memory;
   job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;
   for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;
   job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
   job.seed = s.seed, job.step_budget = s.step_budget;
-  job.time_limit = s.time_limit.value_or(checked ? 0 : kFastTimeLimit);
+  job.time_limit = s.time_limit.value_or(kTimeLimit);
   const int workers = s.counted ? 1 : s.workers;
   job.shared = checked && workers > 1;
   Run run(job, workers);

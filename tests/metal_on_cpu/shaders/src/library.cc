@@ -86,6 +86,10 @@ Result<Library> Library::from_source(const std::string& text, const CompileOptio
   state->source = source.take();
   state->options = options;
   state->name = name;
+  // A brace that is missing may hide all kernels. Then no dispatch will have the compiler tell.
+  if (state->source.kernels.empty()) {
+    if (std::string wrong = state->compile_all({}); !wrong.empty()) return Error{wrong};
+  }
   Library library;
   library.state_ = std::move(state);
   return library;

@@ -54,6 +54,27 @@ class Images : public ::testing::Test {
   std::optional<Library> source_;
 };
 
+TEST_F(Images, ThatAreCutOffInTheFolderAreMadeAnew) {
+  CompileOptions options;
+  options.cache = (folder_ / "cache").string();
+  std::vector<int> y;
+  for (const bool cut : {false, true}) {
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (!entry.is_directory()) continue;
+      for (const auto& file : fs::directory_iterator(entry.path())) {
+        if (cut) fs::resize_file(file.path(), file.file_size() / 2);
+      }
+    }
+    const auto library = Library::from_source(kShader, options, "times.metal");
+    ASSERT_TRUE(library.ok()) << library.message();
+    for (const bool checked : {false, true}) {
+      const auto r = run(library.value(), "times3", int64_t{5}, checked, y);
+      ASSERT_TRUE(r.ok()) << r.message();
+      EXPECT_EQ(y, (std::vector<int>{8, 11, 14, 17}));
+    }
+  }
+}
+
 TEST_F(Images, OfALibraryHoldPartsOfItsKernels) {
   std::vector<int> y;
   for (const char* kernel : {"times0", "times7", "times8", "times19"}) {

@@ -354,12 +354,13 @@ TEST_P(Variables, ThatAreSetWhereTheyAreUsed) {
     const uint32_t l = i % 32, at = ((l / 4 & 4) + l / 2 % 4) * 8 + (l / 4 & 2) * 2 + l % 2 * 2;
     const float v = x[i], want = name == "guarded"    ? 78 + 14 * v + 1 + (v > 0 ? 2 * v : 0)
                                  : name == "tagged"   ? std::fabs(v)
+                                 : name == "padded"   ? v
                                  : name == "shuffled" ? x[i ^ 1] + x[at]
                                                       : static_cast<float>(i);
-    EXPECT_EQ(y[name == "padding" ? 3 * i + 1 : i], want) << i;
+    EXPECT_EQ(y[name == "padding" ? 3 * i + 1 : name == "padded" ? 2 * i : i], want) << i;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Checked, Variables, ::testing::Values("padding", "guarded", "tagged", "shuffled"),
+INSTANTIATE_TEST_SUITE_P(Checked, Variables, ::testing::Values("padding", "padded", "guarded", "tagged", "shuffled"),
                          [](const auto& p) { return p.param; });
 
 }  // namespace

@@ -61,11 +61,13 @@ const Refused kRefused[] = {
     {"texture", "kernel void k(texture2d<float> t [[texture(0)]]) {}\n",
      "'texture2d': textures and samplers are not supported"},
     {"ray_tracing", "using namespace raytracing;\n", "'raytracing': ray tracing is not supported"},
-    {"if_constexpr", "template <int N> int f() {\n  if constexpr (N > 1) return 1;\n  return 0;\n}\n",
-     "s.metal:4: error: constexpr if is a C++17 extension"},
-    {"structured_binding", "struct P { int a, b; };\nstatic int f() {\n  P p{1, 2};\n  auto [a, b] = p;\n  return a + b;\n}\n",
-     "s.metal:6: error: "},
-    {"fold_expression", "template <class... A> int f(A... a) { return (a + ...); }\n", "C++17 extension"},
+    {"unclosed_brace", "kernel void k(device int* y [[buffer(0)]]) {\n  y[0] = 1;\n", "s.metal:4: error: expected '}'"},
+    {"no_text", "\x91\x05\xff(", "s.metal:3: error: "},
+    {"same_index", "kernel void k(device int* y [[buffer(0)]],\n              device int* x [[buffer(0)]]) { y[0] = x[1]; }\n",
+     "s.metal:4: error: kernel 'k': parameters 'y' and 'x' have the same index [[buffer(0)]]"},
+    {"same_threadgroup_index",
+     "kernel void k(threadgroup int* y [[threadgroup(1)]], threadgroup int* x [[threadgroup(1)]]) { y[0] = x[1]; }\n",
+     "'y' and 'x' have the same index [[threadgroup(1)]]"},
     {"pointer_without_space", "static float f(float* p) { return *p; }\n",
      "s.metal:3: error: pointer parameter without an address space"},
     {"reference_without_space", "static void f(float& p) { p = 1; }\n",
@@ -128,12 +130,51 @@ class Language : public ::testing::TestWithParam<Refused> {};
 TEST_P(Language, Refuses) { EXPECT_THAT(complaint(GetParam().source), HasSubstr(GetParam().message)); }
 INSTANTIATE_TEST_SUITE_P(Rules, Language, ::testing::ValuesIn(kRefused), [](const auto& test) { return test.param.name; });
 
-TEST(LanguageVersion, SeventeenAllowsWhatFourteenDoesNot) {
+TEST(LanguageVersion, SeventeenIsTheLanguageOfMetal4) {
   CompileOptions options;
   options.language = 17;
-  EXPECT_EQ(complaint("template <int N> int f() { if constexpr (N > 1) return 1; return 0; }\nkernel void k(device int* y "
-                      "[[buffer(0)]]) { y[0] = f<2>(); }\n",
-                      options),
+  const char* const seventeen = "static_assert(__METAL_VERSION__ == 400 && __HAVE_TENSOR__);\n";
+  EXPECT_EQ(complaint(seventeen, options), "");
+  EXPECT_NE(complaint(seventeen), "");
+  EXPECT_EQ(complaint("static_assert(__METAL_VERSION__ == 320);\n"), "");
+}
+
+// As Apple's compiler takes them, which warns.
+TEST(LanguageRules, LetExtensionsOfCxx17Pass) {
+  EXPECT_EQ(complaint(R"(
+struct P { int a, b; };
+template <int N> static int above() { if constexpr (N > 1) return 1; return 0; }
+template <class... A> static int sum(A... a) { return (a + ...); }
+constant float kLeast = FLT_MIN, kMost = MAXFLOAT;
+kernel void k(device float* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  P p{.a = 1, .b = 2};
+  auto [a, b] = p;
+  if (const int n = above<2>(); n > 0) y[i] = a + b + sum(1, 2, 3) + kLeast / kMost + 0x1.8p3f;
+}
+)"),
+            "");
+}
+
+TEST(LanguageRules, LetOtherPeoplesWaysOfWritingPass) {
+  EXPECT_EQ(complaint(R"(
+#define MIN(x, y) ((x) < (y) ? (x) : (y))
+#define FIRST 100
+constant bool kFlag [[function_constant(FIRST + 0)]];
+constant short kRows [[function_constant(FIRST + 2)]];
+static float twice(device const float* p, short n) { return 2 * p[n]; }
+template <typename T, T (*read)(device const float*, short)> static T applied(device const float* p) { return read(p, 1); }
+template <typename T> static T product(T a, T b, bool use) { return use ? a * b : T(0); }
+kernel void k(device float* y [[buffer(0)]], device const bfloat* x [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  float sums[4] = { [0 ... 2] = 0.f, [3] = 1 };
+  constexpr short n = 4;
+  #pragma unroll (MIN(4, n))
+  for (short r = 0; r < MIN(4, n); ++r) sums[r] += y[r];
+  const bool use = y[0] > 0;
+  const float4 v = float4(y[0], y[1], y[2], y[3]), scaled = use ? v * 2 : 0.f, other = use ? 0.f : v * v;
+  const bfloat b = use ? x[i] : 0;
+  y[i] = sums[i & 3] + scaled.x + other.y + b + applied<float, twice>(y) + product(v, v, use).z;
+}
+)"),
             "");
 }
 

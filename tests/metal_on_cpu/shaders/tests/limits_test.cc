@@ -87,6 +87,19 @@ INSTANTIATE_TEST_SUITE_P(Loops, Endless,
                                            "in_one_thread_of_the_last_group"),
                          [](const auto& test) { return std::string(test.param); });
 
+// A barrier in each turn makes a step long, so that the budget of steps is far away.
+TEST(TimeLimit, EndsWhatHasManyStepsLeft) {
+  std::vector<float> y(1024, 1);
+  auto report = dispatch_of("at_barriers", y).check().time_limit(0.05).run();
+  ASSERT_TRUE(report.ok()) << report.message();
+  ASSERT_EQ(report.value().findings.size(), 1u);
+  EXPECT_EQ(report.value().findings[0].kind, "time-limit");
+  auto steps = dispatch_of("at_barriers", y).check().step_budget(1000).run();
+  ASSERT_TRUE(steps.ok()) << steps.message();
+  EXPECT_EQ(steps.value().findings.at(0).kind, "step-budget");
+  EXPECT_THAT(steps.value().findings.at(0).message, HasSubstr("1000 basic blocks"));
+}
+
 TEST(TimeLimit, LeavesWhatTheOtherGroupsWrote) {
   std::vector<float> y(1024, 1);
   auto report = dispatch_of("in_one_thread_of_the_last_group", y).time_limit(0.02).run();

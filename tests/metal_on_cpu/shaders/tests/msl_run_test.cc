@@ -99,6 +99,57 @@ TEST(MslRun, RepeatsAndEndsWhatDoesNotEnd) {
   EXPECT_THAT(ended.output, HasSubstr("time-limit: the dispatch has run for 0.05 s"));
 }
 
+/// A shader of these lines, in a file of that name.
+std::string shader(const std::string& name, const std::string& text) {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(MslRun, BindsOneMemoryToSeveralBuffersAndFromAByteOn) {
+  const std::string add =
+      shader("add.metal",
+             "kernel void add(device int* x [[buffer(0)]], device int* y [[buffer(1)]],\n"
+             "  device int* z [[buffer(2)]], uint i [[thread_position_in_grid]]) { y[i] = x[i] + z[i]; }\n");
+  const std::vector<std::string> words = {add,           "add",      "--grid", "2",        "--group",   "2",        "--buffer",
+                                          "int:1,2,3,4", "--buffer", "@0+8",   "--buffer", "int:5,6,7", "--offset", "2=4"};
+  for (const char* check : {"--json", "--check"}) {
+    std::vector<std::string> all = words;
+    all.emplace_back(check);
+    EXPECT_EQ(msl_run(all).exit_code, 0);
+  }
+  EXPECT_THAT(msl_run(words).output, HasSubstr("buffer 0 int: 1 2 7 9\nbuffer 2 int: 5 6 7\n"));
+}
+
+TEST(MslRun, ChecksReadOnlyBuffersAndSaysThatResultsAreMissing) {
+  const std::string put = shader("put.metal",
+                                 "kernel void put(device int* x [[buffer(0)]], device int* y [[buffer(1)]],\n"
+                                 "  uint i [[thread_position_in_grid]]) { y[i] = 1; if (i == 2) x[0] = 1; }\n");
+  const ProcessResult r = msl_run(
+      {put, "put", "--grid", "4", "--group", "2", "--buffer", "4", "--buffer", "int:zeros(4)", "--read-only", "0", "--check"});
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.output, HasSubstr("write-to-constant: writes to buffer(0), which is read-only here"));
+  EXPECT_THAT(r.output, HasSubstr("incomplete: threadgroups ended at a finding, and their results are missing\n"));
+}
+
+TEST(MslRun, EndsAfterSoManySteps) {
+  const std::string endless =
+      shader("steps.metal", "kernel void k(device int* y [[buffer(0)]]) {\n  while (y[0] == 0) {}\n}\n");
+  const ProcessResult r = msl_run({endless, "k", "--grid", "1", "--group", "1", "--buffer", "4", "--check", "--steps", "500"});
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.output, HasSubstr("step-budget: a thread has executed 500 basic blocks"));
+}
+
+TEST(MslRun, LivesThroughWritesOutOfBounds) {
+  const std::string wild = shader(
+      "wild.metal", "kernel void k(device int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n  y[i] = i;\n}\n");
+  for (const char* bytes : {"1024", "64"}) {
+    const ProcessResult r = msl_run({wild, "k", "--grid", "65536", "--group", "1024", "--buffer", bytes});
+    EXPECT_EQ(r.exit_code, 1) << r.errors;
+    EXPECT_THAT(r.output, HasSubstr("wild.metal:2: out-of-bounds-write: writes"));
+  }
+}
+
 /// Word for word, in the project's folder.
 TEST(MslRun, TheExampleOfItsHelpWorks) {
   const std::string help = msl_run({"--help"}).output;
@@ -135,6 +186,21 @@ TEST(MslRun, SaysWhatIsWrong) {
   say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "int:zeros(9999999999)"}, 2, "more than 2^32 - 1 values");
   say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "absent.bin"}, 2,
       "absent.bin: expected TYPE:V[,V...], TYPE:zeros(N), random:BYTES, a number of bytes or a file");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "40000000000"}, 2,
+      "--buffer 40000000000: expected at most 8589934591 bytes, found 40000000000");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "@3"}, 2, "--buffer @3: there is no buffer 3 in front of it");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "4", "--buffer", "@0+8"}, 2, "buffer 0 has only 4 bytes");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--buffer", "4", "--offset", "0=5"}, 2,
+      "--offset 0=5: buffer 0 has only");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--steps", "0"}, 2, "--steps 0");
+  say({kRight, "rope", "--grid", "1", "--group", "1", "--constant", "absent=1"}, 2,
+      "--constant absent=1: the shader has no such constant; it has: ");
+  const std::string open = ::testing::TempDir() + "/open.metal", self = ::testing::TempDir() + "/self.metal";
+  std::ofstream(open) << "kernel void k(device float* y [[buffer(0)]]) {\n  y[0] = 1;\n";
+  say({open, "k", "--grid", "1", "--group", "1", "--buffer", "4"}, 1, "open.metal:2: error: expected '}'");
+  std::ofstream(self) << "static int f(int n) {\n  return n < 2 ? 1 : n * f(n - 1);\n}\n"
+                         "kernel void k(device int* y [[buffer(0)]]) { y[0] = f(y[0]); }\n";
+  say({self, "k", "--grid", "1", "--group", "1", "--buffer", "4"}, 1, "self.metal:1: error: 'f(int)' calls itself");
   const std::string bad = ::testing::TempDir() + "/bad.metal";
   std::ofstream(bad) << "#include <metal_stdlib>\nkernel void k(device float* y [[buffer(0)]]) {\n  y[0] = nothing;\n}\n";
   say({bad, "k", "--grid", "1", "--group", "1", "--buffer", "4"}, 1,

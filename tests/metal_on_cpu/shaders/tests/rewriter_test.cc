@@ -42,10 +42,29 @@ TEST(Rewriter, GivesFunctionConstantsTheirValues) {
             "static constexpr msl::UndefinedConstant<int> n{\"n\"}; static constexpr bool msl_defined_n=false;");
 }
 
+TEST(Rewriter, ComputesTheIndicesOfFunctionConstants) {
+  const auto index = [](const std::string& expression) {
+    const Rewritten r = rewrite(tokenize("constant int n [[function_constant(" + expression + ")]];"), Rewriting::kCompile, {});
+    return r.constants.empty() ? -1 : static_cast<int>(r.constants[0].index);
+  };
+  EXPECT_EQ(index("100 + 2"), 102);
+  EXPECT_EQ(index("2 * (3 + 4) - 1"), 13);
+  EXPECT_EQ(index("65535"), 65535);
+  for (const char* wrong : {"", "65536", "1 +", "(1", "1 2", "-1", "3 - 4", "name", "99999999999999999999"}) {
+    EXPECT_EQ(index(wrong), -1) << wrong;
+  }
+  EXPECT_EQ(index(std::string(100000, '(') + "1"), -1);
+}
+
+TEST(Rewriter, DropsWhatThePreprocessorLeavesOfUnrolling) {
+  EXPECT_EQ(rewritten("\n#pragma unroll (MIN(4, N))\n#pragma unroll(4)\n#pragma clang loop unroll(full)\n"),
+            "\n#pragma unroll \n#pragma unroll(4)\n#pragma clang loop unroll(full)\n");
+}
+
 TEST(Rewriter, PlacesThreadgroupVariables) {
   EXPECT_THAT(rewritten("kernel void k(device float* p [[buffer(0)]]) {\n  threadgroup float a[4], b;\n  a[0] = b;\n}\n"),
-              HasSubstr("typedef float msl_type_3[ 4 ]; MSL_THREADGROUP(msl_type_3,3,a);typedef float msl_type_4; "
-                        "MSL_THREADGROUP(msl_type_4,4,b);"));
+              HasSubstr("typedef float msl_type_3_a[ 4 ]; MSL_THREADGROUP(msl_type_3_a,3,a);typedef float msl_type_4_b; "
+                        "MSL_THREADGROUP(msl_type_4_b,4,b);"));
 }
 
 TEST(Rewriter, RegistersKernelsAndInstantiations) {

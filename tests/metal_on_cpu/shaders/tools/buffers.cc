@@ -6,9 +6,11 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <optional>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 
 namespace msl_run {
 
@@ -140,13 +142,25 @@ std::string type_names() {
   return names;
 }
 
-Result<Buffer> make_buffer(const std::string& spec, uint64_t seed) {
+bool read_alias(const std::string& spec, Alias& alias) {
+  if (!spec.starts_with("@")) return false;
+  const size_t plus = spec.find('+');
+  if (plus != std::string::npos && !number(spec.substr(plus + 1), alias.offset)) return false;
+  return number(spec.substr(1, plus == std::string::npos ? plus : plus - 1), alias.buffer);
+}
+
+namespace {
+
+Result<Buffer> made(const std::string& spec, uint64_t seed) {
   size_t bytes = 0;
-  if (number(spec, bytes)) return Buffer{std::vector<char>(bytes)};
+  const auto too_large = [&] {
+    return Error{spec + ": expected at most " + std::to_string(kMostBytes) + " bytes, found " + std::to_string(bytes)};
+  };
+  if (number(spec, bytes)) return bytes > kMostBytes ? Result<Buffer>(too_large()) : Buffer{std::vector<char>(bytes)};
   const size_t colon = spec.find(':');
   const std::string first = spec.substr(0, colon);
   if (colon != std::string::npos && first == "random" && number(spec.substr(colon + 1), bytes))
-    return Buffer{random_floats(bytes, seed)};
+    return bytes > kMostBytes ? Result<Buffer>(too_large()) : Buffer{random_floats(bytes, seed)};
   for (const Type& type : kTypes) {
     if (colon != std::string::npos && first == type.name) return typed(type, spec, spec.substr(colon + 1));
   }
@@ -157,6 +171,18 @@ Result<Buffer> make_buffer(const std::string& spec, uint64_t seed) {
   }
   const std::string all = text.str();
   return Buffer{std::vector<char>(all.begin(), all.end())};
+}
+
+}  // namespace
+
+Result<Buffer> make_buffer(const std::string& spec, uint64_t seed) {
+  try {
+    return made(spec, seed);
+  } catch (const std::bad_alloc&) {
+    return Error{spec + ": the system does not give this much memory"};
+  } catch (const std::length_error&) {
+    return Error{spec + ": more bytes than a buffer can have"};
+  }
 }
 
 std::string values_text(const Buffer& buffer) {

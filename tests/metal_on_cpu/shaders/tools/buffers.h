@@ -24,10 +24,18 @@ struct Buffer {
   const Type* type = nullptr;  // none: a size, a file or random bytes, which are not printed
 };
 
+/// @N or @N+BYTES: the memory of buffer N, from a byte on.
+struct Alias {
+  int buffer = 0;
+  size_t offset = 0;
+};
+bool read_alias(const std::string& spec, Alias& alias);
+
 /// The names of the types of values, for the help.
 std::string type_names();
 
-/// TYPE:V[,V...], TYPE:zeros(N), random:BYTES, a number of bytes, or the name of a file.
+/// TYPE:V[,V...], TYPE:zeros(N), random:BYTES, a number of bytes, or the name of a file. At most kMostBytes.
+constexpr size_t kMostBytes = (size_t{1} << 33) - 1;
 metal_on_cpu::Result<Buffer> make_buffer(const std::string& spec, uint64_t seed);
 
 /// "float: 1 2.5 3"; of a long buffer the first values and their number.

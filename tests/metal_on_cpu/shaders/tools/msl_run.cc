@@ -5,6 +5,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ const std::string kUsage =
     "                              TYPE is one of " +
     msl_run::type_names() +
     "\n"
+    "                              @M or @M+BYTES: the memory of buffer M, from a byte on\n"
+    "  --offset N=BYTES            binds buffer N from this byte on\n"
+    "  --read-only N               a write to buffer N is a finding, whatever the kernel declares\n"
     "  --out N=FILE                writes buffer N to a file afterwards\n"
     "  --threadgroup N=BYTES       threadgroup memory of [[threadgroup(N)]]\n"
     "  --constant N=V, NAME=V      a function constant: true, false, an integer or a number with a point\n"
@@ -45,9 +49,10 @@ const std::string kUsage =
     "  --json                      findings and counters as JSON; buffers are not printed\n"
     "  --seed N                    order of lanes, simdgroups and threadgroups\n"
     "  --workers N                 host threads\n"
-    "  --time-limit SECONDS        of CPU time for each of them; 0 is none (default: 60, with --check none)\n"
+    "  --time-limit SECONDS        of CPU time for each of them; 0 is none (default: 60)\n"
+    "  --steps N                   with --check, the basic blocks that a thread may execute (default: 100000000)\n"
     "  --repeat N                  then runs it N times more and prints the least and the median CPU time of these\n"
-    "  --language 14|17            C++14 (Metal up to 3.2, the default) or C++17 (Metal 4)\n"
+    "  --language 14|17            of Metal up to 3.2 (the default), or of Metal 4, with tensors\n"
     "  --contraction MODE          which a * b + c are rounded once: off, float (the default) or all\n"
     "  --flush-to-zero             float subnormals are zero\n"
     "  --list                      prints the names of the kernels and stops\n"
@@ -61,12 +66,13 @@ const std::string kUsage =
 
 struct Arguments {
   std::string file, kernel, emit;
-  std::vector<std::pair<int, std::string>> buffers, outputs, threadgroup;
+  std::vector<std::pair<int, std::string>> buffers, outputs, threadgroup, offsets;
+  std::set<int> read_only;
   std::vector<std::string> constants;
   CompileOptions options;
   std::optional<Size3> grid, group;
   bool check = false, count = false, json = false, flush = false, list = false;
-  uint64_t seed = 0;
+  uint64_t seed = 0, steps = 0;  // 0 steps: as many as the library says
   int workers = 1, repeat = 0;
   std::optional<double> time_limit;
   std::string wrong;
@@ -103,6 +109,13 @@ bool option_with_value(Arguments& a, const std::string& name, const std::string&
     a.buffers.push_back(*numbered(value, a.buffers.empty() ? 0 : a.buffers.back().first + 1));
   else if (name == "--out")
     a.outputs.push_back(*numbered(value, 0));
+  else if (name == "--offset")
+    a.offsets.push_back(*numbered(value, 0));
+  else if (name == "--read-only") {
+    int buffer = 0;
+    return number(value, buffer) && a.read_only.insert(buffer).second;
+  } else if (name == "--steps")
+    return number(value, a.steps) && a.steps > 0;
   else if (name == "--threadgroup")
     a.threadgroup.push_back(*numbered(value, 0));
   else if (name == "--constant")
@@ -198,14 +211,53 @@ std::string time_text(std::vector<double> seconds) {
   return text;
 }
 
-// Hands the buffers and sizes to the dispatch. Empty, or the message of what is wrong.
-std::string prepare(const Arguments& a, Dispatch& dispatch, std::map<int, msl_run::Buffer>& memory) {
+// What a buffer is bound to: memory of its own or of another buffer, from a byte on.
+struct Range {
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Empty, or the message of what is wrong.
+std::string bind_buffers(const Arguments& a, Dispatch& dispatch, std::map<int, msl_run::Buffer>& memory) {
+  std::map<int, Range> ranges;
+  const auto from = [&](int index, size_t offset, Range& range) {
+    const auto found = ranges.find(index);
+    if (found == ranges.end()) return "there is no buffer " + std::to_string(index) + " in front of it";
+    if (offset > found->second.bytes)
+      return "buffer " + std::to_string(index) + " has only " + std::to_string(found->second.bytes) + " bytes";
+    range = {found->second.data + offset, found->second.bytes - offset};
+    return std::string();
+  };
   for (const auto& [index, spec] : a.buffers) {
+    msl_run::Alias alias;
+    if (msl_run::read_alias(spec, alias)) {
+      if (const std::string wrong = from(alias.buffer, alias.offset, ranges[index]); !wrong.empty())
+        return "--buffer " + spec + ": " + wrong;
+      continue;
+    }
     auto made = msl_run::make_buffer(spec, a.seed + static_cast<uint64_t>(index));
     if (!made) return "--buffer " + made.message();
     msl_run::Buffer& buffer = memory[index] = made.take();
-    dispatch.buffer(index, buffer.bytes.data(), buffer.bytes.size());
+    ranges[index] = {buffer.bytes.data(), buffer.bytes.size()};
   }
+  for (const auto& [index, text] : a.offsets) {
+    size_t offset = 0;
+    if (!number(text, offset)) return "--offset " + text + ": expected N=BYTES";
+    if (const std::string wrong = from(index, offset, ranges[index]); !wrong.empty())
+      return "--offset " + std::to_string(index) + "=" + text + ": " + wrong;
+  }
+  for (const auto& [index, range] : ranges) {
+    if (a.read_only.contains(index))
+      dispatch.buffer(index, static_cast<const void*>(range.data), range.bytes);
+    else
+      dispatch.buffer(index, static_cast<void*>(range.data), range.bytes);
+  }
+  return "";
+}
+
+// Hands the buffers and sizes to the dispatch. Empty, or the message of what is wrong.
+std::string prepare(const Arguments& a, Dispatch& dispatch, std::map<int, msl_run::Buffer>& memory) {
+  if (const std::string wrong = bind_buffers(a, dispatch, memory); !wrong.empty()) return wrong;
   for (const auto& [index, text] : a.threadgroup) {
     size_t bytes = 0;
     if (!number(text, bytes)) return "--threadgroup " + text + ": expected a number of bytes";
@@ -213,6 +265,7 @@ std::string prepare(const Arguments& a, Dispatch& dispatch, std::map<int, msl_ru
   }
   dispatch.grid(a.grid->x, a.grid->y, a.grid->z).threads(a.group->x, a.group->y, a.group->z);
   dispatch.check(a.check).count(a.count).seed(a.seed).workers(a.workers).flush_to_zero(a.flush);
+  if (a.steps) dispatch.step_budget(a.steps);
   if (a.time_limit) dispatch.time_limit(*a.time_limit);
   return "";
 }
@@ -223,12 +276,28 @@ void print(const Arguments& a, const metal_on_cpu::Report& report, const std::ma
     return;
   }
   std::cout << report.text();
+  if (!report.complete) std::cout << "incomplete: threadgroups ended at a finding, and their results are missing\n";
   for (const auto& [index, buffer] : memory) {
     if (buffer.type) std::cout << "buffer " << index << " " << msl_run::values_text(buffer) << "\n";
   }
   if (a.count) std::cout << report.counters.table();
   std::cout << std::flush;
   std::printf("%.3f s\n", report.seconds);
+}
+
+// Of a source; images and compiled libraries do not tell which constants they have. Empty, or the message.
+std::string unknown_constant(const Arguments& a, const Library& library) {
+  if (a.file.ends_with(".image") || a.file.ends_with(".metallib")) return "";
+  std::string all;
+  for (const auto& c : library.function_constants())
+    all += (all.empty() ? "" : ", ") + c.name + " (" + std::to_string(c.index) + ")";
+  for (const std::string& constant : a.constants) {
+    const std::string given = constant.substr(0, constant.find('='));
+    bool known = false;
+    for (const auto& c : library.function_constants()) known = known || given == c.name || given == std::to_string(c.index);
+    if (!known) return "--constant " + constant + ": the shader has no such constant; it has: " + (all.empty() ? "none" : all);
+  }
+  return "";
 }
 
 int run(const Arguments& a) {
@@ -238,6 +307,7 @@ int run(const Arguments& a) {
     for (const std::string& name : library.value().kernel_names()) std::cout << name << "\n";
     return 0;
   }
+  if (const std::string wrong = unknown_constant(a, library.value()); !wrong.empty()) return fail("msl-run: " + wrong, 2);
   Kernel kernel = library.value().kernel(a.kernel);
   for (const std::string& constant : a.constants) {
     if (!set_constant(kernel, constant)) return fail("msl-run: --constant " + constant + ": expected N=VALUE or NAME=VALUE", 2);

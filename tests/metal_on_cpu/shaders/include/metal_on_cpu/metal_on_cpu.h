@@ -1,8 +1,8 @@
 // Metal compute shaders on the CPU: compiled unchanged, run, checked and counted.
 //
-//   auto library = Library::from_file("gemv.metal");
-//   auto report = library.value().kernel("gemv").constant(0, true).dispatch()
-//                     .buffer(0, weights).buffer(1, y).groups(64).threads(128).check().run();
+//   auto library = Library::from_file("scale.metal");
+//   auto report = library.value().kernel("scale").dispatch()
+//                     .buffer(0, x).buffer(1, y).value(2, 2.5f).groups(64).threads(128).check().run();
 //   ASSERT_TRUE(report.ok()) << report.message();
 //   EXPECT_EQ(report.value().text(), "");
 //
@@ -40,7 +40,7 @@ enum class Contraction : uint8_t {
 struct CompileOptions {
   std::vector<std::string> include_folders;
   std::vector<std::string> defines;  // "NAME" or "NAME=VALUE"
-  /// 14: the language of Metal up to 3.2, which knows no C++17. 17: that of Metal 4.
+  /// 14: the language of Metal up to 3.2, to which C++17 is an extension. 17: that of Metal 4, with tensors.
   int language = 14;
   Contraction contraction = Contraction::kFloat;
   /// Where images are kept; empty: $METAL_ON_CPU_CACHE, or a folder of this user under the temporary folder.
@@ -60,7 +60,7 @@ struct Finding {
   int64_t offset = 0;          // byte in that buffer or threadgroup variable
   uint64_t count = 1;          // occurrences
 
-  /// "gemv.metal:12: threadgroup-race: ..." in one line.
+  /// "scale.metal:12: threadgroup-race: ..." in one line.
   std::string text() const;
 };
 
@@ -96,7 +96,7 @@ struct Report {
   Counters counters;
   double seconds = 0;      // of the dispatch, without compiling
   double cpu_seconds = 0;  // of its host threads, together
-  bool complete = true;    // false: some threadgroups were given up after a finding
+  bool complete = true;    // false: some threadgroups were given up after a finding, and their results are missing
 
   /// All findings, one a line; empty when there are none.
   std::string text() const;
@@ -108,7 +108,8 @@ using ConstantValue = std::variant<bool, int64_t, uint64_t, double>;
 
 class Dispatch {
  public:
-  /// The caller's memory, which must outlive run(). Overlapping ranges are one allocation.
+  /// The caller's memory, which must outlive run(). Overlapping ranges are one allocation. The shader has a copy, which run()
+  /// copies back; an access outside of it is a finding, in fast mode if it is outside of the copy's pages.
   Dispatch& buffer(int index, void* data, size_t bytes);
   Dispatch& buffer(int index, const void* data, size_t bytes);
   template <class C>
@@ -146,9 +147,8 @@ class Dispatch {
   Dispatch& seed(uint64_t seed);            // order of lanes, simdgroups and threadgroups; 0: ascending
   Dispatch& flush_to_zero(bool on = true);  // float subnormals are zero, as with Apple's default; half subnormals stay
   Dispatch& workers(int count);             // host threads; with count() it is one
-  Dispatch& step_budget(uint64_t blocks);   // basic blocks that a thread may execute in checked mode
-  /// CPU time that each host thread may take; then the dispatch ends with a finding. 0: no limit. Without this call: 60 in fast
-  /// mode, no limit in checked mode, which has the step budget.
+  Dispatch& step_budget(uint64_t blocks);   // basic blocks that a thread may execute in checked mode; 10^8 without this call
+  /// CPU time that each host thread may take; then the dispatch ends with a finding. 0: no limit. Without this call: 60.
   Dispatch& time_limit(double seconds);
 
   /// Compiles if needed, runs, and reports. An Error is a dispatch that Metal would refuse, or a shader that does not compile.

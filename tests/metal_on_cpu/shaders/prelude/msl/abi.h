@@ -120,5 +120,6 @@ void msl_read(const void* address, size_t size, const char* file, uint32_t line)
 void msl_out_of_slice(int dimension, long at, long size, long there, const char* file, uint32_t line, uint32_t column);
 void msl_invalid_element(uint32_t element);
 void msl_uninitialized_use(bool unknown);
-void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes);
+void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes, size_t padding);
+void msl_alignment(const void* address, size_t bytes, size_t align, bool write);
 }

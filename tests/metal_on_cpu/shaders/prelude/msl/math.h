@@ -262,7 +262,7 @@ MSL_INLINE vec<T, N> normalize(vec<T, N> a) {
 }
 template <class T>
 MSL_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
-  return a.yzx * b.zxy - a.zxy * b.yzx;
+  return vec<T, 3>(a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]);
 }
 template <class T, enable_if_t<is_scalar_v<T>, int> = 0>
 MSL_INLINE T select(T a, T b, bool c) {

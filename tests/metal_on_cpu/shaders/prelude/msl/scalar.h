@@ -36,7 +36,19 @@ struct bfloat {
   constexpr MSL_INLINE bfloat(A a) : v(static_cast<__bf16>(static_cast<float>(a))) {}
   template <class A, std::enable_if_t<std::is_same_v<A, half>, long> = 0>
   explicit constexpr MSL_INLINE bfloat(A a) : v(static_cast<__bf16>(static_cast<float>(a))) {}
-  constexpr MSL_INLINE operator float() const { return static_cast<float>(v); }
+  // To float alone: with a way to every number, condition ? bfloat : 0 would be ambiguous.
+  template <class F, std::enable_if_t<std::is_same_v<F, float>, int> = 0>
+  constexpr MSL_INLINE operator F() const {
+    return static_cast<float>(v);
+  }
+  template <class B, std::enable_if_t<std::is_same_v<B, bool>, long> = 0>
+  constexpr MSL_INLINE operator B() const {
+    return static_cast<float>(v) != 0;
+  }
+  template <class I, std::enable_if_t<std::is_integral_v<I> && !std::is_same_v<I, bool>, short> = 0>
+  explicit constexpr MSL_INLINE operator I() const {
+    return static_cast<I>(static_cast<float>(v));
+  }
   explicit constexpr MSL_INLINE operator __bf16() const { return v; }
   explicit constexpr MSL_INLINE operator half() const { return static_cast<half>(static_cast<float>(v)); }
   constexpr MSL_INLINE bfloat operator-() const { return bfloat(static_cast<__bf16>(-v)); }
@@ -63,6 +75,17 @@ MSL_BFLOAT_OPERATOR(+)
 MSL_BFLOAT_OPERATOR(-)
 MSL_BFLOAT_OPERATOR(*)
 MSL_BFLOAT_OPERATOR(/)
+#define MSL_BFLOAT_COMPARISON(op)                                          \
+  template <class A, std::enable_if_t<std::is_same_v<A, bfloat>, int> = 0> \
+  constexpr MSL_INLINE bool operator op(A a, A b) {                        \
+    return static_cast<float>(a) op static_cast<float>(b);                 \
+  }
+MSL_BFLOAT_COMPARISON(==)
+MSL_BFLOAT_COMPARISON(!=)
+MSL_BFLOAT_COMPARISON(<)
+MSL_BFLOAT_COMPARISON(>)
+MSL_BFLOAT_COMPARISON(<=)
+MSL_BFLOAT_COMPARISON(>=)
 
 namespace metal {
 using ::bfloat;

@@ -171,9 +171,11 @@ struct vec_product : vec<T, N> {
   using D = typename V::D;
   V a = *this, b = V(T(1));
   vec_product() = default;
-  template <class... A, class = decltype(V(std::declval<A>()...))>
-  explicit MSL_INLINE vec_product(A... parts) : V(parts...) {}
+  template <class A, class B, class... C, class = decltype(V(std::declval<A>(), std::declval<B>(), std::declval<C>()...))>
+  explicit MSL_INLINE vec_product(A a, B b, C... c) : V(a, b, c...) {}
   MSL_INLINE vec_product(V value) : V(value) {}
+  template <class A, class = enable_if_t<is_scalar_v<A>>>
+  MSL_INLINE vec_product(A s) : V(s) {}  // condition ? v * w : 0
   MSL_INLINE vec_product(V product, V x, V y) : V(product), a(x), b(y) {}
   static MSL_INLINE V fused(D x, D y, D z) {
     if constexpr (is_same_v<T, float>) {
@@ -184,15 +186,42 @@ struct vec_product : vec<T, N> {
       return r;
     }
   }
+  // Templates that deduce exactly an rvalue of this type: no scalar converts to a product here.
+#define MSL_PRODUCT(P) class P, enable_if_t<is_same_v<P, vec_product>, int> = 0
   // Of two products the left one is fused, as clang does it.
-  friend MSL_INLINE V operator+(vec_product&& p, V c) { return fused(p.a.d, p.b.d, c.d); }
-  friend MSL_INLINE V operator+(V c, vec_product&& p) { return fused(p.a.d, p.b.d, c.d); }
-  friend MSL_INLINE V operator+(vec_product&& p, vec_product&& q) { return fused(p.a.d, p.b.d, q.d); }
-  friend MSL_INLINE V operator-(vec_product&& p, V c) { return fused(p.a.d, p.b.d, -c.d); }
-  friend MSL_INLINE V operator-(V c, vec_product&& p) { return fused(-p.a.d, p.b.d, c.d); }
-  friend MSL_INLINE V operator-(vec_product&& p, vec_product&& q) { return fused(p.a.d, p.b.d, -q.d); }
-  friend MSL_INLINE V& operator+=(V& c, vec_product&& p) { return c = fused(p.a.d, p.b.d, c.d); }
-  friend MSL_INLINE V& operator-=(V& c, vec_product&& p) { return c = fused(-p.a.d, p.b.d, c.d); }
+  template <MSL_PRODUCT(P)>
+  friend MSL_INLINE V operator+(P&& p, V c) {
+    return fused(p.a.d, p.b.d, c.d);
+  }
+  template <MSL_PRODUCT(P)>
+  friend MSL_INLINE V operator+(V c, P&& p) {
+    return fused(p.a.d, p.b.d, c.d);
+  }
+  template <MSL_PRODUCT(P), MSL_PRODUCT(Q)>
+  friend MSL_INLINE V operator+(P&& p, Q&& q) {
+    return fused(p.a.d, p.b.d, q.d);
+  }
+  template <MSL_PRODUCT(P)>
+  friend MSL_INLINE V operator-(P&& p, V c) {
+    return fused(p.a.d, p.b.d, -c.d);
+  }
+  template <MSL_PRODUCT(P)>
+  friend MSL_INLINE V operator-(V c, P&& p) {
+    return fused(-p.a.d, p.b.d, c.d);
+  }
+  template <MSL_PRODUCT(P), MSL_PRODUCT(Q)>
+  friend MSL_INLINE V operator-(P&& p, Q&& q) {
+    return fused(p.a.d, p.b.d, -q.d);
+  }
+  template <MSL_PRODUCT(P)>
+  friend MSL_INLINE V& operator+=(V& c, P&& p) {
+    return c = fused(p.a.d, p.b.d, c.d);
+  }
+  template <MSL_PRODUCT(P)>
+  friend MSL_INLINE V& operator-=(V& c, P&& p) {
+    return c = fused(-p.a.d, p.b.d, c.d);
+  }
+#undef MSL_PRODUCT
 };
 template <class T, int N>
 struct Components<vec_product<T, N>> : Components<vec<T, N>> {};
@@ -265,8 +294,18 @@ struct matrix {
     for (int c = 0; c < C; c++)
       for (int r = 0; r < R; r++) columns[c][r] = c == r ? s : T(0);
   }
-  template <class... A, class = enable_if_t<sizeof...(A) == C && (C > 1)>>
-  MSL_INLINE matrix(A... a) : columns{vec<T, R>(a)...} {}
+  template <class... A, class = enable_if_t<sizeof...(A) == C && !(is_scalar_v<A> && ...)>>
+  MSL_INLINE matrix(A... columns_of) : columns{vec<T, R>(columns_of)...} {}
+  template <class... A, enable_if_t<sizeof...(A) == C * R && (is_scalar_v<A> && ...), int> = 0>
+  MSL_INLINE matrix(A... elements) {
+    const T all[] = {static_cast<T>(elements)...};
+    for (int c = 0; c < C; c++)
+      for (int r = 0; r < R; r++) columns[c][r] = all[c * R + r];
+  }
+  template <class U, class = enable_if_t<!is_same_v<T, U>>>
+  explicit MSL_INLINE matrix(const matrix<U, C, R>& o) {
+    for (int c = 0; c < C; c++) columns[c] = vec<T, R>(o[c]);
+  }
   MSL_INLINE vec<T, R>& operator[](long c) { return columns[c]; }
   MSL_INLINE const vec<T, R>& operator[](long c) const { return columns[c]; }
   friend MSL_INLINE vec<T, R> operator*(const matrix& m, vec<T, C> v) {
@@ -280,6 +319,15 @@ struct matrix {
     for (int k = 0; k < K; k++) r[k] = a * b[k];
     return r;
   }
+  friend MSL_INLINE vec<T, C> operator*(vec<T, R> v, const matrix& m) {
+    vec<T, C> r;
+    for (int c = 0; c < C; c++) {
+      T sum = v[0] * m[c][0];
+      for (int i = 1; i < R; i++) sum = sum + v[i] * m[c][i];
+      r[c] = sum;
+    }
+    return r;
+  }
   friend MSL_INLINE matrix operator*(matrix a, T s) {
     for (int c = 0; c < C; c++) a[c] *= s;
     return a;
@@ -289,7 +337,45 @@ struct matrix {
     for (int c = 0; c < C; c++) a[c] += b[c];
     return a;
   }
+  friend MSL_INLINE matrix operator-(matrix a, const matrix& b) {
+    for (int c = 0; c < C; c++) a[c] -= b[c];
+    return a;
+  }
+  MSL_INLINE matrix operator-() const { return *this * T(-1); }
+  MSL_INLINE matrix operator+() const { return *this; }
+  MSL_INLINE matrix& operator+=(const matrix& b) { return *this = *this + b; }
+  MSL_INLINE matrix& operator-=(const matrix& b) { return *this = *this - b; }
+  MSL_INLINE matrix& operator*=(T s) { return *this = *this * s; }
+  template <int K>
+  MSL_INLINE matrix& operator*=(const matrix<T, K, C>& b) {
+    return *this = *this * b;
+  }
+  friend MSL_INLINE bool operator==(const matrix& a, const matrix& b) {
+    bool same = true;
+    for (int c = 0; c < C; c++)
+      for (int r = 0; r < R; r++) same = same && a[c][r] == b[c][r];
+    return same;
+  }
+  friend MSL_INLINE bool operator!=(const matrix& a, const matrix& b) { return !(a == b); }
 };
+// By cofactors of the first column.
+template <class T, int N>
+MSL_INLINE T determinant(const matrix<T, N, N>& m) {
+  if constexpr (N == 2) {
+    return m[0][0] * m[1][1] - m[1][0] * m[0][1];
+  } else {
+    T sum = 0;
+    for (int skipped = 0; skipped < N; skipped++) {
+      matrix<T, N - 1, N - 1> minor;
+      for (int c = 1; c < N; c++)
+        for (int r = 0, at = 0; r < N; r++)
+          if (r != skipped) minor[c - 1][at++] = m[c][r];
+      const T term = m[0][skipped] * determinant(minor);
+      sum = skipped % 2 ? sum - term : sum + term;
+    }
+    return sum;
+  }
+}
 template <class T, int C, int R>
 MSL_INLINE matrix<T, R, C> transpose(const matrix<T, C, R>& a) {
   matrix<T, R, C> t;
@@ -366,5 +452,5 @@ MSL_GLOBAL_NAMES(half)
 MSL_GLOBAL_NAMES(float)
 MSL_GLOBAL_NAMES(bfloat)
 using metal::float2x2, metal::float2x3, metal::float2x4, metal::float3x2, metal::float3x3, metal::float3x4, metal::float4x2,
-    metal::float4x3, metal::float4x4, metal::half2x2, metal::half2x4, metal::half3x3, metal::half4x2, metal::half4x4,
-    metal::vec;
+    metal::float4x3, metal::float4x4, metal::half2x2, metal::half2x3, metal::half2x4, metal::half3x2, metal::half3x3,
+    metal::half3x4, metal::half4x2, metal::half4x3, metal::half4x4, metal::vec;

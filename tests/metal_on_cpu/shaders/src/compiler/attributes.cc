@@ -1,6 +1,8 @@
 #include "attributes.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -108,6 +110,67 @@ std::string attribute_complaint(const Attribute& attribute) {
   }
   if (among(kOtherStages, name)) return "attribute '" + name + "' is not supported: only compute kernels with buffers are";
   return "unknown attribute '" + name + "'";
+}
+
+namespace {
+
+// Sums and products of whole numbers, with parentheses.
+class Sum {
+ public:
+  explicit Sum(std::string_view text) : text_(text) {}
+  std::optional<int64_t> value() {
+    const int64_t n = sum();
+    return good_ && peek() == '\0' ? std::optional(n) : std::nullopt;
+  }
+
+ private:
+  char peek() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) at_++;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool take(char c) {
+    if (peek() != c) return false;
+    at_++;
+    return true;
+  }
+  int64_t sum() {
+    int64_t n = product();
+    while (peek() == '+' || peek() == '-') n = take('+') ? n + product() : (at_++, n - product());
+    return n;
+  }
+  int64_t product() {
+    int64_t n = term();
+    while (take('*')) n *= term();
+    return n;
+  }
+  int64_t term() {
+    if (depth_ < 64 && take('(')) {
+      depth_++;
+      const int64_t n = sum();
+      depth_--;
+      good_ = good_ && take(')');
+      return n;
+    }
+    int64_t n = 0;
+    size_t digits = 0;
+    peek();  // to the first digit
+    for (; at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) && digits < 6; digits++)
+      n = n * 10 + (text_[at_++] - '0');
+    good_ = good_ && digits > 0;
+    return good_ ? n : 0;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  bool good_ = true;
+};
+
+}  // namespace
+
+std::optional<uint32_t> number_of(std::string_view expression) {
+  const auto n = Sum(expression).value();
+  return n && *n >= 0 && *n <= 65535 ? std::optional(static_cast<uint32_t>(*n)) : std::nullopt;
 }
 
 std::string unquoted(std::string_view text) {

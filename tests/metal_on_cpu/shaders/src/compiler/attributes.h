@@ -1,6 +1,8 @@
 // The [[attributes]] of the Metal Shading Language that kernels may carry, and the refusal of all others by name.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,5 +22,8 @@ const char* builtin_of(std::string_view attribute);
 std::string attribute_complaint(const Attribute& attribute);
 /// Strings next to each other, without quotes: "a" "b" is ab.
 std::string unquoted(std::string_view text);
+
+/// The value in 0..65535 of the sums and products of numbers that an attribute's argument may be, such as 100 + 2.
+std::optional<uint32_t> number_of(std::string_view expression);
 
 }  // namespace metal_on_cpu

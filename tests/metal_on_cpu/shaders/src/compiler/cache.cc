@@ -69,6 +69,28 @@ bool publish(const fs::path& temporary, const fs::path& final_name) {
   return !failed;
 }
 
+namespace {
+constexpr size_t kLengthDigits = 16;
+}
+
+bool add_length(const fs::path& path) {
+  std::error_code failed;
+  std::string digits = std::to_string(fs::file_size(path, failed));
+  digits.insert(0, kLengthDigits - digits.size(), '0');
+  return !failed && (std::ofstream(path, std::ios::binary | std::ios::app) << digits).flush();
+}
+
+bool has_its_length(const fs::path& path) {
+  std::error_code failed;
+  const uintmax_t size = fs::file_size(path, failed);
+  if (failed || size < kLengthDigits) return false;
+  std::string digits(kLengthDigits, '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(size - kLengthDigits));
+  in.read(digits.data(), kLengthDigits);
+  return in && std::strtoull(digits.c_str(), nullptr, 10) == size - kLengthDigits;
+}
+
 bool write_file(const fs::path& path, const std::string& text) {
   const fs::path temporary = temporary_name(path);
   std::ofstream(temporary, std::ios::binary) << text;

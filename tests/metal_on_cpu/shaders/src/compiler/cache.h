@@ -22,4 +22,9 @@ bool publish(const std::filesystem::path& temporary, const std::filesystem::path
 bool write_file(const std::filesystem::path& path, const std::string& text);
 std::string read_file(const std::filesystem::path& path);
 
+/// Writes the length of a finished file behind its end, where no loader looks.
+bool add_length(const std::filesystem::path& path);
+/// Whether the file is as add_length() has left it. One that was cut off, or is not there, is not.
+bool has_its_length(const std::filesystem::path& path);
+
 }  // namespace metal_on_cpu

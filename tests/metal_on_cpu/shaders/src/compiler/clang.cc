@@ -78,7 +78,7 @@ Words language_flags(const CompileOptions& options) {
 
 const Words& checking_flags() {
   static const Words flags = {
-      "-DMSL_CHECKED", "-fno-vectorize", "-fno-slp-vectorize", "-fno-optimize-sibling-calls", "-ftrivial-auto-var-init=zero",
+      "-DMSL_CHECKED", "-fno-vectorize", "-fno-slp-vectorize", "-ftrivial-auto-var-init=zero",
       "-fsanitize=kernel-address,array-bounds",
       // Every access and every redzone goes through a call: there is no shadow memory at a fixed address.
       "-mllvm", "-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=1", "-mllvm", "-asan-mapping-offset=0",
@@ -93,8 +93,10 @@ ProcessResult compile_behind(const std::string& header, const fs::path& folder, 
   const Words input = {"-x", "c++", "-"};
   if (!kept.empty()) {
     ProcessResult result = clang(input + flags + more + Words{"-include-pch", kept.string()}, text);
-    // One of another clang: that happens when the compiler is brought up to date.
-    if (result.exit_code == 0 || result.errors.find("PCH file") == std::string::npos) return result;
+    // One of another clang, which happens when the compiler is brought up to date, or one that is cut off.
+    const bool useless = result.exit_code >= 126 || result.errors.find("PCH file") != std::string::npos ||
+                         result.errors.find("AST file") != std::string::npos;
+    if (result.exit_code == 0 || !useless) return result;
     std::error_code ignored;
     fs::remove(kept, ignored);
   }

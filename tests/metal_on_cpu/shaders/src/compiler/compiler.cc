@@ -22,35 +22,36 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
   if (fs::exists(passed)) return true;
   const ProcessResult result =
       compile_behind(prelude_path() + "/check/check.h", folder,
-                     {"-std=c++" + std::to_string(options.language), "-fdeclspec", "-Wno-everything", "-Wc++17-extensions",
-                      "-Wc++20-extensions", "-fno-caret-diagnostics", "-fno-color-diagnostics", "-ferror-limit=0", "-Xclang",
-                      "-cl-single-precision-constant"},
+                     {"-std=c++" + std::to_string(options.language), "-fdeclspec", "-Wno-everything", "-fno-caret-diagnostics",
+                      "-fno-color-diagnostics", "-ferror-limit=0", "-Xclang", "-cl-single-precision-constant"},
                      {"-fsyntax-only"}, checkable.text);
   if (result.exit_code >= 126) return compile_error({}, result);
-  const auto errors = language_errors(parse_messages(result.errors), options.language);
+  const auto errors = language_errors(parse_messages(result.errors));
   if (!errors.empty()) return Error{to_text(errors)};
   write_file(passed, "");
   return true;
 }
 
-// Fast mode: one run of clang. Checked mode: one that optimizes with our pass, and one that makes code. The second does so in
-// clang's quickest way: the checks take the time of a checked run, and most of them are short.
+// Fast mode: one run of clang, with the pass only because it refuses recursion. Checked mode: one that optimizes with our pass,
+// and one that makes code. The second does so in clang's quickest way: the checks take the time of a checked run, and most of
+// them are short.
 Result<bool> build_image(const std::string& text, bool source, const Words& language, bool checked, const fs::path& folder,
                          const fs::path& image) {
   const std::string header = prelude_path() + "/msl/prelude.h", out = image.string();
   Words flags = language + Words{"-O2", "-fPIC"};
   if (checked) flags = flags + checking_flags();
+  flags.push_back("-fno-optimize-sibling-calls");  // the pass would not see a recursion that became a loop
   const Words more =
-      checked ? Words{"-fpass-plugin=" + pass_path(), "-c", "-emit-llvm", "-o", "-"} : Words{"-shared", "-o", out};
+      Words{"-fpass-plugin=" + pass_path()} + (checked ? Words{"-c", "-emit-llvm", "-o", "-"} : Words{"-shared", "-o", out});
   const ProcessResult first =
       source ? compile_behind(header, folder, flags, more, text) : clang(Words{"-x", "ir", "-"} + flags + more, text);
   if (first.exit_code != 0) return compile_error(shader_errors(parse_messages(first.errors)), first);
-  if (!checked) return true;
+  if (!checked) return add_length(out) ? Result<bool>(true) : Error{out + ": cannot be written"};
   const ProcessResult second = clang(Words{"-x", "ir", "-", "-O0", "-fPIC"} + target_flags() +
                                          Words{"-fpass-plugin=" + pass_path(), "-Wno-everything", "-shared", "-o", out},
                                      first.output);
   if (second.exit_code != 0) return compile_error({}, second);
-  return true;
+  return add_length(out) ? Result<bool>(true) : Error{out + ": cannot be written"};
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ Result<std::string> compile(const Preprocessed& source, const ImageRequest& requ
   const std::string key = digest(prelude_digest() + (request.checked ? "checked" : "fast") + (is_source ? "source" : "air") +
                                  join(language) + join(checking_flags()) + text);
   const fs::path image = folder.value() / (key + ".so");
-  if (!fs::exists(image)) {
+  if (!has_its_length(image)) {
     const fs::path built = temporary_name(image);
     if (auto done = build_image(text, is_source, language, request.checked, folder.value(), built); !done) return done.error();
     if (!publish(built, image)) return Error{image.string() + ": cannot be written"};

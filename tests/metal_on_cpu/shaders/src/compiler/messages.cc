@@ -136,17 +136,12 @@ std::vector<Diagnostic> shader_errors(const std::vector<ClangMessage>& messages)
   return errors;
 }
 
-std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages, int language) {
+std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages) {
   std::vector<Diagnostic> found;
   for (size_t i = 0; i < messages.size(); ++i) {
     const ClangMessage& m = messages[i];
     if (of_prelude(m.file)) continue;
-    const bool newer = (m.severity == "warning" || is_error(m)) && (m.text.find("[-Wc++17-extensions]") != std::string::npos ||
-                                                                    m.text.find("-Wc++17-extensions]") != std::string::npos ||
-                                                                    m.text.find("-Wc++20-extensions]") != std::string::npos);
-    if (newer) {
-      found.push_back({m.file, m.line, readable(m.text) + " (the language version is C++" + std::to_string(language) + ")"});
-    } else if (is_error(m) && (mixes_spaces(m.text) || no_candidate_for_its_space(messages, i))) {
+    if (is_error(m) && (mixes_spaces(m.text) || no_candidate_for_its_space(messages, i))) {
       std::string text = m.text;
       if (text.starts_with("no matching function")) text += ": an argument has another address space than the parameter";
       found.push_back({m.file, m.line, readable(text)});

@@ -19,6 +19,6 @@ std::vector<ClangMessage> parse_messages(const std::string& output);
 /// Errors; one inside our headers is placed where the shader caused it, as the notes behind it say.
 std::vector<Diagnostic> shader_errors(const std::vector<ClangMessage>& messages);
 /// Of a syntax-only run with address spaces: only what MSL rejects too. See prelude/check/check.h.
-std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages, int language);
+std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages);
 
 }  // namespace metal_on_cpu

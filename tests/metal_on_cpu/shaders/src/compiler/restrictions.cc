@@ -66,8 +66,7 @@ size_t statement_begin(const TokenStream& s, size_t i) {
   return s.skip(i);
 }
 
-// F of  using F = void (*)(...);  that a ( at i belongs to, or empty. As the type of a template's parameter it means no pointer
-// at run time, and Apple's compiler takes it.
+// F of  using F = void (*)(...);  that a ( at i belongs to, or empty.
 std::string alias_of(const TokenStream& s, size_t i) {
   for (size_t at = statement_begin(s, i); at < i; ++at) {
     if (s.tokens[at].is_name("using")) return s.tokens[s.skip(at + 1)].text;
@@ -75,7 +74,8 @@ std::string alias_of(const TokenStream& s, size_t i) {
   return {};
 }
 
-// Whether i is between the < and > of  template <...>.
+// Whether i is between the < and > of  template <...>. As the type of a template's parameter, a pointer to a function means
+// none at run time, and Apple's compiler takes it.
 bool in_template_head(const TokenStream& s, size_t i) {
   const size_t begin = statement_begin(s, i);
   if (!s.tokens[begin].is_name("template")) return false;
@@ -86,12 +86,21 @@ bool in_template_head(const TokenStream& s, size_t i) {
   return true;
 }
 
+// [ index ] = , [ first ... last ] =  in the initializer of an array.
+bool designator(const TokenStream& s, size_t i) {
+  const size_t before = s.before(i), close = s.close(i);
+  const size_t after = close < s.tokens.size() ? s.skip(close + 1) : close;
+  return (s.tokens[before].is_mark("{") || s.tokens[before].is_mark(",")) && after < s.tokens.size() &&
+         s.tokens[after].is_mark("=");
+}
+
 // A [ where an expression begins.
 bool lambda(const TokenStream& s, size_t i) {
   const size_t before = s.before(i);
   if (before >= s.tokens.size()) return false;
   const Token& b = s.tokens[before];
-  return b.is_mark("=") || b.is_mark("(") || b.is_mark(",") || b.is_mark("{") || b.is_mark(";") || b.is_name("return");
+  return (b.is_mark("=") || b.is_mark("(") || b.is_mark(",") || b.is_mark("{") || b.is_mark(";") || b.is_name("return")) &&
+         !designator(s, i);
 }
 
 }  // namespace
@@ -114,7 +123,7 @@ std::vector<Diagnostic> forbidden_tokens(const TokenStream& s) {
       for (const Attribute& attribute : parse_attribute(token.text)) {
         if (std::string why = attribute_complaint(attribute); !why.empty()) found.push_back(s.diagnostic(i, why));
       }
-    } else if (token.is_mark("(") && function_pointer(s, i)) {
+    } else if (token.is_mark("(") && function_pointer(s, i) && !in_template_head(s, i)) {
       const std::string alias = alias_of(s, i);
       if (alias.empty())
         found.push_back(s.diagnostic(i, kPointers));

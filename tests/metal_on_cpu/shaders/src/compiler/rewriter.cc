@@ -20,6 +20,9 @@ class Rewriter {
 
   Rewritten run() {
     out_.errors = forbidden_tokens(s_);
+    for (Token& token : s_.tokens) {
+      if (token.kind == Token::kDirective) simplify_unrolling(token.text);
+    }
     scope(0, s_.tokens.size(), "");
     if (out_.errors.empty()) out_.text = s_.text();
     return std::move(out_);
@@ -29,6 +32,14 @@ class Rewriter {
   bool compiling() const { return mode_ == Rewriting::kCompile; }
   void fail(size_t token, std::string message) { out_.errors.push_back(s_.diagnostic(token, std::move(message))); }
   std::string fresh(const char* prefix) { return std::string("msl_") + prefix + std::to_string(++count_); }
+
+  // #pragma unroll(MIN(a, b)): the preprocessor leaves macros there as they are, and takes their definitions away. How often a
+  // loop is unrolled changes no result.
+  static void simplify_unrolling(std::string& directive) {
+    const size_t open = directive.find('(');
+    if (!directive.starts_with("#pragma unroll") || open == std::string::npos) return;
+    if (directive.find_first_not_of("0123456789() \t", open) != std::string::npos) directive.resize(open);
+  }
 
   void scope(size_t begin, size_t end, const std::string& path) {
     for (size_t i = s_.skip(begin); i < end; i = s_.skip(i)) {
@@ -270,7 +281,8 @@ class Rewriter {
           !t.is(";"))
         words.push_back(i);
     }
-    if (words.size() < 2 || index.find_first_not_of("0123456789") != std::string::npos || index.size() > 5) {
+    const std::optional<uint32_t> number = number_of(index);
+    if (words.size() < 2 || !number) {
       fail(d.begin, "function_constant(" + index + "): expected a number in 0..65535 on a declaration 'constant T name'");
       return true;
     }
@@ -285,9 +297,8 @@ class Rewriter {
       return true;
     }
     erase(d.begin, d.end);
-    const auto number = static_cast<uint32_t>(std::stoul(index));
-    out_.constants.push_back({name, type, number});
-    s_.tokens[d.begin].text = constant_definition(type, name, number) + s_.tokens[d.begin].text;
+    out_.constants.push_back({name, type, *number});
+    s_.tokens[d.begin].text = constant_definition(type, name, *number) + s_.tokens[d.begin].text;
     return true;
   }
 
@@ -357,7 +368,7 @@ class Rewriter {
       }
       if (bounds < 1 || (n == 0 && bounds < 2)) return fail(begin, "cannot read this threadgroup variable");
       if (n == 0) type = join(s_, part, 0, bounds - 1);
-      const std::string name = s_.tokens[part[bounds - 1]].text, alias = fresh("type_");
+      const std::string name = s_.tokens[part[bounds - 1]].text, alias = fresh("type_") + "_" + name;
       text += "typedef " + type + " " + alias + join(s_, part, bounds, part.size()) + "; MSL_THREADGROUP(" + alias + "," +
               std::to_string(count_) + "," + name + ");";
     }

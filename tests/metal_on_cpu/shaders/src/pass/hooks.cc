@@ -1,7 +1,10 @@
 #include "hooks.h"
 
+#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
 
 namespace metal_on_cpu::pass {
 namespace {
@@ -36,7 +39,29 @@ void name_alignments(llvm::Module& module, llvm::Function& hook) {
   }
 }
 
+void announce(llvm::MemIntrinsic& copy, llvm::Value* pointer, llvm::MaybeAlign align, bool write) {
+  if (align.valueOrOne() == 1 || llvm::isa<llvm::AllocaInst, llvm::GlobalVariable>(llvm::getUnderlyingObject(pointer, 0)))
+    return;
+  llvm::IRBuilder<> b(&copy);
+  auto* const word = b.getInt64Ty();
+  b.CreateCall(
+      copy.getModule()->getOrInsertFunction("msl_alignment", b.getVoidTy(), b.getPtrTy(), word, word, b.getInt1Ty()),
+      {pointer, b.CreateZExtOrTrunc(copy.getLength(), word), b.getInt64(align.valueOrOne().value()), b.getInt1(write)});
+}
+
 }  // namespace
+
+void announce_alignments(llvm::Function& function) {
+  llvm::SmallVector<llvm::MemIntrinsic*> all;
+  for (llvm::Instruction& i : llvm::instructions(function)) {
+    if (auto* access = llvm::dyn_cast<llvm::MemIntrinsic>(&i)) all.push_back(access);
+  }
+  for (llvm::MemIntrinsic* access : all) {
+    if (auto* copy = llvm::dyn_cast<llvm::MemTransferInst>(access))
+      announce(*copy, copy->getRawSource(), copy->getSourceAlign(), false);
+    announce(*access, access->getRawDest(), access->getDestAlign(), true);
+  }
+}
 
 void rename_hooks(llvm::Module& module) {
   for (llvm::Function& f : llvm::make_early_inc_range(module)) {

@@ -2,6 +2,7 @@
 // and marks variables without a value; behind the optimizer, before AddressSanitizer, it counts what each basic block computes
 // and makes it report itself to the runtime, and estimates registers; in a second run of clang, which only makes code, it gives
 // the sanitizers' hooks names of our own.
+#include <llvm/IR/CFG.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -26,6 +27,26 @@ bool is_shader(const llvm::Function& f) { return !f.isDeclaration() && f.hasFnAt
 
 // Functions that are called by their names only: the others are kernels.
 bool is_helper(const llvm::Function& f) { return !f.hasAddressTaken() && !f.hasFnAttribute(llvm::Attribute::NoInline); }
+
+bool has_line(const llvm::Instruction& i) { return i.getDebugLoc() && i.getDebugLoc().getLine() != 0; }
+
+// The optimizer joins accesses of two lines to one of none. Findings of them are placed where the nearest line is: in front in
+// the block, behind, or at the end of a block that leads here.
+llvm::DebugLoc nearest_line(const llvm::Instruction& at) {
+  for (const llvm::Instruction* i = &at; i; i = i->getPrevNode())
+    if (has_line(*i)) return i->getDebugLoc();
+  for (const llvm::Instruction* i = &at; i; i = i->getNextNode())
+    if (has_line(*i)) return i->getDebugLoc();
+  for (const llvm::BasicBlock* block : llvm::predecessors(at.getParent()))
+    if (has_line(*block->getTerminator())) return block->getTerminator()->getDebugLoc();
+  return at.getDebugLoc();
+}
+
+void complete_lines(llvm::Function& f) {
+  for (llvm::Instruction& i : llvm::instructions(f)) {
+    if ((i.mayReadOrWriteMemory() || llvm::isa<llvm::CallInst>(i)) && !has_line(i)) i.setDebugLoc(nearest_line(i));
+  }
+}
 
 class Prepare : public llvm::PassInfoMixin<Prepare> {
  public:
@@ -58,11 +79,14 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
       llvm::errs().flush();
       std::exit(1);
     }
+    if (llvm::none_of(module, is_shader)) return llvm::PreservedAnalyses::all();  // fast mode
     for (llvm::Function& f : module) {
       if (!is_shader(f)) continue;
       if (f.hasAddressTaken()) registers_.emplace_back(&f, estimate_registers(f));
       for (llvm::BasicBlock& block : f) announce(block);
+      announce_alignments(f);
       report_uninitialized(f, f.hasAddressTaken());
+      complete_lines(f);
       f.removeFnAttr(llvm::Attribute::SanitizeMemory);
     }
     write_tables(module);

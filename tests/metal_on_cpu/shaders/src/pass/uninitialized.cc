@@ -10,12 +10,46 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
 
+#include <vector>
+
 #include "shadow.h"
 
 namespace metal_on_cpu::pass {
 namespace {
 
 constexpr const char* kByte = "msl_uninitialized_byte";
+
+// Bytes of a type that hold none of its members.
+struct Padding {
+  uint64_t offset, bytes;
+};
+constexpr size_t kMostPadding = 256;  // of large arrays of structs the rest counts as members
+
+void add_padding(const llvm::DataLayout& layout, llvm::Type* type, uint64_t at, std::vector<Padding>& all) {
+  const uint64_t end = at + layout.getTypeAllocSize(type).getFixedValue();
+  uint64_t used = at;
+  const auto member = [&](llvm::Type* t, uint64_t offset) {
+    if (offset > used) all.push_back({used, offset - used});
+    add_padding(layout, t, offset, all);
+    used = offset + layout.getTypeAllocSize(t).getFixedValue();
+  };
+  if (auto* s = llvm::dyn_cast<llvm::StructType>(type)) {
+    for (unsigned i = 0; i < s->getNumElements(); ++i)
+      member(s->getElementType(i), at + layout.getStructLayout(s)->getElementOffset(i));
+  } else if (auto* a = llvm::dyn_cast<llvm::ArrayType>(type)) {
+    const uint64_t step = layout.getTypeAllocSize(a->getElementType()).getFixedValue();
+    for (uint64_t i = 0; i < a->getNumElements() && all.size() < kMostPadding; ++i) member(a->getElementType(), at + i * step);
+    used = end;
+  } else {
+    used = at + layout.getTypeStoreSize(type).getFixedValue();
+  }
+  if (used < end) all.push_back({used, end - used});
+}
+std::vector<Padding> padding_of(const llvm::DataLayout& layout, llvm::Type* type) {
+  std::vector<Padding> all;
+  add_padding(layout, type, 0, all);
+  return all;
+}
 
 // Follows what is left of the unknown bytes through one function.
 class Follower {
@@ -249,17 +283,26 @@ class Follower {
     llvm::AllocaInst* source = variable(copy.getRawSource());
     if (!source || !shadows_of_.contains(source) || !leaves_thread(copy.getRawDest())) return;
     llvm::IRBuilder<> b(&copy);
-    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_uninitialized_copy", b.getVoidTy(), b.getPtrTy(), b.getInt64Ty()),
-                 {shadow_address(b, source, copy.getRawSource()), b.CreateZExtOrTrunc(copy.getLength(), b.getInt64Ty())});
+    const llvm::DataLayout& layout = f_.getDataLayout();
+    const auto* length = llvm::dyn_cast<llvm::ConstantInt>(copy.getLength());
+    const bool whole = length && length->getZExtValue() == layout.getTypeAllocSize(source->getAllocatedType());
+    uint64_t padding = 0;
+    if (whole) {
+      for (const Padding& p : padding_of(layout, source->getAllocatedType())) padding += p.bytes;
+    }
+    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_uninitialized_copy", b.getVoidTy(), b.getPtrTy(), b.getInt64Ty(),
+                                                     b.getInt64Ty()),
+                 {shadow_address(b, source, copy.getRawSource()), b.CreateZExtOrTrunc(copy.getLength(), b.getInt64Ty()),
+                  b.getInt64(padding)});
   }
 
   // Numbers and vectors given to a function of the runtime: clang says that they must be some (noundef), which it does not of
-  // classes.
+  // classes. Two floats may come as one number of 64 bits.
   void report_arguments(llvm::CallInst& call) {
     const llvm::Function* callee = call.getCalledFunction();
     if (!callee || callee->isIntrinsic() || callee->hasFnAttribute(llvm::Attribute::SanitizeAddress)) return;
     for (unsigned k = 0; k < call.arg_size(); ++k) {
-      if (callee->hasParamAttribute(k, llvm::Attribute::NoUndef)) report_whole(call, call.getArgOperand(k));
+      if (callee->hasParamAttribute(k, llvm::Attribute::NoUndef)) report_any(call, call.getArgOperand(k));
     }
   }
 
@@ -292,10 +335,43 @@ llvm::FunctionCallee unknown_byte(llvm::Module& module) {
                                     llvm::AttributeList::get(c, llvm::AttributeList::FunctionIndex, pure));
 }
 
+// No program has to set padding, and copies carry it along.
+void set_padding(llvm::IRBuilder<>& b, llvm::Value* pointer, const llvm::DataLayout& layout) {
+  auto* variable = llvm::dyn_cast<llvm::AllocaInst>(pointer);
+  if (!variable || variable->isArrayAllocation()) return;
+  for (const Padding& p : padding_of(layout, variable->getAllocatedType()))
+    b.CreateMemSet(b.CreateConstGEP1_64(b.getInt8Ty(), variable, p.offset), b.getInt8(0), p.bytes, llvm::Align(1));
+}
+
+// Whether a pointer into it is kept somewhere, from where it may be used when the variable is gone.
+bool address_kept(const llvm::Value* pointer) {
+  return llvm::any_of(pointer->users(), [&](const llvm::User* user) {
+    if (const auto* store = llvm::dyn_cast<llvm::StoreInst>(user)) return store->getValueOperand() == pointer;
+    return llvm::isa<llvm::ReturnInst, llvm::PHINode, llvm::SelectInst, llvm::PtrToIntInst>(user) ||
+           (llvm::isa<llvm::GetElementPtrInst>(user) && address_kept(user));
+  });
+}
+
+// A variable has no value any more behind the end of its scope. The optimizer would take away what reads it there. The marks of
+// its begin stay, since inlining makes marks for variables without any.
+void mark_ends_of_scopes(llvm::Function& function) {
+  for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
+    auto* marker = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
+    if (!marker || marker->getIntrinsicID() != llvm::Intrinsic::lifetime_end) continue;
+    auto* variable = llvm::dyn_cast<llvm::AllocaInst>(marker->getArgOperand(1));
+    if (!variable || !address_kept(variable)) continue;
+    llvm::IRBuilder<> b(marker);
+    const auto bytes = function.getDataLayout().getTypeAllocSize(variable->getAllocatedType());
+    b.CreateMemSet(variable, b.CreateCall(unknown_byte(*function.getParent())), bytes, variable->getAlign());
+    marker->eraseFromParent();
+  }
+}
+
 }  // namespace
 
 void mark_uninitialized(llvm::Function& function) {
   llvm::Module& module = *function.getParent();
+  mark_ends_of_scopes(function);
   for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
     if (!is_auto_init(i)) continue;
     llvm::IRBuilder<> b(&i);
@@ -304,6 +380,7 @@ void mark_uninitialized(llvm::Function& function) {
       b.CreateMemSet(store->getPointerOperand(), b.CreateCall(unknown_byte(module)), bytes, store->getAlign());
     } else if (auto* set = llvm::dyn_cast<llvm::MemIntrinsic>(&i)) {
       b.CreateMemSet(set->getRawDest(), b.CreateCall(unknown_byte(module)), set->getLength(), set->getDestAlign());
+      set_padding(b, set->getRawDest(), function.getDataLayout());
     } else {
       continue;
     }

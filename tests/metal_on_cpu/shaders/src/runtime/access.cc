@@ -55,6 +55,7 @@ void* Worker::variable(uint32_t id, size_t bytes, size_t align, const char* name
     const auto owner = static_cast<uint8_t>(std::min<size_t>(variables_.size(), 255));
     std::fill_n(owner_.begin() + static_cast<std::ptrdiff_t>(offset), bytes, owner);
     std::memset(threadgroup_.data() + offset, 0xa5, bytes);
+    watched_ = variables_top_;
   }
   return threadgroup_.data() + offset;
 }
@@ -98,6 +99,25 @@ void Worker::report_race(const Place& place, const Access& access, const Conflic
 void Worker::locate(int space, uint64_t offset, const Access& access) {
   locality->access(lane_->index, access.where.pc ? access.where.pc : access.where.line, space, offset,
                    static_cast<uint32_t>(access.bytes), access.write);
+}
+
+Worker::Beside Worker::beside(uintptr_t address, bool write) const {
+  Beside found;
+  const std::string does = write ? "writes" : "reads";
+  if (in_stacks(address)) {
+    found.kind = "stack-overflow", found.message = "the thread's variables need more than its stack";
+  } else if (stacks_.reaches(address)) {
+    found.kind = "out-of-bounds-thread-array", found.message = does + " far beside a variable of the thread";
+  } else if (threadgroup_.reaches(address)) {
+    found.kind = write ? "out-of-bounds-threadgroup-write" : "out-of-bounds-threadgroup-read";
+    found.message = does + " far beside the threadgroup's variables";
+  } else if (const Allocation* a = job_->memory->find(address); a && !a->in_place) {
+    found.kind = write ? "out-of-bounds-write" : "out-of-bounds-read";
+    found.buffer = a->index, found.offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(a->base));
+    found.message = does + " at byte " + std::to_string(found.offset) + " of buffer(" + std::to_string(a->index) +
+                    "), which has " + bytes_text(a->bytes);
+  }
+  return found;
 }
 
 bool Worker::threadgroup_access(const Access& access) {
@@ -187,7 +207,8 @@ void Worker::block(uint32_t number, const void* pc) {
   block_counts[number]++;
   if (--lane_->steps != 0) return;
   if (Finding* f = report("step-budget", Where::address(pc))) {
-    f->message = "a thread has executed " + std::to_string(job_->step_budget) + " basic blocks: an infinite loop?";
+    f->message = "a thread has executed " + std::to_string(job_->step_budget) +
+                 " basic blocks: an infinite loop, or too few for it (step_budget, msl-run --steps)?";
   }
   abandon();
 }
@@ -197,7 +218,8 @@ void Worker::end_in_time(const Where& where) {
   if (Finding* f = report("time-limit", where)) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", job_->time_limit);
-    f->message = std::string("the dispatch has run for ") + text + " s of CPU time: an infinite loop?";
+    f->message = std::string("the dispatch has run for ") + text +
+                 " s of CPU time: an infinite loop, or too little for it (time_limit, msl-run --time-limit)?";
   }
   abandon();
 }

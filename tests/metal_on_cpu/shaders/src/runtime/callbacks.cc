@@ -56,6 +56,14 @@ inline void access(const void* p, bool write, const void* pc) {
   look_at(p, kBytes, write, pc, kAlign);
 }
 
+// 'msl_type_6_x' (aka 'float[4]'), as the rewriter calls the type of threadgroup variable x: 'x'.
+std::string shaders_name(const std::string& type) {
+  static constexpr std::string_view kOurs = "'msl_type_";
+  if (!type.starts_with(kOurs)) return type;
+  const size_t name = type.find('_', kOurs.size()), end = type.find('\'', kOurs.size());
+  return name < end ? "'" + type.substr(name + 1, end - name) : type;
+}
+
 // Code behind a failed check would go on with what it may not have.
 void stop(const char* kind, const SourceLocation& place, const std::string& message) {
   Worker* w = Worker::current();
@@ -157,9 +165,10 @@ MSL_EXPORT void msl_uninitialized_use(bool unknown) {
   if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "what happens here depends on a variable of the thread that has no value";
 }
-MSL_EXPORT void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes) {
+MSL_EXPORT void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes, size_t padding) {
   Worker* w = Worker::current();
-  if (bytes == 0 || !w || !w->lane() || std::count(shadow, shadow + bytes, 0xff) != static_cast<std::ptrdiff_t>(bytes)) return;
+  if (bytes <= padding || !w || !w->lane()) return;
+  if (std::count(shadow, shadow + bytes, 0xff) < static_cast<std::ptrdiff_t>(bytes - padding)) return;
   if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "copies " + std::to_string(bytes) + " bytes of a variable of the thread that has no value";
 }
@@ -179,6 +188,13 @@ MSL_ASAN_ACCESS(2)
 MSL_ASAN_ACCESS(4)
 MSL_ASAN_ACCESS(8)
 MSL_ASAN_ACCESS(16)
+// In front of a copy, whose hook knows no alignment.
+MSL_EXPORT void msl_alignment(const void* p, size_t bytes, size_t align, bool write) {
+  Worker* w = Worker::current();
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  if (!w || !w->lane() || address % align == 0 || address < metal_on_cpu::kPage) return;
+  report_misaligned(w, {address, bytes, write, false, Where::address(__builtin_return_address(0))}, align);
+}
 MSL_EXPORT void msl_asan_loadN_noabort(const void* p, size_t n) { look_at(p, n, false, __builtin_return_address(0), 1); }
 MSL_EXPORT void msl_asan_storeN_noabort(const void* p, size_t n) { look_at(p, n, true, __builtin_return_address(0), 1); }
 MSL_EXPORT void* msl_asan_memcpy(void* to, const void* from, size_t n) {
@@ -220,5 +236,5 @@ MSL_EXPORT void msl_asan_allocas_unpoison(uintptr_t, uintptr_t) {}
 
 MSL_EXPORT void msl_ubsan_handle_out_of_bounds(const OutOfBounds* data, uintptr_t index) {
   stop("out-of-bounds-thread-array", data->place,
-       "index " + std::to_string(static_cast<int64_t>(index)) + " into " + data->array->name);
+       "index " + std::to_string(static_cast<int64_t>(index)) + " into " + shaders_name(data->array->name));
 }

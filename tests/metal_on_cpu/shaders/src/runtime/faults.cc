@@ -26,6 +26,9 @@ struct sigaction g_before[std::size(kSignals)];
 struct Fault {
   int signal;
   uintptr_t pc, address;
+  bool write;
+  bool no_address;  // the processor does not tell it: it is misaligned, or not one that can exist
+  bool reporting;   // being made a finding
 };
 thread_local constinit Fault t_fault __attribute__((tls_model("initial-exec"))) = {};
 
@@ -35,27 +38,61 @@ Where fault_place(const Worker& w) {
   return {t_fault.pc + 1, kernel.file, kernel.first_line};
 }
 
+// Whether the code there is a move of a vector that needs its own size as alignment: [v]movaps, [v]movdqa, [v]movntps and such.
+bool aligned_move([[maybe_unused]] uintptr_t pc) {
+#if defined(__x86_64__)
+  const auto* code = reinterpret_cast<const uint8_t*>(pc);
+  bool operand_size = false;
+  if (*code == 0xc5 || *code == 0xc4) {  // VEX of two or three bytes; its last two bits are the prefix
+    code += *code == 0xc5 ? 1 : 2;
+    operand_size = (*code++ & 3) == 1;
+  } else {
+    while (*code == 0x66 || (*code & 0xf0) == 0x40) operand_size = operand_size || *code == 0x66, code++;
+    if (*code++ != 0x0f) return false;
+  }
+  const uint8_t opcode = *code;
+  return opcode == 0x28 || opcode == 0x29 || opcode == 0x2b || opcode == 0xe7 ||
+         (operand_size && (opcode == 0x6f || opcode == 0x7f));
+#else
+  return false;
+#endif
+}
+
+// What is known of an access to memory that the system refuses.
+Worker::Beside refused_access(const Worker& w) {
+  Worker::Beside found;
+  if (t_fault.no_address) {
+    const bool misaligned = t_fault.signal == SIGBUS || aligned_move(t_fault.pc);
+    found.kind = misaligned ? "misaligned-access" : "wild-pointer";
+    found.message = misaligned ? "touches a vector or a struct at an address that its type does not allow"
+                               : "touches an address that cannot exist";
+    return found;
+  }
+  found = w.beside(t_fault.address, t_fault.write);
+  if (found.kind) return found;
+  found.kind = t_fault.address < kPage ? "null-pointer" : "wild-pointer";
+  char text[48];
+  std::snprintf(text, sizeof text, "%s address 0x%zx", t_fault.write ? "writes" : "reads",
+                static_cast<size_t>(t_fault.address));
+  found.message = text;
+  return found;
+}
+
 // Runs on the fiber, outside of the handler: the memory of the log may be taken here.
 void report_fault() {
   Worker* w = Worker::current();
-  const char* kind = "crash";
-  std::string message;
-  switch (t_fault.signal) {
-    case SIGFPE:
-      kind = "division-by-zero";
-      message = "an integer division by zero, or of the least integer by -1";
-      break;
-    case SIGILL:
-      message = "code that cannot be reached, or not be executed here";
-      break;
-    default:
-      if (t_fault.address < kPage) kind = "null-pointer";
-      char text[48];
-      std::snprintf(text, sizeof text, "touches address 0x%zx", static_cast<size_t>(t_fault.address));
-      message = text;
-      if (w->in_stacks(t_fault.address)) kind = "stack-overflow", message = "the thread's variables need more than its stack";
+  Worker::Beside found;
+  if (t_fault.signal == SIGFPE) {
+    found.kind = "division-by-zero";
+    found.message = "an integer division by zero, or of the least integer by -1";
+  } else if (t_fault.signal == SIGILL) {
+    found.kind = "crash";
+    found.message = "code that cannot be reached, or not be executed here";
+  } else {
+    found = refused_access(*w);
   }
-  if (Finding* f = w->report(kind, fault_place(*w))) f->message = message;
+  if (Finding* f = w->report(found.kind, fault_place(*w), found.buffer)) f->message = found.message, f->offset = found.offset;
+  t_fault.reporting = false;
   w->abandon();
 }
 
@@ -69,6 +106,18 @@ uintptr_t program_counter(const ucontext_t& context) {
   return static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
 #else
   return context.uc_mcontext.pc;
+#endif
+}
+
+bool writes(const ucontext_t& context) {
+#if defined(__x86_64__)
+  return context.uc_mcontext.gregs[REG_ERR] & 2;
+#else
+  // The exception syndrome is one of the records behind the registers; its bit 6 tells a write.
+  const auto* record = reinterpret_cast<const _aarch64_ctx*>(context.uc_mcontext.__reserved);
+  while (record->magic != 0 && record->magic != ESR_MAGIC)
+    record = reinterpret_cast<const _aarch64_ctx*>(reinterpret_cast<const char*>(record) + record->size);
+  return record->magic == ESR_MAGIC && (reinterpret_cast<const esr_context*>(record)->esr >> 6 & 1);
 #endif
 }
 
@@ -102,11 +151,21 @@ void hand_on(int signal, siginfo_t* info, void* data) {
   }
 }
 
+// The shader has written over what its host needs to go on.
+void give_up(int signal) {
+  static constexpr char kText[] =
+      "metal-on-cpu: a kernel in fast mode has destroyed memory of its host; checked mode (msl-run --check) says where\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText, sizeof kText - 1);
+  hand_back(signal);
+}
+
 void handle_fault(int signal, siginfo_t* info, void* data) {
   const Worker* w = Worker::current();
   auto& context = *static_cast<ucontext_t*>(data);
-  if (!w || !w->on_fiber()) return hand_back(signal);
-  t_fault = {signal, program_counter(context), reinterpret_cast<uintptr_t>(info->si_addr)};
+  if (!w || !w->lane()) return hand_back(signal);
+  if (!w->on_fiber() || t_fault.reporting) return give_up(signal);
+  const bool no_address = signal == SIGSEGV ? info->si_code == SI_KERNEL : signal == SIGBUS && info->si_code == BUS_ADRALN;
+  t_fault = {signal, program_counter(context), reinterpret_cast<uintptr_t>(info->si_addr), writes(context), no_address, true};
   redirect(context, *w, &report_fault);
 }
 
@@ -116,7 +175,7 @@ void handle_timer(int signal, siginfo_t* info, void* data) {
   auto& context = *static_cast<ucontext_t*>(data);
   const uintptr_t pc = program_counter(context);
   if (!w || !w->on_fiber() || !w->job().image->contains(pc)) return;  // the timer will come again
-  t_fault = {signal, pc, 0};
+  t_fault = {signal, pc, 0, false, false, false};
   redirect(context, *w, &report_time_limit);
 }
 

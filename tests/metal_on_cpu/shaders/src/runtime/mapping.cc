@@ -17,6 +17,10 @@ Mapping::~Mapping() {
   if (data_) munmap(data_, bytes_);
 }
 
+Guarded::Guarded(size_t bytes) : all_(2 * kGuard + to_pages(bytes), true) {
+  if (all_ && all_.allow(kGuard, bytes)) data_ = all_.data() + kGuard, bytes_ = bytes;
+}
+
 bool Mapping::allow(size_t offset, size_t bytes) const {
   return mprotect(data_ + offset, to_pages(bytes), PROT_READ | PROT_WRITE) == 0;
 }

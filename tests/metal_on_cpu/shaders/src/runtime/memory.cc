@@ -6,7 +6,8 @@
 namespace metal_on_cpu {
 namespace {
 
-constexpr size_t kMaxAlignment = 256;
+constexpr size_t kMaxAlignment = 256;  // of what hosts bind
+constexpr size_t kTypeAlignment = 32;  // of ulong4, the most that code relies on
 
 }  // namespace
 
@@ -80,23 +81,36 @@ std::string Memory::watch(Allocation& a, bool counted) const {
   return {};
 }
 
+// Usable memory for the buffer, as misaligned as the host's; nullptr if there is none. In fast mode its end is the end of a
+// page, as far as the alignment allows.
+std::byte* Memory::slot_for(size_t slot, const Allocation& a) const {
+  const size_t page = slot * kSlot + kSlot / 2, host = reinterpret_cast<uintptr_t>(a.host);
+  if (checked_) {
+    const size_t skew = host % kMaxAlignment;
+    return arena_.allow(page, skew + std::max<size_t>(a.bytes, 1)) ? arena_.data() + page + skew : nullptr;
+  }
+  const size_t skew = host % kTypeAlignment, pages = to_pages(a.bytes + kTypeAlignment);
+  const size_t before = (pages - a.bytes - skew) / kTypeAlignment * kTypeAlignment + skew;
+  return arena_.allow(page, pages) ? arena_.data() + page + before : nullptr;
+}
+
 std::string Memory::place(bool counted) {
-  if (slots_ > kSlots) return "more than 48 separate buffers in one dispatch";
-  arena_ = Mapping(kSlot * kSlots, true);
-  if (!arena_) return "cannot reserve addresses for the buffers of checked mode";
+  if (slots_ > kSlots) return "more than 256 separate buffers in one dispatch";
+  arena_ = Mapping(kSlot * (slots_ + 2), true);
+  if (!arena_) return "cannot reserve addresses for the buffers";
   begin_ = reinterpret_cast<uintptr_t>(arena_.data()), size_ = arena_.size();
   for (size_t i = 0; i < allocations_.size(); ++i) {
     Allocation& a = allocations_[i];
     if (a.in_place) {
       a.base = a.host;
     } else {
-      // A buffer that is bound from an odd offset on is as misaligned here.
-      const size_t page = i * kSlot + kSlot / 2, skew = reinterpret_cast<uintptr_t>(a.host) % kMaxAlignment;
-      if (a.bytes >= kSlot / 4 || !arena_.allow(page, skew + std::max<size_t>(a.bytes, 1)))
-        return "a buffer is too large for checked mode";
-      a.base = arena_.data() + page + skew;
+      const std::string size = "a buffer has " + std::to_string(a.bytes) + " bytes; ";
+      if (a.bytes >= kSlot / 4) return size + "less than " + std::to_string(kSlot / 4) + " are possible";
+      a.base = slot_for(i + 1, a);
+      if (!a.base) return size + "the system does not give as many";
       std::memcpy(a.base, a.host, a.bytes);
     }
+    if (!checked_) continue;
     if (std::string wrong = watch(a, counted); !wrong.empty()) return wrong;
   }
   return {};
@@ -110,11 +124,7 @@ std::string Memory::prepare(std::map<int, BufferBinding>& bindings, const std::v
     if (!b.own.empty()) b.data = b.own.data(), b.bytes = b.own.size();
   }
   merge(bindings, resident);
-  if (checked) {
-    if (std::string wrong = place(counted); !wrong.empty()) return wrong;
-  } else {
-    for (Allocation& a : allocations_) a.base = a.host;
-  }
+  if (std::string wrong = place(counted); !wrong.empty()) return wrong;
   for (auto& [index, b] : bindings) {
     std::byte* base = translate(b.data);
     for (size_t i = 0; i < b.pointers.size(); ++i) {
@@ -127,7 +137,6 @@ std::string Memory::prepare(std::map<int, BufferBinding>& bindings, const std::v
 }
 
 void Memory::finish() {
-  if (!checked_) return;
   for (const Allocation& a : allocations_) {
     if (a.writable && !a.in_place) std::memcpy(a.host, a.base, a.bytes);
   }

@@ -1,6 +1,7 @@
-// The buffers of one dispatch. In checked mode each lives in a slot of its own, 32 GiB of addresses, so that an index that runs
-// away is still known by the buffer it started from, and can never touch another. What pointers in buffers lead to stays where
-// it is: the shader finds its address in memory.
+// The buffers of one dispatch. Each lives in a slot of its own, 32 GiB of addresses, so that an index that runs away is still
+// known by the buffer it started from, and touches neither another one nor the host. In fast mode a buffer ends where a page
+// ends, and what lies behind faults. What pointers in buffers lead to stays where it is: the shader finds its address in
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ struct Allocation {
 
 class Memory {
  public:
-  /// `checked`: copies into slots. An empty string, or what is wrong.
+  /// Copies the buffers into slots. An empty string, or what is wrong.
   std::string prepare(std::map<int, BufferBinding>& bindings, const std::vector<Resident>& resident, bool checked,
                       bool counted);
   /// Copies back what the shader may have written.
@@ -58,15 +59,16 @@ class Memory {
   Allocation* find(uintptr_t address) {
     const uintptr_t offset = address - begin_;
     if (offset >= size_) return find_in_place(address);
-    const size_t slot = offset / kSlot;
+    const size_t slot = offset / kSlot - 1;  // the first and the last are guards
     return slot < slots_ ? &allocations_[slot] : nullptr;
   }
   std::vector<Allocation>& allocations() { return allocations_; }
 
  private:
-  static constexpr size_t kSlot = size_t{1} << 35, kSlots = 48;
+  static constexpr size_t kSlot = size_t{1} << 35, kSlots = 256;
   void merge(const std::map<int, BufferBinding>& bindings, const std::vector<Resident>& resident);
   std::string place(bool counted);
+  std::byte* slot_for(size_t slot, const Allocation& allocation) const;
   std::string watch(Allocation& allocation, bool counted) const;
   Allocation* find_in_place(uintptr_t address);
   std::byte* translate(std::byte* host) const;

@@ -89,7 +89,8 @@ void Worker::place_threadgroup_arguments() {
   variables_.clear();
   if (job_->checked) {
     std::fill(owner_.begin(), owner_.end(), 0);
-    history_.forget(variables_top_);
+    history_.forget(watched_);
+    watched_ = 0;
   }
   variables_top_ = variables_bytes_ = 0;
   for (int i = 0; i < kMaxBuffers; ++i) {

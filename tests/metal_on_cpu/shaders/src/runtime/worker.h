@@ -114,6 +114,15 @@ class __attribute__((visibility("hidden"))) Worker {
   void block(uint32_t number, const void* pc);
   void shadow_stack(uintptr_t address, size_t bytes, uint8_t value);
   bool in_stacks(uintptr_t address) const { return address - stacks_begin_ < stacks_bytes_; }
+  /// Of an address that has no rights: the memory that it is beside, as in "out-of-bounds-write" and a message behind "writes";
+  /// or nothing, where it is beside none.
+  struct Beside {
+    const char* kind = nullptr;
+    int buffer = -1;
+    int64_t offset = 0;
+    std::string message;
+  };
+  Beside beside(uintptr_t address, bool write) const;
   /// Whether this is a variable of a thread, as a whole alive; false also for what only access() can tell.
   template <size_t kBytes>
   bool good_stack(uintptr_t address) const {
@@ -182,7 +191,8 @@ class __attribute__((visibility("hidden"))) Worker {
   static thread_local constinit Worker* current_ __attribute__((tls_model("initial-exec")));
 
   const Job* job_ = nullptr;
-  Mapping stacks_, threadgroup_, shadow_;
+  Guarded stacks_, threadgroup_;
+  Mapping shadow_;
   History history_;  // of threadgroup memory
   uintptr_t stacks_begin_ = 0, stacks_bytes_ = 0;
   uint8_t* stack_shadow_ = nullptr;  // one byte for eight of the stacks, in AddressSanitizer's encoding
@@ -204,6 +214,7 @@ class __attribute__((visibility("hidden"))) Worker {
   void* threadgroup_pointers_[kMaxBuffers] = {};
   std::vector<ThreadgroupVariable> variables_;
   size_t variables_top_ = 0, variables_bytes_ = 0;
+  size_t watched_ = 0;          // bytes of threadgroup memory that the history may know of
   std::vector<uint8_t> owner_;  // of each byte of threadgroup memory: variable + 1
 
   // Time, for races: device and threadgroup memory are ordered by different flags.

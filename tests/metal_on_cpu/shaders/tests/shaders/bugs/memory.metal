@@ -126,3 +126,25 @@ kernel void endless_wait(device volatile uint* y [[buffer(1)]], device const uin
   while (*(device const volatile uint*)flag == 0) {}  // BUG step-budget
   y[i] = 1;
 }
+struct Three { float a, b, c; };
+kernel void misaligned_vector_read(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i < 1) *(device float4*)y = *(device const float4*)(x + 4);  // BUG misaligned-access
+}
+kernel void misaligned_vector_write(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i < 1) *(device float4*)(y + 8) = *(device const float4*)x;  // BUG misaligned-access
+}
+kernel void misaligned_matrix(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i < 1) *(device float4x4*)y = *(device const float4x4*)(x + 8);  // BUG misaligned-access
+}
+kernel void misaligned_struct(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i < 1) *(device Three*)(y + 2) = *(device const Three*)x;  // BUG misaligned-access
+}
+kernel void misaligned_threadgroup_vector(device float4* y [[buffer(1)]], threadgroup uchar* t [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
+  if (i < 1) *(threadgroup float4*)(t + 4) = y[0];  // BUG misaligned-access
+}
+kernel void merged_stores(device int* y [[buffer(1)]], device const int* x [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+  if (x[i] > 0)  // BUG out-of-bounds-write
+    y[i * 128] = 1;
+  else
+    y[i * 128] = x[i];
+}

@@ -133,3 +133,45 @@ kernel void whole_struct(device Pair* y [[buffer(1)]], uint i [[thread_position_
   Pair p;
   if (i < 64) y[i] = p;  // BUG uninitialized-variable
 }
+struct Best { float value; ushort at; };
+kernel void member_of_padded_struct(device Best* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  Best b;
+  b.value = i;
+  if (i < 64) y[i] = b;  // BUG uninitialized-variable
+}
+kernel void whole_padded_struct(device Best* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  Best b;
+  if (i < 64) y[i] = b;  // BUG uninitialized-variable
+}
+kernel void one_element_of_a_factor(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  simdgroup_float8x8 a, b, c(0);
+  simdgroup_load(a, x, 8);
+  b.thread_elements()[0] = i;
+  simdgroup_multiply(c, a, b);  // BUG uninitialized-variable
+  y[i] = c.thread_elements()[0];
+}
+kernel void one_element_of_a_sum(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  simdgroup_float8x8 a, c;
+  simdgroup_load(a, x, 8);
+  c.thread_elements()[1] = i;
+  simdgroup_multiply_accumulate(c, a, a, c);  // BUG uninitialized-variable
+  y[i] = c.thread_elements()[0];
+}
+kernel void dangling_pointer(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  thread float* p;
+  {
+    float a[4] = {x[0], x[1], x[2], x[3]};
+    p = &a[i & 3];
+  }
+  y[i] = *p;  // BUG uninitialized-variable
+}
+static thread float* address_of_a_local(float x, int at) {
+  float a[3] = {x, 1, 2};
+  a[at] += 1;
+  return &a[at];
+}
+kernel void address_of_what_has_returned(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], device const int* zero [[buffer(3)]],
+                                         uint i [[thread_position_in_grid]]) {
+  thread float* p = address_of_a_local(x[i], zero[i]);
+  y[i] = *p;  // BUG uninitialized-variable
+}

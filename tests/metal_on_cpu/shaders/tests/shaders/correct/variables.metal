@@ -12,6 +12,31 @@ kernel void padding(device Padded* y [[buffer(0)]], uint i [[thread_position_in_
   y[i] = all[i % 3];
 }
 
+struct Best { float value; ushort at; };
+static Best better(Best a, Best b) {
+  if (b.value > a.value) return b;
+  return a;
+}
+// Padding goes along through threadgroup memory, calls and branches.
+kernel void padded(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
+                   uint t [[thread_index_in_threadgroup]]) {
+  threadgroup Best all[64];
+  Best b, last;
+  b.value = x[i], b.at = ushort(i);
+  last = b;
+  for (ushort k = 0; k < 4; k++) {
+    if (x[k] > last.value) {
+      last.value = x[k];
+      last.at = k;
+    }
+  }
+  all[t] = last;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  device Best* stored = (device Best*)y + i;
+  *stored = better(all[t], b);
+  y[2 * i] = b.value;
+}
+
 // Set and used under the same condition; only some components and elements are looked at.
 kernel void guarded(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant int& n [[buffer(2)]],
                     uint i [[thread_position_in_grid]]) {
