@@ -14,6 +14,7 @@ namespace {
 
 /// A flag that excludes more others than this stands alone.
 constexpr size_t kFewExcludes = 5;
+constexpr size_t kNameColumns = 30, kTextColumns = 86;
 
 bool is_flag(const CLI::Option* option) { return option->get_items_expected_max() == 0; }
 /// Its own text says what it goes with.
@@ -28,6 +29,20 @@ std::string names_of(const std::set<CLI::Option*>& options) {
   }
   std::sort(names.begin(), names.end());
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The text in lines of at most `columns`, broken between words.
+std::string wrapped(const std::string& text, size_t columns) {
+  std::string out;
+  size_t begin = 0;
+  while (text.size() - begin > columns) {
+    size_t end = text.rfind(' ', begin + columns);
+    if (end == std::string::npos || end <= begin) end = text.find(' ', begin);
+    if (end == std::string::npos) break;
+    out += text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return out + text.substr(begin);
 }
 
 class HelpFormatter final : public CLI::Formatter {
@@ -64,10 +79,10 @@ class HelpFormatter final : public CLI::Formatter {
     if (option->get_required() && !option->get_positional()) text += "; required";
     if (const std::string needs = names_of(option->get_needs()); !needs.empty())
       text += "; only with " + needs;
-    if (stands_alone(option)) return text;
+    if (stands_alone(option)) return wrapped(text, kTextColumns);
     if (const std::string others = names_of(option->get_excludes()); !others.empty())
       text += "; not with " + others;
-    return text;
+    return wrapped(text, kTextColumns);
   }
 };
 
@@ -75,7 +90,7 @@ class HelpFormatter final : public CLI::Formatter {
 
 std::shared_ptr<CLI::FormatterBase> help_formatter() {
   auto formatter = std::make_shared<HelpFormatter>();
-  formatter->column_width(30);
+  formatter->column_width(kNameColumns);
   return formatter;
 }
 

@@ -8,7 +8,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-constexpr size_t kNarrowest = 12;  // of a text that is cut
+constexpr size_t kNarrowest = 20;  // of a text that is cut
 
 bool begins_character(char c) { return (c & 0xc0) != 0x80; }
 
@@ -40,7 +40,10 @@ void print_text(const std::string& text, std::FILE* to) {
 }  // namespace
 
 Table::Table(std::vector<Column> columns)
-    : columns_(std::move(columns)), filled_(columns_.size(), 0) {
+    : columns_(std::move(columns)),
+      filled_(columns_.size(), 0),
+      uniform_(columns_.size(), 1),
+      told_(columns_.size(), 0) {
   for (const Column& column : columns_) widths_.push_back(width(column.title));
 }
 
@@ -51,26 +54,47 @@ void Table::row(std::vector<std::string> cells, Mood mood) {
 }
 
 void Table::measure(const std::vector<std::string>& cells) {
-  measured_ = true;
+  if (measured_++ == 0) first_ = cells;
   for (size_t i = 0; i < cells.size(); ++i) {
     filled_[i] = std::max(filled_[i], width(cells[i]));
     widths_[i] = std::max(widths_[i], filled_[i]);
+    if (cells[i] != first_[i]) uniform_[i] = 0;
   }
 }
 
-bool Table::is_shown(size_t column) const { return !measured_ || filled_[column] > 0; }
+bool Table::is_shown(size_t column) const {
+  return told_[column] == 0 && (measured_ == 0 || filled_[column] > 0);
+}
+
+size_t Table::total_width() const {
+  size_t total = 0;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (is_shown(i)) total += widths_[i] + (total != 0 ? 2 : 0);
+  }
+  return total;
+}
+
+/// "layout gguf; scales f16" and a newline, or nothing.
+std::string Table::told() const {
+  std::string text;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (told_[i] != 0) text += (text.empty() ? "" : "; ") + columns_[i].title + " " + first_[i];
+  }
+  return text.empty() ? "" : "everywhere: " + text + "\n\n";
+}
 
 void Table::fit(size_t most) {
+  for (size_t i = 1; i < columns_.size() && measured_ > 1 && total_width() > most; ++i)
+    told_[i] = uniform_[i] != 0 && filled_[i] > 0 ? 1 : 0;
   for (;;) {
-    size_t total = 0, widest = columns_.size();
+    size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (!is_shown(i)) continue;
-      total += widths_[i] + (total != 0 ? 2 : 0);
       const bool narrower = columns_[i].align == Align::left &&
                             widths_[i] > std::max(kNarrowest, width(columns_[i].title));
       if (narrower && (widest == columns_.size() || widths_[i] > widths_[widest])) widest = i;
     }
-    if (total <= most || widest == columns_.size()) return;
+    if (total_width() <= most || widest == columns_.size()) return;
     --widths_[widest];
   }
 }
@@ -98,7 +122,7 @@ std::string Table::head() const {
 }
 
 std::string Table::render() const {
-  std::string out = head();
+  std::string out = told() + head();
   for (const Row& row : rows_) out += line(row.cells);
   return out;
 }
@@ -110,7 +134,7 @@ void Table::print(std::FILE* to) {
 
 void Table::print_head(std::FILE* to) {
   if (const size_t columns = terminal_width(to); columns != 0) fit(columns);
-  print_text(head(), to);
+  print_text(told() + head(), to);
 }
 
 void Table::print_line(const std::vector<std::string>& cells, std::FILE* to, Mood mood) const {

@@ -26,8 +26,9 @@ class Table {
   std::string render() const;
   /// Fits a terminal (see fit).
   void print(std::FILE* to = stdout);
-  /// Makes the widest columns of texts narrower until a line has at most `width` columns, or none
-  /// can be made narrower. The middle of their texts becomes "…".
+  /// Until a line has at most `width` columns: takes out columns with the same text in all rows,
+  /// which a line above the table then tells, and makes the widest columns of texts narrower, whose
+  /// middle becomes "…". A table of many numbers may stay wider.
   void fit(size_t width);
 
   // For a table that may be too long to keep: all its cells are measured, and then made again and
@@ -43,12 +44,16 @@ class Table {
     Mood mood;
   };
   bool is_shown(size_t column) const;
+  size_t total_width() const;
+  std::string told() const;
   std::string head() const;
   std::string line(const std::vector<std::string>& cells) const;
 
   std::vector<Column> columns_;
   std::vector<size_t> widths_, filled_;  ///< of each column, with its title; of its texts alone
-  bool measured_ = false;                ///< any row
+  size_t measured_ = 0;                  ///< rows
+  std::vector<std::string> first_;       ///< the cells of the first row
+  std::vector<char> uniform_, told_;     ///< whether all rows have them; whether a line tells them
   std::vector<Row> rows_;
 };
 

@@ -39,14 +39,24 @@ TEST(Tables, FitByCuttingTheMiddleOfTexts) {
   Table table = two_columns();
   table.row({"model.layers.10.mlp.down_proj", "123456", ""});
   table.row({"ähnlich", "7", ""});
-  table.fit(26);
+  table.fit(30);
   EXPECT_EQ(table.render(),
-            "name                     n\n"
-            "------------------  ------\n"
-            "model.la…down_proj  123456\n"
-            "ähnlich                  7\n");
-  table.fit(5);  // numbers stay whole, and 12 characters of texts
-  EXPECT_THAT(table.render(), HasSubstr("model…n_proj  123456\n"));
+            "name                         n\n"
+            "----------------------  ------\n"
+            "model.laye…p.down_proj  123456\n"
+            "ähnlich                      7\n");
+  table.fit(5);  // numbers stay whole, and 20 characters of texts
+  EXPECT_THAT(table.render(), HasSubstr("model.lay….down_proj  123456\n"));
+}
+
+TEST(Tables, WhatIsTheSameEverywhereIsToldOnce) {
+  Table table({{"layer"}, {"layout"}, {"N"}});
+  table.row({"a", "gguf", "1"});
+  table.row({"b", "gguf", "2"});
+  table.fit(80);
+  EXPECT_THAT(table.render(), StartsWith("layer  layout  N\n")) << "there is room";
+  table.fit(10);
+  EXPECT_EQ(table.render(), "everywhere: layout gguf\n\nlayer  N\n-----  -\na      1\nb      2\n");
 }
 
 TEST(Words, PluralsAndSuggestions) {
