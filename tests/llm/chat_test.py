@@ -120,7 +120,8 @@ def interrupts(scratch):
 
 
 def on_a_terminal(*steps, columns=80):
-    """What the terminal shows: each step is what to wait for, and the bytes to type then."""
+    """What the terminal shows: each step is what to wait for, and the bytes to type then. A prompt is waited for behind what the
+    program said before it, because an editor may draw the line of the old prompt again."""
     host, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
@@ -172,16 +173,16 @@ def usage(scratch):
 
 @test
 def a_terminal(scratch):
-    screen = on_a_terminal((b"> ", b"/help\r"), (b"> ", b"\x04"))
+    screen = on_a_terminal((b"> ", b"/help\r"), (b"front of it.", b""), (b"> ", b"\x04"))
     expect("This is " in screen and "often wrong" in screen, f"what the model is: {screen!r}")
     expect("/reset       forget" in screen, screen)
     # Lines break between words.
-    screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"\n> ", b"\x04"), columns=20)
+    screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"Paris.", b""), (b"> ", b"\x04"), columns=20)
     expect("The capital of\r\nFrance is Paris." in screen, f"{screen!r}")
     if "without libedit" in run("--help")[0]:
         return
     # Up, and then backspace: the line of before, edited.
-    screen = on_a_terminal((b"> ", b"/helpx\r"), (b"no command /helpx", b""), (b"> ", b"\x1b[A\x7f\r"), (b"> ", b"\x04"))
+    screen = on_a_terminal((b"> ", b"/helpx\r"), (b"no command /helpx", b""), (b"> ", b"\x1b[A\x7f\r"), (b"front of it.", b""), (b"> ", b"\x04"))
     expect("/reset       forget" in screen, f"history and editing: {screen!r}")
     screen = on_a_terminal((b"> ", "/é日\r".encode()), (b"no command", b""), (b"> ", b"\x04"))
     expect("no command /é日;" in screen, f"characters of several bytes: {screen!r}")
